@@ -1,0 +1,130 @@
+"""The only place that talks to Numba's decorators and its disk cache.
+
+`shared`   one body for two worlds: plain Python when called from Python, inlined machine code when called
+           from compiled code. Policies, environments, streams and samplers are written this way, so the
+           plain version is always there to check the compiled one against.
+`aside`    the same for a body that is seldom reached: called rather than inlined, to keep the hot loop small.
+`dispatched`  the same as `shared`, but the body is looked up by the type of the first argument.
+`compiled` an outer loop, compiled on first use and kept on disk.
+
+Numba's disk cache notices an edit of the cached function's own file only; an edited callee in another file
+would silently run the old code. So the cache lives in a directory named after a digest of every source that
+is compiled. What a user defines is outside that digest and goes through `uncached`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+from numba.extending import overload
+
+Body = TypeVar("Body", bound=Callable[..., Any])
+
+INLINED = {"error_model": "numpy", "forceinline": True}
+CALLED = {"error_model": "numpy"}
+COMPILED_SOURCES = (
+    "compiled.py",
+    "streams.py",
+    "samplers.py",
+    "policies.py",
+    "environments.py",
+    "simulation.py",
+)
+
+
+def cache_directory() -> Path:
+    """Where compiled code is kept: a folder of the user's cache named after the sources' digest."""
+    digest = hashlib.blake2b(numba.__version__.encode(), digest_size=8)
+    for name in COMPILED_SOURCES:
+        digest.update((Path(__file__).parent / name).read_bytes())
+    for root in (_user_cache(), Path(tempfile.gettempdir()) / "sameluck"):
+        folder = root / digest.hexdigest()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(folder, os.W_OK):
+            return folder
+    return Path(tempfile.mkdtemp(prefix="sameluck-"))
+
+
+def _user_cache() -> Path:
+    if chosen := os.environ.get("SAMELUCK_CACHE_DIR"):
+        return Path(chosen)
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "sameluck"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sameluck"
+
+
+_CACHE = cache_directory()
+
+
+def compiled(body: Callable[..., Any]) -> Any:
+    """Compile an outer loop on first use, without the GIL, and keep the machine code on disk."""
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(_CACHE)
+    try:
+        return numba.njit(cache=True, nogil=True, error_model="numpy")(body)
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+def uncached(loop: Any) -> Any:
+    """The twin of a compiled loop for types defined outside sameluck: never stored, so never stale."""
+    return numba.njit(nogil=True, error_model="numpy")(loop.py_func)
+
+
+def shared(body: Body) -> Body:
+    """One body, plain Python from Python and inlined machine code from compiled code."""
+    plain = _plain(body)
+    _overload(plain, lambda *_: body, body, INLINED)
+    return plain
+
+
+def aside(body: Body) -> Body:
+    """As `shared`, for what is seldom reached: a call in compiled code, not inlined."""
+    plain = _plain(body)
+    _overload(plain, lambda *_: body, body, CALLED)
+    return plain
+
+
+def dispatched(stub: Body, bodies: dict[type, Callable[..., Any]]) -> Body:
+    """Call the body registered for the type of the first argument, in Python and in compiled code."""
+
+    @wraps(stub)
+    def plain(subject: Any, *rest: Any) -> Any:
+        with np.errstate(over="ignore"):
+            return bodies[type(subject)](subject, *rest)
+
+    def choose(subject: Any, *_: Any) -> Callable[..., Any] | None:
+        return bodies.get(getattr(subject, "instance_class", None))  # type: ignore[arg-type]
+
+    _overload(plain, choose, stub, INLINED)
+    return plain  # type: ignore[return-value]
+
+
+def _plain(body: Body) -> Body:
+    # Addresses are hashed in 64-bit arithmetic that wraps around, in NumPy with a warning.
+    @wraps(body)
+    def plain(*arguments: Any) -> Any:
+        with np.errstate(over="ignore"):
+            return body(*arguments)
+
+    return plain  # type: ignore[return-value]
+
+
+def _overload(
+    function: Any, choose: Callable[..., Any], like: Callable[..., Any], options: dict[str, Any]
+) -> None:
+    choose.__signature__ = inspect.signature(like)  # type: ignore[attr-defined]
+    overload(function, jit_options=options, strict=False)(choose)

@@ -1,0 +1,86 @@
+"""What can go wrong, and what each kind means to the command line.
+
+SameluckError
+  Invalid        the caller's arguments are wrong              (also a ValueError)    exit code 2
+    TooLarge     a valid request this machine has no memory for                       exit code 2
+  Missing        an optional dependency is not installed       (also an ImportError)  exit code 2
+  AddressReused  a policy read the same luck twice, which would change its law        exit code 1
+
+Messages name the object, the rule, the value and what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from importlib import import_module
+from types import ModuleType
+
+
+class SameluckError(Exception):
+    """Anything sameluck raises on purpose."""
+
+    exit_code = 1
+
+
+class Invalid(SameluckError, ValueError):
+    """The caller's arguments are wrong; nothing was done."""
+
+    exit_code = 2
+
+
+class TooLarge(Invalid):
+    """The request is valid, but this machine has not the memory for it."""
+
+
+class Missing(SameluckError, ImportError):
+    """An optional dependency is not installed; the message holds the `pip install` line."""
+
+    exit_code = 2
+
+
+class AddressReused(SameluckError):
+    """A policy read one address twice: its law is no longer its solo law (the fresh-key lemma)."""
+
+
+def require(condition: bool, message: str) -> None:  # noqa: FBT001
+    """Raise `Invalid(message)` unless the condition holds."""
+    if not condition:
+        raise Invalid(message)
+
+
+def optional(module: str, extra: str) -> ModuleType:
+    """Import an optional dependency, or say which extra brings it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        package = module.partition(".")[0]
+        message = f"{package} is not installed; run: pip install 'sameluck[{extra}]'"
+        raise Missing(message) from error
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The known words, the nearest one first where one is near: the end of an error message."""
+    words = list(known)
+    near = difflib.get_close_matches(word, words, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"{hint}known: {', '.join(words)}"
+
+
+def require_number(
+    owner: str,
+    value: object,
+    *,
+    above: float = -float("inf"),
+    at_least: float = -float("inf"),
+    at_most: float = float("inf"),
+) -> None:
+    """Raise `Invalid` unless the value is a finite number within its bounds; `owner` names it."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not abs(value) < float("inf"):  # type: ignore[arg-type]
+        raise Invalid(f"{owner} must be a finite number, got {value!r}")
+    bounds = [(value > above, f"> {above:g}"), (value >= at_least, f">= {at_least:g}")]  # type: ignore[operator]
+    bounds.append((value <= at_most, f"<= {at_most:g}"))  # type: ignore[operator]
+    broken = [rule for holds, rule in bounds if not holds]
+    if broken:
+        raise Invalid(f"{owner} must be {' and '.join(broken)}, got {value!r}")

@@ -1,0 +1,214 @@
+"""`Experiment`: the frozen definition of a comparison, checked when it is made."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import operator
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any
+
+from sameluck import grammar, streams
+from sameluck.designs import Design, Replay, as_design
+from sameluck.errors import Invalid, did_you_mean, require
+from sameluck.policies import Policy, as_policy
+
+MOST = 1 << 40  # periods or replications
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Experiment:
+    """Which policies to compare, for how long, how often and under which design.
+
+    Args:
+        policies: Name -> policy (or its text form). A policy's luck is keyed by its name, so adding, removing or
+            reordering policies leaves the others' results as they are, to the bit.
+        arms: How many arms, or their names.
+        horizon: Periods in a replication.
+        replications: Independent repetitions; the unit of all inference.
+        design: `Naive()`, `Replay()`, `TimeCoupled()` or its text form.
+        control: The policy the others are compared with; the first if not given.
+        seed: 0 to 2^64 - 1. The same seed gives the same bits on any number of workers.
+    """
+
+    policies: Mapping[str, Policy]
+    arms: int | tuple[str, ...]
+    horizon: int
+    replications: int
+    design: Design = field(default_factory=Replay)
+    control: str = ""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check everything and bring it to one form; after this nothing in it is ever wrong."""
+        arms = _checked_arms(self.arms)
+        self._set("arms", arms)
+        self._set("policies", MappingProxyType(_checked_policies(self.policies, self.n_arms)))
+        self._set("horizon", _whole("Experiment.horizon", self.horizon, 1, MOST))
+        self._set("replications", _whole("Experiment.replications", self.replications, 1, MOST))
+        self._set("design", as_design(self.design))
+        self._set("seed", _whole("Experiment.seed", self.seed, 0, 2**64 - 1))
+        self._set("control", self.control or next(iter(self.policies)))
+        if self.control not in self.policies:
+            hint = did_you_mean(str(self.control), self.policies)
+            raise Invalid(f"Experiment.control {self.control!r} is not one of its policies; {hint}")
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    @property
+    def n_arms(self) -> int:
+        """How many arms there are."""
+        return self.arms if isinstance(self.arms, int) else len(self.arms)
+
+    @property
+    def arm_names(self) -> tuple[str, ...]:
+        """The arms' names; their indices as text if only a count was given."""
+        return tuple(map(str, range(self.arms))) if isinstance(self.arms, int) else self.arms
+
+    def replace(self, **changes: Any) -> Experiment:
+        """The same experiment with some fields changed, checked anew; a control that left gives way to the first."""
+        values = {**self._fields(), **changes}
+        if "control" not in changes and self.control not in values["policies"]:
+            values["control"] = ""
+        return Experiment(**values)
+
+    def _fields(self) -> dict[str, Any]:
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {**values, "policies": dict(self.policies)}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Experiment) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __reduce__(self) -> Any:
+        return _rebuilt, (self._fields(),)
+
+    @property
+    def digest(self) -> str:
+        """A stable fingerprint of the definition and of the stream version it is played with."""
+        text = json.dumps([streams.VERSION, self.to_dict()], sort_keys=True, ensure_ascii=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values: what JSON, TOML and HTTP carry."""
+        policies = {name: grammar.write(policy) for name, policy in self.policies.items()}
+        arms = self.arms if isinstance(self.arms, int) else list(self.arms)
+        return {
+            **self._fields(),
+            "policies": policies,
+            "arms": arms,
+            "design": grammar.write(self.design),
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Experiment:
+        """The experiment that `to_dict` described."""
+        require(isinstance(values, Mapping), f"an experiment must be an object, got {values!r}")
+        known = [item.name for item in fields(cls)]
+        for name in values:
+            if name not in known:
+                hint = did_you_mean(str(name), known)
+                raise Invalid(f"unknown field {name!r} in an experiment; {hint}")
+        needed = [n for n in ("policies", "arms", "horizon", "replications") if n not in values]
+        require(not needed, f"an experiment needs {', '.join(needed)}")
+        return cls(**values)
+
+    def to_json(self) -> str:
+        """The experiment as a JSON object."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Experiment:
+        """The experiment that `to_json` wrote."""
+        try:
+            values = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise Invalid(f"not valid JSON: {error}") from None
+        return cls.from_dict(values)
+
+    def to_toml(self) -> str:
+        """The experiment as a TOML document."""
+        values = self.to_dict()
+        policies = values.pop("policies")
+        lines = [f"{name} = {_toml(value)}" for name, value in values.items()]
+        lines += ["", "[policies]", *(f"{_toml(n)} = {_toml(p)}" for n, p in policies.items())]
+        return "\n".join(lines) + "\n"
+
+    @classmethod
+    def from_toml(cls, text: str) -> Experiment:
+        """The experiment that `to_toml` wrote."""
+        return cls.from_dict(read_toml(text))
+
+
+def read_toml(text: str) -> dict[str, Any]:
+    """The values of a TOML document, or a message that says where it breaks."""
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise Invalid(f"not valid TOML: {error}") from None
+
+
+def _rebuilt(values: dict[str, Any]) -> Experiment:
+    return Experiment(**values)
+
+
+def _toml(value: Any) -> str:
+    # JSON and TOML agree on numbers, lists and strings, except that TOML also escapes DEL.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _whole(name: str, value: Any, low: int, high: int) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise Invalid(f"{name} must be a whole number, got {value!r}") from None
+    inside = not isinstance(value, bool) and low <= number <= high
+    top = "2^64 - 1" if high == 2**64 - 1 else f"{high:,}"
+    require(inside, f"{name} must be a whole number from {low} to {top}, got {value!r}")
+    return number
+
+
+def _checked_arms(arms: Any) -> int | tuple[str, ...]:
+    if isinstance(arms, str) or not hasattr(arms, "__iter__"):
+        return _whole("Experiment.arms", arms, 2, streams.SLOTS)
+    names = tuple(arms)
+    for name in names:
+        _check_name("an arm's name", name)
+    twice = _first_repeated(iter(names))
+    require(twice is None, f"Experiment.arms names {twice!r} twice; arms need different names")
+    _whole("the number of Experiment.arms", len(names), 2, streams.SLOTS)
+    return names
+
+
+def _checked_policies(policies: Any, arms: int) -> dict[str, Policy]:
+    if not isinstance(policies, Mapping):
+        raise Invalid(f"Experiment.policies must map names to policies, got {policies!r}")
+    require(len(policies) > 0, "Experiment.policies is empty; name at least one policy")
+    for name in policies:
+        _check_name("a policy's name", name)
+    return {name: as_policy(policy, arms) for name, policy in policies.items()}
+
+
+def _check_name(what: str, name: Any) -> None:
+    fits = isinstance(name, str) and 0 < len(name) <= 200 and not re.search(r"[\x00-\x1f\x7f]", name)
+    require(fits, f"{what} must be 1 to 200 printable characters, got {name!r}")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise Invalid(f"{what} must be valid Unicode, got {name!r}") from None
+
+
+def _first_repeated(names: Iterator[str]) -> str | None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None

@@ -1,0 +1,222 @@
+"""The text form of a policy, an environment or a design: `ucb1(alpha=2.5)`, `bernoulli(0.9, 0.7)`, `replay`.
+
+One grammar for the command line, files and HTTP, parsed by one function; nothing is evaluated:
+
+    call   = name [ "(" [ item { "," item } ] ")" ]
+    item   = [ name "=" ] value
+    value  = number | word | "text" | "[" [ value { "," value } ] "]"
+
+Names ignore case, `-` and `_`. A class whose first field holds one value for each arm takes them one after
+another: `bernoulli(0.9, 0.7)` is `Bernoulli(means=(0.9, 0.7))`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, get_type_hints
+
+from sameluck.errors import Invalid, did_you_mean, require
+
+LONGEST = 1_000_000  # characters; an empirical environment may be long, a mistake should not be longer
+DEEPEST = 8
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<number>[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))
+          |(?P<word>[A-Za-z][\w-]*)
+          |(?P<text>"(?:[^"\\]|\\.)*")
+          |(?P<mark>[()\[\],=]))""",
+    re.VERBOSE,
+)
+_WORDS = {"none": None, "true": True, "false": False}
+
+
+def name_of(kind: type) -> str:
+    """The word for a class: `ThompsonBernoulli` is `thompson_bernoulli`, `UCB1` is `ucb1`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", kind.__name__).lower()
+
+
+def parse(text: str, kinds: Mapping[str, type], what: str) -> Any:
+    """The object a text form stands for, built from the class its name says."""
+    require(isinstance(text, str), f"{what} must be text such as 'name(value)', got {text!r}")
+    require(len(text) <= LONGEST, f"{what} text has {len(text):,} characters; at most {LONGEST:,}")
+    name, positional, named = _Reader(text, what).call()
+    by_word = {_plain_word(word): kind for word, kind in kinds.items()}
+    kind = by_word.get(_plain_word(name))
+    if kind is None:
+        raise Invalid(f"unknown {what} {name!r}; {did_you_mean(name, kinds)}")
+    return _build(kind, positional, named, text)
+
+
+def write(value: Any) -> str:
+    """The text form of a policy, an environment or a design; `parse` gives the same object back."""
+    fields = value._asdict()
+    if not fields:
+        return name_of(type(value))
+    spread = _spread_field(type(value))
+    items = [
+        _write_value(field)[1:-1] if name == spread and field else f"{name}={_write_value(field)}"
+        for name, field in fields.items()
+    ]
+    return f"{name_of(type(value))}({', '.join(items)})"
+
+
+def normal_form(value: Any) -> Any:
+    """The same object with numbers as its annotations say (2 becomes 2.0) and lists as tuples."""
+    hints = get_type_hints(type(value))
+    changes = {name: _as_hinted(field, str(hints[name])) for name, field in value._asdict().items()}
+    return value._replace(**changes)
+
+
+def _as_hinted(field: Any, hint: str) -> Any:
+    if isinstance(field, list | tuple) or hasattr(field, "tolist"):
+        items = field.tolist() if hasattr(field, "tolist") else field
+        if isinstance(items, list | tuple):
+            return tuple(_as_hinted(item, hint) for item in items)
+        field = items
+    if isinstance(field, int) and not isinstance(field, bool) and "float" in hint:
+        try:
+            return float(field)
+        except OverflowError:
+            raise Invalid(f"{field} is too large for a number") from None
+    return field
+
+
+def _plain_word(name: str) -> str:
+    return re.sub(r"[-_]", "", name).lower()
+
+
+def _spread_field(kind: Any) -> str | None:
+    first: str = kind._fields[0]
+    return first if getattr(kind, "spread", False) else None
+
+
+def _build(kind: Any, positional: list[Any], named: dict[str, Any], text: str) -> Any:
+    spread = _spread_field(kind) if kind._fields else None
+    if spread and positional:
+        require(spread not in named, f"{text!r} gives {spread} twice")
+        named = {spread: tuple(positional), **named}
+        positional = []
+    require(
+        len(positional) <= len(kind._fields),
+        f"{text!r} has {len(positional)} values; {name_of(kind)} takes {len(kind._fields)}",
+    )
+    for field, value in zip(kind._fields, positional, strict=False):
+        require(field not in named, f"{text!r} gives {field} twice")
+        named[field] = value
+    for field in named:
+        if field not in kind._fields:
+            raise Invalid(f"{text!r}: unknown {field!r}; {did_you_mean(field, kind._fields)}")
+    missing = [f for f in kind._fields if f not in named and f not in kind._field_defaults]
+    require(not missing, f"{text!r} lacks {', '.join(missing)}; for example {example(kind)}")
+    return kind(**named)
+
+
+def example(kind: Any) -> str:
+    """A short text form that parses, for messages and listings."""
+    return getattr(kind, "sample", None) or write(kind())
+
+
+def _write_value(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(_write_value(item) for item in value)}]"
+    if isinstance(value, str):
+        plain = re.fullmatch(r"[A-Za-z][\w-]*", value) and value.lower() not in _WORDS
+        return value if plain else json.dumps(value)
+    return str(value).lower() if value is None or isinstance(value, bool) else repr(value)
+
+
+class _Reader:
+    def __init__(self, text: str, what: str) -> None:
+        self.text = text
+        self.what = what
+        self.tokens = list(self._tokens())
+        self.place = 0
+
+    def _tokens(self) -> Any:
+        place, end = 0, len(self.text.rstrip())
+        while place < end:
+            match = _TOKEN.match(self.text, place)
+            if match is None:
+                rest = self.text[place:].lstrip()[:20]
+                raise Invalid(f"cannot read {self.what} {self._shown()} at {rest!r}")
+            yield match.lastgroup, match[match.lastgroup or ""]
+            place = match.end()
+
+    def _shown(self) -> str:
+        return repr(self.text if len(self.text) <= 80 else self.text[:77] + "...")
+
+    def call(self) -> tuple[str, list[Any], dict[str, Any]]:
+        name = self._take("word")
+        positional: list[Any] = []
+        named: dict[str, Any] = {}
+        if self._accept("("):
+            while not self._accept(")"):
+                self._item(positional, named)
+                if not self._accept(","):
+                    self._take("mark", ")")
+                    break
+        require(self.place == len(self.tokens), f"{self._shown()} goes on after its end")
+        return name, positional, named
+
+    def _item(self, positional: list[Any], named: dict[str, Any]) -> None:
+        following = self.tokens[self.place + 1 : self.place + 2]
+        if following == [("mark", "=")]:
+            name = self._take("word")
+            self._take("mark", "=")
+            require(name not in named, f"{self._shown()} gives {name} twice")
+            named[name] = self._value(0)
+            return
+        require(not named, f"{self._shown()}: a value without a name follows one with a name")
+        positional.append(self._value(0))
+
+    def _value(self, depth: int) -> Any:
+        require(depth < DEEPEST, f"{self._shown()}: lists are nested too deeply")
+        if self._accept("["):
+            items: list[Any] = []
+            while not self._accept("]"):
+                items.append(self._value(depth + 1))
+                if not self._accept(","):
+                    self._take("mark", "]")
+                    break
+            return tuple(items)
+        kind, token = self._next()
+        if kind == "number":
+            return _number(token)
+        if kind == "text":
+            return self._string(token)
+        require(kind == "word", f"{self._shown()}: expected a value, got {token!r}")
+        return _WORDS.get(token.lower(), token)
+
+    def _string(self, token: str) -> str:
+        try:
+            return str(json.loads(token))
+        except ValueError:
+            raise Invalid(f"{self._shown()}: {token} is not a valid text") from None
+
+    def _next(self) -> tuple[str, str]:
+        require(self.place < len(self.tokens), f"{self.what} {self._shown()} ends too early")
+        self.place += 1
+        token: tuple[str, str] = self.tokens[self.place - 1]
+        return token
+
+    def _take(self, kind: str, text: str | None = None) -> str:
+        found, token = self._next()
+        wanted = repr(text) if text else f"a {kind}"
+        fits = found == kind and text in (None, token)
+        require(fits, f"cannot read {self.what} {self._shown()}: expected {wanted}, got {token!r}")
+        return token
+
+    def _accept(self, mark: str) -> bool:
+        if self.tokens[self.place : self.place + 1] == [("mark", mark)]:
+            self.place += 1
+            return True
+        return False
+
+
+def _number(token: str) -> int | float:
+    if re.fullmatch(r"[+-]?\d[\d_]*", token):
+        require(len(token) <= 40, f"{token[:20]}... is too long a number")
+        return int(token)
+    return float(token)

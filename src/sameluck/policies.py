@@ -1,0 +1,386 @@
+"""Bandit policies: one NamedTuple for the parameters, one `select` body for the rule.
+
+A body is a pure function of (policy, tally, period, luck); periods count from 1, arms from 0. It runs as
+plain Python and as machine code, and reads its own randomness by address, each address once:
+
+    class Greedy(NamedTuple):
+        optimism: float = 1.0
+
+    @selects(Greedy)
+    def _(policy, tally, period, luck):
+        best, highest = 0, -np.inf
+        for arm in range(tally.pulls.size):
+            score = policy.optimism if tally.pulls[arm] == 0 else tally.means[arm]
+            if score > highest:
+                best, highest = arm, score
+        return best
+
+That is all a policy needs. It may also have `check(arms)` (refuse bad parameters), `prepare(arms, horizon)`
+(return another NamedTuple, of tables, that the body is registered for) and `memory(arms)` (how many floats
+of `tally.memory` it keeps between periods). Ties go to the lowest arm everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sameluck import grammar
+from sameluck.compiled import compiled, dispatched
+from sameluck.errors import Invalid, did_you_mean, require, require_number
+from sameluck.samplers import beta_log_odds, beta_odds, normal, uniform
+from sameluck.streams import at
+
+Policy: TypeAlias = tuple[Any, ...]
+Floats: TypeAlias = NDArray[np.float64]
+Body: TypeAlias = Callable[..., int]
+
+
+class Tally(NamedTuple):
+    """What a policy has seen so far in one replication; all a `select` body may know of the past."""
+
+    pulls: NDArray[np.int64]  # of each arm
+    totals: Floats  # sum of rewards of each arm
+    means: Floats  # totals / pulls; 0 for an arm not yet pulled
+    memory: Floats  # the policy's own numbers, 0 at the start
+    last: int  # the arm of the period before; 0 in period 1
+    reward: float  # what it paid
+
+
+POLICIES: dict[str, type] = {}
+_BODIES: dict[type, Body] = {}
+
+
+def selects(kind: type) -> Callable[[Body], Body]:
+    """Register the `select` body of a policy class (or of the tables its `prepare` returns)."""
+
+    def register(body: Body) -> Body:
+        _BODIES[kind] = body
+        if not kind.__name__.startswith("_"):
+            POLICIES[grammar.name_of(kind)] = kind
+        return body
+
+    return register
+
+
+def _select(policy, tally, period, luck):  # type: ignore[no-untyped-def]
+    """The arm a policy plays in a period."""
+
+
+select = dispatched(_select, _BODIES)
+
+
+def as_policy(value: Any, arms: int) -> Policy:
+    """A checked policy from itself or from its text form."""
+    policy = grammar.parse(value, POLICIES, "policy") if isinstance(value, str) else value
+    if type(policy) not in POLICIES.values():
+        hint = did_you_mean(type(value).__name__.lower(), POLICIES)
+        raise Invalid(f"{value!r} is not a policy; {hint}; or register your own with sameluck.selects")
+    policy = grammar.normal_form(policy)
+    if hasattr(policy, "check"):
+        policy.check(arms)
+    return policy  # type: ignore[no-any-return]
+
+
+def prepare(policy: Any, arms: int, horizon: int) -> Any:
+    """The policy as the compiled loop takes it: itself, or the tables its body reads."""
+    return policy.prepare(arms, horizon) if hasattr(policy, "prepare") else policy
+
+
+def memory_of(prepared: Any, arms: int) -> int:
+    """How many floats the policy keeps between periods."""
+    return int(prepared.memory(arms)) if hasattr(prepared, "memory") else 0
+
+
+class UCB1(NamedTuple):
+    """Play the arm with the highest upper confidence bound (Auer, Cesa-Bianchi and Fischer, 2002).
+
+    Each arm once in index order; then, in period t, the arm with the largest
+    `mean + sqrt(alpha * log(t - 1) / pulls)`: the logarithm's argument is the number of plays made so far, as in
+    the 2002 paper. `alpha` = 2 is the textbook rule; for alpha >= 2 and rewards in [0, 1] the variance of a
+    suboptimal arm's pull count is O(log(T)^2) (Proposition on UCB1 and UCB-delta), so replay applies at its best.
+    """
+
+    alpha: float = 2.0
+
+    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+        require_number("UCB1.alpha", self.alpha, at_least=0)
+
+    def prepare(self, arms: int, horizon: int) -> _Bounds:  # noqa: ARG002, D102
+        return _Bounds(_log_growth(horizon), _widths(self.alpha, horizon))
+
+
+class UCBDelta(NamedTuple):
+    """Upper confidence bounds at a fixed confidence (Lattimore and Szepesvari, 2020, Algorithm 3).
+
+    Each arm once in index order, then the arm with the largest `mean + sqrt(2 log(1 / delta) / pulls)`.
+
+    Args:
+        d: delta = T^-d with T the experiment's horizon; d >= 2 for the Proposition's variance bound.
+        delta: An explicit delta in (0, 1) instead; then the rule does not depend on the horizon.
+    """
+
+    d: float = 2.0
+    delta: float | None = None
+
+    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+        require_number("UCBDelta.d", self.d, at_least=0)
+        if self.delta is not None:
+            require_number("UCBDelta.delta", self.delta, above=0, at_most=1)
+
+    def prepare(self, arms: int, horizon: int) -> _Bounds:  # noqa: ARG002, D102
+        evidence = self.d * math.log(horizon) if self.delta is None else -math.log(self.delta)
+        return _Bounds(np.ones(horizon + 1), _widths(2.0 * evidence, horizon))
+
+
+class _Bounds(NamedTuple):
+    growth: Floats  # by period, never falling
+    width: Floats  # by number of pulls
+
+    def memory(self, arms: int) -> int:  # noqa: ARG002
+        return 2
+
+
+@compiled
+def _log_growth(horizon):  # type: ignore[no-untyped-def]
+    # One scalar logarithm at a time: a vector library's last bit may depend on the processor.
+    growth = np.zeros(horizon + 1)
+    for period in range(2, horizon + 1):
+        growth[period] = math.sqrt(math.log(period - 1))
+    return growth
+
+
+def _widths(scale: float, horizon: int) -> Floats:
+    return np.sqrt(scale / np.maximum(np.arange(horizon + 1), 1))
+
+
+_AHEAD = 16
+
+
+@selects(_Bounds)
+def _highest_bound(policy, tally, period, luck):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    # Only the arm just played has changed. While its bound exceeds a ceiling on all others' (their bounds
+    # _AHEAD periods from when they were last looked at) it is the argmax, and nobody else need be looked at.
+    arms = tally.pulls.size
+    if period <= arms:
+        return period - 1
+    now = policy.growth[period]
+    last = tally.last
+    bound = tally.means[last] + now * policy.width[tally.pulls[last]]
+    if bound > tally.memory[0] and period <= tally.memory[1]:
+        return last
+    until = min(period + _AHEAD, policy.growth.size - 1)
+    later = policy.growth[until]
+    best, ceiling = 0, -np.inf
+    width = policy.width[tally.pulls[0]]
+    highest, highest_later = tally.means[0] + now * width, tally.means[0] + later * width
+    for arm in range(1, arms):
+        width = policy.width[tally.pulls[arm]]
+        bound, bound_later = tally.means[arm] + now * width, tally.means[arm] + later * width
+        if bound > highest:
+            ceiling = max(ceiling, highest_later)
+            best, highest, highest_later = arm, bound, bound_later
+        else:
+            ceiling = max(ceiling, bound_later)
+    tally.memory[0], tally.memory[1] = ceiling, until
+    return best
+
+
+class ThompsonBernoulli(NamedTuple):
+    """Thompson sampling with independent Beta(a, b) priors, for rewards 0 and 1 (Thompson, 1933).
+
+    In each period draw a success chance for each arm from Beta(a + successes, b + failures) and play the arm
+    with the largest. With `first_plays` = n each arm is first played n times, in index order, and those rewards
+    enter the posterior (n = 0 is the textbook rule; the paper's tables need n = 1).
+    """
+
+    a: float = 1.0
+    b: float = 1.0
+    first_plays: int = 0
+    needs = "binary"
+
+    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+        require_number("ThompsonBernoulli.a", self.a, above=0)
+        require_number("ThompsonBernoulli.b", self.b, above=0)
+        _check_first_plays("ThompsonBernoulli", self.first_plays)
+
+    def prepare(self, arms: int, horizon: int) -> _BetaPosteriors:  # noqa: ARG002, D102
+        smooth = self.a >= 1.0 and self.b >= 1.0
+        gammas = (_gammas(self.a, horizon), _gammas(self.b, horizon))
+        return _BetaPosteriors(self.a, self.b, self.first_plays, smooth, *gammas)
+
+
+class _BetaPosteriors(NamedTuple):
+    a: float
+    b: float
+    first_plays: int
+    smooth: bool  # shapes >= 1: no logarithms needed
+    wins: Floats  # by number of successes: depth and spread of the gamma sampler
+    losses: Floats
+
+
+def _gammas(shape: float, horizon: int) -> Floats:
+    depth = shape + np.arange(horizon + 1) - 1.0 / 3.0
+    return np.column_stack([depth, 1.0 / np.sqrt(9.0 * np.abs(depth))])
+
+
+@selects(_BetaPosteriors)
+def _likeliest_coin(policy, tally, period, luck):  # type: ignore[no-untyped-def]
+    arms = tally.pulls.size
+    if period <= policy.first_plays * arms:
+        return (period - 1) % arms
+    best, highest = 0, -np.inf
+    for arm in range(arms):
+        wins = np.int64(tally.totals[arm])
+        losses = tally.pulls[arm] - wins
+        bits = at(luck, period, arm)
+        # The order of chances is the order of odds, which the gamma draws give without rounding to 0 or 1.
+        if policy.smooth:
+            odds = beta_odds(
+                bits,
+                policy.wins[wins, 0],
+                policy.wins[wins, 1],
+                policy.losses[losses, 0],
+                policy.losses[losses, 1],
+            )
+        else:
+            odds = beta_log_odds(bits, policy.a + wins, policy.b + losses)
+        if odds > highest:
+            best, highest = arm, odds
+    return best
+
+
+class ThompsonGaussian(NamedTuple):
+    """Thompson sampling with independent normal priors on the means and normal rewards of known sd.
+
+    In each period draw a mean for each arm from its normal posterior and play the arm with the largest.
+    `first_plays` as in `ThompsonBernoulli`.
+    """
+
+    prior_mean: float = 0.0
+    prior_sd: float = 1.0
+    noise_sd: float = 1.0
+    first_plays: int = 0
+
+    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+        require_number("ThompsonGaussian.prior_mean", self.prior_mean)
+        require_number("ThompsonGaussian.prior_sd", self.prior_sd, above=0, at_most=1e100)
+        require_number("ThompsonGaussian.noise_sd", self.noise_sd, above=0, at_most=1e100)
+        _check_first_plays("ThompsonGaussian", self.first_plays)
+
+    def prepare(self, arms: int, horizon: int) -> _NormalPosteriors:  # noqa: ARG002, D102
+        prior, noise = self.prior_sd**-2.0, self.noise_sd**-2.0
+        precision = prior + noise * np.arange(horizon + 1)
+        columns = [prior * self.prior_mean / precision, noise / precision, 1 / np.sqrt(precision)]
+        return _NormalPosteriors(self.first_plays, np.column_stack(columns))
+
+
+class _NormalPosteriors(NamedTuple):
+    first_plays: int
+    table: Floats  # by number of pulls: mean = [0] + [1] * total, sd = [2]
+
+
+@selects(_NormalPosteriors)
+def _likeliest_mean(policy, tally, period, luck):  # type: ignore[no-untyped-def]
+    arms = tally.pulls.size
+    if period <= policy.first_plays * arms:
+        return (period - 1) % arms
+    best, highest = 0, -np.inf
+    for arm in range(arms):
+        pulls = tally.pulls[arm]
+        mean = policy.table[pulls, 0] + policy.table[pulls, 1] * tally.totals[arm]
+        drawn = mean + policy.table[pulls, 2] * normal(at(luck, period, arm))
+        if drawn > highest:
+            best, highest = arm, drawn
+    return best
+
+
+class EpsilonGreedy(NamedTuple):
+    """Explore with probability epsilon, else play the arm with the highest mean so far.
+
+    Each arm once in index order first. Exploring picks uniformly among all arms (`explore="all"`) or among all
+    but the greedy one (`explore="others"`).
+    """
+
+    epsilon: float = 0.1
+    explore: str = "all"
+
+    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+        require_number("EpsilonGreedy.epsilon", self.epsilon, at_least=0, at_most=1)
+        choices = ("all", "others")
+        message = f"EpsilonGreedy.explore must be 'all' or 'others', got {self.explore!r}"
+        require(self.explore in choices, message)
+
+    def prepare(self, arms: int, horizon: int) -> _Greedy:  # noqa: ARG002, D102
+        return _Greedy(self.epsilon, self.explore == "others")
+
+
+class _Greedy(NamedTuple):
+    epsilon: float
+    others: bool
+
+
+_COIN, _CHOICE = 0, 1
+
+
+@selects(_Greedy)
+def _greedy_or_other(policy, tally, period, luck):  # type: ignore[no-untyped-def]
+    arms = tally.pulls.size
+    if period <= arms:
+        return period - 1
+    exploring = uniform(at(luck, period, _COIN)) < policy.epsilon
+    if exploring and not policy.others:
+        return np.int64(uniform(at(luck, period, _CHOICE)) * arms)
+    best, highest = 0, tally.means[0]
+    for arm in range(1, arms):
+        if tally.means[arm] > highest:
+            best, highest = arm, tally.means[arm]
+    if exploring:
+        other = np.int64(uniform(at(luck, period, _CHOICE)) * (arms - 1))
+        return other + 1 if other >= best else other
+    return best
+
+
+class Uniform(NamedTuple):
+    """Play an arm chosen uniformly at random in each period."""
+
+
+@selects(Uniform)
+def _any(policy, tally, period, luck):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    return np.int64(uniform(at(luck, period, 0)) * tally.pulls.size)
+
+
+class Always(NamedTuple):
+    """Play one arm (an index from 0) in every period."""
+
+    arm: int
+    sample = "always(0)"
+
+    def check(self, arms: int) -> None:  # noqa: D102
+        whole = isinstance(self.arm, int) and not isinstance(self.arm, bool)
+        require(
+            whole and 0 <= self.arm < arms,
+            f"Always.arm must be a whole number from 0 to {arms - 1}, got {self.arm!r}",
+        )
+
+
+@selects(Always)
+def _same(policy, tally, period, luck):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    return policy.arm
+
+
+def _check_first_plays(policy: str, plays: object) -> None:
+    whole = isinstance(plays, int) and not isinstance(plays, bool)
+    require(
+        whole and 0 <= plays <= 1_000_000,  # type: ignore[operator]
+        f"{policy}.first_plays must be a whole number from 0 to 1,000,000, got {plays!r}",
+    )
+
+
+# The policies whose text name differs from the class their body is registered for.
+for _kind in (UCB1, UCBDelta, ThompsonBernoulli, ThompsonGaussian, EpsilonGreedy):
+    POLICIES[grammar.name_of(_kind)] = _kind

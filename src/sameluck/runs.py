@@ -1,0 +1,132 @@
+"""`Runs`: what happened, whoever made it happen. Everything downstream takes only this."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sameluck.errors import Invalid, require
+from sameluck.experiment import Experiment
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """The outcome of an experiment. Array axes are always replication, policy, checkpoint, arm.
+
+    Args:
+        experiment: What was run.
+        checkpoints: The horizons at which everything is reported, ascending (checkpoint,).
+        rewards: Cumulative reward (replication, policy, checkpoint).
+        pulls: Pulls of each arm (replication, policy, checkpoint, arm).
+        interactions: Real users the design spends up to each checkpoint (replication, checkpoint).
+        environment: The text form of the simulated environment; None for real traffic.
+    """
+
+    experiment: Experiment
+    checkpoints: NDArray[np.int64]
+    rewards: NDArray[np.float64]
+    pulls: NDArray[np.int64]
+    interactions: NDArray[np.int64]
+    environment: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse arrays whose shapes do not agree."""
+        many = len(self.checkpoints)
+        shape = (self.rewards.shape[0], len(self.policies), many)
+        fits = (
+            self.rewards.shape == shape
+            and self.pulls.shape == (*shape, self.experiment.n_arms)
+            and self.interactions.shape == (shape[0], many)
+        )
+        require(
+            fits,
+            f"Runs arrays do not agree: {len(self.policies)} policies, {many} checkpoints, rewards "
+            f"{self.rewards.shape}, pulls {self.pulls.shape}, interactions {self.interactions.shape}",
+        )
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """The policies' names, in the order of the policy axis."""
+        return tuple(self.experiment.policies)
+
+    @property
+    def replications(self) -> int:
+        """How many replications are complete."""
+        return int(self.rewards.shape[0])
+
+    @property
+    def replayed(self) -> NDArray[np.int64]:
+        """Rewards that cost no real user, as interactions: N T minus those (replication, checkpoint)."""
+        return len(self.policies) * self.checkpoints - self.interactions
+
+    def __repr__(self) -> str:
+        last = self.checkpoints[-1]
+        return (
+            f"Runs({self.replications:,} replications of {', '.join(self.policies)}; "
+            f"{len(self.checkpoints)} checkpoints up to {last:,}; "
+            f"{self.interactions[:, -1].mean():,.2f} interactions a replication)"
+        )
+
+    @classmethod
+    def concat(cls, parts: Sequence[Runs]) -> Runs:
+        """One `Runs` from several of the same experiment, replications one after another."""
+        require(len(parts) > 0, "Runs.concat needs at least one part")
+        first = parts[0]
+        for part in parts[1:]:
+            same = part.experiment == first.experiment and part.environment == first.environment
+            if not same or not np.array_equal(part.checkpoints, first.checkpoints):
+                raise Invalid("Runs.concat: the parts belong to different experiments")
+        arrays = (
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("rewards", "pulls", "interactions")
+        )
+        return cls(first.experiment, first.checkpoints, *arrays, first.environment)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a `.npz` file (arrays and JSON, no pickle), whole or not at all."""
+        target = Path(path)
+        about = {"experiment": self.experiment.to_dict(), "environment": self.environment}
+        content = io.BytesIO()
+        np.savez_compressed(
+            content,
+            about=np.array(json.dumps(about)),
+            checkpoints=self.checkpoints,
+            rewards=self.rewards,
+            pulls=self.pulls,
+            interactions=self.interactions,
+        )
+        write_whole(target, content.getvalue())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Runs:
+        """Read what `save` wrote."""
+        try:
+            with np.load(Path(path), allow_pickle=False) as data:
+                arrays = {name: data[name] for name in data.files}
+            about = json.loads(str(arrays.pop("about")))
+            experiment = Experiment.from_dict(about["experiment"])
+            return cls(experiment, environment=about["environment"], **arrays)
+        except FileNotFoundError:
+            raise Invalid(f"no file {str(path)!r}") from None
+        except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+            raise Invalid(f"{str(path)!r} is not a file that Runs.save wrote: {error}") from None
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that a reader sees all of it or nothing of it."""
+    draft: Any = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        draft.write_bytes(content)
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise Invalid(f"cannot write {str(path)!r}: {error.strerror or error}") from None

@@ -30,8 +30,10 @@ from numba.extending import overload
 
 Body = TypeVar("Body", bound=Callable[..., Any])
 
-INLINED = {"error_model": "numpy", "forceinline": True}
-CALLED = {"error_model": "numpy"}
+# Compiled bodies never allocate, so they need not count references to the arrays they are handed: counting
+# them in every period costs a third of the speed and half of the compile time.
+CALLED = {"error_model": "numpy", "_nrt": False}
+INLINED = {**CALLED, "forceinline": True}
 COMPILED_SOURCES = (
     "compiled.py",
     "streams.py",
@@ -74,14 +76,14 @@ def compiled(body: Callable[..., Any]) -> Any:
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(_CACHE)
     try:
-        return numba.njit(cache=True, nogil=True, error_model="numpy")(body)
+        return numba.njit(cache=True, nogil=True, **CALLED)(body)
     finally:
         numba.config.CACHE_DIR = before
 
 
 def uncached(loop: Any) -> Any:
     """The twin of a compiled loop for types defined outside sameluck: never stored, so never stale."""
-    return numba.njit(nogil=True, error_model="numpy")(loop.py_func)
+    return numba.njit(nogil=True, **CALLED)(loop.py_func)
 
 
 def shared(body: Body) -> Body:

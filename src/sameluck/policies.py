@@ -111,7 +111,9 @@ class UCB1(NamedTuple):
         require_number("UCB1.alpha", self.alpha, at_least=0)
 
     def prepare(self, arms: int, horizon: int) -> _Bounds:  # noqa: ARG002, D102
-        return _Bounds(_log_growth(horizon), _widths(self.alpha, horizon))
+        growth = np.zeros(horizon + 1)
+        _fill_growth(growth)
+        return _Bounds(growth, _widths(self.alpha, horizon))
 
 
 class UCBDelta(NamedTuple):
@@ -146,12 +148,10 @@ class _Bounds(NamedTuple):
 
 
 @compiled
-def _log_growth(horizon):  # type: ignore[no-untyped-def]
+def _fill_growth(growth):  # type: ignore[no-untyped-def]
     # One scalar logarithm at a time: a vector library's last bit may depend on the processor.
-    growth = np.zeros(horizon + 1)
-    for period in range(2, horizon + 1):
+    for period in range(2, growth.size):
         growth[period] = math.sqrt(math.log(period - 1))
-    return growth
 
 
 def _widths(scale: float, horizon: int) -> Floats:

@@ -119,9 +119,8 @@ _play_all_uncached = uncached(_play_all)
 
 
 @compiled
-def _count_pairs(arms, n_arms, checkpoints, counts):  # type: ignore[no-untyped-def]
+def _count_pairs(arms, stamp, checkpoints, counts):  # type: ignore[no-untyped-def]
     """How many distinct (period, arm) pairs the policies (rows of `arms`) ask for up to each checkpoint."""
-    stamp = np.zeros(n_arms, np.int64)
     pairs = 0
     start = 0
     for checkpoint in range(checkpoints.size):
@@ -238,7 +237,8 @@ def _play_timed(task: _Task, players: Sequence[_Player]) -> _Part:
         for place, player in enumerate(players):
             diary = _Diary(arms[place], np.empty(periods, np.int64), np.empty(periods))
             played.append(player.play(task.first + row, 1, task.checkpoints, diary))
-        _count_pairs(arms, task.experiment.n_arms, task.checkpoints, pairs[row])
+        stamp = np.zeros(task.experiment.n_arms, np.int64)
+        _count_pairs(arms, stamp, task.checkpoints, pairs[row])
         rows.append(_part(played, None))
     return _Part(*(np.concatenate(parts) for parts in list(zip(*rows, strict=True))[:2]), pairs)
 

@@ -16,7 +16,10 @@ from sameluck.streams import EVERYBODY, owner_of
 class Naive(NamedTuple):
     """Each policy meets its own users (Algorithm 1): N T real interactions, nothing shared."""
 
-    timed = False
+    @property
+    def timed(self) -> bool:
+        """Whether rewards are indexed by the period rather than by the position in the arm's stack."""
+        return False
 
     def reward_owner(self, policy: str) -> int:
         """Every policy draws from reward stacks of its own."""
@@ -39,7 +42,11 @@ class Replay(NamedTuple):
     """
 
     share_noise: bool = False
-    timed = False
+
+    @property
+    def timed(self) -> bool:
+        """Whether rewards are indexed by the period rather than by the position in the arm's stack."""
+        return False
 
     def reward_owner(self, policy: str) -> int:  # noqa: ARG002
         """All policies of a replication draw from the same reward stacks."""
@@ -56,7 +63,10 @@ class TimeCoupled(NamedTuple):
     Interactions are the distinct (period, arm) pairs that the policies ask for.
     """
 
-    timed = True
+    @property
+    def timed(self) -> bool:
+        """Whether rewards are indexed by the period rather than by the position in the arm's stack."""
+        return True
 
     def reward_owner(self, policy: str) -> int:  # noqa: ARG002
         """All policies of a replication share one table of rewards."""

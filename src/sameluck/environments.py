@@ -62,32 +62,40 @@ def _pick(law, row, arm, bits):  # type: ignore[no-untyped-def]  # noqa: ARG001
 _DRAWS.update({_Coins: _flip, _Bells: _ring, _Urns: _pick})
 
 
-def _best_arm(environment: Any) -> int:
-    """The arm with the highest mean (a prior's: prior mean); the lowest index if several."""
-    return int(np.argmax(environment.means))
-
-
-def _gaps(environment: Any) -> tuple[float, ...]:
-    """What each arm's mean lacks to the best one's."""
-    best = max(environment.means)
-    return tuple(best - mean for mean in environment.means)
+def _gaps(means: Sequence[float]) -> tuple[float, ...]:
+    best = max(means)
+    return tuple(best - mean for mean in means)
 
 
 class Bernoulli(NamedTuple):
     """Rewards 0 and 1 with the given success chances."""
 
     means: Sequence[float]
-    spread = True
-    binary = True
-    sample = "bernoulli(0.7, 0.3)"
+
+    @staticmethod
+    def sample() -> str:
+        """A text form to show."""
+        return "bernoulli(0.7, 0.3)"
+
+    @property
+    def binary(self) -> bool:
+        """Whether rewards are 0 and 1 only."""
+        return True
 
     @property
     def arms(self) -> int | None:
         """How many arms it has."""
         return len(self.means)
 
-    best_arm = property(_best_arm)
-    gaps = property(_gaps)
+    @property
+    def best_arm(self) -> int:
+        """The arm with the highest mean; the lowest index if several."""
+        return int(np.argmax(self.means))
+
+    @property
+    def gaps(self) -> tuple[float, ...]:
+        """What each arm's mean lacks to the best one's."""
+        return _gaps(self.means)
 
     def check(self, arms: int) -> None:
         """Refuse chances outside [0, 1]."""
@@ -105,17 +113,31 @@ class Gaussian(NamedTuple):
 
     means: Sequence[float]
     sd: float | Sequence[float] = 1.0
-    spread = True
-    binary = False
-    sample = "gaussian(1.0, 0.8, sd=1.0)"
+
+    @staticmethod
+    def sample() -> str:
+        """A text form to show."""
+        return "gaussian(1.0, 0.8, sd=1.0)"
+
+    @property
+    def binary(self) -> bool:
+        """Whether rewards are 0 and 1 only."""
+        return False
 
     @property
     def arms(self) -> int | None:
         """How many arms it has."""
         return len(self.means)
 
-    best_arm = property(_best_arm)
-    gaps = property(_gaps)
+    @property
+    def best_arm(self) -> int:
+        """The arm with the highest mean; the lowest index if several."""
+        return int(np.argmax(self.means))
+
+    @property
+    def gaps(self) -> tuple[float, ...]:
+        """What each arm's mean lacks to the best one's."""
+        return _gaps(self.means)
 
     def check(self, arms: int) -> None:
         """Refuse means that are not finite and standard deviations below 0."""
@@ -134,8 +156,11 @@ class Empirical(NamedTuple):
     """Each arm's rewards are drawn with replacement from values observed for it."""
 
     samples: Sequence[Sequence[float]]
-    spread = True
-    sample = "empirical([0, 1, 1], [2.5, 0])"
+
+    @staticmethod
+    def sample() -> str:
+        """A text form to show."""
+        return "empirical([0, 1, 1], [2.5, 0])"
 
     @property
     def arms(self) -> int | None:
@@ -152,8 +177,15 @@ class Empirical(NamedTuple):
         """The average of each arm's values."""
         return tuple(float(np.mean(values)) for values in self.samples)
 
-    best_arm = property(_best_arm)
-    gaps = property(_gaps)
+    @property
+    def best_arm(self) -> int:
+        """The arm with the highest mean; the lowest index if several."""
+        return int(np.argmax(self.means))
+
+    @property
+    def gaps(self) -> tuple[float, ...]:
+        """What each arm's mean lacks to the best one's."""
+        return _gaps(self.means)
 
     def check(self, arms: int) -> None:
         """Refuse an arm without values and values that are not finite."""
@@ -179,7 +211,11 @@ class BernoulliPrior(NamedTuple):
 
     a: float | Sequence[float] = 1.0
     b: float | Sequence[float] = 1.0
-    binary = True
+
+    @property
+    def binary(self) -> bool:
+        """Whether rewards are 0 and 1 only."""
+        return True
 
     @property
     def arms(self) -> int | None:
@@ -192,8 +228,15 @@ class BernoulliPrior(NamedTuple):
         a, b = np.asarray(self.a), np.asarray(self.b)
         return tuple(np.atleast_1d(a / (a + b)).tolist())
 
-    best_arm = property(_best_arm)
-    gaps = property(_gaps)
+    @property
+    def best_arm(self) -> int:
+        """The arm with the highest mean; the lowest index if several."""
+        return int(np.argmax(self.means))
+
+    @property
+    def gaps(self) -> tuple[float, ...]:
+        """What each arm's mean lacks to the best one's."""
+        return _gaps(self.means)
 
     def check(self, arms: int) -> None:
         """Refuse shapes that are not positive."""
@@ -222,7 +265,11 @@ class GaussianPrior(NamedTuple):
     mean: float | Sequence[float] = 0.0
     sd: float | Sequence[float] = 1.0
     noise_sd: float | Sequence[float] = 1.0
-    binary = False
+
+    @property
+    def binary(self) -> bool:
+        """Whether rewards are 0 and 1 only."""
+        return False
 
     @property
     def arms(self) -> int | None:
@@ -234,8 +281,15 @@ class GaussianPrior(NamedTuple):
         """The prior mean of each arm (of one arm, if all are alike)."""
         return tuple(np.atleast_1d(np.asarray(self.mean, float)).tolist())
 
-    best_arm = property(_best_arm)
-    gaps = property(_gaps)
+    @property
+    def best_arm(self) -> int:
+        """The arm with the highest mean; the lowest index if several."""
+        return int(np.argmax(self.means))
+
+    @property
+    def gaps(self) -> tuple[float, ...]:
+        """What each arm's mean lacks to the best one's."""
+        return _gaps(self.means)
 
     def check(self, arms: int) -> None:
         """Refuse numbers that are not finite and standard deviations below 0."""

@@ -8,7 +8,7 @@ import operator
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
@@ -39,7 +39,7 @@ class Experiment:
     arms: int | tuple[str, ...]
     horizon: int
     replications: int
-    design: Design = field(default_factory=Replay)
+    design: Design = Replay()
     control: str = ""
     seed: int = 0
 

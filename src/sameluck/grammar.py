@@ -49,9 +49,15 @@ def parse(text: str, kinds: Mapping[str, type], what: str) -> Any:
     return _build(kind, positional, named, text)
 
 
-def write(value: Any) -> str:
-    """The text form of a policy, an environment or a design; `parse` gives the same object back."""
+def write(value: Any, *, brief: bool = False) -> str:
+    """The text form of a policy, an environment or a design; `parse` gives the same object back.
+
+    In brief, parameters at their defaults are left out: the same text for everybody who means the same.
+    """
     fields = value._asdict()
+    if brief:
+        usual = type(value)._field_defaults
+        fields = {n: f for n, f in fields.items() if n not in usual or f != usual[n]}
     if not fields:
         return name_of(type(value))
     spread = _spread_field(type(value))
@@ -89,7 +95,7 @@ def _plain_word(name: str) -> str:
 
 def _spread_field(kind: Any) -> str | None:
     first: str = kind._fields[0]
-    return first if getattr(kind, "spread", False) else None
+    return first if str(get_type_hints(kind)[first]).startswith("collections.abc.Sequence") else None
 
 
 def _build(kind: Any, positional: list[Any], named: dict[str, Any], text: str) -> Any:
@@ -115,7 +121,7 @@ def _build(kind: Any, positional: list[Any], named: dict[str, Any], text: str) -
 
 def example(kind: Any) -> str:
     """A short text form that parses, for messages and listings."""
-    return getattr(kind, "sample", None) or write(kind())
+    return str(kind.sample()) if hasattr(kind, "sample") else write(kind())
 
 
 def _write_value(value: Any) -> str:
@@ -124,7 +130,9 @@ def _write_value(value: Any) -> str:
     if isinstance(value, str):
         plain = re.fullmatch(r"[A-Za-z][\w-]*", value) and value.lower() not in _WORDS
         return value if plain else json.dumps(value)
-    return str(value).lower() if value is None or isinstance(value, bool) else repr(value)
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return repr(value).removesuffix(".0")
 
 
 class _Reader:

@@ -85,11 +85,14 @@ class Runs:
             same = part.experiment == first.experiment and part.environment == first.environment
             if not same or not np.array_equal(part.checkpoints, first.checkpoints):
                 raise Invalid("Runs.concat: the parts belong to different experiments")
-        arrays = (
-            np.concatenate([getattr(part, name) for part in parts])
-            for name in ("rewards", "pulls", "interactions")
+        return cls(
+            first.experiment,
+            first.checkpoints,
+            np.concatenate([part.rewards for part in parts]),
+            np.concatenate([part.pulls for part in parts]),
+            np.concatenate([part.interactions for part in parts]),
+            first.environment,
         )
-        return cls(first.experiment, first.checkpoints, *arrays, first.environment)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a `.npz` file (arrays and JSON, no pickle), whole or not at all."""

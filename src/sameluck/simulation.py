@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sameluck import grammar
 from sameluck.compiled import compiled, shared, uncached
 from sameluck.environments import as_environment, draw
-from sameluck.errors import Invalid, TooLarge, require
+from sameluck.errors import TooLarge, require
 from sameluck.experiment import Experiment
 from sameluck.policies import Tally, memory_of, prepare, select
 from sameluck.runs import Runs
@@ -156,11 +156,11 @@ class _Player:
         )
 
     def play(
-        self, first: int, count: int, checkpoints: NDArray[np.int64], diary: _Diary | None = None
+        self, replications: range, checkpoints: NDArray[np.int64], diary: _Diary | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Rewards (replication, checkpoint) and pulls (replication, checkpoint, arm)."""
-        rewards, pulls = self._empty(count, checkpoints)
-        law = self._law(first, count)
+        rewards, pulls = self._empty(len(replications), checkpoints)
+        law, first = self._law(replications), replications.start
         timed = self.experiment.design.timed
         ours = type(self.policy).__module__.startswith("sameluck.")
         loop = _play_all if ours else _play_all_uncached
@@ -176,15 +176,14 @@ class _Player:
         seed, reward_owner, noise_owner = self.owners
         _wipe(self.desk, seed, reward_owner, replication)
         luck = OnceKey(stream(seed, DECISION, replication, noise_owner), f"policy {self.name!r}")
-        law, timed = self._law(replication, 1), self.experiment.design.timed
+        law, timed = self._law(_only(replication)), self.experiment.design.timed
         failed = _play(
             self.policy, law, luck, self.desk, 0, timed, checkpoints, rewards, pulls, diary
         )
         self._refuse_bad_arm(replication, failed)
 
-    def _law(self, first: int, count: int) -> Any:
-        seed, arms = self.experiment.seed, self.experiment.n_arms
-        return self.environment.laws(seed, range(first, first + count), arms)
+    def _law(self, replications: range) -> Any:
+        return self.environment.laws(self.experiment.seed, replications, self.experiment.n_arms)
 
     def _empty(
         self, count: int, checkpoints: NDArray[np.int64]
@@ -208,8 +207,7 @@ class _Task(NamedTuple):
     environment: Any
     checkpoints: NDArray[np.int64]
     policies: tuple[str, ...]
-    first: int
-    count: int
+    replications: range
 
 
 class _Part(NamedTuple):
@@ -222,30 +220,35 @@ def _play_task(task: _Task) -> _Part:
     players = [_Player(task.experiment, task.environment, name) for name in task.policies]
     if task.experiment.design.timed:
         return _play_timed(task, players)
-    played = [player.play(task.first, task.count, task.checkpoints) for player in players]
-    return _part(played, None)
+    return _part([player.play(task.replications, task.checkpoints) for player in players])
 
 
 def _play_timed(task: _Task, players: Sequence[_Player]) -> _Part:
     # Which (period, arm) pairs coincide is known only from whole trajectories: one replication at a time.
     periods = int(task.checkpoints[-1])
     arms = np.empty((len(players), periods), np.int64)
-    pairs = np.empty((task.count, task.checkpoints.size), np.int64)
+    pairs = np.empty((len(task.replications), task.checkpoints.size), np.int64)
+    stamp = np.empty(task.experiment.n_arms, np.int64)
     rows = []
-    for row in range(task.count):
+    for row, replication in enumerate(task.replications):
         played = []
         for place, player in enumerate(players):
             diary = _Diary(arms[place], np.empty(periods, np.int64), np.empty(periods))
-            played.append(player.play(task.first + row, 1, task.checkpoints, diary))
-        stamp = np.zeros(task.experiment.n_arms, np.int64)
+            played.append(player.play(_only(replication), task.checkpoints, diary))
+        stamp[:] = 0
         _count_pairs(arms, stamp, task.checkpoints, pairs[row])
-        rows.append(_part(played, None))
-    return _Part(*(np.concatenate(parts) for parts in list(zip(*rows, strict=True))[:2]), pairs)
-
-
-def _part(played: Sequence[tuple[Any, Any]], pairs: NDArray[np.int64] | None) -> _Part:
-    rewards, pulls = (np.stack(arrays, axis=1) for arrays in zip(*played, strict=True))
+        rows.append(_part(played))
+    rewards, pulls = (np.concatenate([getattr(r, name) for r in rows]) for name in ("rewards", "pulls"))
     return _Part(rewards, pulls, pairs)
+
+
+def _part(played: Sequence[tuple[Any, Any]]) -> _Part:
+    rewards, pulls = (np.stack(arrays, axis=1) for arrays in zip(*played, strict=True))
+    return _Part(rewards, pulls, None)
+
+
+def _only(replication: int) -> range:
+    return range(replication, replication + 1)
 
 
 def simulate(
@@ -282,13 +285,13 @@ def simulate(
     total, done = experiment.replications * len(names), 0
     with _mapping(map, workers) as run:
         for task, part in zip(tasks, run(_play_task, tasks), strict=True):
-            rows = slice(task.first, task.first + task.count)
+            rows = slice(task.replications.start, task.replications.stop)
             columns = [names.index(name) for name in task.policies]
             runs.rewards[rows, columns] = part.rewards
             runs.pulls[rows, columns] = part.pulls
             if part.pairs is not None:
                 runs.interactions[rows] = part.pairs
-            done += task.count * len(task.policies)
+            done += len(task.replications) * len(task.policies)
             if progress is not None:
                 progress(done, total)
     return _counted(runs)
@@ -303,8 +306,8 @@ def _tasks(
     count = min(most, -(-experiment.replications // (4 * workers)))
     for first in range(0, experiment.replications, count):
         for group in groups:
-            size = min(count, experiment.replications - first)
-            yield _Task(experiment, environment, checkpoints, group, first, size)
+            last = min(first + count, experiment.replications)
+            yield _Task(experiment, environment, checkpoints, group, range(first, last))
 
 
 @contextmanager
@@ -354,7 +357,7 @@ def _compile(experiment: Experiment, environment: Any) -> None:
         with _announced(what):
             player = _Player(experiment, environment, name)
             diary = _empty_diary(0) if experiment.design.timed else None
-            player.play(0, 0, nothing, diary)
+            player.play(range(0), nothing, diary)
 
 
 @contextmanager
@@ -374,9 +377,8 @@ def checked_environment(experiment: Experiment, environment: Any) -> Any:
     environment = as_environment(environment)
     environment.check(experiment.n_arms)
     for name, policy in experiment.policies.items():
-        binary = getattr(policy, "needs", None) != "binary" or environment.binary
         require(
-            binary,
+            environment.binary or not getattr(policy, "needs_binary", False),
             f"policy {name!r} ({grammar.write(policy)}) needs rewards 0 and 1, but {_short(environment)} pays "
             "others; use a policy for real-valued rewards, such as thompson_gaussian",
         )
@@ -523,7 +525,7 @@ def trace(
         if guard:
             player.play_plainly(int(replication), end, diary)
         else:
-            player.play(int(replication), 1, end, diary)
+            player.play(_only(int(replication)), end, diary)
         replayed = _replayed(experiment, diary, list(trajectories.values()))
         trajectories[name] = Trajectory(diary.arms, diary.positions, diary.rewards, replayed)
     return Trace(experiment, grammar.write(environment), int(replication), trajectories)

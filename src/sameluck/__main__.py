@@ -1,0 +1,19 @@
+"""The `sameluck` command; `python -m sameluck` is the same."""
+
+import sys
+
+
+def main() -> int:
+    """Run the command line, or say which extra brings it."""
+    try:
+        from sameluck import cli  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if error.name not in ("click", "rich"):
+            raise
+        sys.stderr.write("the sameluck command needs: pip install 'sameluck[cli]'\n")
+        return 2
+    return cli.run(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

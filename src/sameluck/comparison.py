@@ -1,0 +1,244 @@
+"""`compare`: the answer of an experiment, as records, a table and a sentence, a figure and a page."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sameluck import grammar, plots, reports
+from sameluck.errors import Invalid, optional
+from sameluck.estimates import Effect, effects
+from sameluck.runs import Runs, write_whole
+
+HEADER = ("policy", "control", "horizon", "effect", "interval", "p-value", "sd", "variance v naive")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """What `compare` returns: `print` it, or take `effects` apart.
+
+    Args:
+        effects: One record for each pair of policies and checkpoint.
+        runs: What it was computed from.
+    """
+
+    effects: tuple[Effect, ...]
+    runs: Runs
+
+    @property
+    def verdict(self) -> str:
+        """What was found at the last checkpoint and what it cost, in words."""
+        last = [one for one in self.effects if one.checkpoint == self.runs.checkpoints[-1]]
+        return " ".join([*(finding(one) for one in last), cost(last[0], self._design)])
+
+    @property
+    def _design(self) -> str:
+        return grammar.write(self.runs.experiment.design, brief=True)
+
+    @property
+    def title(self) -> str:
+        """What was compared, on one line."""
+        experiment = self.runs.experiment
+        where = self.runs.environment or "live traffic"
+        where = where if len(where) <= 60 else where[:57] + "..."
+        return (
+            f"{self._design} design on {where}, {self.runs.replications:,} replications of "
+            f"{experiment.horizon:,} periods, seed {experiment.seed}"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.title}\n\n{reports.text_table(self._header, self._rows())}\n\n{self.verdict}"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        parts = (reports.table(self._header, self._rows()), *map(_paragraph, [self.verdict]))
+        return "".join((_paragraph(self.title), *parts))
+
+    @property
+    def _header(self) -> list[str]:
+        level = f"{self.effects[0].level:.4g}"
+        return [f"{100 * float(level):g}% {cell}" if cell == "interval" else cell for cell in HEADER]
+
+    def _rows(self) -> list[list[str]]:
+        return [
+            [
+                one.policy,
+                one.control,
+                f"{one.checkpoint:,}",
+                amount(one.effect),
+                f"{amount(one.low)} to {amount(one.high)}",
+                probability(one.p_value),
+                amount(one.sd),
+                times(one.variance_ratio),
+            ]
+            for one in self.effects
+        ]
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """The effects as plain records."""
+        return [one._asdict() for one in self.effects]
+
+    def to_pandas(self) -> Any:
+        """The effects as a pandas DataFrame. Needs `sameluck[data]`."""
+        return optional("pandas", "data").DataFrame(self.to_dicts())
+
+    def plot(self, path: str | Path | None = None) -> Any:
+        """The effects over the horizon as a matplotlib figure, written to `path` if given."""
+        curves = plots.effect_curves(self.effects)
+        title = f"{self._design} design, {self.runs.replications:,} replications"
+        figure = plots.draw_effects(curves, level=self.effects[0].level, title=title)
+        if path is not None:
+            plots.save(figure, path)
+        return figure
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """A self-contained page: finding, figure, table, definition. Written to `path` if given."""
+        figure = plots.to_svg(self.plot())
+        cards = [
+            reports.Card("What was found", self.verdict, figure=figure),
+            reports.Card("Effects", self.title, self._header, self._rows()),
+            reports.Card("Experiment", code=self.runs.experiment.to_json()),
+        ]
+        page = reports.render(" v ".join(self.runs.policies), cards, _footer(self.runs))
+        if path is not None:
+            write_page(path, page)
+        return page
+
+
+def compare(
+    runs: Runs,
+    *,
+    level: float = 0.95,
+    control: str | None = None,
+    pairs: str = "control",
+    interval: str = "t",
+) -> Comparison:
+    """Estimate how much more each policy earns than the control, at every checkpoint.
+
+    Args:
+        runs: What `simulate` returned.
+        level: Confidence of the intervals.
+        control: Compare with this policy instead of the experiment's control.
+        pairs: `"control"`: every other policy with the control; `"all"`: every two policies.
+        interval: `"t"`: Student's t over replications, as in the paper.
+    """
+    return Comparison(
+        effects(runs, level=level, control=control, pairs=pairs, interval=interval), runs
+    )
+
+
+def side_by_side(results: Mapping[str, Comparison]) -> str:
+    """The last checkpoint of several comparisons of the same policies under different designs, as a table."""
+    header = ["design", "policy", "effect", "interval", "sd", "users a replication", "finding"]
+    rows = [
+        [
+            label,
+            one.policy,
+            amount(one.effect),
+            f"{amount(one.low)} to {amount(one.high)}",
+            amount(one.sd),
+            f"{one.interactions:,.0f}",
+            _short_finding(one),
+        ]
+        for label, result in results.items()
+        for one in result.effects
+        if one.checkpoint == result.runs.checkpoints[-1]
+    ]
+    return reports.text_table(header, rows)
+
+
+def plot_side_by_side(results: Mapping[str, Comparison], title: str) -> Any:
+    """The effects of several comparisons on one axis, a band for each design."""
+    curves = [
+        curve
+        for label, result in results.items()
+        for curve in plots.effect_curves(result.effects, label)
+    ]
+    level = next(iter(results.values())).effects[0].level
+    return plots.draw_effects(curves, level=level, title=title)
+
+
+def page_side_by_side(results: Mapping[str, Comparison], title: str) -> str:
+    """A page with the figure of `plot_side_by_side` and each comparison's own finding and table."""
+    figure = plots.to_svg(plot_side_by_side(results, title))
+    cards = [reports.Card("Side by side", figure=figure)]
+    cards += [
+        reports.Card(label, result.verdict, result._header, result._rows())
+        for label, result in results.items()
+    ]
+    runs = next(iter(results.values())).runs
+    return reports.render(title, cards, _footer(runs))
+
+
+def write_page(path: str | Path, page: str) -> None:
+    """Write a page, whole or not at all."""
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise Invalid(f"cannot write {str(path)!r}: no folder {str(target.parent)!r}")
+    write_whole(target, page.encode())
+
+
+def finding(one: Effect) -> str:
+    """One effect as a sentence a person can act on."""
+    percent = f"{100 * float(f'{one.level:.4g}'):g}%"
+    over = f"over {one.checkpoint:,} periods"
+    if one.sd == 0 and one.effect == 0:
+        return f"{one.policy} and {one.control} earned exactly the same {over} in every replication."
+    if one.low <= 0 <= one.high:
+        bounds = f"{amount(one.low)} to {amount(one.high)}"
+        return (
+            f"No difference between {one.policy} and {one.control} is shown {over}: "
+            f"the {percent} interval, {bounds}, contains 0."
+        )
+    word = "more" if one.effect > 0 else "less"
+    near, far = sorted((abs(one.low), abs(one.high)))
+    return (
+        f"{one.policy} earned {amount(abs(one.effect))} {word} than {one.control} {over} "
+        f"({percent} interval {amount(near)} to {amount(far)} {word})."
+    )
+
+
+def cost(one: Effect, design: str) -> str:
+    """What a replication cost in real users, as a sentence."""
+    spent = f"The {design} design asks {one.interactions:,.0f} users a replication"
+    saved = one.interactions < one.naive_interactions
+    return f"{spent} instead of {one.naive_interactions:,}." if saved else f"{spent}."
+
+
+def _short_finding(one: Effect) -> str:
+    if one.low <= 0 <= one.high:
+        return "undecided"
+    return f"{one.policy if one.effect > 0 else one.control} wins"
+
+
+def amount(value: float) -> str:
+    """A number with as many digits as a reader wants."""
+    size = abs(value)
+    if size >= 1000:
+        return f"{value:,.0f}"
+    if size >= 100:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if size >= 0.1 or value == 0 else f"{value:.2g}"
+
+
+def probability(value: float) -> str:
+    """A p-value."""
+    return "< 1e-15" if value < 1e-15 else f"{value:.2g}"
+
+
+def times(value: float) -> str:
+    """A variance ratio."""
+    return "no variance" if math.isinf(value) else f"{value:,.3g}x less"
+
+
+def _footer(runs: Runs) -> str:
+    return f"Made with sameluck. Experiment {runs.experiment.digest}; the same seed gives the same bits."
+
+
+def _paragraph(text: str) -> str:
+    return f"<p>{html.escape(text)}</p>"

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sameluck import grammar
-from sameluck.compiled import compiled, dispatched
+from sameluck.compiled import compiled, dispatched, guessed
 from sameluck.errors import Invalid, did_you_mean, require, require_number
 from sameluck.samplers import beta_log_odds, beta_odds, normal, uniform
 from sameluck.streams import at
@@ -201,7 +201,11 @@ class ThompsonBernoulli(NamedTuple):
     a: float = 1.0
     b: float = 1.0
     first_plays: int = 0
-    needs = "binary"
+
+    @property
+    def needs_binary(self) -> bool:
+        """Its posterior counts successes: rewards must be 0 and 1."""
+        return True
 
     def check(self, arms: int) -> None:  # noqa: ARG002, D102
         require_number("ThompsonBernoulli.a", self.a, above=0)
@@ -250,6 +254,7 @@ def _likeliest_coin(policy, tally, period, luck):  # type: ignore[no-untyped-def
         else:
             odds = beta_log_odds(bits, policy.a + wins, policy.b + losses)
         if odds > highest:
+            guessed()
             best, highest = arm, odds
     return best
 
@@ -295,6 +300,7 @@ def _likeliest_mean(policy, tally, period, luck):  # type: ignore[no-untyped-def
         mean = policy.table[pulls, 0] + policy.table[pulls, 1] * tally.totals[arm]
         drawn = mean + policy.table[pulls, 2] * normal(at(luck, period, arm))
         if drawn > highest:
+            guessed()
             best, highest = arm, drawn
     return best
 
@@ -338,6 +344,7 @@ def _greedy_or_other(policy, tally, period, luck):  # type: ignore[no-untyped-de
     best, highest = 0, tally.means[0]
     for arm in range(1, arms):
         if tally.means[arm] > highest:
+            guessed()
             best, highest = arm, tally.means[arm]
     if exploring:
         other = np.int64(uniform(at(luck, period, _CHOICE)) * (arms - 1))
@@ -358,7 +365,11 @@ class Always(NamedTuple):
     """Play one arm (an index from 0) in every period."""
 
     arm: int
-    sample = "always(0)"
+
+    @staticmethod
+    def sample() -> str:
+        """A text form to show."""
+        return "always(0)"
 
     def check(self, arms: int) -> None:  # noqa: D102
         whole = isinstance(self.arm, int) and not isinstance(self.arm, bool)

@@ -36,6 +36,7 @@ from sameluck.comparison import (
 from sameluck.designs import Naive, Replay
 from sameluck.environments import ENVIRONMENTS, Bernoulli, as_environment
 from sameluck.errors import Invalid, SameluckError, did_you_mean, optional, require
+from sameluck.estimates import check_request
 from sameluck.experiment import Experiment, read_toml
 from sameluck.policies import POLICIES, UCB1
 from sameluck.runs import write_whole
@@ -67,10 +68,16 @@ def _complain(message: str, code: int) -> int:
     return code
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    invoke_without_command=True,
+)
 @click.version_option(version("sameluck"), message="sameluck %(version)s")
-def commands() -> None:
+@click.pass_context
+def commands(context: click.Context) -> None:
     """Compare bandit algorithms on the same luck, for the price of one."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 @commands.command("compare")
@@ -107,6 +114,8 @@ def compare_command(policies: tuple[str, ...], **options: Any) -> None:
     as_json, workers, dask = (options.pop(name) for name in ("as_json", "workers", "dask"))
     experiment, settings = _experiment(policies, options)
     checkpoints = _checkpoints(settings.get("checkpoints"), experiment, outputs)
+    wanted = {name: settings[name] for name in ("level", "pairs") if name in settings}
+    check_request(experiment, experiment.replications, **wanted)
     with _cluster(dask) as map_like, _progress("simulating") as progress:
         runs = simulate(
             experiment,
@@ -116,7 +125,6 @@ def compare_command(policies: tuple[str, ...], **options: Any) -> None:
             progress=progress,
             map=map_like,
         )
-    wanted = {name: settings[name] for name in ("level", "pairs") if name in settings}
     result = compare(runs, **wanted)
     written = _write_outputs(result, outputs)
     click.echo(_as_json(result) if as_json else _summary(result, settings.get("checkpoints")))
@@ -295,7 +303,8 @@ def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
     try:
         yield advance
     finally:
-        bar.stop()
+        if bar.live.is_started:
+            bar.stop()
 
 
 @commands.command("policies")
@@ -347,10 +356,9 @@ def demo_command(out: str, *, as_json: bool) -> None:
                 progress=progress,
             )
         results[label] = compare(runs, level=0.99)
-    title = "UCB1 with alpha 3 minus alpha 2.5: naive and replay, 10 replications each"
-    plot = plots.save(plot_side_by_side(results, title), folder / "effect.svg")
+    plot = plots.save(plot_side_by_side(results), folder / "effect.svg")
     report = folder / "report.html"
-    write_page(report, page_side_by_side(results, title))
+    write_page(report, page_side_by_side(results, _demo_sentence(results)))
     if as_json:
         click.echo(_json({name: result.to_dicts()[-1] for name, result in results.items()}))
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,20 +51,21 @@ class Comparison:
         )
 
     def __str__(self) -> str:
-        return f"{self.title}\n\n{reports.text_table(self._header, self._rows())}\n\n{self.verdict}"
+        return f"{self.title}\n\n{reports.text_table(self._header, self._rows(self.effects))}\n\n{self.verdict}"
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        parts = (reports.table(self._header, self._rows()), *map(_paragraph, [self.verdict]))
-        return "".join((_paragraph(self.title), *parts))
+        table = reports.table(self._header, self._rows(self.effects))
+        return f"{_paragraph(self.title)}{table}{_paragraph(self.verdict)}"
 
     @property
     def _header(self) -> list[str]:
         level = f"{self.effects[0].level:.4g}"
         return [f"{100 * float(level):g}% {cell}" if cell == "interval" else cell for cell in HEADER]
 
-    def _rows(self) -> list[list[str]]:
+    def _rows(self, effects: Sequence[Effect]) -> list[list[str]]:
+        naive = self._design == "naive"
         return [
             [
                 one.policy,
@@ -74,10 +75,17 @@ class Comparison:
                 f"{amount(one.low)} to {amount(one.high)}",
                 probability(one.p_value),
                 amount(one.sd),
-                times(one.variance_ratio),
+                "-" if naive else times(one.variance_ratio),
             ]
-            for one in self.effects
+            for one in effects
         ]
+
+    def card(self, title: str, figure: str = "") -> reports.Card:
+        """Finding and table for a page; of many checkpoints only some make it into the table."""
+        last = self.runs.checkpoints.size - 1
+        shown = {int(self.runs.checkpoints[round(last * k / 7)]) for k in range(8)}
+        some = [one for one in self.effects if one.checkpoint in shown]
+        return reports.Card(title, self.verdict, self._header, self._rows(some), figure)
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """The effects as plain records."""
@@ -98,11 +106,9 @@ class Comparison:
 
     def to_html(self, path: str | Path | None = None) -> str:
         """A self-contained page: finding, figure, table, definition. Written to `path` if given."""
-        figure = plots.to_svg(self.plot())
         cards = [
-            reports.Card("What was found", self.verdict, figure=figure),
-            reports.Card("Effects", self.title, self._header, self._rows()),
-            reports.Card("Experiment", code=self.runs.experiment.to_json()),
+            self.card("What was found", plots.to_svg(self.plot())),
+            reports.Card("Experiment", self.title, code=self.runs.experiment.to_json()),
         ]
         page = reports.render(" v ".join(self.runs.policies), cards, _footer(self.runs))
         if path is not None:
@@ -132,10 +138,16 @@ def compare(
     )
 
 
+_SIDE_HEADER = ("design", "policy", "effect", "interval", "sd", "users a replication", "finding")
+
+
 def side_by_side(results: Mapping[str, Comparison]) -> str:
-    """The last checkpoint of several comparisons of the same policies under different designs, as a table."""
-    header = ["design", "policy", "effect", "interval", "sd", "users a replication", "finding"]
-    rows = [
+    """The last checkpoint of several comparisons of the same policies, a row for each design and policy."""
+    return reports.text_table(_SIDE_HEADER, _side_rows(results))
+
+
+def _side_rows(results: Mapping[str, Comparison]) -> list[list[str]]:
+    return [
         [
             label,
             one.policy,
@@ -149,30 +161,27 @@ def side_by_side(results: Mapping[str, Comparison]) -> str:
         for one in result.effects
         if one.checkpoint == result.runs.checkpoints[-1]
     ]
-    return reports.text_table(header, rows)
 
 
-def plot_side_by_side(results: Mapping[str, Comparison], title: str) -> Any:
+def plot_side_by_side(results: Mapping[str, Comparison]) -> Any:
     """The effects of several comparisons on one axis, a band for each design."""
     curves = [
         curve
         for label, result in results.items()
         for curve in plots.effect_curves(result.effects, label)
     ]
-    level = next(iter(results.values())).effects[0].level
-    return plots.draw_effects(curves, level=level, title=title)
+    one = next(iter(results.values())).effects[0]
+    title = f"{one.policy} minus {one.control}, {one.replications:,} replications"
+    return plots.draw_effects(curves, level=one.level, title=title)
 
 
-def page_side_by_side(results: Mapping[str, Comparison], title: str) -> str:
+def page_side_by_side(results: Mapping[str, Comparison], sentence: str) -> str:
     """A page with the figure of `plot_side_by_side` and each comparison's own finding and table."""
-    figure = plots.to_svg(plot_side_by_side(results, title))
-    cards = [reports.Card("Side by side", figure=figure)]
-    cards += [
-        reports.Card(label, result.verdict, result._header, result._rows())
-        for label, result in results.items()
-    ]
     runs = next(iter(results.values())).runs
-    return reports.render(title, cards, _footer(runs))
+    figure = plots.to_svg(plot_side_by_side(results))
+    cards = [reports.Card("Side by side", sentence, _SIDE_HEADER, _side_rows(results), figure)]
+    cards += [result.card(f"{label} design") for label, result in results.items()]
+    return reports.render(" v ".join(runs.policies), cards, _footer(runs))
 
 
 def write_page(path: str | Path, page: str) -> None:
@@ -233,7 +242,9 @@ def probability(value: float) -> str:
 
 def times(value: float) -> str:
     """A variance ratio."""
-    return "no variance" if math.isinf(value) else f"{value:,.3g}x less"
+    if math.isinf(value):
+        return "none left"
+    return f"{value:,.3g}x less" if value >= 1 else f"{1 / value:,.3g}x more"
 
 
 def _footer(runs: Runs) -> str:

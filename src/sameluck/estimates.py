@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
 from sameluck.errors import Invalid, did_you_mean, require
+from sameluck.experiment import Experiment
 from sameluck.runs import Runs
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -85,7 +86,14 @@ def effects(
     runs: Runs, *, level: float, control: str | None, pairs: str, interval: str
 ) -> tuple[Effect, ...]:
     """One `Effect` for each pair of policies and checkpoint."""
-    control = _checked(runs, level, control, pairs, interval)
+    if not isinstance(runs, Runs):
+        raise Invalid(f"compare takes the Runs that simulate returns, got {runs!r}")
+    experiment = runs.experiment
+    control = check_request(
+        experiment, runs.replications, level=level, control=control, pairs=pairs, interval=interval
+    )
+    bad = np.argwhere(~np.isfinite(runs.rewards))
+    require(bad.size == 0, f"rewards must be finite; replication {bad[:1, 0]} has one that is not")
     make_interval = intervals[interval]
     return tuple(
         _effect(runs, policy, against, place, level, make_interval)
@@ -133,23 +141,28 @@ def _ratio(earned: Floats, against: Floats, differences: Floats) -> float:
     return naive / paired
 
 
-def _checked(runs: Runs, level: float, control: str | None, pairs: str, interval: str) -> str:
-    if not isinstance(runs, Runs):
-        raise Invalid(f"compare takes the Runs that simulate returns, got {runs!r}")
+def check_request(
+    experiment: Experiment,
+    replications: int,
+    *,
+    level: float = 0.95,
+    control: str | None = None,
+    pairs: str = "control",
+    interval: str = "t",
+) -> str:
+    """Refuse a comparison that cannot be made, before anybody waits for its runs. Returns the control."""
     number = isinstance(level, int | float) and not isinstance(level, bool)
     require(number and 0 < level < 1, f"level must be between 0 and 1, such as 0.95, got {level!r}")
     _choice("pairs", pairs, pairings)
     _choice("interval", interval, intervals)
-    control = runs.experiment.control if control is None else control
-    _choice("control", control, runs.policies)
-    require(len(runs.policies) >= 2, "compare needs at least two policies, got one")
+    control = experiment.control if control is None else control
+    _choice("control", control, experiment.policies)
+    require(len(experiment.policies) >= 2, "compare needs at least two policies, got one")
     require(
-        runs.replications >= 2,
-        f"compare needs at least 2 replications, got {runs.replications}: the replication is the unit "
-        "of inference, however many users it has",
+        replications >= 2,
+        f"compare needs at least 2 replications, got {replications}: the replication is the unit of "
+        "inference, however many users it has",
     )
-    bad = np.argwhere(~np.isfinite(runs.rewards))
-    require(bad.size == 0, f"rewards must be finite; replication {bad[:1, 0]} has one that is not")
     return control
 
 

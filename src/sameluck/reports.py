@@ -39,7 +39,7 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size
 th, td { text-align: right; padding: .3rem .75rem; border-bottom: 1px solid #e6e9ed; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
 th { color: #57606a; font-weight: 600; }
-svg { max-width: 100%; height: auto; }
+svg { display: block; max-width: 100%; height: auto; margin: 0 auto .75rem; }
 pre { background: #f6f7f9; padding: .75rem; border-radius: 6px; overflow-x: auto; font-size: .85rem; margin: 0; }
 footer { color: #57606a; font-size: .85rem; }
 @media print { body { background: #fff; } section { break-inside: avoid; border: 0; padding: 0; } }

@@ -1,0 +1,38 @@
+# Two commands do everything, on a machine with Python 3.11 or later and make:
+#   make demo   install, compare two bandit policies, show the result
+#   make test   install what the tests need, check style, types and imports, run the tests
+PYTHON ?= python3
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+demo: .venv/.for-demo
+	@$(BIN)/sameluck demo
+
+test: lint
+	$(BIN)/python -m pytest -n auto
+
+lint: .venv/.for-test
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache > .venv/imports.log || (cat .venv/imports.log; exit 1)
+
+format: .venv/.for-test
+	$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
+
+bench: .venv/.for-test
+	$(BIN)/python benchmarks/core.py
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis sameluck-demo
+
+.venv/.for-demo: pyproject.toml constraints.txt scripts/install
+	@scripts/install "$(PYTHON)" demo
+
+.venv/.for-test: pyproject.toml constraints.txt scripts/install
+	@scripts/install "$(PYTHON)" test

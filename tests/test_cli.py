@@ -1,0 +1,223 @@
+"""The command line as a stranger meets it: every command, every kind of mistake, in a real process where it matters."""
+
+import csv
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import click
+import pytest
+
+import sameluck as sl
+from sameluck import cli
+
+COMPARE = ["compare", "ucb1(alpha=2.5)", "ucb1(alpha=3)", "--env", "bernoulli(0.9,0.7,0.5,0.3,0.1)"]
+COMMANDS = sorted(cli.commands.commands)
+
+
+def run(capsys, *words: str) -> tuple[int, str, str]:
+    code = cli.run(list(words))
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_that_explains_each_option_and_json(name, capsys):
+    code, out, err = run(capsys, name, "--help")
+
+    command = cli.commands.commands[name]
+    options = [one for one in command.params if isinstance(one, click.Option)]
+    assert (code, err) == (0, "")
+    assert command.help
+    assert all(option.help for option in options)
+    assert "--json" in out
+
+
+def test_a_comparison_is_a_table_and_a_sentence(capsys):
+    code, out, err = run(
+        capsys, *COMPARE, "--horizon", "2000", "--replications", "10", "--level", "0.99", "--seed", "7"
+    )
+    assert (code, err) == (0, "")
+    assert "99% interval" in out
+    assert "ucb1(alpha=3) earned" in out
+    assert "users a replication instead of 4,000." in out
+
+
+def test_json_is_the_same_answer_as_the_python_surface(capsys):
+    words = ("--horizon", "500", "--replications", "8", "--seed", "3", "--checkpoints", "50,500", "--json")
+    code, out, _ = run(capsys, *COMPARE, *words)
+    answer = json.loads(out)
+
+    experiment = sl.Experiment.from_dict(answer["experiment"])
+    result = sl.compare(sl.simulate(experiment, answer["environment"], checkpoints=[50, 500]))
+    assert code == 0
+    assert answer["effects"] == result.to_dicts()
+    assert answer["verdict"] == result.verdict
+    assert answer["digest"] == experiment.digest
+
+
+def test_json_has_no_infinity(capsys):
+    _, out, _ = run(capsys, "compare", "a=ucb1", "b=ucb1", "--env", "bernoulli(0.7,0.3)", "--json")
+    assert json.loads(out)["effects"][0]["variance_ratio"] is None
+
+
+def test_files_are_written_where_asked(capsys, tmp_path):
+    paths = {kind: tmp_path / f"out.{kind}" for kind in ("csv", "svg", "html", "npz")}
+    flags = zip(("--csv", "--plot", "--report", "--save"), paths.values(), strict=True)
+    words = [str(word) for pair in flags for word in pair]
+    code, out, err = run(capsys, *COMPARE, "--horizon", "300", "--replications", "5", *words)
+
+    assert code == 0
+    assert out.count("ucb1(alpha=3)  ucb1(alpha=2.5)") == 1  # the grid behind the figure stays out of the table
+    assert err.count("wrote ") == 4
+    rows = list(csv.DictReader(paths["csv"].read_text().splitlines()))
+    assert len(rows) == 40
+    assert list(rows[0]) == list(sl.Effect._fields)
+    assert paths["svg"].read_text().lstrip().startswith("<?xml")
+    assert "ucb1(alpha=3) earned" in paths["html"].read_text()
+    assert sl.Runs.load(paths["npz"]).replications == 5
+
+
+def test_a_file_with_the_same_words_gives_the_same_answer_and_options_override_it(capsys, tmp_path):
+    file = tmp_path / "shop.toml"
+    file.write_text(
+        'environment = "bernoulli(0.9,0.7,0.5,0.3,0.1)"\nhorizon = 400\nreplications = 6\nseed = 3\n'
+        'checkpoints = [100, 400]\nlevel = 0.9\n\n[policies]\n"ucb1(alpha=2.5)" = "ucb1(alpha=2.5)"\n'
+        '"ucb1(alpha=3)" = "ucb1(alpha=3)"\n'
+    )
+    given = ("--horizon", "400", "--replications", "6", "--seed", "3", "--level", "0.9")
+    _, by_words, _ = run(capsys, *COMPARE, *given, "--checkpoints", "100,400")
+    _, by_file, _ = run(capsys, "compare", str(file))
+    _, overridden, _ = run(capsys, "compare", str(file), "--level", "0.5")
+
+    assert by_file == by_words
+    assert "50% interval" in overridden
+
+
+def test_policies_and_environments_are_listed_with_text_forms_that_parse(capsys):
+    for command in ("policies", "environments"):
+        _, listed, _ = run(capsys, command)
+        _, out, _ = run(capsys, command, "--json")
+        for row in json.loads(out):
+            assert row["example"] in listed
+            assert row["about"] in listed
+    _, out, _ = run(capsys, "policies", "--json")
+    for row in json.loads(out):
+        assert sl.Experiment(policies={"p": row["example"]}, arms=2, horizon=1, replications=1)
+
+
+def test_the_version_is_the_packages(capsys):
+    code, out, _ = run(capsys, "--version")
+    assert code == 0
+    assert out.startswith("sameluck 0.")
+
+
+def test_the_demo_shows_both_designs_and_writes_figure_and_report(capsys, tmp_path):
+    code, out, _ = run(capsys, "demo", "--out", str(tmp_path / "demo"))
+
+    assert code == 0
+    naive, replay = (line for line in out.splitlines() if line.startswith(("naive ", "replay ")))
+    assert naive.endswith("undecided")
+    assert replay.endswith("ucb1(alpha=2.5) wins")
+    assert {path.name for path in (tmp_path / "demo").iterdir()} == {"effect.svg", "report.html"}
+    _, out, _ = run(capsys, "demo", "--out", str(tmp_path / "demo"), "--json")
+    assert set(json.loads(out)) == {"naive", "replay"}
+
+
+ENV = ("--env", "bernoulli(0.7,0.3)")
+BAD = [
+    ((), "", "Usage"),
+    (("compare",), "error: name at least two policies, or a TOML file", ""),
+    (("compare", "ucb1", "uniform"), "error: say where rewards come from: --env", ""),
+    (("compare", "ucb2", "uniform", *ENV), "unknown policy 'ucb2'; did you mean 'ucb1'?", ""),
+    (("compare", "ucb1(alpha=x)", "uniform", *ENV), "UCB1.alpha must be a finite number, got 'x'", ""),
+    (("compare", "ucb1(alpha=-1)", "uniform", *ENV), "UCB1.alpha must be >= 0, got -1.0", ""),
+    (("compare", "ucb1(alfa=1)", "uniform", *ENV), "unknown 'alfa'; did you mean 'alpha'?", ""),
+    (("compare", "ucb1(", "uniform", *ENV), "ends too early", ""),
+    (("compare", "ucb1", "ucb1", *ENV), "two policies are called 'ucb1'; name one", ""),
+    (("compare", "ucb1", *ENV), "at least two policies", ""),
+    (("compare", "ucb1", "uniform", "--env", "bernoulli(0.7,1.3)"), "Bernoulli.means[1] must be <= 1", ""),
+    (("compare", "ucb1", "uniform", "--env", "bernoulli(0.7)"), "from 2 to", ""),
+    (("compare", "ucb1", "uniform", "--env", "bernoulli_prior"), "say how many arms: --arms N", ""),
+    (("compare", "ucb1", "thompson_bernoulli", "--env", "gaussian(1,2)"), "needs rewards 0 and 1", ""),
+    (("compare", "ucb1", "uniform", *ENV, "--horizon", "0"), "horizon must be a whole number from 1", ""),
+    (("compare", "ucb1", "uniform", *ENV, "--horizon", "ten"), "'ten' is not a valid integer", ""),
+    (("compare", "ucb1", "uniform", *ENV, "--replications", "-3"), "replications must be", ""),
+    (("compare", "ucb1", "uniform", *ENV, "--replications", "1"), "at least 2 replications", ""),
+    (("compare", "ucb1", "uniform", *ENV, "--design", "nave"), "did you mean 'naive'?", ""),
+    (("compare", "ucb1", "uniform", *ENV, "--checkpoints", "10,x"), "--checkpoints must be whole", ""),
+    (("compare", "ucb1", "uniform", *ENV, "--checkpoints", "5000"), "outside 1..1,000", ""),
+    (("compare", "ucb1", "uniform", *ENV, "--level", "95"), "level must be between 0 and 1", ""),
+    (("compare", "ucb1", "uniform", *ENV, "--control", "x"), "is not one of its policies", ""),
+    (("compare", "ucb1", "uniform", *ENV, "--workers", "0"), "workers must be a whole number >= 1", ""),
+    (("compare", "ucb1", "uniform", *ENV, "--seed", "-1"), "seed must be a whole number from 0", ""),
+    (("compare", "ucb1", "uniform", *ENV, "--replications", "9999999999"), "would need about", ""),
+    (("compare", "ucb1", "uniform", *ENV, "--plot", "x.gif"), "its ending must be", ""),
+    (("compare", "ucb1", "uniform", *ENV, "--csv", "/no/where.csv"), "no folder '/no'", ""),
+    (("compare", "ucb1", "uniform", *ENV, "--csv", "/tmp"), "it is a folder", ""),
+    (("compare", "/no/such.toml"), "cannot read '/no/such.toml'", ""),
+    (("compare", "ucb1", "uniform", *ENV, "--colour", "red"), "No such option '--colour'", ""),
+    (("compair",), "No such command 'compair'", ""),
+    (("demo", "--out", "/proc/nowhere"), "cannot make the folder", ""),
+]
+
+
+@pytest.mark.parametrize(("words", "fragment", "out_fragment"), BAD)
+def test_bad_input_is_one_clear_line_and_exit_code_2(words, fragment, out_fragment, capsys):
+    code, out, err = run(capsys, *words)
+    assert fragment in err
+    assert code == (2 if fragment else 0)
+    if fragment:
+        assert out == ""
+        assert err.count("\n") == 1
+    assert out_fragment in out
+
+
+def test_a_bad_file_is_one_clear_line(capsys, tmp_path):
+    cases = {
+        "horizon = ": "not valid TOML",
+        "horzon = 3": "unknown 'horzon'; did you mean 'horizon'?",
+        'environment = "bernoulli(0.7,0.3)"': "an experiment needs policies",
+        'environment = "bernoulli(0.7,0.3)"\npolicies = 3': "must map names to policies",
+        'environment = 3\n[policies]\na = "ucb1"': "is not an environment",
+        'environment = "bernoulli(0.7,0.3)"\nlevel = "x"\n[policies]\na="ucb1"\nb="uniform"': "level must be",
+        'environment = "bernoulli(0.7,0.3)"\ncheckpoints = [1.5]\n[policies]\na="ucb1"\nb="uniform"': "whole",
+    }
+    file = tmp_path / "bad.toml"
+    for text, fragment in cases.items():
+        file.write_text(text)
+        code, out, err = run(capsys, "compare", str(file))
+        assert (code, out) == (2, "")
+        assert fragment in err
+        assert err.count("\n") == 1
+    file.write_bytes(b"\xff\xfe")
+    assert "not UTF-8" in run(capsys, "compare", str(file))[2]
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    program = [sys.executable, "-m", "sameluck", "policies"]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+
+@pytest.mark.slow
+def test_long_work_shows_a_bar_to_somebody_who_watches():
+    words = [*COMPARE, "--horizon", "10000", "--replications", "20000", "--workers", "1"]
+    parent, child = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "sameluck", *words],
+        stdout=subprocess.PIPE,
+        stderr=child,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
+    ) as process:
+        os.close(child)
+        shown = b""
+        while b"replications of a policy" not in shown:
+            shown += os.read(parent, 4096)
+        out = process.stdout.read()
+    os.close(parent)
+    assert b"simulating" in shown
+    assert b"earned" in out

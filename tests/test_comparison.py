@@ -1,0 +1,116 @@
+"""What a person reads: tables, sentences, figures, pages."""
+
+import json
+
+import matplotlib.figure
+import pandas as pd
+import pytest
+
+import sameluck as sl
+from sameluck.comparison import amount, page_side_by_side, probability, side_by_side, times
+
+POLICIES = {"steady": sl.UCB1(2.5), "eager": sl.UCB1(3.0)}
+COINS = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
+
+
+def comparison(**changes: object) -> sl.Comparison:
+    settings = {"policies": POLICIES, "arms": 5, "horizon": 2_000, "replications": 10, "seed": 7}
+    experiment = sl.Experiment(**{**settings, **changes})
+    return sl.compare(sl.simulate(experiment, COINS, checkpoints=[100, 2_000]), level=0.99)
+
+
+def test_the_printed_result_is_a_table_and_a_sentence_to_act_on():
+    text = str(comparison())
+    lines = text.splitlines()
+
+    assert lines[0].startswith("replay design on bernoulli(0.9, 0.7, 0.5, 0.3, 0.1), 10 replications")
+    assert lines[2].split()[:4] == ["policy", "control", "horizon", "effect"]
+    assert "99% interval" in lines[2]
+    assert lines[4].split()[:3] == ["eager", "steady", "2,000"]
+    assert "eager earned" in lines[-1]
+    assert "less than steady over 2,000 periods (99% interval" in lines[-1]
+    assert "users a replication instead of 4,000." in lines[-1]
+
+
+def test_an_undecided_comparison_says_so():
+    verdict = comparison(design="naive").verdict
+    assert "No difference between eager and steady is shown over 2,000 periods" in verdict
+    assert "contains 0" in verdict
+    assert verdict.endswith("The naive design asks 4,000 users a replication.")
+
+
+def test_equal_policies_earn_exactly_the_same_and_cost_one():
+    result = comparison(policies={"one": sl.UCB1(), "other": sl.UCB1()})
+    assert "earned exactly the same" in result.verdict
+    assert "asks 2,000 users a replication instead of 4,000" in result.verdict
+    assert "none left" in str(result)
+
+
+def test_records_are_plain_and_go_to_pandas():
+    result = comparison()
+    records = result.to_dicts()
+
+    assert [record["checkpoint"] for record in records] == [100, 2_000]
+    json.dumps(records)
+    frame = result.to_pandas()
+    assert isinstance(frame, pd.DataFrame)
+    assert list(frame.columns) == list(sl.Effect._fields)
+    assert frame.effect.tolist() == [one.effect for one in result.effects]
+
+
+def test_the_figure_is_written_by_the_ending_and_the_same_each_time(tmp_path):
+    result = comparison()
+    for ending in ("svg", "pdf", "png"):
+        assert isinstance(result.plot(tmp_path / f"a.{ending}"), matplotlib.figure.Figure)
+        result.plot(tmp_path / f"b.{ending}")
+        assert (tmp_path / f"a.{ending}").read_bytes() == (tmp_path / f"b.{ending}").read_bytes()
+    with pytest.raises(sl.Invalid, match="its ending must be"):
+        result.plot(tmp_path / "a.jpeg")
+    with pytest.raises(sl.Invalid, match="no folder"):
+        result.plot(tmp_path / "nowhere" / "a.svg")
+
+
+def test_the_page_stands_alone_and_escapes_what_users_name(tmp_path):
+    result = comparison(policies={"<script>alert(1)</script>": sl.UCB1(), "b & c": sl.UCB1(3.0)})
+    page = result.to_html(tmp_path / "page.html")
+
+    assert (tmp_path / "page.html").read_text() == page
+    assert "<script" not in page
+    assert "b &amp; c" in page
+    assert page.count("<svg") == 1
+    for fetched in ("src=", "@import", "url(http", 'href="http'):
+        assert fetched not in page
+    with pytest.raises(sl.Invalid, match="no folder"):
+        result.to_html(tmp_path / "nowhere" / "page.html")
+
+
+def test_designs_stand_side_by_side():
+    results = {name: comparison(design=name) for name in ("naive", "replay")}
+    lines = side_by_side(results).splitlines()
+
+    assert [line.split()[0] for line in lines] == ["design", "naive", "replay"]
+    assert "undecided" in lines[1]
+    assert lines[2].endswith("steady wins")
+    page = page_side_by_side(results, "What it cost.")
+    assert "What it cost." in page
+    assert "naive design" in page
+
+
+def test_a_notebook_shows_the_table_and_the_sentence():
+    shown = comparison()._repr_html_()
+    assert "<table>" in shown
+    assert "eager earned" in shown
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0.00"), (-30.104, "-30.10"), (0.0123, "0.012"), (163.26, "163.3"), (12345.6, "12,346")],
+)
+def test_amounts_have_the_digits_a_reader_wants(value, text):
+    assert amount(value) == text
+
+
+def test_small_and_large_ratios_read_well():
+    assert probability(0.0) == "< 1e-15"
+    assert probability(0.0312) == "0.031"
+    assert (times(118.7), times(0.5), times(float("inf"))) == ("119x less", "2x more", "none left")

@@ -1,0 +1,32 @@
+"""The public surface as a typed program uses it; checked by mypy, not run."""
+
+from typing import NamedTuple
+
+import sameluck as sl
+
+
+class Mine(NamedTuple):
+    optimism: float = 1.0
+
+
+@sl.selects(Mine)
+def choose(policy: Mine, tally: sl.Tally, period: int, luck: object) -> int:
+    return 0 if policy.optimism > tally.means[0] else period % tally.pulls.size
+
+
+experiment = sl.Experiment(
+    policies={"ucb": sl.UCB1(alpha=2.0), "thompson": sl.ThompsonBernoulli(), "mine": Mine()},
+    arms=2,
+    horizon=10_000,
+    replications=10,
+    design=sl.Replay(share_noise=True),
+    control="ucb",
+    seed=7,
+)
+runs: sl.Runs = sl.simulate(experiment, sl.Bernoulli([0.7, 0.3]), checkpoints=[100, 10_000])
+total: float = float(runs.rewards.sum())
+result: sl.Comparison = sl.compare(runs, level=0.99, pairs="all")
+low: float = result.effects[0].low
+best: int = sl.Gaussian([1.0, 0.8], sd=[1.0, 2.0]).best_arm
+chances: sl.Bernoulli = sl.BernoulliPrior(a=1.0).instance(7, 0, 2)
+arms = sl.trace(experiment, sl.Empirical([[0, 1], [1]]), replication=0)["ucb"].arms

@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test lint format bench docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -27,6 +27,9 @@ format: .venv/.for-test
 
 bench: .venv/.for-test
 	$(BIN)/python benchmarks/core.py
+
+docs: .venv/.for-test
+	$(BIN)/python scripts/cli_docs.py > docs/cli.md
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis sameluck-demo

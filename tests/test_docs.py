@@ -1,0 +1,67 @@
+"""Documentation that is run and compared, so that it cannot rot."""
+
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+import sameluck as sl
+from sameluck import cli
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.name)
+def test_the_python_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "docs"}
+    for block in blocks(page, "python"):
+        exec(compile(block, str(page), "exec"), names)
+
+
+COMMANDS = [
+    line
+    for page in PAGES
+    for block in blocks(page, "sh")
+    for line in block.splitlines()
+    if line.startswith("sameluck ")
+]
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_the_commands_of_a_page_work_as_written(line, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(shlex.split(line)[1:]) == 0
+    assert capsys.readouterr().out
+
+
+def test_the_command_line_page_is_the_help_of_today():
+    """Run `make docs` after changing a command."""
+    path = ROOT / "scripts" / "cli_docs.py"
+    spec = importlib.util.spec_from_file_location("cli_docs", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert (ROOT / "docs" / "cli.md").read_text() == module.page()
+
+
+def test_every_public_name_is_in_the_documentation():
+    text = "\n".join(page.read_text() for page in PAGES)
+    assert [name for name in sl.__all__ if not re.search(rf"\b{name}\b", text)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_the_readme_example_is_short():
+    (example,) = blocks(ROOT / "README.md", "python")
+    assert len(example.strip().splitlines()) <= 12

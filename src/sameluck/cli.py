@@ -36,7 +36,7 @@ from sameluck.comparison import (
 from sameluck.designs import Naive, Replay
 from sameluck.environments import ENVIRONMENTS, Bernoulli, as_environment
 from sameluck.errors import Invalid, SameluckError, did_you_mean, optional, require
-from sameluck.estimates import check_request
+from sameluck.estimates import Request, check_request
 from sameluck.experiment import Experiment, read_toml
 from sameluck.policies import POLICIES, UCB1
 from sameluck.runs import write_whole
@@ -115,7 +115,7 @@ def compare_command(policies: tuple[str, ...], **options: Any) -> None:
     experiment, settings = _experiment(policies, options)
     checkpoints = _checkpoints(settings.get("checkpoints"), experiment, outputs)
     wanted = {name: settings[name] for name in ("level", "pairs") if name in settings}
-    check_request(experiment, experiment.replications, **wanted)
+    check_request(experiment, experiment.replications, Request(**wanted))
     with _cluster(dask) as map_like, _progress("simulating") as progress:
         runs = simulate(
             experiment,

@@ -11,7 +11,7 @@ from typing import Any
 
 from sameluck import grammar, plots, reports
 from sameluck.errors import Invalid, optional
-from sameluck.estimates import Effect, effects
+from sameluck.estimates import Effect, Request, effects
 from sameluck.runs import Runs, write_whole
 
 HEADER = ("policy", "control", "horizon", "effect", "interval", "p-value", "sd", "variance v naive")
@@ -123,6 +123,7 @@ def compare(
     control: str | None = None,
     pairs: str = "control",
     interval: str = "t",
+    simultaneous: str | None = None,
 ) -> Comparison:
     """Estimate how much more each policy earns than the control, at every checkpoint.
 
@@ -130,12 +131,14 @@ def compare(
         runs: What `simulate` returned.
         level: Confidence of the intervals.
         control: Compare with this policy instead of the experiment's control.
-        pairs: `"control"`: every other policy with the control; `"all"`: every two policies.
-        interval: `"t"`: Student's t over replications, as in the paper.
+        pairs: `"control"`: every other policy with the control; `"all"`: every two policies; `"best"`: every
+            other policy with the one that earned most.
+        interval: `"t"`: Student's t over replications, as in the paper; `"bootstrap"`: without leaning on the normal
+            law; `"anytime"`: valid however often one looks while replications come in.
+        simultaneous: Widen the intervals so that they hold together over `"pairs"`, `"checkpoints"` or `"both"`
+            (max-t; Bonferroni for the others).
     """
-    return Comparison(
-        effects(runs, level=level, control=control, pairs=pairs, interval=interval), runs
-    )
+    return Comparison(effects(runs, Request(level, control, pairs, interval, simultaneous)), runs)
 
 
 _SIDE_HEADER = ("design", "policy", "effect", "interval", "sd", "users a replication", "finding")

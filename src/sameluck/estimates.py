@@ -1,8 +1,8 @@
 """From `Runs` to effects: what one policy earned more than another, and how sure that is.
 
-The replication is the unit of all inference: T users in it give one dependent trajectory. Effects are differences
-within a replication, so what a design shares between policies cancels. `intervals` is the one place that
-knows how an interval is made; each way takes one value a replication.
+The replication is the unit of all inference: T users in it give one dependent trajectory. Where a design shares
+luck, effects are differences within a replication, so that what is shared cancels; under `naive` the policies'
+replications have nothing in common and are compared as independent samples (Welch).
 """
 
 from __future__ import annotations
@@ -14,21 +14,18 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtrit
 
+from sameluck.designs import Naive
+from sameluck.environments import as_environment
 from sameluck.errors import Invalid, did_you_mean, require
 from sameluck.experiment import Experiment
+from sameluck.intervals import Interval, holm, intervals, max_t_critical, welch_interval
 from sameluck.runs import Runs
 
 Floats: TypeAlias = NDArray[np.float64]
-
-
-class Interval(NamedTuple):
-    """Where an effect lies, at a level of confidence, and the p-value of no effect."""
-
-    low: float
-    high: float
-    p_value: float
+Pair: TypeAlias = tuple[str, str]  # policy, control
+Key: TypeAlias = tuple[Pair, int]  # and which checkpoint
 
 
 class Effect(NamedTuple):
@@ -42,6 +39,7 @@ class Effect(NamedTuple):
     high: float
     level: float
     p_value: float
+    p_adjusted: float  # Holm's, over all pairs at this checkpoint
     sd: float  # of one replication's difference
     reward: float  # the policy's mean cumulative reward
     control_reward: float
@@ -49,113 +47,56 @@ class Effect(NamedTuple):
     interactions: float  # mean real users a replication, for all policies of the experiment
     naive_interactions: int  # what the naive design would have asked
     variance_ratio: float  # naive variance, Var(policy) + Var(control), over that of the difference
+    ratio_low: float
+    ratio_high: float
+    naive_replications: float  # how many the naive design would need for this precision
 
 
-def t_interval(values: Floats, level: float) -> Interval:
-    """Student's t interval for the mean, as in the paper: valid when the number of values was planned."""
-    count = values.size
-    mean, error = float(values.mean()), float(values.std(ddof=1)) / math.sqrt(count)
-    reach = float(stdtrit(count - 1, 0.5 + level / 2)) * error
-    if error == 0:
-        return Interval(mean, mean, 1.0 if mean == 0 else 0.0)
-    p_value = 2 * float(stdtr(count - 1, -abs(mean) / error))
-    return Interval(mean - reach, mean + reach, p_value)
-
-
-intervals: dict[str, Callable[[Floats, float], Interval]] = {"t": t_interval}
-
-
-def control_pairs(names: tuple[str, ...], control: str) -> Iterator[tuple[str, str]]:
+def control_pairs(names: tuple[str, ...], control: str, best: str) -> Iterator[tuple[str, str]]:  # noqa: ARG001
     """Every other policy against the control."""
     return ((name, control) for name in names if name != control)
 
 
-def all_pairs(names: tuple[str, ...], control: str) -> Iterator[tuple[str, str]]:
+def all_pairs(names: tuple[str, ...], control: str, best: str) -> Iterator[tuple[str, str]]:  # noqa: ARG001
     """Every two policies once, the control first among them."""
     ordered = [control, *(name for name in names if name != control)]
     return ((later, earlier) for earlier, later in itertools.combinations(ordered, 2))
 
 
-pairings: dict[str, Callable[[tuple[str, ...], str], Iterator[tuple[str, str]]]] = {
+def best_pairs(names: tuple[str, ...], control: str, best: str) -> Iterator[tuple[str, str]]:  # noqa: ARG001
+    """Every other policy against the one that earned most at the last checkpoint."""
+    return ((name, best) for name in names if name != best)
+
+
+pairings: dict[str, Callable[[tuple[str, ...], str, str], Iterator[tuple[str, str]]]] = {
     "control": control_pairs,
     "all": all_pairs,
+    "best": best_pairs,
 }
 
-
-def effects(
-    runs: Runs, *, level: float, control: str | None, pairs: str, interval: str
-) -> tuple[Effect, ...]:
-    """One `Effect` for each pair of policies and checkpoint."""
-    if not isinstance(runs, Runs):
-        raise Invalid(f"compare takes the Runs that simulate returns, got {runs!r}")
-    experiment = runs.experiment
-    control = check_request(
-        experiment, runs.replications, level=level, control=control, pairs=pairs, interval=interval
-    )
-    bad = np.argwhere(~np.isfinite(runs.rewards))
-    require(bad.size == 0, f"rewards must be finite; replication {bad[:1, 0]} has one that is not")
-    make_interval = intervals[interval]
-    return tuple(
-        _effect(runs, policy, against, place, level, make_interval)
-        for policy, against in pairings[pairs](runs.policies, control)
-        for place in range(runs.checkpoints.size)
-    )
+families = ("pairs", "checkpoints", "both")
 
 
-def _effect(
-    runs: Runs,
-    policy: str,
-    control: str,
-    place: int,
-    level: float,
-    make_interval: Callable[[Floats, float], Interval],
-) -> Effect:
-    earned = runs.rewards[:, runs.policies.index(policy), place]
-    against = runs.rewards[:, runs.policies.index(control), place]
-    differences = earned - against
-    low, high, p_value = make_interval(differences, level)
-    checkpoint = int(runs.checkpoints[place])
-    return Effect(
-        policy=policy,
-        control=control,
-        checkpoint=checkpoint,
-        effect=float(differences.mean()),
-        low=low,
-        high=high,
-        level=level,
-        p_value=p_value,
-        sd=float(differences.std(ddof=1)),
-        reward=float(earned.mean()),
-        control_reward=float(against.mean()),
-        replications=runs.replications,
-        interactions=float(runs.interactions[:, place].mean()),
-        naive_interactions=checkpoint * len(runs.policies),
-        variance_ratio=_ratio(earned, against, differences),
-    )
+class Request(NamedTuple):
+    """What to estimate, checked."""
+
+    level: float = 0.95
+    control: str | None = None
+    pairs: str = "control"
+    interval: str = "t"
+    simultaneous: str | None = None
 
 
-def _ratio(earned: Floats, against: Floats, differences: Floats) -> float:
-    naive, paired = float(earned.var(ddof=1) + against.var(ddof=1)), float(differences.var(ddof=1))
-    if paired == 0:
-        return 1.0 if naive == 0 else math.inf
-    return naive / paired
-
-
-def check_request(
-    experiment: Experiment,
-    replications: int,
-    *,
-    level: float = 0.95,
-    control: str | None = None,
-    pairs: str = "control",
-    interval: str = "t",
-) -> str:
-    """Refuse a comparison that cannot be made, before anybody waits for its runs. Returns the control."""
+def check_request(experiment: Experiment, replications: int, request: Request) -> Request:
+    """Refuse a comparison that cannot be made, before anybody waits for its runs."""
+    level = request.level
     number = isinstance(level, int | float) and not isinstance(level, bool)
     require(number and 0 < level < 1, f"level must be between 0 and 1, such as 0.95, got {level!r}")
-    _choice("pairs", pairs, pairings)
-    _choice("interval", interval, intervals)
-    control = experiment.control if control is None else control
+    _choice("pairs", request.pairs, pairings)
+    _choice("interval", request.interval, intervals)
+    if request.simultaneous is not None:
+        _choice("simultaneous", request.simultaneous, families)
+    control = experiment.control if request.control is None else request.control
     _choice("control", control, experiment.policies)
     require(len(experiment.policies) >= 2, "compare needs at least two policies, got one")
     require(
@@ -163,7 +104,173 @@ def check_request(
         f"compare needs at least 2 replications, got {replications}: the replication is the unit of "
         "inference, however many users it has",
     )
-    return control
+    return request._replace(control=control)
+
+
+def effects(runs: Runs, request: Request) -> tuple[Effect, ...]:
+    """One `Effect` for each pair of policies and checkpoint, a pair's checkpoints one after another."""
+    request = checked(runs, request)
+    pairs = list(pairings[request.pairs](runs.policies, str(request.control), best_policy(runs)))
+    found = {
+        (pair, place): _interval(runs, pair, place, request)
+        for pair in pairs
+        for place in range(runs.checkpoints.size)
+    }
+    if request.simultaneous is not None:
+        found = _widened(runs, found, request)
+    adjusted = {
+        place: holm(np.array([found[pair, place].p_value for pair in pairs]))
+        for place in range(runs.checkpoints.size)
+    }
+    return tuple(
+        _effect(runs, key, interval, adjusted[key[1]][pairs.index(key[0])], request.level)
+        for key, interval in found.items()
+    )
+
+
+def checked(runs: Runs, request: Request) -> Request:
+    """The request made whole, or a message that says why these runs cannot answer it."""
+    if not isinstance(runs, Runs):
+        raise Invalid(f"compare takes the Runs that simulate returns, got {runs!r}")
+    request = check_request(runs.experiment, runs.replications, request)
+    bad = np.argwhere(~np.isfinite(runs.rewards))
+    require(bad.size == 0, f"rewards must be finite; replication {bad[:1, 0]} has one that is not")
+    return request
+
+
+def best_policy(runs: Runs) -> str:
+    """The policy with the highest mean reward at the last checkpoint; the first of several."""
+    return runs.policies[int(np.argmax(runs.rewards[:, :, -1].mean(axis=0)))]
+
+
+def paired(runs: Runs) -> bool:
+    """Whether the policies of a replication have anything in common: a stack, a table or an instance."""
+    if not isinstance(runs.experiment.design, Naive):
+        return True
+    return runs.environment is not None and hasattr(as_environment(runs.environment), "instance")
+
+
+def differences(runs: Runs, pair: Pair, place: int) -> Floats:
+    """What the first of the pair earned more than the second, in each replication."""
+    earned, against = _earned(runs, pair, place)
+    return earned - against
+
+
+def _earned(runs: Runs, pair: Pair, place: int) -> tuple[Floats, Floats]:
+    first, second = (runs.rewards[:, runs.policies.index(name), place] for name in pair)
+    return first, second
+
+
+def _interval(runs: Runs, pair: Pair, place: int, request: Request) -> Interval:
+    earned, against = _earned(runs, pair, place)
+    if request.interval == "t" and not paired(runs):
+        return welch_interval(earned, against, request.level)
+    return intervals[request.interval](earned - against, request.level)
+
+
+def _widened(runs: Runs, found: dict[Key, Interval], request: Request) -> dict[Key, Interval]:
+    """Intervals that hold together over pairs, over checkpoints, or over both."""
+    wide: dict[Key, Interval] = {}
+    for family in _families(list(found), str(request.simultaneous)):
+        if request.interval == "t":
+            wide |= _max_t(runs, family, found, request.level)
+        else:
+            shared_out = request._replace(level=1 - (1 - request.level) / len(family))
+            for key in family:
+                interval = _interval(runs, *key, shared_out)
+                wide[key] = interval._replace(p_value=found[key].p_value)
+    return {key: wide[key] for key in found}
+
+
+def _families(
+    keys: list[Key], kind: str
+) -> list[list[Key]]:
+    if kind == "both":
+        return [keys]
+    which = 1 if kind == "pairs" else 0
+    together = dict.fromkeys(key[which] for key in keys)
+    return [[key for key in keys if key[which] == one] for one in together]
+
+
+def _max_t(
+    runs: Runs, family: list[Key], found: dict[Key, Interval], level: float
+) -> dict[Key, Interval]:
+    columns = np.column_stack([differences(runs, *key) for key in family])
+    # Scaling the single interval keeps Welch's standard error where the policies are independent.
+    single = float(stdtrit(runs.replications - 1, 0.5 + level / 2))
+    factor = max(1.0, max_t_critical(columns, level) / single)
+    wide = {}
+    for key in family:
+        middle = (found[key].low + found[key].high) / 2
+        reach = (found[key].high - found[key].low) / 2 * factor
+        wide[key] = found[key]._replace(low=middle - reach, high=middle + reach)
+    return wide
+
+
+class _Ratio(NamedTuple):
+    value: float
+    low: float
+    high: float
+
+
+def _effect(runs: Runs, key: Key, interval: Interval, p_adjusted: float, level: float) -> Effect:
+    pair, place = key
+    earned, against = _earned(runs, pair, place)
+    if paired(runs):
+        variance, ratio = (earned - against).var(ddof=1), variance_ratio(earned, against, level)
+    else:
+        variance, ratio = earned.var(ddof=1) + against.var(ddof=1), _Ratio(1.0, 1.0, 1.0)
+    checkpoint = int(runs.checkpoints[place])
+    return Effect(
+        policy=pair[0],
+        control=pair[1],
+        checkpoint=checkpoint,
+        effect=float((earned - against).mean()),
+        low=interval.low,
+        high=interval.high,
+        level=level,
+        p_value=interval.p_value,
+        p_adjusted=float(p_adjusted),
+        sd=math.sqrt(variance),
+        reward=float(earned.mean()),
+        control_reward=float(against.mean()),
+        replications=runs.replications,
+        interactions=float(runs.interactions[:, place].mean()),
+        naive_interactions=checkpoint * len(runs.policies),
+        variance_ratio=ratio.value,
+        ratio_low=ratio.low,
+        ratio_high=ratio.high,
+        naive_replications=_ceiling(runs.replications * ratio.value),
+    )
+
+
+def _ceiling(value: float) -> float:
+    return math.ceil(value) if math.isfinite(value) else value
+
+
+def variance_ratio(earned: Floats, against: Floats, level: float) -> _Ratio:
+    """Var(policy) + Var(control) over the variance of their difference, with a jackknife interval of its log."""
+    paired_variance = float((earned - against).var(ddof=1))
+    naive_variance = float(earned.var(ddof=1) + against.var(ddof=1))
+    if paired_variance == 0:
+        value = 1.0 if naive_variance == 0 else math.inf
+        return _Ratio(value, value, value)
+    value, many = naive_variance / paired_variance, earned.size
+    if many < 4:
+        return _Ratio(value, 0.0, math.inf)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        naive_without = _variances_without_each(earned) + _variances_without_each(against)
+        logs = np.log(naive_without / _variances_without_each(earned - against))
+    if not np.all(np.isfinite(logs)):
+        return _Ratio(value, 0.0, math.inf)
+    error = math.sqrt((many - 1) / many * float(np.sum((logs - logs.mean()) ** 2)))
+    reach = math.exp(min(700.0, float(stdtrit(many - 1, 0.5 + level / 2)) * error))
+    return _Ratio(value, value / reach, value * reach)
+
+
+def _variances_without_each(values: Floats) -> Floats:
+    many, deviations = values.size, values - values.mean()
+    return (np.sum(deviations**2) - many / (many - 1) * deviations**2) / (many - 2)
 
 
 def _choice(name: str, value: object, known: Collection[str]) -> None:

@@ -119,7 +119,7 @@ __attribute__((constructor)) static void make_ziggurat(void) {
 }
 
 INLINE double uniform(u64 bits) { return (double)(i64)(bits >> 11) * 0x1p-53; }
-INLINE double open_uniform(u64 bits) { return (double)(i64)(bits >> 11) * 0x1p-53 + 0x1p-54; }
+INLINE double open_uniform(u64 bits) { return (double)(i64)((bits >> 11) | 1) * 0x1p-53; }
 
 static double normal_tail(Source *s, u64 bits, u64 attempt) {
     for (;; attempt += 2) {

@@ -237,7 +237,7 @@ class _Gammas(NamedTuple):
 
 
 def _gammas(shape: float, horizon: int) -> _Gammas:
-    depth = shape + np.arange(horizon + 1) - 1.0 / 3.0
+    depth: Floats = shape + np.arange(horizon + 1.0) - 1.0 / 3.0
     return _Gammas(depth, 1.0 / np.sqrt(9.0 * np.abs(depth)))
 
 

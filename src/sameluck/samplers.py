@@ -34,10 +34,9 @@ def _ziggurat() -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.fl
 
 
 _SCALE, _INSIDE, _HEIGHT = _ziggurat()
-_8BITS, _10BITS, _8, _11 = (np.uint64(number) for number in (255, 1023, 8, 11))
+_8BITS, _10BITS, _1, _8, _11 = (np.uint64(number) for number in (255, 1023, 1, 8, 11))
 # Far apart, so that a sampler's own attempts (1, 2, ...) never meet another use of the same word.
 _ROUND, _ACCEPT, _POWER, _SHAPE, _LEFT, _RIGHT = (np.uint64(use << 40) for use in range(1, 7))
-_HALF_BIT = 2.0**-54
 
 
 @shared
@@ -48,7 +47,8 @@ def uniform(bits):  # type: ignore[no-untyped-def]
 
 @shared
 def _open_uniform(bits):  # type: ignore[no-untyped-def]
-    return np.int64(bits >> _11) * 2.0**-53 + _HALF_BIT
+    # An odd multiple of 2^-53: never 0, and never rounded to 1.
+    return np.int64((bits >> _11) | _1) * 2.0**-53
 
 
 @shared
@@ -156,7 +156,7 @@ def beta(bits, a, b):  # type: ignore[no-untyped-def]
 
 @shared
 def beta_odds(bits, depth_a, spread_a, depth_b, spread_b):  # type: ignore[no-untyped-def]
-    """x / (1 - x) of a Beta(a, b) draw x with a, b >= 1, given both shapes as `gamma_from` takes them."""
+    """The odds x / (1 - x) of a Beta(a, b) draw x; a, b >= 1, both given as `gamma_from` takes them."""
     return gamma_from(bits, depth_a, spread_a) / gamma_from(again(bits, _RIGHT), depth_b, spread_b)
 
 

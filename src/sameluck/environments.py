@@ -62,6 +62,15 @@ def _pick(law, row, arm, bits):  # type: ignore[no-untyped-def]  # noqa: ARG001
 _DRAWS.update({_Coins: _flip, _Bells: _ring, _Urns: _pick})
 
 
+def instance_means(environment: Any, seed: int, replications: range, arms: int) -> Floats:
+    """The true mean of each arm in each replication (replication, arm): a prior's instances, or always the same."""
+    if not hasattr(environment, "instance"):
+        return np.tile(np.asarray(environment.means, float), (len(replications), 1))
+    law = environment.laws(seed, replications, arms)
+    means: Floats = law.chance if isinstance(law, _Coins) else law.mean
+    return means
+
+
 def _gaps(means: Sequence[float]) -> tuple[float, ...]:
     best = max(means)
     return tuple(best - mean for mean in means)

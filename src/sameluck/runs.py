@@ -29,6 +29,7 @@ class Runs:
         pulls: Pulls of each arm (replication, policy, checkpoint, arm).
         interactions: Real users the design spends up to each checkpoint (replication, checkpoint).
         environment: The text form of the simulated environment; None for real traffic.
+        first: The number of the first replication; the others follow it.
     """
 
     experiment: Experiment
@@ -37,6 +38,7 @@ class Runs:
     pulls: NDArray[np.int64]
     interactions: NDArray[np.int64]
     environment: str | None = None
+    first: int = 0
 
     def __post_init__(self) -> None:
         """Refuse arrays whose shapes do not agree."""
@@ -78,13 +80,18 @@ class Runs:
 
     @classmethod
     def concat(cls, parts: Sequence[Runs]) -> Runs:
-        """One `Runs` from several of the same experiment, replications one after another."""
+        """One `Runs` from several of the same experiment whose replications follow one another."""
         require(len(parts) > 0, "Runs.concat needs at least one part")
-        first = parts[0]
-        for part in parts[1:]:
+        first, following = parts[0], parts[0].first
+        for part in parts:
             same = part.experiment == first.experiment and part.environment == first.environment
             if not same or not np.array_equal(part.checkpoints, first.checkpoints):
                 raise Invalid("Runs.concat: the parts belong to different experiments")
+            require(
+                part.first == following,
+                f"Runs.concat: replication {following} should follow, but a part starts at {part.first}",
+            )
+            following += part.replications
         return cls(
             first.experiment,
             first.checkpoints,
@@ -92,12 +99,17 @@ class Runs:
             np.concatenate([part.pulls for part in parts]),
             np.concatenate([part.interactions for part in parts]),
             first.environment,
+            first.first,
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a `.npz` file (arrays and JSON, no pickle), whole or not at all."""
         target = Path(path)
-        about = {"experiment": self.experiment.to_dict(), "environment": self.environment}
+        about = {
+            "experiment": self.experiment.to_dict(),
+            "environment": self.environment,
+            "first": self.first,
+        }
         content = io.BytesIO()
         np.savez_compressed(
             content,
@@ -117,7 +129,7 @@ class Runs:
                 arrays = {name: data[name] for name in data.files}
             about = json.loads(str(arrays.pop("about")))
             experiment = Experiment.from_dict(about["experiment"])
-            return cls(experiment, environment=about["environment"], **arrays)
+            return cls(experiment, environment=about["environment"], first=about["first"], **arrays)
         except FileNotFoundError:
             raise Invalid(f"no file {str(path)!r}") from None
         except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:

@@ -259,6 +259,7 @@ def simulate(
     workers: int | None = None,
     progress: Progress | None = None,
     map: MapLike | None = None,
+    replications: range | None = None,
 ) -> Runs:
     """Play every policy through every replication.
 
@@ -272,20 +273,22 @@ def simulate(
         workers: Threads; all cores if not given.
         progress: Called as `progress(done, total)`, in replications of a policy.
         map: Runs the work elsewhere: an executor's `map`, or `sameluck.distribute.on(client)`.
+        replications: Play these only; they may go on where an earlier call ended, for `Runs.concat`.
     """
     environment = checked_environment(experiment, environment)
     horizons = checked_checkpoints(experiment, checkpoints)
-    _refuse_too_large(experiment, horizons)
+    chosen = _checked_replications(experiment, replications)
+    _refuse_too_large(experiment, len(chosen), horizons)
     workers = _checked_workers(workers)
-    tasks = list(_tasks(experiment, environment, horizons, workers))
+    tasks = list(_tasks(experiment, environment, horizons, chosen, workers))
     if map is None:
         _compile(experiment, environment)
-    runs = _empty_runs(experiment, environment, horizons)
+    runs = _empty_runs(experiment, environment, horizons, chosen)
     names = runs.policies
-    total, done = experiment.replications * len(names), 0
+    total, done = len(chosen) * len(names), 0
     with _mapping(map, workers) as run:
         for task, part in zip(tasks, run(_play_task, tasks), strict=True):
-            rows = slice(task.replications.start, task.replications.stop)
+            rows = slice(task.replications.start - chosen.start, task.replications.stop - chosen.start)
             columns = [names.index(name) for name in task.policies]
             runs.rewards[rows, columns] = part.rewards
             runs.pulls[rows, columns] = part.pulls
@@ -298,15 +301,19 @@ def simulate(
 
 
 def _tasks(
-    experiment: Experiment, environment: Any, checkpoints: NDArray[np.int64], workers: int
+    experiment: Experiment,
+    environment: Any,
+    checkpoints: NDArray[np.int64],
+    replications: range,
+    workers: int,
 ) -> Iterator[_Task]:
     names = tuple(experiment.policies)
     groups = [names] if experiment.design.timed else [(name,) for name in names]
     most = max(1, 20_000_000 // (int(checkpoints[-1]) * len(groups[0])))
-    count = min(most, -(-experiment.replications // (4 * workers)))
-    for first in range(0, experiment.replications, count):
+    count = min(most, -(-len(replications) // (4 * workers)))
+    for first in replications[::count]:
         for group in groups:
-            last = min(first + count, experiment.replications)
+            last = min(first + count, replications.stop)
             yield _Task(experiment, environment, checkpoints, group, range(first, last))
 
 
@@ -325,9 +332,9 @@ def _mapping(map_like: MapLike | None, workers: int) -> Iterator[MapLike]:
 
 
 def _empty_runs(
-    experiment: Experiment, environment: Any, checkpoints: NDArray[np.int64]
+    experiment: Experiment, environment: Any, checkpoints: NDArray[np.int64], replications: range
 ) -> Runs:
-    shape = (experiment.replications, len(experiment.policies), checkpoints.size)
+    shape = (len(replications), len(experiment.policies), checkpoints.size)
     return Runs(
         experiment,
         checkpoints,
@@ -335,6 +342,7 @@ def _empty_runs(
         np.empty((*shape, experiment.n_arms), np.int64),
         np.empty((shape[0], shape[2]), np.int64),
         grammar.write(environment),
+        replications.start,
     )
 
 
@@ -415,16 +423,34 @@ def _checked_workers(workers: int | None) -> int:
     return min(workers, 1024)
 
 
-def _refuse_too_large(experiment: Experiment, checkpoints: NDArray[np.int64]) -> None:
+def _checked_replications(experiment: Experiment, replications: range | None) -> range:
+    if replications is None:
+        return range(experiment.replications)
+    inside = (
+        isinstance(replications, range)
+        and replications.step == 1
+        and 0 <= replications.start < replications.stop <= experiment.replications
+    )
+    require(
+        inside,
+        f"replications must be a range of steps of 1 within 0..{experiment.replications:,} (the experiment's), "
+        f"got {replications!r}",
+    )
+    return replications
+
+
+def _refuse_too_large(
+    experiment: Experiment, replications: int, checkpoints: NDArray[np.int64]
+) -> None:
     policies, arms = len(experiment.policies), experiment.n_arms
-    cells = experiment.replications * policies * checkpoints.size
+    cells = replications * policies * checkpoints.size
     results = 8 * cells * (arms + 2)
     tables = 64 * experiment.horizon * (policies if experiment.design.timed else 1)
     needed, there = results + tables, _available_memory()
     if needed > there:
         raise TooLarge(
             f"this would need about {needed / 2**30:,.1f} GiB, and {there / 2**30:,.1f} GiB are free: "
-            f"{experiment.replications:,} replications x {policies} policies x {checkpoints.size} "
+            f"{replications:,} replications x {policies} policies x {checkpoints.size} "
             f"checkpoints x {arms} arms, horizon {experiment.horizon:,}; ask for fewer of them"
         )
 
@@ -516,7 +542,7 @@ def trace(
         whole and 0 <= replication < experiment.replications,
         f"replication must be from 0 to {experiment.replications - 1:,}, got {replication!r}",
     )
-    _refuse_too_large(experiment, np.arange(0, 1))
+    _refuse_too_large(experiment, 1, np.arange(1))
     trajectories: dict[str, Trajectory] = {}
     for name in experiment.policies:
         diary = _empty_diary(experiment.horizon)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
-import zipfile
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,23 +125,25 @@ class Runs:
     def load(cls, path: str | os.PathLike[str]) -> Runs:
         """Read what `save` wrote."""
         try:
-            with np.load(Path(path), allow_pickle=False) as data:
+            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as data:
                 arrays = {name: data[name] for name in data.files}
             about = json.loads(str(arrays.pop("about")))
             experiment = Experiment.from_dict(about["experiment"])
             return cls(experiment, environment=about["environment"], first=about["first"], **arrays)
         except FileNotFoundError:
             raise Invalid(f"no file {str(path)!r}") from None
-        except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+        except Exception as error:  # noqa: BLE001 a damaged archive breaks in as many ways as there are bytes
             raise Invalid(f"{str(path)!r} is not a file that Runs.save wrote: {error}") from None
 
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that a reader sees all of it or nothing of it."""
-    draft: Any = path.with_name(f".{path.name}.{os.getpid()}.part")
+    draft = path.parent / f".{secrets.token_hex(8)}.part"
     try:
         draft.write_bytes(content)
         draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise Invalid(f"cannot write {str(path)!r}: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        reason = getattr(error, "strerror", None) or error
+        raise Invalid(f"cannot write {str(path)!r}: {reason}") from None

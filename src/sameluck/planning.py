@@ -1,0 +1,382 @@
+"""How many replications, and so how many users, a comparison needs, under each design.
+
+Two of effect, power and replications give the third. The spread of a replication's difference comes from a pilot:
+a simulation of a guessed environment or of a prior, or `Runs` that are already there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import nctdtr, stdtrit
+
+from sameluck import grammar, plots, reports
+from sameluck.calibration import Coverage, coverage
+from sameluck.designs import Design, Naive, Replay, TimeCoupled
+from sameluck.errors import Invalid, require, require_number
+from sameluck.estimates import differences
+from sameluck.experiment import Experiment
+from sameluck.runs import Runs
+from sameluck.simulation import simulate
+
+Floats: TypeAlias = NDArray[np.float64]
+
+_HEADER = ("design", "horizon", "sd", "effect", "power", "replications", "users each", "users", "days")
+
+PILOT = 400
+MOST = 10**9
+
+
+class DesignPlan(NamedTuple):
+    """What one design needs at one horizon."""
+
+    design: str
+    horizon: int
+    sd: float  # of one replication's difference, from the pilot
+    sd_error: float  # its Monte Carlo standard error
+    effect: float  # that is detected
+    power: float
+    replications: int
+    interactions: float  # real users a replication
+    users: float  # in all
+    days: float | None  # wall-clock, where arrivals are known
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan:
+    """What `plan` returns: `print` it, or read the designs' rows."""
+
+    experiment: Experiment
+    level: float
+    pilot_effect: float  # what the pilot itself showed, for orientation
+    pilot_effect_error: float
+    pilot_replications: int
+    rows: tuple[DesignPlan, ...]  # at the horizon, the experiment's own design first
+    by_horizon: tuple[DesignPlan, ...]  # the experiment's own design at shorter horizons
+    check: Coverage | None  # realised power and coverage, if verified
+
+    @property
+    def own(self) -> DesignPlan:
+        """The row of the experiment's own design."""
+        return self.rows[0]
+
+    @property
+    def replications(self) -> int:
+        """What the experiment's own design needs."""
+        return self.own.replications
+
+    @property
+    def power(self) -> float:
+        """The chance to find the effect."""
+        return self.own.power
+
+    @property
+    def effect(self) -> float:
+        """The effect that is found with that power."""
+        return self.own.effect
+
+    @property
+    def interactions(self) -> float:
+        """Real users in all, under the experiment's own design."""
+        return self.own.users
+
+    @property
+    def naive_interactions(self) -> float:
+        """Real users in all, under the naive design."""
+        return next(row.users for row in self.rows if row.design == "naive")
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """The designs' rows as plain records."""
+        return [row._asdict() for row in self.rows]
+
+    def power_curves(self, points: int = 60) -> list[plots.PowerCurve]:
+        """Power over the number of users, for each design at the planned effect."""
+        most = max(row.users for row in self.rows)
+        least = min(2 * row.interactions for row in self.rows)
+        users = np.geomspace(least, max(2 * most, 10 * least), points)
+        return [_power_curve(row, users, self.effect, self.level) for row in self.rows]
+
+    def plot(self, path: str | Path | None = None) -> Any:
+        """Power curves as a matplotlib figure, written to `path` if given."""
+        figure = plots.draw_power(self.power_curves(), effect=self.effect, power=self.power)
+        if path is not None:
+            plots.save(figure, path)
+        return figure
+
+    def __str__(self) -> str:
+        parts = [self.title, reports.text_table(_HEADER, [_cells(row) for row in self.rows])]
+        if self.by_horizon:
+            moves = reports.text_table(_HEADER, [_cells(row) for row in self.by_horizon])
+            parts.append(f"The same at shorter horizons:\n{moves}")
+        return "\n\n".join([*parts, self.verdict])
+
+    __repr__ = __str__
+
+    @property
+    def title(self) -> str:
+        """What is planned, on one line."""
+        control, other = _two(self.experiment)
+        return (
+            f"{other} against {control} over {self.experiment.horizon:,} periods, {100 * self.level:g}% intervals; "
+            f"spread from {self.pilot_replications:,} pilot replications"
+        )
+
+    @property
+    def verdict(self) -> str:
+        """The answer in words."""
+        own = self.own
+        said = [
+            f"An effect of {own.effect:.4g} is found with power {own.power:.2f} by {own.replications:,} "
+            f"replications of the {own.design} design: {own.users:,.0f} users"
+            + (f", {own.days:,.1f} days." if own.days is not None else "."),
+        ]
+        if own.design != "naive":
+            said.append(f"The naive design needs {self.naive_interactions:,.0f}.")
+        said.append(
+            f"The pilot's own effect is {self.pilot_effect:.4g} (standard error {self.pilot_effect_error:.2g})."
+        )
+        if self.check is not None:
+            said.append(
+                f"Simulated {self.check.experiments} times: power {self.check.power:.2f}, "
+                f"coverage {self.check.covered:.3f} (standard error {self.check.error:.3f})."
+            )
+        return " ".join(said)
+
+
+def _cells(row: DesignPlan) -> list[str]:
+    return [
+        row.design,
+        f"{row.horizon:,}",
+        f"{row.sd:.4g} +- {row.sd_error:.2g}",
+        f"{row.effect:.4g}",
+        f"{row.power:.3f}",
+        f"{row.replications:,}",
+        f"{row.interactions:,.0f}",
+        f"{row.users:,.0f}",
+        "-" if row.days is None else f"{row.days:,.1f}",
+    ]
+
+
+def _power_curve(row: DesignPlan, users: Floats, effect: float, level: float) -> plots.PowerCurve:
+    many = np.maximum(2, users // row.interactions).astype(int)
+    paired = row.design != "naive"
+    powers = [power_of(effect, row.sd, int(m), level, paired=paired) for m in many]
+    return plots.PowerCurve(row.design, tuple(float(u) for u in users), tuple(powers))
+
+
+def plan(
+    experiment: Experiment,
+    environment: Any,
+    *,
+    effect: float | None = None,
+    power: float | None = None,
+    replications: int | None = None,
+    level: float = 0.95,
+    pilot: int = PILOT,
+    arrivals_per_day: float | None = None,
+    reward_delay_seconds: float = 0.0,
+    verify: bool = False,
+) -> Plan:
+    """Plan a comparison of the control with the first other policy, over the experiment's horizon.
+
+    Args:
+        experiment: Policies, arms, horizon and design; its own number of replications is not used.
+        environment: A guess, a prior over guesses, or `Runs` of a pilot.
+        effect: The difference in cumulative reward to detect.
+        power: The chance to detect it.
+        replications: How many are affordable. Give two of these three.
+        level: Confidence of the interval that must leave out zero.
+        pilot: Replications to simulate for the spread.
+        arrivals_per_day: Users a day, for the wall-clock time.
+        reward_delay_seconds: From showing an arm to knowing its reward. A policy's next decision waits for it, so a
+            replication takes at least horizon x delay; replications run side by side.
+        verify: Simulate the planned experiment 500 times and report realised power and coverage.
+    """
+    _check_request(effect, power, replications, level, pilot)
+    question = _Question(effect, power, replications, level)
+    pace = _Pace(arrivals_per_day, reward_delay_seconds)
+    pilots = _pilots(experiment, environment, pilot)
+    own = pilots[grammar.write(experiment.design, brief=True)]
+    rows = tuple(_row(one, name, -1, question, pace) for name, one in pilots.items())
+    places = range(own.checkpoints.size - 1)
+    shorter = tuple(_row(own, rows[0].design, place, question, pace) for place in places)
+    shown = _values(own, -1)
+    check = _verified(experiment, environment, rows[0], level) if verify else None
+    error = float(shown.std(ddof=1)) / math.sqrt(shown.size)
+    return Plan(experiment, level, float(shown.mean()), error, shown.size, rows, shorter, check)
+
+
+class _Question(NamedTuple):
+    effect: float | None
+    power: float | None
+    replications: int | None
+    level: float
+
+
+class _Pace(NamedTuple):
+    arrivals_per_day: float | None
+    delay_seconds: float
+
+    def days(self, users: float, horizon: int) -> float | None:
+        """Users must arrive, and the decisions of a replication must wait for one another."""
+        if self.arrivals_per_day is None:
+            return None
+        return max(users / self.arrivals_per_day, horizon * self.delay_seconds / 86_400)
+
+
+def _check_request(
+    effect: float | None, power: float | None, replications: int | None, level: float, pilot: int
+) -> None:
+    given = [value is not None for value in (effect, power, replications)]
+    require(sum(given) == 2, "plan needs two of effect, power and replications; it finds the third")
+    require_number("level", level, above=0, at_most=1)
+    require(level < 1, f"level must be below 1, got {level!r}: no interval is certain")
+    if effect is not None:
+        require_number("effect", effect)
+        require(effect != 0, "effect must not be 0: no number of replications shows that nothing differs")
+    if power is not None:
+        require_number("power", power, above=0, at_most=1)
+        require(power < 1, "power must be below 1: no number of replications makes it certain")
+        require(power > 1 - level, f"power must be above 1 - level = {1 - level:g}, which chance alone gives")
+    if replications is not None:
+        require_number("replications", replications, at_least=2, at_most=MOST)
+    require_number("pilot", pilot, at_least=10)
+
+
+def _pilots(experiment: Experiment, environment: Any, pilot: int) -> dict[str, Runs]:
+    if isinstance(environment, Runs):
+        require(
+            environment.replications >= 10,
+            f"a pilot needs at least 10 replications to show a spread, got {environment.replications}",
+        )
+        return _pilots_of_runs(environment)
+    designs: list[Design] = [experiment.design, Naive(), TimeCoupled(), Replay()]
+    horizons = sorted({max(1, experiment.horizon * k // 8) for k in (1, 2, 4, 8)})
+    two = {name: experiment.policies[name] for name in _two(experiment)}
+    # By name: two designs without parameters are equal as tuples.
+    by_name = {grammar.write(design, brief=True): design for design in designs}
+    return {
+        name: simulate(
+            experiment.replace(policies=two, replications=pilot, design=design),
+            environment,
+            checkpoints=horizons,
+        )
+        for name, design in by_name.items()
+    }
+
+
+def _pilots_of_runs(runs: Runs) -> dict[str, Runs]:
+    own = grammar.write(runs.experiment.design, brief=True)
+    return {own: runs, "naive": runs}
+
+
+def _two(experiment: Experiment) -> tuple[str, str]:
+    others = [name for name in experiment.policies if name != experiment.control]
+    require(len(others) > 0, "plan compares two policies; the experiment has one")
+    return experiment.control, others[0]
+
+
+def _values(runs: Runs, place: int) -> Floats:
+    control, other = _two(runs.experiment)
+    return differences(runs, (other, control), place)
+
+
+def _row(runs: Runs, design: str, place: int, question: _Question, pace: _Pace) -> DesignPlan:
+    values = _values(runs, place)
+    paired = design != "naive"
+    if not paired:
+        values = _independent(runs, place)
+    sd, error = _spread(values)
+    effect, power, replications = _solve(question, sd, paired=paired)
+    horizon = int(runs.checkpoints[place])
+    each = float(runs.interactions[:, place].mean()) if paired else 2.0 * horizon
+    users = replications * each
+    days = pace.days(users, horizon)
+    return DesignPlan(design, horizon, sd, error, effect, power, replications, each, users, days)
+
+
+def _independent(runs: Runs, place: int) -> Floats:
+    """Differences with the variance that independent policies have, whatever the pilot shared."""
+    control, other = (runs.rewards[:, runs.policies.index(name), place] for name in _two(runs.experiment))
+    return (other - other.mean()) - np.roll(control - control.mean(), 1)
+
+
+def _spread(values: Floats) -> tuple[float, float]:
+    """The standard deviation and its Monte Carlo error, from the fourth moment."""
+    deviations = values - values.mean()
+    variance = float(values.var(ddof=1))
+    if variance == 0:
+        return 0.0, 0.0
+    fourth = float(np.mean(deviations**4))
+    error = math.sqrt(max(fourth - variance**2, 0.0) / values.size)
+    return math.sqrt(variance), error / (2 * math.sqrt(variance))
+
+
+def _solve(question: _Question, sd: float, *, paired: bool) -> tuple[float, float, int]:
+    level = question.level
+    if question.power is None:
+        effect, many = float(question.effect or 0), int(question.replications or 0)
+        return effect, power_of(effect, sd, many, level, paired=paired), many
+    if question.replications is None:
+        effect = float(question.effect or 0)
+        many = _replications_for(effect, question.power, sd, level, paired=paired)
+        return effect, power_of(effect, sd, many, level, paired=paired), many
+    many = int(question.replications)
+    return _effect_for(question.power, sd, many, level, paired=paired), question.power, many
+
+
+def power_of(effect: float, sd: float, replications: int, level: float, *, paired: bool = True) -> float:
+    """The chance that the t interval leaves out zero on the effect's side or the other, for normal differences."""
+    if sd == 0:
+        return 1.0
+    freedom = (replications - 1) * (1 if paired else 2)
+    centre = abs(effect) * math.sqrt(replications) / sd
+    critical = float(stdtrit(freedom, 0.5 + level / 2))
+    # Far from the critical value the noncentral law is 0 or 1, and its series may not converge.
+    if centre > critical + 8:
+        return 1.0
+    other_side = float(nctdtr(freedom, centre, -critical)) if centre < 4 else 0.0
+    return float(1 - nctdtr(freedom, centre, critical)) + other_side
+
+
+def _replications_for(effect: float, power: float, sd: float, level: float, *, paired: bool) -> int:
+    low, high = 1, 2
+    while power_of(effect, sd, high, level, paired=paired) < power:
+        low, high = high, high * 2
+        if high > MOST:
+            raise Invalid(
+                f"effect {effect:g} is too small for a spread of {sd:g}: more than {MOST:,} replications"
+            )
+    while high - low > 1:
+        middle = (low + high) // 2
+        enough = power_of(effect, sd, middle, level, paired=paired) >= power
+        low, high = (low, middle) if enough else (middle, high)
+    return high
+
+
+def _effect_for(power: float, sd: float, replications: int, level: float, *, paired: bool) -> float:
+    low, high = 0.0, sd if sd else 0.0
+    while power_of(high, sd, replications, level, paired=paired) < power:
+        low, high = high, high * 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        enough = power_of(middle, sd, replications, level, paired=paired) >= power
+        low, high = (low, middle) if enough else (middle, high)
+    return high
+
+
+def _verified(experiment: Experiment, environment: Any, row: DesignPlan, level: float) -> Coverage:
+    require(not isinstance(environment, Runs), "verify=True needs an environment to simulate, not runs")
+    require(
+        row.replications * 500 <= 5_000_000,
+        f"verify=True would simulate 500 x {row.replications:,} replications; plan without it",
+    )
+    two: Mapping[str, Any] = {name: experiment.policies[name] for name in _two(experiment)}
+    planned = experiment.replace(policies=two, replications=row.replications)
+    return coverage(planned, environment, level=level, experiments=500, effect=row.effect)

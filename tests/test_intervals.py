@@ -1,0 +1,153 @@
+"""Intervals and adjustments against SciPy, published constants, literal versions and their own promises."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import sameluck as sl
+from sameluck import intervals as iv
+
+
+def sample(size: int, seed: int = 1, shape: str = "normal") -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return rng.normal(1, 2, size) if shape == "normal" else rng.exponential(2, size) - 1
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.99, 0.9999])
+def test_t_and_welch_are_scipys_to_the_last_digits(level):
+    values, others = sample(17), sample(9, seed=2)
+    ours, theirs = iv.t_interval(values, level), stats.ttest_1samp(values, 0)
+    assert ours[:2] == pytest.approx(theirs.confidence_interval(level), rel=1e-12)
+    assert ours.p_value == pytest.approx(theirs.pvalue, rel=1e-11)
+
+    ours = iv.welch_interval(values, others, level)
+    theirs = stats.ttest_ind(values, others, equal_var=False)
+    assert ours[:2] == pytest.approx(theirs.confidence_interval(level), rel=1e-12)
+    assert ours.p_value == pytest.approx(theirs.pvalue, rel=1e-11)
+
+
+@pytest.mark.parametrize("shape", ["normal", "exponential"])
+def test_the_bootstrap_interval_is_scipys_up_to_its_resamples(shape):
+    """Both resample 9,999 times; their ends differ by Monte Carlo error, here under 8% of the width."""
+    values = sample(40, shape=shape)
+    ours = iv.bootstrap_interval(values, 0.95)
+    theirs = stats.bootstrap((values,), np.mean, method="BCa", n_resamples=9_999, rng=5).confidence_interval
+    width = theirs.high - theirs.low
+    assert ours.low == pytest.approx(theirs.low, abs=0.08 * width)
+    assert ours.high == pytest.approx(theirs.high, abs=0.08 * width)
+    assert iv.bootstrap_interval(values, 0.95) == ours
+
+
+def test_the_bootstrap_p_value_is_where_the_interval_touches_zero():
+    values = sample(30) - 0.3
+    p_value = iv.bootstrap_interval(values, 0.95).p_value
+    inside, outside = (iv.bootstrap_interval(values, 1 - p_value + shift) for shift in (0.002, -0.002))
+    assert inside.low <= 0 <= inside.high
+    assert not outside.low <= 0 <= outside.high
+
+
+@pytest.mark.parametrize("name", sorted(iv.intervals))
+def test_every_interval_holds_the_mean_and_widens_with_the_level(name):
+    values = sample(30)
+    narrow, wide = (iv.intervals[name](values, level) for level in (0.8, 0.99))
+    assert wide.low < narrow.low <= values.mean() <= narrow.high < wide.high
+    assert 0 <= narrow.p_value <= 1
+
+
+@pytest.mark.parametrize("name", sorted(iv.intervals))
+def test_equal_values_give_an_interval_without_width(name):
+    assert iv.intervals[name](np.zeros(20), 0.95)[:2] == (0, 0)
+    low, high, p_value = iv.intervals[name](np.full(20, 3.0), 0.95)
+    assert low == high == 3
+    assert p_value < 1e-3
+    assert iv.intervals[name](np.zeros(20), 0.95).p_value == 1
+
+
+def test_the_anytime_interval_is_the_set_of_means_its_evidence_does_not_refute():
+    """The closed form against the definition: E_m(mu) crosses 1 / alpha exactly at both ends."""
+    values, level = sample(25), 0.95
+    c, many = iv._mixture(1 - level), 25
+    low, high, _ = iv.anytime_interval(values, level)
+    for mu in (low, high):
+        total, squares = np.sum(values - mu), np.sum((values - mu) ** 2)
+        evidence = math.sqrt(c / (many + c)) * (squares / (squares - total**2 / (many + c))) ** (many / 2)
+        assert evidence == pytest.approx(1 / (1 - level), rel=1e-9)
+
+
+def test_the_anytime_evidence_is_a_fair_bet():
+    """E[E_m(0)] = 1 for normal values of mean zero at m = 2, 5, 12: |z| < 5, false alarm 2e-6."""
+    rng = np.random.default_rng(3)
+    for many in (2, 5, 12):
+        c, values = iv._mixture(0.05), rng.normal(0, 3, (200_000, many))
+        total, squares = values.sum(1), (values**2).sum(1)
+        evidence = np.sqrt(c / (many + c)) * (squares / (squares - total**2 / (many + c))) ** (many / 2)
+        assert abs(evidence.mean() - 1) < 5 * evidence.std() / math.sqrt(evidence.size)
+
+
+def test_anytime_p_values_never_rise_and_are_rarely_small_without_an_effect():
+    """1,500 paths of 200: ever below 0.05 with chance at most 0.05; the bound is 5 binomial sd above (false alarm 3e-7)."""
+    rng = np.random.default_rng(4)
+    paths = np.array([iv.anytime_p_values(rng.normal(size=200)) for _ in range(1_500)])
+    assert np.all(np.diff(paths, axis=1) <= 0)
+    assert np.mean(paths[:, -1] < 0.05) < 0.05 + 5 * math.sqrt(0.05 * 0.95 / 1_500)
+
+
+def test_anytime_half_widths_are_those_of_each_prefix():
+    values = sample(40) + 1e6  # far from zero: cancellation must not eat the spread
+    widths = iv.anytime_half_widths(values, 0.9)
+    for many in (10, 23, 40):
+        low, high, _ = iv.anytime_interval(values[:many], 0.9)
+        assert widths[many - 1] == pytest.approx((high - low) / 2, rel=1e-9)
+    assert np.isinf(widths[0])
+
+
+def holm_literally(p_values: list[float]) -> list[float]:
+    """Sort; multiply the k-th smallest by the number of those left; never smaller than the one before; at most 1."""
+    order = sorted(range(len(p_values)), key=lambda k: p_values[k])
+    adjusted, largest = [0.0] * len(p_values), 0.0
+    for rank, k in enumerate(order):
+        largest = max(largest, min(1.0, p_values[k] * (len(p_values) - rank)))
+        adjusted[k] = largest
+    return adjusted
+
+
+def test_holm_is_the_literal_step_down():
+    rng = np.random.default_rng(5)
+    for size in (1, 2, 5, 20):
+        p_values = rng.uniform(0, 0.2, size)
+        assert iv.holm(p_values).tolist() == holm_literally(p_values.tolist())
+
+
+def test_max_t_of_one_comparison_is_students_and_of_equal_ones_no_more():
+    values = sample(12)[:, None]
+    single = stats.t.ppf(0.975, 11)
+    assert iv.max_t_critical(values, 0.95) == pytest.approx(single, rel=0.02)
+    assert iv.max_t_critical(np.hstack([values] * 5), 0.95) == pytest.approx(single, rel=0.02)
+    assert iv.max_t_critical(np.zeros((5, 2)), 0.95) == 0
+
+
+def test_max_t_of_independent_comparisons_meets_the_studentised_maximum_modulus():
+    """The tables' value for 4 comparisons and 20 degrees of freedom at 95% is 2.72 (2.721); 3% for the sample's own
+    correlations."""
+    values = np.random.default_rng(6).normal(size=(21, 4))
+    values -= values.mean(0)
+    independent = np.linalg.qr(values)[0]  # columns exactly uncorrelated
+    assert iv.max_t_critical(independent, 0.95) == pytest.approx(2.72, rel=0.03)
+
+
+@pytest.mark.parametrize(("looks", "constant"), [(1, 1.960), (2, 1.977), (3, 2.004), (5, 2.040), (10, 2.087)])
+def test_obrien_fleming_meets_the_published_constants(looks, constant):
+    """Jennison and Turnbull (2000), table 2.3, two-sided alpha 0.05."""
+    plan = iv.obrien_fleming(100, looks, 0.95)
+    assert [look.replications for look in plan] == [math.ceil(100 * k / looks) for k in range(1, looks + 1)]
+    assert stats.norm.ppf(0.5 + plan[-1].level / 2) == pytest.approx(constant, abs=6e-4)
+    first = stats.norm.ppf(0.5 + plan[0].level / 2)
+    assert first == pytest.approx(constant * math.sqrt(looks), rel=1e-3)
+
+
+def test_a_plan_of_looks_that_makes_no_sense_is_refused():
+    for replications, looks in ((5, 3), (100, 0), (100, 21)):
+        with pytest.raises(sl.Invalid, match="looks must be"):
+            iv.obrien_fleming(replications, looks, 0.95)

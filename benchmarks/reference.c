@@ -181,13 +181,15 @@ typedef struct {
 } Job;
 
 typedef struct {
-    double mean[MOST_ARMS], sd; /* of the rewards; sd < 0: Bernoulli */
+    double mean[MOST_ARMS]; /* of the rewards; their sd is 1, or they are coins */
+    u64 edge[MOST_ARMS];    /* how many of the 2^53 uniform values lie below the mean */
 } Bandit;
 
 INLINE double reward_of(Source *s, const Bandit *bandit, int coins, int arm, i64 position) {
     u64 bits = reward_bits(s, arm, position);
-    if (coins) return (double)(uniform(bits) < bandit->mean[arm]); /* a sum, not a branch: coins are not guessed */
-    return bandit->mean[arm] + bandit->sd * normal(s, bits);
+    static const double pays[2] = {0.0, 1.0}; /* a table, lest gcc branch: coins cannot be guessed */
+    if (coins) return pays[(bits >> 11) < bandit->edge[arm]];
+    return bandit->mean[arm] + normal(s, bits);
 }
 
 static void note(const Job *job, i64 row, int arms, double earned, const i64 *pulls) {
@@ -347,9 +349,16 @@ INLINE void epsilon_greedy(const Job *job, const Bandit *bandit, const int arms,
     }
 }
 
-static const Bandit five_coins = {{0.9, 0.7, 0.5, 0.3, 0.1}, -1.0};
-static const Bandit two_coins = {{0.7, 0.3}, -1.0};
-static const Bandit five_bells = {{1.0, 0.8, -2.0, -3.0, -4.0}, 1.0};
+static Bandit five_coins = {.mean = {0.9, 0.7, 0.5, 0.3, 0.1}};
+static Bandit two_coins = {.mean = {0.7, 0.3}};
+static Bandit five_bells = {.mean = {1.0, 0.8, -2.0, -3.0, -4.0}};
+
+__attribute__((constructor)) static void make_edges(void) {
+    for (int arm = 0; arm < MOST_ARMS; arm++) {
+        five_coins.edge[arm] = (u64)ceil(five_coins.mean[arm] * 0x1p53);
+        two_coins.edge[arm] = (u64)ceil(two_coins.mean[arm] * 0x1p53);
+    }
+}
 
 void example1_control(const Job *job) { ucb1(job, &five_coins, 5, 2.5); }
 void example1_rival(const Job *job) { ucb1(job, &five_coins, 5, 3.0); }

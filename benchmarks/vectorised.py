@@ -20,6 +20,7 @@ class Table:
         self.first = np.arange(replications) * arms
 
     def note(self, arm, reward):
+        """Count one pull in each replication; returns the cells and their new pulls and totals."""
         cells = self.first + arm
         pulls = self.pulls.ravel()[cells] + 1
         totals = self.totals.ravel()[cells] + reward
@@ -59,10 +60,8 @@ def thompson_bernoulli(rng, draw, arms, replications, horizon):
     table = Table(replications, arms)
     wins, losses = np.ones((replications, arms)), np.ones((replications, arms))
     for played in range(horizon):
-        if played < arms:
-            arm = np.full(replications, played)
-        else:
-            arm = rng.beta(wins, losses).argmax(axis=1)
+        first = played < arms
+        arm = np.full(replications, played) if first else rng.beta(wins, losses).argmax(axis=1)
         cells, pulls, totals = table.note(arm, draw(rng, arm))
         wins.ravel()[cells] = 1.0 + totals
         losses.ravel()[cells] = 1.0 + pulls - totals

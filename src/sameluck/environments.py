@@ -22,6 +22,8 @@ from sameluck.streams import EVERYBODY, INSTANCE, stream, word
 Environment: TypeAlias = tuple[Any, ...]
 Floats: TypeAlias = NDArray[np.float64]
 
+_11 = np.uint64(11)
+
 _DRAWS: dict[type, Callable[..., float]] = {}
 
 
@@ -34,6 +36,7 @@ draw = dispatched(_draw, _DRAWS)
 
 class _Coins(NamedTuple):
     chance: Floats  # (replication, arm)
+    edge: NDArray[np.uint64]  # how many of the 2^53 values of `uniform` lie below the chance
 
 
 class _Bells(NamedTuple):
@@ -46,8 +49,13 @@ class _Urns(NamedTuple):
     start: NDArray[np.int64]  # (arm + 1,): where each arm's begin
 
 
+def _coins(chance: Floats) -> _Coins:
+    return _Coins(chance, np.ceil(chance * 2.0**53).astype(np.uint64))
+
+
 def _flip(law, row, arm, bits):  # type: ignore[no-untyped-def]
-    return 1.0 if uniform(bits) < law.chance[row, arm] else 0.0
+    # The same as uniform(bits) < chance, without the way through a float.
+    return 1.0 if (bits >> _11) < law.edge[row, arm] else 0.0
 
 
 def _ring(law, row, arm, bits):  # type: ignore[no-untyped-def]
@@ -114,7 +122,7 @@ class Bernoulli(NamedTuple):
 
     def laws(self, seed: int, replications: range, arms: int) -> _Coins:  # noqa: ARG002
         """The same instance in all replications."""
-        return _Coins(np.tile(np.array(self.means, dtype=float), (len(replications), 1)))
+        return _coins(np.tile(np.array(self.means, dtype=float), (len(replications), 1)))
 
 
 class Gaussian(NamedTuple):
@@ -257,7 +265,7 @@ class BernoulliPrior(NamedTuple):
         a, b = _for_each(self.a, arms), _for_each(self.b, arms)
         chances = np.empty((len(replications), arms))
         _draw_chances(np.uint64(seed), replications.start, a, b, chances)
-        return _Coins(chances)
+        return _coins(chances)
 
     def instance(self, seed: int, replication: int, arms: int) -> Bernoulli:
         """The bandit of one replication."""

@@ -168,18 +168,18 @@ def _highest_bound(policy, tally, period, luck):  # type: ignore[no-untyped-def]
     arms = tally.pulls.size
     if period <= arms:
         return period - 1
-    now = policy.growth[period]
-    last = tally.last
+    now = policy.growth[np.uint64(period)]
+    last = np.uint64(tally.last)
     bound = tally.means[last] + now * policy.width[np.uint64(tally.pulls[last])]
     if bound > tally.memory[0] and period <= tally.memory[1]:
-        return last
+        return tally.last
     until = min(period + _AHEAD, policy.growth.size - 1)
     later = policy.growth[until]
     best, ceiling = 0, -np.inf
-    width = policy.width[tally.pulls[0]]
+    width = policy.width[np.uint64(tally.pulls[0])]
     highest, highest_later = tally.means[0] + now * width, tally.means[0] + later * width
     for arm in range(1, arms):
-        width = policy.width[tally.pulls[arm]]
+        width = policy.width[np.uint64(tally.pulls[arm])]
         bound, bound_later = tally.means[arm] + now * width, tally.means[arm] + later * width
         if bound > highest:
             guessed()

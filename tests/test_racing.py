@@ -17,7 +17,7 @@ COINS = sl.Bernoulli((0.6, 0.5, 0.4))
 
 
 def run(**changes: object) -> sl.Race:
-    settings = {"tolerance": 10.0, "horizon": 300, "seed": 1}
+    settings = {"tolerance": 3.0, "horizon": 300, "seed": 1}
     return sl.race(FIELD, COINS, **{**settings, **changes})
 
 

@@ -23,10 +23,10 @@ import time
 from pathlib import Path
 
 import numpy as np
+
 import peers
 import reference
 import vectorised
-
 from sameluck import Experiment, simulate
 from sameluck.streams import EVERYBODY, owner_of
 

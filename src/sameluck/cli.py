@@ -7,6 +7,7 @@ says what was wrong and what to do.
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import math
@@ -229,7 +230,7 @@ def _summary(result: Comparison, asked: Any) -> str:
     # The grid behind a figure is not a table anybody asked for.
     end = result.runs.checkpoints[-1]
     last = tuple(one for one in result.effects if one.checkpoint == end)
-    return str(Comparison(last, result.runs))
+    return str(dataclasses.replace(result, effects=last))
 
 
 def _as_json(result: Comparison) -> str:
@@ -279,14 +280,14 @@ def _cluster(address: str | None) -> Iterator[Any]:
 
 
 @contextmanager
-def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
+def _progress(what: str, unit: str = "replications of a policy") -> Iterator[Callable[..., None]]:
     """A bar on standard error, once the work has proved long and if somebody watches."""
     console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("replications of a policy,"),
+        TextColumn(f"{unit},"),
         TimeRemainingColumn(compact=True),
         TextColumn("left"),
         console=console,
@@ -295,10 +296,10 @@ def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
     started = time.monotonic()
     task = bar.add_task(what, total=None)
 
-    def advance(done: int, total: int) -> None:
+    def advance(done: int, total: int, now: str = what) -> None:
         if console.is_terminal and not bar.live.is_started and time.monotonic() - started > 1:
             bar.start()
-        bar.update(task, completed=done, total=total)
+        bar.update(task, completed=done, total=total, description=now)
 
     try:
         yield advance
@@ -377,3 +378,28 @@ def _demo_sentence(results: Mapping[str, Comparison]) -> str:
         f"design would need about {np.ceil(factor) * replay.replications:,.0f} replications "
         f"({np.ceil(factor) * replay.replications * naive.interactions:,.0f} users) to be as sure."
     )
+
+
+@commands.command("paper")
+@click.option("--replications", default=10_000, show_default=True, help="Of every simulation.")
+@click.option("--out", default="paper-report", show_default=True, help="Folder for report, figures and tables.")
+@click.option("--only", metavar="PARTS", help="Some parts, e.g. example1,theorems.  [default: all]")
+@click.option("--seed", default=1, show_default=True, help="Same seed, same bits.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+def paper_command(*, as_json: bool, **options: Any) -> int:
+    """Reproduce the paper: its tables, figures and theorems beside the published numbers.
+
+    Finished parts are kept in the folder, so an interrupted run goes on where it was. Exit code 1 if a published
+    number is off by more than 4 standard errors or the check of a theorem fails.
+    """
+    from sameluck import paper  # noqa: PLC0415  other commands need not wait for it
+
+    with _progress("starting", "million decisions") as advance:
+
+        def report(what: str, done: int, total: int) -> None:
+            advance(done // 1_000_000, total // 1_000_000, what)
+
+        made = paper.reproduce(progress=report, **options)
+    click.echo(_json(made.result) if as_json else made.text)
+    click.echo(f"report  {Path(options['out']) / 'report.html'}", err=as_json)
+    return 0 if made.ok else 1

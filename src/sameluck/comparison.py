@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from sameluck import grammar, plots, reports
+from sameluck.cautions import cautions
 from sameluck.errors import Invalid, optional
 from sameluck.estimates import Effect, Request, effects
 from sameluck.runs import Runs, write_whole
+from sameluck.summaries import PolicySummary, Standing, standings, summarise
 
 HEADER = ("policy", "control", "horizon", "effect", "interval", "p-value", "sd", "variance v naive")
 
@@ -24,16 +26,34 @@ class Comparison:
     Args:
         effects: One record for each pair of policies and checkpoint.
         runs: What it was computed from.
+        request: How it was asked for.
+        standings: Which policies may be the best, if asked for.
     """
 
     effects: tuple[Effect, ...]
     runs: Runs
+    request: Request
+    standings: tuple[Standing, ...] = ()
+
+    @property
+    def policies(self) -> tuple[PolicySummary, ...]:
+        """Each policy on its own: reward, regret, pulls, share of the best arm, at every checkpoint."""
+        return summarise(self.runs)
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What to know before believing the intervals."""
+        return cautions(self.runs, self.effects, self.request.interval)
 
     @property
     def verdict(self) -> str:
         """What was found at the last checkpoint and what it cost, in words."""
         last = [one for one in self.effects if one.checkpoint == self.runs.checkpoints[-1]]
-        return " ".join([*(finding(one) for one in last), cost(last[0], self._design)])
+        said = [finding(one) for one in last]
+        if self.standings:
+            names = ", ".join(one.policy for one in self.standings if one.may_be_best)
+            said.append(f"May be the best of all, at {percent(self.request.level)}: {names}.")
+        return " ".join([*said, cost(last[0], self._design)])
 
     @property
     def _design(self) -> str:
@@ -51,18 +71,24 @@ class Comparison:
         )
 
     def __str__(self) -> str:
-        return f"{self.title}\n\n{reports.text_table(self._header, self._rows(self.effects))}\n\n{self.verdict}"
+        table = reports.text_table(self._header, self._rows(self.effects))
+        warned = [f"Caution: {caution}" for caution in self.cautions]
+        return "\n\n".join([self.title, table, "\n".join([self.verdict, *warned])])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         table = reports.table(self._header, self._rows(self.effects))
-        return f"{_paragraph(self.title)}{table}{_paragraph(self.verdict)}"
+        warned = "".join(_paragraph(f"Caution: {caution}") for caution in self.cautions)
+        return f"{_paragraph(self.title)}{table}{_paragraph(self.verdict)}{warned}"
 
     @property
     def _header(self) -> list[str]:
-        level = f"{self.effects[0].level:.4g}"
-        return [f"{100 * float(level):g}% {cell}" if cell == "interval" else cell for cell in HEADER]
+        kind = {"t": "", "bootstrap": "bootstrap ", "anytime": "anytime "}[self.request.interval]
+        if self.request.simultaneous:
+            kind = f"simultaneous {kind}"
+        named = f"{percent(self.request.level)} {kind}interval"
+        return [named if cell == "interval" else cell for cell in HEADER]
 
     def _rows(self, effects: Sequence[Effect]) -> list[list[str]]:
         naive = self._design == "naive"
@@ -85,7 +111,8 @@ class Comparison:
         last = self.runs.checkpoints.size - 1
         shown = {int(self.runs.checkpoints[round(last * k / 7)]) for k in range(8)}
         some = [one for one in self.effects if one.checkpoint in shown]
-        return reports.Card(title, self.verdict, self._header, self._rows(some), figure)
+        sentence = " ".join([self.verdict, *(f"Caution: {caution}" for caution in self.cautions)])
+        return reports.Card(title, sentence, self._header, self._rows(some), figure)
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """The effects as plain records."""
@@ -95,11 +122,19 @@ class Comparison:
         """The effects as a pandas DataFrame. Needs `sameluck[data]`."""
         return optional("pandas", "data").DataFrame(self.to_dicts())
 
+    def to_polars(self) -> Any:
+        """The effects as a polars DataFrame. Needs `sameluck[data]`."""
+        return optional("polars", "data").DataFrame(self.to_dicts())
+
+    def to_latex(self) -> str:
+        """The printed table as a LaTeX tabular (booktabs)."""
+        return reports.latex_table(self._header, self._rows(self.effects))
+
     def plot(self, path: str | Path | None = None) -> Any:
         """The effects over the horizon as a matplotlib figure, written to `path` if given."""
         curves = plots.effect_curves(self.effects)
         title = f"{self._design} design, {self.runs.replications:,} replications"
-        figure = plots.draw_effects(curves, level=self.effects[0].level, title=title)
+        figure = plots.draw_effects(curves, level=self.request.level, title=title)
         if path is not None:
             plots.save(figure, path)
         return figure
@@ -108,12 +143,29 @@ class Comparison:
         """A self-contained page: finding, figure, table, definition. Written to `path` if given."""
         cards = [
             self.card("What was found", plots.to_svg(self.plot())),
+            self._policies_card(),
             reports.Card("Experiment", self.title, code=self.runs.experiment.to_json()),
         ]
         page = reports.render(" v ".join(self.runs.policies), cards, _footer(self.runs))
         if path is not None:
             write_page(path, page)
         return page
+
+    def _policies_card(self) -> reports.Card:
+        last = [one for one in self.policies if one.checkpoint == self.runs.checkpoints[-1]]
+        arms = [f"pulls of {name}" for name in self.runs.experiment.arm_names[:8]]
+        header = ["policy", "reward", "regret", "plays the best arm", *arms]
+        rows = [
+            [
+                one.policy,
+                amount(one.reward),
+                "-" if one.regret is None else amount(one.regret),
+                "-" if one.best_arm_share is None else f"{one.best_arm_share:.1%}",
+                *(amount(pulls) for pulls in one.pulls[:8]),
+            ]
+            for one in last
+        ]
+        return reports.Card("Policies", "", header, rows)
 
 
 def compare(
@@ -124,8 +176,11 @@ def compare(
     pairs: str = "control",
     interval: str = "t",
     simultaneous: str | None = None,
+    best: bool = False,
 ) -> Comparison:
     """Estimate how much more each policy earns than the control, at every checkpoint.
+
+    Where the design shares luck, policies are compared within replications; under `naive` as independent samples.
 
     Args:
         runs: What `simulate` returned.
@@ -137,8 +192,12 @@ def compare(
             law; `"anytime"`: valid however often one looks while replications come in.
         simultaneous: Widen the intervals so that they hold together over `"pairs"`, `"checkpoints"` or `"both"`
             (max-t; Bonferroni for the others).
+        best: Also say which policies may still be the best of all (multiple comparisons with the best).
     """
-    return Comparison(effects(runs, Request(level, control, pairs, interval, simultaneous)), runs)
+    request = Request(level, control, pairs, interval, simultaneous)
+    found = effects(runs, request)
+    standing = standings(runs, level=level, interval=interval) if best else ()
+    return Comparison(found, runs, request, standing)
 
 
 _SIDE_HEADER = ("design", "policy", "effect", "interval", "sd", "users a replication", "finding")
@@ -197,7 +256,7 @@ def write_page(path: str | Path, page: str) -> None:
 
 def finding(one: Effect) -> str:
     """One effect as a sentence a person can act on."""
-    percent = f"{100 * float(f'{one.level:.4g}'):g}%"
+    sure = percent(one.level)
     over = f"over {one.checkpoint:,} periods"
     if one.sd == 0 and one.effect == 0:
         return f"{one.policy} and {one.control} earned exactly the same {over} in every replication."
@@ -205,13 +264,13 @@ def finding(one: Effect) -> str:
         bounds = f"{amount(one.low)} to {amount(one.high)}"
         return (
             f"No difference between {one.policy} and {one.control} is shown {over}: "
-            f"the {percent} interval, {bounds}, contains 0."
+            f"the {sure} interval, {bounds}, contains 0."
         )
     word = "more" if one.effect > 0 else "less"
     near, far = sorted((abs(one.low), abs(one.high)))
     return (
         f"{one.policy} earned {amount(abs(one.effect))} {word} than {one.control} {over} "
-        f"({percent} interval {amount(near)} to {amount(far)} {word})."
+        f"({sure} interval {amount(near)} to {amount(far)} {word})."
     )
 
 
@@ -226,6 +285,11 @@ def _short_finding(one: Effect) -> str:
     if one.low <= 0 <= one.high:
         return "undecided"
     return f"{one.policy if one.effect > 0 else one.control} wins"
+
+
+def percent(level: float) -> str:
+    """A level of confidence."""
+    return f"{float(f'{100 * level:.6g}'):g}%"
 
 
 def amount(value: float) -> str:

@@ -85,6 +85,22 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     )
 
 
+def latex_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The same table as a LaTeX tabular with booktabs rules."""
+    lines = [f"{' & '.join(map(_latex, line))} \\\\" for line in (header, *rows)]
+    columns = "l" + "r" * (len(header) - 1)
+    body = "\n".join(lines[1:])
+    return (
+        f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{lines[0]}\n\\midrule\n{body}\n"
+        "\\bottomrule\n\\end{tabular}\n"
+    )
+
+
+def _latex(text: str) -> str:
+    special = {"<": "$<$", "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    return "".join(special.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in text)
+
+
 def _card(card: Card) -> str:
     parts = [f"<h2>{html.escape(card.title)}</h2>"]
     if card.sentence:

@@ -384,7 +384,7 @@ def _demo_sentence(results: Mapping[str, Comparison]) -> str:
 @click.option("--replications", default=10_000, show_default=True, help="Of every simulation.")
 @click.option("--out", default="paper-report", show_default=True, help="Folder for report, figures and tables.")
 @click.option("--only", metavar="PARTS", help="Some parts, e.g. example1,theorems.  [default: all]")
-@click.option("--seed", default=1, show_default=True, help="Same seed, same bits.")
+@click.option("--seed", default=7, show_default=True, help="Same seed, same bits.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 def paper_command(*, as_json: bool, **options: Any) -> int:
     """Reproduce the paper: its tables, figures and theorems beside the published numbers.

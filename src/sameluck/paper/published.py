@@ -1,0 +1,38 @@
+"""What the paper prints, and nothing computed: every published number the results are held against.
+
+"Design Experiments to Compare Multi-armed Bandit Algorithms". All means are over `RUNS` independent runs, so a
+published mean has a sampling error of its own, the standard deviation of one run over the root of `RUNS`.
+"""
+
+from __future__ import annotations
+
+RUNS = 10_000
+INTERVAL_RUNS = 10  # runs behind the confidence intervals
+LEVEL = 0.99
+
+# Average number of real interactions by horizon, printed with two decimals.
+TABLE_STEP = 0.01
+NAIVE_INTERACTIONS = {10: 20.0, 100: 200.0, 1_000: 2_000.0, 10_000: 20_000.0}
+TABLE_1 = {10: 10.46, 100: 102.44, 1_000: 1_027.08, 10_000: 10_092.58}
+TABLE_2 = {10: 11.05, 100: 109.52, 1_000: 1_038.62, 10_000: 10_076.03}
+
+# Example 3 has no table: "an asymptotic slope of about 1.09".
+SLOPE = 1.09
+SLOPE_STEP = 0.01
+
+# Where the axes of the figures end: nothing drawn lies above.
+HIGHEST_VARIANCE = 60_000.0  # of either estimator, Example 3
+HIGHEST_PULL_VARIANCE_2 = 0.15  # Var(N_2)/T of Thompson sampling, Example 2
+HIGHEST_PULL_VARIANCE_3 = 30.0  # the same, Example 3
+
+# The illustration with three arms and ten periods: arms (from 1) and rewards of the two policies in turn, and the
+# reward stacks, with the entries nobody used.
+ARMS = ((1, 2, 3, 1, 2, 3, 3, 3, 2, 3), (1, 2, 3, 3, 1, 2, 1, 2, 3, 2))
+REWARDS = ((1, 0, 1, 0, 0, 1, 1, 0, 0, 0), (1, 0, 1, 1, 0, 0, 0, 0, 1, 1))
+STACKS = (
+    (1, 0, 0, 0, 0, 0, 1, 1, 1, 0),
+    (0, 0, 0, 1, 0, 0, 0, 0, 0, 1),
+    (1, 1, 1, 0, 0, 1, 1, 0, 0, 0),
+)
+INTERACTIONS = 12
+REPLAYED = 8

@@ -225,7 +225,8 @@ def compare_pair(number, pair, goals):
 
 
 def threads(size, goals):
-    print("\nTwo threads")
+    load = f", load {os.getloadavg()[0]:.1f} before it" if hasattr(os, "getloadavg") else ""
+    print(f"\nTwo threads (needs two idle cores{load})")
     if (os.cpu_count() or 1) < 2:
         print("  skipped: this machine has one core")
         return
@@ -293,11 +294,11 @@ def warm_start(goals):
 
 
 def first_compilation(size, goals):
-    print("\nFirst compilation of a policy with an environment, empty cache")
+    print("\nFirst compilation of a policy with an environment, empty cache, seconds of processor")
     timed = (
-        "import time, sameluck; begin = time.perf_counter();"
+        "import time, sameluck; begin = time.process_time();"
         "e = sameluck.Experiment(policies={{'a': '{}'}}, arms=2, horizon=10, replications=1);"
-        "sameluck.simulate(e, '{}'); print(time.perf_counter() - begin)"
+        "sameluck.simulate(e, '{}'); print(time.process_time() - begin)"
     )
     for policy in POLICIES:
         worst = {}

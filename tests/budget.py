@@ -1,0 +1,90 @@
+"""Random checks with a budget: each raises a false alarm with probability at most 1e-6.
+
+The seed is fixed, so a check never flickers; the bounds are wide enough that nearly every other seed passes too
+(SAMELUCK_TEST_SEED=2 pytest ... tries one). A check that looks at many numbers shares its budget among them.
+"""
+
+import os
+
+import numpy as np
+from scipy import stats
+
+ALARM = 1e-6
+SEED = int(os.environ.get("SAMELUCK_TEST_SEED", "1"))
+
+
+def z_bound(looks=1):
+    """How many standard errors away the largest of several normal numbers may lie."""
+    return float(stats.norm.isf(ALARM / looks / 2))
+
+
+def standard_error(sample):
+    """The standard error of a sample's mean."""
+    return float(np.std(sample, ddof=1) / np.sqrt(len(sample)))
+
+
+def assert_mean(sample, expected, looks=1):
+    """The sample's mean is the expected one."""
+    z = (np.mean(sample) - expected) / standard_error(sample)
+
+    assert abs(z) < z_bound(looks), f"mean {np.mean(sample)} instead of {expected}: z = {z:.1f}"
+
+
+def assert_same_mean(one, other, looks=1):
+    """Two independent samples have the same mean."""
+    z = (np.mean(one) - np.mean(other)) / np.hypot(standard_error(one), standard_error(other))
+
+    assert abs(z) < z_bound(looks), f"means {np.mean(one)} and {np.mean(other)}: z = {z:.1f}"
+
+
+def assert_rates(hits, trials, rate):
+    """Every one of an array of counts is binomial(trials, rate)."""
+    z = (np.asarray(hits) - trials * rate) / np.sqrt(trials * rate * (1 - rate))
+    worst = float(np.abs(z).max())
+
+    assert worst < z_bound(z.size), f"the worst of {z.size} rates is off by z = {worst:.1f}"
+
+
+def assert_count(hits, trials, rate):
+    """One count, however small, is binomial(trials, rate): an exact test."""
+    p_value = stats.binomtest(int(hits), int(trials), rate).pvalue
+
+    assert p_value > ALARM, f"{hits} of {trials} instead of {rate * trials:.2f}: p = {p_value:.1e}"
+
+
+def assert_law(sample, distribution_function, looks=1):
+    """The sample comes from a continuous law (Kolmogorov and Smirnov)."""
+    p_value = stats.kstest(sample, distribution_function).pvalue
+
+    assert p_value > ALARM / looks, f"not the law it should be: p = {p_value:.1e}"
+
+
+def assert_chances(counts, chances, looks=1):
+    """Counts of cells have the given chances (chi-square; rare cells are lumped together)."""
+    counts, expected = np.asarray(counts, float), np.asarray(chances) * np.sum(counts)
+    rare = expected < 50
+    if rare.any():
+        counts = np.append(counts[~rare], counts[rare].sum())
+        expected = np.append(expected[~rare], expected[rare].sum())
+        if expected[-1] < 50:  # still rare: with the next one
+            counts = np.append(counts[:-2], counts[-2:].sum())
+            expected = np.append(expected[:-2], expected[-2:].sum())
+    p_value = stats.chisquare(counts, expected * (counts.sum() / expected.sum())).pvalue
+
+    assert p_value > ALARM / looks, f"cells are not filled as they should be: p = {p_value:.1e}"
+
+
+def assert_same_law(one, other, looks=1):
+    """Two independent samples come from the same law: chi-square on at most 20 common cells."""
+    edges = np.unique(np.quantile(np.concatenate([one, other]), np.linspace(0, 1, 21)[1:-1]))
+    cells = [
+        np.bincount(np.searchsorted(edges, x, side="right"), minlength=edges.size + 1)
+        for x in (one, other)
+    ]
+    table = np.array(cells)
+    table = table[:, table.sum(axis=0) > 0]
+    if table.shape[1] == 1:
+        return
+    p_value = stats.chi2_contingency(table).pvalue
+
+    assert p_value > ALARM / looks, f"two laws instead of one: p = {p_value:.1e}"

@@ -1,0 +1,116 @@
+"""What the tests draw from: every policy, environment and design, found by discovery, with sensible parameters."""
+
+from hypothesis import strategies as st
+
+import sameluck as sl
+from sameluck.designs import DESIGNS
+from sameluck.environments import ENVIRONMENTS
+from sameluck.policies import POLICIES
+
+# A policy, environment or design that sameluck gains must be added here; `test_policies.py` and its neighbours
+# fail until it is. The first example of each is the one used where one is enough.
+POLICY_EXAMPLES = {
+    sl.UCB1: [sl.UCB1(), sl.UCB1(alpha=0.0), sl.UCB1(alpha=2.5), sl.UCB1(alpha=30.0)],
+    sl.UCBDelta: [
+        sl.UCBDelta(),
+        sl.UCBDelta(d=0.5),
+        sl.UCBDelta(delta=0.1),
+        sl.UCBDelta(delta=1.0),
+    ],
+    sl.ThompsonBernoulli: [
+        sl.ThompsonBernoulli(),
+        sl.ThompsonBernoulli(first_plays=1),
+        sl.ThompsonBernoulli(a=0.5, b=0.25),
+        sl.ThompsonBernoulli(a=2.0, b=7.5, first_plays=3),
+    ],
+    sl.ThompsonGaussian: [
+        sl.ThompsonGaussian(),
+        sl.ThompsonGaussian(first_plays=2),
+        sl.ThompsonGaussian(prior_mean=-1.5, prior_sd=10.0, noise_sd=0.25),
+    ],
+    sl.EpsilonGreedy: [
+        sl.EpsilonGreedy(),
+        sl.EpsilonGreedy(epsilon=0.5, explore="others"),
+        sl.EpsilonGreedy(epsilon=0.0),
+        sl.EpsilonGreedy(epsilon=1.0),
+    ],
+    sl.Uniform: [sl.Uniform()],
+    sl.Always: [sl.Always(1), sl.Always(0)],
+}
+
+DESIGN_EXAMPLES = {
+    sl.Naive: [sl.Naive()],
+    sl.Replay: [sl.Replay(), sl.Replay(share_noise=True)],
+    sl.TimeCoupled: [sl.TimeCoupled()],
+}
+
+
+def environment_examples(arms):
+    """Some environments of each kind, for a number of arms."""
+    spread = tuple((arm + 1) / (arms + 1) for arm in range(arms))
+    return {
+        sl.Bernoulli: [
+            sl.Bernoulli(spread),
+            sl.Bernoulli((0.5,) * arms),
+            sl.Bernoulli((1.0,) * arms),
+        ],
+        sl.Gaussian: [
+            sl.Gaussian(spread),
+            sl.Gaussian(spread, sd=spread),
+            sl.Gaussian(spread, sd=0.0),
+        ],
+        sl.Empirical: [
+            sl.Empirical(tuple((0.0, 1.0) + (1.0,) * arm for arm in range(arms))),
+            sl.Empirical(tuple((-2.5, 1e-3 * arm, 40.0) for arm in range(arms))),
+        ],
+        sl.BernoulliPrior: [sl.BernoulliPrior(), sl.BernoulliPrior(a=spread, b=0.5)],
+        sl.GaussianPrior: [
+            sl.GaussianPrior(),
+            sl.GaussianPrior(mean=spread, sd=0.5, noise_sd=spread),
+        ],
+    }
+
+
+def ours(kinds):
+    """The classes that sameluck brings, without what other tests may have registered."""
+    return [kind for kind in kinds.values() if kind.__module__.startswith("sameluck.")]
+
+
+POLICY_KINDS = ours(POLICIES)
+ENVIRONMENT_KINDS = ours(ENVIRONMENTS)
+DESIGN_KINDS = ours(DESIGNS)
+ALL_POLICIES = [policy for kind in POLICY_KINDS for policy in POLICY_EXAMPLES.get(kind, [])]
+ALL_DESIGNS = [design for kind in DESIGN_KINDS for design in DESIGN_EXAMPLES.get(kind, [])]
+
+
+def all_environments(arms):
+    """All examples of all kinds of environments."""
+    return [one for many in environment_examples(arms).values() for one in many]
+
+
+def fits(policy, environment):
+    """Whether the environment pays rewards that the policy can take."""
+    return environment.binary or not getattr(policy, "needs_binary", False)
+
+
+def name(value):
+    """A readable id for a parametrised test."""
+    return sl.grammar.write(value) if hasattr(value, "_asdict") else str(value)
+
+
+@st.composite
+def comparisons(draw, designs=tuple(ALL_DESIGNS), horizon=60, replications=2):
+    """A small experiment with an environment it fits: 2 to 6 arms, 1 to 4 policies, any design, any seed."""
+    arms = draw(st.integers(2, 6), label="arms")
+    environment = draw(st.sampled_from(all_environments(arms)), label="environment")
+    fitting = [policy for policy in ALL_POLICIES if fits(policy, environment)]
+    chosen = draw(st.lists(st.sampled_from(fitting), min_size=1, max_size=4), label="policies")
+    experiment = sl.Experiment(
+        policies={f"{place}: {name(policy)}": policy for place, policy in enumerate(chosen)},
+        arms=arms,
+        horizon=draw(st.integers(1, horizon), label="horizon"),
+        replications=replications,
+        design=draw(st.sampled_from(designs), label="design"),
+        seed=draw(st.integers(0, 2**64 - 1), label="seed"),
+    )
+    return experiment, environment

@@ -1,0 +1,259 @@
+"""The paper's Algorithms 1 and 2 as they are printed: histories, marks, the earliest match. Slow and obvious.
+
+Nothing here is shared with the tuned code except the luck itself: which 64 bits stand at an address, and what
+draw they stand for. So every trajectory must be *equal* to the compiled one, not close.
+
+A history is a list of (arm, reward). Periods count from 1, arms from 0.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+import sameluck as sl
+from sameluck.samplers import beta_log_odds, beta_odds, normal, uniform
+from sameluck.streams import DECISION, EVERYBODY, REWARD, at, owner_of, stream, within, word
+
+
+class Path(NamedTuple):
+    """What one policy did in one replication."""
+
+    history: list  # (arm, reward) of every period
+    replayed: list  # whether the reward of that period was found in the record
+
+
+def play(experiment, environment, replication, periods=None):
+    """Every policy's path in one replication under the experiment's design, for its horizon or fewer periods."""
+    periods = experiment.horizon if periods is None else periods
+    phases = {sl.Naive: naive, sl.Replay: artificial_replay, sl.TimeCoupled: time_coupled}
+    return phases[type(experiment.design)](experiment, environment, replication, periods)
+
+
+def interactions(paths):
+    """How many rewards came from the real world."""
+    return sum(path.replayed.count(False) for path in paths.values())
+
+
+# --- the designs ------------------------------------------------------------------------------------------------
+
+
+def naive(experiment, environment, replication, periods):
+    """Algorithm 1: each policy interacts with a real world of its own."""
+    paths = {}
+    for name in experiment.policies:
+        world = RealWorld(experiment, environment, replication, owner_of(name))
+        history = []
+        for period in range(1, periods + 1):
+            arm = choose(experiment, replication, name, history, period)
+            reward = world.pull(arm)
+            history.append((arm, reward))
+        paths[name] = Path(history, [False] * periods)
+    return paths
+
+
+def artificial_replay(experiment, environment, replication, periods):
+    """Algorithm 2 for any number of policies: the record is what the earlier ones really pulled, in order."""
+    world = RealWorld(experiment, environment, replication, EVERYBODY)
+    record = []
+    paths = {}
+    for name in experiment.policies:
+        history, replayed, fresh, used = [], [], [], set()
+        for period in range(1, periods + 1):
+            arm = choose(experiment, replication, name, history, period)
+            match = earliest_unused(record, used, arm)
+            if match is not None:
+                reward = record[match][1]
+                used.add(match)
+            else:
+                reward = world.pull(arm)
+                fresh.append((arm, reward))
+            history.append((arm, reward))
+            replayed.append(match is not None)
+        record += fresh
+        paths[name] = Path(history, replayed)
+    return paths
+
+
+def earliest_unused(record, used, arm):
+    """The first entry of the record with this arm that has not been replayed yet."""
+    for index, (recorded_arm, _) in enumerate(record):
+        if recorded_arm == arm and index not in used:
+            return index
+    return None
+
+
+def time_coupled(experiment, environment, replication, periods):
+    """One table of rewards by (period, arm) for all: an entry is replayed if an earlier policy asked for it."""
+    world = RealWorld(experiment, environment, replication, EVERYBODY)
+    table = {}
+    paths = {}
+    for name in experiment.policies:
+        history, replayed = [], []
+        for period in range(1, periods + 1):
+            arm = choose(experiment, replication, name, history, period)
+            replayed.append((period, arm) in table)
+            reward = table.setdefault((period, arm), world.reward(arm, period - 1))
+            history.append((arm, reward))
+        paths[name] = Path(history, replayed)
+    return paths
+
+
+# --- the real world ---------------------------------------------------------------------------------------------
+
+
+class RealWorld:
+    """The users of one replication: the k-th real pull of an arm pays what stands at address (arm, k)."""
+
+    def __init__(self, experiment, environment, replication, owner):
+        arms = experiment.n_arms
+        if hasattr(environment, "instance"):
+            environment = environment.instance(experiment.seed, replication, arms)
+        self.environment = environment
+        self.key = stream(np.uint64(experiment.seed), REWARD, replication, np.uint64(owner))
+        self.pulled = [0] * arms
+
+    def pull(self, arm):
+        self.pulled[arm] += 1
+        return self.reward(arm, self.pulled[arm] - 1)
+
+    def reward(self, arm, position):
+        bits = word(within(self.key, arm), position)
+        return DRAWS[type(self.environment)](self.environment, arm, bits)
+
+
+def bernoulli(environment, arm, bits):
+    return 1.0 if uniform(bits) < environment.means[arm] else 0.0
+
+
+def gaussian(environment, arm, bits):
+    sd = environment.sd
+    return environment.means[arm] + (sd[arm] if isinstance(sd, tuple | list) else sd) * normal(bits)
+
+
+def empirical(environment, arm, bits):
+    values = environment.samples[arm]
+    return float(values[math.floor(uniform(bits) * len(values))])
+
+
+DRAWS = {sl.Bernoulli: bernoulli, sl.Gaussian: gaussian, sl.Empirical: empirical}
+
+
+# --- the policies, by their docstrings --------------------------------------------------------------------------
+
+
+class Scene(NamedTuple):
+    """All that a rule may look at."""
+
+    history: list
+    period: int
+    arms: int
+    horizon: int
+    luck: tuple
+
+    def rewards(self):
+        """The rewards of each arm so far."""
+        seen = [[] for _ in range(self.arms)]
+        for arm, reward in self.history:
+            seen[arm].append(reward)
+        return seen
+
+
+def choose(experiment, replication, name, history, period):
+    """The arm the named policy plays next, given its own history and its own luck."""
+    owner = owner_of(name)
+    if getattr(experiment.design, "share_noise", False):
+        owner = EVERYBODY
+    luck = stream(np.uint64(experiment.seed), DECISION, replication, np.uint64(owner))
+    policy = experiment.policies[name]
+    scene = Scene(history, period, experiment.n_arms, experiment.horizon, luck)
+    return RULES[type(policy)](policy, scene)
+
+
+def mean(rewards):
+    return sum(rewards) / len(rewards)
+
+
+def first_of_the_largest(scores):
+    return max(range(len(scores)), key=lambda arm: scores[arm])
+
+
+def ucb1(policy, scene):
+    if scene.period <= scene.arms:
+        return scene.period - 1
+    log = math.log(scene.period - 1)
+    return first_of_the_largest(
+        [mean(seen) + math.sqrt(policy.alpha * log / len(seen)) for seen in scene.rewards()]
+    )
+
+
+def ucb_delta(policy, scene):
+    if scene.period <= scene.arms:
+        return scene.period - 1
+    delta = scene.horizon**-policy.d if policy.delta is None else policy.delta
+    return first_of_the_largest(
+        [mean(seen) + math.sqrt(2 * math.log(1 / delta) / len(seen)) for seen in scene.rewards()]
+    )
+
+
+def thompson_bernoulli(policy, scene):
+    if scene.period <= policy.first_plays * scene.arms:
+        return (scene.period - 1) % scene.arms
+    draws = []
+    for arm, seen in enumerate(scene.rewards()):
+        successes, failures = seen.count(1.0), seen.count(0.0)
+        bits = at(scene.luck, scene.period, arm)
+        draws.append(beta_order(bits, policy, successes, failures))
+    return first_of_the_largest(draws)
+
+
+def beta_order(bits, policy, successes, failures):
+    """A Beta draw's odds (the order of chances is the order of odds), by the sampler for these shapes."""
+    a, b = policy.a + successes, policy.b + failures
+    if policy.a < 1 or policy.b < 1:
+        return beta_log_odds(bits, a, b)
+    depth_a, depth_b = a - 1.0 / 3.0, b - 1.0 / 3.0
+    return beta_odds(bits, depth_a, 1 / math.sqrt(9 * depth_a), depth_b, 1 / math.sqrt(9 * depth_b))
+
+
+def thompson_gaussian(policy, scene):
+    if scene.period <= policy.first_plays * scene.arms:
+        return (scene.period - 1) % scene.arms
+    draws = []
+    for arm, seen in enumerate(scene.rewards()):
+        precision = 1 / policy.prior_sd**2 + len(seen) / policy.noise_sd**2
+        weighted = policy.prior_mean / policy.prior_sd**2 + sum(seen) / policy.noise_sd**2
+        luck = normal(at(scene.luck, scene.period, arm))
+        draws.append(weighted / precision + luck / math.sqrt(precision))
+    return first_of_the_largest(draws)
+
+
+def epsilon_greedy(policy, scene):
+    if scene.period <= scene.arms:
+        return scene.period - 1
+    greedy = first_of_the_largest([mean(seen) for seen in scene.rewards()])
+    if uniform(at(scene.luck, scene.period, 0)) >= policy.epsilon:
+        return greedy
+    candidates = list(range(scene.arms))
+    if policy.explore == "others":
+        candidates.remove(greedy)
+    return candidates[math.floor(uniform(at(scene.luck, scene.period, 1)) * len(candidates))]
+
+
+def uniform_choice(policy, scene):
+    return math.floor(uniform(at(scene.luck, scene.period, 0)) * scene.arms)
+
+
+def always(policy, scene):
+    return policy.arm
+
+
+RULES = {
+    sl.UCB1: ucb1,
+    sl.UCBDelta: ucb_delta,
+    sl.ThompsonBernoulli: thompson_bernoulli,
+    sl.ThompsonGaussian: thompson_gaussian,
+    sl.EpsilonGreedy: epsilon_greedy,
+    sl.Uniform: uniform_choice,
+    sl.Always: always,
+}

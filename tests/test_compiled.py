@@ -1,0 +1,129 @@
+"""The disk cache is used, and never runs yesterday's code."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sameluck
+
+PLAY = """
+import sameluck as sl
+experiment = sl.Experiment(
+    policies={"one": sl.Always(1), "any": sl.Uniform()}, arms=2, horizon=50, replications=2, seed=3
+)
+runs = sl.simulate(experiment, sl.Bernoulli((0.0, 1.0)), workers=1)
+print(runs.rewards[:, :, 0].tolist())
+"""
+
+OWN_POLICY = """
+from typing import NamedTuple
+import sameluck as sl
+
+class Mine(NamedTuple):
+    pass
+
+@sl.selects(Mine)
+def mine(policy, tally, period, luck):
+    return 1
+"""
+
+PLAY_OWN = """
+import sameluck as sl
+from mine import Mine
+experiment = sl.Experiment(policies={"mine": Mine()}, arms=2, horizon=50, replications=1)
+print(sl.simulate(experiment, sl.Bernoulli((0.0, 1.0)), workers=1).rewards.sum())
+"""
+
+# An edit of one source that changes what a compiled loop in *another* file does.
+EDITS = {
+    "policies.py": lambda text: (
+        text + "\n\n@selects(Always)\ndef _other(policy, tally, period, luck):\n    return 0\n"
+    ),
+    "streams.py": lambda text: text.replace("0x9E3779B97F4A7C15", "0x9E3779B97F4A7C17"),
+    "samplers.py": lambda text: text + "\n\n@shared\ndef uniform(bits):\n    return 0.25\n",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A copy of the package that tests may edit (and put back), with a cache of its own."""
+    folder = tmp_path_factory.mktemp("copy")
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(Path(sameluck.__file__).parent, folder / "src" / "sameluck", ignore=ignored)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def before(folder):
+    """What the script prints before anything is edited; its loops are in the cache from then on."""
+    return run(PLAY, folder)
+
+
+def run(script, folder):
+    """What a script prints in a new process that sees the copy only."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(folder / "src"),
+        "SAMELUCK_CACHE_DIR": str(folder / "cache"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def stored(folder):
+    """The compiled files in the cache, and when each was written."""
+    return {path: path.stat().st_mtime_ns for path in (folder / "cache").rglob("*.nb?")}
+
+
+def test_a_second_process_compiles_nothing(folder, before):
+    """The loops of the first process are on disk; the second writes none and gives the same result."""
+    written = stored(folder)
+
+    again = run(PLAY, folder)
+
+    assert written
+    assert stored(folder) == written
+    assert again == before
+
+
+@pytest.mark.parametrize("source", EDITS)
+def test_an_edited_source_is_compiled_anew(folder, before, source):
+    """Numba itself watches the loop's own file only; an edited callee in another file must not run stale."""
+    file = folder / "src" / "sameluck" / source
+    text = file.read_text()
+    assert EDITS[source](text) != text
+
+    file.write_text(EDITS[source](text))
+    try:
+        after = run(PLAY, folder)
+    finally:
+        file.write_text(text)
+
+    assert after != before
+
+
+def test_an_edited_policy_of_ones_own_is_compiled_anew(folder):
+    """A user's file is outside the digest of the cache, so it must never be cached."""
+    mine = folder / "src" / "mine.py"
+    mine.write_text(OWN_POLICY)
+    before = run(PLAY_OWN, folder)
+
+    mine.write_text(OWN_POLICY.replace("return 1", "return 0"))
+
+    assert float(before) == 50.0
+    assert float(run(PLAY_OWN, folder)) == 0.0
+
+
+def test_a_cache_that_cannot_be_written_is_not_needed(folder, tmp_path):
+    """The cache's folder is a file here: everything works, only slower."""
+    (tmp_path / "cache").write_text("in the way")
+    (tmp_path / "src").symlink_to(folder / "src")
+
+    assert run(PLAY, tmp_path).startswith("[[50.0,")

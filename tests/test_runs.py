@@ -1,0 +1,313 @@
+"""`Runs`: shapes agree, parts join, files are whole or not there, and a bad file is refused."""
+
+import dataclasses
+import gc
+import json
+import zipfile
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import sameluck as sl
+
+EXPERIMENT = sl.Experiment(
+    policies={'a "quoted"': "ucb1", "\N{SAUROPOD}": "uniform"},
+    arms=["x", "y"],
+    horizon=40,
+    replications=6,
+)
+
+
+@pytest.fixture(scope="module")
+def runs():
+    """Six replications at three checkpoints."""
+    return sl.simulate(EXPERIMENT, "bernoulli(0.7, 0.3)", checkpoints=[1, 20, 40])
+
+
+@pytest.fixture(autouse=True)
+def no_file_is_left_open():
+    """A file left open is a warning, and so an error, in the test that left it and not in another one."""
+    yield
+    gc.collect()
+
+
+def part(runs, first, last):
+    """Some of the replications."""
+    rows = slice(first, last)
+    return dataclasses.replace(
+        runs,
+        rewards=runs.rewards[rows],
+        pulls=runs.pulls[rows],
+        interactions=runs.interactions[rows],
+        first=first,
+    )
+
+
+def assert_equal(one, other):
+    """Equal in everything."""
+    assert one.experiment == other.experiment
+    assert one.environment == other.environment
+    assert one.first == other.first
+    for name in ("checkpoints", "rewards", "pulls", "interactions"):
+        ours, theirs = getattr(one, name), getattr(other, name)
+        np.testing.assert_array_equal(ours, theirs)
+        assert ours.dtype == theirs.dtype
+
+
+def test_what_runs_hold(runs):
+    """Axes are replication, policy, checkpoint, arm; counts are whole; the environment is known by its text."""
+    assert runs.rewards.shape == (6, 2, 3)
+    assert runs.pulls.shape == (6, 2, 3, 2)
+    assert runs.interactions.shape == (6, 3)
+    assert runs.rewards.dtype == np.float64
+    assert runs.pulls.dtype == runs.interactions.dtype == runs.checkpoints.dtype == np.int64
+    assert runs.policies == ('a "quoted"', "\N{SAUROPOD}")
+    assert runs.replications == 6
+    assert runs.environment == "bernoulli(0.7, 0.3)"
+    np.testing.assert_array_equal(runs.replayed, 2 * runs.checkpoints - runs.interactions)
+    assert "6 replications" in repr(runs)
+
+
+def test_runs_are_frozen(runs):
+    """Nobody puts other numbers in the place of those that were played."""
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        runs.rewards = runs.rewards * 2
+
+
+@pytest.mark.parametrize("name", ["runs.npz", "no suffix", "\N{SAUROPOD} 'x' \"y\".npz", "x" * 200])
+def test_what_is_saved_is_loaded(runs, tmp_path, name):
+    """Equal to the bit, under any file name, as text or as a path; an existing file is replaced."""
+    path = tmp_path / name
+    path.write_text("in the way")
+
+    runs.save(str(path))
+
+    assert_equal(sl.Runs.load(path), runs)
+    assert_equal(sl.Runs.load(str(path)), runs)
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def test_a_file_holds_no_pickle(runs, tmp_path):
+    """Arrays and JSON only, so loading a stranger's file runs nothing."""
+    runs.save(tmp_path / "runs.npz")
+
+    with np.load(tmp_path / "runs.npz", allow_pickle=False) as data:
+        assert sorted(data.files) == ["about", "checkpoints", "interactions", "pulls", "rewards"]
+        assert json.loads(str(data["about"]))["experiment"] == EXPERIMENT.to_dict()
+
+
+@pytest.mark.parametrize("cuts", [[0, 3, 6], [0, 1, 2, 6], [0, 6], [0, 0, 6]])
+def test_parts_join_to_the_whole(runs, cuts):
+    """`concat` puts replications one after another, however they were cut."""
+    parts = [part(runs, *ends) for ends in pairwise(cuts)]
+
+    assert_equal(sl.Runs.concat(parts), runs)
+
+
+def test_joining_is_associative(runs):
+    """(a + b) + c = a + (b + c)."""
+    a, b, c = (part(runs, first, first + 2) for first in (0, 2, 4))
+
+    left = sl.Runs.concat([sl.Runs.concat([a, b]), c])
+    right = sl.Runs.concat([a, sl.Runs.concat([b, c])])
+
+    assert_equal(left, right)
+
+
+def test_only_parts_of_one_experiment_join(runs):
+    """Another seed, environment or other checkpoints are another experiment."""
+    environment = "bernoulli(0.7, 0.3)"
+    others = [
+        sl.simulate(EXPERIMENT.replace(seed=9), environment, checkpoints=[1, 20, 40]),
+        sl.simulate(EXPERIMENT, "bernoulli(0.7, 0.2)", checkpoints=[1, 20, 40]),
+        sl.simulate(EXPERIMENT, environment, checkpoints=[1, 21, 40]),
+    ]
+
+    for other in others:
+        with pytest.raises(sl.Invalid, match="different experiments"):
+            sl.Runs.concat([runs, other])
+    with pytest.raises(sl.Invalid, match="at least one"):
+        sl.Runs.concat([])
+
+
+@pytest.mark.parametrize("order", [[(3, 6), (0, 3)], [(0, 3), (0, 3)], [(0, 2), (4, 6)]])
+def test_replications_join_in_order_each_once(runs, order):
+    """A part too early, twice or missing is refused: it would count a replication twice or hide one."""
+    with pytest.raises(sl.Invalid, match="should follow"):
+        sl.Runs.concat([part(runs, *ends) for ends in order])
+
+
+def test_a_part_is_saved_as_a_part(runs, tmp_path):
+    """The number of its first replication is in the file."""
+    last = part(runs, 4, 6)
+    last.save(tmp_path / "last.npz")
+
+    assert_equal(sl.Runs.concat([part(runs, 0, 4), sl.Runs.load(tmp_path / "last.npz")]), runs)
+
+
+@pytest.mark.parametrize("field", ["rewards", "pulls", "interactions", "checkpoints"])
+def test_arrays_that_do_not_agree_are_refused(runs, field):
+    """One row or column less in one of them."""
+    with pytest.raises(sl.Invalid, match="do not agree"):
+        dataclasses.replace(runs, **{field: getattr(runs, field)[1:]})
+
+
+# --- files that are not what they should be ---------------------------------------------------------------------
+
+
+def refused(path):
+    """The message with which a file is refused."""
+    with pytest.raises(sl.Invalid) as error:
+        sl.Runs.load(path)
+    return str(error.value)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    """The message names it."""
+    assert "no file" in refused(tmp_path / "nothing.npz")
+    assert "nothing.npz" in refused(tmp_path / "nothing.npz")
+
+
+def test_a_folder_is_no_file(tmp_path):
+    """Refused like any other thing that `save` did not write."""
+    assert "not a file that Runs.save wrote" in refused(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"x", b"PK\x03\x04", b"PK\x03\x04" + bytes(500), b"{}", b"\x93NUMPY\x01\x00"]
+)
+def test_other_content_is_refused(tmp_path, content):
+    """An empty file, text, the beginning of a zip file, the beginning of an array."""
+    (tmp_path / "file").write_bytes(content)
+
+    assert "not a file that Runs.save wrote" in refused(tmp_path / "file")
+
+
+def test_other_arrays_are_refused(tmp_path):
+    """A single array, an archive of other arrays, and one with pickled objects, which are never unpickled."""
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    np.savez(tmp_path / "other.npz", about=np.array("{}"), x=np.zeros(3))
+    np.savez(tmp_path / "pickled.npz", about=np.array([{}], dtype=object))
+
+    for name in ("one.npy", "other.npz", "pickled.npz"):
+        assert "not a file that Runs.save wrote" in refused(tmp_path / name)
+
+
+def test_a_broken_file_is_refused_or_read_rightly(runs, tmp_path):
+    """Every single byte changed, one after another: the same runs (a byte nobody needs) or `Invalid`, never another
+    error and never other numbers."""
+    runs.save(tmp_path / "whole")
+    whole = (tmp_path / "whole").read_bytes()
+    broken = tmp_path / "broken"
+
+    for place in range(len(whole)):
+        broken.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        try:
+            found = sl.Runs.load(broken)
+        except sl.Invalid:
+            continue
+        assert_equal(found, runs)
+
+
+def test_a_truncated_file_is_refused(runs, tmp_path):
+    """Whatever length is left of it."""
+    runs.save(tmp_path / "whole")
+    whole = (tmp_path / "whole").read_bytes()
+
+    for length in range(0, len(whole), 37):
+        (tmp_path / "cut").write_bytes(whole[:length])
+        assert "not a file that Runs.save wrote" in refused(tmp_path / "cut")
+
+
+def test_a_file_whose_experiment_is_wrong_is_refused(runs, tmp_path):
+    """An archive in good order with an experiment that cannot be, or with arrays for another one."""
+    runs.save(tmp_path / "good.npz")
+    with np.load(tmp_path / "good.npz") as data:
+        arrays = {name: data[name] for name in data.files}
+    about = json.loads(str(arrays["about"]))
+    about["experiment"]["horizon"] = -1
+    np.savez(tmp_path / "horizon.npz", **{**arrays, "about": np.array(json.dumps(about))})
+    np.savez(tmp_path / "shape.npz", **{**arrays, "rewards": arrays["rewards"][:, :, 1:]})
+
+    assert "horizon" in refused(tmp_path / "horizon.npz")
+    assert "do not agree" in refused(tmp_path / "shape.npz")
+
+
+def test_an_archive_that_asks_for_a_password_is_refused(runs, tmp_path):
+    """A zip entry marked as encrypted is not ours."""
+    runs.save(tmp_path / "good.npz")
+    content = bytearray((tmp_path / "good.npz").read_bytes())
+    with zipfile.ZipFile(tmp_path / "good.npz") as archive:
+        start = archive.start_dir
+    content[start + 8] |= 1  # the flags of the first entry in the archive's directory
+    (tmp_path / "locked.npz").write_bytes(content)
+
+    assert "not a file that Runs.save wrote" in refused(tmp_path / "locked.npz")
+
+
+# --- places that cannot be written ------------------------------------------------------------------------------
+
+
+def bad_places(folder):
+    """Paths that cannot be written, for different reasons."""
+    (folder / "file").write_text("a file")
+    (folder / "folder").mkdir()
+    return {
+        "missing folder": folder / "no" / "such" / "runs.npz",
+        "a folder": folder / "folder",
+        "inside a file": folder / "file" / "runs.npz",
+        "too long a name": folder / ("x" * 300),
+        "no name": "",
+        "impossible name": folder / "zero\0byte",
+    }
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "missing folder",
+        "a folder",
+        "inside a file",
+        "too long a name",
+        "no name",
+        "impossible name",
+    ],
+)
+def test_a_place_that_cannot_be_written_leaves_nothing(runs, tmp_path, reason, monkeypatch):
+    """`Invalid` that names the place, and no half-written file beside it."""
+    monkeypatch.chdir(tmp_path)
+    place = bad_places(tmp_path)[reason]
+    before = sorted(tmp_path.rglob("*"))
+
+    with pytest.raises(sl.Invalid, match="cannot write"):
+        runs.save(place)
+
+    assert sorted(tmp_path.rglob("*")) == before
+    assert (tmp_path / "file").read_text() == "a file"
+
+
+def test_a_name_of_the_longest_length_can_be_written(runs, tmp_path):
+    """255 bytes are allowed by the file system; the draft beside it must not need more."""
+    path = tmp_path / ("x" * 255)
+
+    runs.save(path)
+
+    assert_equal(sl.Runs.load(path), runs)
+
+
+def test_an_old_file_survives_a_failed_save(runs, tmp_path, monkeypatch):
+    """The disk is full while writing: the old content is still there, and no draft beside it."""
+    path = tmp_path / "runs.npz"
+    runs.save(path)
+    old = path.read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.replace", full)
+    with pytest.raises(sl.Invalid, match="No space left"):
+        runs.save(path)
+
+    assert path.read_bytes() == old
+    assert [file.name for file in tmp_path.iterdir()] == ["runs.npz"]

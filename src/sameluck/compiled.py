@@ -123,7 +123,7 @@ def guessed() -> None:
     """Make the branch it stands in a real one, that the processor may guess; it does nothing else.
 
     LLVM likes to turn an argmax into conditional moves. Then each period waits for the whole of the one before,
-    though the arm is easy to guess: two to three times slower.
+    though the arm is easy to guess.
     """
 
 

@@ -243,7 +243,7 @@ def _gammas(shape: float, horizon: int) -> _Gammas:
 
 @shared
 def _note_coin(policy, tally, arm):  # type: ignore[no-untyped-def]
-    # Only the arm just played has changed: looking up all arms in every period is a quarter slower.
+    # Only the arm just played has changed, so only its numbers are looked up.
     # Unsigned numbers as indices spare the check for negative ones.
     wins = np.uint64(tally.totals[arm])
     losses = np.uint64(tally.pulls[arm]) - wins

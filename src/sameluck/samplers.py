@@ -99,9 +99,9 @@ def exponential(bits):  # type: ignore[no-untyped-def]
 def gamma_from(bits, depth, spread):  # type: ignore[no-untyped-def]
     """Gamma of shape >= 1 given `depth` = shape - 1/3 and `spread` = 1 / sqrt(9 depth)."""
     # The uniform is known to 10 bits at first, which nearly always decides; they are bits that the normal does not
-    # use or uses least. Accepting below 1 - 2.6811 depth y^4 is safe: with y = spread x the exact test's logarithm
-    # is depth g(y), where -g(y) < 2.34 y^4 for y > -0.8, and below that nothing is accepted. (Marsaglia and Tsang's
-    # 1 - 0.0331 x^4 is this at depth 1; it does not sharpen with the shape.)
+    # use or uses least. Accepting below 1 - 2.6811 depth y^4, with y = spread x, is safe. The exact test's logarithm
+    # is depth g(y), and -g(y) < 2.34 y^4 for y > -0.8; below that, for depth >= 1, nothing is accepted here. For a
+    # smaller depth it is stricter than Marsaglia and Tsang's 1 - 0.0331 x^4, which does not sharpen with the shape.
     x = normal(bits)
     y = spread * x
     root = 1.0 + y

@@ -40,7 +40,7 @@ static Key within(Key key, u64 coordinate) {
 }
 
 static Key stream(u64 seed, u64 purpose, u64 replication, u64 owner) {
-    Key key = {mix(seed + GOLDEN), mix(seed ^ OTHER_LANE)};
+    Key key = {mix(seed + OTHER_LANE), mix(seed ^ 0xBF58476D1CE4E5B9ull)};
     return within(within(within(key, purpose), replication), owner);
 }
 

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 import sameluck as sl
-from sameluck.designs import DESIGNS
+from sameluck.design import DESIGNS
 from sameluck.environments import ENVIRONMENTS
 from sameluck.policies import POLICIES
 

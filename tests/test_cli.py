@@ -124,7 +124,7 @@ def test_the_demo_shows_both_designs_and_writes_figure_and_report(capsys, tmp_pa
     assert replay.endswith("ucb1(alpha=2.5) wins")
     assert {path.name for path in (tmp_path / "demo").iterdir()} == {"effect.svg", "report.html"}
     _, out, _ = run(capsys, "demo", "--out", str(tmp_path / "demo"), "--json")
-    assert set(json.loads(out)) == {"naive", "replay"}
+    assert [row["design"] for row in json.loads(out)] == ["naive", "replay"]
 
 
 ENV = ("--env", "bernoulli(0.7,0.3)")

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import sameluck as sl
-from sameluck.comparison import amount, page_side_by_side, probability, side_by_side, times
+from sameluck.comparison import amount, probability, times
 
 POLICIES = {"steady": sl.UCB1(2.5), "eager": sl.UCB1(3.0)}
 COINS = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
@@ -52,6 +52,7 @@ def test_records_are_plain_and_go_to_pandas():
 
     assert [record["checkpoint"] for record in records] == [100, 2_000]
     json.dumps(records)
+    assert result.to_polars()["effect"].to_list() == [one.effect for one in result.effects]
     frame = result.to_pandas()
     assert isinstance(frame, pd.DataFrame)
     assert list(frame.columns) == list(sl.Effect._fields)
@@ -84,16 +85,24 @@ def test_the_page_stands_alone_and_escapes_what_users_name(tmp_path):
         result.to_html(tmp_path / "nowhere" / "page.html")
 
 
-def test_designs_stand_side_by_side():
-    results = {name: comparison(design=name) for name in ("naive", "replay")}
-    lines = side_by_side(results).splitlines()
+def test_policies_on_their_own_and_who_may_be_best():
+    result = sl.compare(comparison().runs, best=True)
 
-    assert [line.split()[0] for line in lines] == ["design", "naive", "replay"]
-    assert "undecided" in lines[1]
-    assert lines[2].endswith("steady wins")
-    page = page_side_by_side(results, "What it cost.")
-    assert "What it cost." in page
-    assert "naive design" in page
+    last = {one.policy: one for one in result.policies if one.checkpoint == 2_000}
+    assert set(last) == {"steady", "eager"}
+    assert sum(last["steady"].pulls) == pytest.approx(2_000)
+    assert last["steady"].best_arm_share == pytest.approx(last["steady"].pulls[0] / 2_000)
+    gaps = (0.0, 0.2, 0.4, 0.6, 0.8)
+    regret = sum(gap * pulls for gap, pulls in zip(gaps, last["steady"].pulls, strict=True))
+    assert last["steady"].regret == pytest.approx(regret)
+    assert [one.policy for one in result.standings if one.may_be_best] == ["steady"]
+    assert "May be the best of all, at 95%: steady." in result.verdict
+
+
+def test_the_table_goes_to_latex_with_its_special_characters():
+    text = comparison(policies={"a_1 & 50%": sl.UCB1(), "b": sl.UCB1(3.0)}).to_latex()
+    assert text.startswith("\\begin{tabular}{lrrrrrrr}\n\\toprule\n")
+    assert r"a\_1 \& 50\%" in text
 
 
 def test_a_notebook_shows_the_table_and_the_sentence():

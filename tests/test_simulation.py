@@ -508,10 +508,6 @@ def test_a_policy_of_ones_own_works_everywhere(own_policies):
     assert_same_traces(compiled, plain)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="grammar._build calls example(kind) even if nothing is missing: kind() fails",
-)
 def test_a_policy_of_ones_own_has_a_text_form(own_policies):
     """It is parsed by the one grammar, so files and the command line take it too."""
     sl.selects(Optimist)(optimist)

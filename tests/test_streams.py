@@ -38,7 +38,7 @@ def within(key, coordinate):
 
 
 def stream(seed, purpose, replication, owner):
-    key = mix((seed + GOLDEN) & ALL), mix(seed ^ LANE)
+    key = mix((seed + LANE) & ALL), mix(seed ^ FIRST)
     for coordinate in (purpose, replication, owner):
         key = within(key, coordinate)
     return key
@@ -58,10 +58,10 @@ def again(bits, attempt):
 
 
 GOLDEN_WORDS = [
-    0xC6C5AB5A91AD0352,
-    0x8FF4C57090D80B77,
-    0x9F31FF1466B7773D,
-    0x19B8056D54E3865B,
+    0x6353AD4DD1B150F5,
+    0xDC4871C208D7AF36,
+    0x092D825C08274827,
+    0x77571E63403F8F7F,
 ]
 
 

@@ -2,7 +2,7 @@
 
 from sameluck.calibration import Coverage, coverage
 from sameluck.comparison import Comparison, compare
-from sameluck.designs import Naive, Replay, TimeCoupled
+from sameluck.design import Naive, Replay, TimeCoupled
 from sameluck.environments import Bernoulli, BernoulliPrior, Empirical, Gaussian, GaussianPrior
 from sameluck.errors import AddressReused, Invalid, Missing, SameluckError, TooLarge
 from sameluck.estimates import Effect
@@ -17,12 +17,15 @@ from sameluck.policies import (
     ThompsonGaussian,
     UCBDelta,
     Uniform,
+    chances,
     selects,
 )
 from sameluck.racing import Race, race
 from sameluck.runs import Runs
-from sameluck.simulation import Trace, Trajectory, simulate, trace
+from sameluck.sidebyside import DesignComparison, designs
+from sameluck.simulation import simulate
 from sameluck.summaries import PolicySummary, Standing
+from sameluck.tracing import Trace, Trajectory, trace
 
 __all__ = [
     "UCB1",
@@ -32,6 +35,7 @@ __all__ = [
     "BernoulliPrior",
     "Comparison",
     "Coverage",
+    "DesignComparison",
     "Effect",
     "Empirical",
     "EpsilonGreedy",
@@ -57,8 +61,10 @@ __all__ = [
     "Trajectory",
     "UCBDelta",
     "Uniform",
+    "chances",
     "compare",
     "coverage",
+    "designs",
     "plan",
     "race",
     "selects",

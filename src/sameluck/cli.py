@@ -21,26 +21,19 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sameluck import distribute, grammar, plots
-from sameluck.comparison import (
-    Comparison,
-    compare,
-    page_side_by_side,
-    plot_side_by_side,
-    side_by_side,
-    write_page,
-)
-from sameluck.designs import Naive, Replay
+from sameluck.comparison import Comparison, compare
+from sameluck.design import Naive, Replay
 from sameluck.environments import ENVIRONMENTS, Bernoulli, as_environment
 from sameluck.errors import Invalid, SameluckError, did_you_mean, optional, require
 from sameluck.estimates import Request, check_request
 from sameluck.experiment import Experiment, read_toml
 from sameluck.policies import POLICIES, UCB1
 from sameluck.runs import write_whole
+from sameluck.sidebyside import designs
 from sameluck.simulation import simulate
 
 SETTINGS = ("environment", "checkpoints", "level", "pairs")  # what a file may say beside the experiment
@@ -347,37 +340,25 @@ def demo_command(out: str, *, as_json: bool) -> None:
     policies = {"ucb1(alpha=2.5)": UCB1(2.5), "ucb1(alpha=3)": UCB1(3.0)}
     coins = Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
     experiment = Experiment(policies=policies, arms=5, horizon=10_000, replications=10, seed=7)
-    results = {}
-    for label, design in (("naive", Naive()), ("replay", Replay())):
-        with _progress(label) as progress:
-            runs = simulate(
-                experiment.replace(design=design),
-                coins,
-                checkpoints=horizon_grid(10_000),
-                progress=progress,
-            )
-        results[label] = compare(runs, level=0.99)
-    plot = plots.save(plot_side_by_side(results), folder / "effect.svg")
-    report = folder / "report.html"
-    write_page(report, page_side_by_side(results, _demo_sentence(results)))
+    with _progress("both designs") as progress:
+        both = designs(
+            experiment,
+            coins,
+            designs=(Naive(), Replay()),
+            level=0.99,
+            checkpoints=horizon_grid(10_000),
+            progress=progress,
+        )
+    plot, report = folder / "effect.svg", folder / "report.html"
+    both.plot(plot)
+    both.to_html(report)
     if as_json:
-        click.echo(_json({name: result.to_dicts()[-1] for name, result in results.items()}))
+        click.echo(_json(both.to_dicts()))
         return
     click.echo("Which earns more on five coins (0.9, 0.7, 0.5, 0.3, 0.1) in 10,000 periods:")
     click.echo("UCB1 with alpha 3 or with alpha 2.5? 10 replications, 99% intervals.\n")
-    click.echo(side_by_side(results) + "\n")
-    click.echo(_demo_sentence(results) + "\n")
+    click.echo(f"{both}\n")
     click.echo(f"figure  {plot}\nreport  {report}")
-
-
-def _demo_sentence(results: Mapping[str, Comparison]) -> str:
-    naive, replay = (results[name].effects[-1] for name in ("naive", "replay"))
-    factor = (naive.sd / replay.sd) ** 2 if replay.sd else math.inf
-    return (
-        f"{results['replay'].verdict} Its estimate's variance is {factor:,.0f} times smaller here, so the naive "
-        f"design would need about {np.ceil(factor) * replay.replications:,.0f} replications "
-        f"({np.ceil(factor) * replay.replications * naive.interactions:,.0f} users) to be as sure."
-    )
 
 
 @commands.command("paper")

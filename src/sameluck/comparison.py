@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,6 +85,8 @@ class Comparison:
     @property
     def _header(self) -> list[str]:
         kind = {"t": "", "bootstrap": "bootstrap ", "anytime": "anytime "}[self.request.interval]
+        if self.request.adjust:
+            kind = f"{kind}adjusted "
         if self.request.simultaneous:
             kind = f"simultaneous {kind}"
         named = f"{percent(self.request.level)} {kind}interval"
@@ -146,7 +148,7 @@ class Comparison:
             self._policies_card(),
             reports.Card("Experiment", self.title, code=self.runs.experiment.to_json()),
         ]
-        page = reports.render(" v ".join(self.runs.policies), cards, _footer(self.runs))
+        page = reports.render(" v ".join(self.runs.policies), cards, footer(self.runs))
         if path is not None:
             write_page(path, page)
         return page
@@ -177,6 +179,7 @@ def compare(
     interval: str = "t",
     simultaneous: str | None = None,
     best: bool = False,
+    adjust: str | None = None,
 ) -> Comparison:
     """Estimate how much more each policy earns than the control, at every checkpoint.
 
@@ -193,57 +196,13 @@ def compare(
         simultaneous: Widen the intervals so that they hold together over `"pairs"`, `"checkpoints"` or `"both"`
             (max-t; Bonferroni for the others).
         best: Also say which policies may still be the best of all (multiple comparisons with the best).
+        adjust: Take out luck whose mean is zero, for runs of `simulate(detail=True)`: `"means"` (of the rewards, where
+            true means are known: in simulations) or `"exploration"` (of the policies' own coins).
     """
-    request = Request(level, control, pairs, interval, simultaneous)
+    request = Request(level, control, pairs, interval, simultaneous, adjust)
     found = effects(runs, request)
     standing = standings(runs, level=level, interval=interval) if best else ()
     return Comparison(found, runs, request, standing)
-
-
-_SIDE_HEADER = ("design", "policy", "effect", "interval", "sd", "users a replication", "finding")
-
-
-def side_by_side(results: Mapping[str, Comparison]) -> str:
-    """The last checkpoint of several comparisons of the same policies, a row for each design and policy."""
-    return reports.text_table(_SIDE_HEADER, _side_rows(results))
-
-
-def _side_rows(results: Mapping[str, Comparison]) -> list[list[str]]:
-    return [
-        [
-            label,
-            one.policy,
-            amount(one.effect),
-            f"{amount(one.low)} to {amount(one.high)}",
-            amount(one.sd),
-            f"{one.interactions:,.0f}",
-            _short_finding(one),
-        ]
-        for label, result in results.items()
-        for one in result.effects
-        if one.checkpoint == result.runs.checkpoints[-1]
-    ]
-
-
-def plot_side_by_side(results: Mapping[str, Comparison]) -> Any:
-    """The effects of several comparisons on one axis, a band for each design."""
-    curves = [
-        curve
-        for label, result in results.items()
-        for curve in plots.effect_curves(result.effects, label)
-    ]
-    one = next(iter(results.values())).effects[0]
-    title = f"{one.policy} minus {one.control}, {one.replications:,} replications"
-    return plots.draw_effects(curves, level=one.level, title=title)
-
-
-def page_side_by_side(results: Mapping[str, Comparison], sentence: str) -> str:
-    """A page with the figure of `plot_side_by_side` and each comparison's own finding and table."""
-    runs = next(iter(results.values())).runs
-    figure = plots.to_svg(plot_side_by_side(results))
-    cards = [reports.Card("Side by side", sentence, _SIDE_HEADER, _side_rows(results), figure)]
-    cards += [result.card(f"{label} design") for label, result in results.items()]
-    return reports.render(" v ".join(runs.policies), cards, _footer(runs))
 
 
 def write_page(path: str | Path, page: str) -> None:
@@ -281,12 +240,6 @@ def cost(one: Effect, design: str) -> str:
     return f"{spent} instead of {one.naive_interactions:,}." if saved else f"{spent}."
 
 
-def _short_finding(one: Effect) -> str:
-    if one.low <= 0 <= one.high:
-        return "undecided"
-    return f"{one.policy if one.effect > 0 else one.control} wins"
-
-
 def percent(level: float) -> str:
     """A level of confidence."""
     return f"{float(f'{100 * level:.6g}'):g}%"
@@ -314,7 +267,8 @@ def times(value: float) -> str:
     return f"{value:,.3g}x less" if value >= 1 else f"{1 / value:,.3g}x more"
 
 
-def _footer(runs: Runs) -> str:
+def footer(runs: Runs) -> str:
+    """What the end of a page says."""
     return f"Made with sameluck. Experiment {runs.experiment.digest}; the same seed gives the same bits."
 
 

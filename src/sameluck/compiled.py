@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
+from llvmlite import ir
 from numba.core import types
 from numba.extending import lower_builtin, overload, type_callable
 
@@ -44,6 +44,7 @@ COMPILED_SOURCES = (
     "samplers.py",
     "policies.py",
     "environments.py",
+    "playing.py",
     "simulation.py",
 )
 

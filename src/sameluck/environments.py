@@ -17,7 +17,7 @@ from sameluck import grammar
 from sameluck.compiled import compiled, dispatched
 from sameluck.errors import Invalid, did_you_mean, require, require_number
 from sameluck.samplers import beta, normal, uniform
-from sameluck.streams import EVERYBODY, INSTANCE, stream, word
+from sameluck.streams import EVERYBODY, INSTANCE, Bits, stream, word
 
 Environment: TypeAlias = tuple[Any, ...]
 Floats: TypeAlias = NDArray[np.float64]
@@ -27,8 +27,9 @@ _11 = np.uint64(11)
 _DRAWS: dict[type, Callable[..., float]] = {}
 
 
-def _draw(law, row, arm, bits):  # type: ignore[no-untyped-def]
+def _draw(law: Any, row: int, arm: int, bits: Bits) -> float:
     """The reward of an arm that the given bits stand for, in the instance of the given row."""
+    raise NotImplementedError
 
 
 draw = dispatched(_draw, _DRAWS)
@@ -53,21 +54,23 @@ def _coins(chance: Floats) -> _Coins:
     return _Coins(chance, np.ceil(chance * 2.0**53).astype(np.uint64))
 
 
-def _flip(law, row, arm, bits):  # type: ignore[no-untyped-def]
+def _flip(law: _Coins, row: int, arm: int, bits: Bits) -> float:
     # The same as uniform(bits) < chance, without the way through a float.
     return 1.0 if (bits >> _11) < law.edge[row, arm] else 0.0
 
 
-def _ring(law, row, arm, bits):  # type: ignore[no-untyped-def]
+def _ring(law: _Bells, row: int, arm: int, bits: Bits) -> float:
     return law.mean[row, arm] + law.sd[arm] * normal(bits)
 
 
-def _pick(law, row, arm, bits):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def _pick(law: _Urns, row: int, arm: int, bits: Bits) -> float:  # noqa: ARG001
     first = law.start[arm]
     return law.values[first + np.int64(uniform(bits) * (law.start[arm + 1] - first))]
 
 
-_DRAWS.update({_Coins: _flip, _Bells: _ring, _Urns: _pick})
+_DRAWS[_Coins] = _flip
+_DRAWS[_Bells] = _ring
+_DRAWS[_Urns] = _pick
 
 
 def instance_means(environment: Any, seed: int, replications: range, arms: int) -> Floats:
@@ -328,7 +331,7 @@ class GaussianPrior(NamedTuple):
 
 
 @compiled
-def _draw_chances(seed, first, a, b, chances):  # type: ignore[no-untyped-def]
+def _draw_chances(seed: Bits, first: int, a: Floats, b: Floats, chances: Floats) -> None:
     for row in range(chances.shape[0]):
         key = stream(seed, INSTANCE, first + row, EVERYBODY)
         for arm in range(chances.shape[1]):
@@ -336,7 +339,7 @@ def _draw_chances(seed, first, a, b, chances):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _draw_means(seed, first, mean, sd, means):  # type: ignore[no-untyped-def]
+def _draw_means(seed: Bits, first: int, mean: Floats, sd: Floats, means: Floats) -> None:
     for row in range(means.shape[0]):
         key = stream(seed, INSTANCE, first + row, EVERYBODY)
         for arm in range(means.shape[1]):

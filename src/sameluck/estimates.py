@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from sameluck.designs import Naive
+from sameluck.adjustments import adjusted, adjustments
+from sameluck.design import Naive
 from sameluck.environments import as_environment
 from sameluck.errors import Invalid, did_you_mean, require
 from sameluck.experiment import Experiment
@@ -50,6 +51,8 @@ class Effect(NamedTuple):
     ratio_low: float
     ratio_high: float
     naive_replications: float  # how many the naive design would need for this precision
+    plain_effect: float  # without adjustment; the same if none was asked for
+    plain_sd: float
 
 
 def control_pairs(names: tuple[str, ...], control: str, best: str) -> Iterator[tuple[str, str]]:  # noqa: ARG001
@@ -85,6 +88,7 @@ class Request(NamedTuple):
     pairs: str = "control"
     interval: str = "t"
     simultaneous: str | None = None
+    adjust: str | None = None
 
 
 def check_request(experiment: Experiment, replications: int, request: Request) -> Request:
@@ -96,6 +100,8 @@ def check_request(experiment: Experiment, replications: int, request: Request) -
     _choice("interval", request.interval, intervals)
     if request.simultaneous is not None:
         _choice("simultaneous", request.simultaneous, families)
+    if request.adjust is not None:
+        _choice("adjust", request.adjust, adjustments)
     control = experiment.control if request.control is None else request.control
     _choice("control", control, experiment.policies)
     require(len(experiment.policies) >= 2, "compare needs at least two policies, got one")
@@ -118,12 +124,12 @@ def effects(runs: Runs, request: Request) -> tuple[Effect, ...]:
     }
     if request.simultaneous is not None:
         found = _widened(runs, found, request)
-    adjusted = {
+    by_holm = {
         place: holm(np.array([found[pair, place].p_value for pair in pairs]))
         for place in range(runs.checkpoints.size)
     }
     return tuple(
-        _effect(runs, key, interval, adjusted[key[1]][pairs.index(key[0])], request.level)
+        _effect(runs, key, interval, by_holm[key[1]][pairs.index(key[0])], request)
         for key, interval in found.items()
     )
 
@@ -150,8 +156,11 @@ def paired(runs: Runs) -> bool:
     return runs.environment is not None and hasattr(as_environment(runs.environment), "instance")
 
 
-def differences(runs: Runs, pair: Pair, place: int) -> Floats:
-    """What the first of the pair earned more than the second, in each replication."""
+def differences(runs: Runs, pair: Pair, place: int, request: Request | None = None) -> Floats:
+    """What the first of the pair earned more than the second, in each replication, adjusted if asked for."""
+    if request is not None and request.adjust is not None:
+        predictable = request.interval == "anytime"
+        return adjusted(runs, pair, place, request.adjust, predictable=predictable)
     earned, against = _earned(runs, pair, place)
     return earned - against
 
@@ -162,10 +171,9 @@ def _earned(runs: Runs, pair: Pair, place: int) -> tuple[Floats, Floats]:
 
 
 def _interval(runs: Runs, pair: Pair, place: int, request: Request) -> Interval:
-    earned, against = _earned(runs, pair, place)
-    if request.interval == "t" and not paired(runs):
-        return welch_interval(earned, against, request.level)
-    return intervals[request.interval](earned - against, request.level)
+    if request.interval == "t" and not paired(runs) and request.adjust is None:
+        return welch_interval(*_earned(runs, pair, place), request.level)
+    return intervals[request.interval](differences(runs, pair, place, request), request.level)
 
 
 def _widened(runs: Runs, found: dict[Key, Interval], request: Request) -> dict[Key, Interval]:
@@ -173,7 +181,7 @@ def _widened(runs: Runs, found: dict[Key, Interval], request: Request) -> dict[K
     wide: dict[Key, Interval] = {}
     for family in _families(list(found), str(request.simultaneous)):
         if request.interval == "t":
-            wide |= _max_t(runs, family, found, request.level)
+            wide |= _max_t(runs, family, found, request)
         else:
             shared_out = request._replace(level=1 - (1 - request.level) / len(family))
             for key in family:
@@ -193,12 +201,12 @@ def _families(
 
 
 def _max_t(
-    runs: Runs, family: list[Key], found: dict[Key, Interval], level: float
+    runs: Runs, family: list[Key], found: dict[Key, Interval], request: Request
 ) -> dict[Key, Interval]:
-    columns = np.column_stack([differences(runs, *key) for key in family])
+    columns = np.column_stack([differences(runs, *key, request) for key in family])
     # Scaling the single interval keeps Welch's standard error where the policies are independent.
-    single = float(stdtrit(runs.replications - 1, 0.5 + level / 2))
-    factor = max(1.0, max_t_critical(columns, level) / single)
+    single = float(stdtrit(runs.replications - 1, 0.5 + request.level / 2))
+    factor = max(1.0, max_t_critical(columns, request.level) / single)
     wide = {}
     for key in family:
         middle = (found[key].low + found[key].high) / 2
@@ -213,25 +221,27 @@ class _Ratio(NamedTuple):
     high: float
 
 
-def _effect(runs: Runs, key: Key, interval: Interval, p_adjusted: float, level: float) -> Effect:
+def _effect(runs: Runs, key: Key, interval: Interval, p_adjusted: float, request: Request) -> Effect:
     pair, place = key
     earned, against = _earned(runs, pair, place)
     if paired(runs):
-        variance, ratio = (earned - against).var(ddof=1), variance_ratio(earned, against, level)
+        variance, ratio = (earned - against).var(ddof=1), variance_ratio(earned, against, request.level)
     else:
         variance, ratio = earned.var(ddof=1) + against.var(ddof=1), _Ratio(1.0, 1.0, 1.0)
     checkpoint = int(runs.checkpoints[place])
+    plain = float((earned - against).mean())
+    values = differences(runs, pair, place, request)
     return Effect(
         policy=pair[0],
         control=pair[1],
         checkpoint=checkpoint,
-        effect=float((earned - against).mean()),
+        effect=float(values.mean()),
         low=interval.low,
         high=interval.high,
-        level=level,
+        level=request.level,
         p_value=interval.p_value,
         p_adjusted=float(p_adjusted),
-        sd=math.sqrt(variance),
+        sd=math.sqrt(variance) if request.adjust is None else float(values.std(ddof=1)),
         reward=float(earned.mean()),
         control_reward=float(against.mean()),
         replications=runs.replications,
@@ -241,6 +251,8 @@ def _effect(runs: Runs, key: Key, interval: Interval, p_adjusted: float, level: 
         ratio_low=ratio.low,
         ratio_high=ratio.high,
         naive_replications=_ceiling(runs.replications * ratio.value),
+        plain_effect=plain,
+        plain_sd=math.sqrt(variance),
     )
 
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from sameluck import grammar, streams
-from sameluck.designs import Design, Replay, as_design
+from sameluck.design import Design, Replay, as_design
 from sameluck.errors import Invalid, did_you_mean, require
 from sameluck.policies import Policy, as_policy
 
@@ -53,7 +53,7 @@ class Experiment:
         self._set("design", as_design(self.design))
         self._set("seed", _whole("Experiment.seed", self.seed, 0, 2**64 - 1))
         self._set("control", self.control or next(iter(self.policies)))
-        if self.control not in self.policies:
+        if not isinstance(self.control, str) or self.control not in self.policies:
             hint = did_you_mean(str(self.control), self.policies)
             raise Invalid(f"Experiment.control {self.control!r} is not one of its policies; {hint}")
 
@@ -128,7 +128,9 @@ class Experiment:
     def from_json(cls, text: str) -> Experiment:
         """The experiment that `to_json` wrote."""
         try:
-            values = json.loads(text)
+            values = json.loads(text, object_pairs_hook=_without_repeats)
+        except Invalid:
+            raise
         except (ValueError, RecursionError) as error:
             raise Invalid(f"not valid JSON: {error}") from None
         return cls.from_dict(values)
@@ -155,6 +157,12 @@ def read_toml(text: str) -> dict[str, Any]:
         raise Invalid(f"not valid TOML: {error}") from None
 
 
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    twice = _first_repeated(iter([name for name, _ in pairs]))
+    require(twice is None, f"{twice!r} stands twice in one object; names must differ")
+    return dict(pairs)
+
+
 def _rebuilt(values: dict[str, Any]) -> Experiment:
     return Experiment(**values)
 
@@ -176,9 +184,12 @@ def _whole(name: str, value: Any, low: int, high: int) -> int:
 
 
 def _checked_arms(arms: Any) -> int | tuple[str, ...]:
-    if isinstance(arms, str) or not hasattr(arms, "__iter__"):
+    try:
+        names = None if isinstance(arms, str) else tuple(arms)
+    except TypeError:
+        names = None
+    if names is None:
         return _whole("Experiment.arms", arms, 2, streams.SLOTS)
-    names = tuple(arms)
     for name in names:
         _check_name("an arm's name", name)
     twice = _first_repeated(iter(names))

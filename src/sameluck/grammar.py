@@ -23,7 +23,7 @@ LONGEST = 1_000_000  # characters; an empirical environment may be long, a mista
 DEEPEST = 8
 
 _TOKEN = re.compile(
-    r"""\s*(?:(?P<number>[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))
+    r"""\s*(?:(?P<number>[+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))
           |(?P<word>[A-Za-z][\w-]*)
           |(?P<text>"(?:[^"\\]|\\.)*")
           |(?P<mark>[()\[\],=]))""",
@@ -115,7 +115,9 @@ def _build(kind: Any, positional: list[Any], named: dict[str, Any], text: str) -
         if field not in kind._fields:
             raise Invalid(f"{text!r}: unknown {field!r}; {did_you_mean(field, kind._fields)}")
     missing = [f for f in kind._fields if f not in named and f not in kind._field_defaults]
-    require(not missing, f"{text!r} lacks {', '.join(missing)}; for example {example(kind)}")
+    if missing:
+        hint = f"; for example {kind.sample()}" if hasattr(kind, "sample") else ""
+        raise Invalid(f"{text!r} lacks {', '.join(missing)}{hint}")
     return kind(**named)
 
 
@@ -224,7 +226,7 @@ class _Reader:
 
 
 def _number(token: str) -> int | float:
-    if re.fullmatch(r"[+-]?\d[\d_]*", token):
+    if re.fullmatch(r"[+-]?[\d_]+", token):
         require(len(token) <= 40, f"{token[:20]}... is too long a number")
         return int(token)
     return float(token)

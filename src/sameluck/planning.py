@@ -18,7 +18,7 @@ from scipy.special import nctdtr, stdtrit
 
 from sameluck import grammar, plots, reports
 from sameluck.calibration import Coverage, coverage
-from sameluck.designs import Design, Naive, Replay, TimeCoupled
+from sameluck.design import Design, Naive, Replay, TimeCoupled
 from sameluck.errors import Invalid, require, require_number
 from sameluck.estimates import differences
 from sameluck.experiment import Experiment

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from sameluck.errors import Invalid, optional, require
 from sameluck.estimates import Effect
-from sameluck.simulation import Trajectory
+from sameluck.tracing import Trajectory
 
 FORMATS = (".svg", ".pdf", ".png")
 
@@ -47,7 +47,7 @@ class Curve(NamedTuple):
     high: tuple[float, ...]
 
 
-def effect_curves(effects: Sequence[Effect], label: str | None = None) -> list[Curve]:
+def effect_curves(effects: Sequence[Effect]) -> list[Curve]:
     """One curve for each pair of policies."""
     pairs = dict.fromkeys((one.policy, one.control) for one in effects)
     curves = []
@@ -55,7 +55,7 @@ def effect_curves(effects: Sequence[Effect], label: str | None = None) -> list[C
         points = [one for one in effects if (one.policy, one.control) == (policy, control)]
         curves.append(
             Curve(
-                label or f"{policy} minus {control}",
+                f"{policy} minus {control}",
                 tuple(one.checkpoint for one in points),
                 tuple(one.effect for one in points),
                 tuple(one.low for one in points),
@@ -168,7 +168,7 @@ def draw_lines(
         for place, line in enumerate(lines):
             _draw_line(axes, line, place)
         if limit is not None:
-            axes.axhline(limit, color="0.35", lw=0.8, zorder=0)
+            axes.axhline(limit, color="0.35", lw=0.8, zorder=0, label=f"limit {limit:g}")
         if logarithmic:
             axes.loglog()
         else:

@@ -22,6 +22,7 @@ of `tally.memory` it keeps between periods). Ties go to the lowest arm everywher
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
@@ -59,6 +60,11 @@ def selects(kind: type) -> Callable[[Body], Body]:
     """Register the `select` body of a policy class (or of the tables its `prepare` returns)."""
 
     def register(body: Body) -> Body:
+        names = list(inspect.signature(body).parameters)
+        require(
+            names == ["policy", "tally", "period", "luck"],
+            f"the select body of {kind.__name__} must take (policy, tally, period, luck), got ({', '.join(names)})",
+        )
         _BODIES[kind] = body
         if not kind.__name__.startswith("_"):
             POLICIES[grammar.name_of(kind)] = kind
@@ -67,11 +73,40 @@ def selects(kind: type) -> Callable[[Body], Body]:
     return register
 
 
-def _select(policy, tally, period, luck):  # type: ignore[no-untyped-def]
+def _select(policy: Any, tally: Tally, period: int, luck: Any) -> int:
     """The arm a policy plays in a period."""
+    raise NotImplementedError
 
 
 select = dispatched(_select, _BODIES)
+
+_CHANCES: dict[type, Callable[..., None]] = {}
+
+
+def chances(kind: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register the body that states a randomised policy's chances: `(policy, tally, period, chances)`.
+
+    It fills `chances`, an array with a place for each arm, and reads no luck. With it, `compare(adjust="exploration")`
+    takes the luck of the policy's coin out of the effect.
+    """
+
+    def register(body: Callable[..., None]) -> Callable[..., None]:
+        _CHANCES[kind] = body
+        return body
+
+    return register
+
+
+def _fill_chances(policy: Any, tally: Tally, period: int, chances: Floats) -> None:
+    """Write the chance of each arm in a period into `chances`."""
+
+
+fill_chances = dispatched(_fill_chances, _CHANCES)
+
+
+def states_chances(prepared: Any) -> bool:
+    """Whether the policy, as prepared, can state its chances."""
+    return type(prepared) in _CHANCES
 
 
 def as_policy(value: Any, arms: int) -> Policy:
@@ -83,7 +118,7 @@ def as_policy(value: Any, arms: int) -> Policy:
     policy = grammar.normal_form(policy)
     if hasattr(policy, "check"):
         policy.check(arms)
-    return policy  # type: ignore[no-any-return]
+    return policy
 
 
 def prepare(policy: Any, arms: int, horizon: int) -> Any:
@@ -148,7 +183,7 @@ class _Bounds(NamedTuple):
 
 
 @compiled
-def _fill_growth(growth):  # type: ignore[no-untyped-def]
+def _fill_growth(growth: Floats) -> None:
     # One scalar logarithm at a time: a vector library's last bit may depend on the processor.
     for period in range(2, growth.size):
         growth[period] = math.sqrt(math.log(period - 1))
@@ -162,7 +197,7 @@ _AHEAD = 16
 
 
 @selects(_Bounds)
-def _highest_bound(policy, tally, period, luck):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def _highest_bound(policy: _Bounds, tally: Tally, period: int, luck: Any) -> int:  # noqa: ARG001
     # Only the arm just played has changed. While its bound exceeds a ceiling on all others' (their bounds
     # _AHEAD periods from when they were last looked at) it is the argmax, and nobody else need be looked at.
     arms = tally.pulls.size
@@ -242,7 +277,7 @@ def _gammas(shape: float, horizon: int) -> _Gammas:
 
 
 @shared
-def _note_coin(policy, tally, arm):  # type: ignore[no-untyped-def]
+def _note_coin(policy: _BetaPosteriors, tally: Tally, arm: int) -> None:
     # Only the arm just played has changed, so only its numbers are looked up.
     # Unsigned numbers as indices spare the check for negative ones.
     wins = np.uint64(tally.totals[arm])
@@ -254,7 +289,7 @@ def _note_coin(policy, tally, arm):  # type: ignore[no-untyped-def]
 
 
 @selects(_BetaPosteriors)
-def _likeliest_coin(policy, tally, period, luck):  # type: ignore[no-untyped-def]
+def _likeliest_coin(policy: _BetaPosteriors, tally: Tally, period: int, luck: Any) -> int:
     arms, memory = tally.pulls.size, tally.memory
     if period == 1:
         for arm in range(arms):
@@ -316,14 +351,14 @@ class _NormalPosteriors(NamedTuple):
 
 
 @shared
-def _note_mean(policy, tally, arm):  # type: ignore[no-untyped-def]
+def _note_mean(policy: _NormalPosteriors, tally: Tally, arm: int) -> None:
     pulls = np.uint64(tally.pulls[arm])
     tally.memory[2 * arm] = policy.start[pulls] + policy.weight[pulls] * tally.totals[arm]
     tally.memory[2 * arm + 1] = policy.sd[pulls]
 
 
 @selects(_NormalPosteriors)
-def _likeliest_mean(policy, tally, period, luck):  # type: ignore[no-untyped-def]
+def _likeliest_mean(policy: _NormalPosteriors, tally: Tally, period: int, luck: Any) -> int:
     arms = tally.pulls.size
     if period == 1:
         for arm in range(arms):
@@ -371,7 +406,7 @@ _COIN, _CHOICE = 0, 1
 
 
 @selects(_Greedy)
-def _greedy_or_other(policy, tally, period, luck):  # type: ignore[no-untyped-def]
+def _greedy_or_other(policy: _Greedy, tally: Tally, period: int, luck: Any) -> Any:
     arms = tally.pulls.size
     if period <= arms:
         return period - 1
@@ -389,13 +424,35 @@ def _greedy_or_other(policy, tally, period, luck):  # type: ignore[no-untyped-de
     return best
 
 
+@chances(_Greedy)
+def _greedy_chances(policy: _Greedy, tally: Tally, period: int, chances: Floats) -> None:
+    arms = chances.size
+    sharing = arms - 1 if policy.others else arms
+    best = 0
+    for arm in range(1, arms):
+        if tally.means[arm] > tally.means[best]:
+            best = arm
+    for arm in range(arms):
+        if period <= arms:
+            chances[arm] = 1.0 if arm == period - 1 else 0.0
+        else:
+            explored = 0.0 if policy.others and arm == best else policy.epsilon / sharing
+            chances[arm] = explored + (1.0 - policy.epsilon if arm == best else 0.0)
+
+
 class Uniform(NamedTuple):
     """Play an arm chosen uniformly at random in each period."""
 
 
 @selects(Uniform)
-def _any(policy, tally, period, luck):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def _any(policy: Uniform, tally: Tally, period: int, luck: Any) -> Any:  # noqa: ARG001
     return np.int64(uniform(at(luck, period, 0)) * tally.pulls.size)
+
+
+@chances(Uniform)
+def _even_chances(policy: Uniform, tally: Tally, period: int, chances: Floats) -> None:  # noqa: ARG001
+    for arm in range(chances.size):
+        chances[arm] = 1.0 / chances.size
 
 
 class Always(NamedTuple):
@@ -417,7 +474,7 @@ class Always(NamedTuple):
 
 
 @selects(Always)
-def _same(policy, tally, period, luck):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def _same(policy: Always, tally: Tally, period: int, luck: Any) -> int:  # noqa: ARG001
     return policy.arm
 
 
@@ -429,6 +486,6 @@ def _check_first_plays(policy: str, plays: object) -> None:
     )
 
 
-# The policies whose text name differs from the class their body is registered for.
-for _kind in (UCB1, UCBDelta, ThompsonBernoulli, ThompsonGaussian, EpsilonGreedy):
-    POLICIES[grammar.name_of(_kind)] = _kind
+_OURS = (UCB1, UCBDelta, ThompsonBernoulli, ThompsonGaussian, EpsilonGreedy, Uniform, Always)
+POLICIES.clear()  # from here on in the order of reading; those with tables are not registered by their own name
+POLICIES.update({grammar.name_of(kind): kind for kind in _OURS})

@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,8 @@ class Runs:
         interactions: Real users the design spends up to each checkpoint (replication, checkpoint).
         environment: The text form of the simulated environment; None for real traffic.
         first: The number of the first replication; the others follow it.
+        totals: What each arm paid (replication, policy, checkpoint, arm); with `simulate(detail=True)`.
+        luck: How much better than expected the policy's own coins fell (replication, policy, checkpoint); likewise.
     """
 
     experiment: Experiment
@@ -39,6 +42,8 @@ class Runs:
     interactions: NDArray[np.int64]
     environment: str | None = None
     first: int = 0
+    totals: NDArray[np.float64] | None = None
+    luck: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         """Refuse arrays whose shapes do not agree."""
@@ -100,6 +105,8 @@ class Runs:
             np.concatenate([part.interactions for part in parts]),
             first.environment,
             first.first,
+            _joined([part.totals for part in parts]),
+            _joined([part.luck for part in parts]),
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -110,15 +117,11 @@ class Runs:
             "environment": self.environment,
             "first": self.first,
         }
+        names = ("checkpoints", "rewards", "pulls", "interactions", "totals", "luck")
+        arrays: dict[str, Any] = {name: getattr(self, name) for name in names}
+        arrays = {name: array for name, array in arrays.items() if array is not None}
         content = io.BytesIO()
-        np.savez_compressed(
-            content,
-            about=np.array(json.dumps(about)),
-            checkpoints=self.checkpoints,
-            rewards=self.rewards,
-            pulls=self.pulls,
-            interactions=self.interactions,
-        )
+        np.savez_compressed(content, about=np.array(json.dumps(about)), **arrays)
         write_whole(target, content.getvalue())
 
     @classmethod
@@ -134,6 +137,11 @@ class Runs:
             raise Invalid(f"no file {str(path)!r}") from None
         except Exception as error:  # noqa: BLE001 a damaged archive breaks in as many ways as there are bytes
             raise Invalid(f"{str(path)!r} is not a file that Runs.save wrote: {error}") from None
+
+
+def _joined(arrays: Sequence[NDArray[np.float64] | None]) -> NDArray[np.float64] | None:
+    known = [array for array in arrays if array is not None]
+    return np.concatenate(known) if len(known) == len(arrays) else None
 
 
 def write_whole(path: Path, content: bytes) -> None:

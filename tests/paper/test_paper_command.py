@@ -1,0 +1,291 @@
+"""`sameluck paper` as a reader meets it: what it writes, how it goes on after Ctrl-C, what it says to bad input."""
+
+import csv
+import importlib.util
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import sameluck as sl
+from sameluck import cli, paper
+from sameluck.paper import examples, published, running, tables, writing
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def run(capsys, *words):
+    code = cli.run(["paper", *words])
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
+
+
+def test_it_succeeds_and_shows_the_published_row_under_ours(report):
+    assert report.code == 0
+    lines = report.out.splitlines()
+    ours = next(place for place, line in enumerate(lines) if line.startswith("replay "))
+    assert re.match(r"replay, published +10\.46 +102\.44 +1,027\.08 +10,092\.58", lines[ours + 1])
+    assert "24 of 24 published numbers are within 4 standard errors." in report.out
+    assert "10 of 10 checks of theorems hold." in report.out
+
+
+def test_results_have_every_number_and_its_published_counterpart(report):
+    results = report.results
+    assert set(results) == {
+        "schema", "sameluck", "stream_version", "settings", "ok", "far", "published", "failing", "parts",
+    }  # fmt: skip
+    assert results["schema"] == 1
+    assert results["settings"] == {"replications": 300, "seed": 7}
+    assert (results["ok"], results["failing"], results["far"]) == (True, [], 4.0)
+    assert set(results["parts"]) == {part.name for part in running.PARTS}
+    assert len(results["published"]) == 24
+    for one in results["published"]:
+        assert set(one) == {"part", *examples.Match._fields}
+        assert one["z"] is None or isinstance(one["z"], float)
+    said = {
+        (one["part"], one["name"], one["horizon"]): one["published"] for one in results["published"]
+    }
+    assert said["example1", "interactions, replay", 10_000] == 10_092.58
+    assert said["example2", "interactions, replay", 100] == 109.52
+    assert said["example3", "slope", 10_000] == 1.09
+    assert said["illustration", "real interactions", 10] == 12
+
+
+def test_json_is_strict_and_the_same_as_the_file(report, tmp_path, capsys):
+    folder = shutil.copytree(report.folder, tmp_path / "report")
+    some = ("--only", "illustration,canonical", "--json")
+    code, out, _ = run(capsys, "--replications", "300", "--out", str(folder), *some)
+
+    def refuse(word):
+        raise AssertionError(word)
+
+    results = json.loads(out, parse_constant=refuse)
+    assert code == 0
+    assert results == json.loads((folder / "results.json").read_text())
+    assert list(results["parts"]) == ["illustration", "canonical"]
+    assert results["parts"]["canonical"] == report.parts["canonical"]
+
+
+def test_the_page_is_self_contained(report):
+    page = (report.folder / "report.html").read_text()
+    assert page.count("<svg") == 10
+    assert not re.search(r'(src|href)="(?!#)', page.replace('xlink:href="#', ""))
+    assert "<script" not in page
+    for part in running.PARTS[1:]:
+        assert part.title.split(":")[0] in page
+
+
+def test_figures_tables_and_data_are_there_in_all_forms(report):
+    figures = sorted(path.stem for path in (report.folder / "figures").glob("*.svg"))
+    assert len(figures) == 10
+    for name in figures:
+        assert (report.folder / "figures" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+        assert len((report.folder / "data" / f"{name}.csv").read_text().splitlines()) > 7
+    written = sorted(path.stem for path in (report.folder / "tables").glob("*.csv"))
+    assert written == sorted(path.stem for path in (report.folder / "tables").glob("*.tex"))
+    assert {
+        "example1-interactions",
+        "example2-interactions",
+        "example3-slopes",
+        "theorems",
+        "beyond-1",
+    } <= set(written)
+
+
+def test_a_figures_data_are_the_numbers_found(report):
+    rows = list(
+        csv.DictReader((report.folder / "data" / "example1-intervals.csv").read_text().splitlines())
+    )
+    drawn = [float(row["low"]) for row in rows if row["design"] == "replay"]
+    assert drawn == [one["low"] for one in report.parts["example1"]["intervals"]["replay"]]
+
+
+def test_a_table_in_its_forms():
+    table = tables.Table("t", ("a_b", "n", "x"), [("p & q", 1_234, 0.5), ("  r|s", None, 0.0123)])
+    assert tables.as_csv(table) == "a_b,n,x\np & q,1234,0.5\nr|s,,0.0123\n"
+    assert r"a\_b & n & x \\" in tables.as_latex(table)
+    assert r"p \& q & 1,234 & 0.50 \\" in tables.as_latex(table)
+    assert tables.as_markdown_table(table).splitlines()[-1] == "| r&#124;s |  | 0.012 |"
+
+
+def test_the_same_settings_give_the_same_bytes(tmp_path):
+    for name in ("one", "two"):
+        paper.reproduce(replications=100, only="illustration,efficiency", out=tmp_path / name)
+    files = [
+        path.relative_to(tmp_path / "one")
+        for path in (tmp_path / "one").rglob("*")
+        if path.is_file()
+    ]
+    assert len(files) > 10
+    for file in files:
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes(), (
+            file
+        )
+
+
+def test_a_number_that_is_off_is_exit_code_1(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(published, "TABLE_1", {**published.TABLE_1, 100: 120.0})
+    code, out, _ = run(
+        capsys, "--replications", "100", "--only", "example1", "--out", str(tmp_path / "x")
+    )
+    assert code == 1
+    assert "Not met: example1, interactions, replay" in out
+
+
+def test_a_theorem_that_fails_is_exit_code_1():
+    result = writing.results(
+        {"symmetry": {"passes": False}, "solo": {"passes": True}}, running.Settings()
+    )
+    assert (result["ok"], result["failing"]) == (False, ["symmetry"])
+    assert writing.verdict(result) == "1 of 2 checks of theorems hold. Not met: symmetry."
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--replications", "0"], "--replications must be from 100 to 1,000,000, got 0"),
+        (["--replications", "-5"], "got -5"),
+        (["--replications", "99"], "got 99"),
+        (["--replications", "many"], "'many' is not a valid integer"),
+        (["--replications", "1e9"], "not a valid integer"),
+        (["--seed", "-1"], "--seed must be from 0"),
+        (["--only", "exampel1"], "did you mean 'example1'?"),
+        (["--only", "example1,nothing"], "unknown part 'nothing'; known: illustration, example1"),
+        (["--only", " , "], "--only names no part"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(words, said, tmp_path, capsys):
+    code, out, err = run(capsys, "--out", str(tmp_path / "report"), *words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert said in err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("out", ["file", "file/below", "file/deep/below"])
+def test_a_folder_that_cannot_be_written_is_one_line_and_leaves_nothing(out, tmp_path, capsys):
+    (tmp_path / "file").write_text("mine")
+    code, shown, err = run(capsys, "--out", str(tmp_path / out))
+    assert (code, shown, err.count("\n")) == (2, "", 1)
+    assert "cannot write to" in err
+    assert "name another --out" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+# A shell's background jobs are born deaf to Ctrl-C, and the tests may be one.
+LISTENING = """
+import signal, sys
+from sameluck.__main__ import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(main())
+"""
+
+
+def interrupted(folder, parts, after):
+    """Start the command, send SIGINT once a part is on disk; returns exit code and standard error."""
+    words = ["paper", "--replications", "2000", "--only", parts, "--out", str(folder)]
+    with subprocess.Popen(
+        [sys.executable, "-c", LISTENING, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        deadline = time.monotonic() + 120
+        while not (folder / "parts" / f"{after}.json").exists() and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    return process.returncode, err
+
+
+def test_ctrl_c_keeps_what_is_finished_and_a_second_run_goes_on(tmp_path, monkeypatch, capsys):
+    parts, folder = "illustration,efficiency,ucb", tmp_path / "report"
+    code, err = interrupted(folder, parts, after="efficiency")
+    assert code == 130
+    assert "interrupted; 2 of 3 parts are finished" in err.splitlines()[-1]
+    assert "run the same command again" in err.splitlines()[-1]
+    assert "Traceback" not in err
+    assert sorted(path.name for path in folder.iterdir()) == ["parts"]
+    kept = {path: path.stat().st_mtime_ns for path in (folder / "parts").iterdir()}
+    assert sorted(path.name for path in kept) == ["efficiency.json", "illustration.json"]
+
+    played = []
+    monkeypatch.setattr(
+        running,
+        "simulate",
+        lambda one, *_, **how: played.append(one) or sl.simulate(one, *_, **how),
+    )
+    code, _, _ = run(capsys, "--replications", "2000", "--only", parts, "--out", str(folder))
+    assert code == 0
+    assert len(played) == 5  # what is missing, and nothing of what was there
+    assert all(path.stat().st_mtime_ns == before for path, before in kept.items())
+    assert (folder / "report.html").exists()
+
+
+def test_an_interruption_before_anything_is_finished_leaves_nothing(tmp_path, monkeypatch, capsys):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "simulate", stop)
+    code, _, err = run(capsys, "--only", "example1", "--out", str(tmp_path / "a" / "b"))
+    assert code == 130
+    assert "nothing was written" in err
+    assert not (tmp_path / "a" / "b").exists()
+
+
+def test_other_settings_or_a_broken_file_are_run_anew(tmp_path, monkeypatch):
+    once = {"only": "efficiency", "out": tmp_path}
+    paper.reproduce(replications=100, **once)
+    played = []
+    monkeypatch.setattr(
+        running,
+        "simulate",
+        lambda one, *_, **how: played.append(one) or sl.simulate(one, *_, **how),
+    )
+    paper.reproduce(replications=100, **once)
+    assert played == []
+    paper.reproduce(replications=100, seed=8, **once)
+    assert len(played) == 3
+    (tmp_path / "parts" / "efficiency.json").write_text('{"digest": "')
+    paper.reproduce(replications=100, seed=8, **once)
+    assert len(played) == 6
+
+
+def test_progress_says_what_is_running_and_ends_where_it_said(tmp_path):
+    seen = []
+    paper.reproduce(
+        replications=100,
+        only="efficiency,symmetry",
+        out=tmp_path,
+        progress=lambda *now: seen.append(now),
+    )
+    assert {what.partition(":")[0] for what, _, _ in seen} == {
+        "efficiency",
+        "symmetry",
+        "writing the report",
+    }
+    done = [now[1] for now in seen]
+    assert done == sorted(done)
+    assert seen[-1][1] == seen[-1][2] == 100 * 2 * 1_000 * 9
+
+
+def test_the_documentation_page_is_the_one_the_command_writes(report):
+    """Run `sameluck paper && python scripts/paper_docs.py` after changing what the page says."""
+    spec = importlib.util.spec_from_file_location("paper_docs", ROOT / "scripts" / "paper_docs.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert masked(script.page(report.folder)) == masked((ROOT / "docs" / "paper.md").read_text())
+    names = {path.name for path in (report.folder / "figures").glob("*.svg")}
+    assert {path.name for path in (ROOT / "docs" / "paper").iterdir()} == names
+
+
+def masked(page):
+    """The page without its numbers."""
+    return re.sub(r"-?\d[\d,]*(\.\d+)?(e[+-]?\d+)?%?", "#", page).splitlines()

@@ -1,0 +1,195 @@
+"""Every table and theorem in a fast version. Each random check raises a false alarm with probability at most 1e-6."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import sameluck as sl
+from sameluck.paper import asymptotics, checks, examples, published, running, theorems
+from sameluck.paper.literal import Altered, World, algorithm_2
+from sameluck.paper.parts import Estimate, Settings, mean, variance
+from sameluck.paper.stacks import centred_sums
+
+ALARM = 1e-6
+
+
+def far(looks):
+    return stats.norm.isf(ALARM / looks / 2)
+
+
+@pytest.mark.parametrize(
+    ("part", "table"), [("example1", published.TABLE_1), ("example2", published.TABLE_2)]
+)
+def test_a_table_meets_the_published_one(report, part, table):
+    cells = [
+        one for one in report.parts[part]["published"] if one["name"] == "interactions, replay"
+    ]
+
+    assert {one["horizon"]: one["published"] for one in cells} == table
+    assert all(abs(one["z"]) < far(8) for one in cells)
+    assert all(one["meets"] for one in cells)
+
+
+def test_the_naive_rows_are_exact(report):
+    for part in ("example1", "example2"):
+        cells = [
+            one for one in report.parts[part]["published"] if one["name"] == "interactions, naive"
+        ]
+        assert [one["ours"] for one in cells] == [20.0, 200.0, 2_000.0, 20_000.0]
+        assert [one["z"] for one in cells] == [0.0] * 4
+
+
+def test_the_published_sampling_error_is_counted_in():
+    cell = examples.match("x", 10, Estimate(10.5, 0.03), Estimate(10.4, 0.04))
+
+    assert cell.z == pytest.approx(2.0)
+    assert cell.meets
+    assert not examples.match("x", 10, Estimate(10.7, 0.03), Estimate(10.4, 0.04)).meets
+    assert examples.match("x", 10, Estimate(1.0, 0.1), Estimate(9.0, 0.1), "<=").meets
+    assert not examples.match("x", 10, Estimate(9.0, 0.1), Estimate(1.0, 0.1), "<=").meets
+
+
+def test_intervals_from_ten_runs_say_what_the_paper_says(report):
+    """Replay lies below zero at every horizon in example 1 and above it in example 2; naive straddles it."""
+    first, second = (report.parts[name]["intervals"] for name in ("example1", "example2"))
+    assert all(one["high"] < 0 for one in first["replay"])
+    assert all(one["low"] <= 0 <= one["high"] for one in first["naive"])
+    assert all(one["low"] > 0 for one in second["replay"])
+    assert report.parts["example1"]["decided"]["replay"] == 1.0
+    assert report.parts["example1"]["decided"]["naive"] < 0.6
+
+
+def test_an_interval_is_students_of_the_first_ten_runs(report):
+    experiment = examples.experiment(examples.EXAMPLE_1, Settings(10, 7))
+    runs = sl.simulate(experiment, examples.EXAMPLE_1.environment)
+    sample = runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]
+    low, high = stats.t.interval(0.99, 9, sample.mean(), stats.sem(sample))
+
+    last = report.parts["example1"]["intervals"]["replay"][-1]
+    assert (last["effect"], last["low"], last["high"]) == pytest.approx((sample.mean(), low, high))
+
+
+def test_the_slope_and_the_axes_of_example_3_are_met(report):
+    found = {one["name"]: one for one in report.parts["example3"]["published"]}
+    assert set(found) == {"slope", "variance, naive", "variance, replay", "Var(N_2)/T of thompson"}
+    assert all(one["meets"] for one in found.values())
+
+    readings = {
+        (one["explore"], one["reading"][:4]): one["value"]
+        for one in report.parts["example3"]["slopes"]
+    }
+    assert 1 < readings["all", "rise"] < readings["all", "line"] < readings["all", "inte"] < 1.12
+
+
+def test_replay_varies_less_than_what_others_do_in_every_example(report):
+    for name in ("example1", "example2", "example3"):
+        designs = {one["design"]: one for one in report.parts[name]["designs"]}
+        assert designs["replay"]["variance"] < designs["naive"]["variance"]
+        assert designs["replay"]["interactions"] < designs["time-coupled"]["interactions"]
+        ratio = designs["naive"]["variance"] / designs["replay"]["variance"]
+        assert designs["replay"]["naive_replications"] == pytest.approx(10 * ratio)
+        assert designs["naive"]["naive_users"] == pytest.approx(1)
+
+
+def test_shared_noise_helps_within_a_family(report):
+    for family in report.parts["beyond"]["families"]:
+        variances = {one["design"]: one["variance"] for one in family["designs"]}
+        assert variances["replay, shared noise"] < variances["replay"] < variances["naive"]
+
+
+@pytest.mark.parametrize("part", [part.name for part in running.THEOREMS])
+def test_a_theorem_holds(report, part):
+    """Budget 1e-6 for each theorem, shared among its looks."""
+    found = report.parts[part]
+
+    assert found["passes"], [one for one in found["looks"] if not one["passes"]]
+    assert found["budget"] == ALARM
+    for one in found["looks"]:
+        if one["far"] is not None:
+            sides = 2 if one["relation"] == "=" else 1
+            assert one["far"] == pytest.approx(stats.norm.isf(ALARM / len(found["looks"]) / sides))
+
+
+def test_a_check_sees_what_is_wrong():
+    def fails(*pending):
+        return not checks.verdict("", "", pending)["passes"]
+
+    rng = np.random.default_rng(1)
+    one, other = rng.normal(size=2_000), rng.normal(size=2_000)
+    assert not fails(checks.equal("", mean(one), 0.0), checks.same_law("", one, other))
+    assert fails(checks.equal("", mean(one + 0.2), 0.0))
+    assert fails(checks.at_most("", mean(one + 0.2), 0.0))
+    assert not fails(checks.at_most("", mean(one - 0.2), 0.0))
+    assert fails(checks.same_law("", one, other * 1.4))
+    assert fails(checks.never("", 1))
+
+
+def test_the_two_sample_test_is_scipys():
+    rng = np.random.default_rng(2)
+    one, other = rng.normal(size=300), rng.normal(0.1, 1, size=500)
+
+    look = checks.same_law("", one, other)(1)
+    assert look.measured == pytest.approx(
+        stats.ks_2samp(one, other, method="asymp").pvalue, abs=0.05
+    )
+
+
+def test_the_error_of_a_variance_counts_heavy_tails():
+    """2,000 samples of 400: the spread of their variances is the stated error (within 20%, for either law)."""
+    rng = np.random.default_rng(3)
+    for draw in (rng.standard_normal, rng.standard_exponential):
+        estimates = [variance(draw(400)) for _ in range(2_000)]
+        spread = np.std([one.value for one in estimates])
+        assert np.mean([one.error for one in estimates]) == pytest.approx(spread, rel=0.2)
+
+
+def test_algorithm_2_spends_what_simulate_counts():
+    example = examples.EXAMPLE_2
+    experiment = examples.experiment(example, Settings(3, 11), 50)
+    runs = sl.simulate(experiment, example.environment)
+    for replication in range(3):
+        world = World(experiment, example.environment, replication)
+        played = algorithm_2(experiment, replication, world, tuple(example.policies))
+        real = sum(history.replayed.count(False) for history in played.values())
+        assert real == sum(world.pulls) == runs.interactions[replication, 0]
+
+
+def test_an_altered_world_differs_only_from_there_on():
+    example = examples.EXAMPLE_1
+    experiment = examples.experiment(example, Settings(1, 11), 50)
+    worlds = (
+        World(experiment, example.environment, 0),
+        Altered(experiment, example.environment, 0, 2, 4),
+    )
+    rewards = [[[w.reward(arm, k) for k in range(8)] for arm in range(5)] for w in worlds]
+
+    differing = np.argwhere(np.array(rewards[0]) != np.array(rewards[1]))
+    assert differing.tolist() == [[2, k] for k in range(4, 8)]
+
+
+@pytest.mark.parametrize(
+    "example", [examples.EXAMPLE_1, examples.EXAMPLE_3], ids=lambda one: one.name
+)
+def test_sums_along_the_stacks_are_what_the_policies_earned(example):
+    experiment = examples.experiment(example, Settings(20, 5), 200)
+    runs = sl.simulate(experiment, example.environment)
+    means, pulls = np.array(example.environment.means), runs.pulls[:, :, 0, :]
+
+    sums = centred_sums(experiment, example.environment, means, pulls)
+    assert (sums + pulls * means).sum(axis=2) == pytest.approx(runs.rewards[:, :, 0])
+
+
+def test_the_proofs_bounds_grow_as_the_square_of_the_logarithm():
+    for bound in (asymptotics.ucb1_bound, asymptotics.ucb_delta_bound):
+        ratios = [bound(0.4, horizon) / math.log(horizon) ** 2 for horizon in (1e80, 1e160)]
+        assert ratios[1] == pytest.approx(ratios[0], rel=0.05)
+    assert asymptotics.ucb1_bound(0.2, 1_000) == pytest.approx(
+        2 * 1382**2 + 4 / 1382 + 8 * math.log(1_000)
+    )
+
+
+def test_the_literal_checks_are_made_on_both_policies_of_all_examples():
+    found = theorems.PARTS[0].find(Settings(100, 3), {})
+    assert [one["case"] for one in found["looks"]] == ["example1", "example2", "example3"]

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sameluck.errors import SameluckError, optional
-from sameluck.paper import running, writing
-from sameluck.paper.exhibits import exhibits
+from sameluck.paper import exhibits, running, writing
 from sameluck.paper.running import Progress
 
 
@@ -64,7 +63,7 @@ def reproduce(
     shelf.open()
     try:
         found = running.run(parts, shelf, progress)
-        result, shown = writing.results(found, settings), exhibits(found)
+        result, shown = writing.results(found, settings), exhibits.arrange(found)
         writing.write_all(Path(out), result, shown)
     except KeyboardInterrupt:
         done = shelf.finished(parts)

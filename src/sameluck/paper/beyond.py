@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sameluck.designs import Naive, Replay
+from sameluck.design import Naive, Replay
 from sameluck.paper.examples import (
     EXAMPLE_2,
     EXAMPLE_3,

@@ -25,6 +25,7 @@ class Look(NamedTuple):
     """One number of a check."""
 
     quantity: str
+    case: str  # which of several with the same name, such as the arm
     measured: float
     error: float | None  # Monte Carlo standard error; None where the number is exact
     relation: str  # measured = expected, measured <= expected, measured >= expected
@@ -38,46 +39,46 @@ class Look(NamedTuple):
 Pending = Callable[[int], Look]
 
 
-def equal(quantity: str, measured: Estimate, expected: float) -> Pending:
+def equal(quantity: str, measured: Estimate, expected: float, case: str = "") -> Pending:
     """The measured mean is the expected number."""
-    return partial(_look, quantity, measured, "=", expected)
+    return partial(_look, (quantity, case), measured, "=", expected)
 
 
-def at_most(quantity: str, measured: Estimate, limit: float) -> Pending:
+def at_most(quantity: str, measured: Estimate, limit: float, case: str = "") -> Pending:
     """The measured mean is not above the limit."""
-    return partial(_look, quantity, measured, "<=", limit)
+    return partial(_look, (quantity, case), measured, "<=", limit)
 
 
-def _look(quantity: str, measured: Estimate, relation: str, expected: float, looks: int) -> Look:
+def _look(
+    names: tuple[str, str], measured: Estimate, relation: str, expected: float, looks: int
+) -> Look:
     gap, error = measured.value - expected, measured.error
     z = gap / error if error else math.copysign(math.inf, gap) if gap else 0.0
     sides = 2 if relation == "=" else 1
     far = float(-ndtri(ALARM / looks / sides))
     passes = (abs(z) if sides == 2 else z) <= far
-    return Look(quantity, measured.value, error, relation, expected, z, far, passes)
+    return Look(*names, measured.value, error, relation, expected, z, far, passes)
 
 
-def never(quantity: str, count: int) -> Pending:
+def never(quantity: str, count: int, case: str = "") -> Pending:
     """Something that must not happen at all did not."""
-    return lambda looks: Look(quantity, float(count), None, "=", 0.0, None, None, count == 0)  # noqa: ARG005
+    return lambda looks: Look(quantity, case, count, None, "=", 0, None, None, count == 0)  # noqa: ARG005
 
 
-def same_law(quantity: str, one: NDArray[Any], other: NDArray[Any]) -> Pending:
+def same_law(quantity: str, one: NDArray[Any], other: NDArray[Any], case: str = "") -> Pending:
     """Two independent samples come from one law: Kolmogorov and Smirnov, which with ties is only milder."""
     values = np.unique(np.concatenate([one, other]))
     steps = [np.searchsorted(np.sort(s), values, side="right") / len(s) for s in (one, other)]
     size = len(one) * len(other) / (len(one) + len(other))
     p_value = float(kolmogorov(math.sqrt(size) * float(np.abs(steps[0] - steps[1]).max())))
-    return lambda looks: Look(
-        f"{quantity}: p-value",
-        p_value,
-        None,
-        ">=",
-        ALARM / looks,
-        None,
-        None,
-        p_value >= ALARM / looks,
-    )
+
+    def look(looks: int) -> Look:
+        rare = ALARM / looks
+        return Look(
+            f"{quantity}, p-value", case, p_value, None, ">=", rare, None, None, p_value >= rare
+        )
+
+    return look
 
 
 def difference(one: Estimate, other: Estimate) -> Estimate:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from sameluck.designs import Design, Naive, Replay, TimeCoupled
+from sameluck.design import Design, Naive, Replay, TimeCoupled
 from sameluck.environments import Bernoulli, Gaussian
 from sameluck.experiment import Experiment
 from sameluck.intervals import t_interval

@@ -14,7 +14,7 @@ from sameluck.paper.tables import Cell, Table
 from sameluck.paper.verdicts import theorem_exhibits
 
 
-def exhibits(found: Mapping[str, Findings]) -> list[Exhibit]:
+def arrange(found: Mapping[str, Findings]) -> list[Exhibit]:
     """Everything the findings have to show, in the paper's order."""
     shown: list[Exhibit] = []
     if "illustration" in found:
@@ -107,11 +107,12 @@ def _example_2(name: str, found: Findings) -> list[Exhibit]:
 
 def _example_3(name: str, found: Findings) -> list[Exhibit]:
     curve = found["curves"]["replay"]
+    end = curve[-1]
     peak = max(curve, key=lambda one: float(one["pull_variance"][0]))
     about = (
         "The paper takes this figure to show that the variance is not o(T). In our runs it peaks at T = "
-        f"{peak['horizon']:,} ({peak['pull_variance'][0]:.3g}) and falls to {curve[-1]['pull_variance'][0]:.3g} "
-        f"at T = {curve[-1]['horizon']:,}."
+        f"{peak['horizon']:,} ({peak['pull_variance'][0]:.3g}) and is {end['pull_variance'][0]:.3g}, with a standard "
+        f"error of {end['pull_variance_error'][0]:.2g}, at T = {end['horizon']:,}; the band is two errors wide."
     )
     return [
         _curve(name, found, "interactions", "Real interactions", "mean real interactions"),
@@ -138,17 +139,18 @@ def _interactions(name: str, found: Findings, number: int) -> Exhibit:
     naive = [one for one in found["published"] if one["name"] == "interactions, naive"]
     rows = [
         ("naive", *cells["naive"]),
-        ("  published", *(one["published"] for one in naive)),
+        ("naive, published", *(one["published"] for one in naive)),
         ("replay", *cells["replay"]),
-        ("  standard error", *(one["error"] for one in replay)),
-        ("  published", *(one["published"] for one in replay)),
-        ("  z of the difference", *(one["z"] for one in replay)),
+        ("replay, published", *(one["published"] for one in replay)),
+        ("replay, error", *(one["error"] for one in replay)),
+        ("z of the difference", *(one["z"] for one in replay)),
         ("time-coupled", *cells["time-coupled"]),
     ]
     header = ("design", *(f"T = {horizon:,}" for horizon in TABLE_HORIZONS))
     return Exhibit(
         f"{TITLES[name]}: Table {number}",
-        "Mean real interactions a replication. z counts our Monte Carlo error and that of the published 10,000 runs.",
+        "Mean real interactions a replication. Error is our Monte Carlo standard error; z also counts that of "
+        "the published 10,000 runs.",
         Table(f"{name}-interactions", header, rows),
     )
 
@@ -183,21 +185,13 @@ _INTERVAL = ("checkpoint", "effect", "low", "high")
 
 
 def _sides(found: Findings) -> str:
-    parts = []
-    for label, many in found["intervals"].items():
-        below, above = (sum(test(one) for one in many) for test in (_is_below, _is_above))
-        parts.append(
-            f"the {label} interval is below 0 at {below}, above at {above}, around it at {len(many) - below - above}"
-        )
-    return f"Of {len(found['intervals']['naive'])} horizons, {'; '.join(parts)}."
-
-
-def _is_below(one: Findings) -> bool:
-    return bool(one["high"] < 0)
-
-
-def _is_above(one: Findings) -> bool:
-    return bool(one["low"] > 0)
+    naive, replay = found["intervals"]["naive"], found["intervals"]["replay"]
+    around = sum(one["low"] <= 0 <= one["high"] for one in naive)
+    below, above = sum(one["high"] < 0 for one in replay), sum(one["low"] > 0 for one in replay)
+    return (
+        f"Of {len(naive)} horizons, the naive interval contains 0 at {around}; the replay interval lies below 0 at "
+        f"{below} and above it at {above}."
+    )
 
 
 def _pull_variance(name: str, found: Findings, policy: int, about: str) -> Exhibit:
@@ -243,7 +237,7 @@ def _slopes(name: str, found: Findings) -> Exhibit:
         "The paper says the slope is about 1.09 and leaves open how it was read off and whether epsilon-greedy "
         "explores among all arms or among the others. With exploration among all arms, our rule, the reading "
         f"that meets it is interactions / T at T = 10,000 (z = {said['z']:.2f}).",
-        Table(f"{name}-slopes", ("explore", "reading", "slope", "standard error"), rows, 4),
+        Table(f"{name}-slopes", ("explore", "reading", "slope", "error"), rows, 4),
     )
 
 
@@ -256,16 +250,14 @@ def _axes(name: str, found: Findings) -> Exhibit:
     return Exhibit(
         f"{TITLES[name]}: within the published axes",
         "The paper prints no numbers with these figures; the highest point of each curve must lie on its axis.",
-        Table(
-            f"{name}-axes", ("curve", "T", "highest", "standard error", "axis ends at", "z"), rows
-        ),
+        Table(f"{name}-axes", ("curve", "T", "highest", "error", "axis ends at", "z"), rows),
     )
 
 
 _DESIGN_HEADER = (
     "design",
     "effect",
-    "standard error",
+    "error",
     "variance",
     "users",
     "naive replications for 10",

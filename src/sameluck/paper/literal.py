@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sameluck.designs import Replay
+from sameluck.design import Replay
 from sameluck.environments import draw
 from sameluck.experiment import Experiment
 from sameluck.policies import Tally, memory_of, prepare, select

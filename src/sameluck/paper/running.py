@@ -30,8 +30,8 @@ GROUPS = {"examples": examples.PARTS, "theorems": THEOREMS}
 def checked_settings(replications: int, seed: int) -> Settings:
     """Settings that can be run, or a message that says why not."""
     require(
-        FEWEST <= replications <= 10_000_000,
-        f"--replications must be from {FEWEST} to 10,000,000, got {replications:,}; the paper has 10,000",
+        FEWEST <= replications <= 1_000_000,
+        f"--replications must be from {FEWEST} to 1,000,000, got {replications:,}; the paper has 10,000",
     )
     require(0 <= seed < 2**63, f"--seed must be from 0 to 2^63 - 1, got {seed}")
     return Settings(replications, seed)
@@ -144,6 +144,7 @@ def run(parts: Sequence[Part], shelf: Shelf, progress: Progress) -> dict[str, Fi
             )
             done += one.steps
         found[part.name] = shelf.keep(part, part.find(shelf.settings, runs))
+    progress("writing the report", total, total)
     return {name: findings for name, findings in found.items() if findings is not None}
 
 

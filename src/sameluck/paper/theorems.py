@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sameluck.designs import Naive
+from sameluck.design import Naive
 from sameluck.environments import BernoulliPrior, GaussianPrior
 from sameluck.experiment import Experiment
 from sameluck.paper.checks import Pending, at_most, difference, equal, never, same_law, verdict
@@ -27,7 +27,7 @@ from sameluck.paper.parts import (
 from sameluck.paper.stacks import centred_sums
 from sameluck.policies import UCB1, EpsilonGreedy, ThompsonBernoulli, ThompsonGaussian
 from sameluck.runs import Runs
-from sameluck.simulation import Trajectory, trace
+from sameluck.tracing import Trajectory, trace
 
 HORIZON = 1_000
 LITERAL_HORIZON, LITERAL_REPLICATIONS = 60, 6  # plain Python, so few; equality needs no more
@@ -52,7 +52,7 @@ def _find_canonical(settings: Settings, runs: Mapping[str, Runs]) -> Findings:  
             literal = algorithm_2(short, replication, world, _names(example))
             stacked = trace(short, example.environment, replication)
             differing += sum(_differing(literal[name], stacked[name]) for name in stacked)
-        pending.append(never(f"{example.name}: periods that differ", differing))
+        pending.append(never("periods that differ", differing, example.name))
     return verdict(
         "Algorithm 2, which searches the first policy's record for the earliest unused match, and the shared "
         "reward stacks give the same arms, rewards and replays in every period, not only the same law.",
@@ -81,7 +81,7 @@ def _find_stopping(settings: Settings, runs: Mapping[str, Runs]) -> Findings:  #
             for replication in range(LITERAL_REPLICATIONS)
             for position in (5, 15)
         )
-        pending.append(never(f"{example.name}: times the answer changed", changed))
+        pending.append(never("times the answer changed", changed, example.name))
     return verdict(
         "Whether a policy pulls an arm at most n times is known from the arm's first n rewards, the other arms' "
         "stacks and its own coin: altering the later rewards never changes the answer.",
@@ -122,11 +122,9 @@ def _find_symmetry(settings: Settings, runs: Mapping[str, Runs]) -> Findings:
     for example in EXAMPLES:
         straight = effects(runs[f"{example.name} straight"])[:, 0]
         swapped = -effects(runs[f"{example.name} swapped"])[:, 0]
-        pending.append(same_law(f"{example.name}: two-sample test", straight, swapped))
+        pending.append(same_law("two-sample test", straight, swapped, example.name))
         differing = sum(_swap_differs(example, settings, r) for r in range(LITERAL_REPLICATIONS))
-        pending.append(
-            never(f"{example.name}: replications in which Algorithm 2 differs", differing)
-        )
+        pending.append(never("replications in which Algorithm 2 differs", differing, example.name))
     return verdict(
         "Which policy goes first does not matter: with the roles swapped the estimator has the same law, and with "
         "the same luck Algorithm 2 gives the same two trajectories.",
@@ -163,16 +161,15 @@ def _find_efficiency(settings: Settings, runs: Mapping[str, Runs]) -> Findings:
         best = example.environment.best_arm
         shared = one.pulls.min(axis=1).sum(axis=-1)
         spent = one.interactions + shared - 2 * one.checkpoints
-        pending.append(
-            never(f"{example.name}: replications with N_e not 2T - N_r", int((spent != 0).sum()))
-        )
+        off = int((spent != 0).sum())
+        pending.append(never("replications with N_e not 2T - N_r", off, example.name))
         wrong = 2 * one.checkpoints - one.pulls[..., best].sum(
             axis=1
         )  # suboptimal pulls of both policies
         for place, horizon in enumerate(one.checkpoints):
             slack = one.interactions[:, place] - horizon - wrong[:, place]
-            quantity = f"{example.name}, T = {horizon:,}: n_e - (T + n_0 + n_1)"
-            pending.append(at_most(quantity, mean(slack), 0.0))
+            case = f"{example.name}, T = {horizon:,}"
+            pending.append(at_most("n_e - (T + n_0 + n_1)", mean(slack), 0.0, case))
     return verdict(
         "Replay asks at most min(T + n_0 + n_1, 2T - n_r) users on average, where n_i is a policy's expected number "
         "of suboptimal pulls; and in every replication exactly 2T minus what was replayed.",
@@ -196,7 +193,8 @@ def _find_unbiased(settings: Settings, runs: Mapping[str, Runs]) -> Findings:
         naive, replay = (runs[f"{example.name} {label}"] for label in ("naive", "replay"))
         for place, horizon in enumerate(replay.checkpoints):
             gap = difference(mean(effects(replay)[:, place]), mean(effects(naive)[:, place]))
-            pending.append(equal(f"{example.name}, T = {horizon:,}: replay minus naive", gap, 0.0))
+            case = f"{example.name}, T = {horizon:,}"
+            pending.append(equal("replay minus naive", gap, 0.0, case))
     return verdict(
         "The replay estimator is unbiased: its mean is the naive estimator's.",
         f"{settings.replications:,} replications of each design, independent",
@@ -209,10 +207,11 @@ def _find_solo(settings: Settings, runs: Mapping[str, Runs]) -> Findings:
     for example in EXAMPLES:
         naive, replay = (runs[f"{example.name} {label}"] for label in ("naive", "replay"))
         for policy, name in enumerate(example.policies):
-            rewards = (one.rewards[:, policy, -1] for one in (naive, replay))
-            pending.append(same_law(f"{example.name}, {name}: reward", *rewards))
-            pulls = (one.pulls[:, policy, -1, 1] for one in (naive, replay))
-            pending.append(same_law(f"{example.name}, {name}: pulls of arm 2", *pulls))
+            case = f"{example.name}, {name}"
+            rewards = [one.rewards[:, policy, -1] for one in (naive, replay)]
+            pulls = [one.pulls[:, policy, -1, 1] for one in (naive, replay)]
+            pending.append(same_law("reward", rewards[0], rewards[1], case))
+            pending.append(same_law("pulls of arm 2", pulls[0], pulls[1], case))
     return verdict(
         "Either policy, taken alone, behaves under replay as it does on users of its own, so its rewards and pulls "
         "have the same mean and variance.",
@@ -241,16 +240,15 @@ def _moments(example: Example, runs: Runs) -> list[Pending]:
     sums = centred_sums(runs.experiment, example.environment, means, counts)
     squares = sums**2 / sigma2 - counts
     pending = []
-    for stop, name in enumerate((*example.policies, "the smaller of the two")):
+    for stop, name in enumerate((*example.policies, "the smaller")):
         for arm in range(means.size):
-            place = f"{example.name}, arm {arm + 1}, {name}"
-            pending.append(equal(f"{place}: E S", mean(sums[:, stop, arm]), 0.0))
-            identity = f"{place}: Var S / sigma^2"
-            expected = float(counts[:, stop, arm].mean())
-            measured = mean(squares[:, stop, arm])
+            case, squared = f"arm {arm + 1}", mean(squares[:, stop, arm])
+            pulled = float(counts[:, stop, arm].mean())
+            spread = Estimate(pulled + squared.value, squared.error)
             pending.append(
-                equal(identity, Estimate(expected + measured.value, measured.error), expected)
+                equal(f"{example.name}, {name}: E S", mean(sums[:, stop, arm]), 0.0, case)
             )
+            pending.append(equal(f"{example.name}, {name}: Var S / sigma^2", spread, pulled, case))
     return pending
 
 
@@ -287,10 +285,10 @@ def _find_bayes(settings: Settings, runs: Mapping[str, Runs]) -> Findings:
     for name in _PRIORS:
         naive, replay = (effects(runs[f"{name} {label}"])[:, 0] for label in ("naive", "replay"))
         pending.append(
-            equal(f"{name}: replay minus naive", difference(mean(replay), mean(naive)), 0.0)
+            equal("replay minus naive", difference(mean(replay), mean(naive)), 0.0, name)
         )
         gap = difference(variance(replay), variance(naive))
-        pending.append(at_most(f"{name}: variance, replay minus naive", gap, 0.0))
+        pending.append(at_most("variance, replay minus naive", gap, 0.0, name))
     return verdict(
         "With a bandit drawn from a prior for each replication, the average of the replay estimates is unbiased for "
         "the effect averaged over the prior, and varies less than the naive one.",

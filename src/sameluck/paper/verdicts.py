@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from sameluck import plots
 from sameluck.paper.exhibit import TITLES, Exhibit, Figure, line_figure
 from sameluck.paper.parts import Findings
 from sameluck.paper.tables import Table
+
+MOST_ROWS = 12
 
 
 def theorem_exhibits(checked: Mapping[str, Findings]) -> list[Exhibit]:
@@ -31,24 +34,39 @@ def _word(found: Findings) -> str:
 
 def _nearest(looks: Sequence[Findings]) -> tuple[float | None, float | None]:
     """The z that comes nearest to its limit, and the limit."""
-    rated = [
-        (abs(one["z"]) if one["relation"] == "=" else one["z"], one["far"])
-        for one in looks
-        if one["z"] is not None
-    ]
-    return max(rated, key=lambda pair: pair[0] - pair[1], default=(None, None))
+    one = min(looks, key=_room)
+    return one["z"], one["far"]
 
 
 def _theorem(name: str, found: Findings) -> Exhibit:
-    fields = ("quantity", "measured", "error", "relation", "expected", "z")
-    rows = [
-        (*(one[field] for field in fields), "yes" if one["passes"] else "NO")
-        for one in found["looks"]
-    ]
-    header = ("quantity", "measured", "standard error", "", "expected", "z", "holds")
-    figure = _FIGURES[name](found) if name in _FIGURES else None
+    looks = found["looks"]
+    shown = looks if len(looks) <= MOST_ROWS else _worst_of_each(looks)
+    fields = ("quantity", "case", "measured", "error", "relation", "expected", "z")
+    rows = [(*(one[field] for field in fields), "yes" if one["passes"] else "NO") for one in shown]
+    header = ("quantity", "case", "measured", "error", "", "expected", "z", "holds")
     text = f"{found['statement']} Tried on {found['setting']}."
+    if len(shown) < len(looks):
+        text += f" Of {len(looks)} looks, the one nearest to its limit is shown for each quantity."
+    figure = _FIGURES[name](found) if name in _FIGURES else None
     return Exhibit(TITLES[name], text, Table(f"theorem-{name}", header, rows), figure, brief=False)
+
+
+def _worst_of_each(looks: Sequence[Findings]) -> list[Findings]:
+    """Of looks at the same quantity in many cases, the one nearest to its limit."""
+    chosen = []
+    for quantity in dict.fromkeys(one["quantity"] for one in looks):
+        alike = [one for one in looks if one["quantity"] == quantity]
+        worst = min(alike, key=_room)
+        more = f"{worst['case']} (of {len(alike)})" if len(alike) > 1 else worst["case"]
+        chosen.append({**worst, "case": more})
+    return chosen
+
+
+def _room(look: Findings) -> float:
+    """How far a look is from failing, in standard errors."""
+    if look["z"] is None:
+        return math.inf if look["passes"] else -math.inf
+    return float(look["far"] - (abs(look["z"]) if look["relation"] == "=" else look["z"]))
 
 
 def _variance_figure(found: Findings) -> Figure:

@@ -7,7 +7,9 @@ from sameluck.cli import commands
 
 def page() -> str:
     """The whole page."""
-    intro = "Every command prints text or, with `--json`, JSON; errors are one line and exit code 2."
+    intro = (
+        "Every command prints text or, with `--json`, JSON; errors are one line and exit code 2."
+    )
     parts = [f"# Command line\n\n{intro}\n"]
     for name, command in [("", commands), *sorted(commands.commands.items())]:
         words = f"sameluck {name}".strip()

@@ -7,7 +7,10 @@ import sameluck as sl
 COINS = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
 EXAMPLES = {
     "example 1": ({"a": sl.UCB1(2.5), "b": sl.UCB1(3.0)}, COINS),
-    "example 2": ({"a": sl.UCB1(), "b": sl.ThompsonBernoulli(first_plays=1)}, sl.Bernoulli((0.7, 0.3))),
+    "example 2": (
+        {"a": sl.UCB1(), "b": sl.ThompsonBernoulli(first_plays=1)},
+        sl.Bernoulli((0.7, 0.3)),
+    ),
     "example 3": (
         {"a": sl.ThompsonGaussian(first_plays=1), "b": sl.EpsilonGreedy()},
         sl.Gaussian((1.0, 0.8, -2.0, -3.0, -4.0)),
@@ -27,7 +30,7 @@ def experiment(name: str, replications: int) -> tuple[sl.Experiment, object]:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_t_at_the_planned_number_covers(name):
-    """1,000 experiments of 30: 5 binomial sd (false alarm 6e-7) and 1.5 points for differences that are not normal."""
+    """1,000 experiments of 30: 5 binomial sd (false alarm 6e-7) and 1.5 points where not normal."""
     found = sl.coverage(*experiment(name, 30))
     assert abs(found.covered - 0.95) < 5 * 0.0069 + 0.015
     assert found.experiments == 1_000
@@ -43,14 +46,18 @@ def test_the_anytime_interval_survives_peeking_and_t_does_not(name):
 
 
 def test_equal_deterministic_policies_never_differ():
-    twins = sl.Experiment(policies={"a": sl.UCB1(), "b": sl.UCB1()}, arms=5, horizon=50, replications=5)
+    twins = sl.Experiment(
+        policies={"a": sl.UCB1(), "b": sl.UCB1()}, arms=5, horizon=50, replications=5
+    )
     found = sl.coverage(twins, COINS, experiments=20)
     assert (found.covered, found.power, found.truth) == (1.0, 0.0, 0.0)
 
 
 def test_power_against_an_effect_grows_with_it():
     one, environment = experiment("example 1", 10)
-    small, large = (sl.coverage(one, environment, effect=effect, experiments=200) for effect in (0.2, 2.0))
+    small, large = (
+        sl.coverage(one, environment, effect=effect, experiments=200) for effect in (0.2, 2.0)
+    )
     assert small.truth == 0.2
     assert small.power < large.power
 

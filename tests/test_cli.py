@@ -1,4 +1,4 @@
-"""The command line as a stranger meets it: every command, every kind of mistake, in a real process where it matters."""
+"""The command line as a stranger meets it: every command, every kind of mistake."""
 
 import contextlib
 import csv
@@ -38,7 +38,16 @@ def test_every_command_has_help_that_explains_each_option_and_json(name, capsys)
 
 def test_a_comparison_is_a_table_and_a_sentence(capsys):
     code, out, err = run(
-        capsys, *COMPARE, "--horizon", "2000", "--replications", "10", "--level", "0.99", "--seed", "7"
+        capsys,
+        *COMPARE,
+        "--horizon",
+        "2000",
+        "--replications",
+        "10",
+        "--level",
+        "0.99",
+        "--seed",
+        "7",
     )
     assert (code, err) == (0, "")
     assert "99% interval" in out
@@ -47,7 +56,17 @@ def test_a_comparison_is_a_table_and_a_sentence(capsys):
 
 
 def test_json_is_the_same_answer_as_the_python_surface(capsys):
-    words = ("--horizon", "500", "--replications", "8", "--seed", "3", "--checkpoints", "50,500", "--json")
+    words = (
+        "--horizon",
+        "500",
+        "--replications",
+        "8",
+        "--seed",
+        "3",
+        "--checkpoints",
+        "50,500",
+        "--json",
+    )
     code, out, _ = run(capsys, *COMPARE, *words)
     answer = json.loads(out)
 
@@ -71,7 +90,9 @@ def test_files_are_written_where_asked(capsys, tmp_path):
     code, out, err = run(capsys, *COMPARE, "--horizon", "300", "--replications", "5", *words)
 
     assert code == 0
-    assert out.count("ucb1(alpha=3)  ucb1(alpha=2.5)") == 1  # the grid behind the figure stays out of the table
+    assert (
+        out.count("ucb1(alpha=3)  ucb1(alpha=2.5)") == 1
+    )  # the grid behind the figure stays out of the table
     assert err.count("wrote ") == 4
     rows = list(csv.DictReader(paths["csv"].read_text().splitlines()))
     assert len(rows) == 40
@@ -133,27 +154,55 @@ BAD = [
     (("compare",), "error: name at least two policies, or a TOML file", ""),
     (("compare", "ucb1", "uniform"), "error: say where rewards come from: --env", ""),
     (("compare", "ucb2", "uniform", *ENV), "unknown policy 'ucb2'; did you mean 'ucb1'?", ""),
-    (("compare", "ucb1(alpha=x)", "uniform", *ENV), "UCB1.alpha must be a finite number, got 'x'", ""),
+    (
+        ("compare", "ucb1(alpha=x)", "uniform", *ENV),
+        "UCB1.alpha must be a finite number, got 'x'",
+        "",
+    ),
     (("compare", "ucb1(alpha=-1)", "uniform", *ENV), "UCB1.alpha must be >= 0, got -1.0", ""),
     (("compare", "ucb1(alfa=1)", "uniform", *ENV), "unknown 'alfa'; did you mean 'alpha'?", ""),
     (("compare", "ucb1(", "uniform", *ENV), "ends too early", ""),
     (("compare", "ucb1", "ucb1", *ENV), "two policies are called 'ucb1'; name one", ""),
     (("compare", "ucb1", *ENV), "at least two policies", ""),
-    (("compare", "ucb1", "uniform", "--env", "bernoulli(0.7,1.3)"), "Bernoulli.means[1] must be <= 1", ""),
+    (
+        ("compare", "ucb1", "uniform", "--env", "bernoulli(0.7,1.3)"),
+        "Bernoulli.means[1] must be <= 1",
+        "",
+    ),
     (("compare", "ucb1", "uniform", "--env", "bernoulli(0.7)"), "from 2 to", ""),
     (("compare", "ucb1", "uniform", "--env", "bernoulli_prior"), "say how many arms: --arms N", ""),
-    (("compare", "ucb1", "thompson_bernoulli", "--env", "gaussian(1,2)"), "needs rewards 0 and 1", ""),
-    (("compare", "ucb1", "uniform", *ENV, "--horizon", "0"), "horizon must be a whole number from 1", ""),
+    (
+        ("compare", "ucb1", "thompson_bernoulli", "--env", "gaussian(1,2)"),
+        "needs rewards 0 and 1",
+        "",
+    ),
+    (
+        ("compare", "ucb1", "uniform", *ENV, "--horizon", "0"),
+        "horizon must be a whole number from 1",
+        "",
+    ),
     (("compare", "ucb1", "uniform", *ENV, "--horizon", "ten"), "'ten' is not a valid integer", ""),
     (("compare", "ucb1", "uniform", *ENV, "--replications", "-3"), "replications must be", ""),
     (("compare", "ucb1", "uniform", *ENV, "--replications", "1"), "at least 2 replications", ""),
     (("compare", "ucb1", "uniform", *ENV, "--design", "nave"), "did you mean 'naive'?", ""),
-    (("compare", "ucb1", "uniform", *ENV, "--checkpoints", "10,x"), "--checkpoints must be whole", ""),
+    (
+        ("compare", "ucb1", "uniform", *ENV, "--checkpoints", "10,x"),
+        "--checkpoints must be whole",
+        "",
+    ),
     (("compare", "ucb1", "uniform", *ENV, "--checkpoints", "5000"), "outside 1..1,000", ""),
     (("compare", "ucb1", "uniform", *ENV, "--level", "95"), "level must be between 0 and 1", ""),
     (("compare", "ucb1", "uniform", *ENV, "--control", "x"), "is not one of its policies", ""),
-    (("compare", "ucb1", "uniform", *ENV, "--workers", "0"), "workers must be a whole number >= 1", ""),
-    (("compare", "ucb1", "uniform", *ENV, "--seed", "-1"), "seed must be a whole number from 0", ""),
+    (
+        ("compare", "ucb1", "uniform", *ENV, "--workers", "0"),
+        "workers must be a whole number >= 1",
+        "",
+    ),
+    (
+        ("compare", "ucb1", "uniform", *ENV, "--seed", "-1"),
+        "seed must be a whole number from 0",
+        "",
+    ),
     (("compare", "ucb1", "uniform", *ENV, "--replications", "9999999999"), "would need about", ""),
     (("compare", "ucb1", "uniform", *ENV, "--plot", "x.gif"), "its ending must be", ""),
     (("compare", "ucb1", "uniform", *ENV, "--csv", "/no/where.csv"), "no folder '/no'", ""),

@@ -23,7 +23,9 @@ def test_the_printed_result_is_a_table_and_a_sentence_to_act_on():
     text = str(comparison())
     lines = text.splitlines()
 
-    assert lines[0].startswith("replay design on bernoulli(0.9, 0.7, 0.5, 0.3, 0.1), 10 replications")
+    assert lines[0].startswith(
+        "replay design on bernoulli(0.9, 0.7, 0.5, 0.3, 0.1), 10 replications"
+    )
     assert lines[2].split()[:4] == ["policy", "control", "horizon", "effect"]
     assert "99% interval" in lines[2]
     assert lines[4].split()[:3] == ["eager", "steady", "2,000"]

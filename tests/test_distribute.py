@@ -56,7 +56,7 @@ def test_a_worker_that_is_killed_in_the_middle_changes_no_bit(cluster):
         COINS,
         checkpoints=[100, 20_000],
         workers=8,
-        progress=lambda done, total: first_results.set(),
+        progress=lambda *_: first_results.set(),
         map=distribute.on(cluster),
     )
     killer.join()

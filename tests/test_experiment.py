@@ -369,7 +369,6 @@ BAD_INPUT = [
 # These raise a bare TypeError or ValueError, or (a name twice in JSON) nothing at all.
 
 
-
 @pytest.mark.parametrize(
     ("call", "fragment"),
     [

@@ -33,7 +33,9 @@ def test_the_bootstrap_interval_is_scipys_up_to_its_resamples(shape):
     """Both resample 9,999 times; their ends differ by Monte Carlo error, here under 8% of the width."""
     values = sample(40, shape=shape)
     ours = iv.bootstrap_interval(values, 0.95)
-    theirs = stats.bootstrap((values,), np.mean, method="BCa", n_resamples=9_999, rng=5).confidence_interval
+    theirs = stats.bootstrap(
+        (values,), np.mean, method="BCa", n_resamples=9_999, rng=5
+    ).confidence_interval
     width = theirs.high - theirs.low
     assert ours.low == pytest.approx(theirs.low, abs=0.08 * width)
     assert ours.high == pytest.approx(theirs.high, abs=0.08 * width)
@@ -43,7 +45,9 @@ def test_the_bootstrap_interval_is_scipys_up_to_its_resamples(shape):
 def test_the_bootstrap_p_value_is_where_the_interval_touches_zero():
     values = sample(30) - 0.3
     p_value = iv.bootstrap_interval(values, 0.95).p_value
-    inside, outside = (iv.bootstrap_interval(values, 1 - p_value + shift) for shift in (0.002, -0.002))
+    inside, outside = (
+        iv.bootstrap_interval(values, 1 - p_value + shift) for shift in (0.002, -0.002)
+    )
     assert inside.low <= 0 <= inside.high
     assert not outside.low <= 0 <= outside.high
 
@@ -72,7 +76,9 @@ def test_the_anytime_interval_is_the_set_of_means_its_evidence_does_not_refute()
     low, high, _ = iv.anytime_interval(values, level)
     for mu in (low, high):
         total, squares = np.sum(values - mu), np.sum((values - mu) ** 2)
-        evidence = math.sqrt(c / (many + c)) * (squares / (squares - total**2 / (many + c))) ** (many / 2)
+        evidence = math.sqrt(c / (many + c)) * (squares / (squares - total**2 / (many + c))) ** (
+            many / 2
+        )
         assert evidence == pytest.approx(1 / (1 - level), rel=1e-9)
 
 
@@ -82,12 +88,14 @@ def test_the_anytime_evidence_is_a_fair_bet():
     for many in (2, 5, 12):
         c, values = iv._mixture(0.05), rng.normal(0, 3, (200_000, many))
         total, squares = values.sum(1), (values**2).sum(1)
-        evidence = np.sqrt(c / (many + c)) * (squares / (squares - total**2 / (many + c))) ** (many / 2)
+        evidence = np.sqrt(c / (many + c)) * (squares / (squares - total**2 / (many + c))) ** (
+            many / 2
+        )
         assert abs(evidence.mean() - 1) < 5 * evidence.std() / math.sqrt(evidence.size)
 
 
 def test_anytime_p_values_never_rise_and_are_rarely_small_without_an_effect():
-    """1,500 paths of 200: ever below 0.05 with chance at most 0.05; the bound is 5 binomial sd above (false alarm 3e-7)."""
+    """1,500 paths of 200: ever below 0.05 with chance at most 0.05, plus 5 binomial sd (false alarm 3e-7)."""
     rng = np.random.default_rng(4)
     paths = np.array([iv.anytime_p_values(rng.normal(size=200)) for _ in range(1_500)])
     assert np.all(np.diff(paths, axis=1) <= 0)
@@ -137,11 +145,15 @@ def test_max_t_of_independent_comparisons_meets_the_studentised_maximum_modulus(
     assert iv.max_t_critical(independent, 0.95) == pytest.approx(2.72, rel=0.03)
 
 
-@pytest.mark.parametrize(("looks", "constant"), [(1, 1.960), (2, 1.977), (3, 2.004), (5, 2.040), (10, 2.087)])
+@pytest.mark.parametrize(
+    ("looks", "constant"), [(1, 1.960), (2, 1.977), (3, 2.004), (5, 2.040), (10, 2.087)]
+)
 def test_obrien_fleming_meets_the_published_constants(looks, constant):
     """Jennison and Turnbull (2000), table 2.3, two-sided alpha 0.05."""
     plan = iv.obrien_fleming(100, looks, 0.95)
-    assert [look.replications for look in plan] == [math.ceil(100 * k / looks) for k in range(1, looks + 1)]
+    assert [look.replications for look in plan] == [
+        math.ceil(100 * k / looks) for k in range(1, looks + 1)
+    ]
     assert stats.norm.ppf(0.5 + plan[-1].level / 2) == pytest.approx(constant, abs=6e-4)
     first = stats.norm.ppf(0.5 + plan[0].level / 2)
     assert first == pytest.approx(constant * math.sqrt(looks), rel=1e-3)

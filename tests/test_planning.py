@@ -12,7 +12,11 @@ from sameluck.planning import power_of
 
 COINS = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
 EXPERIMENT = sl.Experiment(
-    policies={"low": sl.UCB1(2.5), "high": sl.UCB1(3.0)}, arms=5, horizon=1_000, replications=2, seed=7
+    policies={"low": sl.UCB1(2.5), "high": sl.UCB1(3.0)},
+    arms=5,
+    horizon=1_000,
+    replications=2,
+    seed=7,
 )
 
 
@@ -60,7 +64,7 @@ def test_the_spread_comes_with_its_error():
 def test_power_against_brute_force_where_differences_are_far_from_normal():
     """Few replications of a discrete, skewed difference: the plan's own check and an independent count agree.
 
-    Both from 500 experiments: 5 binomial sd of their difference (false alarm 6e-7) is 0.16; the plan itself may be off
+    Both from 500 experiments: 5 binomial sd of their difference (false alarm 6e-7) is 0.16; the plan may be off
     by the normal approximation, which the check reports.
     """
     policies = {"greedy": sl.EpsilonGreedy(0.05), "ucb": sl.UCB1(0.5)}

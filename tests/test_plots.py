@@ -10,7 +10,9 @@ POLICIES = {"a": sl.UCB1(), "b": sl.UCB1(3.0), "c": sl.EpsilonGreedy()}
 
 def effects(checkpoints):
     experiment = sl.Experiment(policies=POLICIES, arms=2, horizon=200, replications=5)
-    return sl.compare(sl.simulate(experiment, "bernoulli(0.7, 0.3)", checkpoints=checkpoints)).effects
+    return sl.compare(
+        sl.simulate(experiment, "bernoulli(0.7, 0.3)", checkpoints=checkpoints)
+    ).effects
 
 
 def test_a_curve_holds_each_pairs_effects_in_order():

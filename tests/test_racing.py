@@ -39,11 +39,15 @@ def test_the_leader_is_certified_and_the_beaten_have_left():
 def test_what_everybody_earned_is_what_simulate_says():
     """Dropping others changes nobody's luck."""
     race = run()
-    experiment = sl.Experiment(policies=FIELD, arms=3, horizon=300, replications=race.replications, seed=1)
+    experiment = sl.Experiment(
+        policies=FIELD, arms=3, horizon=300, replications=race.replications, seed=1
+    )
     rewards = sl.simulate(experiment, COINS).rewards[:, :, 0]
     for column, name in enumerate(FIELD):
         runner = next(one for one in race.runners if one.policy == name)
-        assert runner.reward == pytest.approx(rewards[: runner.replications, column].mean(), rel=1e-12)
+        assert runner.reward == pytest.approx(
+            rewards[: runner.replications, column].mean(), rel=1e-12
+        )
 
 
 def test_the_certificate_is_seldom_wrong():
@@ -109,4 +113,9 @@ def test_a_race_needs_rivals_and_arms():
         sl.race({"a": "ucb1"}, COINS, tolerance=1.0)
     with pytest.raises(sl.Invalid, match="say how many arms"):
         sl.race(FIELD, sl.BernoulliPrior(), tolerance=1.0)
-    assert sl.race(FIELD, sl.BernoulliPrior(), tolerance=20.0, arms=3, horizon=50, most=20).replications <= 20
+    assert (
+        sl.race(
+            FIELD, sl.BernoulliPrior(), tolerance=20.0, arms=3, horizon=50, most=20
+        ).replications
+        <= 20
+    )

@@ -8,7 +8,11 @@ import sameluck as sl
 
 COINS = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
 EXPERIMENT = sl.Experiment(
-    policies={"steady": sl.UCB1(2.5), "eager": sl.UCB1(3.0)}, arms=5, horizon=2_000, replications=10, seed=7
+    policies={"steady": sl.UCB1(2.5), "eager": sl.UCB1(3.0)},
+    arms=5,
+    horizon=2_000,
+    replications=10,
+    seed=7,
 )
 
 
@@ -20,7 +24,9 @@ def test_each_design_has_its_row_finding_and_price():
     assert rows["naive"].variance_ratio == 1
     assert rows["naive"].sd > rows["time_coupled"].sd > rows["replay"].sd
     assert rows["replay"].replications_needed == 10
-    assert rows["naive"].replications_needed == math.ceil(10 * (rows["naive"].sd / rows["replay"].sd) ** 2)
+    assert rows["naive"].replications_needed == math.ceil(
+        10 * (rows["naive"].sd / rows["replay"].sd) ** 2
+    )
     assert rows["naive"].users_needed == rows["naive"].replications_needed * 4_000
     text = str(found)
     assert "steady wins" in text
@@ -29,15 +35,22 @@ def test_each_design_has_its_row_finding_and_price():
 
 def test_each_row_is_what_that_design_says_alone():
     found = sl.designs(EXPERIMENT, COINS, designs=["naive", "replay(share_noise=true)"])
-    for name, design in (("naive", sl.Naive()), ("replay(share_noise=true)", sl.Replay(share_noise=True))):
+    for name, design in (
+        ("naive", sl.Naive()),
+        ("replay(share_noise=true)", sl.Replay(share_noise=True)),
+    ):
         alone = sl.compare(sl.simulate(EXPERIMENT.replace(design=design), COINS))
         assert found.results[name].effects == alone.effects
 
 
 def test_it_draws_and_writes_a_page(tmp_path):
-    three = EXPERIMENT.replace(policies={**EXPERIMENT.policies, "random": sl.Uniform()}, horizon=200)
+    three = EXPERIMENT.replace(
+        policies={**EXPERIMENT.policies, "random": sl.Uniform()}, horizon=200
+    )
     found = sl.designs(three, COINS, checkpoints=[100, 200])
-    labels = [text.get_text() for text in found.plot(tmp_path / "a.svg").axes[0].get_legend().get_texts()]
+    labels = [
+        text.get_text() for text in found.plot(tmp_path / "a.svg").axes[0].get_legend().get_texts()
+    ]
     assert labels[0] == "naive: eager minus steady"
     assert len(labels) == 6
     page = found.to_html(tmp_path / "a.html")

@@ -14,7 +14,9 @@ def test_the_public_list_is_sorted_complete_and_importable():
     public = {name for name in vars(sl) if not name.startswith("_")}
     modules = {name for name in public if type(vars(sl)[name]).__name__ == "module"}
     assert set(sl.__all__) == public - modules
-    assert sl.__all__ == sorted(sl.__all__, key=lambda name: (not name.isupper() and name != "UCB1", name))
+    assert sl.__all__ == sorted(
+        sl.__all__, key=lambda name: (not name.isupper() and name != "UCB1", name)
+    )
 
 
 def test_every_public_name_says_what_it_is_for():
@@ -23,7 +25,9 @@ def test_every_public_name_says_what_it_is_for():
 
 
 def test_the_exception_tree_drawn_in_the_module_is_the_one_in_the_code():
-    drawn = dict(re.findall(r"^ *(\w+) .*?(?:exit code (\d))?$", errors.__doc__ or "", re.MULTILINE))
+    drawn = dict(
+        re.findall(r"^ *(\w+) .*?(?:exit code (\d))?$", errors.__doc__ or "", re.MULTILINE)
+    )
     kinds = [
         kind
         for kind in vars(errors).values()
@@ -71,6 +75,8 @@ except sl.Missing as error:
 
 def test_the_command_without_its_extra_says_what_to_install():
     code = "import sys; sys.modules['click'] = None; from sameluck.__main__ import main; sys.exit(main())"
-    shown = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    shown = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True
+    )
     assert shown.returncode == 2
     assert shown.stderr == "the sameluck command needs: pip install 'sameluck[cli]'\n"

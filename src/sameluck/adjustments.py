@@ -1,16 +1,14 @@
 """Less noise in a difference: take out luck whose mean is known to be zero.
 
-| adjust        | takes out                                             | needs                         | available       |
-|---------------|-------------------------------------------------------|-------------------------------|-----------------|
-| `means`       | what the arms paid more than their true means, by     | the true means                | simulation only |
-|               | regression                                            |                               |                 |
-| `exploration` | which arms a randomised policy's coin hit, valued at  | policies that can state their | live too        |
-|               | the arms' means so far                                | chances                       |                 |
+`means` takes out what the arms paid more than their true means, by regression. It needs the true means, so it is
+for simulations only. `exploration` takes out which arms a randomised policy's coin hit, each valued at its mean so
+far. It needs policies that can state their chances, and works on real traffic too.
 
-Both need `simulate(..., detail=True)`. Both leave the expected effect as it is: what is subtracted is a martingale at a
-stopping time (the paper's corollary on moments) or a sum of martingale differences, times a coefficient that does not
-depend on the replication it is applied to. Taking out *all* reward luck with coefficient 1 (comparing pseudo-regrets) is
-not offered: under replay it often raises the variance, because reward luck and learning luck cancel there.
+Both need `simulate(..., detail=True)`. Both leave the expected effect as it is: what is subtracted is a martingale
+at a stopping time (the paper's corollary on moments) or a sum of martingale differences, times a coefficient that
+does not depend on the replication it is applied to. Taking out *all* reward luck with coefficient 1 (comparing
+pseudo-regrets) is not offered: under replay it often raises the variance, because reward luck and learning luck
+cancel there.
 """
 
 from __future__ import annotations
@@ -73,7 +71,9 @@ def _reward_luck(runs: Runs, columns: list[int], place: int) -> Floats:
     totals = _detail(runs.totals, "means")[:, columns, place]
     means = known_means(runs)
     if means is None:
-        raise Invalid("adjust='means' needs true means: it is for simulations, never for real traffic")
+        raise Invalid(
+            "adjust='means' needs true means: it is for simulations, never for real traffic"
+        )
     luck = totals - means[:, None, :] * runs.pulls[:, columns, place]
     flat = luck.reshape(runs.replications, -1)
     varying = flat[:, flat.std(axis=0) > 0]

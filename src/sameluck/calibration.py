@@ -55,7 +55,9 @@ def coverage(
         effect: Shift the differences to this true effect first, to learn the power against it.
     """
     if interval not in intervals:
-        raise Invalid(f"interval {interval!r} is not known; {did_you_mean(str(interval), intervals)}")
+        raise Invalid(
+            f"interval {interval!r} is not known; {did_you_mean(str(interval), intervals)}"
+        )
     require(experiments >= 10, f"experiments must be at least 10, got {experiments!r}")
     many = experiment.replications
     values = simulated_differences(experiment.replace(replications=many * experiments), environment)

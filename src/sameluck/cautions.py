@@ -51,7 +51,9 @@ def _of_pairs(runs: Runs, effects: Sequence[Effect], interval: str) -> Iterator[
             yield from _skew(differences(runs, pair, last), one, interval)
 
 
-def _skew(values: np.ndarray[tuple[int], np.dtype[np.float64]], one: Effect, interval: str) -> Iterator[str]:
+def _skew(
+    values: np.ndarray[tuple[int], np.dtype[np.float64]], one: Effect, interval: str
+) -> Iterator[str]:
     if values.size < 8 or values.std() == 0:
         return
     skewness = float(np.mean(((values - values.mean()) / values.std()) ** 3))

@@ -53,6 +53,9 @@ class Comparison:
         if self.standings:
             names = ", ".join(one.policy for one in self.standings if one.may_be_best)
             said.append(f"May be the best of all, at {percent(self.request.level)}: {names}.")
+        if self.request.adjust:
+            plain = f"{amount(last[0].plain_effect)} with an sd of {amount(last[0].plain_sd)}"
+            said.append(f"Without adjustment the first effect is {plain}.")
         return " ".join([*said, cost(last[0], self._design)])
 
     @property
@@ -196,8 +199,8 @@ def compare(
         simultaneous: Widen the intervals so that they hold together over `"pairs"`, `"checkpoints"` or `"both"`
             (max-t; Bonferroni for the others).
         best: Also say which policies may still be the best of all (multiple comparisons with the best).
-        adjust: Take out luck whose mean is zero, for runs of `simulate(detail=True)`: `"means"` (of the rewards, where
-            true means are known: in simulations) or `"exploration"` (of the policies' own coins).
+        adjust: Take out luck whose mean is zero, for runs of `simulate(detail=True)`: `"means"` (of the rewards,
+            where true means are known: in simulations) or `"exploration"` (of the policies' own coins).
     """
     request = Request(level, control, pairs, interval, simultaneous, adjust)
     found = effects(runs, request)
@@ -218,7 +221,9 @@ def finding(one: Effect) -> str:
     sure = percent(one.level)
     over = f"over {one.checkpoint:,} periods"
     if one.sd == 0 and one.effect == 0:
-        return f"{one.policy} and {one.control} earned exactly the same {over} in every replication."
+        return (
+            f"{one.policy} and {one.control} earned exactly the same {over} in every replication."
+        )
     if one.low <= 0 <= one.high:
         bounds = f"{amount(one.low)} to {amount(one.high)}"
         return (

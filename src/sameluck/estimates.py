@@ -190,9 +190,7 @@ def _widened(runs: Runs, found: dict[Key, Interval], request: Request) -> dict[K
     return {key: wide[key] for key in found}
 
 
-def _families(
-    keys: list[Key], kind: str
-) -> list[list[Key]]:
+def _families(keys: list[Key], kind: str) -> list[list[Key]]:
     if kind == "both":
         return [keys]
     which = 1 if kind == "pairs" else 0
@@ -221,11 +219,16 @@ class _Ratio(NamedTuple):
     high: float
 
 
-def _effect(runs: Runs, key: Key, interval: Interval, p_adjusted: float, request: Request) -> Effect:
+def _effect(
+    runs: Runs, key: Key, interval: Interval, p_adjusted: float, request: Request
+) -> Effect:
     pair, place = key
     earned, against = _earned(runs, pair, place)
     if paired(runs):
-        variance, ratio = (earned - against).var(ddof=1), variance_ratio(earned, against, request.level)
+        variance, ratio = (
+            (earned - against).var(ddof=1),
+            variance_ratio(earned, against, request.level),
+        )
     else:
         variance, ratio = earned.var(ddof=1) + against.var(ddof=1), _Ratio(1.0, 1.0, 1.0)
     checkpoint = int(runs.checkpoints[place])

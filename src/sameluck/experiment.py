@@ -39,7 +39,7 @@ class Experiment:
     arms: int | tuple[str, ...]
     horizon: int
     replications: int
-    design: Design = Replay()
+    design: Design = Replay()  # noqa: RUF009 it is immutable
     control: str = ""
     seed: int = 0
 
@@ -208,7 +208,9 @@ def _checked_policies(policies: Any, arms: int) -> dict[str, Policy]:
 
 
 def _check_name(what: str, name: Any) -> None:
-    fits = isinstance(name, str) and 0 < len(name) <= 200 and not re.search(r"[\x00-\x1f\x7f]", name)
+    fits = (
+        isinstance(name, str) and 0 < len(name) <= 200 and not re.search(r"[\x00-\x1f\x7f]", name)
+    )
     require(fits, f"{what} must be 1 to 200 printable characters, got {name!r}")
     try:
         name.encode()

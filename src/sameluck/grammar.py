@@ -19,7 +19,9 @@ from typing import Any, get_type_hints
 
 from sameluck.errors import Invalid, did_you_mean, require
 
-LONGEST = 1_000_000  # characters; an empirical environment may be long, a mistake should not be longer
+LONGEST = (
+    1_000_000  # characters; an empirical environment may be long, a mistake should not be longer
+)
 DEEPEST = 8
 
 _TOKEN = re.compile(
@@ -95,7 +97,9 @@ def _plain_word(name: str) -> str:
 
 def _spread_field(kind: Any) -> str | None:
     first: str = kind._fields[0]
-    return first if str(get_type_hints(kind)[first]).startswith("collections.abc.Sequence") else None
+    return (
+        first if str(get_type_hints(kind)[first]).startswith("collections.abc.Sequence") else None
+    )
 
 
 def _build(kind: Any, positional: list[Any], named: dict[str, Any], text: str) -> Any:

@@ -81,7 +81,9 @@ def _resampled_means(values: Floats) -> Floats:
     step = max(1, 4_000_000 // values.size)
     for start in range(0, RESAMPLES, step):
         rows = min(step, RESAMPLES - start)
-        means[start : start + rows] = values[rng.integers(values.size, size=(rows, values.size))].mean(1)
+        means[start : start + rows] = values[
+            rng.integers(values.size, size=(rows, values.size))
+        ].mean(1)
     return np.sort(means)
 
 

@@ -27,7 +27,17 @@ from sameluck.simulation import simulate
 
 Floats: TypeAlias = NDArray[np.float64]
 
-_HEADER = ("design", "horizon", "sd", "effect", "power", "replications", "users each", "users", "days")
+_HEADER = (
+    "design",
+    "horizon",
+    "sd",
+    "effect",
+    "power",
+    "replications",
+    "users each",
+    "users",
+    "days",
+)
 
 PILOT = 400
 MOST = 10**9
@@ -170,7 +180,7 @@ def _power_curve(row: DesignPlan, users: Floats, effect: float, level: float) ->
     return plots.PowerCurve(row.design, tuple(float(u) for u in users), tuple(powers))
 
 
-def plan(
+def plan(  # noqa: PLR0913
     experiment: Experiment,
     environment: Any,
     *,
@@ -239,11 +249,17 @@ def _check_request(
     require(level < 1, f"level must be below 1, got {level!r}: no interval is certain")
     if effect is not None:
         require_number("effect", effect)
-        require(effect != 0, "effect must not be 0: no number of replications shows that nothing differs")
+        require(
+            effect != 0,
+            "effect must not be 0: no number of replications shows that nothing differs",
+        )
     if power is not None:
         require_number("power", power, above=0, at_most=1)
         require(power < 1, "power must be below 1: no number of replications makes it certain")
-        require(power > 1 - level, f"power must be above 1 - level = {1 - level:g}, which chance alone gives")
+        require(
+            power > 1 - level,
+            f"power must be above 1 - level = {1 - level:g}, which chance alone gives",
+        )
     if replications is not None:
         require_number("replications", replications, at_least=2, at_most=MOST)
     require_number("pilot", pilot, at_least=10)
@@ -303,7 +319,9 @@ def _row(runs: Runs, design: str, place: int, question: _Question, pace: _Pace) 
 
 def _independent(runs: Runs, place: int) -> Floats:
     """Differences with the variance that independent policies have, whatever the pilot shared."""
-    control, other = (runs.rewards[:, runs.policies.index(name), place] for name in _two(runs.experiment))
+    control, other = (
+        runs.rewards[:, runs.policies.index(name), place] for name in _two(runs.experiment)
+    )
     return (other - other.mean()) - np.roll(control - control.mean(), 1)
 
 
@@ -331,7 +349,9 @@ def _solve(question: _Question, sd: float, *, paired: bool) -> tuple[float, floa
     return _effect_for(question.power, sd, many, level, paired=paired), question.power, many
 
 
-def power_of(effect: float, sd: float, replications: int, level: float, *, paired: bool = True) -> float:
+def power_of(
+    effect: float, sd: float, replications: int, level: float, *, paired: bool = True
+) -> float:
     """The chance that the t interval leaves out zero on the effect's side or the other, for normal differences."""
     if sd == 0:
         return 1.0
@@ -372,7 +392,9 @@ def _effect_for(power: float, sd: float, replications: int, level: float, *, pai
 
 
 def _verified(experiment: Experiment, environment: Any, row: DesignPlan, level: float) -> Coverage:
-    require(not isinstance(environment, Runs), "verify=True needs an environment to simulate, not runs")
+    require(
+        not isinstance(environment, Runs), "verify=True needs an environment to simulate, not runs"
+    )
     require(
         row.replications * 500 <= 5_000_000,
         f"verify=True would simulate 500 x {row.replications:,} replications; plan without it",

@@ -20,7 +20,9 @@ from sameluck.streams import DECISION, REWARD, Bits, Key, OnceKey, stream, withi
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
-Owners: TypeAlias = tuple[Bits, Bits, Bits]  # seed, owner of the rewards, owner of the decision noise
+Owners: TypeAlias = tuple[
+    Bits, Bits, Bits
+]  # seed, owner of the rewards, owner of the decision noise
 
 
 class Desk(NamedTuple):

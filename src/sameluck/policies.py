@@ -86,8 +86,8 @@ _CHANCES: dict[type, Callable[..., None]] = {}
 def chances(kind: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register the body that states a randomised policy's chances: `(policy, tally, period, chances)`.
 
-    It fills `chances`, an array with a place for each arm, and reads no luck. With it, `compare(adjust="exploration")`
-    takes the luck of the policy's coin out of the effect.
+    It fills `chances`, an array with a place for each arm, and reads no luck. With it,
+    `compare(adjust="exploration")` takes the luck of the policy's coin out of the effect.
     """
 
     def register(body: Callable[..., None]) -> Callable[..., None]:
@@ -114,7 +114,9 @@ def as_policy(value: Any, arms: int) -> Policy:
     policy = grammar.parse(value, POLICIES, "policy") if isinstance(value, str) else value
     if type(policy) not in POLICIES.values():
         hint = did_you_mean(type(value).__name__.lower(), POLICIES)
-        raise Invalid(f"{value!r} is not a policy; {hint}; or register your own with sameluck.selects")
+        raise Invalid(
+            f"{value!r} is not a policy; {hint}; or register your own with sameluck.selects"
+        )
     policy = grammar.normal_form(policy)
     if hasattr(policy, "check"):
         policy.check(arms)

@@ -84,9 +84,10 @@ class Race:
             left = ", ".join(self.remaining)
             outcome = f"Undecided after {self.replications:,} replications: {left} are still in."
         return (
-            f"{outcome} It took {self.replications:,} replications, {self.users:,} users and {self.policy_runs:,} "
-            f"policy runs; without dropping about {self.fixed_users:,} users and {self.fixed_policy_runs:,} policy runs; "
-            f"the naive design about {self.naive_users:,.0f} users for the same precision."
+            f"{outcome} It took {self.replications:,} replications, {self.users:,} users and "
+            f"{self.policy_runs:,} policy runs; without dropping about {self.fixed_users:,} users and "
+            f"{self.fixed_policy_runs:,} policy runs; the naive design about {self.naive_users:,.0f} users "
+            "for the same precision."
         )
 
     def __str__(self) -> str:
@@ -107,7 +108,7 @@ class Race:
     __repr__ = __str__
 
 
-def race(
+def race(  # noqa: PLR0913
     policies: Mapping[str, Any],
     environment: Any,
     *,
@@ -142,7 +143,9 @@ def race(
     require_number("most", most, at_least=FIRST_CHECK)
     arms = environment.arms if arms is None else arms
     require(arms is not None, "say how many arms: the environment fits any number")
-    experiment = Experiment(policies=policies, arms=arms, horizon=horizon, replications=most, seed=seed)
+    experiment = Experiment(
+        policies=policies, arms=arms, horizon=horizon, replications=most, seed=seed
+    )
     require(len(experiment.policies) >= 2, "a race needs at least two policies")
     checked_environment(experiment, environment)
     track = _Track(experiment, environment, tolerance, level, None if keep is None else Path(keep))
@@ -154,7 +157,12 @@ class _Track:
     """A race under way: rewards and pulls of every policy in every replication it played."""
 
     def __init__(
-        self, experiment: Experiment, environment: Any, tolerance: float, level: float, keep: Path | None
+        self,
+        experiment: Experiment,
+        environment: Any,
+        tolerance: float,
+        level: float,
+        keep: Path | None,
     ) -> None:
         self.experiment = experiment
         self.environment = environment
@@ -212,7 +220,11 @@ class _Track:
             if beaten.size:
                 self.dropped[name] = names[int(beaten[np.argmax(behind[beaten, place])])]
         leader = int(table.mean(axis=1).argmax())
-        left = [place for place, name in enumerate(names) if name not in self.dropped and place != leader]
+        left = [
+            place
+            for place, name in enumerate(names)
+            if name not in self.dropped and place != leader
+        ]
         worst = max((half[leader, place] - behind[leader, place] for place in left), default=0.0)
         self.certified = bool(worst <= self.tolerance)
         return self.certified
@@ -222,7 +234,12 @@ class _Track:
         leader = max(alive_means, key=lambda name: alive_means[name])
         runners = sorted(
             (self._runner(name, leader) for name in self.names),
-            key=lambda one: (one.policy != leader, one.dropped_by is not None, -one.replications, one.behind),
+            key=lambda one: (
+                one.policy != leader,
+                one.dropped_by is not None,
+                -one.replications,
+                one.behind,
+            ),
         )
         runs = sum(len(values) for values in self.rewards.values())
         return Race(
@@ -247,7 +264,9 @@ class _Track:
         half = 0.0 if name == leader else float(anytime_half_widths(values, each)[-1])
         behind = float(values.mean())
         dropped_by = self.dropped.get(name)
-        return Runner(name, float(mine.mean()), behind, behind - half, behind + half, many, dropped_by)
+        return Runner(
+            name, float(mine.mean()), behind, behind - half, behind + half, many, dropped_by
+        )
 
     def _naive_users(self, runners: Sequence[Runner]) -> float:
         """Every policy on its own users, as often as the closest rival's precision would then need."""

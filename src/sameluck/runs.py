@@ -135,7 +135,7 @@ class Runs:
             return cls(experiment, environment=about["environment"], first=about["first"], **arrays)
         except FileNotFoundError:
             raise Invalid(f"no file {str(path)!r}") from None
-        except Exception as error:  # noqa: BLE001 a damaged archive breaks in as many ways as there are bytes
+        except Exception as error:
             raise Invalid(f"{str(path)!r} is not a file that Runs.save wrote: {error}") from None
 
 

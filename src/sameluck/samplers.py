@@ -156,7 +156,9 @@ def beta(bits: Bits, a: float, b: float) -> float:
 
 
 @shared
-def beta_odds(bits: Bits, depth_a: float, spread_a: float, depth_b: float, spread_b: float) -> float:
+def beta_odds(
+    bits: Bits, depth_a: float, spread_a: float, depth_b: float, spread_b: float
+) -> float:
     """The odds x / (1 - x) of a Beta(a, b) draw x; a, b >= 1, both given as `gamma_from` takes them."""
     return gamma_from(bits, depth_a, spread_a) / gamma_from(again(bits, _RIGHT), depth_b, spread_b)
 

@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sameluck import grammar, plots, reports
-from sameluck.comparison import Comparison, amount, compare, cost, finding, footer, percent, write_page
+from sameluck.comparison import (
+    Comparison,
+    amount,
+    compare,
+    cost,
+    finding,
+    footer,
+    percent,
+    write_page,
+)
 from sameluck.design import Naive, Replay, TimeCoupled, as_design
 from sameluck.errors import require
 from sameluck.estimates import Effect
@@ -43,7 +52,9 @@ class DesignComparison:
     def rows(self) -> tuple[DesignRow, ...]:
         """One record for each design and pair of policies, at the last checkpoint."""
         return tuple(
-            row for label in self.results for row in self._rows_of(label, last_effects(self.results[label]))
+            row
+            for label in self.results
+            for row in self._rows_of(label, last_effects(self.results[label]))
         )
 
     def _rows_of(self, label: str, effects: Iterable[Effect]) -> Iterable[DesignRow]:
@@ -78,14 +89,15 @@ class DesignComparison:
         """What the designs cost, in words."""
         result = self.results[self._finest]
         one = last_effects(result)[0]
-        said = [finding(one), cost(one, self._finest)]
-        for row in self.rows:
-            if row.policy == one.policy and row.design != self._finest and math.isfinite(row.users_needed):
-                said.append(
-                    f"The {row.design} design would need about {row.replications_needed:,.0f} replications "
-                    f"({row.users_needed:,.0f} users) to be as sure."
-                )
-        return " ".join(said)
+        others = [
+            f"The {row.design} design would need about {row.replications_needed:,.0f} replications "
+            f"({row.users_needed:,.0f} users) to be as sure."
+            for row in self.rows
+            if row.policy == one.policy
+            and row.design != self._finest
+            and math.isfinite(row.users_needed)
+        ]
+        return " ".join([finding(one), cost(one, self._finest), *others])
 
     def __str__(self) -> str:
         title = next(iter(self.results.values())).title.partition(" design on ")[2]
@@ -128,7 +140,9 @@ class DesignComparison:
         """A self-contained page with the figure, the table, and each design's own finding."""
         runs = next(iter(self.results.values())).runs
         figure = plots.to_svg(self.plot())
-        cards = [reports.Card("Side by side", self.verdict, _header(self.results), self.cells(), figure)]
+        cards = [
+            reports.Card("Side by side", self.verdict, _header(self.results), self.cells(), figure)
+        ]
         cards += [result.card(f"{label} design") for label, result in self.results.items()]
         page = reports.render(" v ".join(runs.policies), cards, footer(runs))
         if path is not None:

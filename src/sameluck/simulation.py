@@ -1,7 +1,7 @@
 """`simulate`: play every policy of an experiment through every replication, on all cores or elsewhere.
 
-The work is cut into tasks, each a pure function of its arguments; how it is cut, and where and in which order the tasks
-run, changes no bit of the result.
+The work is cut into tasks, each a pure function of its arguments; how it is cut, and where and in which order the
+tasks run, changes no bit of the result.
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ def _play_in_full(task: _Task, players: Sequence[Player], replication: int) -> _
         part = part._replace(pairs=_pairs(task, diaries))
     if task.detail:
         totals = [_totals(d, task.checkpoints, task.experiment.n_arms) for d in diaries]
-        luck = [p.exploration_luck(task.checkpoints, d) for p, d in zip(players, diaries, strict=True)]
+        luck = [
+            p.exploration_luck(task.checkpoints, d) for p, d in zip(players, diaries, strict=True)
+        ]
         part = part._replace(totals=np.array([totals]), luck=np.array([luck]))
     return part
 
@@ -141,7 +143,7 @@ def simulate(
         progress: Called as `progress(done, total)`, in replications of a policy.
         map: Runs the work elsewhere: an executor's `map`, or `sameluck.distribute.on(client)`.
         replications: Play these only; they may go on where an earlier call ended, for `Runs.concat`.
-        detail: Also record what each arm paid and how the policies' own coins fell, for `compare(adjust=...)`; slower.
+        detail: Also record what each arm paid and how the policies' own coins fell, for `compare(adjust=...)`.
     """
     environment = checked_environment(experiment, environment)
     horizons = checked_checkpoints(experiment, checkpoints)
@@ -267,9 +269,7 @@ def _short(environment: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def checked_checkpoints(
-    experiment: Experiment, checkpoints: Sequence[int] | None
-) -> Ints:
+def checked_checkpoints(experiment: Experiment, checkpoints: Sequence[int] | None) -> Ints:
     """The horizons to report, ascending, each once."""
     if checkpoints is None:
         return np.array([experiment.horizon], np.int64)
@@ -289,7 +289,11 @@ def checked_checkpoints(
 
 def _checked_workers(workers: int | None) -> int:
     if workers is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1
+        )
     whole = isinstance(workers, int) and not isinstance(workers, bool)
     require(whole and workers >= 1, f"workers must be a whole number >= 1, got {workers!r}")
     return min(workers, 1024)
@@ -311,9 +315,7 @@ def _checked_replications(experiment: Experiment, replications: range | None) ->
     return replications
 
 
-def refuse_too_large(
-    experiment: Experiment, replications: int, checkpoints: Ints
-) -> None:
+def refuse_too_large(experiment: Experiment, replications: int, checkpoints: Ints) -> None:
     """Raise `TooLarge` with an estimate if the results would not fit into this machine's memory."""
     policies, arms = len(experiment.policies), experiment.n_arms
     cells = replications * policies * checkpoints.size

@@ -50,9 +50,7 @@ def summarise(runs: Runs) -> tuple[PolicySummary, ...]:
     )
 
 
-def _summary(
-    runs: Runs, name: str, column: int, place: int, means: Floats | None
-) -> PolicySummary:
+def _summary(runs: Runs, name: str, column: int, place: int, means: Floats | None) -> PolicySummary:
     earned, pulls = runs.rewards[:, column, place], runs.pulls[:, column, place]
     checkpoint = int(runs.checkpoints[place])
     regret = share = None

@@ -24,7 +24,9 @@ class Trajectory(NamedTuple):
     arms: Ints
     positions: Ints  # which entry of the arm's stack (under TimeCoupled: which period's)
     rewards: NDArray[np.float64]
-    replayed: NDArray[np.bool_]  # an earlier policy had revealed it; False where a real user was asked
+    replayed: NDArray[
+        np.bool_
+    ]  # an earlier policy had revealed it; False where a real user was asked
 
 
 @dataclass(frozen=True, eq=False, repr=False)

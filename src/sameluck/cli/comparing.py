@@ -1,0 +1,237 @@
+"""`sameluck compare`, `designs` and `demo`: simulate, compare, show."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sameluck import distribute
+from sameluck.cli.output import as_json_option, check_outputs, horizon_grid, progress_bar, to_json
+from sameluck.cli.words import experiment_of, experiment_options
+from sameluck.comparison import Comparison, compare
+from sameluck.design import Naive, Replay
+from sameluck.environments import Bernoulli
+from sameluck.errors import Invalid, require
+from sameluck.estimates import Request, check_request
+from sameluck.experiment import Experiment
+from sameluck.policies import UCB1
+from sameluck.runs import write_whole
+from sameluck.sidebyside import designs
+from sameluck.simulation import simulate
+
+ASKED = ("level", "pairs", "interval", "simultaneous", "adjust")
+
+
+@click.command("compare")
+@experiment_options
+@click.option("--replications", type=int, help="Independent repetitions.  [default: 100]")
+@click.option(
+    "--design", help="naive, replay, replay(share_noise=true), time_coupled.  [default: replay]"
+)
+@click.option("--control", help="The policy to compare with.  [default: the first]")
+@click.option(
+    "--checkpoints", help="Horizons to report, e.g. 100,1000,10000.  [default: the horizon]"
+)
+@click.option("--pairs", help="control, all or best.  [default: control]")
+@click.option("--interval", help="t, bootstrap or anytime.  [default: t]")
+@click.option("--simultaneous", help="Let intervals hold together over pairs, checkpoints or both.")
+@click.option(
+    "--best", is_flag=True, default=None, help="Say which policies may be the best of all."
+)
+@click.option("--adjust", help="Take out luck of mean zero: means or exploration.")
+@click.option("--workers", type=int, help="Threads.  [default: all cores]")
+@click.option("--dask", metavar="ADDRESS", help="Run on the Dask cluster at tcp://host:port.")
+@as_json_option
+@click.option("--csv", "csv_path", metavar="FILE", help="Write the effects as CSV.")
+@click.option("--plot", "plot_path", metavar="FILE", help="Draw the effects: .svg, .pdf or .png.")
+@click.option("--report", "report_path", metavar="FILE", help="Write a self-contained HTML page.")
+@click.option(
+    "--save", "runs_path", metavar="FILE", help="Keep the runs (.npz) for sameluck.Runs.load."
+)
+def compare_command(policies: tuple[str, ...], **options: Any) -> None:
+    r"""Compare policies by simulation.
+
+    Policies are written as in `sameluck policies`; `NAME=POLICY` gives one a name. All settings may stand in a
+    TOML file instead, with the same words (environment, horizon, ... and a table [policies]); options given
+    here override it.
+
+    \b
+      sameluck compare "ucb1(alpha=2.5)" "ucb1(alpha=3)" --env "bernoulli(0.9,0.7,0.5)"
+    """
+    outputs = {kind: options.pop(f"{kind}_path") for kind in ("csv", "plot", "report", "runs")}
+    check_outputs(outputs)
+    as_json, workers, dask = (options.pop(name) for name in ("as_json", "workers", "dask"))
+    experiment, settings = experiment_of(policies, options)
+    checkpoints = _checkpoints(settings.get("checkpoints"), experiment, outputs)
+    wanted = {name: settings[name] for name in ASKED if name in settings}
+    check_request(experiment, experiment.replications, Request(**wanted))
+    with _cluster(dask) as map_like, progress_bar("simulating") as progress:
+        runs = simulate(
+            experiment,
+            settings["environment"],
+            checkpoints=checkpoints,
+            workers=workers,
+            progress=progress,
+            map=map_like,
+            detail="adjust" in settings,
+        )
+    result = compare(runs, best=bool(settings.get("best")), **wanted)
+    written = _write_outputs(result, outputs)
+    click.echo(_as_json(result) if as_json else _summary(result, settings.get("checkpoints")))
+    for path in written:
+        click.echo(f"wrote {path}", err=True)
+
+
+@click.command("designs")
+@experiment_options
+@click.option("--replications", type=int, help="Independent repetitions.  [default: 100]")
+@click.option("--control", help="The policy to compare with.  [default: the first]")
+@click.option("--workers", type=int, help="Threads.  [default: all cores]")
+@as_json_option
+@click.option("--plot", "plot_path", metavar="FILE", help="Draw the effects: .svg, .pdf or .png.")
+@click.option("--report", "report_path", metavar="FILE", help="Write a self-contained HTML page.")
+def designs_command(
+    policies: tuple[str, ...],
+    workers: int | None,
+    plot_path: str | None,
+    report_path: str | None,
+    *,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Show naive, time-coupled and replay side by side on your own case: variance, users, who wins."""
+    check_outputs({"plot": plot_path, "report": report_path})
+    experiment, settings = experiment_of(policies, options)
+    level = settings.get("level", 0.95)
+    check_request(experiment, experiment.replications, Request(level))
+    drawn = plot_path or report_path
+    with progress_bar("simulating") as progress:
+        found = designs(
+            experiment,
+            settings["environment"],
+            level=level,
+            checkpoints=horizon_grid(experiment.horizon) if drawn else None,
+            workers=workers,
+            progress=progress,
+        )
+    if plot_path:
+        found.plot(plot_path)
+    if report_path:
+        found.to_html(report_path)
+    click.echo(to_json(found.to_dicts()) if as_json else str(found))
+
+
+@click.command("demo")
+@click.option(
+    "--out", default="sameluck-demo", show_default=True, help="Folder for figure and report."
+)
+@as_json_option
+def demo_command(out: str, *, as_json: bool) -> None:
+    """Two UCB1 policies on five coins, naive against replay: the first example, with figure and report."""
+    folder = Path(out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Invalid(f"cannot make the folder {out!r}: {error.strerror}") from None
+    policies = {"ucb1(alpha=2.5)": UCB1(2.5), "ucb1(alpha=3)": UCB1(3.0)}
+    coins = Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
+    experiment = Experiment(policies=policies, arms=5, horizon=10_000, replications=10, seed=7)
+    with progress_bar("both designs") as progress:
+        both = designs(
+            experiment,
+            coins,
+            designs=(Naive(), Replay()),
+            level=0.99,
+            checkpoints=horizon_grid(10_000),
+            progress=progress,
+        )
+    plot, report = folder / "effect.svg", folder / "report.html"
+    both.plot(plot)
+    both.to_html(report)
+    if as_json:
+        click.echo(to_json(both.to_dicts()))
+        return
+    click.echo(
+        "Which earns more on five coins in 10,000 periods: UCB1 with alpha 3 or with alpha 2.5?\n"
+    )
+    click.echo(f"{both}\n")
+    click.echo(f"figure  {plot}\nreport  {report}")
+
+
+def _checkpoints(
+    given: Any, experiment: Experiment, outputs: Mapping[str, Any]
+) -> list[int] | None:
+    if given is None:
+        drawn = outputs["plot"] or outputs["report"]
+        return horizon_grid(experiment.horizon) if drawn else None
+    if isinstance(given, list):
+        return given
+    words = [word for word in re.split(r"[\s,]+", str(given).strip()) if word]
+    whole = bool(words) and all(re.fullmatch(r"\d[\d_]*", word) for word in words)
+    require(whole, f"--checkpoints must be whole numbers such as 100,1000, got {given!r}")
+    return [int(word) for word in words]
+
+
+def _write_outputs(result: Comparison, outputs: Mapping[str, str | None]) -> list[str]:
+    writers: dict[str, Callable[[Path], Any]] = {
+        "csv": lambda path: write_whole(path, _as_csv(result).encode()),
+        "plot": result.plot,
+        "report": result.to_html,
+        "runs": result.runs.save,
+    }
+    written = []
+    for kind, path in outputs.items():
+        if path is not None:
+            writers[kind](Path(path))
+            written.append(path)
+    return written
+
+
+def _summary(result: Comparison, asked: Any) -> str:
+    if asked is not None:
+        return str(result)
+    # The grid behind a figure is not a table anybody asked for.
+    end = result.runs.checkpoints[-1]
+    last = tuple(one for one in result.effects if one.checkpoint == end)
+    return str(dataclasses.replace(result, effects=last))
+
+
+def _as_json(result: Comparison) -> str:
+    return to_json(
+        {
+            "experiment": result.runs.experiment.to_dict(),
+            "digest": result.runs.experiment.digest,
+            "environment": result.runs.environment,
+            "effects": result.to_dicts(),
+            "verdict": result.verdict,
+        }
+    )
+
+
+def _as_csv(result: Comparison) -> str:
+    records = result.to_dicts()
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(records[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue()
+
+
+@contextmanager
+def _cluster(address: str | None) -> Iterator[Any]:
+    if address is None:
+        yield None
+        return
+    client = distribute.connect(address)
+    try:
+        yield distribute.on(client)
+    finally:
+        client.close()

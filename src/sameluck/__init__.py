@@ -7,6 +7,7 @@ from sameluck.environments import Bernoulli, BernoulliPrior, Empirical, Gaussian
 from sameluck.errors import AddressReused, Invalid, Missing, SameluckError, TooLarge
 from sameluck.estimates import Effect
 from sameluck.experiment import Experiment
+from sameluck.instances import VarianceSplit, split_variance
 from sameluck.planning import Plan, plan
 from sameluck.policies import (
     UCB1,
@@ -61,6 +62,7 @@ __all__ = [
     "Trajectory",
     "UCBDelta",
     "Uniform",
+    "VarianceSplit",
     "chances",
     "compare",
     "coverage",
@@ -69,5 +71,6 @@ __all__ = [
     "race",
     "selects",
     "simulate",
+    "split_variance",
     "trace",
 ]

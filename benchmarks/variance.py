@@ -1,0 +1,106 @@
+"""What each way of sharing or removing luck does to the variance of an effect, beside plain replay.
+
+    python benchmarks/variance.py [--replications 10000] [--json FILE]
+
+Prints a Markdown table: variance relative to plain replay (jackknife standard error), horizon 1,000.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import sameluck as sl
+from sameluck.adjustments import adjusted
+
+COINS5, COINS2 = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1)), sl.Bernoulli((0.7, 0.3))
+BELLS = sl.Gaussian((1.0, 0.8, -2.0, -3.0, -4.0))
+CASES = {
+    "UCB1 2.5 v 3, 5 coins": (sl.UCB1(2.5), sl.UCB1(3.0), COINS5),
+    "UCB1 2 v Thompson, 2 coins": (sl.UCB1(), sl.ThompsonBernoulli(first_plays=1), COINS2),
+    "Thompson v epsilon 0.1, Gaussian": (
+        sl.ThompsonGaussian(first_plays=1),
+        sl.EpsilonGreedy(),
+        BELLS,
+    ),
+    "Thompson Beta(1,1) v (3,3), 5 coins": (
+        sl.ThompsonBernoulli(),
+        sl.ThompsonBernoulli(3, 3),
+        COINS5,
+    ),
+    "Thompson prior sd 1 v 2, Gaussian": (
+        sl.ThompsonGaussian(),
+        sl.ThompsonGaussian(prior_sd=2.0),
+        BELLS,
+    ),
+    "epsilon 0.1 v 0.05, 5 coins": (sl.EpsilonGreedy(0.1), sl.EpsilonGreedy(0.05), COINS5),
+    "epsilon 0.1 v 0.05, Gaussian": (sl.EpsilonGreedy(0.1), sl.EpsilonGreedy(0.05), BELLS),
+}
+WAYS = {
+    "naive": (sl.Naive(), None),
+    "time_coupled": (sl.TimeCoupled(), None),
+    "replay": (sl.Replay(), None),
+    "shared noise": (sl.Replay(share_noise=True), None),
+    "adjust means": (sl.Replay(), "means"),
+    "adjust exploration": (sl.Replay(), "exploration"),
+    "noise + exploration": (sl.Replay(share_noise=True), "exploration"),
+}
+
+
+def variance(
+    case: tuple, design: object, adjust: str | None, replications: int
+) -> tuple[float, float, float]:
+    """Variance of a replication's difference, its standard error, and the effect."""
+    first, second, environment = case
+    experiment = sl.Experiment(
+        policies={"first": first, "second": second},
+        arms=environment.arms,
+        horizon=1_000,
+        replications=replications,
+        design=design,
+        seed=11,
+    )
+    runs = sl.simulate(experiment, environment, detail=adjust is not None)
+    if adjust is None:
+        values = runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]
+    else:
+        values = adjusted(runs, ("second", "first"), 0, adjust, predictable=False)
+    squares = (values - values.mean()) ** 2
+    return (
+        float(values.var(ddof=1)),
+        float(squares.std() / np.sqrt(values.size)),
+        float(values.mean()),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--replications", type=int, default=10_000)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    print(f"$ python {' '.join(sys.argv)}\n")
+    print("| case | effect | " + " | ".join(WAYS) + " |")
+    print("|---|---|" + "---|" * len(WAYS))
+    results = {}
+    for name, case in CASES.items():
+        found = {way: variance(case, *how, options.replications) for way, how in WAYS.items()}
+        own, own_error, effect = found["replay"]
+        cells = []
+        for value, error, _ in found.values():
+            ratio = value / own
+            cells.append(f"{ratio:.3g} ({ratio * np.hypot(error / value, own_error / own):.1g})")
+        cells[list(WAYS).index("replay")] = f"1 (variance {own:.4g})"
+        print(f"| {name} | {effect:.4g} | " + " | ".join(cells) + " |", flush=True)
+        results[name] = found
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -26,8 +26,9 @@ def shown_cell(cell: Cell, decimals: int = 2) -> str:
     if isinstance(cell, bool):
         return "yes" if cell else "no"
     if isinstance(cell, float):
-        small = 0 < abs(cell) < 10.0 ** (1 - decimals)
-        return f"{cell:.2g}" if small else f"{cell:,.{decimals}f}"
+        if 0 < abs(cell) < 10.0 ** (1 - decimals):
+            return f"{cell:.2g}"
+        return f"{cell:,.{decimals if abs(cell) < 100_000 else 0}f}"
     return f"{cell:,}" if isinstance(cell, int) else cell
 
 

@@ -111,8 +111,9 @@ def _example_3(name: str, found: Findings) -> list[Exhibit]:
     peak = max(curve, key=lambda one: float(one["pull_variance"][0]))
     about = (
         "The paper takes this figure to show that the variance is not o(T). In our runs it peaks at T = "
-        f"{peak['horizon']:,} ({peak['pull_variance'][0]:.3g}) and is {end['pull_variance'][0]:.3g}, with a standard "
-        f"error of {end['pull_variance_error'][0]:.2g}, at T = {end['horizon']:,}; the band is two errors wide."
+        f"{peak['horizon']:,} ({peak['pull_variance'][0]:.3g}) and is {end['pull_variance'][0]:.3g}, with a "
+        f"standard error of {end['pull_variance_error'][0]:.2g}, at T = {end['horizon']:,}; the band reaches two "
+        "errors to either side."
     )
     return [
         _curve(name, found, "interactions", "Real interactions", "mean real interactions"),

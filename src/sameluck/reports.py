@@ -1,11 +1,13 @@
-"""Self-contained HTML pages: ordered cards, each a title, a sentence, a table, a figure. No network, no script."""
+"""How results leave: self-contained HTML pages of cards (no network, no script), tables as text and LaTeX, JSON."""
 
 from __future__ import annotations
 
 import html
+import json
+import math
 from collections.abc import Sequence
 from string import Template
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Card(NamedTuple):
@@ -104,6 +106,19 @@ def _latex(text: str) -> str:
         "^": r"\textasciicircum{}",
     }
     return "".join(special.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in text)
+
+
+def to_json(value: Any) -> str:
+    """Valid JSON: it has no infinity, so a number that is not finite is null."""
+    return json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _card(card: Card) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from sameluck import distribute
-from sameluck.cli.output import as_json_option, check_outputs, horizon_grid, progress_bar, to_json
+from sameluck.cli.output import as_json_option, check_outputs, horizon_grid, progress_bar
 from sameluck.cli.words import experiment_of, experiment_options
 from sameluck.comparison import Comparison, compare
 from sameluck.design import Naive, Replay
@@ -23,6 +23,7 @@ from sameluck.errors import Invalid, require
 from sameluck.estimates import Request, check_request
 from sameluck.experiment import Experiment
 from sameluck.policies import UCB1
+from sameluck.reports import to_json
 from sameluck.runs import write_whole
 from sameluck.sidebyside import designs
 from sameluck.simulation import simulate

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import click
 
 from sameluck import grammar
-from sameluck.cli.output import as_json_option, to_json
+from sameluck.cli.output import as_json_option
 from sameluck.environments import ENVIRONMENTS
 from sameluck.policies import POLICIES
+from sameluck.reports import to_json
 
 
 @click.command("policies")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
@@ -38,20 +35,6 @@ def check_outputs(outputs: Mapping[str, str | None]) -> None:
     drawn = outputs.get("plot") or outputs.get("report")
     if drawn:
         optional("matplotlib", "plots")
-
-
-def to_json(value: Any) -> str:
-    """Valid JSON, whatever is in it."""
-    return json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no infinity: a variance ratio without variance is null."""
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @contextmanager

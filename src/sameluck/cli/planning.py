@@ -8,11 +8,12 @@ import click
 from rich.console import Console
 from rich.status import Status
 
-from sameluck.cli.output import as_json_option, check_outputs, to_json
+from sameluck.cli.output import as_json_option, check_outputs
 from sameluck.cli.words import experiment_of, experiment_options
 from sameluck.errors import require
 from sameluck.planning import plan
 from sameluck.racing import race
+from sameluck.reports import to_json
 
 
 @click.command("plan")

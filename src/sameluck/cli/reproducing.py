@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from sameluck.cli.output import as_json_option, progress_bar, to_json
+from sameluck.cli.output import as_json_option, progress_bar
+from sameluck.reports import to_json
 
 
 @click.command("paper")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -96,7 +94,7 @@ def write_all(folder: Path, result: Mapping[str, Any], shown: Sequence[Exhibit])
             pictures[one.figure.name] = plots.svg_element(svg)
     write_whole(folder / "report.html", as_html(result, shown, pictures).encode())
     write_whole(folder / "paper.md", as_markdown(result, shown).encode())
-    write_whole(folder / "results.json", (as_json(result) + "\n").encode())
+    write_whole(folder / "results.json", (reports.to_json(result) + "\n").encode())
 
 
 def _make(folder: Path) -> None:
@@ -109,19 +107,6 @@ def _make(folder: Path) -> None:
 def _write_table(folder: Path, table: Table) -> None:
     write_whole(folder / f"{table.name}.csv", as_csv(table).encode())
     write_whole(folder / f"{table.name}.tex", as_latex(table).encode())
-
-
-def as_json(value: Any) -> str:
-    """JSON, which has no infinity: such a number is null."""
-    return json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def as_text(result: Mapping[str, Any], shown: Sequence[Exhibit]) -> str:

@@ -1,0 +1,220 @@
+"""Each caution appears when it should and only then; healthy runs have none."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import sameluck as sl
+
+COINS = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
+BELLS = sl.Gaussian((1.0, 0.8, -2.0, -3.0, -4.0))
+UCBS = {"low": sl.UCB1(2.5), "high": sl.UCB1(3.0)}
+LATE = [1_000, 2_000, 4_000, 7_000, 10_000]
+
+
+def played(policies, environment, **changes):
+    settings = {"arms": environment.arms, "horizon": 1_000, "replications": 50, "seed": 7}
+    settings.update(changes)
+    checkpoints = settings.pop("checkpoints", None)
+    experiment = sl.Experiment(policies=policies, **settings)
+    return sl.simulate(experiment, environment, checkpoints=checkpoints)
+
+
+def made_up(differences, design="replay", policies=2):
+    """Two or more policies, the second earning these much more than the others; pulls that differ."""
+    values = np.asarray(differences, float)
+    rewards = np.zeros((values.size, policies, 1))
+    rewards[:, 1, 0] = values
+    pulls = np.full((*rewards.shape, 2), 5)
+    pulls[:, 1, 0] = (6, 4)
+    names = {f"p{place}": sl.Uniform() for place in range(policies)}
+    experiment = sl.Experiment(
+        policies=names, arms=2, horizon=10, replications=values.size, design=design
+    )
+    spent = np.full((values.size, 1), 11)
+    return sl.Runs(experiment, np.array([10]), rewards, pulls, spent)
+
+
+def with_pulls(counts, horizons=LATE):
+    """Policy p1 pulls arm 1 so often (replication, checkpoint), p0 never."""
+    counts = np.asarray(counts)
+    pulls = np.zeros((len(counts), 2, len(horizons), 2), np.int64)
+    pulls[:, :, :, 0] = horizons
+    pulls[:, 1, :, 1] = counts
+    pulls[:, 1, :, 0] -= counts
+    rng = np.random.default_rng(1)
+    experiment = sl.Experiment(
+        policies={"p0": sl.Uniform(), "p1": sl.Uniform()},
+        arms=["blue", "green"],
+        horizon=horizons[-1],
+        replications=len(counts),
+    )
+    return sl.Runs(
+        experiment,
+        np.array(horizons),
+        rng.normal(0, 1, pulls.shape[:3]),
+        pulls,
+        np.full((len(counts), len(horizons)), horizons[-1]),
+    )
+
+
+@pytest.mark.parametrize("interval", ["t", "bootstrap", "anytime"])
+def test_a_healthy_run_has_no_caution(interval):
+    """The first example with 50 replications, whatever the seed."""
+    for seed in range(10):
+        result = sl.compare(played(UCBS, COINS, seed=seed), interval=interval)
+
+        assert result.cautions == ()
+        assert "Caution" not in str(result)
+
+
+@pytest.mark.xfail(reason="the exponent fitted to 50 replications is noise: 1.5 instead of 0.8")
+def test_a_healthy_run_has_no_caution_with_a_curve_either():
+    """The same with the checkpoints behind a figure."""
+    for seed in range(10):
+        runs = played(UCBS, COINS, seed=seed, checkpoints=list(range(25, 1_001, 25)))
+
+        assert sl.compare(runs).cautions == ()
+
+
+@pytest.mark.parametrize(("replications", "cautioned"), [(2, True), (9, True), (10, False)])
+def test_few_replications_are_said(replications, cautioned):
+    values = np.linspace(-1, 1, replications)
+    found = sl.compare(made_up(values)).cautions
+
+    assert [text.startswith(f"Only {replications} replications") for text in found] == [
+        True
+    ] * cautioned
+
+
+def skewed(size):
+    """A few large values among small ones; skewness about 4 for 40."""
+    values = np.random.default_rng(3).normal(0, 0.1, size)
+    values[: max(1, size // 20)] += 10
+    return values
+
+
+def test_strong_skew_is_said_with_its_sign_unless_the_interval_minds_it():
+    for sign in (1, -1):
+        (text,) = sl.compare(made_up(sign * skewed(40))).cautions
+        assert "The differences of p1 and p0 are skewed" in text
+        assert f"({'+' if sign > 0 else '-'}4." in text
+        assert 'prefer interval="bootstrap"' in text
+    assert len(sl.compare(made_up(skewed(40)), interval="anytime").cautions) == 1
+    assert sl.compare(made_up(skewed(40)), interval="bootstrap").cautions == ()
+
+
+def test_skew_that_noise_explains_or_many_replications_outweigh_is_not_said():
+    """Normal values never (200 samples; the rule's bound is 3 standard errors and at least 1); 25 x skewness^2 do."""
+    rng = np.random.default_rng(4)
+    samples = [made_up(rng.normal(size=20)) for _ in range(200)]
+    assert sum(len(sl.compare(one).cautions) for one in samples) <= 2
+    many = np.tile(skewed(40), 60)
+    assert sl.compare(made_up(many)).cautions == ()
+
+
+def test_a_difference_that_never_varies_is_said():
+    (text,) = sl.compare(made_up([3.0] * 20)).cautions
+    assert text.startswith("The difference of p1 and p0 is the same in every replication")
+
+    still = played({"a": sl.Always(0), "b": sl.Always(1)}, sl.Gaussian((1.0, 0.5), sd=0.0))
+    (text,) = sl.compare(still).cautions
+    assert text.startswith("The difference of b and a is the same in every replication")
+
+
+def test_policies_that_never_diverge_are_said_and_those_that_do_at_some_checkpoint_are_not():
+    twins = played({"a": sl.UCB1(), "b": sl.UCB1()}, COINS)
+    (text,) = sl.compare(twins).cautions
+    assert "b and a pulled every arm equally often in every replication" in text
+
+    # The same at the last checkpoint, other before: not the same policy.
+    two = with_pulls(np.zeros((20, 2), int), [5, 10])
+    pulls = two.pulls.copy()
+    pulls[3, 1, 0] = (4, 1)
+    assert len(sl.compare(two).cautions) == 1
+    assert sl.compare(dataclasses.replace(two, pulls=pulls)).cautions == ()
+
+
+def test_equal_pulls_with_independent_rewards_are_no_sign_of_equal_policies():
+    runs = played({"a": sl.Always(0), "b": sl.Always(0)}, COINS, design="naive")
+
+    assert sl.compare(runs).cautions == ()
+
+
+@pytest.mark.xfail(reason="equal pull counts are taken for equal play where rewards depend on time")
+def test_under_time_coupling_equal_counts_in_another_order_are_a_divergence():
+    """UCB1 plays arms 0, 1; uniform in the replications kept plays 1, 0: other rewards, so they do diverge."""
+    policies = {"order": sl.UCB1(), "random": sl.Uniform()}
+    runs = played(policies, BELLS._replace(means=(1.0, -1.0)), horizon=2, design="time_coupled")
+    keep = (runs.pulls[:, 1, 0] == 1).all(axis=1)
+    names = ("rewards", "pulls", "interactions")
+    kept = dataclasses.replace(runs, **{name: getattr(runs, name)[keep] for name in names})
+
+    assert (kept.rewards[:, 0] != kept.rewards[:, 1]).any()
+    assert not any("never diverge" in text for text in sl.compare(kept).cautions)
+
+
+def test_each_pair_is_cautioned_for_itself_and_nothing_is_said_twice():
+    runs = made_up(skewed(40), policies=3)
+    assert [text.split(" are ")[0] for text in sl.compare(runs, control="p1").cautions] == [
+        "The differences of p0 and p1",
+        "The differences of p2 and p1",
+    ]
+    (text,) = sl.compare(runs, pairs="control").cautions[:1]
+    assert "p1 and p0" in text
+    several = sl.compare(played(UCBS, COINS, replications=5, checkpoints=[10, 100, 1_000]))
+    assert len(several.cautions) == len(set(several.cautions))
+
+
+def heavy(replications, horizons=LATE):
+    """Stuck for S periods with P(S > s) = 100 / s: the variance of min(S, T) grows linearly in T."""
+    chances = (np.arange(replications) + 0.5) / replications
+    return np.minimum.outer(100 / chances, np.array(horizons)).astype(int)
+
+
+def light(replications, horizons=LATE):
+    """Counts that grow like the logarithm, and their spread too."""
+    spread = 1 + 0.1 * np.random.default_rng(2).normal(size=replications)
+    return np.outer(spread, 50 * np.log(horizons)).astype(int)
+
+
+def test_a_pull_count_whose_variance_grows_with_the_horizon_is_said_with_policy_and_arm():
+    (text,) = sl.compare(with_pulls(heavy(200))).cautions
+    assert text.startswith("p1: the variance of arm green's pull count grows")
+    assert sl.compare(with_pulls(light(200))).cautions == ()
+
+
+def test_growth_needs_replications_and_late_checkpoints_to_be_seen():
+    assert sl.compare(with_pulls(heavy(25))).cautions == ()
+    early = [10, 100, 900, 10_000]
+    assert sl.compare(with_pulls(heavy(200, early), early)).cautions == ()
+    assert sl.compare(with_pulls(heavy(200, [10_000]), [10_000])).cautions == ()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_upper_confidence_bounds_have_no_growing_pull_counts(seed):
+    runs = played(UCBS, COINS, horizon=10_000, checkpoints=LATE, replications=200, seed=seed)
+
+    assert sl.compare(runs).cautions == ()
+
+
+@pytest.mark.xfail(reason="a fitted exponent above 0.9 misses the paper's third example mostly")
+def test_the_third_example_is_cautioned_for_both_of_its_policies():
+    """Gaussian Thompson sampling and epsilon-greedy: the case the caution is for, with 200 replications each."""
+    policies = {"thompson": sl.ThompsonGaussian(first_plays=1), "greedy": sl.EpsilonGreedy()}
+    for seed in range(3):
+        runs = played(
+            policies, BELLS, horizon=10_000, checkpoints=LATE, replications=200, seed=seed
+        )
+        found = sl.compare(runs).cautions
+        for name in policies:
+            assert any(text.startswith(f"{name}: the variance of arm 1's") for text in found)
+
+
+def test_cautions_are_printed_and_on_the_page():
+    result = sl.compare(played(UCBS, COINS, replications=5))
+
+    assert "Caution: Only 5 replications" in str(result)
+    assert "Caution: Only 5 replications" in result._repr_html_()
+    assert "Caution: Only 5 replications" in result.to_html()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Collection, Iterator
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -153,7 +154,12 @@ def paired(runs: Runs) -> bool:
     """Whether the policies of a replication have anything in common: a stack, a table or an instance."""
     if not isinstance(runs.experiment.design, Naive):
         return True
-    return runs.environment is not None and hasattr(as_environment(runs.environment), "instance")
+    return runs.environment is not None and _is_prior(runs.environment)
+
+
+@lru_cache(maxsize=8)
+def _is_prior(environment: str) -> bool:
+    return hasattr(as_environment(environment), "instance")
 
 
 def differences(runs: Runs, pair: Pair, place: int, request: Request | None = None) -> Floats:
@@ -225,12 +231,11 @@ def _effect(
     pair, place = key
     earned, against = _earned(runs, pair, place)
     if paired(runs):
-        variance, ratio = (
-            (earned - against).var(ddof=1),
-            variance_ratio(earned, against, request.level),
-        )
+        variance = (earned - against).var(ddof=1)
+        ratio = variance_ratio(earned, against, request.level)
     else:
-        variance, ratio = earned.var(ddof=1) + against.var(ddof=1), _Ratio(1.0, 1.0, 1.0)
+        variance = earned.var(ddof=1) + against.var(ddof=1)
+        ratio = _Ratio(1.0, 1.0, 1.0)
     checkpoint = int(runs.checkpoints[place])
     plain = float((earned - against).mean())
     values = differences(runs, pair, place, request)
@@ -289,5 +294,5 @@ def _variances_without_each(values: Floats) -> Floats:
 
 
 def _choice(name: str, value: object, known: Collection[str]) -> None:
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         raise Invalid(f"{name} {value!r} is not known; {did_you_mean(str(value), known)}")

@@ -19,9 +19,7 @@ from typing import Any, get_type_hints
 
 from sameluck.errors import Invalid, did_you_mean, require
 
-LONGEST = (
-    1_000_000  # characters; an empirical environment may be long, a mistake should not be longer
-)
+LONGEST = 50_000_000  # characters: two million observed rewards of an empirical environment
 DEEPEST = 8
 
 _TOKEN = re.compile(

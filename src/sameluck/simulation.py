@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sameluck import grammar
 from sameluck.compiled import compiled
 from sameluck.environments import as_environment
-from sameluck.errors import TooLarge, require
+from sameluck.errors import Invalid, TooLarge, require
 from sameluck.experiment import Experiment
 from sameluck.playing import Diary, Player, Sheet, empty_diary
 from sameluck.runs import Runs
@@ -256,11 +256,11 @@ def checked_environment(experiment: Experiment, environment: Any) -> Any:
     environment = as_environment(environment)
     environment.check(experiment.n_arms)
     for name, policy in experiment.policies.items():
-        require(
-            environment.binary or not getattr(policy, "needs_binary", False),
-            f"policy {name!r} ({grammar.write(policy)}) needs rewards 0 and 1, but {_short(environment)} pays "
-            "others; use a policy for real-valued rewards, such as thompson_gaussian",
-        )
+        if getattr(policy, "needs_binary", False) and not environment.binary:
+            raise Invalid(
+                f"policy {name!r} ({grammar.write(policy)}) needs rewards 0 and 1, but {_short(environment)} "
+                "pays others; use a policy for real-valued rewards, such as thompson_gaussian"
+            )
     return environment
 
 

@@ -54,15 +54,12 @@ def cache_directory() -> Path:
     digest = hashlib.blake2b(numba.__version__.encode(), digest_size=8)
     for name in COMPILED_SOURCES:
         digest.update((Path(__file__).parent / name).read_bytes())
-    for root in (_user_cache(), Path(tempfile.gettempdir()) / "sameluck"):
-        folder = root / digest.hexdigest()
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            continue
-        if os.access(folder, os.W_OK):
-            return folder
-    return Path(tempfile.mkdtemp(prefix="sameluck-"))
+    try:
+        folder = _user_cache() / digest.hexdigest()
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):  # read-only, or no home at all
+        return _private_folder()
+    return folder if os.access(folder, os.W_OK) else _private_folder()
 
 
 def _user_cache() -> Path:
@@ -71,6 +68,11 @@ def _user_cache() -> Path:
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "sameluck"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sameluck"
+
+
+def _private_folder() -> Path:
+    # Never a shared folder of a known name: what lies in the cache is run.
+    return Path(tempfile.mkdtemp(prefix="sameluck-"))
 
 
 _CACHE = cache_directory()

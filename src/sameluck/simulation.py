@@ -233,7 +233,8 @@ def _compile(experiment: Experiment, environment: Any, *, in_full: bool) -> None
     nothing = np.array([experiment.horizon])
     for name, policy in experiment.policies.items():
         kind = grammar.name_of(type(policy))
-        what = f"compiling {kind} with {grammar.name_of(type(environment))} for this machine (once)"
+        how = ", period by period," if in_full else ""
+        what = f"compiling {kind} with {grammar.name_of(type(environment))}{how} for this machine (once)"
         with _announced(what):
             player = Player(experiment, environment, name)
             player.play(range(0), nothing, empty_diary(0) if in_full else None)

@@ -10,6 +10,7 @@ import sameluck as sl
 from sameluck import intervals
 from sameluck.estimates import variance_ratio
 from sameluck.intervals import obrien_fleming, t_interval
+from sameluck.planning import power_of
 
 COINS = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
 THREE = sl.Bernoulli((0.6, 0.5, 0.4))
@@ -308,3 +309,81 @@ def test_shared_noise_changes_nothing_for_policies_without_coins():
 
     assert plain.rewards.tobytes() == shared.rewards.tobytes()
     assert plain.pulls.tobytes() == shared.pulls.tobytes()
+
+
+def power_literally(effect, replications, level):
+    """Of the t test of normal values with sd 1: averaged over a fine grid of quantiles of the sample sd."""
+    freedom = replications - 1
+    critical = stats.t.ppf(0.5 + level / 2, freedom)
+    chances = (np.arange(200_000) + 0.5) / 200_000
+    spread = np.sqrt(stats.chi2.ppf(chances, freedom) / freedom)
+    centre = effect * np.sqrt(replications)
+    upper, lower = (stats.norm.sf(critical * spread + sign * centre) for sign in (-1, 1))
+    return float(np.mean(upper + lower))
+
+
+def test_power_is_that_of_the_t_test():
+    for replications, effect in ((5, 1.0), (10, 1.5), (30, 0.6)):
+        expected = power_literally(effect, replications, 0.95)
+        assert power_of(effect, 1.0, replications, 0.95) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.xfail(reason="power is called 1 from 8 above the critical value on, whatever its law")
+@pytest.mark.parametrize(("replications", "level"), [(2, 0.95), (2, 0.99), (3, 0.99), (4, 0.999)])
+def test_power_of_very_few_replications_is_that_of_the_t_test_too(replications, level):
+    """A few degrees of freedom spread the noncentral t far: 0.74 to 0.97 here, not 1."""
+    critical = stats.t.ppf(0.5 + level / 2, replications - 1)
+    effect = (critical + 8.5) / np.sqrt(replications)
+    expected = power_literally(effect, replications, level)
+
+    assert power_of(effect, 1.0, replications, level) == pytest.approx(expected, abs=1e-3)
+
+
+PAIR = {"a": sl.UCB1(), "b": sl.EpsilonGreedy()}
+
+
+@pytest.mark.xfail(reason="KeyError: 'replay'", raises=KeyError)
+@pytest.mark.parametrize("design", ["naive", "time_coupled", SHARED])
+def test_a_pilot_of_another_design_is_used_or_refused_in_words(design):
+    runs = played(PAIR, NEAR, design=design)
+    try:
+        planned = sl.plan(runs.experiment.replace(design="replay"), runs, effect=1.0, power=0.9)
+    except sl.Invalid as error:
+        assert "design" in str(error)  # noqa: PT017
+    else:
+        assert design in [row.design for row in planned.rows]
+
+
+@pytest.mark.xfail(
+    reason="the pilot's own policies and horizon are planned, under the other's title"
+)
+def test_a_pilot_of_other_policies_or_another_horizon_is_refused():
+    runs = played(PAIR, NEAR)
+    for other in ({"policies": {"x": sl.Uniform(), "y": sl.UCB1()}}, {"horizon": 999}):
+        with pytest.raises(sl.Invalid):
+            sl.plan(runs.experiment.replace(**other), runs, effect=1.0, power=0.9)
+
+
+@pytest.mark.xfail(
+    reason="plan takes naive with a prior for independent, compare for paired: 17 v 5"
+)
+def test_the_naive_row_of_a_plan_has_the_spread_that_compare_finds():
+    """With a prior the instance is shared under naive too; both from 1,000 replications, within a fifth."""
+    prior = sl.BernoulliPrior()
+    runs = played(PAIR, prior, design="naive", replications=1_000)
+    planned = sl.plan(
+        runs.experiment.replace(design="replay"), prior, effect=1.0, power=0.9, pilot=1_000
+    )
+    naive = next(row for row in planned.rows if row.design == "naive")
+
+    assert naive.sd == pytest.approx(sl.compare(runs).effects[0].sd, rel=0.2)
+
+
+@pytest.mark.xfail(reason="not checked: intervals of nan, which cover nothing")
+@pytest.mark.parametrize("level", [0.0, 1.0, 95, float("nan")])
+def test_a_level_that_is_none_is_refused_by_coverage_and_planned_looks(level):
+    experiment = played(PAIR, NEAR).experiment
+    with pytest.raises(sl.Invalid, match="level"):
+        sl.coverage(experiment, NEAR, level=level, experiments=10)
+    with pytest.raises(sl.Invalid, match="level"):
+        obrien_fleming(100, 5, level)

@@ -206,7 +206,6 @@ def test_the_anytime_version_uses_past_replications_only(name):
     assert (before[start:] != plain[start:]).all()
 
 
-@pytest.mark.xfail(reason="which variates vary is read off all replications, later ones included")
 def test_an_arm_first_pulled_late_changes_no_earlier_anytime_value():
     """Past means past: whether an arm has luck to take out must not be read off later replications either."""
     runs = played({"a": sl.Always(0), "b": sl.Always(1)}, sl.Bernoulli((0.6, 0.5)))
@@ -406,7 +405,6 @@ def own_chances(own_policies):
     _CHANCES.update(before)
 
 
-@pytest.mark.xfail(reason="chances bodies are shown the arm about to be played as tally.last")
 def test_a_policy_of_ones_own_states_its_chances_from_what_it_knew(own_chances):
     """A policy that repeats its last arm half of the time; its tally must be the one it chose with.
 

@@ -69,7 +69,6 @@ def test_a_healthy_run_has_no_caution(interval):
         assert "Caution" not in str(result)
 
 
-@pytest.mark.xfail(reason="the exponent fitted to 50 replications is noise: 1.5 instead of 0.8")
 def test_a_healthy_run_has_no_caution_with_a_curve_either():
     """The same with the checkpoints behind a figure."""
     for seed in range(10):
@@ -130,9 +129,10 @@ def test_policies_that_never_diverge_are_said_and_those_that_do_at_some_checkpoi
 
     # The same at the last checkpoint, other before: not the same policy.
     two = with_pulls(np.zeros((20, 2), int), [5, 10])
+    same = dataclasses.replace(two, rewards=np.repeat(two.rewards[:, :1], 2, axis=1))
     pulls = two.pulls.copy()
     pulls[3, 1, 0] = (4, 1)
-    assert len(sl.compare(two).cautions) == 1
+    assert "never diverge" in sl.compare(same).cautions[0]
     assert sl.compare(dataclasses.replace(two, pulls=pulls)).cautions == ()
 
 
@@ -142,7 +142,6 @@ def test_equal_pulls_with_independent_rewards_are_no_sign_of_equal_policies():
     assert sl.compare(runs).cautions == ()
 
 
-@pytest.mark.xfail(reason="equal pull counts are taken for equal play where rewards depend on time")
 def test_under_time_coupling_equal_counts_in_another_order_are_a_divergence():
     """UCB1 plays arms 0, 1; uniform in the replications kept plays 1, 0: other rewards, so they do diverge."""
     policies = {"order": sl.UCB1(), "random": sl.Uniform()}
@@ -179,17 +178,15 @@ def light(replications, horizons=LATE):
     return np.outer(spread, 50 * np.log(horizons)).astype(int)
 
 
-def test_a_pull_count_whose_variance_grows_with_the_horizon_is_said_with_policy_and_arm():
+def test_a_pull_count_that_rare_replications_dominate_is_said_with_policy_and_arm():
     (text,) = sl.compare(with_pulls(heavy(200))).cautions
-    assert text.startswith("p1: the variance of arm green's pull count grows")
+    assert text.startswith("p1: the pull count of arm green has variance")
+    assert sl.compare(with_pulls(heavy(200, [10_000]), [10_000])).cautions == (text,)
     assert sl.compare(with_pulls(light(200))).cautions == ()
 
 
-def test_growth_needs_replications_and_late_checkpoints_to_be_seen():
+def test_too_few_replications_show_nothing_of_rare_ones():
     assert sl.compare(with_pulls(heavy(25))).cautions == ()
-    early = [10, 100, 900, 10_000]
-    assert sl.compare(with_pulls(heavy(200, early), early)).cautions == ()
-    assert sl.compare(with_pulls(heavy(200, [10_000]), [10_000])).cautions == ()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -199,7 +196,6 @@ def test_upper_confidence_bounds_have_no_growing_pull_counts(seed):
     assert sl.compare(runs).cautions == ()
 
 
-@pytest.mark.xfail(reason="a fitted exponent above 0.9 misses the paper's third example mostly")
 def test_the_third_example_is_cautioned_for_both_of_its_policies():
     """Gaussian Thompson sampling and epsilon-greedy: the case the caution is for, with 200 replications each."""
     policies = {"thompson": sl.ThompsonGaussian(first_plays=1), "greedy": sl.EpsilonGreedy()}
@@ -209,7 +205,7 @@ def test_the_third_example_is_cautioned_for_both_of_its_policies():
         )
         found = sl.compare(runs).cautions
         for name in policies:
-            assert any(text.startswith(f"{name}: the variance of arm 1's") for text in found)
+            assert any(text.startswith(f"{name}: the pull count of arm 1 has") for text in found)
 
 
 def test_cautions_are_printed_and_on_the_page():

@@ -10,6 +10,7 @@ from scipy import stats
 import budget
 import cases
 import sameluck as sl
+from sameluck.estimates import Request
 from sameluck.summaries import standings, summarise
 
 POLICIES = {"ucb": sl.UCB1(), "greedy": sl.EpsilonGreedy(), "random": sl.Uniform()}
@@ -96,7 +97,7 @@ def test_a_comparison_carries_the_summaries_and_standings_only_when_asked():
     assert sl.compare(runs).policies == summarise(runs)
     assert sl.compare(runs).standings == ()
     asked = sl.compare(runs, best=True, level=0.8)
-    assert asked.standings == standings(runs, level=0.8, interval="t")
+    assert asked.standings == standings(runs, Request(level=0.8, interval="t"))
     assert {one.checkpoint for one in asked.standings} == {80}
 
 
@@ -120,7 +121,7 @@ def test_standings_are_the_literal_comparison_with_the_best(policies, level):
     rng = np.random.default_rng(policies)
     table = rng.normal(0, 3, (12, 1)) + rng.normal(np.linspace(0, 1.5, policies), 1, (12, policies))
 
-    found = standings(made_up(table), level=level, interval="t")
+    found = standings(made_up(table), Request(level=level, interval="t"))
 
     for place, one in enumerate(found):
         low, high, may = standing_literally(table, place, level)
@@ -135,9 +136,9 @@ def test_the_leader_may_always_be_the_best_and_equals_too(interval):
     rng = np.random.default_rng(8)
     for _ in range(20):
         table = rng.normal(rng.normal(0, 2, 4), 1, (10, 4))
-        found = standings(made_up(table), level=0.9, interval=interval)
+        found = standings(made_up(table), Request(level=0.9, interval=interval))
         assert found[int(table.mean(axis=0).argmax())].may_be_best
-    equal = standings(made_up([[1, 1, 0]] * 10), level=0.9, interval=interval)
+    equal = standings(made_up([[1, 1, 0]] * 10), Request(level=0.9, interval=interval))
     assert [one.may_be_best for one in equal] == [True, True, False]
 
 
@@ -145,11 +146,17 @@ def test_standings_of_a_higher_level_rule_out_no_more():
     rng = np.random.default_rng(9)
     runs = made_up(rng.normal(np.arange(6) / 4, 1, (15, 6)))
     loose, strict = (
-        {one.policy for one in standings(runs, level=level, interval="t") if one.may_be_best}
+        {
+            one.policy
+            for one in standings(runs, Request(level=level, interval="t"))
+            if one.may_be_best
+        }
         for level in (0.5, 0.99)
     )
     anytime = {
-        one.policy for one in standings(runs, level=0.5, interval="anytime") if one.may_be_best
+        one.policy
+        for one in standings(runs, Request(level=0.5, interval="anytime"))
+        if one.may_be_best
     }
     assert loose <= strict
     assert loose <= anytime
@@ -178,7 +185,7 @@ def test_the_true_best_is_seldom_ruled_out_and_all_the_bounds_hold_together():
     """
     excluded = missed = decided = 0
     for table in experiments(1_000, 12):
-        found = standings(made_up(table), level=0.9, interval="t")
+        found = standings(made_up(table), Request(level=0.9, interval="t"))
         excluded += not found[0].may_be_best
         gaps = [t - max(o for p, o in enumerate(TRUTH) if p != k) for k, t in enumerate(TRUTH)]
         missed += any(not s.low <= gap <= s.high for s, gap in zip(found, gaps, strict=True))
@@ -193,7 +200,7 @@ def test_the_anytime_standings_hold_at_every_look():
     ever = 0
     for table in experiments(200, 60):
         looks = (
-            standings(made_up(table[:many]), level=0.9, interval="anytime")
+            standings(made_up(table[:many]), Request(level=0.9, interval="anytime"))
             for many in range(5, 61, 5)
         )
         ever += any(not found[0].may_be_best for found in looks)

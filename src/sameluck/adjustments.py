@@ -48,7 +48,9 @@ def adjusted(runs: Runs, pair: Pair, place: int, how: str, *, predictable: bool)
         luck = _detail(runs.luck, how)[:, columns, place]
         return plain - (luck[:, 0] - luck[:, 1])
     variates = _reward_luck(runs, columns, place)
-    return _without_past(plain, variates) if predictable else _without_folds(plain, variates)
+    if predictable:
+        return _without_past(plain, variates)
+    return _without_folds(plain, variates[:, variates.std(axis=0) > 0])
 
 
 def _detail(recorded: Any, how: str) -> Any:
@@ -75,15 +77,15 @@ def _reward_luck(runs: Runs, columns: list[int], place: int) -> Floats:
             "adjust='means' needs true means: it is for simulations, never for real traffic"
         )
     luck = totals - means[:, None, :] * runs.pulls[:, columns, place]
-    flat = luck.reshape(runs.replications, -1)
-    varying = flat[:, flat.std(axis=0) > 0]
-    needed = REPLICATIONS_A_VARIATE * varying.shape[1]
+    flat: Floats = luck.reshape(runs.replications, -1)
+    varying = int((flat.std(axis=0) > 0).sum())
+    needed = REPLICATIONS_A_VARIATE * varying
     require(
         runs.replications >= needed,
-        f"adjust='means' needs {REPLICATIONS_A_VARIATE} replications for each of {varying.shape[1]} variates, "
+        f"adjust='means' needs {REPLICATIONS_A_VARIATE} replications for each of {varying} variates, "
         f"{needed} in all, got {runs.replications}",
     )
-    return varying
+    return flat
 
 
 def _coefficients(plain: Floats, variates: Floats) -> Floats:

@@ -12,7 +12,7 @@ from scipy.special import stdtrit
 from sameluck.errors import Invalid, did_you_mean, require
 from sameluck.estimates import differences
 from sameluck.experiment import Experiment
-from sameluck.intervals import anytime_half_widths, intervals
+from sameluck.intervals import anytime_half_widths, check_level, intervals
 from sameluck.simulation import simulate
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -54,11 +54,13 @@ def coverage(
             ever missed: what happens to those who watch.
         effect: Shift the differences to this true effect first, to learn the power against it.
     """
+    check_level(level)
     if interval not in intervals:
         raise Invalid(
             f"interval {interval!r} is not known; {did_you_mean(str(interval), intervals)}"
         )
-    require(experiments >= 10, f"experiments must be at least 10, got {experiments!r}")
+    whole = isinstance(experiments, int) and not isinstance(experiments, bool)
+    require(whole and experiments >= 10, f"experiments must be at least 10, got {experiments!r}")
     many = experiment.replications
     values = simulated_differences(experiment.replace(replications=many * experiments), environment)
     truth = float(values.mean())

@@ -7,18 +7,19 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from sameluck.estimates import Effect, differences, paired
+from sameluck.estimates import Effect, Request, differences
 from sameluck.runs import Runs
 
 FEW = 10  # replications
 SKEWED = 1.0
 ENOUGH = 25  # replications a squared skewness for a t interval (Cochran, 1977)
-NEARLY_LINEAR = 0.9  # growth exponent of a pull count's variance
+WILD = 3.0  # variance of a pull count, in horizons; UCB1 and Bernoulli Thompson stay below 2
+SCATTERED = 0.7  # its sd, in means; likewise for UCB1
 
 
-def cautions(runs: Runs, effects: Sequence[Effect], interval: str) -> tuple[str, ...]:
+def cautions(runs: Runs, effects: Sequence[Effect], request: Request) -> tuple[str, ...]:
     """Sentences to read before believing an interval; none if nothing is wrong."""
-    found = [*_few(runs), *_of_pairs(runs, effects, interval), *_growing_pull_counts(runs)]
+    found = [*_few(runs), *_of_pairs(runs, effects, request), *_wild_pull_counts(runs)]
     return tuple(dict.fromkeys(found))
 
 
@@ -30,14 +31,14 @@ def _few(runs: Runs) -> Iterator[str]:
         )
 
 
-def _of_pairs(runs: Runs, effects: Sequence[Effect], interval: str) -> Iterator[str]:
+def _of_pairs(runs: Runs, effects: Sequence[Effect], request: Request) -> Iterator[str]:
     last = runs.checkpoints.size - 1
     for one in effects:
         if one.checkpoint != runs.checkpoints[last]:
             continue
         pair = (one.policy, one.control)
         columns = [runs.policies.index(name) for name in pair]
-        if paired(runs) and np.array_equal(runs.pulls[:, columns[0]], runs.pulls[:, columns[1]]):
+        if _never_diverge(runs, *columns):
             yield (
                 f"{one.policy} and {one.control} pulled every arm equally often in every replication: "
                 "they never diverge here, so this environment cannot tell them apart."
@@ -48,7 +49,7 @@ def _of_pairs(runs: Runs, effects: Sequence[Effect], interval: str) -> Iterator[
                 "an interval without width is not a certainty."
             )
         else:
-            yield from _skew(differences(runs, pair, last), one, interval)
+            yield from _skew(differences(runs, pair, last, request), one, request.interval)
 
 
 def _skew(
@@ -66,25 +67,25 @@ def _skew(
         )
 
 
-def _growing_pull_counts(runs: Runs) -> Iterator[str]:
+def _never_diverge(runs: Runs, first: int, second: int) -> bool:
+    same_pulls = np.array_equal(runs.pulls[:, first], runs.pulls[:, second])
+    return same_pulls and np.array_equal(runs.rewards[:, first], runs.rewards[:, second])
+
+
+def _wild_pull_counts(runs: Runs) -> Iterator[str]:
     """The case of Gaussian Thompson sampling in the paper's third example: replay still helps, but less."""
-    horizons = runs.checkpoints
-    late = horizons >= horizons[-1] / 10
-    if late.sum() < 3 or runs.replications < 30:
+    horizon = int(runs.checkpoints[-1])
+    if runs.replications < 30:
         return
     for column, name in enumerate(runs.policies):
-        pulls = runs.pulls[:, column]  # (replication, checkpoint, arm)
-        usual = int(pulls[:, -1].mean(axis=0).argmax())
-        variances = pulls.var(axis=0, ddof=1)
-        variances[:, usual] = 0  # what the others lose the usual arm gains: say it once
-        arm = int(variances[-1].argmax())
-        series = variances[late, arm]
-        if np.any(series <= 0) or series[-1] < horizons[-1]:
-            continue
-        slope = float(np.polyfit(np.log(horizons[late]), np.log(series), 1)[0])
-        if slope > NEARLY_LINEAR:
+        pulls = runs.pulls[:, column, -1].astype(float)  # (replication, arm)
+        usual = int(pulls.mean(axis=0).argmax())
+        pulls[:, usual] = 0  # what the others lose the usual arm gains: say it once
+        arm = int(pulls.var(axis=0).argmax())
+        mean, variance = float(pulls[:, arm].mean()), float(pulls[:, arm].var(ddof=1))
+        if variance > WILD * horizon and variance > (SCATTERED * mean) ** 2:
             yield (
-                f"{name}: the variance of arm {runs.experiment.arm_names[arm]}'s pull count grows like "
-                f"T^{slope:.1f}: rare replications dominate, so replay lowers the variance less than usual "
-                "and a small run understates it."
+                f"{name}: the pull count of arm {runs.experiment.arm_names[arm]} has variance "
+                f"{variance / horizon:.1f} T (mean {mean:,.0f}, sd {math.sqrt(variance):,.0f}): rare replications "
+                "dominate, so replay lowers the variance less than usual and a small run understates it."
             )

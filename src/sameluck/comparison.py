@@ -43,7 +43,7 @@ class Comparison:
     @property
     def cautions(self) -> tuple[str, ...]:
         """What to know before believing the intervals."""
-        return cautions(self.runs, self.effects, self.request.interval)
+        return cautions(self.runs, self.effects, self.request)
 
     @property
     def verdict(self) -> str:
@@ -204,7 +204,7 @@ def compare(
     """
     request = Request(level, control, pairs, interval, simultaneous, adjust)
     found = effects(runs, request)
-    standing = standings(runs, level=level, interval=interval) if best else ()
+    standing = standings(runs, request) if best else ()
     return Comparison(found, runs, request, standing)
 
 

@@ -22,7 +22,14 @@ from sameluck.design import Naive
 from sameluck.environments import as_environment
 from sameluck.errors import Invalid, did_you_mean, require
 from sameluck.experiment import Experiment
-from sameluck.intervals import Interval, holm, intervals, max_t_critical, welch_interval
+from sameluck.intervals import (
+    Interval,
+    check_level,
+    holm,
+    intervals,
+    max_t_critical,
+    welch_interval,
+)
 from sameluck.runs import Runs
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -94,9 +101,7 @@ class Request(NamedTuple):
 
 def check_request(experiment: Experiment, replications: int, request: Request) -> Request:
     """Refuse a comparison that cannot be made, before anybody waits for its runs."""
-    level = request.level
-    number = isinstance(level, int | float) and not isinstance(level, bool)
-    require(number and 0 < level < 1, f"level must be between 0 and 1, such as 0.95, got {level!r}")
+    check_level(request.level)
     _choice("pairs", request.pairs, pairings)
     _choice("interval", request.interval, intervals)
     if request.simultaneous is not None:
@@ -154,6 +159,11 @@ def paired(runs: Runs) -> bool:
     """Whether the policies of a replication have anything in common: a stack, a table or an instance."""
     if not isinstance(runs.experiment.design, Naive):
         return True
+    return has_prior(runs)
+
+
+def has_prior(runs: Runs) -> bool:
+    """Whether each replication drew a bandit of its own."""
     return runs.environment is not None and _is_prior(runs.environment)
 
 

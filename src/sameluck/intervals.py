@@ -37,6 +37,13 @@ class Interval(NamedTuple):
     p_value: float
 
 
+def check_level(level: object) -> None:
+    """Refuse a level that is not a number between 0 and 1."""
+    number = isinstance(level, int | float) and not isinstance(level, bool)
+    fits = number and 0 < level < 1  # type: ignore[operator]
+    require(fits, f"level must be between 0 and 1, such as 0.95, got {level!r}")
+
+
 def t_interval(values: Floats, level: float) -> Interval:
     """Student's t interval, as in the paper: valid when the number of values was planned."""
     error = float(values.std(ddof=1)) / math.sqrt(values.size)
@@ -215,6 +222,7 @@ def obrien_fleming(replications: int, looks: int, level: float) -> tuple[Look, .
         isinstance(looks, int) and 1 <= looks <= 20 and replications >= 2 * looks,
         f"looks must be 1 to 20 with two replications for each, got {looks} for {replications}",
     )
+    check_level(level)
     low, high = float(ndtri(0.5 + level / 2)), 6.0
     for _ in range(50):
         middle = (low + high) / 2

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import nctdtr, stdtrit
+from scipy.special import gammaincinv, nctdtr, ndtr, stdtrit
 
 from sameluck import grammar, plots, reports
 from sameluck.calibration import Coverage, coverage
 from sameluck.design import Design, Naive, Replay, TimeCoupled
 from sameluck.errors import Invalid, require, require_number
-from sameluck.estimates import differences
+from sameluck.estimates import differences, has_prior
 from sameluck.experiment import Experiment
 from sameluck.runs import Runs
 from sameluck.simulation import simulate
@@ -40,6 +40,7 @@ _HEADER = (
 )
 
 PILOT = 400
+LARGE = 25.0  # noncentrality beyond which the law is integrated
 MOST = 10**9
 
 
@@ -97,9 +98,9 @@ class Plan:
         return self.own.users
 
     @property
-    def naive_interactions(self) -> float:
-        """Real users in all, under the naive design."""
-        return next(row.users for row in self.rows if row.design == "naive")
+    def naive_interactions(self) -> float | None:
+        """Real users in all, under the naive design; None where the pilot cannot tell."""
+        return next((row.users for row in self.rows if row.design == "naive"), None)
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """The designs' rows as plain records."""
@@ -146,7 +147,7 @@ class Plan:
             f"replications of the {own.design} design: {own.users:,.0f} users"
             + (f", {own.days:,.1f} days." if own.days is not None else "."),
         ]
-        if own.design != "naive":
+        if own.design != "naive" and self.naive_interactions is not None:
             said.append(f"The naive design needs {self.naive_interactions:,.0f}.")
         said.append(
             f"The pilot's own effect is {self.pilot_effect:.4g} (standard error {self.pilot_effect_error:.2g})."
@@ -209,10 +210,17 @@ def plan(  # noqa: PLR0913
         verify: Simulate the planned experiment 500 times and report realised power and coverage.
     """
     _check_request(effect, power, replications, level, pilot)
+    if arrivals_per_day is not None:
+        require_number("arrivals_per_day", arrivals_per_day, above=0)
+    require_number("reward_delay_seconds", reward_delay_seconds, at_least=0)
     question = _Question(effect, power, replications, level)
     pace = _Pace(arrivals_per_day, reward_delay_seconds)
     pilots = _pilots(experiment, environment, pilot)
-    own = pilots[grammar.write(experiment.design, brief=True)]
+    own = next(iter(pilots.values()))
+    require(
+        _values(own, -1).std() > 0,
+        "the two policies never differ in the pilot, so there is nothing to plan; try another environment",
+    )
     rows = tuple(_row(one, name, -1, question, pace) for name, one in pilots.items())
     places = range(own.checkpoints.size - 1)
     shorter = tuple(_row(own, rows[0].design, place, question, pace) for place in places)
@@ -262,7 +270,12 @@ def _check_request(
         )
     if replications is not None:
         require_number("replications", replications, at_least=2, at_most=MOST)
+        require(
+            isinstance(replications, int),
+            f"replications must be a whole number, got {replications!r}",
+        )
     require_number("pilot", pilot, at_least=10)
+    require(isinstance(pilot, int), f"pilot must be a whole number, got {pilot!r}")
 
 
 def _pilots(experiment: Experiment, environment: Any, pilot: int) -> dict[str, Runs]:
@@ -271,7 +284,7 @@ def _pilots(experiment: Experiment, environment: Any, pilot: int) -> dict[str, R
             environment.replications >= 10,
             f"a pilot needs at least 10 replications to show a spread, got {environment.replications}",
         )
-        return _pilots_of_runs(environment)
+        return _pilots_of_runs(experiment, environment)
     designs: list[Design] = [experiment.design, Naive(), TimeCoupled(), Replay()]
     horizons = sorted({max(1, experiment.horizon * k // 8) for k in (1, 2, 4, 8)})
     two = {name: experiment.policies[name] for name in _two(experiment)}
@@ -287,9 +300,22 @@ def _pilots(experiment: Experiment, environment: Any, pilot: int) -> dict[str, R
     }
 
 
-def _pilots_of_runs(runs: Runs) -> dict[str, Runs]:
+def _pilots_of_runs(experiment: Experiment, runs: Runs) -> dict[str, Runs]:
+    for name in _two(experiment):
+        ours = experiment.policies[name]
+        theirs = runs.experiment.policies.get(name)
+        if theirs is None or grammar.write(theirs) != grammar.write(ours):
+            raise Invalid(
+                f"the pilot did not play {name!r} as {grammar.write(ours)}; use runs of this experiment"
+            )
+    require(
+        runs.checkpoints[-1] == experiment.horizon,
+        f"the pilot reports up to {runs.checkpoints[-1]:,} periods, the experiment has {experiment.horizon:,}",
+    )
     own = grammar.write(runs.experiment.design, brief=True)
-    return {own: runs, "naive": runs}
+    prior = not isinstance(runs.experiment.design, Naive) and has_prior(runs)
+    # On a prior, what independent runs on the same bandit would vary by cannot be told from coupled ones.
+    return {own: runs} if prior else {own: runs, "naive": runs}
 
 
 def _two(experiment: Experiment) -> tuple[str, str]:
@@ -304,14 +330,12 @@ def _values(runs: Runs, place: int) -> Floats:
 
 
 def _row(runs: Runs, design: str, place: int, question: _Question, pace: _Pace) -> DesignPlan:
-    values = _values(runs, place)
-    paired = design != "naive"
-    if not paired:
-        values = _independent(runs, place)
+    paired = design != "naive" or has_prior(runs)
+    values = _values(runs, place) if paired else _independent(runs, place)
     sd, error = _spread(values)
     effect, power, replications = _solve(question, sd, paired=paired)
     horizon = int(runs.checkpoints[place])
-    each = float(runs.interactions[:, place].mean()) if paired else 2.0 * horizon
+    each = 2.0 * horizon if design == "naive" else float(runs.interactions[:, place].mean())
     users = replications * each
     days = pace.days(users, horizon)
     return DesignPlan(design, horizon, sd, error, effect, power, replications, each, users, days)
@@ -358,11 +382,17 @@ def power_of(
     freedom = (replications - 1) * (1 if paired else 2)
     centre = abs(effect) * math.sqrt(replications) / sd
     critical = float(stdtrit(freedom, 0.5 + level / 2))
-    # Far from the critical value the noncentral law is 0 or 1, and its series may not converge.
-    if centre > critical + 8:
-        return 1.0
-    other_side = float(nctdtr(freedom, centre, -critical)) if centre < 4 else 0.0
-    return float(1 - nctdtr(freedom, centre, critical)) + other_side
+    both_tails = 1 - nctdtr(freedom, centre, critical) + nctdtr(freedom, centre, -critical)
+    if math.isfinite(both_tails) and centre < LARGE:
+        return float(both_tails)
+    return _power_by_integration(freedom, centre, critical)
+
+
+def _power_by_integration(freedom: float, centre: float, critical: float) -> float:
+    # The series behind the noncentral law breaks down far out: average the normal law over the spread's quantiles.
+    chances = (np.arange(20_000) + 0.5) / 20_000
+    spreads = np.sqrt(2 * gammaincinv(freedom / 2, chances) / freedom)
+    return float(np.mean(ndtr(centre - critical * spreads) + ndtr(-centre - critical * spreads)))
 
 
 def _replications_for(effect: float, power: float, sd: float, level: float, *, paired: bool) -> int:

@@ -123,11 +123,13 @@ def _weigh(
     # How much better than expected the coin fell, each arm valued at its mean so far.
     lucky = 0.0
     start = 0
+    arm: Any = np.int64(0)
+    reward = 0.0
     for checkpoint in range(checkpoints.size):
         for period in range(start, checkpoints[checkpoint]):
-            arm, reward = diary.arms[period], diary.rewards[period]
             tally = Tally(desk.pulls, desk.totals, desk.means, desk.memory, arm, reward)
             fill_chances(policy, tally, period + 1, chances)
+            arm, reward = diary.arms[period], diary.rewards[period]
             lucky += desk.means[arm]
             for each in range(chances.size):
                 lucky -= chances[each] * desk.means[each]

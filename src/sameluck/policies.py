@@ -86,7 +86,7 @@ _CHANCES: dict[type, Callable[..., None]] = {}
 def chances(kind: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register the body that states a randomised policy's chances: `(policy, tally, period, chances)`.
 
-    It fills `chances`, an array with a place for each arm, and reads no luck. With it,
+    It fills `chances`, an array with a place for each arm, reads no luck and finds `tally.memory` empty. With it,
     `compare(adjust="exploration")` takes the luck of the policy's coin out of the effect.
     """
 

@@ -299,9 +299,9 @@ class _Track:
         if self.keep is None or not self.keep.exists():
             return
         try:
-            state = json.loads(self.keep.read_text())
+            state = dict(json.loads(self.keep.read_text()))
             settings = state.pop("settings")
-        except (OSError, ValueError, AttributeError, KeyError):
+        except (OSError, ValueError, TypeError, KeyError):
             raise Invalid(f"{str(self.keep)!r} does not hold a race; name another file") from None
         require(
             settings == self._settings(),

@@ -53,6 +53,8 @@ class Runs:
             self.rewards.shape == shape
             and self.pulls.shape == (*shape, self.experiment.n_arms)
             and self.interactions.shape == (shape[0], many)
+            and (self.totals is None or self.totals.shape == self.pulls.shape)
+            and (self.luck is None or self.luck.shape == shape)
         )
         require(
             fits,

@@ -148,7 +148,7 @@ def simulate(
     environment = checked_environment(experiment, environment)
     horizons = checked_checkpoints(experiment, checkpoints)
     chosen = _checked_replications(experiment, replications)
-    refuse_too_large(experiment, len(chosen), horizons)
+    refuse_too_large(experiment, len(chosen), horizons, detail=detail)
     workers = _checked_workers(workers)
     whole = _Task(experiment, environment, horizons, tuple(experiment.policies), chosen, detail)
     tasks = list(_cut(whole, workers))
@@ -316,11 +316,13 @@ def _checked_replications(experiment: Experiment, replications: range | None) ->
     return replications
 
 
-def refuse_too_large(experiment: Experiment, replications: int, checkpoints: Ints) -> None:
+def refuse_too_large(
+    experiment: Experiment, replications: int, checkpoints: Ints, *, detail: bool = False
+) -> None:
     """Raise `TooLarge` with an estimate if the results would not fit into this machine's memory."""
     policies, arms = len(experiment.policies), experiment.n_arms
     cells = replications * policies * checkpoints.size
-    results = 8 * cells * (arms + 2)
+    results = 8 * cells * (arms + 2) * (2 if detail else 1)
     tables = 64 * experiment.horizon * (policies if experiment.design.timed else 1)
     needed, there = results + tables, _available_memory()
     if needed > there:

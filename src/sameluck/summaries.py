@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from sameluck.adjustments import known_means
-from sameluck.estimates import differences
+from sameluck.estimates import Request, differences
 from sameluck.intervals import anytime_half_widths
 from sameluck.runs import Runs
 
@@ -63,28 +63,30 @@ def _summary(runs: Runs, name: str, column: int, place: int, means: Floats | Non
     return PolicySummary(name, checkpoint, float(earned.mean()), sd, arms, regret, share)
 
 
-def standings(runs: Runs, *, level: float, interval: str) -> tuple[Standing, ...]:
+def standings(runs: Runs, request: Request) -> tuple[Standing, ...]:
     """Which policies may still be the best at the last checkpoint, all at once at the level.
 
     With w the half-width of a difference at level 1 - (1 - level) / (N - 1), a policy's mean minus the best of the
     others' lies between min(0, smallest difference - w) and max(0, smallest difference + w); it may be the best
     if the upper end is above 0 (Hsu's intervals with common random numbers; Nelson and Matejcik, 1995).
     """
-    return tuple(_standing(runs, name, level, interval) for name in runs.policies)
+    return tuple(_standing(runs, name, request) for name in runs.policies)
 
 
-def _standing(runs: Runs, name: str, level: float, interval: str) -> Standing:
+def _standing(runs: Runs, name: str, request: Request) -> Standing:
     last = runs.checkpoints.size - 1
-    each = 1 - (1 - level) / (len(runs.policies) - 1)
+    each = 1 - (1 - request.level) / (len(runs.policies) - 1)
     lows, highs = [], []
     for other in runs.policies:
         if other != name:
-            values = differences(runs, (name, other), last)
-            half = half_width(values, each, interval)
+            values = differences(runs, (name, other), last, request)
+            half = half_width(values, each, request.interval)
             lows.append(values.mean() - half)
             highs.append(values.mean() + half)
     low, high = min(0.0, float(min(lows))), max(0.0, float(min(highs)))
-    return Standing(name, int(runs.checkpoints[-1]), low, high, level, bool(min(highs) >= 0))
+    return Standing(
+        name, int(runs.checkpoints[-1]), low, high, request.level, bool(min(highs) >= 0)
+    )
 
 
 def half_width(values: Floats, level: float, interval: str) -> float:

@@ -212,7 +212,9 @@ def _as_json(result: Comparison) -> str:
             "digest": result.runs.experiment.digest,
             "environment": result.runs.environment,
             "effects": result.to_dicts(),
+            "standings": [one._asdict() for one in result.standings],
             "verdict": result.verdict,
+            "cautions": list(result.cautions),
         }
     )
 

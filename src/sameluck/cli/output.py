@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ def check_outputs(outputs: Mapping[str, str | None]) -> None:
             continue
         folder = Path(path).parent
         require(folder.is_dir(), f"cannot write {path!r}: no folder {str(folder)!r}")
+        require(os.access(folder, os.W_OK), f"cannot write {path!r}: the folder is not writable")
         require(not Path(path).is_dir(), f"cannot write {path!r}: it is a folder")
         if kind == "plot":
             plots.checked_path(path)

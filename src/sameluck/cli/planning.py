@@ -10,6 +10,7 @@ from rich.status import Status
 
 from sameluck.cli.output import as_json_option, check_outputs
 from sameluck.cli.words import experiment_of, experiment_options
+from sameluck.design import Replay
 from sameluck.errors import require
 from sameluck.planning import plan
 from sameluck.racing import race
@@ -87,6 +88,9 @@ def race_command(
     require(tolerance is not None, "say how much short of the best is good enough: --tolerance 5")
     check_outputs({"keep": keep})
     experiment, settings = experiment_of(policies, options)
+    require(
+        experiment.design == Replay(), "a race shares all luck: take the design out of the file"
+    )
     with Status("racing", console=Console(stderr=True)) as status:
         found = race(
             experiment.policies,

@@ -421,10 +421,10 @@ def test_a_policy_of_ones_own_states_its_chances_from_what_it_knew(own_chances):
         return np.int64(uniform(at(luck, period, 1)) * tally.pulls.size)
 
     @chances(Sticky)
-    def state(policy, tally, period, stated):
+    def state(policy, tally, period, chances):
         stay = policy.stay if period > 1 else 0.0
-        for arm in range(stated.size):
-            stated[arm] = (1.0 - stay) / stated.size + (stay if arm == tally.last else 0.0)
+        for arm in range(chances.size):
+            chances[arm] = (1.0 - stay) / chances.size + (stay if arm == tally.last else 0.0)
 
     runs = played({"it": Sticky(), "other": sl.Uniform()}, BELLS, replications=1_000)
     one = sl.trace(runs.experiment, BELLS, 0)["it"]

@@ -95,7 +95,7 @@ def test_files_are_written_where_asked(capsys, tmp_path):
     )  # the grid behind the figure stays out of the table
     assert err.count("wrote ") == 4
     rows = list(csv.DictReader(paths["csv"].read_text().splitlines()))
-    assert len(rows) == 40
+    assert [row["checkpoint"] for row in rows] == ["300"]
     assert list(rows[0]) == list(sl.Effect._fields)
     assert paths["svg"].read_text().lstrip().startswith("<?xml")
     assert "ucb1(alpha=3) earned" in paths["html"].read_text()
@@ -128,6 +128,15 @@ def test_policies_and_environments_are_listed_with_text_forms_that_parse(capsys)
     _, out, _ = run(capsys, "policies", "--json")
     for row in json.loads(out):
         assert sl.Experiment(policies={"p": row["example"]}, arms=2, horizon=1, replications=1)
+
+
+def test_a_figure_changes_no_number(capsys, tmp_path):
+    """The curve behind a figure stays out of what is asked for: same table, JSON and intervals."""
+    words = [*COMPARE, "--horizon", "200", "--replications", "12", "--simultaneous", "both"]
+    for form in ([], ["--json"]):
+        _, plain, _ = run(capsys, *words, *form)
+        _, drawn, _ = run(capsys, *words, *form, "--plot", str(tmp_path / "a.svg"))
+        assert drawn == plain
 
 
 def test_the_version_is_the_packages(capsys):

@@ -29,9 +29,11 @@ def test_the_printed_result_is_a_table_and_a_sentence_to_act_on():
     assert lines[2].split()[:4] == ["policy", "control", "horizon", "effect"]
     assert "99% interval" in lines[2]
     assert lines[4].split()[:3] == ["eager", "steady", "2,000"]
-    assert "eager earned" in lines[-1]
-    assert "less than steady over 2,000 periods (99% interval" in lines[-1]
-    assert "users a replication instead of 4,000." in lines[-1]
+    sentence = " ".join(lines[6:])
+    assert sentence.startswith("eager earned")
+    assert "less than steady over 2,000 periods (99% interval" in sentence
+    assert sentence.endswith("users a replication instead of 4,000.")
+    assert max(map(len, lines)) <= 120
 
 
 def test_an_undecided_comparison_says_so():

@@ -102,7 +102,7 @@ def test_days_follow_arrivals_and_the_wait_for_rewards():
 
 def test_the_plan_prints_a_table_and_a_sentence_and_draws(tmp_path):
     planned = sl.plan(EXPERIMENT, COINS, effect=2.0, power=0.9)
-    text = str(planned)
+    text = " ".join(str(planned).split())
     assert "An effect of 2 is found with power 0.9" in text
     assert "The naive design needs" in text
     json.dumps(planned.to_dicts())

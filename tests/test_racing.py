@@ -17,7 +17,7 @@ COINS = sl.Bernoulli((0.6, 0.5, 0.4))
 
 
 def run(**changes: object) -> sl.Race:
-    settings = {"tolerance": 3.0, "horizon": 300, "seed": 1}
+    settings = {"tolerance": 0.5, "horizon": 300, "seed": 1, "least": 5}
     return sl.race(FIELD, COINS, **{**settings, **changes})
 
 
@@ -67,19 +67,19 @@ def test_the_certificate_is_seldom_wrong():
 
 def test_near_ties_end_undecided_at_the_most_replications():
     twins = {"a": sl.ThompsonBernoulli(), "b": sl.ThompsonBernoulli()}
-    race = sl.race(twins, COINS, tolerance=1e-6, horizon=50, most=20)
+    race = sl.race(twins, COINS, tolerance=1e-6, horizon=50, most=40)
     assert not race.certified
-    assert race.replications == 20
-    assert "Undecided after 20 replications: " in race.verdict
+    assert race.replications == 40
+    assert "Undecided after 40 replications: " in race.verdict
 
 
 def test_a_race_taken_up_again_ends_as_one_that_was_never_interrupted(tmp_path):
-    whole = run(tolerance=0.5)
+    whole = run()
     kept = tmp_path / "race.json"
     with pytest.raises(KeyboardInterrupt):
-        run(tolerance=0.5, keep=kept, progress=_interrupt)
+        run(keep=kept, progress=_interrupt)
     assert json.loads(kept.read_text())["played"] == 16 < whole.replications
-    resumed = run(tolerance=0.5, keep=kept)
+    resumed = run(keep=kept)
     assert resumed.to_dicts() == whole.to_dicts()
     assert (resumed.users, resumed.policy_runs) == (whole.users, whole.policy_runs)
     with pytest.raises(sl.Invalid, match="other settings"):
@@ -100,6 +100,7 @@ def _interrupt(replications: int, names: tuple[str, ...]) -> None:
         ({"tolerance": "x"}, "tolerance must be a finite number"),
         ({"level": 1.0}, "level must be"),
         ({"most": 2}, "most must be >= 5"),
+        ({"least": 2}, "least must be >= 5"),
         ({"horizon": 0}, "horizon must be"),
     ],
 )
@@ -115,7 +116,40 @@ def test_a_race_needs_rivals_and_arms():
         sl.race(FIELD, sl.BernoulliPrior(), tolerance=1.0)
     assert (
         sl.race(
-            FIELD, sl.BernoulliPrior(), tolerance=20.0, arms=3, horizon=50, most=20
+            FIELD, sl.BernoulliPrior(), tolerance=20.0, arms=3, horizon=50, least=5, most=20
         ).replications
         <= 20
     )
+
+
+def test_what_has_not_varied_proves_nothing():
+    """Equal so far is not equal: no certificate from differences without variance, and it is said."""
+    twins = {"a": sl.UCB1(), "b": sl.UCB1()}
+    race = sl.race(twins, COINS, tolerance=5.0, horizon=50, most=40)
+    assert not race.certified
+    assert "earned exactly what a did, in every replication" in race.cautions[0]
+
+
+def test_rare_and_bad_failures_are_not_decided_early():
+    """Of 20 races with a policy that fails rarely, none is decided before 30 replications."""
+    field = {"bold": sl.UCB1(0.05), "safe": sl.UCB1(0.5)}
+    races = [
+        sl.race(field, sl.Bernoulli((0.9, 0.6)), tolerance=5.0, horizon=500, seed=seed)
+        for seed in range(20)
+    ]
+    assert all(race.replications >= 30 for race in races)
+    assert any("skewed" in caution for race in races for caution in race.cautions)
+
+
+def test_an_undecided_race_is_taken_up_again_with_more(tmp_path):
+    kept, whole = tmp_path / "race.json", run()
+    assert not run(keep=kept, most=10).certified
+    assert run(keep=kept).to_dicts() == whole.to_dicts()
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"settings": "x"}', '{"played": "no"}', "nothing"])
+def test_a_damaged_file_is_refused(tmp_path, text):
+    kept = tmp_path / "race.json"
+    kept.write_text(text)
+    with pytest.raises(sl.Invalid, match="does not hold a race"):
+        run(keep=kept)

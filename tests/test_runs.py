@@ -311,3 +311,18 @@ def test_an_old_file_survives_a_failed_save(runs, tmp_path, monkeypatch):
 
     assert path.read_bytes() == old
     assert [file.name for file in tmp_path.iterdir()] == ["runs.npz"]
+
+
+def test_some_checkpoints_of_runs_are_what_those_alone_would_be():
+    """`at` picks checkpoints; what is not there is refused."""
+    experiment = sl.Experiment(
+        policies={"a": "ucb1", "b": "uniform"}, arms=2, horizon=30, replications=3
+    )
+    whole = sl.simulate(experiment, "bernoulli(0.7, 0.3)", checkpoints=[5, 10, 30], detail=True)
+    some = whole.at([30, 5])
+    alone = sl.simulate(experiment, "bernoulli(0.7, 0.3)", checkpoints=[5, 30], detail=True)
+    for name in ("checkpoints", "rewards", "pulls", "interactions", "totals", "luck"):
+        assert np.array_equal(getattr(some, name), getattr(alone, name))
+    for missing in ([7], [5, 6], []):
+        with pytest.raises(sl.Invalid, match="these runs report at"):
+            whole.at(missing)

@@ -4,7 +4,7 @@ from sameluck.calibration import Coverage, coverage
 from sameluck.comparison import Comparison, compare
 from sameluck.design import Naive, Replay, TimeCoupled
 from sameluck.environments import Bernoulli, BernoulliPrior, Empirical, Gaussian, GaussianPrior
-from sameluck.errors import AddressReused, Invalid, Missing, SameluckError, TooLarge
+from sameluck.errors import AddressReused, Interrupted, Invalid, Missing, SameluckError, TooLarge
 from sameluck.estimates import Effect
 from sameluck.experiment import Experiment
 from sameluck.instances import VarianceSplit, split_variance
@@ -43,6 +43,7 @@ __all__ = [
     "Experiment",
     "Gaussian",
     "GaussianPrior",
+    "Interrupted",
     "Invalid",
     "Missing",
     "Naive",

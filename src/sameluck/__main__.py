@@ -12,6 +12,8 @@ def main() -> int:
             raise
         sys.stderr.write("the sameluck command needs: pip install 'sameluck[cli]'\n")
         return 2
+    except KeyboardInterrupt:
+        return 130
     return cli.run(sys.argv[1:])
 
 

@@ -62,6 +62,8 @@ def coverage(
     whole = isinstance(experiments, int) and not isinstance(experiments, bool)
     require(whole and experiments >= 10, f"experiments must be at least 10, got {experiments!r}")
     many = experiment.replications
+    fewest = FIRST_PEEK if peek else 2
+    require(many >= fewest, f"coverage needs {fewest} replications or more here, got {many}")
     values = simulated_differences(experiment.replace(replications=many * experiments), environment)
     truth = float(values.mean())
     if effect is not None:

@@ -75,8 +75,8 @@ class Comparison:
 
     def __str__(self) -> str:
         table = reports.text_table(self._header, self._rows(self.effects))
-        warned = [f"Caution: {caution}" for caution in self.cautions]
-        return "\n\n".join([self.title, table, "\n".join([self.verdict, *warned])])
+        said = [self.verdict, *(f"Caution: {caution}" for caution in self.cautions)]
+        return "\n\n".join([self.title, table, *map(reports.wrapped, said)])
 
     __repr__ = __str__
 
@@ -92,8 +92,14 @@ class Comparison:
             kind = f"{kind}adjusted "
         if self.request.simultaneous:
             kind = f"simultaneous {kind}"
-        named = f"{percent(self.request.level)} {kind}interval"
-        return [named if cell == "interval" else cell for cell in HEADER]
+        named = {"interval": f"{percent(self.request.level)} {kind}interval"}
+        if self._several:
+            named["p-value"] = "p-value (Holm)"
+        return [named.get(cell, cell) for cell in HEADER]
+
+    @property
+    def _several(self) -> bool:
+        return len({(one.policy, one.control) for one in self.effects}) > 1
 
     def _rows(self, effects: Sequence[Effect]) -> list[list[str]]:
         naive = self._design == "naive"
@@ -104,7 +110,7 @@ class Comparison:
                 f"{one.checkpoint:,}",
                 amount(one.effect),
                 f"{amount(one.low)} to {amount(one.high)}",
-                probability(one.p_value),
+                probability(one.p_adjusted if self._several else one.p_value),
                 amount(one.sd),
                 "-" if naive else times(one.variance_ratio),
             ]
@@ -116,8 +122,9 @@ class Comparison:
         last = self.runs.checkpoints.size - 1
         shown = {int(self.runs.checkpoints[round(last * k / 7)]) for k in range(8)}
         some = [one for one in self.effects if one.checkpoint in shown]
-        sentence = " ".join([self.verdict, *(f"Caution: {caution}" for caution in self.cautions)])
-        return reports.Card(title, sentence, self._header, self._rows(some), figure)
+        return reports.Card(
+            title, self.verdict, self._header, self._rows(some), figure, notes=self.cautions
+        )
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """The effects as plain records."""
@@ -144,10 +151,13 @@ class Comparison:
             plots.save(figure, path)
         return figure
 
-    def to_html(self, path: str | Path | None = None) -> str:
-        """A self-contained page: finding, figure, table, definition. Written to `path` if given."""
+    def to_html(self, path: str | Path | None = None, *, curve: Comparison | None = None) -> str:
+        """A self-contained page: finding, figure, table, definition. Written to `path` if given.
+
+        `curve` is the same comparison at more checkpoints, for the figure.
+        """
         cards = [
-            self.card("What was found", plots.to_svg(self.plot())),
+            self.card("What was found", plots.to_svg((curve or self).plot())),
             self._policies_card(),
             reports.Card("Experiment", self.title, code=self.runs.experiment.to_json()),
         ]
@@ -269,7 +279,9 @@ def times(value: float) -> str:
     """A variance ratio."""
     if math.isinf(value):
         return "none left"
-    return f"{value:,.3g}x less" if value >= 1 else f"{1 / value:,.3g}x more"
+    size = max(value, 1 / value)
+    shown = f"{size:,.0f}" if size >= 100 else f"{size:.3g}"
+    return f"{shown}x {'less' if value >= 1 else 'more'}"
 
 
 def footer(runs: Runs) -> str:

@@ -17,8 +17,10 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
+import re
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -120,6 +122,32 @@ def dispatched(stub: Body, bodies: dict[type, Callable[..., Any]]) -> Body:
 
     _overload(plain, choose, stub, INLINED)
     return plain  # type: ignore[return-value]
+
+
+_REASON = (
+    r"^.*(?:Unknown attribute|No implementation|Untyped global|Cannot unify|[Uu]nsupported|NRT required"
+    r"|Invalid use|cannot determine|not supported|not allowed|must be|No conversion).*$"
+)
+
+
+def fault_in(body: Callable[..., Any], error: Exception) -> tuple[str, str]:
+    """Where in a body something went wrong, and the reason in one line, of an error of Numba's or of Python's."""
+    code, text = body.__code__, str(error)
+    own_file = re.escape(code.co_filename.rpartition("/")[2])
+    lines = re.findall(rf'File "[^"]*{own_file}", line (\d+)', text)
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if frame.f_code is code:
+            lines.append(str(line))
+    reasons = [
+        line for line in re.findall(_REASON, text, re.MULTILINE) if "<function _" not in line
+    ]
+    reason = (reasons[::-1] or text.strip().splitlines() or [type(error).__name__])[0].strip(" -")
+    if "NRT required" in text:
+        reason = "it makes a new array"
+    if "Cannot unify" in reason and "Tally" in reason:
+        reason = "what it returns is not a whole number"
+    reason = re.sub(r"of type Tally\(.*", "of the tally", reason)
+    return f"line {lines[-1] if lines else code.co_firstlineno}", reason[:200]
 
 
 def guessed() -> None:

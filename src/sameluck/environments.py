@@ -22,6 +22,8 @@ from sameluck.streams import EVERYBODY, INSTANCE, Bits, stream, word
 Environment: TypeAlias = tuple[Any, ...]
 Floats: TypeAlias = NDArray[np.float64]
 
+LARGEST = 1e50  # a reward; sums of fourth powers of larger ones would overflow
+
 _11 = np.uint64(11)
 
 _DRAWS: dict[type, Callable[..., float]] = {}
@@ -163,8 +165,8 @@ class Gaussian(NamedTuple):
         """Refuse means that are not finite and standard deviations below 0."""
         _check_length("Gaussian.means", self.means, arms)
         for arm, mean in enumerate(self.means):
-            require_number(f"Gaussian.means[{arm}]", mean)
-        _check_each("Gaussian.sd", self.sd, arms, at_least=0)
+            require_number(f"Gaussian.means[{arm}]", mean, at_least=-LARGEST, at_most=LARGEST)
+        _check_each("Gaussian.sd", self.sd, arms, at_least=0, at_most=LARGEST)
 
     def laws(self, seed: int, replications: range, arms: int) -> _Bells:  # noqa: ARG002
         """The same instance in all replications."""
@@ -214,7 +216,9 @@ class Empirical(NamedTuple):
             some = isinstance(values, Sequence) and not isinstance(values, str) and len(values) > 0
             require(some, f"Empirical.samples[{arm}] must be a list of rewards, got {values!r}")
             for row, value in enumerate(values):
-                require_number(f"Empirical.samples[{arm}][{row}]", value)
+                require_number(
+                    f"Empirical.samples[{arm}][{row}]", value, at_least=-LARGEST, at_most=LARGEST
+                )
 
     def laws(self, seed: int, replications: range, arms: int) -> _Urns:  # noqa: ARG002
         """The same instance in all replications."""
@@ -313,9 +317,9 @@ class GaussianPrior(NamedTuple):
 
     def check(self, arms: int) -> None:
         """Refuse numbers that are not finite and standard deviations below 0."""
-        _check_each("GaussianPrior.mean", self.mean, arms)
-        _check_each("GaussianPrior.sd", self.sd, arms, at_least=0)
-        _check_each("GaussianPrior.noise_sd", self.noise_sd, arms, at_least=0)
+        _check_each("GaussianPrior.mean", self.mean, arms, at_least=-LARGEST, at_most=LARGEST)
+        _check_each("GaussianPrior.sd", self.sd, arms, at_least=0, at_most=LARGEST)
+        _check_each("GaussianPrior.noise_sd", self.noise_sd, arms, at_least=0, at_most=LARGEST)
 
     def laws(self, seed: int, replications: range, arms: int) -> _Bells:
         """One instance for each replication."""

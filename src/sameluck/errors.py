@@ -4,6 +4,7 @@ SameluckError
   Invalid        the caller's arguments are wrong              (also a ValueError)    exit code 2
     TooLarge     a valid request this machine has no memory for                       exit code 2
   Missing        an optional dependency is not installed       (also an ImportError)  exit code 2
+  Interrupted    somebody pressed Ctrl-C; says what was kept                          exit code 130
   AddressReused  a policy read the same luck twice, which would change its law        exit code 1
 
 Messages name the object, the rule, the value and what to do.
@@ -12,6 +13,7 @@ Messages name the object, the rule, the value and what to do.
 from __future__ import annotations
 
 import difflib
+import numbers
 from collections.abc import Iterable
 from importlib import import_module
 from types import ModuleType
@@ -37,6 +39,12 @@ class Missing(SameluckError, ImportError):
     """An optional dependency is not installed; the message holds the `pip install` line."""
 
     exit_code = 2
+
+
+class Interrupted(SameluckError):
+    """Somebody pressed Ctrl-C; the message says what was kept and how to go on."""
+
+    exit_code = 130
 
 
 class AddressReused(SameluckError):
@@ -76,7 +84,7 @@ def require_number(
     at_most: float = float("inf"),
 ) -> None:
     """Raise `Invalid` unless the value is a finite number within its bounds; `owner` names it."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not is_number or not abs(value) < float("inf"):  # type: ignore[arg-type]
         raise Invalid(f"{owner} must be a finite number, got {value!r}")
     bounds = [(value > above, f"> {above:g}"), (value >= at_least, f">= {at_least:g}")]  # type: ignore[operator]

@@ -64,8 +64,10 @@ def split_variance(
         hasattr(prior, "instance"),
         "split_variance needs a prior, such as bernoulli_prior(a=1, b=1)",
     )
+    counts = isinstance(instances, int) and isinstance(repeats, int)
     require(
-        instances >= 2 and repeats >= 2, "split_variance needs 2 instances and 2 repeats or more"
+        counts and instances >= 2 and repeats >= 2,
+        "split_variance needs 2 instances and 2 repeats or more",
     )
     whole = experiment.replace(replications=instances * repeats)
     checked_environment(whole, prior)

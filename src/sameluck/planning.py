@@ -71,6 +71,7 @@ class Plan:
     rows: tuple[DesignPlan, ...]  # at the horizon, the experiment's own design first
     by_horizon: tuple[DesignPlan, ...]  # the experiment's own design at shorter horizons
     check: Coverage | None  # realised power and coverage, if verified
+    asked_power: float | None  # None if power was what was asked for
 
     @property
     def own(self) -> DesignPlan:
@@ -115,7 +116,7 @@ class Plan:
 
     def plot(self, path: str | Path | None = None) -> Any:
         """Power curves as a matplotlib figure, written to `path` if given."""
-        figure = plots.draw_power(self.power_curves(), effect=self.effect, power=self.power)
+        figure = plots.draw_power(self.power_curves(), effect=self.effect, power=self.asked_power)
         if path is not None:
             plots.save(figure, path)
         return figure
@@ -125,7 +126,7 @@ class Plan:
         if self.by_horizon:
             moves = reports.text_table(_HEADER, [_cells(row) for row in self.by_horizon])
             parts.append(f"The same at shorter horizons:\n{moves}")
-        return "\n\n".join([*parts, self.verdict])
+        return "\n\n".join([*parts, reports.wrapped(self.verdict)])
 
     __repr__ = __str__
 
@@ -138,6 +139,14 @@ class Plan:
             f"spread from {self.pilot_replications:,} pilot replications"
         )
 
+    def _about_naive(self, row: DesignPlan) -> str:
+        if row.replications != self.own.replications:
+            return f"The naive design needs {row.users:,.0f}."
+        return (
+            f"As many replications of the naive design take {row.users:,.0f} users and find an effect of "
+            f"{row.effect:.4g} with power {row.power:.2f}."
+        )
+
     @property
     def verdict(self) -> str:
         """The answer in words."""
@@ -147,8 +156,7 @@ class Plan:
             f"replications of the {own.design} design: {own.users:,.0f} users"
             + (f", {own.days:,.1f} days." if own.days is not None else "."),
         ]
-        if own.design != "naive" and self.naive_interactions is not None:
-            said.append(f"The naive design needs {self.naive_interactions:,.0f}.")
+        said += [self._about_naive(row) for row in self.rows[1:] if row.design == "naive"]
         said.append(
             f"The pilot's own effect is {self.pilot_effect:.4g} (standard error {self.pilot_effect_error:.2g})."
         )
@@ -227,7 +235,9 @@ def plan(  # noqa: PLR0913
     shown = _values(own, -1)
     check = _verified(experiment, environment, rows[0], level) if verify else None
     error = float(shown.std(ddof=1)) / math.sqrt(shown.size)
-    return Plan(experiment, level, float(shown.mean()), error, shown.size, rows, shorter, check)
+    return Plan(
+        experiment, level, float(shown.mean()), error, shown.size, rows, shorter, check, power
+    )
 
 
 class _Question(NamedTuple):

@@ -6,16 +6,26 @@ depends neither on chunks, workers or order nor on who else plays.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sameluck.compiled import compiled, shared, uncached
+from sameluck.compiled import compiled, fault_in, shared, uncached
 from sameluck.environments import draw
-from sameluck.errors import require
+from sameluck.errors import AddressReused, Invalid, require
 from sameluck.experiment import Experiment
-from sameluck.policies import Tally, fill_chances, memory_of, prepare, select, states_chances
+from sameluck.policies import (
+    Tally,
+    body_of,
+    fill_chances,
+    memory_of,
+    prepare,
+    select,
+    states_chances,
+)
 from sameluck.streams import DECISION, REWARD, Bits, Key, OnceKey, stream, within, word
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -78,7 +88,7 @@ def _play(policy: Any, law: Any, luck: Any, desk: Desk, row: int, sheet: Sheet, 
         stop = sheet.checkpoints[checkpoint] + 1
         for period in range(start, stop):
             tally = Tally(desk.pulls, desk.totals, desk.means, desk.memory, arm, reward)
-            arm = np.int64(select(policy, tally, period, luck))
+            arm = select(policy, tally, period, luck)
             if arm < 0 or arm >= arms:
                 return period
             pulled = desk.pulls[arm]
@@ -161,15 +171,20 @@ class Player:
 
     @property
     def _ours(self) -> bool:
-        return type(self.policy).__module__.startswith("sameluck.")
+        return body_of(self.policy).__module__.startswith("sameluck.")
 
     def play(self, replications: range, checkpoints: Ints, diary: Diary | None = None) -> Sheet:
         """The rows of some replications; a diary holds one."""
         sheet = self._empty_sheet(len(replications), checkpoints)
         law, first = self._law(replications), replications.start
         loop = _play_all if self._ours else _play_all_uncached
-        where = loop(self.policy, law, self.owners, first, self.desk, sheet, diary)
+        with self._explained():
+            where = loop(self.policy, law, self.owners, first, self.desk, sheet, diary)
         self._refuse_bad_arm(*where)
+        require(
+            self._ours or bool((sheet.pulls.sum(axis=-1) == checkpoints).all()),
+            f"policy {self.name!r} changed its tally; a select body may write to tally.memory only",
+        )
         return sheet
 
     def play_plainly(self, replication: int, checkpoints: Ints, diary: Diary) -> Sheet:
@@ -179,7 +194,8 @@ class Player:
         _wipe(self.desk, seed, reward_owner, replication)
         luck = OnceKey(stream(seed, DECISION, replication, noise_owner), f"policy {self.name!r}")
         law = self._law(range(replication, replication + 1))
-        failed = _play(self.policy, law, luck, self.desk, 0, sheet, diary)
+        with self._explained():
+            failed = _play(self.policy, law, luck, self.desk, 0, sheet, diary)
         self._refuse_bad_arm(replication, failed)
         return sheet
 
@@ -195,6 +211,23 @@ class Player:
             loop = _weigh if self._ours else _weigh_uncached
             loop(self.policy, self._empty_desk(), checkpoints, diary, chances, luck)
         return luck
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """What goes wrong in a body of the user's, in words and with its line; the whole story is the cause."""
+        try:
+            yield
+        except AddressReused:
+            raise
+        except Exception as error:
+            if self._ours:
+                raise
+            where, why = fault_in(body_of(self.policy), error)
+            raise Invalid(
+                f"policy {self.name!r} ({type(self.policy).__name__}) cannot be played: {why} ({where}); a select "
+                "body returns an arm's index and uses numbers, loops and the arrays it is given, no new arrays or "
+                "Python objects"
+            ) from error
 
     def _empty_desk(self) -> Desk:
         arms = self.experiment.n_arms

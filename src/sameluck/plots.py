@@ -71,7 +71,9 @@ def draw_effects(curves: Sequence[Curve], *, level: float, title: str) -> Any:
     figure_of = optional("matplotlib.figure", "plots").Figure
     with matplotlib.rc_context(_STYLE):
         bars = all(len(curve.checkpoints) == 1 for curve in curves)
-        height = 1.4 + 0.45 * len(curves) if bars else 4.2
+        height = (
+            1.4 + 0.45 * len(curves) if bars else 4.2 + (0.22 * len(curves) if _many(curves) else 0)
+        )
         figure = figure_of(figsize=(7.2, height), layout="constrained")
         axes = figure.subplots()
         draw = _draw_bars if bars else _draw_bands
@@ -86,13 +88,22 @@ def _draw_bands(axes: Any, curves: Sequence[Curve], level: float) -> None:
         axes.fill_between(curve.checkpoints, curve.low, curve.high, color=colour, alpha=0.18, lw=0)
         axes.plot(curve.checkpoints, curve.low, color=colour, lw=0.8, alpha=0.7)
         axes.plot(curve.checkpoints, curve.high, color=colour, lw=0.8, alpha=0.7)
-        axes.plot(curve.checkpoints, curve.effect, dash, color=colour, lw=1.8, label=curve.label)
+        axes.plot(
+            curve.checkpoints, curve.effect, dash, color=colour, lw=1.8, label=_shown(curve.label)
+        )
     axes.axhline(0, color="0.35", lw=0.8, zorder=0)
     axes.set_xlabel("horizon (periods)")
     axes.set_ylabel(f"effect on cumulative reward\nwith {_percent(level)} interval")
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.margins(x=0.01)
-    axes.legend(frameon=False, loc="best")
+    if _many(curves):
+        axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+    else:
+        axes.legend(frameon=False, loc="best")
+
+
+def _many(curves: Sequence[Curve]) -> bool:
+    return len(curves) > 5
 
 
 def _draw_bars(axes: Any, curves: Sequence[Curve], level: float) -> None:
@@ -117,7 +128,7 @@ class PowerCurve(NamedTuple):
     power: tuple[float, ...]
 
 
-def draw_power(curves: Sequence[PowerCurve], *, effect: float, power: float) -> Any:
+def draw_power(curves: Sequence[PowerCurve], *, effect: float, power: float | None) -> Any:
     """Power over users on a logarithmic axis, a line for each design."""
     matplotlib = optional("matplotlib", "plots")
     figure_of = optional("matplotlib.figure", "plots").Figure
@@ -126,8 +137,18 @@ def draw_power(curves: Sequence[PowerCurve], *, effect: float, power: float) -> 
         axes = figure.subplots()
         for place, curve in enumerate(curves):
             colour, dash = COLOURS[place % len(COLOURS)], DASHES[place % len(DASHES)]
-            axes.plot(curve.users, curve.power, dash, color=colour, lw=1.8, label=curve.label)
-        axes.axhline(power, color="0.35", lw=0.8, zorder=0)
+            axes.step(
+                curve.users,
+                curve.power,
+                dash,
+                where="post",
+                color=colour,
+                lw=1.8,
+                label=_shown(curve.label),
+            )
+        if power is not None:
+            axes.axhline(power, color="0.35", lw=0.8, zorder=0)
+            axes.annotate(f"{power:g}", (0.01, power + 0.01), xycoords=("axes fraction", "data"))
         axes.set_xscale("log")
         axes.set_ylim(0, 1.02)
         axes.set_xlabel("real users in all")
@@ -136,6 +157,11 @@ def draw_power(curves: Sequence[PowerCurve], *, effect: float, power: float) -> 
         axes.legend(frameon=False, loc="best")
         axes.set_title("What the designs need")
     return figure
+
+
+def _shown(label: str) -> str:
+    # Matplotlib leaves names with a leading underscore out of a legend.
+    return f"\u200b{label}" if label.startswith("_") else label
 
 
 def _percent(level: float) -> str:

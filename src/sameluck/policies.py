@@ -60,17 +60,43 @@ def selects(kind: type) -> Callable[[Body], Body]:
     """Register the `select` body of a policy class (or of the tables its `prepare` returns)."""
 
     def register(body: Body) -> Body:
-        names = list(inspect.signature(body).parameters)
-        require(
-            names == ["policy", "tally", "period", "luck"],
-            f"the select body of {kind.__name__} must take (policy, tally, period, luck), got ({', '.join(names)})",
-        )
+        _check_new(kind, body, _BODIES)
+        _check_arguments(kind, body, ["policy", "tally", "period", "luck"])
         _BODIES[kind] = body
         if not kind.__name__.startswith("_"):
             POLICIES[grammar.name_of(kind)] = kind
         return body
 
     return register
+
+
+def _check_new(kind: Any, body: Any, bodies: dict[type, Any]) -> None:
+    # Machine code of the first body may exist already, here and in other processes' cache.
+    if not isinstance(kind, type) or not hasattr(kind, "_fields"):
+        raise Invalid(f"{kind!r} is not a policy class; make it a NamedTuple of its parameters")
+    registered = bodies.get(kind, body)
+    prepared = bodies is _BODIES and kind not in bodies and kind in POLICIES.values()
+    taken = registered is not body or prepared
+    require(
+        not taken, f"{kind.__name__} has a body already; define the class anew before its new body"
+    )
+    known = POLICIES.get(grammar.name_of(kind))
+    ours = known is not None and known is not kind and known.__module__.startswith("sameluck.")
+    require(not ours, f"sameluck has a policy called {kind.__name__}; give yours another name")
+
+
+def _check_arguments(kind: type, body: Callable[..., Any], expected: list[str]) -> None:
+    names = list(inspect.signature(body).parameters)
+    wanted = ", ".join(expected)
+    require(
+        names == expected,
+        f"a body of {kind.__name__} must take ({wanted}), got ({', '.join(names)})",
+    )
+
+
+def body_of(prepared: Any) -> Body:
+    """The select body that plays a policy, as prepared."""
+    return _BODIES[type(prepared)]
 
 
 def _select(policy: Any, tally: Tally, period: int, luck: Any) -> int:
@@ -91,6 +117,8 @@ def chances(kind: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """
 
     def register(body: Callable[..., None]) -> Callable[..., None]:
+        _check_new(kind, body, _CHANCES)
+        _check_arguments(kind, body, ["policy", "tally", "period", "chances"])
         _CHANCES[kind] = body
         return body
 

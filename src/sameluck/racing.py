@@ -3,7 +3,11 @@
 After each replication a policy leaves when some other beats it for certain, by the anytime interval of their
 difference at level 1 - (1 - level) / (N - 1). It stops when the leader is within the tolerance of everybody left, or
 alone. Policies leave only between replications, their data stay, and any two are compared on the replications both
-played, a prefix by construction; so the certificate holds with the level at whatever moment the race stops.
+played, a prefix by construction.
+
+The certificate is as good as the anytime interval: exact for normal differences. A policy that fails rarely and
+badly (too little exploration) looks excellent until it fails, to any method that does not know how bad it can get. So
+nothing is decided before `least` replications or on differences that have not varied, and skew is said aloud.
 """
 
 from __future__ import annotations
@@ -28,7 +32,8 @@ from sameluck.simulation import checked_environment, simulate
 
 Floats: TypeAlias = NDArray[np.float64]
 
-FIRST_CHECK = 5
+LEAST = 30
+SKEWED = 2.0
 BLOCK = 16  # replications simulated at once; dropping is decided one by one all the same
 
 
@@ -37,9 +42,10 @@ class Runner(NamedTuple):
 
     policy: str
     reward: float  # mean over the replications it played
-    behind: float  # the leader's mean minus its own, on the replications both played
-    low: float  # of that difference, valid at the moment of stopping
+    behind: float  # how much less it earned than who dropped it (or the leader), on the replications both played
+    low: float  # of that difference, valid at whatever moment it stopped
     high: float
+    skewness: float  # of that difference
     replications: int
     dropped_by: str | None  # who beat it; None if it was still in
 
@@ -83,27 +89,53 @@ class Race:
         else:
             left = ", ".join(self.remaining)
             outcome = f"Undecided after {self.replications:,} replications: {left} are still in."
-        return (
+        said = (
             f"{outcome} It took {self.replications:,} replications, {self.users:,} users and "
             f"{self.policy_runs:,} policy runs; without dropping about {self.fixed_users:,} users and "
             f"{self.fixed_policy_runs:,} policy runs; the naive design about {self.naive_users:,.0f} users "
             "for the same precision."
         )
+        return " ".join([said, *(f"Caution: {caution}" for caution in self.cautions)])
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What to know before believing the certificate."""
+        rivals = [one for one in self.runners if one.dropped_by is None and one.policy != self.best]
+        never = [one.policy for one in rivals if one.low == one.high]
+        skewed = [one.policy for one in rivals if abs(one.skewness) > SKEWED]
+        found = []
+        if never:
+            found.append(
+                f"{', '.join(never)} earned exactly what {self.best} did, in every replication."
+            )
+        if skewed:
+            found.append(
+                f"the differences from {', '.join(skewed)} are skewed: a policy may fail rarely and badly; "
+                "ask for more with least=..."
+            )
+        return tuple(found)
 
     def __str__(self) -> str:
-        header = ["policy", "reward", "behind", "interval", "replications", "dropped by"]
+        header = [
+            "policy",
+            "reward",
+            "behind",
+            f"{100 * self.level:g}% interval",
+            "replications",
+            "dropped by",
+        ]
         rows = [
             [
                 one.policy,
                 f"{one.reward:,.2f}",
                 f"{one.behind:,.2f}",
-                f"{one.low:,.2f} to {one.high:,.2f}",
+                f"{one.low:,.2f} to {one.high:,.2f}" if math.isfinite(one.low) else "too few",
                 f"{one.replications:,}",
                 one.dropped_by or "-",
             ]
             for one in self.runners
         ]
-        return f"{reports.text_table(header, rows)}\n\n{self.verdict}"
+        return f"{reports.text_table(header, rows)}\n\n{reports.wrapped(self.verdict)}"
 
     __repr__ = __str__
 
@@ -115,6 +147,7 @@ def race(  # noqa: PLR0913
     tolerance: float,
     horizon: int = 1_000,
     level: float = 0.95,
+    least: int = LEAST,
     most: int = 1_000,
     arms: int | None = None,
     seed: int = 0,
@@ -130,6 +163,7 @@ def race(  # noqa: PLR0913
             are nearly equal would race for ever.
         horizon: Periods in a replication.
         level: Confidence of the certificate.
+        least: Replications before anything is decided; more, where a policy may fail rarely.
         most: Replications after which to give up undecided.
         arms: Their number, where the environment does not say.
         seed: The same seed gives the same race.
@@ -140,7 +174,8 @@ def race(  # noqa: PLR0913
     environment = as_environment(environment)
     require_number("tolerance", tolerance, above=0)
     require_number("level", level, above=0, at_most=1 - 1e-12)
-    require_number("most", most, at_least=FIRST_CHECK)
+    require_number("least", least, at_least=5)
+    require_number("most", most, at_least=least)
     arms = environment.arms if arms is None else arms
     require(arms is not None, "say how many arms: the environment fits any number")
     experiment = Experiment(
@@ -148,26 +183,27 @@ def race(  # noqa: PLR0913
     )
     require(len(experiment.policies) >= 2, "a race needs at least two policies")
     checked_environment(experiment, environment)
-    track = _Track(experiment, environment, tolerance, level, None if keep is None else Path(keep))
+    rules = _Rules(tolerance, level, int(least))
+    track = _Track(experiment, environment, rules, None if keep is None else Path(keep))
     track.run(progress)
     return track.result()
+
+
+class _Rules(NamedTuple):
+    tolerance: float
+    level: float
+    least: int
 
 
 class _Track:
     """A race under way: rewards and pulls of every policy in every replication it played."""
 
     def __init__(
-        self,
-        experiment: Experiment,
-        environment: Any,
-        tolerance: float,
-        level: float,
-        keep: Path | None,
+        self, experiment: Experiment, environment: Any, rules: _Rules, keep: Path | None
     ) -> None:
         self.experiment = experiment
         self.environment = environment
-        self.tolerance = tolerance
-        self.level = level
+        self.rules = rules
         self.keep = keep
         self.names = list(experiment.policies)
         self.rewards: dict[str, list[float]] = {name: [] for name in self.names}
@@ -206,12 +242,12 @@ class _Track:
             if not self.dropped:
                 self.everybody.append(int(runs.interactions[row, 0]))
             self.played += 1
-            if self.played >= FIRST_CHECK and self._decide():
+            if self.played >= self.rules.least and self._decide():
                 return
 
     def _decide(self) -> bool:
         """Drop who is certainly beaten; True when the leader is certainly good enough."""
-        each = 1 - (1 - self.level) / (len(self.names) - 1)
+        each = 1 - (1 - self.rules.level) / (len(self.names) - 1)
         table = np.array([self.rewards[name][: self.played] for name in self.alive])
         behind, half = _differences(table, each)
         names = self.alive
@@ -226,7 +262,7 @@ class _Track:
             if name not in self.dropped and place != leader
         ]
         worst = max((half[leader, place] - behind[leader, place] for place in left), default=0.0)
-        self.certified = bool(worst <= self.tolerance)
+        self.certified = bool(worst <= self.rules.tolerance)
         return self.certified
 
     def result(self) -> Race:
@@ -244,8 +280,8 @@ class _Track:
         runs = sum(len(values) for values in self.rewards.values())
         return Race(
             experiment=self.experiment,
-            tolerance=self.tolerance,
-            level=self.level,
+            tolerance=self.rules.tolerance,
+            level=self.rules.level,
             certified=self.certified,
             replications=self.played,
             users=self.users,
@@ -257,16 +293,16 @@ class _Track:
         )
 
     def _runner(self, name: str, leader: str) -> Runner:
-        many = len(self.rewards[name])
-        mine, best = np.array(self.rewards[name]), np.array(self.rewards[leader][:many])
-        values = best - mine
-        each = 1 - (1 - self.level) / (len(self.names) - 1)
+        many, rival = len(self.rewards[name]), self.dropped.get(name, leader)
+        mine, theirs = np.array(self.rewards[name]), np.array(self.rewards[rival][:many])
+        values = theirs - mine
+        each = 1 - (1 - self.rules.level) / (len(self.names) - 1)
         half = 0.0 if name == leader else float(anytime_half_widths(values, each)[-1])
-        behind = float(values.mean())
+        behind, spread = float(values.mean()), float(values.std())
+        skewness = float(np.mean(((values - behind) / spread) ** 3)) if spread else 0.0
+        interval = (behind - half, behind + half)
         dropped_by = self.dropped.get(name)
-        return Runner(
-            name, float(mine.mean()), behind, behind - half, behind + half, many, dropped_by
-        )
+        return Runner(name, float(mine.mean()), behind, *interval, skewness, many, dropped_by)
 
     def _naive_users(self, runners: Sequence[Runner]) -> float:
         """Every policy on its own users, as often as the closest rival's precision would then need."""
@@ -279,7 +315,8 @@ class _Track:
 
     def _settings(self) -> str:
         where = grammar.write(self.environment)
-        return f"{self.experiment.digest} {where} {self.tolerance!r} {self.level!r}"
+        # Not `most`: an undecided race may be taken up again with more.
+        return f"{self.experiment.replace(replications=1).digest} {where} {tuple(self.rules)!r}"
 
     def _save(self) -> None:
         if self.keep is None:
@@ -300,15 +337,19 @@ class _Track:
             return
         try:
             state = dict(json.loads(self.keep.read_text()))
-            settings = state.pop("settings")
-        except (OSError, ValueError, TypeError, KeyError):
+            played = int(state["played"])
+            rewards = {name: [float(x) for x in state["rewards"][name]] for name in self.names}
+            dropped = {str(name): str(by) for name, by in dict(state["dropped"]).items()}
+            users, everybody = int(state["users"]), [int(x) for x in state["everybody"]]
+            settings, certified = str(state["settings"]), bool(state["certified"])
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
             raise Invalid(f"{str(self.keep)!r} does not hold a race; name another file") from None
         require(
             settings == self._settings(),
             f"{str(self.keep)!r} holds a race with other settings; name another file or remove it",
         )
-        for name, value in state.items():
-            setattr(self, name, value)
+        self.played, self.rewards, self.dropped = played, rewards, dropped
+        self.users, self.everybody, self.certified = users, everybody, certified
 
 
 def _differences(table: Floats, level: float) -> tuple[Floats, Floats]:
@@ -319,5 +360,6 @@ def _differences(table: Floats, level: float) -> tuple[Floats, Floats]:
         for second in range(many):
             values = table[first] - table[second]
             mean[first, second] = values.mean()
-            half[first, second] = anytime_half_widths(values, level)[-1]
+            if values.std() > 0:  # what has not varied yet proves nothing
+                half[first, second] = anytime_half_widths(values, level)[-1]
     return mean, half

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import math
+import textwrap
 from collections.abc import Sequence
 from string import Template
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ class Card(NamedTuple):
     rows: Sequence[Sequence[str]] = ()
     figure: str = ""  # SVG
     code: str = ""
+    notes: Sequence[str] = ()
 
 
 _PAGE = Template("""<!doctype html>
@@ -30,12 +32,13 @@ _PAGE = Template("""<!doctype html>
 <style>
 :root { color-scheme: light; }
 body { font: 16px/1.5 system-ui, sans-serif; color: #1b1f24; background: #f6f7f9; margin: 0; }
-main { max-width: 60rem; margin: 0 auto; padding: 1.5rem 1rem 3rem; }
+main { max-width: 66rem; margin: 0 auto; padding: 1.5rem 1rem 3rem; }
 h1 { font-size: 1.6rem; margin: .5rem 0 1rem; }
 h2 { font-size: 1.1rem; margin: 0 0 .5rem; }
 section { background: #fff; border: 1px solid #dde1e6; border-radius: 8px; padding: 1rem 1.25rem; margin: 0 0 1rem; }
 p { margin: 0 0 .75rem; }
 .lead { font-size: 1.1rem; }
+.note { border-left: 3px solid #e69f00; padding-left: .6rem; font-size: .95rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; }
 th, td { text-align: right; padding: .3rem .75rem; border-bottom: 1px solid #e6e9ed; white-space: nowrap; }
@@ -87,6 +90,11 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     )
 
 
+def wrapped(text: str) -> str:
+    """A paragraph for a terminal."""
+    return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
+
+
 def latex_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """The same table as a LaTeX tabular with booktabs rules."""
     lines = [f"{' & '.join(map(_latex, line))} \\\\" for line in (header, *rows)]
@@ -125,6 +133,7 @@ def _card(card: Card) -> str:
     parts = [f"<h2>{html.escape(card.title)}</h2>"]
     if card.sentence:
         parts.append(f'<p class="lead">{html.escape(card.sentence)}</p>')
+    parts += [f'<p class="note">Caution: {html.escape(note)}</p>' for note in card.notes]
     if card.figure:
         parts.append(card.figure)
     if card.rows:

@@ -85,6 +85,25 @@ class Runs:
             f"{self.interactions[:, -1].mean():,.2f} interactions a replication)"
         )
 
+    def at(self, checkpoints: Sequence[int]) -> Runs:
+        """The same runs, reported at some of their checkpoints only."""
+        places = np.flatnonzero(np.isin(self.checkpoints, list(checkpoints)))
+        require(
+            places.size == len(set(checkpoints)) > 0,
+            f"these runs report at {self.checkpoints.tolist()}, not at all of {list(checkpoints)}",
+        )
+        return Runs(
+            self.experiment,
+            self.checkpoints[places],
+            self.rewards[:, :, places],
+            self.pulls[:, :, places],
+            self.interactions[:, places],
+            self.environment,
+            self.first,
+            None if self.totals is None else self.totals[:, :, places],
+            None if self.luck is None else self.luck[:, :, places],
+        )
+
     @classmethod
     def concat(cls, parts: Sequence[Runs]) -> Runs:
         """One `Runs` from several of the same experiment whose replications follow one another."""

@@ -101,9 +101,17 @@ class DesignComparison:
 
     def __str__(self) -> str:
         title = next(iter(self.results.values())).title.partition(" design on ")[2]
-        return f"{title}\n\n{reports.text_table(_header(self.results), self.cells())}\n\n{self.verdict}"
+        return f"{title}\n\n{reports.text_table(_header(self.results), self.cells())}\n\n{self._said()}"
 
     __repr__ = __str__
+
+    def _said(self) -> str:
+        warned = dict.fromkeys(
+            f"Caution ({label}): {caution}"
+            for label, result in self.results.items()
+            for caution in result.cautions
+        )
+        return "\n\n".join(map(reports.wrapped, [self.verdict, *warned]))
 
     def cells(self) -> list[list[str]]:
         """The rows, formatted."""
@@ -130,7 +138,8 @@ class DesignComparison:
             for curve in plots.effect_curves(result.effects)
         ]
         one = next(iter(self.results.values())).effects[0]
-        title = f"{one.policy} minus {one.control}, {one.replications:,} replications"
+        what = f"minus {one.control}" if several else f"{one.policy} minus {one.control}"
+        title = f"{what}, {one.replications:,} replications"
         figure = plots.draw_effects(curves, level=one.level, title=title)
         if path is not None:
             plots.save(figure, path)

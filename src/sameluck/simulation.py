@@ -254,6 +254,8 @@ def _announced(what: str) -> Iterator[None]:
 
 def checked_environment(experiment: Experiment, environment: Any) -> Any:
     """The environment in one form, or a message that says what does not fit the experiment."""
+    if not isinstance(experiment, Experiment):
+        raise Invalid(f"the first argument must be an Experiment, got {experiment!r}")
     environment = as_environment(environment)
     environment.check(experiment.n_arms)
     for name, policy in experiment.policies.items():
@@ -295,7 +297,7 @@ def _checked_workers(workers: int | None) -> int:
             if hasattr(os, "sched_getaffinity")
             else os.cpu_count() or 1
         )
-    whole = isinstance(workers, int) and not isinstance(workers, bool)
+    whole = isinstance(workers, int | np.integer) and not isinstance(workers, bool)
     require(whole and workers >= 1, f"workers must be a whole number >= 1, got {workers!r}")
     return min(workers, 1024)
 

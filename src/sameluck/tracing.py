@@ -89,8 +89,8 @@ def trace(
         experiment: What to run.
         environment: Where rewards come from, or its text form.
         replication: Which one, from 0; the same bits `simulate` plays.
-        guard: Play in plain Python and raise `AddressReused` if a policy reads the same luck twice: the check to
-            run on a policy of your own.
+        guard: Play in plain Python as well; raise `AddressReused` if a policy reads the same luck twice and `Invalid`
+            if it plays otherwise than compiled. The check to run on a policy of your own.
     """
     environment = checked_environment(experiment, environment)
     whole = isinstance(replication, int | np.integer) and not isinstance(replication, bool)
@@ -104,13 +104,27 @@ def trace(
         diary = empty_diary(experiment.horizon)
         player = Player(experiment, environment, name)
         end = np.array([experiment.horizon])
+        player.play(range(int(replication), int(replication) + 1), end, diary)
         if guard:
-            player.play_plainly(int(replication), end, diary)
-        else:
-            player.play(range(int(replication), int(replication) + 1), end, diary)
+            plainly = empty_diary(experiment.horizon)
+            player.play_plainly(int(replication), end, plainly)
+            _refuse_difference(name, diary, plainly)
         replayed = _replayed(experiment, diary, list(trajectories.values()))
         trajectories[name] = Trajectory(diary.arms, diary.positions, diary.rewards, replayed)
     return Trace(experiment, grammar.write(environment), int(replication), trajectories)
+
+
+def _first(periods: Ints) -> int:
+    return int(periods[0]) + 1 if periods.size else 0
+
+
+def _refuse_difference(name: str, compiled: Diary, plainly: Diary) -> None:
+    differing = np.flatnonzero(compiled.arms != plainly.arms)
+    require(
+        differing.size == 0,
+        f"policy {name!r} plays otherwise when compiled, first in period {_first(differing)}: its body must use "
+        "nothing but its arguments and constants, and write to nothing but tally.memory",
+    )
 
 
 def _replayed(

@@ -18,7 +18,7 @@ from sameluck.cli.reproducing import paper_command
 from sameluck.errors import SameluckError
 
 
-def run(arguments: list[str]) -> int:
+def run(arguments: list[str]) -> int:  # noqa: PLR0911 a code for each way it may end
     """Run one command; returns the exit code. The only place where errors become lines."""
     try:
         code = commands.main(arguments, prog_name="sameluck", standalone_mode=False)
@@ -31,6 +31,8 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # the reader (`| head`) has gone; Python would complain once more on exit
         return 0
+    except OSError as error:
+        return _complain(f"cannot write: {error.strerror or error}", 1)
     except MemoryError:
         return _complain("out of memory; ask for fewer replications, checkpoints or arms", 2)
     return code if isinstance(code, int) else 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import io
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -26,12 +25,15 @@ from sameluck.policies import UCB1
 from sameluck.reports import to_json
 from sameluck.runs import write_whole
 from sameluck.sidebyside import designs
-from sameluck.simulation import simulate
+from sameluck.simulation import checked_checkpoints, simulate
 
 ASKED = ("level", "pairs", "interval", "simultaneous", "adjust")
 
 
-@click.command("compare")
+@click.command(
+    "compare",
+    epilog='Example: sameluck compare "ucb1(alpha=2.5)" "ucb1(alpha=3)" --env "bernoulli(0.9,0.7,0.5)"',
+)
 @experiment_options
 @click.option("--replications", type=int, help="Independent repetitions.  [default: 100]")
 @click.option(
@@ -58,35 +60,37 @@ ASKED = ("level", "pairs", "interval", "simultaneous", "adjust")
     "--save", "runs_path", metavar="FILE", help="Keep the runs (.npz) for sameluck.Runs.load."
 )
 def compare_command(policies: tuple[str, ...], **options: Any) -> None:
-    r"""Compare policies by simulation.
+    """Compare policies by simulation.
 
     Policies are written as in `sameluck policies`; `NAME=POLICY` gives one a name. All settings may stand in a
     TOML file instead, with the same words (environment, horizon, ... and a table [policies]); options given
     here override it.
-
-    \b
-      sameluck compare "ucb1(alpha=2.5)" "ucb1(alpha=3)" --env "bernoulli(0.9,0.7,0.5)"
     """
     outputs = {kind: options.pop(f"{kind}_path") for kind in ("csv", "plot", "report", "runs")}
     check_outputs(outputs)
     as_json, workers, dask = (options.pop(name) for name in ("as_json", "workers", "dask"))
     experiment, settings = experiment_of(policies, options)
-    checkpoints = _checkpoints(settings.get("checkpoints"), experiment, outputs)
+    asked = _checkpoints(settings.get("checkpoints"), experiment)
+    drawn = outputs["plot"] or outputs["report"]
+    # A figure wants a curve; what is printed and written as numbers is what was asked for.
+    grid = horizon_grid(experiment.horizon) if drawn and len(asked) == 1 else []
     wanted = {name: settings[name] for name in ASKED if name in settings}
     check_request(experiment, experiment.replications, Request(**wanted))
     with _cluster(dask) as map_like, progress_bar("simulating") as progress:
         runs = simulate(
             experiment,
             settings["environment"],
-            checkpoints=checkpoints,
+            checkpoints=sorted({*asked, *grid}),
             workers=workers,
             progress=progress,
             map=map_like,
             detail="adjust" in settings,
         )
-    result = compare(runs, best=bool(settings.get("best")), **wanted)
-    written = _write_outputs(result, outputs)
-    click.echo(_as_json(result) if as_json else _summary(result, settings.get("checkpoints")))
+    best = settings.get("best", False)
+    result = compare(runs.at(asked), best=best, **wanted)
+    curve = compare(runs, best=best, **wanted) if grid else result
+    written = _write_outputs(result, curve, outputs)
+    click.echo(_as_json(result) if as_json else str(result))
     for path in written:
         click.echo(f"wrote {path}", err=True)
 
@@ -128,6 +132,8 @@ def designs_command(
     if report_path:
         found.to_html(report_path)
     click.echo(to_json(found.to_dicts()) if as_json else str(found))
+    for path in filter(None, (plot_path, report_path)):
+        click.echo(f"wrote {path}", err=True)
 
 
 @click.command("demo")
@@ -167,26 +173,25 @@ def demo_command(out: str, *, as_json: bool) -> None:
     click.echo(f"figure  {plot}\nreport  {report}")
 
 
-def _checkpoints(
-    given: Any, experiment: Experiment, outputs: Mapping[str, Any]
-) -> list[int] | None:
+def _checkpoints(given: Any, experiment: Experiment) -> list[int]:
     if given is None:
-        drawn = outputs["plot"] or outputs["report"]
-        return horizon_grid(experiment.horizon) if drawn else None
-    if isinstance(given, list):
-        return given
-    words = [word for word in re.split(r"[\s,]+", str(given).strip()) if word]
-    whole = bool(words) and all(re.fullmatch(r"\d[\d_]*", word) for word in words)
-    require(whole, f"--checkpoints must be whole numbers such as 100,1000, got {given!r}")
-    return [int(word) for word in words]
+        return [experiment.horizon]
+    if not isinstance(given, list):
+        words = [word for word in re.split(r"[\s,]+", str(given).strip()) if word]
+        whole = bool(words) and all(re.fullmatch(r"\d[\d_]*", word) for word in words)
+        require(whole, f"--checkpoints must be whole numbers such as 100,1000, got {given!r}")
+        given = [int(word) for word in words]
+    return [int(horizon) for horizon in checked_checkpoints(experiment, given)]
 
 
-def _write_outputs(result: Comparison, outputs: Mapping[str, str | None]) -> list[str]:
+def _write_outputs(
+    result: Comparison, curve: Comparison, outputs: Mapping[str, str | None]
+) -> list[str]:
     writers: dict[str, Callable[[Path], Any]] = {
         "csv": lambda path: write_whole(path, _as_csv(result).encode()),
-        "plot": result.plot,
-        "report": result.to_html,
-        "runs": result.runs.save,
+        "plot": curve.plot,
+        "report": lambda path: result.to_html(path, curve=curve),
+        "runs": curve.runs.save,
     }
     written = []
     for kind, path in outputs.items():
@@ -194,15 +199,6 @@ def _write_outputs(result: Comparison, outputs: Mapping[str, str | None]) -> lis
             writers[kind](Path(path))
             written.append(path)
     return written
-
-
-def _summary(result: Comparison, asked: Any) -> str:
-    if asked is not None:
-        return str(result)
-    # The grid behind a figure is not a table anybody asked for.
-    end = result.runs.checkpoints[-1]
-    last = tuple(one for one in result.effects if one.checkpoint == end)
-    return str(dataclasses.replace(result, effects=last))
 
 
 def _as_json(result: Comparison) -> str:

@@ -25,6 +25,8 @@ def horizon_grid(horizon: int, points: int = 40) -> list[int]:
 
 def check_outputs(outputs: Mapping[str, str | None]) -> None:
     """Refuse a file that could not be written, before the work that would be lost."""
+    named = [path for path in outputs.values() if path is not None]
+    require(len(set(named)) == len(named), "two outputs have the same file; name different ones")
     for kind, path in outputs.items():
         if path is None:
             continue

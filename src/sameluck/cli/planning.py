@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -11,13 +13,16 @@ from rich.status import Status
 from sameluck.cli.output import as_json_option, check_outputs
 from sameluck.cli.words import experiment_of, experiment_options
 from sameluck.design import Replay
-from sameluck.errors import require
+from sameluck.errors import Interrupted, require
 from sameluck.planning import plan
 from sameluck.racing import race
 from sameluck.reports import to_json
 
 
-@click.command("plan")
+@click.command(
+    "plan",
+    epilog='Example: sameluck plan ucb1 thompson_bernoulli --env "bernoulli(0.7,0.3)" --effect 10 --power 0.9',
+)
 @experiment_options
 @click.option("--design", help="The design to plan for.  [default: replay]")
 @click.option("--effect", type=float, help="The difference in cumulative reward to detect.")
@@ -32,11 +37,7 @@ from sameluck.reports import to_json
 def plan_command(
     policies: tuple[str, ...], plot_path: str | None, *, as_json: bool, **options: Any
 ) -> None:
-    r"""Say how many replications and users a comparison needs, under each design.
-
-    \b
-      sameluck plan ucb1 thompson_bernoulli --env "bernoulli(0.7,0.3)" --effect 10 --power 0.9
-    """
+    """Say how many replications and users a comparison of two policies needs, under each design."""
     check_outputs({"plot": plot_path})
     asked = ("effect", "power", "replications", "pilot", "verify")
     question = {
@@ -47,6 +48,7 @@ def plan_command(
     found = plan(experiment, settings["environment"], level=level, **question)
     if plot_path:
         found.plot(plot_path)
+        click.echo(f"wrote {plot_path}", err=True)
     click.echo(_plan_json(found) if as_json else str(found))
 
 
@@ -63,9 +65,27 @@ def _plan_json(found: Any) -> str:
     )
 
 
-@click.command("race")
+@contextmanager
+def _kept(path: str | None) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        if path is None:
+            raise
+        raise Interrupted(
+            f"the race is kept in {path!r}; run the same command again to go on"
+        ) from None
+
+
+@click.command(
+    "race",
+    epilog='Example: sameluck race "ucb1(0.2)" "ucb1(1)" uniform --env "bernoulli(0.6,0.5)" --tolerance 5',
+)
 @experiment_options
 @click.option("--tolerance", type=float, help="How much short of the best is good enough.")
+@click.option(
+    "--least", type=int, default=30, show_default=True, help="Replications before deciding."
+)
 @click.option(
     "--most", type=int, default=1_000, show_default=True, help="Replications before giving up."
 )
@@ -74,30 +94,27 @@ def _plan_json(found: Any) -> str:
 def race_command(
     policies: tuple[str, ...],
     tolerance: float | None,
-    most: int,
     keep: str | None,
     *,
     as_json: bool,
     **options: Any,
 ) -> None:
-    r"""Race any number of policies on the same luck until one is certainly good enough.
-
-    \b
-      sameluck race "ucb1(0.2)" "ucb1(1)" thompson_bernoulli --env "bernoulli(0.6,0.5)" --tolerance 5
-    """
+    """Race any number of policies on the same luck until one is certainly good enough."""
+    least, most = options.pop("least"), options.pop("most")
     require(tolerance is not None, "say how much short of the best is good enough: --tolerance 5")
     check_outputs({"keep": keep})
     experiment, settings = experiment_of(policies, options)
     require(
         experiment.design == Replay(), "a race shares all luck: take the design out of the file"
     )
-    with Status("racing", console=Console(stderr=True)) as status:
+    with _kept(keep), Status("racing", console=Console(stderr=True)) as status:
         found = race(
             experiment.policies,
             settings["environment"],
             tolerance=tolerance,  # type: ignore[arg-type]
             horizon=experiment.horizon,
             level=settings.get("level", 0.95),
+            least=least,
             most=most,
             arms=experiment.n_arms,
             seed=experiment.seed,

@@ -59,6 +59,7 @@ def experiment_of(
         raise Invalid(
             'say where rewards come from: --env "bernoulli(0.7, 0.3)"; see sameluck environments'
         )
+    require(isinstance(settings.get("best", False), bool), "best must be true or false")
     environment = settings["environment"] = as_environment(settings["environment"])
     if environment.arms is not None:
         values.setdefault("arms", environment.arms)

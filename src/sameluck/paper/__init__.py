@@ -16,15 +16,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sameluck.errors import SameluckError, optional
+from sameluck.errors import Interrupted, optional
 from sameluck.paper import exhibits, running, writing
 from sameluck.paper.running import Progress
-
-
-class Interrupted(SameluckError):
-    """Somebody pressed Ctrl-C; what was finished is kept."""
-
-    exit_code = 130
 
 
 class Reproduction(NamedTuple):

@@ -1,0 +1,116 @@
+"""A policy of one's own that cannot be played is refused in words, with its line."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import sameluck as sl
+
+
+def a_float(policy, tally, period, luck):
+    return 1.7
+
+
+def not_a_number(policy, tally, period, luck):
+    return float("nan")
+
+
+def a_new_array(policy, tally, period, luck):
+    return int(np.argmax(tally.means + 1.0))
+
+
+def a_slip(policy, tally, period, luck):
+    return tally.puls[0]
+
+
+def nothing(policy, tally, period, luck):
+    return None
+
+
+def _helper(period):
+    return 0
+
+
+def a_helper(policy, tally, period, luck):
+    return _helper(period)
+
+
+def beyond_the_end(policy, tally, period, luck):
+    return tally.pulls[10] * 0
+
+
+def writes_to_the_tally(policy, tally, period, luck):
+    tally.pulls[0] = 99
+    return 0
+
+
+def consumes_luck(policy, tally, period, luck):
+    return np.random.randint(0, 3)  # noqa: NPY002 what a newcomer would write
+
+
+def other_names(p, t, n, rng):
+    return 0
+
+
+BAD = {
+    a_float: "not a whole number",
+    not_a_number: "not a whole number",
+    a_new_array: "makes a new array",
+    a_slip: "Unknown attribute 'puls' of the tally",
+    nothing: "not a whole number",
+    a_helper: "Untyped global name '_helper'",
+    beyond_the_end: "out of bounds",
+    writes_to_the_tally: "changed its tally",
+    consumes_luck: "plays otherwise when compiled",
+    other_names: r"must take \(policy, tally, period, luck\), got \(p, t, n, rng\)",
+}
+
+
+def play(body) -> None:
+    class Mine(NamedTuple):
+        size: float = 1.0
+
+    sl.selects(Mine)(body)
+    experiment = sl.Experiment(policies={"mine": Mine()}, arms=3, horizon=40, replications=2)
+    sl.simulate(experiment, "bernoulli(0.5, 0.4, 0.3)")
+    sl.trace(experiment, "bernoulli(0.5, 0.4, 0.3)", guard=True)
+
+
+@pytest.mark.parametrize("body", BAD, ids=lambda body: body.__name__)
+def test_a_body_that_cannot_be_played_is_refused_in_words(own_policies, body):
+    with pytest.raises(sl.Invalid, match=BAD[body]) as refused:
+        play(body)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 500
+
+
+@pytest.mark.parametrize("kind", [sl.UCB1, sl.Uniform, sl.Always])
+def test_a_policy_of_sameluck_cannot_be_given_another_body(kind):
+    """Its machine code may lie in the cache of every later process."""
+    with pytest.raises(sl.Invalid, match=f"{kind.__name__} has a body already"):
+        sl.selects(kind)(a_float)
+
+
+def test_a_second_body_for_the_same_class_is_refused(own_policies):
+    class Mine(NamedTuple):
+        size: float = 1.0
+
+    sl.selects(Mine)(a_float)
+    sl.selects(Mine)(a_float)  # the same again changes nothing
+    with pytest.raises(sl.Invalid, match="define the class anew"):
+        sl.selects(Mine)(nothing)
+
+
+def test_names_and_kinds_that_would_mislead_are_refused(own_policies):
+    class UCB1(NamedTuple):
+        alpha: float = 1.0
+
+    class Plain:
+        pass
+
+    with pytest.raises(sl.Invalid, match="sameluck has a policy called UCB1"):
+        sl.selects(UCB1)(a_float)
+    for kind in (Plain, 3, sl.UCB1(2.0)):
+        with pytest.raises(sl.Invalid, match="make it a NamedTuple"):
+            sl.selects(kind)(a_float)

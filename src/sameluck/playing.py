@@ -230,10 +230,15 @@ class Player:
             ) from error
 
     def _empty_desk(self) -> Desk:
-        arms = self.experiment.n_arms
-        keys = (np.zeros(arms, np.uint64), np.zeros(arms, np.uint64))
-        memory = np.zeros(memory_of(self.policy, arms))
-        return Desk(*keys, np.zeros(arms, np.int64), np.zeros(arms), np.zeros(arms), memory)
+        arms, memory = self.experiment.n_arms, memory_of(self.policy, self.experiment.n_arms)
+        keys = (_apart(arms, np.uint64), _apart(arms, np.uint64))
+        return Desk(
+            *keys,
+            _apart(arms, np.int64),
+            _apart(arms, float),
+            _apart(arms, float),
+            _apart(memory, float),
+        )
 
     def _empty_sheet(self, count: int, checkpoints: Ints) -> Sheet:
         shape = (count, checkpoints.size)
@@ -250,6 +255,11 @@ class Player:
             f"policy {self.name!r} chose an arm outside 0..{arms - 1} in period {period} of replication "
             f"{replication}; its select body must return an arm's index",
         )
+
+
+def _apart(size: int, kind: Any) -> Any:
+    # Small arrays of two threads may lie in one cache line, and each write of one would then stop the other.
+    return np.zeros(size + 32, kind)[16 : 16 + size]
 
 
 def empty_diary(periods: int) -> Diary:

@@ -209,7 +209,7 @@ class _Bounds(NamedTuple):
     width: Floats  # by number of pulls
 
     def memory(self, arms: int) -> int:  # noqa: ARG002
-        return 2
+        return 1  # the ceiling
 
 
 @compiled
@@ -223,23 +223,23 @@ def _widths(scale: float, horizon: int) -> Floats:
     return np.sqrt(scale / np.maximum(np.arange(horizon + 1), 1))
 
 
-_AHEAD = 16
+_BLOCK = 15  # periods are looked at in blocks of 16
 
 
 @selects(_Bounds)
 def _highest_bound(policy: _Bounds, tally: Tally, period: int, luck: Any) -> int:  # noqa: ARG001
-    # Only the arm just played has changed. While its bound exceeds a ceiling on all others' (their bounds
-    # _AHEAD periods from when they were last looked at) it is the argmax, and nobody else need be looked at.
+    # Only the arm just played has changed. While its bound exceeds a ceiling on all others' (what their bounds will
+    # have grown to at the end of the block) it is the argmax, and nobody else need be looked at.
     arms = tally.pulls.size
     if period <= arms:
+        tally.memory[0] = np.inf
         return period - 1
     now = policy.growth[np.uint64(period)]
     last = np.uint64(tally.last)
     bound = tally.means[last] + now * policy.width[np.uint64(tally.pulls[last])]
-    if bound > tally.memory[0] and period <= tally.memory[1]:
+    if bound > tally.memory[0] and (period & _BLOCK) != 0:
         return tally.last
-    until = min(period + _AHEAD, policy.growth.size - 1)
-    later = policy.growth[until]
+    later = policy.growth[min(period | _BLOCK, policy.growth.size - 1)]
     best, ceiling = 0, -np.inf
     width = policy.width[np.uint64(tally.pulls[0])]
     highest, highest_later = tally.means[0] + now * width, tally.means[0] + later * width
@@ -252,7 +252,7 @@ def _highest_bound(policy: _Bounds, tally: Tally, period: int, luck: Any) -> int
             best, highest, highest_later = arm, bound, bound_later
         else:
             ceiling = max(ceiling, bound_later)
-    tally.memory[0], tally.memory[1] = ceiling, until
+    tally.memory[0] = ceiling
     return best
 
 

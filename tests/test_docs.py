@@ -62,6 +62,11 @@ def test_links_lead_somewhere(page):
         assert (page.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_no_page_is_empty(page):
+    assert len(page.read_text()) > 500
+
+
 def test_the_readme_example_is_short():
     (example,) = blocks(ROOT / "README.md", "python")
     assert len(example.strip().splitlines()) <= 12

@@ -139,6 +139,31 @@ def test_a_figure_changes_no_number(capsys, tmp_path):
         assert drawn == plain
 
 
+def test_on_a_prior_the_variance_is_split_on_request(capsys, tmp_path):
+    words = [
+        "compare",
+        "ucb1",
+        "uniform",
+        "--env",
+        "bernoulli_prior",
+        "--arms",
+        "2",
+        "--horizon",
+        "50",
+    ]
+    page = tmp_path / "page.html"
+    code, out, _ = run(capsys, *words, "--split", "--report", str(page))
+    assert code == 0
+    assert "of the variance of a replication's difference is which bandit was drawn" in " ".join(
+        out.split()
+    )
+    assert "Where the variance comes from" in page.read_text()
+    _, out, _ = run(capsys, *words, "--split", "--json")
+    assert json.loads(out)["split"]["instances"] == 100
+    code, _, err = run(capsys, *COMPARE, "--split")
+    assert (code, err) == (2, "error: --split needs a prior as --env\n")
+
+
 def test_the_version_is_the_packages(capsys):
     code, out, _ = run(capsys, "--version")
     assert code == 0

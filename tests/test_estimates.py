@@ -124,3 +124,15 @@ def test_the_t_interval_covers_as_often_as_it_says():
     hits = [low <= truth <= high for low, high, _ in (t_interval(row, 0.99) for row in groups)]
 
     assert abs(np.mean(hits) - 0.99) < 5 * math.sqrt(0.99 * 0.01 / 2_000)
+
+
+def test_on_a_prior_the_naive_variance_cannot_be_told_from_the_same_runs():
+    """The naive design would meet the same bandit, so the two policies' variances do not add up to its own."""
+    experiment = sl.Experiment(
+        policies={"a": "ucb1", "b": "uniform"}, arms=2, horizon=50, replications=40
+    )
+    result = sl.compare(sl.simulate(experiment, sl.BernoulliPrior()))
+    assert math.isnan(result.effects[0].variance_ratio)
+    assert math.isnan(result.effects[0].naive_replications)
+    assert result.cautions == ()
+    assert " -\n" in str(result)

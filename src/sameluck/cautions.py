@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from sameluck.design import Naive
-from sameluck.estimates import Effect, Request, differences
+from sameluck.estimates import Effect, Request, differences, has_prior
 from sameluck.runs import Runs
 
 FEW = 10  # replications
@@ -76,7 +76,7 @@ def _never_diverge(runs: Runs, first: int, second: int) -> bool:
 def _wild_pull_counts(runs: Runs) -> Iterator[str]:
     """The case of Gaussian Thompson sampling in the paper's third example: replay still helps, but less."""
     horizon = int(runs.checkpoints[-1])
-    if runs.replications < 30:
+    if runs.replications < 30 or has_prior(runs):
         return
     naive = isinstance(runs.experiment.design, Naive)
     less = "" if naive else " and sharing luck lowers it less than usual"

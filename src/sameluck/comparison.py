@@ -151,14 +151,21 @@ class Comparison:
             plots.save(figure, path)
         return figure
 
-    def to_html(self, path: str | Path | None = None, *, curve: Comparison | None = None) -> str:
+    def to_html(
+        self,
+        path: str | Path | None = None,
+        *,
+        curve: Comparison | None = None,
+        more: Sequence[reports.Card] = (),
+    ) -> str:
         """A self-contained page: finding, figure, table, definition. Written to `path` if given.
 
-        `curve` is the same comparison at more checkpoints, for the figure.
+        `curve` is the same comparison at more checkpoints, for the figure; `more` are further cards.
         """
         cards = [
             self.card("What was found", plots.to_svg((curve or self).plot())),
             self._policies_card(),
+            *more,
             reports.Card("Experiment", self.title, code=self.runs.experiment.to_json()),
         ]
         page = reports.render(" v ".join(self.runs.policies), cards, footer(self.runs))
@@ -277,6 +284,8 @@ def probability(value: float) -> str:
 
 def times(value: float) -> str:
     """A variance ratio."""
+    if math.isnan(value):
+        return "-"
     if math.isinf(value):
         return "none left"
     size = max(value, 1 / value)

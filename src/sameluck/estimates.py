@@ -55,7 +55,7 @@ class Effect(NamedTuple):
     replications: int
     interactions: float  # mean real users a replication, for all policies of the experiment
     naive_interactions: int  # what the naive design would have asked
-    variance_ratio: float  # naive variance, Var(policy) + Var(control), over that of the difference
+    variance_ratio: float  # naive variance, Var(policy) + Var(control), over that of the difference; nan on a prior
     ratio_low: float
     ratio_high: float
     naive_replications: float  # how many the naive design would need for this precision
@@ -242,7 +242,7 @@ def _effect(
     earned, against = _earned(runs, pair, place)
     if paired(runs):
         variance = (earned - against).var(ddof=1)
-        ratio = variance_ratio(earned, against, request.level)
+        ratio = _ratio(runs, earned, against, request.level)
     else:
         variance = earned.var(ddof=1) + against.var(ddof=1)
         ratio = _Ratio(1.0, 1.0, 1.0)
@@ -272,6 +272,13 @@ def _effect(
         plain_effect=plain,
         plain_sd=math.sqrt(variance),
     )
+
+
+def _ratio(runs: Runs, earned: Floats, against: Floats, level: float) -> _Ratio:
+    if has_prior(runs):
+        # The naive design would meet the same bandit: Var(policy) and Var(control) count its luck, twice.
+        return _Ratio(math.nan, math.nan, math.nan)
+    return variance_ratio(earned, against, level)
 
 
 def _ceiling(value: float) -> float:

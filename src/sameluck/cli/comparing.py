@@ -21,8 +21,9 @@ from sameluck.environments import Bernoulli
 from sameluck.errors import Invalid, require
 from sameluck.estimates import Request, check_request
 from sameluck.experiment import Experiment
+from sameluck.instances import VarianceSplit, split_variance
 from sameluck.policies import UCB1
-from sameluck.reports import to_json
+from sameluck.reports import Card, to_json, wrapped
 from sameluck.runs import write_whole
 from sameluck.sidebyside import designs
 from sameluck.simulation import checked_checkpoints, simulate
@@ -50,6 +51,9 @@ ASKED = ("level", "pairs", "interval", "simultaneous", "adjust")
     "--best", is_flag=True, default=None, help="Say which policies may be the best of all."
 )
 @click.option("--adjust", help="Take out luck of mean zero: means or exploration.")
+@click.option(
+    "--split", is_flag=True, help="On a prior: how much variance is which bandit was drawn."
+)
 @click.option("--workers", type=int, help="Threads.  [default: all cores]")
 @click.option("--dask", metavar="ADDRESS", help="Run on the Dask cluster at tcp://host:port.")
 @as_json_option
@@ -68,8 +72,13 @@ def compare_command(policies: tuple[str, ...], **options: Any) -> None:
     """
     outputs = {kind: options.pop(f"{kind}_path") for kind in ("csv", "plot", "report", "runs")}
     check_outputs(outputs)
-    as_json, workers, dask = (options.pop(name) for name in ("as_json", "workers", "dask"))
+    as_json, workers, dask, split = (
+        options.pop(name) for name in ("as_json", "workers", "dask", "split")
+    )
     experiment, settings = experiment_of(policies, options)
+    require(
+        not split or hasattr(settings["environment"], "instance"), "--split needs a prior as --env"
+    )
     asked = _checkpoints(settings.get("checkpoints"), experiment)
     drawn = outputs["plot"] or outputs["report"]
     # A figure wants a curve; what is printed and written as numbers is what was asked for.
@@ -89,8 +98,9 @@ def compare_command(policies: tuple[str, ...], **options: Any) -> None:
     best = settings.get("best", False)
     result = compare(runs.at(asked), best=best, **wanted)
     curve = compare(runs, best=best, **wanted) if grid else result
-    written = _write_outputs(result, curve, outputs)
-    click.echo(_as_json(result) if as_json else str(result))
+    parts = split_variance(experiment, settings["environment"]) if split else None
+    written = _write_outputs(result, curve, parts, outputs)
+    click.echo(_as_json(result, parts) if as_json else _as_text(result, parts))
     for path in written:
         click.echo(f"wrote {path}", err=True)
 
@@ -185,12 +195,16 @@ def _checkpoints(given: Any, experiment: Experiment) -> list[int]:
 
 
 def _write_outputs(
-    result: Comparison, curve: Comparison, outputs: Mapping[str, str | None]
+    result: Comparison,
+    curve: Comparison,
+    parts: VarianceSplit | None,
+    outputs: Mapping[str, str | None],
 ) -> list[str]:
+    note = [Card("Where the variance comes from", parts.verdict)] if parts else []
     writers: dict[str, Callable[[Path], Any]] = {
         "csv": lambda path: write_whole(path, _as_csv(result).encode()),
         "plot": curve.plot,
-        "report": lambda path: result.to_html(path, curve=curve),
+        "report": lambda path: result.to_html(path, curve=curve, more=note),
         "runs": curve.runs.save,
     }
     written = []
@@ -201,7 +215,11 @@ def _write_outputs(
     return written
 
 
-def _as_json(result: Comparison) -> str:
+def _as_text(result: Comparison, parts: VarianceSplit | None) -> str:
+    return f"{result}\n\n{wrapped(parts.verdict)}" if parts else str(result)
+
+
+def _as_json(result: Comparison, parts: VarianceSplit | None) -> str:
     return to_json(
         {
             "experiment": result.runs.experiment.to_dict(),
@@ -211,6 +229,7 @@ def _as_json(result: Comparison) -> str:
             "standings": [one._asdict() for one in result.standings],
             "verdict": result.verdict,
             "cautions": list(result.cautions),
+            "split": parts._asdict() if parts else None,
         }
     )
 

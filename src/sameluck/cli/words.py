@@ -79,9 +79,13 @@ def _file_or_policies(words: tuple[str, ...]) -> dict[str, Any]:
     policies: dict[str, Any] = {}
     for word in words:
         named = re.match(r"\s*([^=()\[\]]+?)\s*=(.*)", word, re.DOTALL)
-        policy = grammar.parse(named[2] if named else word, POLICIES, "policy")
+        text = named[2] if named else word
+        policy = grammar.parse(text, POLICIES, "policy")
         name = named[1] if named else grammar.write(grammar.normal_form(policy), brief=True)
-        require(name not in policies, f"two policies are called {name!r}; name one: 'other={word}'")
+        require(
+            name not in policies,
+            f"two policies are called {name!r}; name one: 'other={text}'",
+        )
         policies[name] = policy
     return {"policies": policies}
 

@@ -10,8 +10,8 @@ import budget
 import cases
 import sameluck as sl
 from sameluck.adjustments import adjusted, known_means
-from sameluck.policies import _CHANCES, Tally, chances, fill_chances, prepare, select, selects
 from sameluck.samplers import uniform
+from sameluck.selection import _CHANCES, Tally, chances, fill_chances, prepare, select, selects
 from sameluck.streams import DECISION, at, stream
 
 COINS = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))

@@ -88,18 +88,47 @@ def test_a_body_that_cannot_be_played_is_refused_in_words(own_policies, body):
 @pytest.mark.parametrize("kind", [sl.UCB1, sl.Uniform, sl.Always])
 def test_a_policy_of_sameluck_cannot_be_given_another_body(kind):
     """Its machine code may lie in the cache of every later process."""
-    with pytest.raises(sl.Invalid, match=f"{kind.__name__} has a body already"):
+    with pytest.raises(sl.Invalid, match=f"{kind.__name__} is sameluck's and has its body"):
         sl.selects(kind)(a_float)
 
 
-def test_a_second_body_for_the_same_class_is_refused(own_policies):
+def first_arm(policy, tally, period, luck):
+    return 0
+
+
+def second_arm(policy, tally, period, luck):
+    return 1
+
+
+def arms_played(kind) -> set[int]:
+    experiment = sl.Experiment(policies={"mine": kind()}, arms=3, horizon=5, replications=2)
+    compiled = sl.simulate(experiment, "bernoulli(0.5, 0.4, 0.3)").pulls[:, 0, 0]
+    traced = sl.trace(experiment, "bernoulli(0.5, 0.4, 0.3)", guard=True)["mine"].arms
+    return {*np.flatnonzero(compiled.sum(axis=0)).tolist(), *traced.tolist()}
+
+
+def make_mine():
     class Mine(NamedTuple):
         size: float = 1.0
 
-    sl.selects(Mine)(a_float)
-    sl.selects(Mine)(a_float)  # the same again changes nothing
-    with pytest.raises(sl.Invalid, match="define the class anew"):
-        sl.selects(Mine)(nothing)
+    return Mine
+
+
+def test_a_new_body_counts_from_then_on(own_policies):
+    """As when a cell of a notebook is run again."""
+    mine = make_mine()
+    sl.selects(mine)(first_arm)
+    assert arms_played(mine) == {0}
+    sl.selects(mine)(second_arm)
+    assert arms_played(mine) == {1}
+
+
+def test_a_class_defined_anew_under_the_same_name_is_another(own_policies):
+    old, new = make_mine(), make_mine()
+    sl.selects(old)(first_arm)
+    assert arms_played(old) == {0}
+    sl.selects(new)(second_arm)
+    assert arms_played(new) == {1}
 
 
 def test_names_and_kinds_that_would_mislead_are_refused(own_policies):

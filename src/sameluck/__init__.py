@@ -13,16 +13,14 @@ from sameluck.policies import (
     UCB1,
     Always,
     EpsilonGreedy,
-    Tally,
     ThompsonBernoulli,
     ThompsonGaussian,
     UCBDelta,
     Uniform,
-    chances,
-    selects,
 )
 from sameluck.racing import Race, race
 from sameluck.runs import Runs
+from sameluck.selection import Tally, chances, selects
 from sameluck.sidebyside import DesignComparison, designs
 from sameluck.simulation import simulate
 from sameluck.summaries import PolicySummary, Standing

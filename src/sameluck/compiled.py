@@ -44,6 +44,7 @@ COMPILED_SOURCES = (
     "compiled.py",
     "streams.py",
     "samplers.py",
+    "selection.py",
     "policies.py",
     "environments.py",
     "playing.py",

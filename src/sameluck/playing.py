@@ -17,8 +17,9 @@ from sameluck.compiled import compiled, fault_in, shared, uncached
 from sameluck.environments import draw
 from sameluck.errors import AddressReused, Invalid, require
 from sameluck.experiment import Experiment
-from sameluck.policies import (
+from sameluck.selection import (
     Tally,
+    as_compiled,
     body_of,
     fill_chances,
     memory_of,
@@ -161,7 +162,9 @@ class Player:
         self.environment = environment
         self.name = name
         design = experiment.design
-        self.policy = prepare(experiment.policies[name], experiment.n_arms, experiment.horizon)
+        prepared = prepare(experiment.policies[name], experiment.n_arms, experiment.horizon)
+        self.memory = memory_of(prepared, experiment.n_arms)
+        self.policy = as_compiled(prepared)
         self.owners: Owners = (
             np.uint64(experiment.seed),
             np.uint64(design.reward_owner(name)),
@@ -222,22 +225,23 @@ class Player:
         except Exception as error:
             if self._ours:
                 raise
+            kind = type(self.experiment.policies[self.name])
             where, why = fault_in(body_of(self.policy), error)
             raise Invalid(
-                f"policy {self.name!r} ({type(self.policy).__name__}) cannot be played: {why} ({where}); a select "
+                f"policy {self.name!r} ({kind.__name__}) cannot be played: {why} ({where}); a select "
                 "body returns an arm's index and uses numbers, loops and the arrays it is given, no new arrays or "
                 "Python objects"
             ) from error
 
     def _empty_desk(self) -> Desk:
-        arms, memory = self.experiment.n_arms, memory_of(self.policy, self.experiment.n_arms)
+        arms = self.experiment.n_arms
         keys = (_apart(arms, np.uint64), _apart(arms, np.uint64))
         return Desk(
             *keys,
             _apart(arms, np.int64),
             _apart(arms, float),
             _apart(arms, float),
-            _apart(memory, float),
+            _apart(self.memory, float),
         )
 
     def _empty_sheet(self, count: int, checkpoints: Ints) -> Sheet:

@@ -1,164 +1,25 @@
-"""Bandit policies: one NamedTuple for the parameters, one `select` body for the rule.
+"""The policies of the paper, and two to compare them with: for each its parameters, its rule, its `select` body.
 
-A body is a pure function of (policy, tally, period, luck); periods count from 1, arms from 0. It runs as
-plain Python and as machine code, and reads its own randomness by address, each address once:
-
-    class Greedy(NamedTuple):
-        optimism: float = 1.0
-
-    @selects(Greedy)
-    def _(policy, tally, period, luck):
-        best, highest = 0, -np.inf
-        for arm in range(tally.pulls.size):
-            score = policy.optimism if tally.pulls[arm] == 0 else tally.means[arm]
-            if score > highest:
-                best, highest = arm, score
-        return best
-
-That is all a policy needs. It may also have `check(arms)` (refuse bad parameters), `prepare(arms, horizon)`
-(return another NamedTuple, of tables, that the body is registered for) and `memory(arms)` (how many floats
-of `tally.memory` it keeps between periods). Ties go to the lowest arm everywhere.
+How a policy is written, and how to write one's own: `sameluck.selection`. Ties go to the lowest arm everywhere.
 """
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sameluck import grammar
-from sameluck.compiled import compiled, dispatched, guessed, shared
+from sameluck.compiled import compiled, guessed, shared
 from sameluck.errors import Invalid, did_you_mean, require, require_number
 from sameluck.samplers import beta_log_odds, beta_odds, normal, uniform
+from sameluck.selection import POLICIES, Tally, chances, selects
 from sameluck.streams import at
 
 Policy: TypeAlias = tuple[Any, ...]
 Floats: TypeAlias = NDArray[np.float64]
-Body: TypeAlias = Callable[..., int]
-
-
-class Tally(NamedTuple):
-    """What a policy has seen so far in one replication; all a `select` body may know of the past."""
-
-    pulls: NDArray[np.int64]  # of each arm
-    totals: Floats  # sum of rewards of each arm
-    means: Floats  # totals / pulls; 0 for an arm not yet pulled
-    memory: Floats  # the policy's own numbers, 0 at the start
-    last: int  # the arm of the period before; 0 in period 1
-    reward: float  # what it paid
-
-
-POLICIES: dict[str, type] = {}
-_BODIES: dict[type, Body] = {}
-
-
-def selects(kind: type) -> Callable[[Body], Body]:
-    """Register the `select` body of a policy class (or of the tables its `prepare` returns)."""
-
-    def register(body: Body) -> Body:
-        _check_new(kind, body, _BODIES)
-        _check_arguments(kind, body, ["policy", "tally", "period", "luck"])
-        _BODIES[kind] = body
-        if not kind.__name__.startswith("_"):
-            POLICIES[grammar.name_of(kind)] = kind
-        return body
-
-    return register
-
-
-def _check_new(kind: Any, body: Any, bodies: dict[type, Any]) -> None:
-    # Machine code of the first body may exist already, here and in other processes' cache.
-    if not isinstance(kind, type) or not hasattr(kind, "_fields"):
-        raise Invalid(f"{kind!r} is not a policy class; make it a NamedTuple of its parameters")
-    registered = bodies.get(kind, body)
-    prepared = bodies is _BODIES and kind not in bodies and kind in POLICIES.values()
-    taken = registered is not body or prepared
-    require(
-        not taken, f"{kind.__name__} has a body already; define the class anew before its new body"
-    )
-    known = POLICIES.get(grammar.name_of(kind))
-    ours = known is not None and known is not kind and known.__module__.startswith("sameluck.")
-    require(not ours, f"sameluck has a policy called {kind.__name__}; give yours another name")
-
-
-def _check_arguments(kind: type, body: Callable[..., Any], expected: list[str]) -> None:
-    names = list(inspect.signature(body).parameters)
-    wanted = ", ".join(expected)
-    require(
-        names == expected,
-        f"a body of {kind.__name__} must take ({wanted}), got ({', '.join(names)})",
-    )
-
-
-def body_of(prepared: Any) -> Body:
-    """The select body that plays a policy, as prepared."""
-    return _BODIES[type(prepared)]
-
-
-def _select(policy: Any, tally: Tally, period: int, luck: Any) -> int:
-    """The arm a policy plays in a period."""
-    raise NotImplementedError
-
-
-select = dispatched(_select, _BODIES)
-
-_CHANCES: dict[type, Callable[..., None]] = {}
-
-
-def chances(kind: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register the body that states a randomised policy's chances: `(policy, tally, period, chances)`.
-
-    It fills `chances`, an array with a place for each arm, reads no luck and finds `tally.memory` empty. With it,
-    `compare(adjust="exploration")` takes the luck of the policy's coin out of the effect.
-    """
-
-    def register(body: Callable[..., None]) -> Callable[..., None]:
-        _check_new(kind, body, _CHANCES)
-        _check_arguments(kind, body, ["policy", "tally", "period", "chances"])
-        _CHANCES[kind] = body
-        return body
-
-    return register
-
-
-def _fill_chances(policy: Any, tally: Tally, period: int, chances: Floats) -> None:
-    """Write the chance of each arm in a period into `chances`."""
-
-
-fill_chances = dispatched(_fill_chances, _CHANCES)
-
-
-def states_chances(prepared: Any) -> bool:
-    """Whether the policy, as prepared, can state its chances."""
-    return type(prepared) in _CHANCES
-
-
-def as_policy(value: Any, arms: int) -> Policy:
-    """A checked policy from itself or from its text form."""
-    policy = grammar.parse(value, POLICIES, "policy") if isinstance(value, str) else value
-    if type(policy) not in POLICIES.values():
-        hint = did_you_mean(type(value).__name__.lower(), POLICIES)
-        raise Invalid(
-            f"{value!r} is not a policy; {hint}; or register your own with sameluck.selects"
-        )
-    policy = grammar.normal_form(policy)
-    if hasattr(policy, "check"):
-        policy.check(arms)
-    return policy
-
-
-def prepare(policy: Any, arms: int, horizon: int) -> Any:
-    """The policy as the compiled loop takes it: itself, or the tables its body reads."""
-    return policy.prepare(arms, horizon) if hasattr(policy, "prepare") else policy
-
-
-def memory_of(prepared: Any, arms: int) -> int:
-    """How many floats the policy keeps between periods."""
-    return int(prepared.memory(arms)) if hasattr(prepared, "memory") else 0
 
 
 class UCB1(NamedTuple):
@@ -519,3 +380,17 @@ def _check_first_plays(policy: str, plays: object) -> None:
 _OURS = (UCB1, UCBDelta, ThompsonBernoulli, ThompsonGaussian, EpsilonGreedy, Uniform, Always)
 POLICIES.clear()  # from here on in the order of reading; those with tables are not registered by their own name
 POLICIES.update({grammar.name_of(kind): kind for kind in _OURS})
+
+
+def as_policy(value: Any, arms: int) -> Policy:
+    """A checked policy from itself or from its text form."""
+    policy = grammar.parse(value, POLICIES, "policy") if isinstance(value, str) else value
+    if type(policy) not in POLICIES.values():
+        hint = did_you_mean(type(value).__name__.lower(), POLICIES)
+        raise Invalid(
+            f"{value!r} is not a policy; {hint}; or register your own with sameluck.selects"
+        )
+    policy = grammar.normal_form(policy)
+    if hasattr(policy, "check"):
+        policy.check(arms)
+    return policy

@@ -9,8 +9,8 @@ import click
 from sameluck import grammar
 from sameluck.cli.output import as_json_option
 from sameluck.environments import ENVIRONMENTS
-from sameluck.policies import POLICIES
 from sameluck.reports import to_json
+from sameluck.selection import POLICIES
 
 
 @click.command("policies")

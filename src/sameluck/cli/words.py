@@ -13,7 +13,7 @@ from sameluck import grammar
 from sameluck.environments import as_environment
 from sameluck.errors import Invalid, did_you_mean, require
 from sameluck.experiment import Experiment, read_toml
-from sameluck.policies import POLICIES
+from sameluck.selection import POLICIES
 
 # What a file may say beside the experiment.
 SETTINGS = (

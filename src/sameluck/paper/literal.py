@@ -13,7 +13,7 @@ import numpy as np
 from sameluck.design import Replay
 from sameluck.environments import draw
 from sameluck.experiment import Experiment
-from sameluck.policies import Tally, memory_of, prepare, select
+from sameluck.selection import Tally, memory_of, prepare, select
 from sameluck.streams import DECISION, EVERYBODY, REWARD, stream, within, word
 
 

@@ -48,6 +48,7 @@ WAYS = {
     "adjust means": (sl.Replay(), "means"),
     "adjust exploration": (sl.Replay(), "exploration"),
     "noise + exploration": (sl.Replay(share_noise=True), "exploration"),
+    "pseudo-regret": (sl.Replay(), "all"),  # what is not offered, and why
 }
 
 
@@ -65,7 +66,9 @@ def variance(
         seed=11,
     )
     runs = sl.simulate(experiment, environment, detail=adjust is not None)
-    if adjust is None:
+    if adjust == "all":
+        values = (runs.pulls[:, 1, 0] - runs.pulls[:, 0, 0]) @ np.array(environment.means)
+    elif adjust is None:
         values = runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]
     else:
         values = adjusted(runs, ("second", "first"), 0, adjust, predictable=False)

@@ -87,7 +87,7 @@ class Comparison:
 
     @property
     def _header(self) -> list[str]:
-        kind = {"t": "", "bootstrap": "bootstrap ", "anytime": "anytime "}[self.request.interval]
+        kind = "" if self.request.interval == "t" else f"{self.request.interval} "
         if self.request.adjust:
             kind = f"{kind}adjusted "
         if self.request.simultaneous:

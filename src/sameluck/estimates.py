@@ -89,7 +89,7 @@ families = ("pairs", "checkpoints", "both")
 
 
 class Request(NamedTuple):
-    """What to estimate, checked."""
+    """What to estimate; `check_request` refuses what cannot be."""
 
     level: float = 0.95
     control: str | None = None

@@ -1,0 +1,150 @@
+"""A PostgreSQL server of our own: a throw-away cluster that leaves nothing behind, however we end."""
+
+import contextlib
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+PLACES = (
+    "/usr/lib/postgresql/*/bin",
+    "/opt/homebrew/opt/postgresql*/bin",
+    "/usr/local/opt/postgresql*/bin",
+)
+SECONDS_TO_START = 60
+ATTEMPTS = 5
+
+# Runs beside the server until told to end, or until whoever started it is gone, killed or not.
+GUARD = """
+read -r _
+pid=$(head -n 1 data/postmaster.pid 2>/dev/null) && kill -INT "$pid" 2>/dev/null &&
+    while [ -e data/postmaster.pid ]; do sleep 0.02; done
+rm -rf "$PWD"
+"""
+
+
+class NoServer(Exception):
+    """There is no PostgreSQL to start, or it did not start."""
+
+
+def binaries():
+    """The folder of `initdb` and `postgres`: the one on the PATH, else the newest installed."""
+    on_path = shutil.which("postgres")
+    folders = [Path(on_path).resolve().parent] if on_path else []
+    for place in PLACES:
+        folders += sorted(Path("/").glob(place[1:]), key=_version, reverse=True)
+    for folder in folders:
+        if all(os.access(folder / name, os.X_OK) for name in ("initdb", "postgres")):
+            return folder
+    raise NoServer(
+        "these tests start a PostgreSQL server of their own and found no `initdb` and `postgres`, neither on the "
+        f"PATH nor in {', '.join(PLACES)}; install them: apt-get install postgresql, or brew install postgresql"
+    )
+
+
+class Server:
+    """A running server: `url(database)` for anybody on this machine, the superuser is postgres."""
+
+    def __init__(self, folder, port, pid):
+        self.folder = folder
+        self.port = port
+        self.pid = pid
+
+    def url(self, database="postgres", *, by_socket=False):
+        """How to reach a database, over TCP or over the unix socket."""
+        if by_socket:
+            return f"postgresql://postgres@/{database}?host={self.folder}&port={self.port}"
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+
+
+@contextlib.contextmanager
+def running(*, fsync=False):
+    """A server with an empty cluster; without fsync it survives its clients' death, not a power cut."""
+    programs = binaries()
+    # Not TMPDIR: a socket's path must be short, and the server's user must be able to enter.
+    folder = Path(tempfile.mkdtemp(prefix="sameluck-pg-", dir="/tmp"))
+    account = _unprivileged()
+    if account:
+        os.chown(folder, account["user"], account["group"])
+    # A session of its own: Ctrl-C is for the tests, which then end the server.
+    options = {"cwd": folder, "start_new_session": True, **account}
+    guard = subprocess.Popen(["/bin/sh", "-c", GUARD], stdin=subprocess.PIPE, **options)
+    process = None
+    try:
+        _create(programs, folder, options)
+        process, port = _start(programs, folder, options, fsync=fsync)
+        yield Server(folder, port, process.pid)
+    finally:
+        # A line, not only the end of file: a forked child may still hold the pipe open.
+        guard.communicate(b"end\n")
+        if process:
+            process.wait()
+
+
+def _version(folder):
+    digits = "".join(letter if letter.isdigit() else " " for letter in folder.parent.name)
+    return [int(number) for number in digits.split()]
+
+
+def _unprivileged():
+    """Whom to run as: PostgreSQL refuses root."""
+    if os.geteuid() != 0:
+        return {}
+    names = {entry.pw_name: entry for entry in pwd.getpwall()}
+    entry = names.get("postgres") or names["nobody"]
+    return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+
+
+def _create(programs, folder, options):
+    command = [programs / "initdb", "--pgdata=data", "--username=postgres", "--auth=trust"]
+    command += ["--encoding=UTF8", "--locale=C", "--no-sync"]
+    with (folder / "log").open("wb") as log:
+        code = subprocess.call(command, stdout=log, stderr=log, **options)
+    if code:
+        raise NoServer(f"initdb ended with code {code}: {(folder / 'log').read_text()}")
+
+
+def _start(programs, folder, options, *, fsync):
+    """Start the server and wait until it takes connections: the process and its port."""
+    for _ in range(ATTEMPTS):
+        port = _free_port()
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": port,
+            "unix_socket_directories": folder,
+            "max_connections": 100,
+            "fsync": "on" if fsync else "off",
+            "full_page_writes": "on" if fsync else "off",
+        }
+        command = [programs / "postgres", "-D", "data"]
+        command += [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log, **options)
+        if _ready(folder, process):
+            return process, port
+        # Somebody may have taken the port between our look and the server's.
+    raise NoServer(f"PostgreSQL did not start: {(folder / 'log').read_text()}")
+
+
+def _ready(folder, process):
+    """Wait until the server's own file says ready; false when it ended instead."""
+    until = time.monotonic() + SECONDS_TO_START
+    while process.poll() is None:
+        with contextlib.suppress(FileNotFoundError):
+            lines = (folder / "data" / "postmaster.pid").read_text().splitlines()
+            if lines[7:] and lines[7].strip() == "ready":
+                return True
+        if time.monotonic() > until:
+            process.kill()
+        time.sleep(0.01)
+    return False
+
+
+def _free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

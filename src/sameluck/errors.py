@@ -6,6 +6,10 @@ SameluckError
   Missing        an optional dependency is not installed       (also an ImportError)  exit code 2
   Interrupted    somebody pressed Ctrl-C; says what was kept                          exit code 130
   AddressReused  a policy read the same luck twice, which would change its law        exit code 1
+  Unknown        no experiment or assignment of that name      (also a LookupError)   exit code 2
+  Conflict       what happened before forbids it; says what                           exit code 2
+  Diverged       a ledger is not what its policies would have done                    exit code 1
+  Unavailable    the database cannot be used just now; says why                       exit code 1
 
 Messages name the object, the rule, the value and what to do.
 """
@@ -49,6 +53,34 @@ class Interrupted(SameluckError):
 
 class AddressReused(SameluckError):
     """A policy read one address twice: its law is no longer its solo law (the fresh-key lemma)."""
+
+
+class Unknown(SameluckError, LookupError):
+    """There is no experiment or assignment of that name."""
+
+    exit_code = 2
+
+
+class Conflict(SameluckError):
+    """What happened before forbids it; nothing was changed but the audit log.
+
+    `code` says what happened: `reward_conflict`, `reward_late`, `assignment_voided`, `already_exposed`,
+    `already_settled`, `name_taken`, `not_running`.
+    """
+
+    exit_code = 2
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Diverged(SameluckError):
+    """A ledger is not what its policies would have done; the experiment is stopped."""
+
+
+class Unavailable(SameluckError):
+    """The database cannot be used just now: another process writes to it, or it cannot be reached."""
 
 
 def require(condition: bool, message: str) -> None:  # noqa: FBT001

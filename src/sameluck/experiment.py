@@ -7,10 +7,13 @@ import json
 import operator
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sameluck import grammar, streams
 from sameluck.design import Design, Replay, as_design
@@ -149,6 +152,26 @@ class Experiment:
         return cls.from_dict(read_toml(text))
 
 
+def checked_checkpoints(
+    experiment: Experiment, checkpoints: Sequence[int] | None
+) -> NDArray[np.int64]:
+    """The horizons to report, ascending, each once."""
+    if checkpoints is None:
+        return np.array([experiment.horizon], np.int64)
+    try:
+        values = np.asarray(list(checkpoints))
+    except (TypeError, ValueError):
+        values = np.array("")
+    whole = values.ndim == 1 and values.size > 0 and values.dtype.kind in "iu"
+    require(whole, f"checkpoints must be a list of whole numbers, got {checkpoints!r}")
+    for value in values:
+        require(
+            1 <= value <= experiment.horizon,
+            f"checkpoint {value} is outside 1..{experiment.horizon:,} (the experiment's horizon)",
+        )
+    return np.unique(values).astype(np.int64)
+
+
 def read_toml(text: str) -> dict[str, Any]:
     """The values of a TOML document, or a message that says where it breaks."""
     try:
@@ -191,7 +214,7 @@ def _checked_arms(arms: Any) -> int | tuple[str, ...]:
     if names is None:
         return _whole("Experiment.arms", arms, 2, streams.SLOTS)
     for name in names:
-        _check_name("an arm's name", name)
+        check_name("an arm's name", name)
     twice = _first_repeated(iter(names))
     require(twice is None, f"Experiment.arms names {twice!r} twice; arms need different names")
     _whole("the number of Experiment.arms", len(names), 2, streams.SLOTS)
@@ -203,11 +226,12 @@ def _checked_policies(policies: Any, arms: int) -> dict[str, Policy]:
         raise Invalid(f"Experiment.policies must map names to policies, got {policies!r}")
     require(len(policies) > 0, "Experiment.policies is empty; name at least one policy")
     for name in policies:
-        _check_name("a policy's name", name)
+        check_name("a policy's name", name)
     return {name: as_policy(policy, arms) for name, policy in policies.items()}
 
 
-def _check_name(what: str, name: Any) -> None:
+def check_name(what: str, name: Any) -> None:
+    """Refuse a name that is not 1 to 200 printable characters."""
     fits = (
         isinstance(name, str) and 0 < len(name) <= 200 and not re.search(r"[\x00-\x1f\x7f]", name)
     )

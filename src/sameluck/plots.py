@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from sameluck.errors import Invalid, optional, require
 from sameluck.estimates import Effect
-from sameluck.tracing import Trajectory
+from sameluck.trajectories import Trajectory
 
 FORMATS = (".svg", ".pdf", ".png")
 

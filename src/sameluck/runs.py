@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sameluck.design import Design
 from sameluck.errors import Invalid, require
 from sameluck.experiment import Experiment
 
@@ -158,6 +159,17 @@ class Runs:
             raise Invalid(f"no file {str(path)!r}") from None
         except Exception as error:
             raise Invalid(f"{str(path)!r} is not a file that Runs.save wrote: {error}") from None
+
+
+def interactions(design: Design, pulls: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Real users that a design spends, from the pull counts (replication, policy, checkpoint, arm).
+
+    On shared stacks the sum over arms of the largest pull count; otherwise every pull. Not for `TimeCoupled`, whose
+    users cannot be told from pull counts.
+    """
+    shared_stack = design.reward_owner("a") == design.reward_owner("b")
+    used = pulls.max(axis=1) if shared_stack else pulls.sum(axis=1)
+    return used.sum(axis=-1)
 
 
 def _joined(arrays: Sequence[NDArray[np.float64] | None]) -> NDArray[np.float64] | None:

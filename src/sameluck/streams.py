@@ -28,7 +28,7 @@ Bits: TypeAlias = np.uint64
 VERSION = 1
 
 # What a number is for. Purposes never share numbers, so a policy's own coin never shifts a reward.
-REWARD, DECISION, INSTANCE = 1, 2, 3
+REWARD, DECISION, INSTANCE, AUDIT = 1, 2, 3, 4
 
 EVERYBODY = 0  # the owner of what all policies of a replication share
 

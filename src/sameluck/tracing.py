@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,70 +12,9 @@ from sameluck.errors import require
 from sameluck.experiment import Experiment
 from sameluck.playing import Diary, Player, empty_diary
 from sameluck.simulation import checked_environment, refuse_too_large
+from sameluck.trajectories import Trace, Trajectory, replayed_by
 
 Ints: TypeAlias = NDArray[np.int64]
-
-
-class Trajectory(NamedTuple):
-    """One policy in one replication, period by period; arms and positions count from 0."""
-
-    arms: Ints
-    positions: Ints  # which entry of the arm's stack (under TimeCoupled: which period's)
-    rewards: NDArray[np.float64]
-    replayed: NDArray[
-        np.bool_
-    ]  # an earlier policy had revealed it; False where a real user was asked
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Trace(Mapping[str, Trajectory]):
-    """The trajectories of one replication by policy, in the experiment's order: the paper's phases."""
-
-    experiment: Experiment
-    environment: str | None
-    replication: int
-    trajectories: dict[str, Trajectory]
-
-    def __getitem__(self, policy: str) -> Trajectory:
-        return self.trajectories[policy]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.trajectories)
-
-    def __len__(self) -> int:
-        return len(self.trajectories)
-
-    @property
-    def interactions(self) -> int:
-        """Real users asked in this replication."""
-        return sum(int((~one.replayed).sum()) for one in self.trajectories.values())
-
-    def to_dicts(self) -> list[dict[str, Any]]:
-        """One record for each policy and period."""
-        return [
-            {
-                "policy": name,
-                "period": period + 1,
-                "arm": int(one.arms[period]),
-                "position": int(one.positions[period]),
-                "reward": float(one.rewards[period]),
-                "replayed": bool(one.replayed[period]),
-            }
-            for name, one in self.trajectories.items()
-            for period in range(one.arms.size)
-        ]
-
-    def __repr__(self) -> str:
-        periods = self.experiment.horizon
-        lines = [f"replication {self.replication}: {self.interactions:,} real interactions"]
-        for name, one in self.trajectories.items():
-            shown = " ".join(
-                f"{arm}{'*' if old else ''}"
-                for arm, old in zip(one.arms[:24], one.replayed[:24], strict=True)
-            )
-            more = " ..." if periods > 24 else ""
-            lines.append(f"  {name}: arms {shown}{more}  (earned {one.rewards.sum():g})")
-        return "\n".join([*lines, "  * replayed"])
 
 
 def trace(
@@ -109,7 +46,7 @@ def trace(
             plainly = empty_diary(experiment.horizon)
             player.play_plainly(int(replication), end, plainly)
             _refuse_difference(name, diary, plainly)
-        replayed = _replayed(experiment, diary, list(trajectories.values()))
+        replayed = replayed_by(experiment, diary.arms, diary.positions, list(trajectories.values()))
         trajectories[name] = Trajectory(diary.arms, diary.positions, diary.rewards, replayed)
     return Trace(experiment, grammar.write(environment), int(replication), trajectories)
 
@@ -125,20 +62,3 @@ def _refuse_difference(name: str, compiled: Diary, plainly: Diary) -> None:
         f"policy {name!r} plays otherwise when compiled, first in period {_first(differing)}: its body must use "
         "nothing but its arguments and constants, and write to nothing but tally.memory",
     )
-
-
-def _replayed(
-    experiment: Experiment, diary: Diary, earlier: Sequence[Trajectory]
-) -> NDArray[np.bool_]:
-    replayed = np.zeros(diary.arms.size, bool)
-    design = experiment.design
-    if design.timed:
-        for one in earlier:
-            replayed |= one.arms == diary.arms
-    elif design.reward_owner("a") == design.reward_owner("b"):
-        revealed = np.zeros(experiment.n_arms, np.int64)
-        for one in earlier:
-            pulls = np.bincount(one.arms, minlength=experiment.n_arms)
-            revealed = np.maximum(revealed, pulls)
-        replayed = diary.positions < revealed[diary.arms]
-    return replayed

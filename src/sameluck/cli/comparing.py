@@ -20,13 +20,13 @@ from sameluck.design import Naive, Replay
 from sameluck.environments import Bernoulli
 from sameluck.errors import Invalid, require
 from sameluck.estimates import Request, check_request
-from sameluck.experiment import Experiment
+from sameluck.experiment import Experiment, checked_checkpoints
 from sameluck.instances import VarianceSplit, split_variance
 from sameluck.policies import UCB1
 from sameluck.reports import Card, to_json, wrapped
 from sameluck.runs import write_whole
 from sameluck.sidebyside import designs
-from sameluck.simulation import checked_checkpoints, simulate
+from sameluck.simulation import simulate
 
 ASKED = ("level", "pairs", "interval", "simultaneous", "adjust")
 

@@ -10,7 +10,7 @@ from sameluck.paper import published
 from sameluck.paper.examples import match
 from sameluck.paper.parts import Estimate, Findings, Part, Plan, Settings
 from sameluck.runs import Runs
-from sameluck.tracing import Trajectory
+from sameluck.trajectories import Trajectory
 
 POLICIES = ("first policy", "second policy")
 

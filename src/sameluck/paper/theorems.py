@@ -27,7 +27,8 @@ from sameluck.paper.parts import (
 from sameluck.paper.stacks import centred_sums
 from sameluck.policies import UCB1, EpsilonGreedy, ThompsonBernoulli, ThompsonGaussian
 from sameluck.runs import Runs
-from sameluck.tracing import Trajectory, trace
+from sameluck.tracing import trace
+from sameluck.trajectories import Trajectory
 
 HORIZON = 1_000
 LITERAL_HORIZON, LITERAL_REPLICATIONS = 60, 6  # plain Python, so few; equality needs no more

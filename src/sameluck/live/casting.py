@@ -1,0 +1,85 @@
+"""An experiment's policies made ready to be played live, and who of them may ask for a user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sameluck.batching import batch_of
+from sameluck.experiment import Experiment
+from sameluck.external import External
+from sameluck.live.objects import ObjectWalker, maker_of
+from sameluck.live.walking import Book, CompiledWalker, Maker, Script, Walker, empty_book
+from sameluck.playing import Ints
+from sameluck.samplers import uniform
+from sameluck.selection import as_compiled, memory_of, prepare
+from sameluck.streams import AUDIT, EVERYBODY, stream, within, word
+
+SHARED = 0  # the owner of what all policies of a replication read; the k-th policy's own is k
+AUDITED = -1
+
+
+class Entry(NamedTuple):
+    """A place in the ledger of a replication."""
+
+    owner: int
+    arm: int
+    position: int
+
+
+def _script(experiment: Experiment, name: str, makers: Mapping[str, Maker]) -> Script:
+    given: Any = experiment.policies[name]
+    if isinstance(given, External):
+        batch = min(given.batch, experiment.horizon)
+        return Script(experiment, name, None, 0, batch, maker_of(name, given, makers))
+    prepared = prepare(given, experiment.n_arms, experiment.horizon)
+    batch = min(batch_of(given), experiment.horizon)
+    return Script(
+        experiment, name, as_compiled(prepared), memory_of(prepared, experiment.n_arms), batch
+    )
+
+
+class Cast:
+    """An experiment with its policies made ready, and the order in which they may ask."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        *,
+        order: str = "lockstep",
+        audit_share: float = 0.0,
+        makers: Mapping[str, Maker] | None = None,
+    ) -> None:
+        self.experiment = experiment
+        self.order = order
+        self.scripts = [_script(experiment, name, makers or {}) for name in experiment.policies]
+        design = experiment.design
+        alone = design.reward_owner("a") != design.reward_owner("b")
+        self.owners = [k + 1 if alone else SHARED for k in range(len(self.scripts))]
+        self.audit_share = 0.0 if alone else audit_share
+
+    def walker(
+        self, k: int, replication: int, counts: Ints | None = None, book: Book | None = None
+    ) -> Walker:
+        """The k-th policy at the start of a replication; `counts`, of each arm, makes room for a whole ledger."""
+        script = self.scripts[k]
+        book = book or empty_book(self.experiment)
+        if script.make is not None:
+            return ObjectWalker(script, replication, book)
+        return CompiledWalker(script, replication, counts, book)
+
+    def may_ask(self, reaches: Sequence[int]) -> list[int]:
+        """Which policies may ask for a new user, given how far each has come."""
+        horizon = self.experiment.horizon
+        unfinished = [k for k, reach in enumerate(reaches) if reach < horizon]
+        if self.order == "phase":
+            return unfinished[:1]
+        behind = min(reaches)
+        return [k for k in unfinished if reaches[k] == behind]
+
+    def audits(self, replication: int, arm: int, positions: Iterable[int]) -> Iterator[Entry]:
+        """Which of an arm's replayed entries are asked for once more, only to be compared."""
+        luck = within(stream(self.experiment.seed, AUDIT, replication, EVERYBODY), arm)
+        for position in positions:
+            if uniform(word(luck, position)) < self.audit_share:
+                yield Entry(AUDITED, arm, position)

@@ -1,0 +1,253 @@
+"""What a live replication wants to know next: pure, no clock, no database.
+
+The state of a replication is a function of the experiment and of the entries known so far, in whatever order they
+came. Every policy reads what is known as far as it carries (reading costs nobody anything); who may ask for a new
+user is decided by the order: in lock-step the policies that are furthest behind, in phase order the first that has
+not finished. Two policies that wait for the same entry share one user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from sameluck.errors import Diverged
+from sameluck.live.casting import AUDITED, Cast, Entry
+from sameluck.live.walking import Book, Place, Walker, empty_book
+from sameluck.playing import Floats, Ints
+
+Fetch: TypeAlias = Callable[
+    [int, int, int, int], Sequence[float] | Floats
+]  # owner, arm, first, stop
+
+
+class Settled(NamedTuple):
+    """The settled entries of one replication, ordered by owner, arm and position."""
+
+    owner: Ints
+    arm: Ints
+    position: Ints
+    value: Floats
+
+
+class Replication:
+    """Where the policies of one replication stand, and which entries have been asked for."""
+
+    def __init__(self, cast: Cast, number: int) -> None:
+        self.cast = cast
+        self.number = number
+        self.version = 0
+        self.walkers: list[Walker] = [cast.walker(k, number) for k in range(len(cast.scripts))]
+        arms = cast.experiment.n_arms
+        self.known: dict[int, Ints] = {owner: np.zeros(arms, np.int64) for owner in cast.owners}
+        self.beyond: dict[Entry, float] = {}  # known, but not yet the next of their stack
+        self.asked: set[Entry] = set()
+        self.waiting: list[set[Place]] = [set() for _ in cast.scripts]
+        self.audited = np.zeros(arms, np.int64)  # replayed entries looked at for the audit
+        self.audits: set[Entry] = set()  # settled before this state was rebuilt
+
+    @property
+    def policies(self) -> int:
+        """How many policies play it."""
+        return len(self.walkers)
+
+    @property
+    def reaches(self) -> list[int]:
+        """Periods that each policy has been paid for."""
+        return [walker.reach for walker in self.walkers]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every policy has reached the horizon."""
+        return min(self.reaches) == self.cast.experiment.horizon
+
+    def begin(self) -> list[Entry]:
+        """Let every policy choose its first arms; the entries to ask for."""
+        for k in range(self.policies):
+            self.walk(k, _nothing_to_fetch)
+        return self.ask()
+
+    def settle(self, entry: Entry, value: float, fetch: Fetch) -> list[Entry]:
+        """Take note of a reward; the entries to ask for now. `fetch` reads what was settled before."""
+        self.asked.discard(entry)
+        self.version += 1
+        if entry.owner == AUDITED:
+            return []
+        self._reveal(entry, value)
+        place = (entry.arm, entry.position)
+        for k in self._readers(entry.owner):
+            if place in self.waiting[k]:
+                self.waiting[k].discard(place)
+                if not self.waiting[k]:
+                    self.walk(k, fetch)
+        return self.ask()
+
+    def _readers(self, owner: int) -> list[int]:
+        return [k for k, own in enumerate(self.cast.owners) if own == owner]
+
+    def _reveal(self, entry: Entry, value: float) -> None:
+        known = self.known[entry.owner]
+        first = int(known[entry.arm])
+        if entry.position != first:
+            self.beyond[entry] = value
+            return
+        values = [value]
+        following = entry._replace(position=first + 1)
+        while self.beyond and following in self.beyond:
+            values.append(self.beyond.pop(following))
+            following = following._replace(position=following.position + 1)
+        known[entry.arm] = first + len(values)
+        for k in self._readers(entry.owner):
+            walker = self.walkers[k]
+            if walker.limit(entry.arm) == first and (room := walker.room(entry.arm)):
+                walker.hand(entry.arm, values[:room])
+
+    def walk(self, k: int, fetch: Fetch) -> None:
+        """Let one policy read on as far as what is known carries."""
+        walker, owner = self.walkers[k], self.cast.owners[k]
+        known = self.known[owner]
+        while True:
+            walker.advance()
+            picks = walker.picks()
+            short = {a for a, position in picks if walker.limit(a) <= position < known[a]}
+            if not short:
+                break
+            for arm in short:
+                first = walker.limit(arm)
+                stop = min(first + walker.room(arm), int(known[arm]))
+                walker.hand(arm, fetch(owner, arm, first, stop))
+        self.waiting[k] = {
+            (arm, position)
+            for arm, position in picks
+            if position >= known[arm] and Entry(owner, arm, position) not in self.beyond
+        }
+
+    def wants(self, policies: Iterable[int]) -> set[Entry]:
+        """The unknown entries that some policies wait for."""
+        owners = self.cast.owners
+        return {Entry(owners[k], *place) for k in policies for place in self.waiting[k]}
+
+    def ask(self) -> list[Entry]:
+        """The entries to ask for now; from then on they count as asked for."""
+        wanted = self.wants(self.cast.may_ask(self.reaches))
+        if self.cast.audit_share:
+            wanted.update(self._new_audits())
+        wanted -= self.asked
+        self.asked |= wanted
+        return sorted(wanted)
+
+    def _replayed(self) -> Ints:
+        # An entry has been replayed once a second policy has read it.
+        if self.policies < 2:
+            return np.zeros(self.cast.experiment.n_arms, np.int64)
+        return np.sort(np.stack([walker.pulls for walker in self.walkers]), axis=0)[-2]
+
+    def _new_audits(self) -> set[Entry]:
+        replayed = self._replayed()
+        found: set[Entry] = set()
+        for arm in np.flatnonzero(replayed > self.audited).tolist():
+            positions = range(int(self.audited[arm]), int(replayed[arm]))
+            found.update(self.cast.audits(self.number, arm, positions))
+        self.audited = replayed
+        return found - self.audits
+
+    def all_audits(self) -> set[Entry]:
+        """Every entry that has been replayed and drawn for the audit so far."""
+        if not self.cast.audit_share:
+            return set()
+        return {
+            entry
+            for arm, count in enumerate(self._replayed().tolist())
+            for entry in self.cast.audits(self.number, arm, range(count))
+        }
+
+    def ends(self, owner: int) -> Ints:
+        """For each arm of an owner's stacks: the first position that no policy has read or waits for."""
+        ends = np.zeros(self.cast.experiment.n_arms, np.int64)
+        for k in self._readers(owner):
+            np.maximum(ends, self.walkers[k].pulls, out=ends)
+            for arm, position in self.walkers[k].picks():
+                ends[arm] = max(ends[arm], position + 1)
+        return ends
+
+
+def _nothing_to_fetch(*_: int) -> Sequence[float]:
+    raise AssertionError("nothing is known before the first reward")
+
+
+def rebuilt(
+    cast: Cast,
+    number: int,
+    settled: Settled,
+    outstanding: Iterable[Entry],
+    books: Sequence[Book] | None = None,
+) -> Replication:
+    """A replication from its ledger; `books`, one for each policy, are written on the way."""
+    replication = Replication(cast, number)
+    replication.version = settled.value.size
+    replication.asked = set(outstanding)
+    books = books or [empty_book(cast.experiment) for _ in cast.scripts]
+    stacks = _stacks(replication, settled)
+    for k, owner in enumerate(cast.owners):
+        walker = cast.walker(k, number, replication.known[owner], books[k])
+        for arm in np.flatnonzero(replication.known[owner]).tolist():
+            walker.hand(arm, stacks[owner, arm])
+        walker.advance()
+        walker.keep_little()
+        replication.walkers[k] = walker
+        replication.walk(k, lambda own, arm, first, stop: stacks[own, arm][first:stop])
+    return replication
+
+
+def _stacks(replication: Replication, settled: Settled) -> dict[tuple[int, int], Floats]:
+    """The known beginning of every stack; what lies beyond a gap is noted as such."""
+    arms = replication.cast.experiment.n_arms
+    codes = settled.owner * arms + settled.arm
+    starts = np.flatnonzero(np.diff(codes, prepend=codes[:1] - 1))
+    stacks: dict[tuple[int, int], Floats] = {}
+    for start, stop in pairwise([*starts.tolist(), codes.size]):
+        owner, arm = int(settled.owner[start]), int(settled.arm[start])
+        positions, values = settled.position[start:stop], settled.value[start:stop]
+        if owner == AUDITED:
+            replication.audits.update(Entry(AUDITED, arm, place) for place in positions.tolist())
+            continue
+        if owner not in replication.known or not 0 <= arm < arms:
+            raise _diverged(replication, Entry(owner, arm, 0), "belongs to nobody who plays")
+        gaps = np.flatnonzero(positions != np.arange(positions.size))
+        whole = int(gaps[0]) if gaps.size else positions.size
+        stacks[owner, arm] = values[:whole]
+        replication.known[owner][arm] = whole
+        for place, value in zip(positions[whole:].tolist(), values[whole:].tolist(), strict=True):
+            replication.beyond[Entry(owner, arm, place)] = value
+    return stacks
+
+
+def check(replication: Replication) -> None:
+    """Refuse a replication whose ledger is not what its policies make of it (`Diverged`)."""
+    outstanding = set(replication.asked)
+    possible = replication.wants(range(replication.policies)) | replication.all_audits()
+    for entry in sorted(outstanding - possible):
+        raise _diverged(replication, entry, "was asked for, but no policy needs it")
+    for owner, known in replication.known.items():
+        read = replication.ends(owner)
+        for arm in np.flatnonzero(known > read).tolist():
+            entry = Entry(owner, arm, int(read[arm]))
+            raise _diverged(replication, entry, "was settled, but no policy reads it")
+    for entry in replication.beyond:
+        if entry.position >= replication.ends(entry.owner)[entry.arm]:
+            raise _diverged(replication, entry, "was settled, but no policy reads it")
+    for entry in replication.ask():
+        raise _diverged(replication, entry, "is needed next, but nobody was asked for it")
+
+
+def _diverged(replication: Replication, entry: Entry, what: str) -> Diverged:
+    names = replication.cast.experiment.arm_names
+    arm = names[entry.arm] if 0 <= entry.arm < len(names) else str(entry.arm)
+    return Diverged(
+        f"replication {replication.number}: position {entry.position} of arm {arm!r} {what}. The ledger is not what "
+        "these policies would have done: was the database edited, a policy's code changed, or does a policy toss "
+        "coins of its own? Restore a backup, or the code it was started with"
+    )

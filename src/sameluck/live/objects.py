@@ -1,0 +1,160 @@
+"""A policy that is an ordinary Python object, walking over the rewards that are known.
+
+The object is asked twice: two are made with the same seed and told the same, and they must agree on every arm. That
+is how chance that does not come from the seed is found at once rather than after a restart.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sameluck.errors import Diverged, Invalid, did_you_mean
+from sameluck.external import External
+from sameluck.live.walking import Book, Maker, Place, Script, places
+from sameluck.playing import Floats, Ints
+from sameluck.streams import DECISION, stream, word
+
+
+def maker_of(name: str, policy: External, makers: Mapping[str, Maker]) -> Maker:
+    """The maker that an external policy names."""
+    make = makers.get(policy.name)
+    if make is None:
+        known = did_you_mean(policy.name, makers) if makers else "none was given"
+        raise Invalid(
+            f"policy {name!r} is external({policy.name!r}); pass makers={{{policy.name!r}: make}} to start and to "
+            f"load, where make(seed) returns the policy; {known}"
+        )
+    if not callable(make):
+        raise Invalid(f"the maker {policy.name!r} must be a function of a seed, got {make!r}")
+    return make
+
+
+class ObjectWalker:
+    """One external policy in one replication."""
+
+    def __init__(self, script: Script, replication: int, book: Book) -> None:
+        experiment = script.experiment
+        self.script = script
+        self.book = book
+        self.pulls: Ints = np.zeros(experiment.n_arms, np.int64)
+        self.earned = 0.0
+        self.reach = 0
+        self._shelf: dict[int, deque[float]] = {}
+        self._limit = np.zeros(experiment.n_arms, np.int64)
+        self._chosen: list[int] = []
+        self._passed = 0
+        owner = experiment.design.noise_owner(script.name)
+        seed = int(word(stream(experiment.seed, DECISION, replication, owner), 0))
+        self._twins = [_Asked(script, seed) for _ in range(2)]
+
+    def limit(self, arm: int) -> int:
+        """How many positions of an arm's stack it has been handed."""
+        return int(self._limit[arm])
+
+    def room(self, arm: int) -> int:
+        """How many more values of an arm it can be handed before it walks on."""
+        return max(64, self.script.batch) - len(self._shelf.get(arm, ()))
+
+    def hand(self, arm: int, values: Sequence[float] | Floats) -> None:
+        """Hand it the next values of an arm's stack."""
+        self._shelf.setdefault(arm, deque()).extend(map(float, values))
+        self._limit[arm] += len(values)
+
+    def keep_little(self) -> None:
+        """Forget the values that it was handed and has not read."""
+        self._shelf.clear()
+        self._limit[:] = self.pulls
+
+    def advance(self) -> None:
+        """Walk as far as the values it was handed carry."""
+        horizon = self.script.experiment.horizon
+        while self.reach < horizon:
+            size = min(self.script.batch, horizon - self.reach)
+            while len(self._chosen) < size:
+                self._chosen.append(self._choose(self.reach + len(self._chosen) + 1))
+            counts = np.bincount(self._chosen, minlength=self.pulls.size)
+            if (self.pulls + counts > self._limit).any():
+                return
+            chosen, self._chosen = self._chosen, []
+            for arm in chosen:
+                self._pay(arm, self._shelf[arm].popleft())
+
+    def _choose(self, period: int) -> int:
+        first, second = (twin.choose(period) for twin in self._twins)
+        if first != second:
+            raise Diverged(
+                f"policy {self.script.name!r} is not deterministic: made twice with the same seed and told the same "
+                f"rewards, it chose arm {first} and arm {second} in period {period}. Take all chance from the seed"
+            )
+        return first
+
+    def _pay(self, arm: int, reward: float) -> None:
+        for twin in self._twins:
+            twin.update(arm, reward)
+        diary = self.book.diary
+        if diary.arms.size:
+            diary.arms[self.reach] = arm
+            diary.positions[self.reach] = self.pulls[arm]
+            diary.rewards[self.reach] = reward
+        self.pulls[arm] += 1
+        self.earned += reward
+        self.reach += 1
+        book, passed = self.book, self._passed
+        if passed < book.checkpoints.size and self.reach == book.checkpoints[passed]:
+            book.rewards[passed] = self.earned
+            book.pulls[passed] = self.pulls
+            self._passed += 1
+
+    def picks(self) -> list[Place]:
+        """The entries it needs next, known or not."""
+        return places(self._chosen, self.pulls)
+
+
+class _Asked:
+    """An object of the application's, asked in its own words."""
+
+    def __init__(self, script: Script, seed: int) -> None:
+        assert script.make is not None
+        self.name = script.name
+        self.arms = list(range(script.experiment.n_arms))
+        made = script.make(seed)
+        self._choose = self._way_to_choose(made)
+        self._update = getattr(made, "update", None)
+        if not callable(self._update):
+            raise Invalid(f"policy {self.name!r}: {type(made).__name__} has no update(arm, reward)")
+
+    def _way_to_choose(self, made: Any) -> Callable[[int], Any]:
+        if callable(select := getattr(made, "select", None)):
+            takes_period = len(inspect.signature(select).parameters) > 0
+            return select if takes_period else lambda _: select()
+        if callable(pull := getattr(made, "pull", None)):
+            return lambda _: pull(self.arms)
+        raise Invalid(
+            f"policy {self.name!r}: {type(made).__name__} has neither select(period) nor pull(arms)"
+        )
+
+    def choose(self, period: int) -> int:
+        try:
+            arm = operator.index(self._choose(period))
+        except Exception as error:
+            raise Invalid(f"policy {self.name!r} failed in period {period}: {error}") from error
+        if not 0 <= arm < len(self.arms):
+            raise Invalid(
+                f"policy {self.name!r} chose arm {arm} in period {period}; arms are 0..{len(self.arms) - 1}"
+            )
+        return arm
+
+    def update(self, arm: int, reward: float) -> None:
+        assert self._update is not None
+        try:
+            self._update(arm, reward)
+        except Exception as error:
+            raise Invalid(
+                f"policy {self.name!r} failed in update({arm}, {reward}): {error}"
+            ) from error

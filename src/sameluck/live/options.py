@@ -1,0 +1,288 @@
+"""`Live` and `Reward`: how an experiment is run on real users, checked before the first of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, TypeVar
+
+from sameluck import grammar
+from sameluck.batching import Batched, batch_of
+from sameluck.errors import Invalid, did_you_mean, require, require_number
+from sameluck.experiment import Experiment
+from sameluck.external import External
+
+ORDERS = ("lockstep", "phase")
+EXPOSURES = ("implicit", "explicit")
+
+# What one machine can serve; a million periods are a million users for each replication.
+MOST_ARMS, MOST_POLICIES, MOST_PERIODS, MOST_REPLICATIONS = 10_000, 100, 10_000_000, 1_000_000
+MOST_NUMBERS = 100_000_000  # floats kept for open replications
+
+DAY = 86_400.0
+LONG, ABSURD = 365.0, 36_500.0  # days
+
+Options = TypeVar("Options")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reward:
+    """What a reward may be and how long one waits for it.
+
+    Args:
+        min: The least a reward can be; None for no bound.
+        max: The most.
+        default: What counts if no reward comes within the window: part of the question, so it is declared at the
+            start. A user who saw the arm is never replaced by another (that would estimate the reward of those who
+            answer).
+        window_seconds: From exposure to the last moment a reward is taken.
+    """
+
+    min: float | None = None
+    max: float | None = None
+    default: float = 0.0
+    window_seconds: float = DAY
+
+    def __post_init__(self) -> None:
+        """Check every number."""
+        for name in ("min", "max"):
+            if getattr(self, name) is not None:
+                require_number(f"Reward.{name}", getattr(self, name))
+        low, high = self.bounds
+        require(
+            low < high, f"Reward.min must be below Reward.max, got {self.min!r} and {self.max!r}"
+        )
+        require_number("Reward.default", self.default)
+        require(
+            low <= self.default <= high,
+            f"Reward.default must lie between min and max, got {self.default!r}",
+        )
+        require_number(
+            "Reward.window_seconds", self.window_seconds, above=0, at_most=10 * 365 * DAY
+        )
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The range, infinite where none was given."""
+        low = -math.inf if self.min is None else self.min
+        return low, math.inf if self.max is None else self.max
+
+
+@dataclass(frozen=True, kw_only=True)
+class Live:
+    """How to run an experiment on real users; fixed once it has started.
+
+    Args:
+        fallback: The arm (its name, or its index) for users the experiment has no use for; the first if not given.
+        reward: Range, default and window of rewards: a `Reward`, or a mapping of its fields.
+        exposure: "implicit": whoever is assigned an arm has seen it. "explicit": the application calls `expose`.
+        lease_seconds: Under explicit exposure, how long from assignment to exposure before the entry is offered to
+            somebody else.
+        order: "lockstep": the policies advance together. "phase": one after the other, as in the paper. The same law;
+            lock-step suffers far less if the world drifts, and gives an estimate at every horizon on the way.
+        open_replications: How many replications run at once; 10, or all if there are fewer, if not given. More let
+            more users take part at the same time.
+        traffic_share: The share of units that take part; which ones is a fixed function of the unit.
+        batch: A policy acts that often, then sees the rewards: for all policies, or by name.
+        audit_share: The share of replayed entries that one more user is asked for, only to be compared.
+        aa: Let every policy play the control's rule: a rehearsal in which every effect is zero.
+        arrivals_per_day: Users expected; with it a plan that cannot finish is refused or warned about.
+        days: How long it may take.
+    """
+
+    fallback: str | int | None = None
+    reward: Reward = field(default_factory=Reward)
+    exposure: str = "implicit"
+    lease_seconds: float = 60.0
+    order: str = "lockstep"
+    open_replications: int | None = None
+    traffic_share: float = 1.0
+    batch: int | Mapping[str, int] = 1
+    audit_share: float = 0.0
+    aa: bool = False
+    arrivals_per_day: float | None = None
+    days: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the experiment."""
+        if isinstance(self.reward, Mapping):
+            object.__setattr__(self, "reward", _from_mapping(Reward, self.reward, "reward"))
+        require(
+            isinstance(self.reward, Reward), f"Live.reward must be a Reward, got {self.reward!r}"
+        )
+        _one_of("Live.order", self.order, ORDERS)
+        _one_of("Live.exposure", self.exposure, EXPOSURES)
+        require_number("Live.lease_seconds", self.lease_seconds, above=0, at_most=10 * 365 * DAY)
+        require_number("Live.traffic_share", self.traffic_share, above=0, at_most=1)
+        require_number("Live.audit_share", self.audit_share, at_least=0, at_most=1)
+        require(isinstance(self.aa, bool), f"Live.aa must be true or false, got {self.aa!r}")
+        if self.open_replications is not None:
+            _whole("Live.open_replications", self.open_replications)
+        if isinstance(self.batch, Mapping):
+            object.__setattr__(self, "batch", dict(self.batch))
+        sizes = self.batch.values() if isinstance(self.batch, Mapping) else [self.batch]
+        for size in sizes:
+            _whole("Live.batch", size)
+        for name in ("arrivals_per_day", "days"):
+            if getattr(self, name) is not None:
+                require_number(f"Live.{name}", getattr(self, name), above=0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values: what JSON, TOML and HTTP carry."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Live:
+        """The options that `to_dict` described."""
+        return _from_mapping(cls, values, "live")
+
+
+def _from_mapping(kind: type[Options], values: Any, what: str) -> Options:
+    if not isinstance(values, Mapping):
+        raise Invalid(f"{what} must be an object of options, got {values!r}")
+    known = [item.name for item in fields(kind)]  # type: ignore[arg-type]
+    for name in values:
+        if name not in known:
+            raise Invalid(f"unknown option {name!r} in {what}; {did_you_mean(str(name), known)}")
+    return kind(**values)
+
+
+def _one_of(name: str, value: Any, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise Invalid(f"{name} must be one of {', '.join(known)}, got {value!r}")
+
+
+def _whole(name: str, value: Any) -> None:
+    whole = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 1 << 40
+    require(whole, f"{name} must be a whole number >= 1, got {value!r}")
+
+
+def fallback_arm(experiment: Experiment, live: Live) -> int:
+    """The index of the arm for everybody who does not take part."""
+    given, names = live.fallback, experiment.arm_names
+    if given is None:
+        return 0
+    if isinstance(given, str) and given in names:
+        return names.index(given)
+    if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < len(names):
+        return given
+    raise Invalid(f"Live.fallback {given!r} is not an arm; {did_you_mean(str(given), names[:50])}")
+
+
+def open_at_once(experiment: Experiment, live: Live) -> int:
+    """How many replications run at once."""
+    return live.open_replications or min(10, experiment.replications)
+
+
+def played(experiment: Experiment, live: Live) -> Experiment:
+    """The experiment as it is played: policies batched as asked for, all like the control in a rehearsal."""
+    names = tuple(experiment.policies)
+    sizes = live.batch if isinstance(live.batch, Mapping) else dict.fromkeys(names, live.batch)
+    for name in sizes:
+        require(name in names, f"Live.batch names {name!r}; {did_you_mean(str(name), names)}")
+    policies = {
+        name: _batched(policy, sizes.get(name, 1)) for name, policy in experiment.policies.items()
+    }
+    if live.aa:
+        policies = dict.fromkeys(names, policies[experiment.control])
+    return experiment.replace(policies=policies)
+
+
+def _batched(policy: Any, size: int) -> Any:
+    if size == 1:
+        return policy
+    if isinstance(policy, External):
+        return policy._replace(batch=size)
+    require(
+        not isinstance(policy, Batched),
+        f"Live.batch: {grammar.write(policy)} is batched already; leave it out of batch",
+    )
+    return Batched(policy, size)
+
+
+def check_fit(experiment: Experiment, live: Live) -> None:
+    """Refuse options that do not fit the experiment, and experiments too large to serve."""
+    require(
+        not experiment.design.timed, "time_coupled is for simulation; live use Replay() or Naive()"
+    )
+    fallback_arm(experiment, live)
+    sizes = (
+        ("arms", experiment.n_arms, MOST_ARMS),
+        ("policies", len(experiment.policies), MOST_POLICIES),
+        ("horizon", experiment.horizon, MOST_PERIODS),
+        ("replications", experiment.replications, MOST_REPLICATIONS),
+    )
+    for what, value, most in sizes:
+        require(value <= most, f"a live experiment takes at most {most:,} {what}, got {value:,}")
+    at_once = open_at_once(experiment, live)
+    require(
+        at_once <= experiment.replications,
+        f"Live.open_replications is {at_once:,}, but the experiment has {experiment.replications:,} replications",
+    )
+    deepest = max(8, *(batch_of(policy) for policy in experiment.policies.values()))
+    numbers = (
+        at_once * len(experiment.policies) * experiment.n_arms * min(deepest, experiment.horizon)
+    )
+    require(
+        numbers <= MOST_NUMBERS,
+        f"{at_once:,} open replications x {len(experiment.policies)} policies x {experiment.n_arms:,} arms x "
+        f"batches of {deepest:,} need too much memory; open fewer replications at once or make smaller batches",
+    )
+    _check_binary(experiment, live.reward)
+
+
+def _check_binary(experiment: Experiment, reward: Reward) -> None:
+    for name, policy in experiment.policies.items():
+        if getattr(policy, "needs_binary", False):
+            require(
+                reward.default in (0, 1) and reward.min in (None, 0) and reward.max in (None, 1),
+                f"policy {name!r} ({grammar.write(policy)}) needs rewards 0 and 1; "
+                "set Reward(min=0, max=1, default=0)",
+            )
+
+
+def only_binary(experiment: Experiment) -> bool:
+    """Whether some policy takes no rewards but 0 and 1."""
+    return any(getattr(policy, "needs_binary", False) for policy in experiment.policies.values())
+
+
+def feasibility(experiment: Experiment, live: Live) -> list[str]:
+    """Cautions about a plan that may not finish; `Invalid` if it cannot."""
+    return [*_patience(experiment, live), *_traffic(experiment, live)]
+
+
+def _patience(experiment: Experiment, live: Live) -> list[str]:
+    """A replication is a chain: a policy waits for one batch of rewards before it chooses the next."""
+    smallest = min(batch_of(policy) for policy in experiment.policies.values())
+    window = live.reward.window_seconds / DAY
+    rounds = math.ceil(experiment.replications / open_at_once(experiment, live))
+    chain = math.ceil(experiment.horizon / smallest) * window
+    said = (
+        f"if rewards take the whole window ({window:,.3g} days), one replication of {experiment.horizon:,} periods "
+        f"in batches of {smallest:,} takes {chain:,.0f} days, and there are {rounds:,} rounds of them"
+    )
+    remedy = "shorten the window, enlarge the batches, or lower the horizon"
+    if live.days is not None and chain > live.days:
+        raise Invalid(f"{said}, but Live.days is {live.days:g}; {remedy}")
+    require(chain <= ABSURD, f"{said}; {remedy}")
+    return [f"{said}; {remedy}"] if chain * rounds > LONG else []
+
+
+def _traffic(experiment: Experiment, live: Live) -> list[str]:
+    if live.arrivals_per_day is None:
+        return []
+    alone = experiment.design.reward_owner("a") != experiment.design.reward_owner("b")
+    copies = len(experiment.policies) if alone else 1
+    users = copies * experiment.horizon * experiment.replications
+    days = users / (live.arrivals_per_day * live.traffic_share)
+    said = (
+        f"it needs at least {users:,} users, which at {live.arrivals_per_day * live.traffic_share:,.0f} a day "
+        f"is {days:,.0f} days"
+    )
+    if live.days is not None and days > live.days:
+        raise Invalid(
+            f"{said}, but Live.days is {live.days:g}; ask for fewer replications or a lower horizon"
+        )
+    require(days <= ABSURD, f"{said}; ask for fewer replications or a lower horizon")
+    return [f"{said}; consider fewer replications or a lower horizon"] if days > LONG else []

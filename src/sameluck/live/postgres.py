@@ -1,0 +1,215 @@
+"""PostgreSQL: several processes serve one experiment.
+
+Every change of a replication holds the row lock of that replication; users are dealt out with SKIP LOCKED, so callers
+never wait for one another there. READ COMMITTED and explicit locks are enough: what a policy does depends on rows
+under the lock alone, and the unique indexes would stop a double assignment or a double reward even if that were
+wrong. A transaction that lost a race, a deadlock or its connection is run again: all work is idempotent.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from threading import Lock
+from typing import Any, TypeVar
+
+from sameluck.errors import Invalid, Unavailable, optional
+from sameluck.live.database import Row, Work, for_postgres, migrations, statements
+
+T = TypeVar("T")
+
+ATTEMPTS = 12
+PATIENCE = 5.0  # seconds to wait for a lock of this process's own
+_MIGRATING = 0x5A11C  # the advisory lock under which the schema is made
+
+
+def _with_parameters(sql: str) -> str:
+    return re.sub(r"(?<![:\w]):(\w+)", r"%(\1)s", for_postgres(sql))
+
+
+_SQL = {name: _with_parameters(sql) for name, sql in statements().items()}
+
+
+class _Again(Exception):
+    """Somebody of this process holds a lock for too long; begin anew."""
+
+
+class _Statements:
+    """A connection in a transaction that runs statements by name."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self.forget: list[Callable[[], object]] = []
+        self.held: list[Lock] = []
+
+    def one(self, name: str, /, **values: Any) -> Row | None:
+        row: Row | None = self.connection.execute(_SQL[name], values).fetchone()
+        return row
+
+    def all(self, name: str, /, **values: Any) -> list[Row]:
+        return self.connection.execute(_SQL[name], values).fetchall()
+
+    def each(self, name: str, /, **values: Any) -> Iterator[Row]:
+        with self.connection.cursor(name="rows") as cursor:
+            cursor.itersize = 20_000
+            cursor.execute(_SQL[name], values)
+            yield from cursor
+
+    def run(self, name: str, /, **values: Any) -> int:
+        return int(self.connection.execute(_SQL[name], values).rowcount)
+
+    def many(self, name: str, /, rows: Iterable[dict[str, Any]]) -> None:
+        for row in rows:
+            self.connection.execute(_SQL[name], row)
+
+    def hold(self, lock: Lock) -> None:
+        if lock in self.held:
+            return
+        if not lock.acquire(timeout=PATIENCE):
+            raise _Again
+        self.held.append(lock)
+
+    def undo(self, forget: Callable[[], object]) -> None:
+        self.forget.append(forget)
+
+    def end(self, *, committed: bool) -> None:
+        if not committed:
+            for forget in self.forget:
+                forget()
+        for lock in self.held:
+            lock.release()
+        self.forget, self.held = [], []
+
+
+class Postgres:
+    """A PostgreSQL database, through a pool of connections."""
+
+    def __init__(self, url: str, *, connections: int = 8, read_only: bool = False) -> None:
+        self._psycopg = optional("psycopg", "postgres")
+        pool = optional("psycopg_pool", "postgres")
+        self.url = url
+        self.read_only = read_only
+        try:
+            self._psycopg.conninfo.conninfo_to_dict(url)
+        except self._psycopg.Error as error:
+            raise Invalid(f"not a PostgreSQL address: {_first_line(error)}") from None
+        self._pool = pool.ConnectionPool(
+            url,
+            min_size=1,
+            max_size=connections,
+            open=False,
+            timeout=30,
+            kwargs={"autocommit": True},
+        )
+        self._connect_once()
+        self._pool.open()
+        try:
+            self._check_schema()
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect_once(self) -> None:
+        """Say at once what is wrong with an address, rather than time out later."""
+        try:
+            self._psycopg.connect(self.url, connect_timeout=10).close()
+        except self._psycopg.Error as error:
+            raise Unavailable(f"cannot connect to PostgreSQL: {_first_line(error)}") from None
+
+    def _check_schema(self) -> None:
+        with self._pool.connection() as connection, connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", [_MIGRATING])
+            version, newest = _schema_version(connection), max(migrations())
+            if version > newest:
+                raise Invalid(
+                    f"the database has schema version {version}, this sameluck knows {newest}; upgrade sameluck"
+                )
+            if self.read_only and version < newest:
+                raise Invalid(
+                    f"the database has schema version {version}, this sameluck reads {newest}; "
+                    "open it for writing once"
+                )
+            for step in range(version + 1, newest + 1):
+                connection.execute(for_postgres(migrations()[step]))
+                mark = (
+                    "INSERT INTO schema_version VALUES (%s)"
+                    if step == 1
+                    else "UPDATE schema_version SET version = %s"
+                )
+                connection.execute(mark, [step])
+
+    def write(self, work: Work[T]) -> T:
+        """Run the work as one transaction, again if it lost a race."""
+        if self.read_only:
+            raise Invalid("the store was opened read-only; open it without read_only to change it")
+        return self._attempt(work, "BEGIN")
+
+    def read(self, work: Work[T]) -> T:
+        """Run the work on one consistent state."""
+        return self._attempt(work, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+    def _attempt(self, work: Work[T], begin: str) -> T:
+        errors = self._psycopg.errors
+        again = (
+            errors.SerializationFailure,
+            errors.DeadlockDetected,
+            errors.UniqueViolation,
+            self._psycopg.OperationalError,
+            _Again,
+        )
+        for attempt in range(ATTEMPTS):
+            try:
+                return self._once(work, begin)
+            except again as error:
+                if attempt == ATTEMPTS - 1:
+                    raise Unavailable(f"PostgreSQL: {_first_line(error)}") from error
+                time.sleep(random.random() * 0.002 * 2 ** min(attempt, 8))
+        raise AssertionError
+
+    def _once(self, work: Work[T], begin: str) -> T:
+        try:
+            context = self._pool.connection()
+            connection = context.__enter__()
+        except Exception as error:
+            if type(error).__name__ in ("PoolClosed", "PoolTimeout"):
+                raise Unavailable(f"PostgreSQL: {_first_line(error)}") from None
+            raise
+        statements = _Statements(connection)
+        committed = False
+        try:
+            connection.execute(begin)
+            result = work(statements)
+            connection.execute("COMMIT")
+            committed = True
+        except BaseException:
+            self._roll_back(connection)
+            raise
+        else:
+            return result
+        finally:
+            statements.end(committed=committed)
+            context.__exit__(None, None, None)
+
+    def _roll_back(self, connection: Any) -> None:
+        try:
+            connection.execute("ROLLBACK")
+        except self._psycopg.Error:
+            connection.close()  # the pool replaces it
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._pool.close()
+
+
+def _schema_version(connection: Any) -> int:
+    there = connection.execute("SELECT to_regclass('schema_version')").fetchone()[0]
+    if there is None:
+        return 0
+    return int(connection.execute("SELECT version FROM schema_version").fetchone()[0])
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,215 @@
+"""Where an experiment's open replications stand, in memory, in step with their rows.
+
+Every change goes through here inside a transaction that holds the replication's row. What is kept in memory only
+saves walking the history again: it is forgotten when a transaction fails, caught up when another process has gone
+on, and rebuilt from the ledger when there is nothing to catch up from.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from threading import Lock
+from typing import Any, NamedTuple
+
+from sameluck.experiment import Experiment
+from sameluck.live.casting import Cast, Entry
+from sameluck.live.database import Transaction
+from sameluck.live.engine import Fetch, Replication
+from sameluck.live.ledgers import read_replications
+from sameluck.live.options import Live, open_at_once
+from sameluck.live.walking import Maker
+
+GOING = ("running", "draining")
+
+
+class Held(NamedTuple):
+    """An assignment with its entry and its replication, their rows locked."""
+
+    id: str
+    replication: int
+    entry: Entry
+    exposed: bool
+    live: bool  # not voided
+    state: str
+    due: int | None
+    value: float | None
+    source: str | None
+    version: int
+    policies: int
+
+    def is_due(self, now: int) -> bool:
+        """Whether its lease or its window has run out and nobody has acted on that."""
+        return self.live and self.state == "assigned" and self.due is not None and self.due <= now
+
+
+class Joined(NamedTuple):
+    """How far a challenger came in one replication on what was known."""
+
+    finished: bool
+    replayed: int
+    wanted: int
+
+
+class Stage:
+    """The open replications of one experiment."""
+
+    def __init__(self, id: int, definition: str, live: Live, makers: Mapping[str, Maker]) -> None:
+        self.id = id
+        self.live = live
+        self.makers = dict(makers)
+        self._states: dict[int, Replication] = {}
+        self._locks: dict[int, Lock] = {}
+        self._guard = threading.Lock()
+        self.take_definition(definition)
+
+    def take_definition(self, definition: str) -> None:
+        """Play the experiment as it is defined now."""
+        self.cast = self.cast_of(definition)
+        self.definition = definition
+
+    def cast_of(self, definition: str) -> Cast:
+        """The policies of a definition, made ready."""
+        order, share = self.live.order, self.live.audit_share
+        experiment = Experiment.from_json(definition)
+        return Cast(experiment, order=order, audit_share=share, makers=self.makers)
+
+    def current(self, transaction: Transaction) -> Cast:
+        """The policies as the database has them now; a challenger may have joined elsewhere."""
+        definition, _, _ = found(transaction.one("experiment_now", experiment=self.id))
+        return self.cast if definition == self.definition else self.cast_of(definition)
+
+    def refresh(self, transaction: Transaction) -> None:
+        """Play the experiment as the database has it now."""
+        definition, _, _ = found(transaction.one("experiment_now", experiment=self.id))
+        if definition != self.definition:
+            self.take_definition(definition)
+
+    def key(self, held: Held) -> dict[str, int]:
+        """An entry's place in the database."""
+        return {"experiment": self.id, "replication": held.replication, **held.entry._asdict()}
+
+    def settle(
+        self, transaction: Transaction, held: Held, value: float, source: str, now: int
+    ) -> None:
+        """Write a reward into its entry, let the policies go on, and ask for what they need next."""
+        state = self._state(transaction, held)
+        settled = {"value": value, "source": source, "settled": held.version + 1, "now": now}
+        transaction.run("settle", **self.key(held), **settled)
+        was_complete = state.complete
+        wants = state.settle(held.entry, value, self._fetch(transaction, state.number))
+        self._write(transaction, state, wants, now)
+        if state.complete and not was_complete:
+            self.go_on(transaction, now)
+
+    def _state(self, transaction: Transaction, held: Held) -> Replication:
+        number = held.replication
+        self._hold(transaction, number)
+        state = self._states.get(number)
+        if state is None or state.policies != held.policies or state.version > held.version:
+            state = self._states[number] = self._rebuilt(transaction, held)
+        elif state.version < held.version:
+            self._catch_up(transaction, state)
+        return state
+
+    def _hold(self, transaction: Transaction, number: int) -> None:
+        with self._guard:
+            lock = self._locks.setdefault(number, Lock())
+        transaction.hold(lock)
+        transaction.undo(lambda: self._states.pop(number, None))
+
+    def _rebuilt(self, transaction: Transaction, held: Held) -> Replication:
+        cast = self.current(transaction)
+        (state,) = read_replications(transaction, self.id, cast, [held.replication])
+        return state
+
+    def _catch_up(self, transaction: Transaction, state: Replication) -> None:
+        fetch = self._fetch(transaction, state.number)
+        since = {"replication": state.number, "version": state.version}
+        for owner, arm, place, value in transaction.all(
+            "settled_since", experiment=self.id, **since
+        ):
+            state.settle(Entry(owner, arm, place), value, fetch)
+
+    def _fetch(self, transaction: Transaction, number: int) -> Fetch:
+        def fetch(owner: int, arm: int, first: int, stop: int) -> list[float]:
+            span = {"owner": owner, "arm": arm, "first": first, "stop": stop}
+            rows = transaction.all("values", experiment=self.id, replication=number, **span)
+            return [value for (value,) in rows]
+
+        return fetch
+
+    def _write(
+        self, transaction: Transaction, state: Replication, wants: Sequence[Entry], now: int
+    ) -> None:
+        complete = state.complete
+        transaction.run(
+            "advance_replication",
+            experiment=self.id,
+            replication=state.number,
+            version=state.version,
+            policies=state.policies,
+            state="complete" if complete else "open",
+            complete=complete,
+            now=now,
+        )
+        self._want(transaction, state.number, wants)
+        if complete and not state.asked:
+            self._states.pop(state.number, None)
+
+    def _want(self, transaction: Transaction, number: int, wants: Sequence[Entry]) -> None:
+        if wants:
+            key = {"experiment": self.id, "replication": number}
+            transaction.many("want", [{**key, **entry._asdict()} for entry in wants])
+
+    def go_on(self, transaction: Transaction, now: int) -> None:
+        """Open the next replications; or end the experiment if none is open any more."""
+        definition, status, reason = found(transaction.one("lock_experiment", experiment=self.id))
+        if definition != self.definition:
+            self.take_definition(definition)
+        (opened,) = found(transaction.one("count_open", experiment=self.id))
+        (last,) = found(transaction.one("last_replication", experiment=self.id))
+        experiment = self.cast.experiment
+        most = open_at_once(experiment, self.live)
+        while status == "running" and last + 1 < experiment.replications and opened < most:
+            last, opened = last + 1, opened + 1
+            self._open(transaction, last, now)
+        if opened == 0 and status in GOING:
+            ended = "complete" if last + 1 == experiment.replications else "stopped"
+            transaction.run("set_status", experiment=self.id, status=ended, reason=reason)
+
+    def _open(self, transaction: Transaction, number: int, now: int) -> None:
+        self._hold(transaction, number)
+        state = Replication(self.cast, number)
+        wants = state.begin()
+        values = {"number": number, "policies": state.policies, "now": now}
+        transaction.run("open_replication", experiment=self.id, **values)
+        self._want(transaction, number, wants)
+        self._states[number] = state
+
+    def join(self, transaction: Transaction, definition: str, now: int) -> list[Joined]:
+        """Let the policy that a new definition adds walk through every replication begun so far."""
+        before, cast = self.definition, self.cast_of(definition)
+        transaction.run("set_definition", experiment=self.id, definition=definition)
+        rows = transaction.all("replications", experiment=self.id)
+        joined = [self._join_one(transaction, cast, number, now) for number, *_ in rows]
+        transaction.undo(lambda: self.take_definition(before))
+        self.take_definition(definition)
+        return joined
+
+    def _join_one(self, transaction: Transaction, cast: Cast, number: int, now: int) -> Joined:
+        transaction.one("lock_replication", experiment=self.id, replication=number)
+        self._hold(transaction, number)
+        (state,) = read_replications(transaction, self.id, cast, [number], checked=False)
+        challenger = state.policies - 1
+        wanted = len(state.wants([challenger]) - state.asked)
+        self._states[number] = state
+        self._write(transaction, state, state.ask(), now)
+        reach = state.reaches[challenger]
+        return Joined(reach == cast.experiment.horizon, reach, wanted)
+
+
+def found(row: tuple[object, ...] | None) -> tuple[Any, ...]:
+    """A row that must be there."""
+    assert row is not None
+    return row

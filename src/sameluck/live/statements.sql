@@ -1,0 +1,175 @@
+-- Every statement the live engine runs, by name, for both databases. Comments that begin with "pg" are opened for
+-- PostgreSQL; to SQLite, which has one writer anyway, they stay comments.
+
+-- name: names
+SELECT name FROM experiment ORDER BY id
+
+-- name: experiment
+SELECT id, name, definition, options, status, reason, salt, streams, started_us FROM experiment WHERE name = :name
+
+-- name: experiment_now
+SELECT definition, status, reason FROM experiment WHERE id = :experiment
+
+-- name: lock_experiment
+SELECT definition, status, reason FROM experiment WHERE id = :experiment /*pg FOR UPDATE */
+
+-- name: start
+INSERT INTO experiment (name, definition, options, status, reason, salt, streams, started_us)
+VALUES (:name, :definition, :options, 'running', '', :salt, :streams, :now) RETURNING id
+
+-- name: set_status
+UPDATE experiment SET status = :status, reason = :reason WHERE id = :experiment
+
+-- name: set_definition
+UPDATE experiment SET definition = :definition WHERE id = :experiment
+
+-- name: open_replication
+INSERT INTO replication (experiment, number, state, version, policies, opened_us)
+VALUES (:experiment, :number, 'open', 0, :policies, :now)
+
+-- name: advance_replication
+UPDATE replication SET version = :version, state = :state, policies = :policies,
+                       completed_us = CASE WHEN :complete THEN COALESCE(completed_us, :now) END
+WHERE experiment = :experiment AND number = :replication
+
+-- name: replications
+SELECT number, state, version, policies FROM replication WHERE experiment = :experiment ORDER BY number
+
+-- name: lock_replication
+SELECT state, version, policies FROM replication
+WHERE experiment = :experiment AND number = :replication /*pg FOR UPDATE */
+
+-- name: count_open
+SELECT COUNT(*) FROM replication WHERE experiment = :experiment AND state = 'open'
+
+-- name: last_replication
+SELECT COALESCE(MAX(number), -1) FROM replication WHERE experiment = :experiment
+
+-- name: want
+INSERT INTO entry (experiment, replication, owner, arm, position, state)
+VALUES (:experiment, :replication, :owner, :arm, :position, 'wanted')
+
+-- name: import_entry
+INSERT INTO entry (experiment, replication, owner, arm, position, state, value, source, settled, settled_us)
+VALUES (:experiment, :replication, :owner, :arm, :position, 'settled', :value, 'imported', :settled, :now)
+
+-- name: standing
+SELECT e.status, a.id, a.arm FROM experiment e
+LEFT JOIN assignment a ON a.experiment = e.id AND a.unit = :unit AND a.voided_us IS NULL
+WHERE e.id = :experiment
+
+-- Users go to the lowest open replication first.
+-- name: take
+UPDATE entry SET state = 'assigned', assignment = :assignment, due_us = :due
+WHERE (experiment, replication, owner, arm, position) = (
+  SELECT experiment, replication, owner, arm, position FROM entry
+  WHERE experiment = :experiment AND state = 'wanted'
+  ORDER BY experiment, replication, owner, arm, position LIMIT 1 /*pg FOR UPDATE SKIP LOCKED */)
+RETURNING replication, owner, arm, position
+
+-- name: enrol
+INSERT INTO assignment (id, experiment, replication, owner, arm, position, unit, assigned_us)
+VALUES (:assignment, :experiment, :replication, :owner, :arm, :position, :unit, :now)
+
+-- PostgreSQL rereads the locked rows once it has the locks; what is not locked never changes while the entry is held.
+-- name: lock_assignment
+SELECT a.experiment, a.replication, a.owner, a.arm, a.position, a.exposed_us, e.assignment, e.state, e.due_us,
+       e.value, e.source, r.version, r.policies
+FROM assignment a
+JOIN entry e ON e.experiment = a.experiment AND e.replication = a.replication AND e.owner = a.owner
+            AND e.arm = a.arm AND e.position = a.position
+JOIN replication r ON r.experiment = a.experiment AND r.number = a.replication
+WHERE a.id = :assignment /*pg FOR UPDATE OF a, e, r */
+
+-- name: describe
+SELECT a.experiment, a.replication, a.owner, a.arm, a.position, a.assigned_us, a.exposed_us, a.voided_us,
+       e.state, e.value, e.source, e.settled_us, e.due_us
+FROM assignment a
+JOIN entry e ON e.experiment = a.experiment AND e.replication = a.replication AND e.owner = a.owner
+            AND e.arm = a.arm AND e.position = a.position
+WHERE a.id = :assignment
+
+-- name: note_reward
+INSERT INTO reward_event (assignment, value, received_us, outcome) VALUES (:assignment, :value, :now, :outcome)
+
+-- name: settle
+UPDATE entry SET state = 'settled', value = :value, source = :source, settled = :settled, settled_us = :now,
+                 due_us = NULL
+WHERE experiment = :experiment AND replication = :replication AND owner = :owner AND arm = :arm
+  AND position = :position AND state = 'assigned'
+
+-- name: expose
+UPDATE assignment SET exposed_us = :now WHERE id = :assignment
+
+-- name: set_due
+UPDATE entry SET due_us = :due
+WHERE experiment = :experiment AND replication = :replication AND owner = :owner AND arm = :arm
+  AND position = :position
+
+-- name: void
+UPDATE assignment SET voided_us = :now WHERE id = :assignment
+
+-- name: offer_again
+UPDATE entry SET state = 'wanted', assignment = NULL, due_us = NULL
+WHERE experiment = :experiment AND replication = :replication AND owner = :owner AND arm = :arm
+  AND position = :position AND state = 'assigned'
+
+-- name: overdue
+SELECT assignment FROM entry
+WHERE experiment = :experiment AND state = 'assigned' AND due_us <= :now ORDER BY due_us LIMIT :limit
+
+-- name: values
+SELECT value FROM entry
+WHERE experiment = :experiment AND replication = :replication AND owner = :owner AND arm = :arm
+  AND position >= :first AND position < :stop AND state = 'settled' ORDER BY position
+
+-- name: settled_since
+SELECT owner, arm, position, value FROM entry
+WHERE experiment = :experiment AND replication = :replication AND state = 'settled' AND settled > :version
+ORDER BY settled
+
+-- name: ledger
+SELECT replication, owner, arm, position, value FROM entry
+WHERE experiment = :experiment AND replication >= :first AND replication < :stop AND state = 'settled'
+ORDER BY experiment, replication, owner, arm, position
+
+-- name: outstanding
+SELECT replication, owner, arm, position FROM entry
+WHERE experiment = :experiment AND replication >= :first AND replication < :stop AND state IN ('wanted', 'assigned')
+ORDER BY experiment, replication, owner, arm, position
+
+-- name: count_entries
+SELECT state, source, COUNT(*) FROM entry WHERE experiment = :experiment GROUP BY state, source
+
+-- name: count_voided
+SELECT COUNT(*) FROM assignment WHERE experiment = :experiment AND voided_us IS NOT NULL
+
+-- name: count_assigned
+SELECT COUNT(*) FROM assignment WHERE experiment = :experiment AND voided_us IS NULL
+
+-- name: count_events
+SELECT v.outcome, COUNT(*) FROM reward_event v JOIN assignment a ON a.id = v.assignment
+WHERE a.experiment = :experiment GROUP BY v.outcome
+
+-- name: count_answers
+INSERT INTO answer (experiment, reason, calls) VALUES (:experiment, :reason, :calls)
+ON CONFLICT (experiment, reason) DO UPDATE SET calls = answer.calls + excluded.calls
+
+-- name: answers
+SELECT reason, calls FROM answer WHERE experiment = :experiment ORDER BY reason
+
+-- name: history
+SELECT e.replication, e.owner, e.arm, e.position, e.state, e.value, e.source, e.settled, e.settled_us,
+       a.id, a.unit, a.assigned_us, a.exposed_us, a.voided_us
+FROM entry e
+LEFT JOIN assignment a ON a.experiment = e.experiment AND a.replication = e.replication AND a.owner = e.owner
+                      AND a.arm = e.arm AND a.position = e.position
+WHERE e.experiment = :experiment
+ORDER BY e.replication, e.owner, e.arm, e.position, a.assigned_us
+
+-- name: events
+SELECT v.assignment, v.value, v.received_us, v.outcome, a.arm FROM reward_event v
+JOIN assignment a ON a.id = v.assignment WHERE a.experiment = :experiment ORDER BY v.id
+
+-- name: not_binary
+SELECT 1 FROM entry WHERE experiment = :experiment AND value NOT IN (0, 1) LIMIT 1

@@ -28,8 +28,8 @@ class Transaction(Protocol):
     def each(self, name: str, /, **values: Any) -> Iterator[Row]:
         """Row by row, for results that may be long."""
 
-    def run(self, name: str, /, **values: Any) -> int:
-        """Change something; how many rows it changed."""
+    def run(self, name: str, /, **values: Any) -> None:
+        """Change something."""
 
     def many(self, name: str, /, rows: Iterable[dict[str, Any]]) -> None:
         """The same change for several rows."""

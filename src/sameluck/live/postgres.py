@@ -8,6 +8,7 @@ wrong. A transaction that lost a race, a deadlock or its connection is run again
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 import time
@@ -37,10 +38,14 @@ class _Again(Exception):
 
 
 class _Statements:
-    """A connection in a transaction that runs statements by name."""
+    """A connection in a transaction that runs statements by name.
 
-    def __init__(self, connection: Any) -> None:
+    Piped, a statement whose rows nobody looks at is sent without waiting for its answer.
+    """
+
+    def __init__(self, connection: Any, *, piped: bool) -> None:
         self.connection = connection
+        self.piped = piped
         self.forget: list[Callable[[], object]] = []
         self.held: list[Lock] = []
 
@@ -52,13 +57,16 @@ class _Statements:
         return self.connection.execute(_SQL[name], values).fetchall()
 
     def each(self, name: str, /, **values: Any) -> Iterator[Row]:
+        if self.piped:
+            yield from self.all(name, **values)
+            return
         with self.connection.cursor(name="rows") as cursor:
             cursor.itersize = 20_000
             cursor.execute(_SQL[name], values)
             yield from cursor
 
-    def run(self, name: str, /, **values: Any) -> int:
-        return int(self.connection.execute(_SQL[name], values).rowcount)
+    def run(self, name: str, /, **values: Any) -> None:
+        self.connection.execute(_SQL[name], values)
 
     def many(self, name: str, /, rows: Iterable[dict[str, Any]]) -> None:
         for row in rows:
@@ -144,13 +152,14 @@ class Postgres:
         """Run the work as one transaction, again if it lost a race."""
         if self.read_only:
             raise Invalid("the store was opened read-only; open it without read_only to change it")
-        return self._attempt(work, "BEGIN")
+        return self._attempt(work, "BEGIN", piped=True)
 
     def read(self, work: Work[T]) -> T:
         """Run the work on one consistent state."""
-        return self._attempt(work, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+        return self._attempt(work, begin, piped=False)
 
-    def _attempt(self, work: Work[T], begin: str) -> T:
+    def _attempt(self, work: Work[T], begin: str, *, piped: bool) -> T:
         errors = self._psycopg.errors
         again = (
             errors.SerializationFailure,
@@ -161,14 +170,14 @@ class Postgres:
         )
         for attempt in range(ATTEMPTS):
             try:
-                return self._once(work, begin)
+                return self._once(work, begin, piped=piped)
             except again as error:
                 if attempt == ATTEMPTS - 1:
                     raise Unavailable(f"PostgreSQL: {_first_line(error)}") from error
                 time.sleep(random.random() * 0.002 * 2 ** min(attempt, 8))
         raise AssertionError
 
-    def _once(self, work: Work[T], begin: str) -> T:
+    def _once(self, work: Work[T], begin: str, *, piped: bool) -> T:
         try:
             context = self._pool.connection()
             connection = context.__enter__()
@@ -176,12 +185,13 @@ class Postgres:
             if type(error).__name__ in ("PoolClosed", "PoolTimeout"):
                 raise Unavailable(f"PostgreSQL: {_first_line(error)}") from None
             raise
-        statements = _Statements(connection)
+        statements = _Statements(connection, piped=piped)
         committed = False
         try:
-            connection.execute(begin)
-            result = work(statements)
-            connection.execute("COMMIT")
+            with connection.pipeline() if piped else contextlib.nullcontext():
+                connection.execute(begin)
+                result = work(statements)
+                connection.execute("COMMIT")
             committed = True
         except BaseException:
             self._roll_back(connection)

@@ -46,8 +46,8 @@ class _Statements:
     def each(self, name: str, /, **values: Any) -> Iterator[Row]:
         return self.connection.execute(_SQL[name], values)
 
-    def run(self, name: str, /, **values: Any) -> int:
-        return self.connection.execute(_SQL[name], values).rowcount
+    def run(self, name: str, /, **values: Any) -> None:
+        self.connection.execute(_SQL[name], values)
 
     def many(self, name: str, /, rows: Iterable[dict[str, Any]]) -> None:
         self.connection.executemany(_SQL[name], rows)

@@ -36,6 +36,15 @@ POLICY_EXAMPLES = {
     ],
     sl.Uniform: [sl.Uniform()],
     sl.Always: [sl.Always(1), sl.Always(0)],
+    sl.Batched: [
+        sl.Batched(sl.UCB1(alpha=0.5), 10),
+        sl.Batched(sl.UCBDelta(), 2),
+        sl.Batched(sl.ThompsonBernoulli(first_plays=1), 7),
+        sl.Batched(sl.ThompsonBernoulli(a=0.5, b=0.25), 3),
+        sl.Batched(sl.ThompsonGaussian(), 4),
+        sl.Batched(sl.EpsilonGreedy(epsilon=0.5, explore="others"), 5),
+        sl.Batched(sl.Uniform(), 1 << 40),
+    ],
 }
 
 DESIGN_EXAMPLES = {

@@ -171,7 +171,11 @@ def choose(experiment, replication, name, history, period):
 
 
 def mean(rewards):
-    return sum(rewards) / len(rewards)
+    return sum(rewards) / len(rewards) if rewards else 0.0
+
+
+def upper_bound(rewards, scale):
+    return mean(rewards) + math.sqrt(scale / len(rewards)) if rewards else math.inf
 
 
 def first_of_the_largest(scores):
@@ -182,18 +186,15 @@ def ucb1(policy, scene):
     if scene.period <= scene.arms:
         return scene.period - 1
     log = math.log(scene.period - 1)
-    return first_of_the_largest(
-        [mean(seen) + math.sqrt(policy.alpha * log / len(seen)) for seen in scene.rewards()]
-    )
+    return first_of_the_largest([upper_bound(seen, policy.alpha * log) for seen in scene.rewards()])
 
 
 def ucb_delta(policy, scene):
     if scene.period <= scene.arms:
         return scene.period - 1
     delta = scene.horizon**-policy.d if policy.delta is None else policy.delta
-    return first_of_the_largest(
-        [mean(seen) + math.sqrt(2 * math.log(1 / delta) / len(seen)) for seen in scene.rewards()]
-    )
+    scale = 2 * math.log(1 / delta)
+    return first_of_the_largest([upper_bound(seen, scale) for seen in scene.rewards()])
 
 
 def thompson_bernoulli(policy, scene):
@@ -248,6 +249,12 @@ def always(policy, scene):
     return policy.arm
 
 
+def batched(policy, scene):
+    batches_before = (scene.period - 1) // policy.size
+    seen = scene.history[: batches_before * policy.size]
+    return RULES[type(policy.policy)](policy.policy, scene._replace(history=seen))
+
+
 RULES = {
     sl.UCB1: ucb1,
     sl.UCBDelta: ucb_delta,
@@ -256,4 +263,5 @@ RULES = {
     sl.EpsilonGreedy: epsilon_greedy,
     sl.Uniform: uniform_choice,
     sl.Always: always,
+    sl.Batched: batched,
 }

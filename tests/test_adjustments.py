@@ -11,7 +11,17 @@ import cases
 import sameluck as sl
 from sameluck.adjustments import adjusted, known_means
 from sameluck.samplers import uniform
-from sameluck.selection import _CHANCES, Tally, chances, fill_chances, prepare, select, selects
+from sameluck.selection import (
+    _CHANCES,
+    Tally,
+    chances,
+    fill_chances,
+    memory_of,
+    prepare,
+    select,
+    selects,
+    states_chances,
+)
 from sameluck.streams import DECISION, at, stream
 
 COINS = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
@@ -299,6 +309,7 @@ def test_the_exploration_adjustment_halves_the_variance_of_two_greedy_policies()
 
 def test_policies_that_state_no_chances_have_no_exploration_luck():
     quiet = {"a": sl.UCB1(), "b": sl.ThompsonBernoulli(), "c": sl.UCBDelta(), "d": sl.Always(1)}
+    quiet["e"] = sl.Batched(sl.UCB1(), 3)
     runs = played(quiet, COINS)
 
     assert (runs.luck == 0).all()
@@ -357,7 +368,7 @@ TALLIES = {
     "one ahead": ((5, 3, 9, 1), (1.0, 2.4, 3.0, -4.0)),
     "a tie": ((2, 2, 4, 8), (1.0, 1.0, 2.0, 2.0)),
 }
-STATING = [p for p in cases.ALL_POLICIES if type(prepare(p, 4, 100)) in _CHANCES]
+STATING = [p for p in cases.ALL_POLICIES if states_chances(prepare(p, 4, 100))]
 
 
 def test_every_stated_chance_is_of_a_policy_that_the_tests_play():
@@ -376,7 +387,8 @@ def test_stated_chances_are_those_of_the_arms_played(policy, seen):
     """
     ready = prepare(policy, 4, 100)
     pulls, totals = (np.array(values) for values in TALLIES[seen])
-    tally = Tally(pulls, totals, totals / np.maximum(pulls, 1), np.zeros(0), 0, 0.0)
+    memory = np.zeros(memory_of(ready, 4))
+    tally = Tally(pulls, totals, totals / np.maximum(pulls, 1), memory, 0, 0.0)
     period = int(pulls.sum()) + 1
     stated = np.full(4, np.nan)
 

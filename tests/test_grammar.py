@@ -74,6 +74,11 @@ def test_texts_survive(explore):
         ('epsilon_greedy(0.2, "others")', sl.EpsilonGreedy(0.2, "others")),
         ("ucb_delta(delta=None)", sl.UCBDelta(delta=None)),
         ("always(1_0)", sl.Always(10)),
+        ("batched(ucb1(alpha=2.0), 10)", sl.Batched(sl.UCB1(2), 10)),
+        ("Batched( UCB-1, size=10 )", sl.Batched(sl.UCB1(), 10)),
+        ("batched(size=3, policy=always(1),)", sl.Batched(sl.Always(1), 3)),
+        ('batched("ucb1(2)", 3)', sl.Batched(sl.UCB1(2), 3)),
+        ("batched(uniform(), 3)", sl.Batched(sl.Uniform(), 3)),
     ],
 )
 def test_ways_to_write_a_policy(text, expected):
@@ -118,6 +123,22 @@ def test_means_may_be_listed_one_after_another():
         ("ucb1(1__0)", "1__0"),
         ("ucb1(1_.5)", "1_.5"),
         ("u" * 50_000_001, "characters"),
+        ("batched", "lacks policy, size; for example batched(ucb1(alpha=2), size=10)"),
+        ("batched(ucb1)", "lacks size"),
+        ("batched(ucb1(2)", "ends too early"),
+        ("batched(ucb1(2), 3))", "goes on after its end"),
+        ("batched(ucb1(2) 3)", "expected ')'"),
+        ("batched(ucb1(2, 3), 4)", "has 2 values; ucb1 takes 1"),
+        ("batched(ucb1(alfa=2), 4)", "did you mean 'alpha'"),
+        ("batched(ucb9, 4)", "unknown policy 'ucb9'; did you mean 'ucb1'"),
+        ("batched(ucb9(2), 4)", "unknown policy 'ucb9'; did you mean 'ucb1'"),
+        ("batched(bernoulli(0.5), 4)", "unknown policy 'bernoulli'"),
+        ("batched(always, 4)", "lacks arm"),
+        ("batched(ucb1, uniform())", "size of batched takes numbers or words, not uniform(...)"),
+        ("ucb1(ucb1(2))", "alpha of ucb1 takes numbers or words, not ucb1(...)"),
+        ("ucb1([ucb1(2)])", "expected ']'"),
+        ("batched(" * 9 + "ucb1" + ", 2)" * 9, "nested too deeply"),
+        ("batched(" * 100_000, "nested too deeply"),
     ],
 )
 def test_bad_text_gets_a_message(text, fragment):
@@ -128,6 +149,11 @@ def test_bad_text_gets_a_message(text, fragment):
     assert "\n" not in str(refused.value)
 
 
+def test_an_environment_holds_no_other_object():
+    with pytest.raises(sl.Invalid, match="means of bernoulli takes numbers or words, not ucb1"):
+        grammar.parse("bernoulli(0.5, ucb1(2))", ENVIRONMENTS, "environment")
+
+
 def test_only_text_is_parsed():
     """Something that is not text says what is needed."""
     with pytest.raises(sl.Invalid, match="must be text"):
@@ -135,8 +161,9 @@ def test_only_text_is_parsed():
 
 
 PIECES = st.sampled_from(
-    ["ucb1", "bernoulli", "replay", "always", "alpha", "means", "(", ")", "[", "]", ",", "=", " ", "-", "_", ".",
-     "1", "0.5", "1_", "1e9", "e", "none", "true", '"', "\\", '"x"', "\N{ARABIC-INDIC DIGIT THREE}", "\ud800"]
+    ["ucb1", "bernoulli", "replay", "always", "batched(", "alpha", "means", "(", ")", "[", "]", ",", "=", " ",
+     "-", "_", ".", "1", "0.5", "1_", "1e9", "e", "none", "true", '"', "\\", '"x"',
+     "\N{ARABIC-INDIC DIGIT THREE}", "\ud800"]
 )  # fmt: skip
 
 
@@ -145,6 +172,9 @@ PIECES = st.sampled_from(
 @example(text="ucb1(1_)")
 @example(text="always(1__0)")
 @example(text='ucb1("\ud800")')
+@example(text="batched(uniform(), 3)")
+@example(text="batched(batched(always(1), 2), none)")
+@example(text='batched("ucb1(", 3)')
 def test_no_text_raises_anything_but_invalid(what, text):
     """Fuzz: any text is read or refused with `Invalid`; what is read can be written and read again."""
     try:

@@ -168,7 +168,10 @@ NONSENSE = [
     (sl.EpsilonGreedy, "epsilon", [-0.1, 1.1, float("nan"), "x", None, True]),
     (sl.EpsilonGreedy, "explore", ["", "some", None, 1, ["all"]]),
     (sl.Always, "arm", [-1, 3, 1.0, "0", None, True]),
+    (sl.Batched, "policy", [None, 3, True, [1.0], (), sl.UCB1, sl.Naive(), sl.Batched("ucb1", 2)]),
+    (sl.Batched, "size", [0, -1, 1.0, 2.5, "2", None, True, 2**40 + 1, float("nan")]),
 ]
+NEEDED = {sl.Always: {"arm": 0}, sl.Batched: {"policy": sl.UCB1(), "size": 2}}
 
 
 @pytest.mark.parametrize(
@@ -177,12 +180,10 @@ NONSENSE = [
 )
 def test_nonsense_parameters_are_refused_by_name(kind, field, value):
     """`Invalid`, and the message says which parameter of which class."""
-    settings = {"arm": 0} if kind is sl.Always else {}
-
     with pytest.raises(sl.Invalid) as refused:
-        experiment_of(kind(**{**settings, field: value}))
+        experiment_of(kind(**{**NEEDED.get(kind, {}), field: value}))
     assert f"{kind.__name__}.{field}" in str(refused.value)
-    assert repr(value) in str(refused.value) or isinstance(value, list)
+    assert repr(value) in str(refused.value) or isinstance(value, list | sl.Batched)
 
 
 @pytest.mark.parametrize("kind", cases.POLICY_KINDS, ids=lambda kind: kind.__name__)

@@ -379,7 +379,9 @@ def test_progress_counts_up_to_everything():
 
 
 def knows_its_horizon(policy):
-    """UCBDelta with delta = T^-d is the one rule that depends on the horizon."""
+    """UCBDelta with delta = T^-d is the one rule that depends on the horizon, in batches too."""
+    if isinstance(policy, sl.Batched):
+        return knows_its_horizon(policy.policy)
     return isinstance(policy, sl.UCBDelta) and policy.delta is None
 
 

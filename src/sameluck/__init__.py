@@ -1,5 +1,6 @@
 """Compare bandit algorithms on the same luck, for the price of one."""
 
+from sameluck.batching import Batched
 from sameluck.calibration import Coverage, coverage
 from sameluck.comparison import Comparison, compare
 from sameluck.design import Naive, Replay, TimeCoupled
@@ -30,6 +31,7 @@ __all__ = [
     "UCB1",
     "AddressReused",
     "Always",
+    "Batched",
     "Bernoulli",
     "BernoulliPrior",
     "Comparison",

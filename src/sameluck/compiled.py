@@ -46,6 +46,7 @@ COMPILED_SOURCES = (
     "samplers.py",
     "selection.py",
     "policies.py",
+    "batching.py",
     "environments.py",
     "playing.py",
     "simulation.py",

@@ -3,11 +3,12 @@
 One grammar for the command line, files and HTTP, parsed by one function; nothing is evaluated:
 
     call   = name [ "(" [ item { "," item } ] ")" ]
-    item   = [ name "=" ] value
+    item   = [ name "=" ] ( value | call )
     value  = number | word | "text" | "[" [ value { "," value } ] "]"
 
 Names ignore case, `-` and `_`. A class whose first field holds one value for each arm takes them one after
-another: `bernoulli(0.9, 0.7)` is `Bernoulli(means=(0.9, 0.7))`.
+another: `bernoulli(0.9, 0.7)` is `Bernoulli(means=(0.9, 0.7))`. One whose first field holds another object of its
+registry takes that object's text form: `batched(ucb1(alpha=2), size=10)`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, get_type_hints
 
 from sameluck.errors import Invalid, did_you_mean, require
@@ -41,12 +43,7 @@ def parse(text: str, kinds: Mapping[str, type], what: str) -> Any:
     """The object a text form stands for, built from the class its name says."""
     require(isinstance(text, str), f"{what} must be text such as 'name(value)', got {text!r}")
     require(len(text) <= LONGEST, f"{what} text has {len(text):,} characters; at most {LONGEST:,}")
-    name, positional, named = _Reader(text, what).call()
-    by_word = {_plain_word(word): kind for word, kind in kinds.items()}
-    kind = by_word.get(_plain_word(name))
-    if kind is None:
-        raise Invalid(f"unknown {what} {name!r}; {did_you_mean(name, kinds)}")
-    return _build(kind, positional, named, text)
+    return _build(_Reader(text, what).whole(), kinds, what, text)
 
 
 def write(value: Any, *, brief: bool = False) -> str:
@@ -60,19 +57,41 @@ def write(value: Any, *, brief: bool = False) -> str:
         fields = {n: f for n, f in fields.items() if n not in usual or f != usual[n]}
     if not fields:
         return name_of(type(value))
-    spread = _spread_field(type(value))
-    items = [
-        _write_value(field)[1:-1] if name == spread and field else f"{name}={_write_value(field)}"
-        for name, field in fields.items()
-    ]
+    items = [_write_item(type(value), name, field, brief=brief) for name, field in fields.items()]
     return f"{name_of(type(value))}({', '.join(items)})"
 
 
-def normal_form(value: Any) -> Any:
-    """The same object with numbers as its annotations say (2 becomes 2.0) and lists as tuples."""
-    hints = get_type_hints(type(value))
-    changes = {name: _as_hinted(field, str(hints[name])) for name, field in value._asdict().items()}
+def _write_item(kind: type, name: str, field: Any, *, brief: bool) -> str:
+    if name == _spread_field(kind) and field:
+        return _write_value(field)[1:-1]
+    if name == _nested_field(kind) and _is_object(field):
+        return write(field, brief=brief)
+    return f"{name}={_write_value(field)}"
+
+
+def normal_form(value: Any, kinds: Mapping[str, type] | None = None) -> Any:
+    """The same object with numbers as its annotations say (2 becomes 2.0) and lists as tuples.
+
+    An object that it holds comes to its normal form too; given `kinds`, it may also be a text form.
+    """
+    hints, nested = get_type_hints(type(value)), _nested_field(type(value))
+    changes = {
+        name: _as_object(field, kinds, name)
+        if name == nested and isinstance(field, tuple | str)
+        else _as_hinted(field, str(hints.get(name)))
+        for name, field in value._asdict().items()
+    }
     return value._replace(**changes)
+
+
+def _as_object(field: Any, kinds: Mapping[str, type] | None, what: str) -> Any:
+    if isinstance(field, str) and kinds is not None:
+        field = parse(field, kinds, what)
+    return normal_form(field, kinds) if _is_object(field) else field
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, tuple) and hasattr(value, "_asdict")
 
 
 def _as_hinted(field: Any, hint: str) -> Any:
@@ -94,14 +113,53 @@ def _plain_word(name: str) -> str:
 
 
 def _spread_field(kind: Any) -> str | None:
-    first: str = kind._fields[0]
-    return (
-        first if str(get_type_hints(kind)[first]).startswith("collections.abc.Sequence") else None
-    )
+    return _first_field(kind, "collections.abc.Sequence")
 
 
-def _build(kind: Any, positional: list[Any], named: dict[str, Any], text: str) -> Any:
-    spread = _spread_field(kind) if kind._fields else None
+def _nested_field(kind: Any) -> str | None:
+    return _first_field(kind, "tuple[typing.Any, ...]")  # `Policy`
+
+
+def _first_field(kind: Any, hinted: str) -> str | None:
+    for first in kind._fields[:1]:
+        if str(get_type_hints(kind).get(first)).startswith(hinted):
+            return str(first)
+    return None
+
+
+@dataclass(frozen=True)
+class _Call:
+    name: str
+    positional: list[Any]
+    named: dict[str, Any]
+
+
+def _build(call: _Call, kinds: Mapping[str, type], what: str, text: str) -> Any:
+    by_word = {_plain_word(word): kind for word, kind in kinds.items()}
+    kind: Any = by_word.get(_plain_word(call.name))
+    if kind is None:
+        raise Invalid(f"unknown {what} {call.name!r}; {did_you_mean(call.name, kinds)}")
+    named, nested = _by_name(kind, call.positional, call.named, text), _nested_field(kind)
+    for field, value in named.items():
+        if field == nested and isinstance(value, _Call):
+            named[field] = _build(value, kinds, what, text)
+        elif field == nested and isinstance(value, str):
+            named[field] = parse(value, kinds, what)
+        else:
+            _refuse_call(kind, field, value, text)
+    return kind(**named)
+
+
+def _refuse_call(kind: Any, field: str, value: Any, text: str) -> None:
+    for one in value if isinstance(value, tuple) else (value,):
+        if isinstance(one, _Call):
+            raise Invalid(
+                f"{text!r}: {field} of {name_of(kind)} takes numbers or words, not {one.name}(...)"
+            )
+
+
+def _by_name(kind: Any, positional: list[Any], named: dict[str, Any], text: str) -> dict[str, Any]:
+    spread = _spread_field(kind)
     if spread and positional:
         require(spread not in named, f"{text!r} gives {spread} twice")
         named = {spread: tuple(positional), **named}
@@ -120,7 +178,7 @@ def _build(kind: Any, positional: list[Any], named: dict[str, Any], text: str) -
     if missing:
         hint = f"; for example {kind.sample()}" if hasattr(kind, "sample") else ""
         raise Invalid(f"{text!r} lacks {', '.join(missing)}{hint}")
-    return kind(**named)
+    return named
 
 
 def example(kind: Any) -> str:
@@ -159,29 +217,39 @@ class _Reader:
     def _shown(self) -> str:
         return repr(self.text if len(self.text) <= 80 else self.text[:77] + "...")
 
-    def call(self) -> tuple[str, list[Any], dict[str, Any]]:
+    def whole(self) -> _Call:
+        call = self._call(0)
+        require(self.place == len(self.tokens), f"{self._shown()} goes on after its end")
+        return call
+
+    def _call(self, depth: int) -> _Call:
+        require(depth < DEEPEST, f"{self._shown()} is nested too deeply")
         name = self._take("word")
         positional: list[Any] = []
         named: dict[str, Any] = {}
         if self._accept("("):
             while not self._accept(")"):
-                self._item(positional, named)
+                self._item(positional, named, depth)
                 if not self._accept(","):
                     self._take("mark", ")")
                     break
-        require(self.place == len(self.tokens), f"{self._shown()} goes on after its end")
-        return name, positional, named
+        return _Call(name, positional, named)
 
-    def _item(self, positional: list[Any], named: dict[str, Any]) -> None:
+    def _item(self, positional: list[Any], named: dict[str, Any], depth: int) -> None:
         following = self.tokens[self.place + 1 : self.place + 2]
         if following == [("mark", "=")]:
             name = self._take("word")
             self._take("mark", "=")
             require(name not in named, f"{self._shown()} gives {name} twice")
-            named[name] = self._value(0)
+            named[name] = self._value_or_call(depth)
             return
         require(not named, f"{self._shown()}: a value without a name follows one with a name")
-        positional.append(self._value(0))
+        positional.append(self._value_or_call(depth))
+
+    def _value_or_call(self, depth: int) -> Any:
+        kinds = [kind for kind, _ in self.tokens[self.place : self.place + 1]]
+        opened = self.tokens[self.place + 1 : self.place + 2] == [("mark", "(")]
+        return self._call(depth + 1) if kinds == ["word"] and opened else self._value(0)
 
     def _value(self, depth: int) -> Any:
         require(depth < DEEPEST, f"{self._shown()}: lists are nested too deeply")

@@ -72,6 +72,14 @@ class _Bounds(NamedTuple):
     def memory(self, arms: int) -> int:  # noqa: ARG002
         return 1  # the ceiling
 
+    def batched(self) -> _BoundsAnew:
+        return _BoundsAnew(*self)
+
+
+class _BoundsAnew(_Bounds):  # where more than one arm may have changed
+    def memory(self, arms: int) -> int:  # noqa: ARG002
+        return 0
+
 
 @compiled
 def _fill_growth(growth: Floats) -> None:
@@ -81,7 +89,9 @@ def _fill_growth(growth: Floats) -> None:
 
 
 def _widths(scale: float, horizon: int) -> Floats:
-    return np.sqrt(scale / np.maximum(np.arange(horizon + 1), 1))
+    widths: Floats = np.sqrt(scale / np.maximum(np.arange(horizon + 1), 1))
+    widths[0] = np.inf  # met in batches only: otherwise each arm has been seen once
+    return widths
 
 
 _BLOCK = 15  # periods are looked at in blocks of 16
@@ -114,6 +124,20 @@ def _highest_bound(policy: _Bounds, tally: Tally, period: int, luck: Any) -> int
         else:
             ceiling = max(ceiling, bound_later)
     tally.memory[0] = ceiling
+    return best
+
+
+@selects(_BoundsAnew)
+def _highest_bound_of_all(policy: _BoundsAnew, tally: Tally, period: int, luck: Any) -> int:  # noqa: ARG001
+    if period <= tally.pulls.size:
+        return period - 1
+    best, highest = 0, -np.inf
+    for arm in range(tally.pulls.size):
+        width = policy.width[np.uint64(tally.pulls[arm])]
+        bound = tally.means[arm] + policy.growth[np.uint64(period)] * width
+        if bound > highest:
+            guessed()
+            best, highest = arm, bound
     return best
 
 
@@ -155,6 +179,14 @@ class _BetaPosteriors(NamedTuple):
 
     def memory(self, arms: int) -> int:
         return 4 * arms  # depth and spread of each arm's two gammas
+
+    def batched(self) -> _BetaPosteriorsAnew:
+        return _BetaPosteriorsAnew(*self)
+
+
+class _BetaPosteriorsAnew(_BetaPosteriors):
+    def memory(self, arms: int) -> int:  # noqa: ARG002
+        return 0
 
 
 class _Gammas(NamedTuple):
@@ -206,6 +238,30 @@ def _likeliest_coin(policy: _BetaPosteriors, tally: Tally, period: int, luck: An
     return best
 
 
+@selects(_BetaPosteriorsAnew)
+def _likeliest_coin_of_all(
+    policy: _BetaPosteriorsAnew, tally: Tally, period: int, luck: Any
+) -> int:
+    arms, wins, losses = tally.pulls.size, policy.wins, policy.losses
+    if period <= policy.first_plays * arms:
+        return (period - 1) % arms
+    best, highest = 0, -np.inf
+    for arm in range(arms):
+        bits, total = at(luck, period, arm), tally.totals[arm]
+        if policy.smooth:
+            won = np.uint64(total)
+            lost = np.uint64(tally.pulls[arm]) - won
+            odds = beta_odds(
+                bits, wins.depth[won], wins.spread[won], losses.depth[lost], losses.spread[lost]
+            )
+        else:
+            odds = beta_log_odds(bits, policy.a + total, policy.b + tally.pulls[arm] - total)
+        if odds > highest:
+            guessed()
+            best, highest = arm, odds
+    return best
+
+
 class ThompsonGaussian(NamedTuple):
     """Thompson sampling with independent normal priors on the means and normal rewards of known sd.
 
@@ -240,6 +296,14 @@ class _NormalPosteriors(NamedTuple):
     def memory(self, arms: int) -> int:
         return 2 * arms  # mean and sd of each arm's posterior
 
+    def batched(self) -> _NormalPosteriorsAnew:
+        return _NormalPosteriorsAnew(*self)
+
+
+class _NormalPosteriorsAnew(_NormalPosteriors):
+    def memory(self, arms: int) -> int:  # noqa: ARG002
+        return 0
+
 
 @shared
 def _note_mean(policy: _NormalPosteriors, tally: Tally, arm: int) -> None:
@@ -262,6 +326,24 @@ def _likeliest_mean(policy: _NormalPosteriors, tally: Tally, period: int, luck: 
     for arm in range(arms):
         mean, sd = tally.memory[2 * arm], tally.memory[2 * arm + 1]
         drawn = mean + sd * normal(at(luck, period, arm))
+        if drawn > highest:
+            guessed()
+            best, highest = arm, drawn
+    return best
+
+
+@selects(_NormalPosteriorsAnew)
+def _likeliest_mean_of_all(
+    policy: _NormalPosteriorsAnew, tally: Tally, period: int, luck: Any
+) -> int:
+    arms = tally.pulls.size
+    if period <= policy.first_plays * arms:
+        return (period - 1) % arms
+    best, highest = 0, -np.inf
+    for arm in range(arms):
+        pulls = np.uint64(tally.pulls[arm])
+        mean = policy.start[pulls] + policy.weight[pulls] * tally.totals[arm]
+        drawn = mean + policy.sd[pulls] * normal(at(luck, period, arm))
         if drawn > highest:
             guessed()
             best, highest = arm, drawn
@@ -390,7 +472,7 @@ def as_policy(value: Any, arms: int) -> Policy:
         raise Invalid(
             f"{value!r} is not a policy; {hint}; or register your own with sameluck.selects"
         )
-    policy = grammar.normal_form(policy)
+    policy = grammar.normal_form(policy, POLICIES)
     if hasattr(policy, "check"):
         policy.check(arms)
     return policy

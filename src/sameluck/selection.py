@@ -17,7 +17,9 @@ plain Python and as machine code, and reads its own randomness by address, each 
 
 That is all a policy needs. It may also have `check(arms)` (refuse bad parameters), `prepare(arms, horizon)`
 (return another NamedTuple, of tables, that the body is registered for) and `memory(arms)` (how many floats
-of `tally.memory` it keeps between periods). Ties go to the lowest arm everywhere.
+of `tally.memory` it keeps between periods). One with memory that shall also be played in batches (`Batched`) needs
+`batched()`: the same rule as another NamedTuple, with a body of its own and without memory. Ties go to the lowest
+arm everywhere.
 """
 
 from __future__ import annotations
@@ -121,8 +123,16 @@ def _check_arguments(kind: type, body: Callable[..., Any], expected: list[str]) 
 
 
 def body_of(prepared: Any) -> Body:
-    """The select body that plays a policy, as prepared."""
-    return _BODIES[type(prepared)]
+    """The select body that plays a policy, as prepared; of a policy that holds another, the other's."""
+    kind = type(_core(prepared))
+    require(kind in _BODIES, f"{kind.__name__} has no body; register one with sameluck.selects")
+    return _BODIES[kind]
+
+
+def _core(prepared: Any) -> Any:
+    # What decides about a batched policy (is it ours, can it state its chances) is the one it holds.
+    held = [field for field in prepared if type(field) in _BODIES]
+    return _core(held[0]) if held else prepared
 
 
 def _select(policy: Any, tally: Tally, period: int, luck: Any) -> int:
@@ -160,7 +170,7 @@ fill_chances = dispatched(_fill_chances, _CHANCES)
 
 def states_chances(prepared: Any) -> bool:
     """Whether the policy, as prepared, can state its chances."""
-    return type(prepared) in _CHANCES
+    return type(_core(prepared)) in _CHANCES
 
 
 def prepare(policy: Any, arms: int, horizon: int) -> Any:

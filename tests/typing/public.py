@@ -24,6 +24,7 @@ experiment = sl.Experiment(
     seed=7,
 )
 runs: sl.Runs = sl.simulate(experiment, sl.Bernoulli([0.7, 0.3]), checkpoints=[100, 10_000])
+late = experiment.replace(policies={"a": sl.Batched(sl.UCB1(), 10), "b": sl.Batched("uniform", 5)})
 total: float = float(runs.rewards.sum())
 result: sl.Comparison = sl.compare(runs, level=0.99, pairs="all")
 low: float = result.effects[0].low

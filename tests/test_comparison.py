@@ -127,3 +127,48 @@ def test_small_and_large_ratios_read_well():
     assert probability(0.0) == "< 1e-15"
     assert probability(0.0312) == "0.031"
     assert (times(118.7), times(0.5), times(float("inf"))) == ("119x less", "2x more", "none left")
+
+
+def live_like(runs, complete):
+    """The first replications of a live experiment, as its `runs()` returns them."""
+    return sl.Runs(
+        runs.experiment,
+        runs.checkpoints,
+        runs.rewards[:complete],
+        runs.pulls[:complete],
+        runs.interactions[:complete],
+    )
+
+
+EXPERIMENT = sl.Experiment(
+    policies={"ucb": sl.UCB1(), "greedy": sl.EpsilonGreedy()},
+    arms=2,
+    horizon=50,
+    replications=12,
+    seed=3,
+)
+
+
+def test_an_experiment_on_the_way_gets_an_interval_that_may_be_looked_at():
+    runs = sl.simulate(EXPERIMENT, sl.Bernoulli([0.6, 0.4]))
+    early = sl.compare(live_like(runs, 11))
+    assert early.request.interval == "anytime"
+    assert sl.compare(live_like(runs, 12)).request.interval == "t"
+    assert sl.compare(runs).request.interval == "t"
+
+
+def test_a_t_interval_on_the_way_carries_a_caution():
+    runs = sl.simulate(EXPERIMENT, sl.Bernoulli([0.6, 0.4]))
+    said = sl.compare(live_like(runs, 11), interval="t").cautions[0]
+    assert "11 of 12 planned" in said
+    assert "anytime" in said
+    assert not any("planned" in one for one in sl.compare(live_like(runs, 11)).cautions)
+    assert not any("planned" in one for one in sl.compare(live_like(runs, 12)).cautions)
+
+
+@pytest.mark.parametrize("complete", [0, 1])
+def test_too_early_is_said_in_words(complete):
+    runs = live_like(sl.simulate(EXPERIMENT, sl.Bernoulli([0.6, 0.4])), complete)
+    assert repr(runs).startswith("Runs(")
+    with pytest.raises(sl.Invalid, match=rf"{complete} of 12 replications are complete.*Wait"):
+        sl.compare(runs)

@@ -20,8 +20,27 @@ SCATTERED = 0.7  # its sd, in means; about 0.2 for UCB1
 
 def cautions(runs: Runs, effects: Sequence[Effect], request: Request) -> tuple[str, ...]:
     """Sentences to read before believing an interval; none if nothing is wrong."""
-    found = [*_few(runs), *_of_pairs(runs, effects, request), *_wild_pull_counts(runs)]
+    found = [
+        *_peeking(runs, request),
+        *_few(runs),
+        *_of_pairs(runs, effects, request),
+        *_wild_pull_counts(runs),
+    ]
     return tuple(dict.fromkeys(found))
+
+
+def on_the_way(runs: Runs) -> bool:
+    """Whether these are the first replications of a live experiment that planned more."""
+    return runs.environment is None and runs.replications < runs.experiment.replications
+
+
+def _peeking(runs: Runs, request: Request) -> Iterator[str]:
+    if on_the_way(runs) and request.interval != "anytime":
+        yield (
+            f"{runs.replications:,} of {runs.experiment.replications:,} planned replications: a {request.interval} "
+            "interval is valid at the planned number only; looked at on the way it misses the truth far too often. "
+            'interval="anytime" may be looked at as often as you like.'
+        )
 
 
 def _few(runs: Runs) -> Iterator[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sameluck import grammar, plots, reports
-from sameluck.cautions import cautions
+from sameluck.cautions import cautions, on_the_way
 from sameluck.errors import Invalid, optional
 from sameluck.estimates import Effect, Request, effects
 from sameluck.runs import Runs, write_whole
@@ -196,7 +196,7 @@ def compare(
     level: float = 0.95,
     control: str | None = None,
     pairs: str = "control",
-    interval: str = "t",
+    interval: str | None = None,
     simultaneous: str | None = None,
     best: bool = False,
     adjust: str | None = None,
@@ -206,23 +206,34 @@ def compare(
     Where the design shares luck, policies are compared within replications; under `naive` as independent samples.
 
     Args:
-        runs: What `simulate` returned.
+        runs: What `simulate` or a live experiment's `runs` returned.
         level: Confidence of the intervals.
         control: Compare with this policy instead of the experiment's control.
         pairs: `"control"`: every other policy with the control; `"all"`: every two policies; `"best"`: every
             other policy with the one that earned most.
         interval: `"t"`: Student's t over replications, as in the paper; `"bootstrap"`: without leaning on the normal
-            law; `"anytime"`: valid however often one looks while replications come in.
+            law; `"anytime"`: valid however often one looks while replications come in. If not given: `"t"`, but
+            `"anytime"` for a live experiment that has not finished the replications it planned.
         simultaneous: Widen the intervals so that they hold together over `"pairs"`, `"checkpoints"` or `"both"`
             (max-t; Bonferroni for the others).
         best: Also say which policies may still be the best of all (multiple comparisons with the best).
         adjust: Take out luck whose mean is zero, for runs of `simulate(detail=True)`: `"means"` (of the rewards,
             where true means are known: in simulations) or `"exploration"` (of the policies' own coins).
     """
-    request = Request(level, control, pairs, interval, simultaneous, adjust)
+    _refuse_too_early(runs)
+    usual = "anytime" if on_the_way(runs) else "t"
+    request = Request(level, control, pairs, interval or usual, simultaneous, adjust)
     found = effects(runs, request)
     standing = standings(runs, request) if best else ()
     return Comparison(found, runs, request, standing)
+
+
+def _refuse_too_early(runs: Runs) -> None:
+    if on_the_way(runs) and runs.replications < 2:
+        raise Invalid(
+            f"{runs.replications} of {runs.experiment.replications:,} replications are complete, and compare needs "
+            "2: the replication is the unit of inference. Wait, or ask for an earlier checkpoint: live.runs([100])"
+        )
 
 
 def write_page(path: str | Path, page: str) -> None:

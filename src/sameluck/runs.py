@@ -80,6 +80,8 @@ class Runs:
 
     def __repr__(self) -> str:
         last = self.checkpoints[-1]
+        if self.replications == 0:
+            return f"Runs(no complete replication yet of {', '.join(self.policies)})"
         return (
             f"Runs({self.replications:,} replications of {', '.join(self.policies)}; "
             f"{len(self.checkpoints)} checkpoints up to {last:,}; "

@@ -52,6 +52,7 @@ class Cast:
     ) -> None:
         self.experiment = experiment
         self.order = order
+        self.arm_names = experiment.arm_names
         self.scripts = [_script(experiment, name, makers or {}) for name in experiment.policies]
         design = experiment.design
         alone = design.reward_owner("a") != design.reward_owner("b")

@@ -25,6 +25,7 @@ from sameluck.live import answers as say
 from sameluck.live.answers import Assignment, Description, Joining, Receipt, Status, moment
 from sameluck.live.casting import Cast, Entry
 from sameluck.live.database import Database, Row, Transaction, Work
+from sameluck.live.exporting import export
 from sameluck.live.ledgers import read_replications, runs_of, trace_of
 from sameluck.live.looking import description, status
 from sameluck.live.options import Live, check_fit, fallback_arm, only_binary, played
@@ -114,7 +115,7 @@ class LiveExperiment:
         return self._shown(new, arm, say.ASSIGNED)
 
     def _shown(self, id: str, arm: int, reason: str) -> Assignment:
-        return Assignment(id, self.experiment.arm_names[arm], enrolled=True, reason=reason)
+        return Assignment(id, self._stage.cast.arm_names[arm], enrolled=True, reason=reason)
 
     def _turned_away(self, reason: str) -> Assignment:
         return Assignment(None, self._fallback, enrolled=False, reason=reason)
@@ -420,6 +421,27 @@ class LiveExperiment:
         if self._calls and not self._database.read_only:
             self._write(lambda transaction: self._flush_calls(transaction, None))
         return self._database.read(lambda transaction: status(transaction, self._id, self.name))
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        what: str = "ledger",
+        format: str | None = None,
+    ) -> int:
+        """Write the ledger to a file, whole or not at all; how many rows it has.
+
+        One row an assignment, and one an entry that nobody was assigned (wanted, or imported): the ledger in its
+        order, after it the assignments that were voided. Units are keyed hashes. In CSV, text that a spreadsheet
+        would take for a formula gets a leading apostrophe.
+
+        Args:
+            path: Where to; .csv, .jsonl (or .ndjson) or .parquet says which format.
+            what: "ledger", or "rewards": every reward ever reported and what became of it.
+            format: "csv", "jsonl" or "parquet", whatever the path's ending.
+        """
+        named = (self._id, self.name, self.live.to_dict())
+        return export(self._database, named, path, what=what, format=format)
 
     # Small things
 

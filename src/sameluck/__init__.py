@@ -5,10 +5,26 @@ from sameluck.calibration import Coverage, coverage
 from sameluck.comparison import Comparison, compare
 from sameluck.design import Naive, Replay, TimeCoupled
 from sameluck.environments import Bernoulli, BernoulliPrior, Empirical, Gaussian, GaussianPrior
-from sameluck.errors import AddressReused, Interrupted, Invalid, Missing, SameluckError, TooLarge
+from sameluck.errors import (
+    AddressReused,
+    Conflict,
+    Diverged,
+    Interrupted,
+    Invalid,
+    Missing,
+    SameluckError,
+    TooLarge,
+    Unavailable,
+    Unknown,
+)
 from sameluck.estimates import Effect
 from sameluck.experiment import Experiment
+from sameluck.external import External
 from sameluck.instances import VarianceSplit, split_variance
+from sameluck.live.answers import Assignment, Description, Joining, Receipt, Status
+from sameluck.live.options import Live, Reward
+from sameluck.live.running import LiveExperiment
+from sameluck.live.store import Store, open
 from sameluck.planning import Plan, plan
 from sameluck.policies import (
     UCB1,
@@ -25,35 +41,48 @@ from sameluck.selection import Tally, chances, selects
 from sameluck.sidebyside import DesignComparison, designs
 from sameluck.simulation import simulate
 from sameluck.summaries import PolicySummary, Standing
-from sameluck.tracing import Trace, Trajectory, trace
+from sameluck.tracing import trace
+from sameluck.trajectories import Trace, Trajectory
 
 __all__ = [
     "UCB1",
     "AddressReused",
     "Always",
+    "Assignment",
     "Batched",
     "Bernoulli",
     "BernoulliPrior",
     "Comparison",
+    "Conflict",
     "Coverage",
+    "Description",
     "DesignComparison",
+    "Diverged",
     "Effect",
     "Empirical",
     "EpsilonGreedy",
     "Experiment",
+    "External",
     "Gaussian",
     "GaussianPrior",
     "Interrupted",
     "Invalid",
+    "Joining",
+    "Live",
+    "LiveExperiment",
     "Missing",
     "Naive",
     "Plan",
     "PolicySummary",
     "Race",
+    "Receipt",
     "Replay",
+    "Reward",
     "Runs",
     "SameluckError",
     "Standing",
+    "Status",
+    "Store",
     "Tally",
     "ThompsonBernoulli",
     "ThompsonGaussian",
@@ -62,12 +91,15 @@ __all__ = [
     "Trace",
     "Trajectory",
     "UCBDelta",
+    "Unavailable",
     "Uniform",
+    "Unknown",
     "VarianceSplit",
     "chances",
     "compare",
     "coverage",
     "designs",
+    "open",
     "plan",
     "race",
     "selects",

@@ -50,6 +50,7 @@ COMPILED_SOURCES = (
     "environments.py",
     "playing.py",
     "simulation.py",
+    "live/walking.py",
 )
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sameluck import grammar
 from sameluck.compiled import compiled, guessed, shared
 from sameluck.errors import Invalid, did_you_mean, require, require_number
+from sameluck.external import External
 from sameluck.samplers import beta_log_odds, beta_odds, normal, uniform
 from sameluck.selection import POLICIES, Tally, chances, selects
 from sameluck.streams import at
@@ -466,8 +467,9 @@ POLICIES.update({grammar.name_of(kind): kind for kind in _OURS})
 
 def as_policy(value: Any, arms: int) -> Policy:
     """A checked policy from itself or from its text form."""
-    policy = grammar.parse(value, POLICIES, "policy") if isinstance(value, str) else value
-    if type(policy) not in POLICIES.values():
+    known = {**POLICIES, grammar.name_of(External): External}
+    policy = grammar.parse(value, known, "policy") if isinstance(value, str) else value
+    if type(policy) not in known.values():
         hint = did_you_mean(type(value).__name__.lower(), POLICIES)
         raise Invalid(
             f"{value!r} is not a policy; {hint}; or register your own with sameluck.selects"

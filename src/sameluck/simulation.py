@@ -21,9 +21,10 @@ from sameluck import grammar
 from sameluck.compiled import compiled
 from sameluck.environments import as_environment
 from sameluck.errors import Invalid, TooLarge, require
-from sameluck.experiment import Experiment
+from sameluck.experiment import Experiment, checked_checkpoints
+from sameluck.external import External
 from sameluck.playing import Diary, Player, Sheet, empty_diary
-from sameluck.runs import Runs
+from sameluck.runs import Runs, interactions
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -220,11 +221,8 @@ def _empty_runs(whole: _Task) -> Runs:
 
 def _counted(runs: Runs) -> Runs:
     """Fill in the real interactions where they follow from the pull counts."""
-    design = runs.experiment.design
-    if not design.timed:
-        shared_stack = design.reward_owner("a") == design.reward_owner("b")
-        used = runs.pulls.max(axis=1) if shared_stack else runs.pulls.sum(axis=1)
-        runs.interactions[:] = used.sum(axis=-1)
+    if not runs.experiment.design.timed:
+        runs.interactions[:] = interactions(runs.experiment.design, runs.pulls)
     return runs
 
 
@@ -259,6 +257,11 @@ def checked_environment(experiment: Experiment, environment: Any) -> Any:
     environment = as_environment(environment)
     environment.check(experiment.n_arms)
     for name, policy in experiment.policies.items():
+        require(
+            not isinstance(policy, External),
+            f"policy {name!r} is {grammar.write(policy)}, an object that only a live experiment plays; to simulate "
+            "it, write it as a select body (sameluck.selects)",
+        )
         if getattr(policy, "needs_binary", False) and not environment.binary:
             raise Invalid(
                 f"policy {name!r} ({grammar.write(policy)}) needs rewards 0 and 1, but {_short(environment)} "
@@ -270,24 +273,6 @@ def checked_environment(experiment: Experiment, environment: Any) -> Any:
 def _short(environment: Any) -> str:
     text = grammar.write(environment)
     return text if len(text) <= 80 else text[:77] + "..."
-
-
-def checked_checkpoints(experiment: Experiment, checkpoints: Sequence[int] | None) -> Ints:
-    """The horizons to report, ascending, each once."""
-    if checkpoints is None:
-        return np.array([experiment.horizon], np.int64)
-    try:
-        values = np.asarray(list(checkpoints))
-    except (TypeError, ValueError):
-        values = np.array("")
-    whole = values.ndim == 1 and values.size > 0 and values.dtype.kind in "iu"
-    require(whole, f"checkpoints must be a list of whole numbers, got {checkpoints!r}")
-    for value in values:
-        require(
-            1 <= value <= experiment.horizon,
-            f"checkpoint {value} is outside 1..{experiment.horizon:,} (the experiment's horizon)",
-        )
-    return np.unique(values).astype(np.int64)
 
 
 def _checked_workers(workers: int | None) -> int:

@@ -58,12 +58,13 @@ SELECT e.status, a.id, a.arm FROM experiment e
 LEFT JOIN assignment a ON a.experiment = e.id AND a.unit = :unit AND a.voided_us IS NULL
 WHERE e.id = :experiment
 
--- Users go to the lowest open replication first.
+-- Users go to the lowest open replication first. "replication >= 0" always holds; it makes SQLite look into the index of
+-- what is wanted instead of reading the whole ledger from its beginning.
 -- name: take
 UPDATE entry SET state = 'assigned', assignment = :assignment, due_us = :due
 WHERE (experiment, replication, owner, arm, position) = (
   SELECT experiment, replication, owner, arm, position FROM entry
-  WHERE experiment = :experiment AND state = 'wanted'
+  WHERE experiment = :experiment AND replication >= 0 AND state = 'wanted'
   ORDER BY experiment, replication, owner, arm, position LIMIT 1 /*pg FOR UPDATE SKIP LOCKED */)
 RETURNING replication, owner, arm, position
 
@@ -158,17 +159,20 @@ ON CONFLICT (experiment, reason) DO UPDATE SET calls = answer.calls + excluded.c
 -- name: answers
 SELECT reason, calls FROM answer WHERE experiment = :experiment ORDER BY reason
 
+-- In the order of the primary key, each assignment found by its own: no sorting, however long the ledger.
 -- name: history
-SELECT e.replication, e.owner, e.arm, e.position, e.state, e.value, e.source, e.settled, e.settled_us,
+SELECT e.replication, e.owner, e.arm, e.position, e.state, e.value, e.source, e.settled_us,
        a.id, a.unit, a.assigned_us, a.exposed_us, a.voided_us
-FROM entry e
-LEFT JOIN assignment a ON a.experiment = e.experiment AND a.replication = e.replication AND a.owner = e.owner
-                      AND a.arm = e.arm AND a.position = e.position
+FROM entry e LEFT JOIN assignment a ON a.id = e.assignment
 WHERE e.experiment = :experiment
-ORDER BY e.replication, e.owner, e.arm, e.position, a.assigned_us
+ORDER BY e.experiment, e.replication, e.owner, e.arm, e.position
+
+-- name: voided
+SELECT replication, owner, arm, position, 'voided', NULL, NULL, NULL, id, unit, assigned_us, exposed_us, voided_us
+FROM assignment WHERE experiment = :experiment AND voided_us IS NOT NULL ORDER BY id
 
 -- name: events
-SELECT v.assignment, v.value, v.received_us, v.outcome, a.arm FROM reward_event v
+SELECT v.assignment, a.replication, a.arm, a.position, v.value, v.outcome, v.received_us FROM reward_event v
 JOIN assignment a ON a.id = v.assignment WHERE a.experiment = :experiment ORDER BY v.id
 
 -- name: not_binary

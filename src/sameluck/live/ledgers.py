@@ -63,8 +63,9 @@ def runs_of(
     numbers: Sequence[int],
     checkpoints: Ints,
     policies: Sequence[str],
+    first: int = 0,
 ) -> Runs:
-    """The complete prefix: replications 0, 1, ... up to the first in which a policy has yet to reach the end."""
+    """The complete prefix: replications `first`, ... up to the first in which a policy has yet to reach the end."""
     names = tuple(cast.experiment.policies)
     columns = [names.index(name) for name in policies]
     books: list[list[Book]] = []
@@ -72,21 +73,24 @@ def runs_of(
         own = [empty_book(cast.experiment, checkpoints) for _ in names]
         replication = rebuilt(cast, number, settled, outstanding, own)
         reaches = [replication.reaches[column] for column in columns]
-        if number != len(books) or min(reaches) < checkpoints[-1]:
+        if number != first + len(books) or min(reaches) < checkpoints[-1]:
             break
         check(replication)
         books.append([own[column] for column in columns])
     chosen = {name: cast.experiment.policies[name] for name in policies}
-    return _gathered(cast.experiment.replace(policies=chosen), checkpoints, books)
+    return _gathered(cast.experiment.replace(policies=chosen), checkpoints, books, first)
 
 
-def _gathered(experiment: Experiment, checkpoints: Ints, books: Sequence[Sequence[Book]]) -> Runs:
+def _gathered(
+    experiment: Experiment, checkpoints: Ints, books: Sequence[Sequence[Book]], first: int
+) -> Runs:
     shape = (len(books), len(experiment.policies), checkpoints.size)
     rewards, pulls = np.zeros(shape), np.zeros((*shape, experiment.n_arms), np.int64)
     for row, own in enumerate(books):
         for column, book in enumerate(own):
             rewards[row, column], pulls[row, column] = book.rewards, book.pulls
-    return Runs(experiment, checkpoints, rewards, pulls, interactions(experiment.design, pulls))
+    users = interactions(experiment.design, pulls)
+    return Runs(experiment, checkpoints, rewards, pulls, users, None, first)
 
 
 def trace_of(transaction: Transaction, experiment: int, cast: Cast, number: int) -> Trace:

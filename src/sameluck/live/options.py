@@ -20,8 +20,8 @@ EXPOSURES = ("implicit", "explicit")
 MOST_ARMS, MOST_POLICIES, MOST_PERIODS, MOST_REPLICATIONS = 10_000, 100, 10_000_000, 1_000_000
 MOST_NUMBERS = 100_000_000  # floats kept for open replications
 
-DAY = 86_400.0
-LONG, ABSURD = 365.0, 36_500.0  # days
+HOUR, DAY = 3_600.0, 86_400.0
+LONG, ABSURD = 730.0, 36_500.0  # days
 
 Options = TypeVar("Options")
 
@@ -42,7 +42,7 @@ class Reward:
     min: float | None = None
     max: float | None = None
     default: float = 0.0
-    window_seconds: float = DAY
+    window_seconds: float = HOUR
 
     def __post_init__(self) -> None:
         """Check every number."""
@@ -256,17 +256,16 @@ def _patience(experiment: Experiment, live: Live) -> list[str]:
     """A replication is a chain: a policy waits for one batch of rewards before it chooses the next."""
     smallest = min(batch_of(policy) for policy in experiment.policies.values())
     window = live.reward.window_seconds / DAY
-    rounds = math.ceil(experiment.replications / open_at_once(experiment, live))
     chain = math.ceil(experiment.horizon / smallest) * window
     said = (
-        f"if rewards take the whole window ({window:,.3g} days), one replication of {experiment.horizon:,} periods "
-        f"in batches of {smallest:,} takes {chain:,.0f} days, and there are {rounds:,} rounds of them"
+        f"if rewards take the whole window ({live.reward.window_seconds:,.10g} seconds), one replication of "
+        f"{experiment.horizon:,} periods in batches of {smallest:,} takes {chain:,.0f} days"
     )
     remedy = "shorten the window, enlarge the batches, or lower the horizon"
     if live.days is not None and chain > live.days:
         raise Invalid(f"{said}, but Live.days is {live.days:g}; {remedy}")
     require(chain <= ABSURD, f"{said}; {remedy}")
-    return [f"{said}; {remedy}"] if chain * rounds > LONG else []
+    return [f"{said}; {remedy}"] if chain > LONG else []
 
 
 def _traffic(experiment: Experiment, live: Live) -> list[str]:

@@ -29,7 +29,7 @@ from sameluck.live.exporting import export
 from sameluck.live.ledgers import read_replications, runs_of, trace_of
 from sameluck.live.looking import description, status
 from sameluck.live.options import Live, check_fit, fallback_arm, only_binary, played
-from sameluck.live.stage import GOING, Held, Stage, found
+from sameluck.live.stage import GOING, Held, Joined, Stage, found
 from sameluck.live.walking import Maker
 from sameluck.runs import Runs
 from sameluck.trajectories import Trace
@@ -56,6 +56,7 @@ class LiveExperiment:
         self._fallback = self.experiment.arm_names[fallback_arm(self.experiment, self.live)]
         self._guard = threading.Lock()
         self._calls: Counter[str] = Counter()
+        self._seen: dict[Any, Runs] = {}  # complete replications never change
         self._next_sweep = 0
         self._next_count = 0
 
@@ -297,6 +298,19 @@ class LiveExperiment:
             self._stage.makers[getattr(policy, "name", name)] = make
         return self._write(lambda transaction: self._add_policy(transaction, name, policy))
 
+    def preview_policy(self, name: str, policy: Any, *, make: Maker | None = None) -> Joining:
+        """What `add_policy` would answer; nothing is changed."""
+        if make is not None:
+            self._stage.makers[getattr(policy, "name", name)] = make
+
+        def work(transaction: Transaction) -> Joining:
+            definition, _, _ = found(transaction.one("experiment_now", experiment=self._id))
+            wider = self._with_challenger(transaction, definition, name, policy)
+            (users,) = found(transaction.one("count_assigned", experiment=self._id))
+            return _summary(name, self._stage.preview(transaction, wider.to_json()), users)
+
+        return self._database.read(work)
+
     def _add_policy(self, transaction: Transaction, name: str, policy: Any) -> Joining:
         definition, status, reason = found(transaction.one("lock_experiment", experiment=self._id))
         require(
@@ -304,20 +318,18 @@ class LiveExperiment:
             f"experiment {self.name!r} has failed ({reason}); nobody can join it",
         )
         (users,) = found(transaction.one("count_assigned", experiment=self._id))
-        wider = self._with_challenger(transaction, Experiment.from_json(definition), name, policy)
+        wider = self._with_challenger(transaction, definition, name, policy)
         joined = self._stage.join(transaction, wider.to_json(), self._now())
         (opened,) = found(transaction.one("count_open", experiment=self._id))
         if opened and status in ("complete", "stopped"):
             again = "running" if status == "complete" else "draining"
             transaction.run("set_status", experiment=self._id, status=again, reason=reason)
-        finished = sum(one.finished for one in joined)
-        replayed = sum(one.replayed for one in joined)
-        wanted = sum(one.wanted for one in joined)
-        return Joining(name, len(joined), finished, replayed, wanted, users)
+        return _summary(name, joined, users)
 
     def _with_challenger(
-        self, transaction: Transaction, before: Experiment, name: str, policy: Any
+        self, transaction: Transaction, definition: str, name: str, policy: Any
     ) -> Experiment:
+        before = Experiment.from_json(definition)
         require(
             name not in before.policies,
             f"experiment {self.name!r} has a policy {name!r} already; choose another name",
@@ -371,7 +383,13 @@ class LiveExperiment:
                 require(name in known, f"no policy {name!r} here; {did_you_mean(str(name), known)}")
             horizons = checked_checkpoints(cast.experiment, checkpoints)
             chosen = tuple(policies or known)
-            return runs_of(transaction, self._id, cast, numbers, horizons, chosen)
+            before = self._seen.get((cast.experiment.digest, tuple(horizons), chosen))
+            first = before.replications if before else 0
+            span = numbers[first:]
+            more = runs_of(transaction, self._id, cast, span, horizons, chosen, first)
+            together = Runs.concat([before, more]) if before else more
+            self._seen = {(cast.experiment.digest, tuple(horizons), chosen): together}
+            return together
 
         return self._read(work)
 
@@ -520,6 +538,13 @@ def _judge(held: Held, value: float) -> tuple[str, Conflict | None]:
         return "duplicate", None
     said = f"assignment {held.id!r} was rewarded with {held.value!r}; the first value counts, {value!r} does not"
     return "conflict", Conflict(said, "reward_conflict")
+
+
+def _summary(name: str, joined: Sequence[Joined], users: int) -> Joining:
+    finished = sum(one.finished for one in joined)
+    replayed = sum(one.replayed for one in joined)
+    wanted = sum(one.wanted for one in joined)
+    return Joining(name, len(joined), finished, replayed, wanted, users)
 
 
 def _raise(conflict: Conflict | None) -> None:

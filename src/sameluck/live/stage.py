@@ -156,6 +156,7 @@ class Stage:
         self._want(transaction, state.number, wants)
         if complete and not state.asked:
             self._states.pop(state.number, None)
+            self._locks.pop(state.number, None)
 
     def _want(self, transaction: Transaction, number: int, wants: Sequence[Entry]) -> None:
         if wants:
@@ -191,22 +192,31 @@ class Stage:
         """Let the policy that a new definition adds walk through every replication begun so far."""
         before, cast = self.definition, self.cast_of(definition)
         transaction.run("set_definition", experiment=self.id, definition=definition)
-        rows = transaction.all("replications", experiment=self.id)
-        joined = [self._join_one(transaction, cast, number, now) for number, *_ in rows]
+        joined = []
+        for number, *_ in transaction.all("replications", experiment=self.id):
+            transaction.one("lock_replication", experiment=self.id, replication=number)
+            self._hold(transaction, number)
+            (state,) = read_replications(transaction, self.id, cast, [number], checked=False)
+            joined.append(_joined(state))
+            self._states[number] = state
+            self._write(transaction, state, state.ask(), now)
         transaction.undo(lambda: self.take_definition(before))
         self.take_definition(definition)
         return joined
 
-    def _join_one(self, transaction: Transaction, cast: Cast, number: int, now: int) -> Joined:
-        transaction.one("lock_replication", experiment=self.id, replication=number)
-        self._hold(transaction, number)
-        (state,) = read_replications(transaction, self.id, cast, [number], checked=False)
-        challenger = state.policies - 1
-        wanted = len(state.wants([challenger]) - state.asked)
-        self._states[number] = state
-        self._write(transaction, state, state.ask(), now)
-        reach = state.reaches[challenger]
-        return Joined(reach == cast.experiment.horizon, reach, wanted)
+    def preview(self, transaction: Transaction, definition: str) -> list[Joined]:
+        """What `join` would come to; nothing is changed."""
+        numbers = [number for number, *_ in transaction.all("replications", experiment=self.id)]
+        cast = self.cast_of(definition)
+        states = read_replications(transaction, self.id, cast, numbers, checked=False)
+        return [_joined(state) for state in states]
+
+
+def _joined(state: Replication) -> Joined:
+    challenger = state.policies - 1
+    reach = state.reaches[challenger]
+    wanted = len(state.wants([challenger]) - state.asked)
+    return Joined(reach == state.cast.experiment.horizon, reach, wanted)
 
 
 def found(row: tuple[object, ...] | None) -> tuple[Any, ...]:

@@ -219,8 +219,11 @@ def _text(path: Path) -> IO[str]:
     return path.open("w", encoding="utf-8", newline="")
 
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def _line(values: dict[str, Any]) -> str:
-    return json.dumps(values, ensure_ascii=False) + "\n"
+    return _encode(values) + "\n"
 
 
 def _as_parquet(path: Path, sheet: Sheet) -> int:

@@ -143,3 +143,25 @@ def test_names_and_kinds_that_would_mislead_are_refused(own_policies):
     for kind in (Plain, 3, sl.UCB1(2.0)):
         with pytest.raises(sl.Invalid, match="make it a NamedTuple"):
             sl.selects(kind)(a_float)
+
+
+def test_a_policy_of_ones_own_may_prepare_tables(own_policies):
+    class Rota(NamedTuple):
+        length: int = 2
+
+        def prepare(self, arms, horizon):
+            turns = np.arange(horizon + 1) // self.length % arms
+            return _Turns(turns)
+
+    class _Turns(NamedTuple):
+        turns: np.ndarray
+
+    @sl.selects(_Turns)
+    def by_turns(policy, tally, period, luck):
+        return policy.turns[period]
+
+    settings = {"arms": 3, "horizon": 12, "replications": 2}
+    experiment = sl.Experiment(policies={"rota": Rota(3), "ucb": sl.UCB1()}, **settings)
+    arms = sl.trace(experiment, sl.Bernoulli([0.5] * 3))["rota"].arms
+    assert arms.tolist() == [0, 0, 1, 1, 1, 2, 2, 2, 0, 0, 0, 1]
+    assert sl.Experiment.from_json(experiment.to_json()) == experiment

@@ -16,7 +16,7 @@ from sameluck.compiled import compiled, guessed, shared
 from sameluck.errors import Invalid, did_you_mean, require, require_number
 from sameluck.external import External
 from sameluck.samplers import beta_log_odds, beta_odds, normal, uniform
-from sameluck.selection import POLICIES, Tally, chances, selects
+from sameluck.selection import POLICIES, Tally, chances, register_tables, selects
 from sameluck.streams import at
 
 Policy: TypeAlias = tuple[Any, ...]
@@ -469,7 +469,7 @@ def as_policy(value: Any, arms: int) -> Policy:
     """A checked policy from itself or from its text form."""
     known = {**POLICIES, grammar.name_of(External): External}
     policy = grammar.parse(value, known, "policy") if isinstance(value, str) else value
-    if type(policy) not in known.values():
+    if type(policy) not in known.values() and not register_tables(policy, arms):
         hint = did_you_mean(type(value).__name__.lower(), POLICIES)
         raise Invalid(
             f"{value!r} is not a policy; {hint}; or register your own with sameluck.selects"

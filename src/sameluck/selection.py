@@ -59,6 +59,7 @@ _CHANCES: dict[type, Callable[..., None]] = {}
 
 _ALIASES: dict[type, type] = {}  # a user's class -> the class its machine code is made for
 _serial = itertools.count()
+_ANY_HORIZON = 100  # where only the kind of tables matters
 
 
 def selects(kind: type) -> Callable[[Body], Body]:
@@ -176,6 +177,19 @@ def states_chances(prepared: Any) -> bool:
 def prepare(policy: Any, arms: int, horizon: int) -> Any:
     """The policy as the compiled loop takes it: itself, or the tables its body reads."""
     return policy.prepare(arms, horizon) if hasattr(policy, "prepare") else policy
+
+
+def register_tables(policy: Any, arms: int) -> bool:
+    """Register a policy class whose body is registered for the tables it prepares; whether it is one."""
+    kind = type(policy)
+    if not hasattr(kind, "_fields") or not callable(getattr(kind, "prepare", None)):
+        return False
+    tables = policy.prepare(arms, _ANY_HORIZON)
+    if type(tables) not in _BODIES:
+        return False
+    _check_kind(kind, _BODIES[type(tables)])
+    POLICIES[grammar.name_of(kind)] = kind
+    return True
 
 
 def memory_of(prepared: Any, arms: int) -> int:

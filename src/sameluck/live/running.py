@@ -218,7 +218,7 @@ class LiveExperiment:
 
     def _offer_again(self, transaction: Transaction, held: Held, now: int) -> None:
         transaction.run("void", assignment=held.id, now=now)
-        transaction.run("offer_again", **self._stage.key(held))
+        transaction.run("offer_again", **self._stage.key(held), assignment=held.id)
 
     def _hold(self, transaction: Transaction, id: str) -> tuple[Held, int]:
         """An assignment as it stands now: if its time is up, that has been dealt with."""

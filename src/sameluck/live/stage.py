@@ -95,7 +95,7 @@ class Stage:
         """Write a reward into its entry, let the policies go on, and ask for what they need next."""
         state = self._state(transaction, held)
         settled = {"value": value, "source": source, "settled": held.version + 1, "now": now}
-        transaction.run("settle", **self.key(held), **settled)
+        transaction.run("settle", **self.key(held), assignment=held.id, **settled)
         was_complete = state.complete
         wants = state.settle(held.entry, value, self._fetch(transaction, state.number))
         self._write(transaction, state, wants, now)

@@ -49,9 +49,13 @@ SELECT COALESCE(MAX(number), -1) FROM replication WHERE experiment = :experiment
 INSERT INTO entry (experiment, replication, owner, arm, position, state)
 VALUES (:experiment, :replication, :owner, :arm, :position, 'wanted')
 
+-- name: import_replication
+INSERT INTO replication (experiment, number, state, version, policies, opened_us, completed_us)
+VALUES (:experiment, :number, :state, :version, :policies, :now, CASE WHEN :complete THEN :now END)
+
 -- name: import_entry
 INSERT INTO entry (experiment, replication, owner, arm, position, state, value, source, settled, settled_us)
-VALUES (:experiment, :replication, :owner, :arm, :position, 'settled', :value, 'imported', :settled, :now)
+VALUES (:experiment, :replication, :owner, :arm, :position, :state, :value, :source, :settled, :now)
 
 -- name: standing
 SELECT e.status, a.id, a.arm FROM experiment e
@@ -97,7 +101,7 @@ INSERT INTO reward_event (assignment, value, received_us, outcome) VALUES (:assi
 UPDATE entry SET state = 'settled', value = :value, source = :source, settled = :settled, settled_us = :now,
                  due_us = NULL
 WHERE experiment = :experiment AND replication = :replication AND owner = :owner AND arm = :arm
-  AND position = :position AND state = 'assigned'
+  AND position = :position AND assignment = :assignment
 
 -- name: expose
 UPDATE assignment SET exposed_us = :now WHERE id = :assignment
@@ -113,7 +117,7 @@ UPDATE assignment SET voided_us = :now WHERE id = :assignment
 -- name: offer_again
 UPDATE entry SET state = 'wanted', assignment = NULL, due_us = NULL
 WHERE experiment = :experiment AND replication = :replication AND owner = :owner AND arm = :arm
-  AND position = :position AND state = 'assigned'
+  AND position = :position AND assignment = :assignment
 
 -- name: overdue
 SELECT assignment FROM entry
@@ -130,7 +134,7 @@ WHERE experiment = :experiment AND replication = :replication AND state = 'settl
 ORDER BY settled
 
 -- name: ledger
-SELECT replication, owner, arm, position, value FROM entry
+SELECT replication, owner, arm, position, value, source = 'imported' FROM entry
 WHERE experiment = :experiment AND replication >= :first AND replication < :stop AND state = 'settled'
 ORDER BY experiment, replication, owner, arm, position
 

@@ -23,8 +23,10 @@ from sameluck.external import External
 from sameluck.instances import VarianceSplit, split_variance
 from sameluck.live.answers import Assignment, Description, Joining, Receipt, Status
 from sameluck.live.options import Live, Reward
+from sameluck.live.rehearsal import Rehearsal, VirtualClock, rehearse
 from sameluck.live.running import LiveExperiment
 from sameluck.live.store import Store, open
+from sameluck.live.traffic import Traffic
 from sameluck.planning import Plan, plan
 from sameluck.policies import (
     UCB1,
@@ -76,6 +78,7 @@ __all__ = [
     "PolicySummary",
     "Race",
     "Receipt",
+    "Rehearsal",
     "Replay",
     "Reward",
     "Runs",
@@ -89,12 +92,14 @@ __all__ = [
     "TimeCoupled",
     "TooLarge",
     "Trace",
+    "Traffic",
     "Trajectory",
     "UCBDelta",
     "Unavailable",
     "Uniform",
     "Unknown",
     "VarianceSplit",
+    "VirtualClock",
     "chances",
     "compare",
     "coverage",
@@ -102,6 +107,7 @@ __all__ = [
     "open",
     "plan",
     "race",
+    "rehearse",
     "selects",
     "simulate",
     "split_variance",

@@ -1,0 +1,285 @@
+"""Rehearsals: synthetic users, every kind of misfortune, and the simulation's runs to the bit."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import budget
+import sameluck as sl
+from sameluck.live import rehearsal, traffic
+
+POLICIES = {"ucb": "ucb1(alpha=0.5)", "thompson": "thompson_bernoulli"}
+THREE = {"ucb": "ucb1", "thompson": "thompson_gaussian", "greedy": "epsilon_greedy"}
+COINS = "bernoulli(0.7, 0.5, 0.3)"
+
+
+def experiment_of(**changes):
+    values = {"policies": POLICIES, "arms": 3, "horizon": 20, "replications": 6, "seed": 5}
+    return sl.Experiment(**{**values, **changes})
+
+
+@pytest.fixture
+def start():
+    """A function that starts an experiment in memory, on a virtual clock."""
+    stores = []
+
+    def new(experiment=None, **options):
+        options.setdefault("reward", {"window_seconds": 3600})
+        store = sl.open("sqlite://", clock=sl.VirtualClock())
+        stores.append(store)
+        return store.start("x", experiment or experiment_of(), live=sl.Live(**options))
+
+    yield new
+    for store in stores:
+        store.close()
+
+
+def assert_simulated(live, environment, experiment=None):
+    expected = sl.simulate(experiment or live.experiment, environment, checkpoints=[5, 20])
+    found = live.runs([5, 20])
+    assert np.array_equal(found.rewards, expected.rewards)
+    assert np.array_equal(found.pulls, expected.pulls)
+    assert np.array_equal(found.interactions, expected.interactions)
+
+
+CALM = {"delay": 30}
+ROUGH = {
+    "delay": "exponential(120)",
+    "arrivals_per_day": 50_000,
+    "duplicates": 0.3,
+    "returning": 0.3,
+    "unexposed": 0.2,
+}
+
+
+@pytest.mark.parametrize(
+    ("design", "order", "environment", "policies", "rough", "at_once"),
+    [
+        (sl.Replay(), "lockstep", COINS, POLICIES, CALM, 1),
+        (sl.Naive(), "lockstep", COINS, POLICIES, ROUGH, 4),
+        (sl.Replay(), "phase", "bernoulli_prior(1, 2)", POLICIES, ROUGH, 6),
+        (sl.Replay(), "lockstep", "gaussian(0.1, 0.2, 0.3)", THREE, ROUGH, 4),
+        (sl.Naive(), "phase", "gaussian_prior", THREE, CALM, 2),
+        (sl.Replay(), "lockstep", "empirical([0, 1], [0.5, 2], [1])", THREE, ROUGH, 3),
+    ],
+)
+def test_without_lost_late_or_drifting_rewards_the_runs_are_the_simulations(
+    design, order, environment, policies, rough, at_once, start
+):
+    experiment = experiment_of(design=design, policies=policies)
+    exposure = "explicit" if "unexposed" in rough else "implicit"
+    live = start(experiment, order=order, exposure=exposure, open_replications=at_once)
+
+    found = sl.rehearse(live, environment, traffic=rough, seed=3)
+
+    assert found.finished
+    assert (found.status.complete, found.late, found.status.defaulted) == (6, 0, 0)
+    assert_simulated(live, environment)
+    control, *others = policies
+    means = dict(zip(policies, live.runs().rewards[:, :, -1].mean(axis=0), strict=True))
+    assert found.effects == pytest.approx({one: means[one] - means[control] for one in others})
+    if rough is ROUGH:
+        assert min(found.duplicates, found.status.voided, found.status.answers["STICKY"]) > 0
+
+
+def test_the_same_seed_brings_the_same_traffic_and_another_one_another(start):
+    records = [
+        sl.rehearse(start(exposure="explicit"), COINS, traffic=ROUGH, seed=seed)
+        for seed in (1, 1, 2)
+    ]
+    assert records[0] == records[1]
+    assert records[0] != records[2]
+    assert records[0].effects == records[2].effects
+
+
+def test_it_stops_after_the_days_and_goes_on_where_it_was(start):
+    live = start()
+    first = sl.rehearse(live, COINS, traffic={"arrivals_per_day": 1000}, days=0.02)
+    assert not first.finished
+    assert first.days == pytest.approx(0.02)
+    assert first.effects == {}
+    assert "the experiment goes on" in str(first)
+
+    second = sl.rehearse(live, COINS, traffic={"arrivals_per_day": 1000}, seed=1)
+    assert second.finished
+    assert second.status.users > first.status.users
+    assert second.status.defaulted == first.status.waiting  # nobody was left to bring their rewards
+
+
+def test_calls_come_at_the_rate_asked_for(start):
+    live = start(experiment_of(horizon=1000, replications=100), open_replications=1)
+    found = sl.rehearse(live, COINS, traffic={"arrivals_per_day": 2000, "delay": 3000}, days=1)
+    assert abs(found.calls - 2000) < budget.z_bound() * np.sqrt(2000)
+    assert found.units == found.calls
+    assert found.turned_away + found.status.users == found.calls
+    assert found.turned_away_share > 0.9
+
+
+def test_a_lost_reward_is_the_default_and_as_many_are_lost_as_asked_for(start):
+    live = start(experiment_of(horizon=100), reward={"default": 1.0, "window_seconds": 600})
+    found = sl.rehearse(live, "bernoulli(0, 0, 0)", traffic={"loss": 0.3, "delay": 10})
+
+    budget.assert_count(found.status.defaulted, found.status.users, 0.3)
+    trace = live.trace(0)
+    assert {float(value) for one in trace.values() for value in one.rewards} == {0.0, 1.0}
+
+
+def test_a_reward_after_its_window_is_late_and_the_default_counts(start):
+    live = start(
+        experiment_of(policies={"a": "ucb1", "b": "uniform"}),
+        reward={"default": 0.5, "window_seconds": 60},
+    )
+    found = sl.rehearse(live, "gaussian(1, 2, 3)", traffic={"delay": 61, "duplicates": 0.5})
+    assert found.status.defaulted == found.status.users == found.late
+    assert (live.runs().rewards[:, :, -1] == 10.0).all()
+
+
+def test_users_who_never_see_their_arm_are_replaced(start):
+    live = start(experiment_of(horizon=100), exposure="explicit", lease_seconds=30)
+    found = sl.rehearse(live, COINS, traffic={"unexposed": 0.25, "delay": 10})
+    voided, users = found.status.voided, found.status.users
+    budget.assert_count(voided, voided + users, 0.25)
+    assert found.status.defaulted == 0
+
+
+@pytest.mark.parametrize("arm", [None, 1, '"1"'])
+def test_a_step_moves_the_mean_and_rewards_0_and_1_stay_so(arm, start):
+    experiment = experiment_of(policies={"a": "uniform", "b": "uniform"}, horizon=300)
+    live = start(experiment)
+    where = "" if arm is None else f", arm={arm}"
+    sl.rehearse(
+        live,
+        "bernoulli(0.5, 0.5, 0.5)",
+        traffic={"drift": f"step(0.4, after=0{where})", "delay": 1},
+    )
+    for chosen in range(3):
+        rewards = [
+            float(value)
+            for number in range(6)
+            for value in live.trace(number)["a"].rewards[live.trace(number)["a"].arms == chosen]
+        ]
+        assert set(rewards) == {0.0, 1.0}
+        mean = 0.9 if arm is None or chosen == 1 else 0.5
+        budget.assert_count(sum(rewards), len(rewards), mean)
+
+
+def test_a_drift_moves_the_mean_with_the_users_and_stays_in_range(start):
+    experiment = experiment_of(
+        policies={"a": "always(0)", "b": "always(0)"}, horizon=500, replications=2
+    )
+    live = start(experiment, reward={"max": 3.0, "window_seconds": 60}, open_replications=1)
+    traffic_ = {"drift": 4.0, "delay": 0, "arrivals_per_day": 1e6}
+    sl.rehearse(live, "empirical([0, 0], [2], [2])", traffic=traffic_)
+    first, second = (live.trace(number)["a"].rewards for number in range(2))
+    assert np.allclose(first, np.arange(1, 501) / 250)
+    assert np.allclose(second, np.minimum(np.arange(501, 1001) / 250, 3))
+
+
+def test_a_drift_that_has_not_begun_changes_nothing(start):
+    live = start()
+    sl.rehearse(live, COINS, traffic={"drift": "step(by=0.3, after=1000000)", "delay": 1})
+    assert_simulated(live, COINS)
+
+
+def test_an_audit_is_new_luck_and_changes_no_result(start):
+    live = start(experiment_of(replications=20), audit_share=0.5)
+    found = sl.rehearse(live, COINS, traffic=CALM)
+    runs = sl.simulate(live.experiment, COINS)
+    assert found.status.users > int(runs.interactions.sum())
+    assert_simulated(live, COINS)
+
+
+def test_a_late_challenger_is_rehearsed_too(start):
+    live = start()
+    sl.rehearse(live, COINS, traffic=CALM)
+    live.add_policy("late", "epsilon_greedy")
+    again = sl.rehearse(live, COINS, traffic=CALM, seed=1)
+    assert again.finished
+    assert_simulated(live, COINS, experiment_of(policies={**POLICIES, "late": "epsilon_greedy"}))
+
+
+def test_progress_is_the_record_so_far(start, monkeypatch):
+    monkeypatch.setattr(rehearsal, "REPORT_EVERY", 0.0)
+    seen = []
+    found = sl.rehearse(start(), COINS, traffic=CALM, progress=seen.append)
+    assert [one.calls for one in seen] == sorted(one.calls for one in seen)
+    assert seen[-1]._replace(effects=found.effects) == found
+    text = str(found)
+    assert "until the experiment ended" in text
+    assert f"{found.status.users:,} took part" in text
+    assert found.to_dict()["status"]["complete"] == 6
+
+
+def test_real_time_is_refused():
+    with sl.open("sqlite://") as store:
+        live = store.start("x", experiment_of())
+        with pytest.raises(sl.Invalid, match="VirtualClock"):
+            sl.rehearse(live, COINS)
+
+
+def test_what_cannot_be_rehearsed_is_refused(start):
+    live = start()
+    with pytest.raises(sl.Invalid, match="exposure='explicit'"):
+        sl.rehearse(live, COINS, traffic={"unexposed": 0.1})
+    with pytest.raises(sl.Invalid, match="needs rewards 0 and 1"):
+        sl.rehearse(live, "gaussian(1, 2, 3)")
+    with pytest.raises(sl.Invalid, match="3 arms"):
+        sl.rehearse(live, "bernoulli(0.5, 0.5)")
+    with pytest.raises(sl.Invalid, match="no arm 7"):
+        sl.rehearse(live, COINS, traffic={"drift": "linear(0.1, arm=7)"})
+    with pytest.raises(sl.Invalid, match="days must be > 0"):
+        sl.rehearse(live, COINS, days=0)
+    assert live.status().users == 0
+    live.pause()
+    with pytest.raises(sl.Invalid, match="is paused"):
+        sl.rehearse(live, COINS)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"loss": 1.5}, "Traffic.loss must be <= 1"),
+        ({"returning": 1}, "Traffic.returning must be <= 0.99"),
+        ({"arrivals_per_day": 0}, "Traffic.arrivals_per_day must be > 0"),
+        ({"delay": -1}, "Constant.seconds must be >= 0"),
+        ({"delay": "exponential(0)"}, "Exponential.mean must be > 0"),
+        ({"delay": "lognormal(sigma=99)"}, "Lognormal.sigma must be <= 10"),
+        ({"delay": "weibull(1)"}, "unknown delay 'weibull'"),
+        ({"delay": None}, "Traffic.delay must be a number or one of constant"),
+        ({"drift": True}, "Traffic.drift must be a number or one of linear, step"),
+        ({"drift": "nan"}, "Linear.per_thousand must be a finite number"),
+        ({"los": 0.1}, "unknown option 'los' in traffic; did you mean 'loss'"),
+    ],
+)
+def test_bad_traffic_is_refused_in_words(values, said):
+    with pytest.raises(sl.Invalid) as caught:
+        sl.Traffic.from_dict(values)
+    assert said in str(caught.value)
+
+
+def test_traffic_comes_back_from_its_plain_values():
+    rough = sl.Traffic(delay="lognormal(60, 2)", drift="step(-0.1, after=10, arm=blue)", loss=0.1)
+    assert sl.Traffic.from_dict(rough.to_dict()) == rough
+    assert sl.Traffic(delay="90").delay == traffic.Constant(90.0)
+    assert sl.Traffic(drift=0.5).drift == traffic.Linear(0.5)
+
+
+@pytest.mark.parametrize(
+    ("delay", "law"),
+    [
+        ("exponential(90)", stats.expon(scale=90).cdf),
+        ("lognormal(median=20, sigma=1.5)", stats.lognorm(s=1.5, scale=20).cdf),
+    ],
+)
+def test_delays_follow_their_law(delay, law):
+    luck, delays = rehearsal.Random(budget.SEED), sl.Traffic(delay=delay).delay
+    sample = [delays.draw(luck) for _ in range(20_000)]
+    budget.assert_law(sample, law, looks=2)
+
+
+@pytest.mark.parametrize(
+    ("days", "said"),
+    [(3, "3.0 days"), (0.5, "12.0 hours"), (0.01, "14.4 minutes"), (0, "0 seconds")],
+)
+def test_a_span_is_told_in_the_unit_that_suits_it(days, said):
+    assert rehearsal.span(days) == said

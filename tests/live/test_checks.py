@@ -547,7 +547,7 @@ class TestSamePolicy:
 class TestEnrolment:
     def test_crowded_out(self):
         found = checks.enrolment(
-            {"assigned": 100, "sticky": 900, "no_open_slot": 400, "NOT_IN_TRAFFIC_SHARE": 5_000}
+            {"ASSIGNED": 100, "STICKY": 900, "NO_OPEN_SLOT": 400, "NOT_IN_TRAFFIC_SHARE": 5_000}
         )
 
         assert found.verdict == "watch"
@@ -556,16 +556,17 @@ class TestEnrolment:
         assert found.details["left_out"] == 0.8
 
     def test_other_reasons(self):
-        found = checks.enrolment({"ASSIGNED": 100, "NOT_RUNNING": 300, "NO_OPEN_SLOT": 10})
+        found = checks.enrolment({"ASSIGNED": 100, "BLOCKED": 300, "NO_OPEN_SLOT": 10})
 
         assert found.verdict == "watch"
         assert "(W)" not in found.sentence
-        assert "NOT_RUNNING 300, NO_OPEN_SLOT 10" in found.sentence
+        assert "BLOCKED 300, NO_OPEN_SLOT 10" in found.sentence
 
     def test_fine_and_unknown(self):
         assert checks.enrolment({"ASSIGNED": 100}).verdict == "fine"
         assert checks.enrolment({"ASSIGNED": 100, "NO_OPEN_SLOT": 100}).verdict == "fine"
-        assert checks.enrolment({"ASSIGNED": 50, "NOT_ELIGIBLE": 500}).verdict == "unknown"
+        assert checks.enrolment({"ASSIGNED": 50, "DRAINING": 500}).verdict == "unknown"
+        assert checks.enrolment({"ASSIGNED": 100, "NOT_RUNNING": 500}).verdict == "fine"
         assert checks.enrolment({}).verdict == "unknown"
 
 

@@ -28,6 +28,14 @@ from scipy.special import betaincinv, betaln, chdtrc, ndtr, ndtri
 
 from sameluck.errors import require, require_number
 from sameluck.intervals import anytime_p_values, holm, t_interval
+from sameluck.live.answers import (
+    ASSIGNED,
+    DRAINING,
+    NO_OPEN_SLOT,
+    NOT_IN_TRAFFIC_SHARE,
+    NOT_RUNNING,
+    STICKY,
+)
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -559,23 +567,22 @@ def _no_gate(outside: int, details: dict[str, Any]) -> Check:
     return Check("sample ratio", "fine", "All traffic may enter: no gate to check.", None, details)
 
 
-ENROLLED, RETURNING, NO_PLACE = "ASSIGNED", "STICKY", "NO_OPEN_SLOT"
-BY_DESIGN = {"NOT_IN_TRAFFIC_SHARE", "NOT_ELIGIBLE"}
+BY_DESIGN = {NOT_IN_TRAFFIC_SHARE, NOT_RUNNING, DRAINING}
 
 
 def enrolment(calls_by_reason: Mapping[str, int]) -> Check:
     """How many calls found a place in the experiment.
 
-    Calls by the reason given in the answer, in any case: ASSIGNED entered; STICKY came back and are not counted;
-    NOT_IN_TRAFFIC_SHARE and NOT_ELIGIBLE stay out by design. Of the rest, more than half without a place is
-    something to watch. It biases nothing, so it is never an alarm: it costs time.
+    Calls by the reason of the answer: ASSIGNED entered; STICKY came back and are not counted; those outside the
+    traffic share or while the experiment does not run or is being stopped stay out by design. Of the rest, more than
+    half without a place is something to watch. It biases nothing, so it is never an alarm: it costs time.
     """
-    calls = {str(reason).upper(): int(count) for reason, count in calls_by_reason.items()}
-    entered = calls.get(ENROLLED, 0)
+    calls = {str(reason): int(count) for reason, count in calls_by_reason.items()}
+    entered = calls.get(ASSIGNED, 0)
     out = {
         reason: count
         for reason, count in sorted(calls.items(), key=lambda one: (-one[1], one[0]))
-        if count and reason not in {ENROLLED, RETURNING}
+        if count and reason not in {ASSIGNED, STICKY}
     }
     wanted = {reason: count for reason, count in out.items() if reason not in BY_DESIGN}
     could = entered + sum(wanted.values())
@@ -588,7 +595,7 @@ def enrolment(calls_by_reason: Mapping[str, int]) -> Check:
     sentence = f"{entered:,} of {could:,} users who could enter did; left out: {reasons}."
     if sum(wanted.values()) <= CROWDED_OUT * could:
         return Check("enrolment", "fine", sentence, None, details)
-    if wanted.get(NO_PLACE, 0) > sum(wanted.values()) / 2:
+    if wanted.get(NO_OPEN_SLOT, 0) > sum(wanted.values()) / 2:
         remedy = (
             " Most found every open replication waiting for a reward: more open replications (W) would use them. "
             "About arrivals a second times seconds to a reward are needed."

@@ -443,12 +443,34 @@ class TestParquet:
         with pytest.raises(Invalid, match="cannot be read as Parquet"):
             read_log(written(tmp_path, "shown,paid\n", "log.parquet"), **NAMES)
 
+    def test_nanoseconds(self, tmp_path):
+        """Order survives; what is below a microsecond does not, and is then said to be a tie."""
+        start = pd.Timestamp("2024-05-01 12:00:00.000001001")
+        times = [start + pd.Timedelta(7, "us"), start, start + pd.Timedelta(5, "ns")]
+        frame = pl.DataFrame({"shown": ["a", "b", "c"], "paid": [1, 2, 3], "at": times})
+        frame = frame.with_columns(at=pl.Series(pd.Series(times).astype("datetime64[ns]")))
+        frame.write_parquet(tmp_path / "log.parquet")
+        log = read_log(tmp_path / "log.parquet", **NAMES, time="at")
+
+        assert log.row.tolist() == [2, 1]
+        assert [one.row for one in log.problems] == [3]
+
+    def test_missing_values(self, tmp_path):
+        frame = pl.DataFrame({"shown": ["a", None, "c"], "paid": [1.0, 2.0, None]})
+        frame.write_parquet(tmp_path / "log.parquet")
+
+        assert problems(tmp_path / "log.parquet") == [
+            (2, "arm is missing"),
+            (3, "reward is missing"),
+        ]
+
     def test_needs_an_extra(self, tmp_path, monkeypatch):
-        monkeypatch.setitem(sys.modules, "polars", None)
+        path = as_parquet(tmp_path)
+        monkeypatch.setitem(sys.modules, "pyarrow", None)
         with pytest.raises(
-            Missing, match=r"polars is not installed; run: pip install 'sameluck\[data\]'"
+            Missing, match=r"pyarrow is not installed; run: pip install 'sameluck\[data\]'"
         ):
-            read_log(as_csv(tmp_path).rename(tmp_path / "log.parquet"), **NAMES)
+            read_log(path, **NAMES)
 
 
 class TestRefused:

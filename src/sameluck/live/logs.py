@@ -15,6 +15,7 @@ import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -559,15 +560,27 @@ def _values(column: Any) -> list[Any]:
 
 
 def _parquet_rows(path: Path, columns: Columns) -> Iterator[_Row]:
-    # polars, because the extra has it and it needs nothing else; pandas would need pyarrow besides.
-    polars = optional("polars", "data")
+    arrow: Any = optional("pyarrow", "data")
+    parquet: Any = optional("pyarrow.parquet", "data")
+    wanted = columns.wanted
     try:
-        known = list(polars.read_parquet_schema(path))
-        _require_columns(str(path), known, columns)
-        frame = polars.read_parquet(path, columns=columns.wanted)
-    except polars.exceptions.PolarsError as error:
+        with parquet.ParquetFile(path) as file:
+            _require_columns(str(path), file.schema_arrow.names, columns)
+            batches = file.iter_batches(columns=wanted)
+            rows = (
+                zip(*(_arrow_values(arrow, batch.column(name)) for name in wanted), strict=True)
+                for batch in batches
+            )
+            yield from enumerate(chain.from_iterable(rows), 1)
+    except (arrow.ArrowException, OSError) as error:
         raise Invalid(f"{path} cannot be read as Parquet: {error}") from error
-    return _frame_rows(str(path), frame, columns)
+
+
+def _arrow_values(arrow: Any, column: Any) -> list[Any]:
+    kind = column.type
+    if arrow.types.is_timestamp(kind) and kind.unit == "ns":  # Python's dates have no nanoseconds
+        column = column.cast(arrow.timestamp("us", kind.tz), safe=False)
+    return column.to_pylist()
 
 
 _KINDS: dict[str, tuple[str, Callable[[Path, Columns], Iterator[_Row]]]] = {

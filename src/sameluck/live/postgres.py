@@ -203,10 +203,18 @@ class Postgres:
             context.__exit__(None, None, None)
 
     def _roll_back(self, connection: Any) -> None:
+        """Undo what was done; a connection that cannot be trusted any more is closed, and the pool replaces it."""
+        lost = connection.broken
+        # What was to be prepared behind a failed statement was not, but psycopg takes it to be.
+        failed = connection.info.transaction_status == self._psycopg.pq.TransactionStatus.INERROR
         try:
             connection.execute("ROLLBACK")
         except self._psycopg.Error:
-            connection.close()  # the pool replaces it
+            failed = True
+        if failed:
+            connection.close()
+        if lost:
+            self._pool.check()  # a server that went away took the other connections with it
 
     def close(self) -> None:
         """Close every connection."""

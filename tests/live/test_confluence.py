@@ -1,0 +1,325 @@
+"""Whatever happens in whatever order, a live experiment ends where the simulation does.
+
+Hypothesis writes a script of calls, good and bad, with a clock that jumps and stores that are closed and opened
+again; it is played over and over until the experiment has ended. A model of the rules says what every call must
+answer. In the end the runs must equal `simulate`'s bit for bit; where a window ran out, the declared default stands
+in that place, and a plain loop over the same stacks is the oracle.
+"""
+
+import itertools
+from collections import Counter
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import world
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import literal
+import sameluck as sl
+from sameluck.runs import Runs, interactions
+
+SECOND = 1_000_000  # the model counts in microseconds, as the product does
+LEASE, WINDOW = 60 * SECOND, 3_600 * SECOND
+NAMES = itertools.count()
+MOST_CALLS, CALLS_AFTER_THE_END = 400, 20
+
+BINARY = [
+    sl.UCB1(),
+    sl.ThompsonBernoulli(first_plays=1),
+    sl.EpsilonGreedy(epsilon=0.4),
+    sl.Uniform(),
+    sl.UCBDelta(),
+]
+REAL = [
+    sl.ThompsonGaussian(),
+    sl.UCBDelta(),
+    sl.EpsilonGreedy(epsilon=0.4),
+    sl.UCB1(alpha=0.5),
+    sl.Uniform(),
+]
+
+
+class Plot(NamedTuple):
+    """An experiment, how it is run, and the world it meets."""
+
+    experiment: sl.Experiment
+    live: sl.Live
+    environment: object
+    checkpoints: tuple
+
+
+def plot_of(luck):
+    random = Random(luck)
+    binary, many, arms = random.random() < 0.5, random.choice([2, 5]), random.choice([2, 3])
+    horizon, replications = random.randint(3, 12), random.randint(1, 4)
+    means = (0.3, 0.5, 0.7)[:arms]
+    kinds = random.sample(BINARY if binary else REAL, many)
+    experiment = sl.Experiment(
+        policies={f"policy {place}": policy for place, policy in enumerate(kinds)},
+        arms=arms,
+        horizon=horizon,
+        replications=replications,
+        design=random.choice([sl.Replay(), sl.Naive(), sl.Replay(share_noise=True)]),
+        seed=luck,
+    )
+    live = sl.Live(
+        reward=sl.Reward(default=0.0 if binary else -0.5, window_seconds=WINDOW / SECOND),
+        exposure=random.choice(["implicit", "explicit"]),
+        lease_seconds=LEASE / SECOND,
+        order=random.choice(["lockstep", "phase"]),
+        open_replications=random.randint(1, replications),
+        batch=random.choice([1, 1, 3, {"policy 0": 4}]),
+    )
+    environment = sl.Bernoulli(means) if binary else sl.Gaussian(means)
+    return Plot(experiment, live, environment, tuple(sorted({1, horizon // 2 + 1, horizon})))
+
+
+CALM = ["assign"] * 4 + ["reward"] * 4 + ["expose"] * 2
+CALM += ["again", "duplicate", "conflicting", "void", "tick", "restart", "moment"]
+WILD = [*CALM, "lease", "window", "edge", "edge", "edge"]
+
+
+def script_of(content):
+    calls = WILD if content[0] % 3 else CALM
+    pairs = zip(content[1::2], content[2::2], strict=False)
+    return [(calls[kind % len(calls)], number) for kind, number in pairs]
+
+
+# Numbers and bytes rather than nested strategies: Hypothesis then tries cases that have little in common.
+plots = st.builds(plot_of, st.integers(0, 2**64 - 1))
+scripts = st.binary(min_size=21, max_size=101).map(script_of)
+
+
+class Seat:
+    """What the rules say of one assignment."""
+
+    def __init__(self, id, unit, arm, place, due):
+        self.id, self.unit, self.arm, self.place, self.due = id, unit, arm, place, due
+        self.state = "assigned"  # then exposed, settled, defaulted or voided
+        self.value = None
+
+    @property
+    def live(self):
+        return self.state in ("assigned", "exposed")
+
+
+class Stage:
+    """The experiment, the stores that serve it, and the model of what they must answer."""
+
+    def __init__(self, plot, urls):
+        self.plot, self.urls, self.now = plot, urls, 1_700_000_000 * SECOND
+        self.name = f"experiment {next(NAMES)}"
+        self.stores = [sl.open(url, clock=self.clock) for url in urls]
+        first = self.stores[0].start(self.name, plot.experiment, live=plot.live)
+        self.lives = [first, *(store.load(self.name) for store in self.stores[1:])]
+        self.world = world.World(first.experiment, plot.environment)
+        self.seats = []
+        self.units = 0
+        self.calls_left = MOST_CALLS
+
+    def clock(self):
+        return self.now / SECOND
+
+    def close(self):
+        for store in self.stores:
+            store.close()
+
+    def play(self, script):
+        for kind, number in itertools.cycle(script):
+            self.expire()
+            getattr(self, kind)(self.lives[number % len(self.lives)], number)
+            self.calls_left -= 1
+            if not self.calls_left:
+                break
+
+    # The model
+
+    def expire(self):
+        for seat in self.seats:
+            if seat.live and seat.due <= self.now:
+                exposed = seat.state == "exposed" or self.plot.live.exposure == "implicit"
+                seat.state = "defaulted" if exposed else "voided"
+
+    def pick(self, number, *states):
+        fitting = [seat for seat in self.seats if seat.state in states]
+        return fitting[number % len(fitting)] if fitting else None
+
+    def standing(self, unit):
+        return next((s for s in self.seats if s.unit == unit and s.state != "voided"), None)
+
+    @property
+    def defaults(self):
+        return {seat.place for seat in self.seats if seat.state == "defaulted"}
+
+    # The calls
+
+    def assign(self, live, _):
+        self.units += 1
+        self.enrol(live, self.units - 1)
+
+    def again(self, live, number):
+        if self.units:
+            self.enrol(live, number % self.units)
+
+    def enrol(self, live, unit):
+        given, before = live.assign(unit), self.standing(unit)
+        if before is not None:
+            assert (given.id, given.arm, given.reason) == (before.id, before.arm, "STICKY")
+        elif given.reason == "ASSIGNED":
+            self.seat(live, unit, given)
+        elif given.reason == "STICKY":  # its lease is over and nobody has looked
+            assert given.id in [seat.id for seat in self.seats if seat.unit == unit]
+        else:
+            assert given.id is None
+            assert not given.enrolled
+            if given.reason == "NOT_RUNNING":
+                self.calls_left = min(self.calls_left, CALLS_AFTER_THE_END)
+
+    def seat(self, live, unit, given):
+        place = world.place_of(live, given.id)
+        taken = {seat.place for seat in self.seats if seat.state != "voided"}
+        assert place not in taken
+        assert given.arm == live.experiment.arm_names[place.arm]
+        patience = LEASE if live.live.exposure == "explicit" else WINDOW
+        self.seats.append(Seat(given.id, unit, given.arm, place, self.now + patience))
+
+    def expose(self, live, number):
+        if (seat := self.pick(number, "assigned", "exposed", "voided")) is None:
+            return
+        if seat.state == "voided":
+            refused(live.expose, seat.id, code="assignment_voided")
+            return
+        live.expose(seat.id)
+        if seat.state == "assigned":
+            seat.state = "exposed"
+            if live.live.exposure == "explicit":
+                seat.due = self.now + WINDOW
+
+    def reward(self, live, number):
+        if (seat := self.pick(number, "assigned", "exposed")) is None:
+            return
+        value = self.world.value(seat.place)
+        assert live.reward(seat.id, value) == (True, False, value)
+        seat.state, seat.value = "settled", value
+
+    def duplicate(self, live, number):
+        if (seat := self.pick(number, "settled", "defaulted", "voided")) is None:
+            return
+        value = self.world.value(seat.place)
+        if seat.state == "settled":
+            assert live.reward(seat.id, value) == (False, True, value)
+        else:
+            code = "reward_late" if seat.state == "defaulted" else "assignment_voided"
+            refused(live.reward, seat.id, value, code=code)
+
+    def conflicting(self, live, number):
+        if (seat := self.pick(number, "settled")) is not None:
+            refused(live.reward, seat.id, 1 - seat.value, code="reward_conflict")
+
+    def void(self, live, number):
+        if (seat := self.pick(number, "assigned", "exposed", "settled", "voided")) is None:
+            return
+        codes = {"exposed": "already_exposed", "settled": "already_settled"}
+        if seat.state in codes:
+            refused(live.void, seat.id, code=codes[seat.state])
+        else:
+            live.void(seat.id)
+            seat.state = "voided"
+
+    def tick(self, live, _):
+        live.tick()
+
+    def moment(self, _, number):
+        self.now += number * SECOND // 10
+
+    def lease(self, _, __):
+        self.now += LEASE
+
+    def window(self, _, __):
+        self.now += WINDOW
+
+    def edge(self, _, number):
+        """To the last moment before, or the very moment at which somebody's time is up."""
+        if (seat := self.pick(number, "assigned", "exposed")) is not None:
+            self.now = max(self.now, seat.due - number % 2)
+
+    def restart(self, _, number):
+        which = number % len(self.stores)
+        self.stores[which].close()
+        self.stores[which] = sl.open(self.urls[which], clock=self.clock)
+        self.lives[which] = self.stores[which].load(self.name)
+
+
+def refused(call, *arguments, code):
+    with pytest.raises(sl.Conflict) as caught:
+        call(*arguments)
+    assert caught.value.code == code
+
+
+def oracle(experiment, checkpoints, value):
+    """Every policy in turn reads the stacks of its replication, period by period."""
+    shape = (experiment.replications, len(experiment.policies), len(checkpoints))
+    rewards, pulls = np.zeros(shape), np.zeros((*shape, experiment.n_arms), np.int64)
+    shared = experiment.design.reward_owner("a") == experiment.design.reward_owner("b")
+    for replication, (column, name) in itertools.product(
+        range(experiment.replications), enumerate(experiment.policies)
+    ):
+        history, earned, pulled = [], 0.0, Counter()
+        for period in range(1, experiment.horizon + 1):
+            arm = literal.choose(experiment, replication, name, history, period)
+            owner = None if shared else name
+            reward = value(world.Place(replication, owner, arm, pulled[arm]))
+            history.append((arm, reward))
+            earned += reward
+            pulled[arm] += 1
+            if period in checkpoints:
+                row = checkpoints.index(period)
+                rewards[replication, column, row] = earned
+                pulls[replication, column, row] = [pulled[a] for a in range(experiment.n_arms)]
+    spent = interactions(experiment.design, pulls)
+    return Runs(experiment, np.array(checkpoints), rewards, pulls, spent)
+
+
+def check(plot, script, urls):
+    stage = Stage(plot, urls)
+    try:
+        stage.play(script)
+        stage.expire()
+        world.finish(stage.lives[-1], stage.world)
+        for live in stage.lives:
+            compare(stage, live)
+    finally:
+        stage.close()
+
+
+def compare(stage, live):
+    plot, defaults = stage.plot, stage.defaults
+    runs = live.runs(plot.checkpoints)
+
+    def value(place):
+        return plot.live.reward.default if place in defaults else stage.world.value(place)
+
+    world.assert_same(runs, oracle(live.experiment, plot.checkpoints, value))
+    if not defaults:
+        world.assert_same(runs, stage.world.simulated(plot.checkpoints))
+    status = live.status()
+    assert status.status == "complete"
+    assert status.defaulted == len(defaults)
+    assert status.users == status.settled == runs.interactions[:, -1].sum()
+    assert live.verify() == live.experiment.replications
+
+
+@settings(max_examples=70)
+@given(plots, scripts)
+def test_sqlite(tmp_path_factory, plot, script):
+    folder = tmp_path_factory.mktemp("confluence")
+    check(plot, script, [f"sqlite:///{folder}/live.db?synchronous=normal"])
+
+
+@settings(max_examples=14, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(plots, scripts)
+def test_two_stores_on_postgresql(postgres_url, plot, script):
+    check(plot, script, [postgres_url, postgres_url])

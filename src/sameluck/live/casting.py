@@ -5,18 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sameluck.batching import batch_of
+from sameluck.batching import Batched, batch_of
 from sameluck.experiment import Experiment
 from sameluck.external import External
 from sameluck.live.objects import ObjectWalker, maker_of
 from sameluck.live.walking import Book, CompiledWalker, Maker, Script, Walker, empty_book
 from sameluck.playing import Ints
+from sameluck.policies import UCB1, Always, UCBDelta
 from sameluck.samplers import uniform
 from sameluck.selection import as_compiled, memory_of, prepare
 from sameluck.streams import AUDIT, EVERYBODY, stream, within, word
 
 SHARED = 0  # the owner of what all policies of a replication read; the k-th policy's own is k
 AUDITED = -1
+
+
+_WITHOUT_COINS = (UCB1, UCBDelta, Always)
+
+
+def tosses_coins(policy: Any) -> bool:
+    """Whether a policy may read luck of its own; one that is not known never to do so may."""
+    return not isinstance(policy.policy if isinstance(policy, Batched) else policy, _WITHOUT_COINS)
 
 
 class Entry(NamedTuple):

@@ -13,9 +13,10 @@ from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sameluck.errors import Diverged
-from sameluck.live.casting import AUDITED, Cast, Entry
+from sameluck.live.casting import AUDITED, SHARED, Cast, Entry
 from sameluck.live.walking import Book, Place, Walker, empty_book
 from sameluck.playing import Floats, Ints
 
@@ -31,6 +32,7 @@ class Settled(NamedTuple):
     arm: Ints
     position: Ints
     value: Floats
+    imported: NDArray[np.bool_] | None = None  # which came from a log; None if none did
 
 
 class Replication:
@@ -48,6 +50,8 @@ class Replication:
         self.waiting: list[set[Place]] = [set() for _ in cast.scripts]
         self.audited = np.zeros(arms, np.int64)  # replayed entries looked at for the audit
         self.audits: set[Entry] = set()  # settled before this state was rebuilt
+        # How much of each shared stack came from a log: known whether or not a policy reads it.
+        self.imported = np.zeros(arms, np.int64)
 
     @property
     def policies(self) -> int:
@@ -140,10 +144,10 @@ class Replication:
         return sorted(wanted)
 
     def _replayed(self) -> Ints:
-        # An entry has been replayed once a second policy has read it.
-        if self.policies < 2:
-            return np.zeros(self.cast.experiment.n_arms, np.int64)
-        return np.sort(np.stack([walker.pulls for walker in self.walkers]), axis=0)[-2]
+        # An entry has been replayed once a second policy has read it; one from a log, once a first has.
+        pulls = np.sort(np.stack([walker.pulls for walker in self.walkers]), axis=0)
+        from_log = np.minimum(pulls[-1], self.imported)
+        return from_log if self.policies < 2 else np.maximum(pulls[-2], from_log)
 
     def _new_audits(self) -> set[Entry]:
         replayed = self._replayed()
@@ -216,6 +220,8 @@ def _stacks(replication: Replication, settled: Settled) -> dict[tuple[int, int],
             continue
         if owner not in replication.known or not 0 <= arm < arms:
             raise _diverged(replication, Entry(owner, arm, 0), "belongs to nobody who plays")
+        if owner == SHARED and settled.imported is not None:
+            replication.imported[arm] = np.count_nonzero(settled.imported[start:stop])
         gaps = np.flatnonzero(positions != np.arange(positions.size))
         whole = int(gaps[0]) if gaps.size else positions.size
         stacks[owner, arm] = values[:whole]
@@ -233,6 +239,8 @@ def check(replication: Replication) -> None:
         raise _diverged(replication, entry, "was asked for, but no policy needs it")
     for owner, known in replication.known.items():
         read = replication.ends(owner)
+        if owner == SHARED:
+            read = np.maximum(read, replication.imported)
         for arm in np.flatnonzero(known > read).tolist():
             entry = Entry(owner, arm, int(read[arm]))
             raise _diverged(replication, entry, "was settled, but no policy reads it")

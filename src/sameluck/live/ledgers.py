@@ -17,7 +17,14 @@ from sameluck.trajectories import Trace, Trajectory, replayed_by
 
 CHUNK = 200  # replications read at once
 _ROW = np.dtype(
-    [("replication", "i8"), ("owner", "i8"), ("arm", "i8"), ("position", "i8"), ("value", "f8")]
+    [
+        ("replication", "i8"),
+        ("owner", "i8"),
+        ("arm", "i8"),
+        ("position", "i8"),
+        ("value", "f8"),
+        ("imported", "?"),
+    ]
 )
 
 
@@ -50,9 +57,7 @@ def _ledgers(
         for number in some:
             first, stop = np.searchsorted(rows["replication"], [number, number + 1])
             part = rows[first:stop]
-            columns = (
-                np.ascontiguousarray(part[name]) for name in ("owner", "arm", "position", "value")
-            )
+            columns = (np.ascontiguousarray(part[name]) for name in Settled._fields)
             yield number, Settled(*columns), open_entries.get(number, [])
 
 

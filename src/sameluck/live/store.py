@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import secrets
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
 
 from sameluck import streams
-from sameluck.errors import Conflict, Invalid, Unknown, did_you_mean, require
+from sameluck.errors import Invalid, Unknown, did_you_mean, require
 from sameluck.experiment import Experiment, check_name
-from sameluck.live.database import Database, Transaction
+from sameluck.live.database import Database
+from sameluck.live.importing import Imported, Wish, imported
+from sameluck.live.logs import Columns
 from sameluck.live.options import Live, check_fit, feasibility, played
 from sameluck.live.running import Clock, LiveExperiment
+from sameluck.live.starting import Beginning, begin
 from sameluck.live.walking import Maker
 
 
@@ -122,32 +123,58 @@ class Store:
         check_fit(as_played, live)
         for caution in feasibility(as_played, live):
             warnings.warn(f"experiment {name!r}: {caution}", stacklevel=2)
-        salt = secrets.token_hex(16)
+        return begin(self._database, self._clock, Beginning(name, as_played, live, makers))
 
-        def work(transaction: Transaction) -> LiveExperiment:
-            if (there := transaction.one("experiment", name=name)) is not None:
-                if there[6] != salt:  # ours, if the connection was lost after it had been committed
-                    said = (
-                        f"there is an experiment {name!r} already; load it, or choose another name"
-                    )
-                    raise Conflict(said, "name_taken")
-                return LiveExperiment(self._database, there, makers, self._clock)
-            values = {
-                "name": name,
-                "definition": as_played.to_json(),
-                "options": json.dumps(live.to_dict()),
-                "salt": salt,
-                "streams": streams.VERSION,
-                "now": round(self._clock() * 1_000_000),
-            }
-            transaction.one("start", **values)
-            row = transaction.one("experiment", name=name)
-            assert row is not None
-            started = LiveExperiment(self._database, row, makers, self._clock)
-            started.begin(transaction)
-            return started
+    def import_log(  # noqa: PLR0913 a log has many columns, an experiment many settings
+        self,
+        name: str,
+        source: Any,
+        *,
+        arm: str,
+        reward: str,
+        policies: Mapping[str, Any],
+        replication: str | None = None,
+        time: str | None = None,
+        arms: Sequence[str] | None = None,
+        logged_by: str | None = None,
+        live: Live | Mapping[str, Any] | None = None,
+        skip_bad: bool = False,
+        seed: int = 0,
+        horizon: int | None = None,
+        replications: int | None = None,
+        makers: Mapping[str, Maker] | None = None,
+    ) -> Imported:
+        """Begin an experiment with a production log of one policy as its ledger.
 
-        return self._database.write(work)
+        Each row of a replication becomes the next entry of its arm's stack. The policies walk over it first; users
+        are asked for entries that the log does not have. Nothing is imported if a row cannot be used, unless told to
+        skip such rows.
+
+        Args:
+            name: Of the new experiment: 1 to 200 printable characters.
+            source: A path ending in .csv, .jsonl, .ndjson or .parquet, a DataFrame, or records.
+            arm: The column of arms.
+            reward: The column of rewards.
+            policies: The policies to compare, by name; the one that wrote the log may be among them.
+            replication: The column that says to which replication a row belongs; all to one if not given.
+            time: The column to order by; rows stand in order if not given.
+            arms: The arms there are, in their order; those found in the log if not given.
+            logged_by: Which of `policies` wrote the log: it is made the control, and what it would have done is
+                compared with the log row by row.
+            live: How to go on; `Live(order="phase")` if not given. Rewards outside its range are bad rows.
+            skip_bad: Leave out rows that cannot be used; they are listed in the answer.
+            seed: Decides the policies' own coins.
+            horizon: Periods in a replication; as many as the shortest has rows if not given. Further rows are kept as
+                further entries.
+            replications: How many are planned; as many as the log has if not given.
+            makers: For `External` policies: name -> function of a seed that returns the policy.
+        """
+        if live is None:
+            live = Live(order="phase")
+        live = live if isinstance(live, Live) else Live.from_dict(live)
+        columns = Columns(arm, reward, replication, time)
+        wish = Wish(policies, arms, logged_by, live, skip_bad, seed, horizon, replications, makers)
+        return imported(self._database, self._clock, name, source, columns, wish)
 
     def load(self, name: str, *, makers: Mapping[str, Maker] | None = None) -> LiveExperiment:
         """Go on with an experiment: its state is derived from the ledger and compared with what was asked for."""

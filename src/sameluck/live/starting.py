@@ -1,0 +1,62 @@
+"""The transaction in which an experiment begins, with an empty ledger or with one that is known already."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeAlias
+
+from sameluck import streams
+from sameluck.errors import Conflict
+from sameluck.experiment import Experiment
+from sameluck.live.database import Database, Transaction
+from sameluck.live.options import Live
+from sameluck.live.running import Clock, LiveExperiment
+from sameluck.live.stage import found
+from sameluck.live.walking import Maker
+
+Fill: TypeAlias = Callable[[Transaction, int, int], None]  # of an experiment's id, at a time
+
+
+class Beginning(NamedTuple):
+    """What an experiment begins with."""
+
+    name: str
+    experiment: Experiment  # as it is played
+    live: Live
+    makers: Mapping[str, Maker] | None
+
+
+def begin(
+    database: Database, clock: Clock, new: Beginning, fill: Fill | None = None
+) -> LiveExperiment:
+    """Begin an experiment in one transaction; `fill` writes what is known of its ledger."""
+    salt = secrets.token_hex(16)
+
+    def work(transaction: Transaction) -> LiveExperiment:
+        if (there := transaction.one("experiment", name=new.name)) is not None:
+            if there[6] != salt:  # ours, if the connection was lost after it had been committed
+                said = (
+                    f"there is an experiment {new.name!r} already; load it, or choose another name"
+                )
+                raise Conflict(said, "name_taken")
+            return LiveExperiment(database, there, new.makers, clock)
+        now = round(clock() * 1_000_000)
+        values = {
+            "name": new.name,
+            "definition": new.experiment.to_json(),
+            "options": json.dumps(new.live.to_dict()),
+            "salt": salt,
+            "streams": streams.VERSION,
+            "now": now,
+        }
+        transaction.one("start", **values)
+        row = found(transaction.one("experiment", name=new.name))
+        started = LiveExperiment(database, row, new.makers, clock)
+        if fill is not None:
+            fill(transaction, row[0], now)
+        started.begin(transaction)
+        return started
+
+    return database.write(work)

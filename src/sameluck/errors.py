@@ -65,7 +65,7 @@ class Conflict(SameluckError):
     """What happened before forbids it; nothing was changed but the audit log.
 
     `code` says what happened: `reward_conflict`, `reward_late`, `assignment_voided`, `already_exposed`,
-    `already_settled`, `name_taken`, `not_running`.
+    `already_settled`, `name_taken`, `invalid_transition`.
     """
 
     exit_code = 2
@@ -107,6 +107,15 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"{hint}known: {', '.join(words)}"
 
 
+def _is_finite(value: object) -> bool:
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        return False
+    try:
+        return abs(float(value)) < float("inf")
+    except OverflowError:
+        return False
+
+
 def require_number(
     owner: str,
     value: object,
@@ -116,8 +125,7 @@ def require_number(
     at_most: float = float("inf"),
 ) -> None:
     """Raise `Invalid` unless the value is a finite number within its bounds; `owner` names it."""
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not is_number or not abs(value) < float("inf"):  # type: ignore[arg-type]
+    if not _is_finite(value):
         raise Invalid(f"{owner} must be a finite number, got {value!r}")
     bounds = [(value > above, f"> {above:g}"), (value >= at_least, f">= {at_least:g}")]  # type: ignore[operator]
     bounds.append((value <= at_most, f"<= {at_most:g}"))  # type: ignore[operator]

@@ -123,7 +123,10 @@ class _Asked:
         assert script.make is not None
         self.name = script.name
         self.arms = list(range(script.experiment.n_arms))
-        made = script.make(seed)
+        try:
+            made = script.make(seed)
+        except Exception as error:
+            raise Invalid(f"policy {self.name!r}: its maker failed: {error}") from error
         self._choose = self._way_to_choose(made)
         self._update = getattr(made, "update", None)
         if not callable(self._update):

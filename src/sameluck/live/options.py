@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from sameluck import grammar
 from sameluck.batching import Batched, batch_of
+from sameluck.environments import LARGEST
 from sameluck.errors import Invalid, did_you_mean, require, require_number
 from sameluck.experiment import Experiment
 from sameluck.external import External
@@ -31,7 +32,7 @@ class Reward:
     """What a reward may be and how long one waits for it.
 
     Args:
-        min: The least a reward can be; None for no bound.
+        min: The least a reward can be; None for no bound (but -1e50).
         max: The most.
         default: What counts if no reward comes within the window: part of the question, so it is declared at the
             start. A user who saw the arm is never replaced by another (that would estimate the reward of those who
@@ -48,7 +49,9 @@ class Reward:
         """Check every number."""
         for name in ("min", "max"):
             if getattr(self, name) is not None:
-                require_number(f"Reward.{name}", getattr(self, name))
+                require_number(
+                    f"Reward.{name}", getattr(self, name), at_least=-LARGEST, at_most=LARGEST
+                )
         low, high = self.bounds
         require(
             low < high, f"Reward.min must be below Reward.max, got {self.min!r} and {self.max!r}"
@@ -64,9 +67,9 @@ class Reward:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The range, infinite where none was given."""
-        low = -math.inf if self.min is None else self.min
-        return low, math.inf if self.max is None else self.max
+        """The range; where none was given, as far as sums of rewards can be told."""
+        low = -LARGEST if self.min is None else self.min
+        return low, LARGEST if self.max is None else self.max
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,6 +204,10 @@ def _batched(policy: Any, size: int) -> Any:
     return Batched(policy, size)
 
 
+def _batch_size(policy: Any) -> int:
+    return policy.batch if isinstance(policy, External) else batch_of(policy)
+
+
 def check_fit(experiment: Experiment, live: Live) -> None:
     """Refuse options that do not fit the experiment, and experiments too large to serve."""
     require(
@@ -220,7 +227,7 @@ def check_fit(experiment: Experiment, live: Live) -> None:
         at_once <= experiment.replications,
         f"Live.open_replications is {at_once:,}, but the experiment has {experiment.replications:,} replications",
     )
-    deepest = max(8, *(batch_of(policy) for policy in experiment.policies.values()))
+    deepest = max(8, *(_batch_size(policy) for policy in experiment.policies.values()))
     numbers = (
         at_once * len(experiment.policies) * experiment.n_arms * min(deepest, experiment.horizon)
     )
@@ -254,7 +261,7 @@ def feasibility(experiment: Experiment, live: Live) -> list[str]:
 
 def _patience(experiment: Experiment, live: Live) -> list[str]:
     """A replication is a chain: a policy waits for one batch of rewards before it chooses the next."""
-    smallest = min(batch_of(policy) for policy in experiment.policies.values())
+    smallest = min(_batch_size(policy) for policy in experiment.policies.values())
     window = live.reward.window_seconds / DAY
     chain = math.ceil(experiment.horizon / smallest) * window
     said = (

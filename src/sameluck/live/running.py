@@ -96,6 +96,7 @@ class LiveExperiment:
     def _assign(self, transaction: Transaction, code: str) -> Assignment:
         now = self._now()
         self._flush_calls(transaction, now)
+        transaction.run("lock_unit", unit=int(code[:15], 16))
         standing = found(transaction.one("standing", experiment=self._id, unit=code))
         status, enrolled, arm = standing
         if enrolled is not None:

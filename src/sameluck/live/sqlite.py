@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
-from sameluck.errors import Invalid, Unavailable
+from sameluck.errors import Invalid, Unavailable, require
 from sameluck.live.database import Row, Transaction, Work, migrations, statements
 
 T = TypeVar("T")
@@ -92,16 +92,19 @@ class Sqlite:
         self.synchronous = synchronous
         self._queue: deque[_Job] = deque()
         self._mutex = Lock()
+        self._quiet = threading.Condition(self._mutex)  # nobody leads
         self._leading = False
+        self._heir: _Job | None = None  # who was told to lead next and has not begun
         self._closed = False
-        self._local = threading.local()
-        self._readers: list[sqlite3.Connection] = []
+        self._idle: list[sqlite3.Connection] = []  # readers that nobody uses just now
         self._lock_file: int | None = None
         if self.path is None:
+            require(not read_only, "a database in memory is empty; open it without read_only")
             self._writer = self._connect(":memory:")
             migrate(self._writer, None)
         elif read_only:
-            self._check_version(self._reader())
+            with self._reading() as connection:
+                self._check_version(connection)
         else:
             self._lock_file = _lock(self.path)
             try:
@@ -111,13 +114,16 @@ class Sqlite:
                 raise
 
     def _open_file(self, path: Path) -> sqlite3.Connection:
-        try:
-            connection = self._connect(str(path))
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute(f"PRAGMA synchronous = {self.synchronous}")
-            migrate(connection, path)
-        except sqlite3.Error as error:
-            raise Invalid(f"cannot open {str(path)!r} as a SQLite database: {error}") from None
+        with contextlib.ExitStack() as unless_it_works:
+            try:
+                connection = self._connect(str(path))
+                unless_it_works.callback(connection.close)
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute(f"PRAGMA synchronous = {self.synchronous}")
+                migrate(connection, path)
+            except sqlite3.Error as error:
+                raise Invalid(f"cannot open {str(path)!r} as a SQLite database: {error}") from None
+            unless_it_works.pop_all()
         return connection
 
     def _connect(self, where: str, *, uri: bool = False) -> sqlite3.Connection:
@@ -141,21 +147,42 @@ class Sqlite:
             self._queue.append(job)
             waits, self._leading = self._leading, True
         if waits:
-            job.gate.acquire()
+            self._wait(job)
             if job.finished:
                 return job.outcome()
         self._lead(job)
         return job.outcome()
 
+    def _wait(self, job: _Job) -> None:
+        """Wait until the work is done, or until it is this caller's turn to lead."""
+        try:
+            job.gate.acquire()
+        except BaseException:  # Ctrl-C: the others must not wait for a leader who has gone
+            with self._mutex:
+                if job in self._queue:
+                    self._queue.remove(job)
+                heir = self._pass_on() if self._heir is job else None
+            if heir is not None:
+                heir.gate.release()
+            raise
+
+    def _pass_on(self) -> _Job | None:
+        """Who leads next (the mutex is held)."""
+        self._heir = self._queue[0] if self._queue else None
+        self._leading = self._heir is not None
+        if not self._leading:
+            self._quiet.notify_all()
+        return self._heir
+
     def _lead(self, own: _Job) -> None:
         with self._mutex:
+            self._heir = None
             batch = [self._queue.popleft() for _ in range(min(len(self._queue), MOST_TOGETHER))]
         try:
             self._run(batch)
         finally:
             with self._mutex:
-                following = self._queue[0] if self._queue else None
-                self._leading = following is not None
+                following = self._pass_on()
             for job in batch:
                 if job is not own:
                     job.gate.release()
@@ -178,7 +205,7 @@ class Sqlite:
                 try:
                     job.result, job.error = job.work(statements), None
                 except Exception as error:
-                    job.error = error
+                    job.error = _unavailable(error)
                     if connection.total_changes != before or not connection.in_transaction:
                         self._roll_back(statements)
                         job.finished = True
@@ -204,32 +231,48 @@ class Sqlite:
 
     def read(self, work: Work[T]) -> T:
         """Run the work on one consistent state."""
-        if self._closed:
-            raise Unavailable("the store is closed")
         if self.path is None:
             return self.write(work)
-        connection = self._reader()
-        connection.execute("BEGIN")
-        try:
-            return work(_Statements(connection))
-        finally:
-            connection.execute("ROLLBACK")
-
-    def _reader(self) -> sqlite3.Connection:
-        found: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if found is None:
-            assert self.path is not None
-            where = f"{self.path.resolve().as_uri()}?mode=ro"
+        with self._reading() as connection:
             try:
-                found = self._connect(where, uri=True)
-                found.execute("PRAGMA query_only = ON")
-                found.execute("SELECT 1 FROM sqlite_master")
+                connection.execute("BEGIN")
+                return work(_Statements(connection))
+            except sqlite3.Error as error:
+                raise Unavailable(f"SQLite could not read {str(self.path)!r}: {error}") from error
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection of the caller's own for a while; there are as many as ever read at the same time."""
+        with self._mutex:
+            if self._closed:
+                raise Unavailable("the store is closed")
+            found = self._idle.pop() if self._idle else None
+        connection = found or self._new_reader()
+        try:
+            yield connection
+            connection.rollback()
+        except BaseException:
+            connection.close()
+            raise
+        with self._mutex:
+            keep = not self._closed
+            if keep:
+                self._idle.append(connection)
+        if not keep:
+            connection.close()
+
+    def _new_reader(self) -> sqlite3.Connection:
+        assert self.path is not None
+        with contextlib.ExitStack() as unless_it_works:
+            try:
+                connection = self._connect(f"{self.path.resolve().as_uri()}?mode=ro", uri=True)
+                unless_it_works.callback(connection.close)
+                connection.execute("PRAGMA query_only = ON")
+                connection.execute("SELECT 1 FROM sqlite_master")
             except sqlite3.Error as error:
                 raise Invalid(f"cannot read {str(self.path)!r}: {error}") from None
-            self._local.connection = found
-            with self._mutex:
-                self._readers.append(found)
-        return found
+            unless_it_works.pop_all()
+        return connection
 
     def _check_version(self, connection: sqlite3.Connection) -> None:
         version, newest = schema_version(connection), max(migrations())
@@ -244,12 +287,13 @@ class Sqlite:
             )
 
     def close(self) -> None:
-        """Close every connection and let another process write."""
+        """Close every connection, once what was asked for is done, and let another process write."""
         with self._mutex:
             if self._closed:
                 return
             self._closed = True
-            readers, self._readers = self._readers, []
+            self._quiet.wait_for(lambda: not self._leading)
+            readers, self._idle = self._idle, []
         for connection in readers:
             connection.close()
         if not self.read_only:
@@ -259,8 +303,8 @@ class Sqlite:
 
 
 def _unavailable(error: BaseException) -> BaseException:
-    if isinstance(error, sqlite3.Error):
-        return Unavailable(f"SQLite could not commit, nothing was changed: {error}")
+    if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError):
+        return Unavailable(f"SQLite could not write, nothing was changed: {error}")
     return (
         error if isinstance(error, Exception) else Unavailable("interrupted; nothing was changed")
     )
@@ -268,6 +312,10 @@ def _unavailable(error: BaseException) -> BaseException:
 
 def _lock(path: Path) -> int:
     """The right to write: held by one process, given back by the system when that process ends, however it ends."""
+    require(
+        path.name != "" and not path.is_dir(),
+        f"a SQLite database is a file, {str(path)!r} is a folder",
+    )
     where = path.with_name(path.name + ".writer")
     try:
         handle = os.open(where, os.O_RDWR | os.O_CREAT, 0o644)

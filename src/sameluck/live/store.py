@@ -61,10 +61,19 @@ def _database(url: str, *, read_only: bool, connections: int) -> Database:
 
         return Postgres(url, connections=connections, read_only=read_only)
     known = "sqlite:///file.db, sqlite://, postgresql://user@host/database"
-    raise Invalid(f"unknown kind of store {_without_password(url)!r}; known: {known}")
+    raise Invalid(f"unknown kind of store {without_password(url)!r}; known: {known}")
 
 
-def _without_password(url: str) -> str:
+def _may_be_a_name(name: Any) -> bool:
+    try:
+        check_name("an experiment's name", name)
+    except Invalid:
+        return False
+    return True
+
+
+def without_password(url: str) -> str:
+    """An address that may be shown."""
     try:
         parts = urlsplit(url)
         return url.replace(f":{parts.password}@", ":***@") if parts.password else url
@@ -184,9 +193,8 @@ class Store:
 
     def peek(self, name: str, *, makers: Mapping[str, Maker] | None = None) -> LiveExperiment:
         """The experiment as `load` gives it, without the check; it is made where it matters all the same."""
-        usable = isinstance(name, str) and "\x00" not in name
         row = None
-        if usable:
+        if _may_be_a_name(name):
             row = self._database.read(lambda transaction: transaction.one("experiment", name=name))
         if row is None:
             known = self.names()

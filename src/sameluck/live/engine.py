@@ -38,11 +38,12 @@ class Settled(NamedTuple):
 class Replication:
     """Where the policies of one replication stand, and which entries have been asked for."""
 
-    def __init__(self, cast: Cast, number: int) -> None:
+    def __init__(self, cast: Cast, number: int, *, begins: bool = True) -> None:
         self.cast = cast
         self.number = number
         self.version = 0
-        self.walkers: list[Walker] = [cast.walker(k, number) for k in range(len(cast.scripts))]
+        ready = range(len(cast.scripts)) if begins else ()
+        self.walkers: list[Walker] = [cast.walker(k, number) for k in ready]
         arms = cast.experiment.n_arms
         self.known: dict[int, Ints] = {owner: np.zeros(arms, np.int64) for owner in cast.owners}
         self.beyond: dict[Entry, float] = {}  # known, but not yet the next of their stack
@@ -56,7 +57,7 @@ class Replication:
     @property
     def policies(self) -> int:
         """How many policies play it."""
-        return len(self.walkers)
+        return len(self.cast.scripts)
 
     @property
     def reaches(self) -> list[int]:
@@ -190,7 +191,7 @@ def rebuilt(
     books: Sequence[Book] | None = None,
 ) -> Replication:
     """A replication from its ledger; `books`, one for each policy, are written on the way."""
-    replication = Replication(cast, number)
+    replication = Replication(cast, number, begins=False)
     replication.version = settled.value.size
     replication.asked = set(outstanding)
     books = books or [empty_book(cast.experiment) for _ in cast.scripts]
@@ -201,7 +202,7 @@ def rebuilt(
             walker.hand(arm, stacks[owner, arm])
         walker.advance()
         walker.keep_little()
-        replication.walkers[k] = walker
+        replication.walkers.append(walker)
         replication.walk(k, lambda own, arm, first, stop: stacks[own, arm][first:stop])
     return replication
 

@@ -33,7 +33,7 @@ def _with_parameters(sql: str) -> str:
 
 
 _ARRAYS = {int: "bigint[]", float: "float8[]", str: "text[]"}
-_PLAIN = re.compile(r"(INSERT INTO \w+ \([\w, ]+\))\s+VALUES \(([:\w, ]+)\)")
+_PLAIN = re.compile(r"(INSERT INTO \w+ \([\w, ]+\))\s+VALUES \(((?::\w+(?:, )?)+)\)")
 
 
 def _by_columns(name: str, rows: list[dict[str, Any]]) -> tuple[str, dict[str, list[Any]]] | None:

@@ -117,6 +117,11 @@ def _walk(  # noqa: C901 one loop, kept whole for the compiler
 _walk_uncached = uncached(_walk)
 
 
+@compiled
+def _decision_key(seed: np.uint64, replication: int, owner: np.uint64) -> Key:
+    return stream(seed, DECISION, replication, owner)
+
+
 class Walker(Protocol):
     """One policy in one replication."""
 
@@ -183,7 +188,8 @@ class CompiledWalker:
         self.script = script
         self.book = book
         owner = experiment.design.noise_owner(script.name)
-        self.luck = stream(experiment.seed, DECISION, replication, owner)
+        key = _decision_key(np.uint64(experiment.seed), replication, np.uint64(owner))
+        self.luck = Key(*map(np.uint64, key))  # machine code hands out plain integers
         self.stand = Stand(
             np.zeros(arms, np.int64),
             np.zeros(arms),

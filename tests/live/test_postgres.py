@@ -1,10 +1,246 @@
+"""PostgreSQL keeps the contract; several stores, as several processes have them, serve one experiment."""
+
+import itertools
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
+
+import psycopg
 import pytest
 
 import sameluck as sl
 from sameluck.live.contract import StoreContract
+from sameluck.live.scene import FIVE, HandClock, Scene, assert_finished, options
+
+KILL = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
 
 
 class TestPostgres(StoreContract):
     @pytest.fixture
     def open_store(self, postgres_url):
         return lambda clock: sl.open(postgres_url, clock=clock)
+
+
+def kill_everybody(url):
+    """End every connection to a database but one's own; how many that were."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        return len(connection.execute(KILL).fetchall())
+
+
+@pytest.fixture
+def scenes(postgres_url):
+    """Three stores on one database, each with connections of its own, as three processes have them."""
+    clock = HandClock()
+    opened = []
+    units = itertools.count()
+    for _ in range(3):
+        scene = Scene(lambda _: sl.open(postgres_url, clock=clock, connections=4))
+        scene.clock, scene._units = clock, units
+        opened.append(scene)
+    yield opened
+    for scene in opened:
+        scene.close()
+
+
+def everywhere(scenes, name="trial"):
+    return [scene.store.load(name) for scene in scenes]
+
+
+def serve_to_the_end(scene, live):
+    while scene.serve(live).reason != "NOT_RUNNING":
+        pass
+
+
+class TestSeveralProcesses:
+    @pytest.mark.parametrize("design", ["replay", "naive"])
+    def test_take_turns(self, scenes, design):
+        """Assigned by one, rewarded by another, ticked by the third, in any order."""
+        scenes[0].start(FIVE, design=design, live=options(open_replications=2))
+        served, coins, pending = everywhere(scenes), random.Random(1), []
+        while served[0].status().status != "complete":
+            answer = coins.choice(served).assign(scenes[0].unit())
+            if answer.id is not None:
+                pending.append(answer.id)
+            if answer.id is None or coins.random() < 0.4:
+                id = pending.pop(coins.randrange(len(pending)))
+                scenes[0].pay(coins.choice(served), id)
+                assert scenes[0].pay(coins.choice(served), id).duplicate
+            coins.choice(served).tick()
+        for live in served:
+            assert_finished(live)
+
+    def test_serve_at_the_same_time(self, scenes):
+        scenes[0].start(FIVE, replications=6, live=options(open_replications=3))
+        served = everywhere(scenes)
+        with ThreadPoolExecutor(6) as pool:
+            calls = [
+                pool.submit(serve_to_the_end, *each) for each in zip(scenes, served, strict=True)
+            ] * 2
+            for call in calls:
+                call.result(timeout=120)
+        for live in served:
+            assert_finished(live)
+
+    def test_a_unit_is_known_to_all(self, scenes):
+        scenes[0].start(live=options(open_replications=1))
+        answers = [live.assign("ann") for live in everywhere(scenes)]
+        assert {answer.id for answer in answers} == {answers[0].id}
+        assert [answer.reason for answer in answers] == ["ASSIGNED", "STICKY", "STICKY"]
+
+    @pytest.mark.parametrize("design", ["replay", "naive"])
+    def test_a_challenger_joins_for_all(self, scenes, design):
+        scenes[0].start(FIVE, design=design)
+        served = everywhere(scenes)
+        for _ in range(10):
+            for scene, live in zip(scenes, served, strict=True):
+                scene.serve(live)
+        served[1].add_policy("late", "epsilon_greedy(epsilon=0.5)")
+        for scene, live in zip(scenes, served, strict=True):
+            for _ in range(10):
+                scene.serve(live)
+        for live in served:
+            scenes[0].finish(live)
+            assert_finished(live)
+            assert "late" in live.experiment.policies
+
+    def test_a_pause_holds_for_all(self, scenes):
+        scenes[0].start()
+        one, other, _ = everywhere(scenes)
+        one.pause()
+        assert other.assign("ann").reason == "NOT_RUNNING"
+        other.resume()
+        assert one.assign("ann").enrolled
+
+    def test_of_two_that_start_one_name_one_wins(self, scenes):
+        with ThreadPoolExecutor(3) as pool:
+            started = [pool.submit(scene.start) for scene in scenes]
+            failures = [one.exception(timeout=60) for one in started]
+        lost = [error for error in failures if error is not None]
+        assert [error.code for error in lost] == ["name_taken"] * 2
+        assert scenes[0].store.names() == ["trial"]
+        (live, *_) = everywhere(scenes)
+        scenes[0].finish(live)
+        assert_finished(live)
+
+    def test_make_the_schema_once(self, postgres_url):
+        together = threading.Barrier(4)
+
+        def opened(_):
+            together.wait()
+            return sl.open(postgres_url, connections=2)
+
+        with ThreadPoolExecutor(4) as pool:
+            stores = list(pool.map(opened, range(4)))
+        for store in stores:
+            assert store.names() == []
+            store.close()
+
+
+class TestLostConnections:
+    def test_between_calls(self, postgres_url):
+        """More of them than there are attempts: a server that was restarted ends all."""
+        with sl.open(postgres_url, connections=15) as store:
+            together = threading.Barrier(15)
+
+            def used(transaction):
+                together.wait(30)
+                return transaction.all("names")
+
+            with ThreadPoolExecutor(15) as pool:
+                list(pool.map(lambda _: store._database.read(used), range(15)))
+            assert kill_everybody(postgres_url) == 15
+            assert store.names() == []
+            kill_everybody(postgres_url)
+            small = sl.Experiment(policies={"a": "ucb1"}, arms=2, horizon=2, replications=1)
+            assert store.start("trial", small).assign("ann").enrolled
+
+    def test_in_the_midst_of_calls(self, postgres_url, scenes):
+        scenes[0].start(FIVE, replications=5, live=options(open_replications=3))
+        served = everywhere(scenes)
+        with ThreadPoolExecutor(3) as pool:
+            calls = [
+                pool.submit(serve_to_the_end, *each) for each in zip(scenes, served, strict=True)
+            ]
+            killed = 0
+            while not all(call.done() for call in calls):
+                killed += kill_everybody(postgres_url)
+                threading.Event().wait(0.1)
+            for call in calls:
+                call.result()
+        assert killed > 3
+        for live in served:
+            assert_finished(live)
+
+
+class TestAddresses:
+    @pytest.mark.parametrize("part", ["port", "database", "user"])
+    def test_nobody_there(self, postgres_url, part):
+        parts = urlsplit(postgres_url)
+        wrong = {
+            "port": f"postgresql://me:secret@127.0.0.1:1{parts.path}",
+            "database": postgres_url.replace(parts.path, "/nowhere"),
+            "user": postgres_url.replace("postgres@", "nobody:secret@"),
+        }
+        with pytest.raises(sl.Unavailable, match="cannot connect to PostgreSQL: ") as caught:
+            sl.open(wrong[part])
+        assert "\n" not in str(caught.value)
+        assert "secret" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        "url", ["postgresql://host/x?nonsense=1", "postgresql://host/%zz", "postgresql://[::1/x"]
+    )
+    def test_not_an_address(self, url):
+        with pytest.raises(sl.Invalid, match="not a PostgreSQL address") as caught:
+            sl.open(url)
+        assert "\n" not in str(caught.value)
+
+    @pytest.mark.parametrize("connections", [0, -1, 1.5, True, "8"])
+    def test_how_many_connections(self, postgres_url, connections):
+        with pytest.raises(sl.Invalid, match="connections must be a whole number"):
+            sl.open(postgres_url, connections=connections)
+
+
+def test_one_connection_is_enough(postgres_url):
+    scene = Scene(lambda clock: sl.open(postgres_url, clock=clock, connections=1))
+    live = scene.start()
+    with ThreadPoolExecutor(4) as pool:
+        for call in [pool.submit(serve_to_the_end, scene, live) for _ in range(4)]:
+            call.result(timeout=60)
+    assert_finished(live)
+    scene.close()
+
+
+def test_read_only_changes_nothing(postgres_url):
+    scene = Scene(lambda clock: sl.open(postgres_url, clock=clock))
+    live = scene.start()
+    id = scene.enrol(live)
+    with sl.open(postgres_url, read_only=True) as reader:
+        watched = reader.load("trial")
+        assert watched.describe(id).status == "assigned"
+        assert watched.status().users == 1
+        for call in (lambda: watched.assign("bob"), lambda: watched.reward(id, 1), watched.pause):
+            with pytest.raises(sl.Invalid, match="opened read-only"):
+                call()
+    scene.close()
+
+
+def test_nothing_works_after_closing(postgres_url):
+    scene = Scene(lambda clock: sl.open(postgres_url, clock=clock))
+    live = scene.start()
+    id = scene.enrol(live)
+    scene.close()
+    scene.close()
+    for call in (
+        scene.store.names,
+        lambda: live.assign("ann"),
+        lambda: live.reward(id, 1.0),
+        live.tick,
+        live.runs,
+        live.status,
+    ):
+        with pytest.raises(sl.Unavailable, match="closed"):
+            call()

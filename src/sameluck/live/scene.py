@@ -183,8 +183,9 @@ def assert_finished(
     live: LiveExperiment, environment: Any = WORLD, *, audits: int = 0, voided: int = 0
 ) -> None:
     """An experiment is over, gave the simulation's runs, and asked no user more than the design needs."""
-    expected, told = simulated(live.experiment, environment), live.status()
-    assert_same(live.runs(), expected)
+    found, told = live.runs(), live.status()
+    expected = simulated(live.experiment, environment)
+    assert_same(found, expected)
     assert told.status == "complete"
     assert told.users == expected.interactions[:, -1].sum() + audits
     assert told.voided == voided

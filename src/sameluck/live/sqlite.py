@@ -313,7 +313,7 @@ def _unavailable(error: BaseException) -> BaseException:
 def _lock(path: Path) -> int:
     """The right to write: held by one process, given back by the system when that process ends, however it ends."""
     require(
-        path.name != "" and not path.is_dir(),
+        path.name != "" and not os.path.isdir(path),
         f"a SQLite database is a file, {str(path)!r} is a folder",
     )
     where = path.with_name(path.name + ".writer")

@@ -65,8 +65,17 @@ class Stage:
 
     def take_definition(self, definition: str) -> None:
         """Play the experiment as it is defined now."""
-        self.cast = self.cast_of(definition)
-        self.definition = definition
+        self._played = definition, self.cast_of(definition)
+
+    @property
+    def cast(self) -> Cast:
+        """The policies as this process knows them."""
+        return self._played[1]
+
+    @property
+    def definition(self) -> str:
+        """The experiment as this process knows it."""
+        return self._played[0]
 
     def cast_of(self, definition: str) -> Cast:
         """The policies of a definition, made ready."""
@@ -77,7 +86,12 @@ class Stage:
     def current(self, transaction: Transaction) -> Cast:
         """The policies as the database has them now; a challenger may have joined elsewhere."""
         definition, _, _ = found(transaction.one("experiment_now", experiment=self.id))
-        return self.cast if definition == self.definition else self.cast_of(definition)
+        known, cast = self._played
+        if definition != known:
+            cast = self.cast_of(definition)
+            if len(cast.scripts) > len(self.cast.scripts):  # policies are only ever added
+                self._played = definition, cast
+        return cast
 
     def refresh(self, transaction: Transaction) -> None:
         """Play the experiment as the database has it now."""

@@ -59,6 +59,11 @@ def _database(url: str, *, read_only: bool, connections: int) -> Database:
     if separator and scheme in ("postgresql", "postgres"):
         from sameluck.live.postgres import Postgres  # noqa: PLC0415 only if it is wanted
 
+        whole = isinstance(connections, int) and not isinstance(connections, bool)
+        require(
+            whole and connections >= 1,
+            f"connections must be a whole number >= 1, got {connections!r}",
+        )
         return Postgres(url, connections=connections, read_only=read_only)
     known = "sqlite:///file.db, sqlite://, postgresql://user@host/database"
     raise Invalid(f"unknown kind of store {without_password(url)!r}; known: {known}")

@@ -355,14 +355,14 @@ class LiveExperiment:
 
     def describe(self, id: str) -> Description:
         """Everything about an assignment, for the analyst; the application that serves users need not know it."""
-        row = None
-        if _is_id(id):
-            row = self._database.read(
-                lambda transaction: transaction.one("describe", assignment=id)
-            )
-        if row is None or row[0] != self._id:
-            raise self._unknown(id)
-        return description(id, self.name, self.experiment, row)
+
+        def work(transaction: Transaction) -> Description:
+            row = transaction.one("describe", assignment=id) if _is_id(id) else None
+            if row is None or row[0] != self._id:
+                raise self._unknown(id)
+            return description(id, self.name, self._stage.current(transaction).experiment, row)
+
+        return self._database.read(work)
 
     def runs(
         self, checkpoints: Sequence[int] | None = None, *, policies: Sequence[str] | None = None

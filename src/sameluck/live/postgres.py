@@ -138,8 +138,13 @@ class Postgres:
         self._pool.open()
         try:
             self._check_schema()
-        except BaseException:
+        except BaseException as error:
             self.close()
+            if isinstance(error, self._psycopg.ProgrammingError):
+                raise Invalid(
+                    f"the database holds something else, or its schema cannot be brought up to date; nothing was "
+                    f"changed: {_first_line(error)}"
+                ) from error
             raise
 
     def _connect_once(self) -> None:
@@ -164,12 +169,9 @@ class Postgres:
                 )
             for step in range(version + 1, newest + 1):
                 connection.execute(for_postgres(migrations()[step]))
-                mark = (
-                    "INSERT INTO schema_version VALUES (%s)"
-                    if step == 1
-                    else "UPDATE schema_version SET version = %s"
-                )
-                connection.execute(mark, [step])
+            if version < newest:
+                connection.execute("DELETE FROM schema_version")
+                connection.execute("INSERT INTO schema_version VALUES (%s)", [newest])
 
     def write(self, work: Work[T]) -> T:
         """Run the work as one transaction, again if it lost a race."""
@@ -248,7 +250,10 @@ def _schema_version(connection: Any) -> int:
     there = connection.execute("SELECT to_regclass('schema_version')").fetchone()[0]
     if there is None:
         return 0
-    return int(connection.execute("SELECT version FROM schema_version").fetchone()[0])
+    found = connection.execute("SELECT version FROM schema_version").fetchall()
+    if len(found) != 1 or not isinstance(found[0][0], int):
+        raise Invalid("the database has a table schema_version that is not ours; choose another")
+    return found[0][0]
 
 
 def _first_line(error: BaseException) -> str:

@@ -118,6 +118,7 @@ class Sqlite:
             try:
                 connection = self._connect(str(path))
                 unless_it_works.callback(connection.close)
+                check_not_newer(connection, path)  # before anything in somebody else's file changes
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute(f"PRAGMA synchronous = {self.synchronous}")
                 migrate(connection, path)
@@ -337,28 +338,36 @@ def schema_version(connection: sqlite3.Connection) -> int:
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     if not tables:
         return 0
-    if "schema_version" not in tables:
+    found = []
+    if "schema_version" in tables:
+        with contextlib.suppress(sqlite3.OperationalError):  # a table of that name, but not ours
+            found = connection.execute("SELECT version FROM schema_version").fetchall()
+    if len(found) != 1 or not isinstance(found[0][0], int):
         raise Invalid("this SQLite database holds something else; choose another file")
-    return int(connection.execute("SELECT version FROM schema_version").fetchone()[0])
+    return found[0][0]
 
 
-def migrate(connection: sqlite3.Connection, path: Path | None) -> None:
-    """Bring the schema up to date, step by step, after a copy of what was there; refuse a newer one."""
-    steps = migrations()
-    version, newest = schema_version(connection), max(steps)
+def check_not_newer(connection: sqlite3.Connection, path: Path | None) -> int:
+    """The schema's version; refuse one that a later sameluck made."""
+    version, newest = schema_version(connection), max(migrations())
     if version > newest:
         raise Invalid(
             f"{str(path)!r} has schema version {version}, this sameluck knows {newest}; upgrade sameluck"
         )
-    if 0 < version < newest and path is not None:
+    return version
+
+
+def migrate(connection: sqlite3.Connection, path: Path | None) -> None:
+    """Bring the schema up to date in one transaction, after a copy of what was there; refuse a newer one."""
+    steps, version = migrations(), check_not_newer(connection, path)
+    newest = max(steps)
+    if version == newest:
+        return
+    if version > 0 and path is not None:
         _back_up(connection, path.with_name(f"{path.name}.before-{newest}"))
-    for step in range(version + 1, newest + 1):
-        mark = (
-            f"INSERT INTO schema_version VALUES ({step});"
-            if step == 1
-            else f"UPDATE schema_version SET version = {step};"
-        )
-        connection.executescript(f"BEGIN IMMEDIATE;\n{steps[step]}\n{mark}\nCOMMIT;")
+    script = [steps[step] for step in range(version + 1, newest + 1)]
+    script.append(f"DELETE FROM schema_version; INSERT INTO schema_version VALUES ({newest});")
+    connection.executescript("\n".join(["BEGIN IMMEDIATE;", *script, "COMMIT;"]))
 
 
 def _back_up(connection: sqlite3.Connection, where: Path) -> None:

@@ -484,7 +484,7 @@ def delay(arm: Ints, seconds: Floats, arm_names: Sequence[str], *, window: float
         need = f"Delays need {DELAYS} rewards to be judged and there are {seconds.size}."
         return Check("delay", "unknown", need, None, details)
     times = ", ".join(
-        f"{one['arm']} {_span(one['median'])} (99%: {_span(one['p99'])})"
+        f"{one['arm']} {span(one['median'])} (99%: {span(one['p99'])})"
         for one in rows
         if one["rewards"]
     )
@@ -494,11 +494,11 @@ def delay(arm: Ints, seconds: Floats, arm_names: Sequence[str], *, window: float
     worst = max(rows, key=lambda one: one.get("last_tenth_at_least", 0.0))
     least = worst.get("last_tenth_at_least", 0.0)
     if least <= TAIL_WATCH:
-        sentence = f"{told} Few come near the end of the window of {_span(window)}."
+        sentence = f"{told} Few come near the end of the window of {span(window)}."
         return Check("delay", "fine", sentence, None, details)
     sentence = (
         f"{told} {worst['last_tenth']:.1%} of arm {worst['arm']}'s came in the last tenth of the window of "
-        f"{_span(window)}, so more would have come later: the experiment judges rewards within the window, and a "
+        f"{span(window)}, so more would have come later: the experiment judges rewards within the window, and a "
         "slow arm looks worse than it is. If later rewards matter, begin anew with a longer window."
     )
     return Check("delay", "alarm" if least > TAIL_ALARM else "watch", sentence, None, details)
@@ -518,7 +518,8 @@ def _delays_of(name: str, seconds: Floats, window: float | None, arms: int) -> d
     return found | {"last_tenth": last / count, "last_tenth_at_least": least}
 
 
-def _span(seconds: float) -> str:
+def span(seconds: float) -> str:
+    """A time in words."""
     for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.3g} {unit}"

@@ -24,7 +24,9 @@ from sameluck.experiment import Experiment, checked_checkpoints
 from sameluck.live import answers as say
 from sameluck.live.answers import Assignment, Description, Joining, Receipt, Status, moment
 from sameluck.live.casting import Cast, Entry
+from sameluck.live.checks import Check
 from sameluck.live.database import Database, Row, Transaction, Work
+from sameluck.live.diagnosing import Snapshot, diagnostics
 from sameluck.live.exporting import export
 from sameluck.live.ledgers import read_replications, runs_of, trace_of
 from sameluck.live.looking import description, status
@@ -437,9 +439,26 @@ class LiveExperiment:
 
     def status(self) -> Status:
         """How far the experiment has come."""
-        if self._calls and not self._database.read_only:
-            self._write(lambda transaction: self._flush_calls(transaction, None))
+        self._flush_all_calls()
         return self._database.read(lambda transaction: status(transaction, self._id, self.name))
+
+    def diagnostics(self, *, silence_is_zero: bool = False) -> tuple[Check, ...]:
+        """Whether what the experiment assumes can be seen to be wrong; each check with a sentence and a verdict.
+
+        The ledger against the policies, what is waited for, enrolment and the traffic gate, drift, loss and delay by
+        arm; the replay audit if `audit_share` is set; equal policies, if there are any, against each other.
+
+        Args:
+            silence_is_zero: Silence is how the default reward is reported here (only purchases are sent, say): arms
+                may differ in how often no reward comes.
+        """
+        self._flush_all_calls()
+
+        def work(transaction: Transaction, cast: Cast, numbers: Sequence[int]) -> tuple[Check, ...]:
+            snapshot = Snapshot(transaction, self._id, cast, numbers, self.live, self._now())
+            return diagnostics(snapshot, silence_is_zero=silence_is_zero)
+
+        return self._read(work)
 
     def export(
         self,
@@ -512,6 +531,10 @@ class LiveExperiment:
         with self._guard:
             self._calls[answer.reason] += 1
         return answer
+
+    def _flush_all_calls(self) -> None:
+        if self._calls and not self._database.read_only:
+            self._write(lambda transaction: self._flush_calls(transaction, None))
 
     def _flush_calls(self, transaction: Transaction, now: int | None) -> None:
         if now is not None and now < self._next_count:

@@ -185,3 +185,33 @@ JOIN assignment a ON a.id = v.assignment WHERE a.experiment = :experiment ORDER 
 
 -- name: not_binary
 SELECT 1 FROM entry WHERE experiment = :experiment AND value NOT IN (0, 1) LIMIT 1
+
+-- Every assignment ever made and how it ended: 0 observed, 1 defaulted, 2 voided, -1 not yet.
+-- name: assignments
+SELECT a.arm, a.assigned_us, COALESCE(a.exposed_us, a.assigned_us), a.exposed_us IS NOT NULL,
+       CASE WHEN a.voided_us IS NOT NULL THEN 2 WHEN e.source = 'observed' THEN 0 WHEN e.source = 'default' THEN 1
+            ELSE -1 END,
+       a.voided_us IS NULL AND e.state = 'assigned' AND COALESCE(e.due_us <= :now, FALSE),
+       COALESCE(e.value, 0), COALESCE(e.settled_us, 0)
+FROM assignment a
+JOIN entry e ON e.experiment = a.experiment AND e.replication = a.replication AND e.owner = a.owner
+            AND e.arm = a.arm AND e.position = a.position
+WHERE a.experiment = :experiment
+
+-- name: count_late
+SELECT a.arm, COUNT(DISTINCT v.assignment) FROM reward_event v JOIN assignment a ON a.id = v.assignment
+WHERE a.experiment = :experiment AND v.outcome = 'late' GROUP BY a.arm
+
+-- name: audits
+SELECT e.replication, e.value - s.value FROM entry e
+JOIN entry s ON s.experiment = e.experiment AND s.replication = e.replication AND s.owner = 0 AND s.arm = e.arm
+            AND s.position = e.position
+WHERE e.experiment = :experiment AND e.owner = -1
+
+-- name: replication_times
+SELECT number, opened_us, completed_us FROM replication WHERE experiment = :experiment ORDER BY number
+
+-- name: often_voided
+SELECT replication, arm, position, COUNT(*) FROM assignment
+WHERE experiment = :experiment AND voided_us IS NOT NULL
+GROUP BY replication, owner, arm, position HAVING COUNT(*) > :often ORDER BY COUNT(*) DESC, replication LIMIT 100

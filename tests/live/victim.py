@@ -1,0 +1,282 @@
+"""Processes that serve an experiment until they are killed.
+
+One process imports everything; told to on standard input, it forks a child that serves, and says how it ended. The
+child counts the statements it runs: told a number, it kills itself (SIGKILL) when it comes to that fail point.
+Otherwise the parent kills it after a while. Fail points lie before every statement that changes something, before
+every COMMIT, and after it. To die anywhere else is to die at the next of these: nothing but memory lies between.
+
+A child writes a line to a file (appended in one piece, so it survives the child) after each answered call.
+"""
+
+import itertools
+import json
+import os
+import random
+import signal
+import sqlite3
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+import psycopg
+import world
+
+import sameluck as sl
+
+ENVIRONMENT = sl.Bernoulli((0.4, 0.6))
+START, LEASE = 1_700_000_000.0, 60.0
+LATE = sl.EpsilonGreedy()
+LONGEST = 60  # seconds
+HARMLESS = ("BEGIN", "SELECT", "PRAGMA", "ROLLBACK")
+
+SHORT = sl.Experiment(
+    policies={"ucb": sl.UCB1(), "ts": sl.ThompsonBernoulli()},
+    arms=2,
+    horizon=2,
+    replications=2,
+    seed=3,
+)
+LONG = SHORT.replace(horizon=30, replications=10)
+
+
+class FailPoints:
+    """Counts statements; kills at the one asked for."""
+
+    def __init__(self, deadly):
+        self.deadly = deadly
+        self.passed = 0
+        self.commits_to_live = 0  # 0 for ever; otherwise it dies right after that many
+        self.lock = threading.Lock()
+        self.local = threading.local()
+
+    def pass_one(self):
+        if getattr(self.local, "safe", False):
+            return
+        with self.lock:
+            self.passed += 1
+            if self.passed == self.deadly:
+                die()
+
+    def around(self, connection, execute, statement, *rest):
+        if self.commits_to_live and statement == "BEGIN IMMEDIATE":
+            time.sleep(0.1)  # until everybody else has queued up
+        if statement == "COMMIT":
+            return self.around_commit(connection, execute)
+        if not statement.startswith(HARMLESS):
+            connection.changed = True
+            self.pass_one()
+        return execute(statement, *rest)
+
+    def around_commit(self, connection, execute):
+        if not getattr(connection, "changed", False):
+            return execute("COMMIT")
+        self.pass_one()
+        result = execute("COMMIT")
+        self.pass_one()
+        connection.changed = False
+        if self.commits_to_live == 1:
+            die()
+        self.commits_to_live -= bool(self.commits_to_live)
+        return result
+
+    def safely(self, work, *arguments):
+        """Do something that is not the product's: no fail points."""
+        self.local.safe = True
+        try:
+            return work(*arguments)
+        finally:
+            self.local.safe = False
+
+    def instrument(self):
+        points, connect = self, sqlite3.connect
+        execute = psycopg.Connection.execute
+
+        class Mortal(sqlite3.Connection):
+            def execute(self, *arguments):
+                return points.around(self, super().execute, *arguments)
+
+            def executemany(self, *arguments):
+                return points.around(self, super().executemany, *arguments)
+
+            def executescript(self, *arguments):
+                return points.around(self, super().executescript, *arguments)
+
+        def mortal(connection, *arguments, **options):
+            original = partial(execute, connection, **options)
+            return points.around(connection, original, *arguments)
+
+        sqlite3.connect = partial(connect, factory=Mortal)
+        psycopg.Connection.execute = mortal
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Victim:
+    """The child: an experiment, and what it says of it."""
+
+    def __init__(self, command):
+        self.command = command
+        self.points = FailPoints(command.get("point"))
+        self.acks = os.open(command["acks"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self.name = command["name"]
+        self.now = START
+
+    def say(self, *words):
+        os.write(self.acks, (json.dumps(words) + "\n").encode())
+
+    def run(self):
+        self.points.instrument()
+        getattr(self, self.command["scenario"])()
+        self.say("end", self.points.passed)
+
+    # Every kind of call once, one after the other.
+
+    def short(self):
+        store = sl.open(self.command["url"], clock=lambda: self.now, connections=2)
+        live = self.live = store.start(self.name, SHORT, live=short_options())
+        self.say("started")
+        self.world = world.World(live.experiment, ENVIRONMENT)
+        first = self.assign(0)
+        live.expose(first)
+        self.say("exposed", first)
+        self.reward(first)
+        self.reward(first)
+        self.assign(1)
+        self.now += LEASE
+        live.tick()
+        self.say("ticked")
+        second = self.assign(1)
+        live.void(second)
+        self.say("voided", second)
+        live.pause()
+        self.say("paused")
+        live.resume()
+        self.say("resumed")
+        live.add_policy("late", LATE)
+        self.say("joined")
+        for unit in range(2, 7):
+            self.reward(self.assign(unit))
+        store.close()
+
+    def assign(self, unit):
+        given = self.live.assign(unit)
+        self.say("assigned", unit, *given)
+        return given.id
+
+    def reward(self, id):
+        if id is not None:
+            value = self.points.safely(self.world.answer, self.live, id)
+            self.say("rewarded", id, value, *self.live.reward(id, value))
+
+    # Several threads at once, as fast as they can.
+
+    def load(self):
+        store = sl.open(self.command["url"])
+        self.live = store.load(self.name)
+        self.world = world.World(self.live.experiment, ENVIRONMENT)
+        self.units = itertools.count(self.command["first"])
+        self.next = threading.Lock()
+        threads = [
+            threading.Thread(target=self.serve, args=[seed], daemon=True)
+            for seed in range(self.command["threads"])
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        store.close()
+
+    def serve(self, seed):
+        luck = random.Random(seed)
+        served = []
+        while True:
+            with self.next:
+                unit = next(self.units)
+            given = self.live.assign(unit)
+            self.say("assigned", unit, *given)
+            if given.reason == "NOT_RUNNING":
+                return
+            if given.id is None:
+                time.sleep(0.001)
+                continue
+            served.append(given.id)
+            self.reward(given.id)
+            if luck.random() < 0.2:
+                self.reward(luck.choice(served))
+
+    # Callers who share a transaction: killed after the second commit, when only one of them has had an answer.
+
+    def assign_together(self):
+        self.together(self.assign)
+
+    def reward_together(self):
+        self.together(lambda unit: self.reward(self.ids[unit]))
+
+    def together(self, call):
+        store = sl.open(self.command["url"])
+        self.live = store.load(self.name)
+        self.world = world.World(self.live.experiment, ENVIRONMENT)
+        units = range(self.command["threads"])
+        if call != self.assign:
+            self.ids = [self.live.assign(unit).id for unit in units]
+        self.points.commits_to_live = 2
+        threads = [threading.Thread(target=call, args=[unit]) for unit in units]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+def short_options():
+    return sl.Live(exposure="explicit", lease_seconds=LEASE, open_replications=1)
+
+
+def warm_up():
+    """Compile whatever the children will need."""
+    with sl.open("sqlite://") as store:
+        for name, experiment in {"short": SHORT, "long": LONG}.items():
+            live = store.start(name, experiment.replace(replications=1))
+            live.add_policy("late", LATE)
+            world.finish(live, world.World(live.experiment, ENVIRONMENT))
+            live.runs()
+
+
+def kill_one(command):
+    """Fork a child and wait for its end; the signal that ended it, or 0."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(LONGEST)
+        try:
+            Victim(command).run()
+        except BaseException as error:
+            sys.excepthook(type(error), error, error.__traceback__)
+            os._exit(1)
+        os._exit(0)
+    if command.get("delay") is not None:
+        time.sleep(command["delay"])
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        return os.WTERMSIG(status)
+    return -os.WEXITSTATUS(status)
+
+
+def main():
+    warm_up()
+    print(json.dumps("ready"), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(kill_one(json.loads(line))), flush=True)
+
+
+def acknowledged(path):
+    """What a victim, or several one after the other, said."""
+    lines = Path(path).read_text().splitlines() if Path(path).exists() else []
+    return [tuple(json.loads(line)) for line in lines]
+
+
+if __name__ == "__main__":
+    main()

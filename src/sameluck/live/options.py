@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from numbers import Real
 from typing import Any, TypeVar
 
 from sameluck import grammar
@@ -64,6 +65,7 @@ class Reward:
         require_number(
             "Reward.window_seconds", self.window_seconds, above=0, at_most=10 * 365 * DAY
         )
+        _make_plain(self)
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -130,6 +132,7 @@ class Live:
         for name in ("arrivals_per_day", "days"):
             if getattr(self, name) is not None:
                 require_number(f"Live.{name}", getattr(self, name), above=0)
+        _make_plain(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values: what JSON, TOML and HTTP carry."""
@@ -139,6 +142,14 @@ class Live:
     def from_dict(cls, values: Mapping[str, Any]) -> Live:
         """The options that `to_dict` described."""
         return _from_mapping(cls, values, "live")
+
+
+def _make_plain(options: Any) -> None:
+    """Numbers of whatever kind as JSON carries them."""
+    for item in fields(options):
+        value = getattr(options, item.name)
+        if isinstance(value, Real) and not isinstance(value, int | float):
+            object.__setattr__(options, item.name, float(value))
 
 
 def _from_mapping(kind: type[Options], values: Any, what: str) -> Options:
@@ -217,7 +228,7 @@ def check_fit(experiment: Experiment, live: Live) -> None:
     sizes = (
         ("arms", experiment.n_arms, MOST_ARMS),
         ("policies", len(experiment.policies), MOST_POLICIES),
-        ("horizon", experiment.horizon, MOST_PERIODS),
+        ("periods", experiment.horizon, MOST_PERIODS),
         ("replications", experiment.replications, MOST_REPLICATIONS),
     )
     for what, value, most in sizes:
@@ -281,11 +292,9 @@ def _traffic(experiment: Experiment, live: Live) -> list[str]:
     alone = experiment.design.reward_owner("a") != experiment.design.reward_owner("b")
     copies = len(experiment.policies) if alone else 1
     users = copies * experiment.horizon * experiment.replications
-    days = users / (live.arrivals_per_day * live.traffic_share)
-    said = (
-        f"it needs at least {users:,} users, which at {live.arrivals_per_day * live.traffic_share:,.0f} a day "
-        f"is {days:,.0f} days"
-    )
+    a_day = live.arrivals_per_day * live.traffic_share
+    days = users / a_day
+    said = f"it needs at least {users:,} users, which at {a_day:,.4g} a day is {days:,.0f} days"
     if live.days is not None and days > live.days:
         raise Invalid(
             f"{said}, but Live.days is {live.days:g}; ask for fewer replications or a lower horizon"

@@ -132,7 +132,8 @@ class Store:
         check_name("an experiment's name", name)
         if not isinstance(experiment, Experiment):
             raise Invalid(f"start needs an Experiment, got {experiment!r}")
-        live = live if isinstance(live, Live) else Live.from_dict(live or {})
+        if not isinstance(live, Live):
+            live = Live() if live is None else Live.from_dict(live)
         as_played = played(experiment, live)
         check_fit(as_played, live)
         for caution in feasibility(as_played, live):

@@ -1,8 +1,20 @@
 """Print docs/cli.md: the help of every command as it is now."""
 
+from collections.abc import Iterator
+
 import click
 
 from sameluck.cli import commands
+
+
+def every_command(words: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    """A command and, after it, those of its group."""
+    yield words, command
+    if isinstance(command, click.Group):
+        within = command.commands
+        names = sorted(within) if words == "sameluck" else within
+        for name in names:
+            yield from every_command(f"{words} {name}", within[name])
 
 
 def page() -> str:
@@ -11,8 +23,7 @@ def page() -> str:
         "Every command prints text or, with `--json`, JSON; errors are one line and exit code 2."
     )
     parts = [f"# Command line\n\n{intro}\n"]
-    for name, command in [("", commands), *sorted(commands.commands.items())]:
-        words = f"sameluck {name}".strip()
+    for words, command in every_command("sameluck", commands):
         context = click.Context(
             command, info_name=words, terminal_width=100, help_option_names=["-h", "--help"]
         )

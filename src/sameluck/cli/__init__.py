@@ -13,6 +13,7 @@ import click
 
 from sameluck.cli.comparing import compare_command, demo_command, designs_command
 from sameluck.cli.listing import environments_command, policies_command
+from sameluck.cli.live import live_commands
 from sameluck.cli.planning import plan_command, race_command
 from sameluck.cli.reproducing import paper_command
 from sameluck.errors import SameluckError
@@ -60,6 +61,7 @@ for _command in (
     designs_command,
     plan_command,
     race_command,
+    live_commands,
     paper_command,
     demo_command,
     policies_command,

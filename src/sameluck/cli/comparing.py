@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,17 +11,17 @@ import click
 
 from sameluck import distribute
 from sameluck.cli.output import as_json_option, check_outputs, horizon_grid, progress_bar
+from sameluck.cli.showing import json_of, read_checkpoints, text_of, write_outputs
 from sameluck.cli.words import experiment_of, experiment_options
-from sameluck.comparison import Comparison, compare
+from sameluck.comparison import compare
 from sameluck.design import Naive, Replay
 from sameluck.environments import Bernoulli
 from sameluck.errors import Invalid, require
 from sameluck.estimates import Request, check_request
-from sameluck.experiment import Experiment, checked_checkpoints
-from sameluck.instances import VarianceSplit, split_variance
+from sameluck.experiment import Experiment
+from sameluck.instances import split_variance
 from sameluck.policies import UCB1
-from sameluck.reports import Card, to_json, wrapped
-from sameluck.runs import write_whole
+from sameluck.reports import to_json
 from sameluck.sidebyside import designs
 from sameluck.simulation import simulate
 
@@ -79,7 +76,7 @@ def compare_command(policies: tuple[str, ...], **options: Any) -> None:
     require(
         not split or hasattr(settings["environment"], "instance"), "--split needs a prior as --env"
     )
-    asked = _checkpoints(settings.get("checkpoints"), experiment)
+    asked = read_checkpoints(settings.get("checkpoints"), experiment)
     drawn = outputs["plot"] or outputs["report"]
     # A figure wants a curve; what is printed and written as numbers is what was asked for.
     grid = horizon_grid(experiment.horizon) if drawn and len(asked) == 1 else []
@@ -99,8 +96,8 @@ def compare_command(policies: tuple[str, ...], **options: Any) -> None:
     result = compare(runs.at(asked), best=best, **wanted)
     curve = compare(runs, best=best, **wanted) if grid else result
     parts = split_variance(experiment, settings["environment"]) if split else None
-    written = _write_outputs(result, curve, parts, outputs)
-    click.echo(_as_json(result, parts) if as_json else _as_text(result, parts))
+    written = write_outputs(result, curve, parts, outputs)
+    click.echo(json_of(result, parts) if as_json else text_of(result, parts))
     for path in written:
         click.echo(f"wrote {path}", err=True)
 
@@ -181,66 +178,6 @@ def demo_command(out: str, *, as_json: bool) -> None:
     )
     click.echo(f"{both}\n")
     click.echo(f"figure  {plot}\nreport  {report}")
-
-
-def _checkpoints(given: Any, experiment: Experiment) -> list[int]:
-    if given is None:
-        return [experiment.horizon]
-    if not isinstance(given, list):
-        words = [word for word in re.split(r"[\s,]+", str(given).strip()) if word]
-        whole = bool(words) and all(re.fullmatch(r"\d[\d_]*", word) for word in words)
-        require(whole, f"--checkpoints must be whole numbers such as 100,1000, got {given!r}")
-        given = [int(word) for word in words]
-    return [int(horizon) for horizon in checked_checkpoints(experiment, given)]
-
-
-def _write_outputs(
-    result: Comparison,
-    curve: Comparison,
-    parts: VarianceSplit | None,
-    outputs: Mapping[str, str | None],
-) -> list[str]:
-    note = [Card("Where the variance comes from", parts.verdict)] if parts else []
-    writers: dict[str, Callable[[Path], Any]] = {
-        "csv": lambda path: write_whole(path, _as_csv(result).encode()),
-        "plot": curve.plot,
-        "report": lambda path: result.to_html(path, curve=curve, more=note),
-        "runs": curve.runs.save,
-    }
-    written = []
-    for kind, path in outputs.items():
-        if path is not None:
-            writers[kind](Path(path))
-            written.append(path)
-    return written
-
-
-def _as_text(result: Comparison, parts: VarianceSplit | None) -> str:
-    return f"{result}\n\n{wrapped(parts.verdict)}" if parts else str(result)
-
-
-def _as_json(result: Comparison, parts: VarianceSplit | None) -> str:
-    return to_json(
-        {
-            "experiment": result.runs.experiment.to_dict(),
-            "digest": result.runs.experiment.digest,
-            "environment": result.runs.environment,
-            "effects": result.to_dicts(),
-            "standings": [one._asdict() for one in result.standings],
-            "verdict": result.verdict,
-            "cautions": list(result.cautions),
-            "split": parts._asdict() if parts else None,
-        }
-    )
-
-
-def _as_csv(result: Comparison) -> str:
-    records = result.to_dicts()
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(records[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
-    return text.getvalue()
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,57 +25,99 @@ SETTINGS = (
     "simultaneous",
     "adjust",
     "best",
+    "live",
+    "traffic",
 )
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_OPTIONS = (
-    click.argument("policies", nargs=-1, metavar="POLICY... | FILE.toml"),
-    click.option(
-        "--env", "environment", help='Where rewards come from, e.g. "bernoulli(0.7, 0.3)".'
-    ),
-    click.option("--arms", type=int, help="Number of arms, where the environment does not say."),
-    click.option("--horizon", type=int, help="Periods in a replication.  [default: 1000]"),
-    click.option("--seed", type=int, help="Same seed, same bits.  [default: 0]"),
-    click.option("--level", type=float, help="Confidence of the intervals.  [default: 0.95]"),
-)
-
 
 def experiment_options(command: Command) -> Command:
     """The words that say what to compare, for every command that does."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    return options_with(horizon=1_000)(command)
+
+
+def options_with(*, horizon: int) -> Callable[[Command], Command]:
+    """The same, with another usual horizon."""
+    options = (
+        click.argument("policies", nargs=-1, metavar="POLICY... | FILE.toml"),
+        click.option(
+            "--env", "environment", help='Where rewards come from, e.g. "bernoulli(0.7, 0.3)".'
+        ),
+        click.option(
+            "--arms", type=int, help="Number of arms, where the environment does not say."
+        ),
+        click.option(
+            "--horizon", type=int, help=f"Periods in a replication.  [default: {horizon}]"
+        ),
+        click.option("--seed", type=int, help="Same seed, same bits.  [default: 0]"),
+        click.option("--level", type=float, help="Confidence of the intervals.  [default: 0.95]"),
+    )
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 def experiment_of(
-    policies: tuple[str, ...], options: dict[str, Any]
+    policies: tuple[str, ...],
+    options: dict[str, Any],
+    *,
+    horizon: int = 1_000,
+    replications: int = 100,
 ) -> tuple[Experiment, dict[str, Any]]:
     """The experiment and the settings beside it; what was typed overrides what a file says."""
-    values = _file_or_policies(policies)
-    values.update({name: value for name, value in options.items() if value is not None})
-    settings = {name: values.pop(name) for name in SETTINGS if name in values}
+    values, settings = _values_and_settings(policies, options)
     if "environment" not in settings:
         raise Invalid(
             'say where rewards come from: --env "bernoulli(0.7, 0.3)"; see sameluck environments'
         )
-    require(isinstance(settings.get("best", False), bool), "best must be true or false")
-    environment = settings["environment"] = as_environment(settings["environment"])
-    if environment.arms is not None:
-        values.setdefault("arms", environment.arms)
+    environment = settings["environment"]
     require(
         "arms" in values, f"say how many arms: --arms N ({grammar.write(environment)} fits any)"
     )
-    values.setdefault("horizon", 1_000)
-    values.setdefault("replications", 100)
+    values.setdefault("horizon", horizon)
+    values.setdefault("replications", replications)
     return Experiment.from_dict(values), settings
+
+
+def experiment_in(path: str) -> tuple[Experiment, dict[str, Any]]:
+    """The experiment in a file and the settings beside it; rewards may come from real users."""
+    require(path.endswith(".toml"), f"an experiment is a TOML file, got {path!r}")
+    values, settings = _values_and_settings((path,), {})
+    return Experiment.from_dict(values), settings
+
+
+def _values_and_settings(
+    policies: tuple[str, ...], options: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    values = _file_or_policies(policies)
+    values.update({name: value for name, value in options.items() if value is not None})
+    settings = {name: values.pop(name) for name in SETTINGS if name in values}
+    require(isinstance(settings.get("best", False), bool), "best must be true or false")
+    for table in ("live", "traffic"):
+        given = settings.get(table, {})
+        require(isinstance(given, dict), f"{table} must be a table [{table}], got {given!r}")
+    if "environment" in settings:
+        environment = settings["environment"] = as_environment(settings["environment"])
+        if environment.arms is not None:
+            values.setdefault("arms", environment.arms)
+    return values, settings
 
 
 def _file_or_policies(words: tuple[str, ...]) -> dict[str, Any]:
     if len(words) == 1 and words[0].endswith(".toml"):
-        return _read_file(words[0])
+        return read_file(words[0])
     if not words:
         raise Invalid("name at least two policies, or a TOML file; see sameluck policies")
+    return {"policies": named_policies(words)}
+
+
+def named_policies(words: Iterable[str]) -> dict[str, Any]:
+    """Policies by name, each written as POLICY or NAME=POLICY."""
     policies: dict[str, Any] = {}
     for word in words:
         named = re.match(r"\s*([^=()\[\]]+?)\s*=(.*)", word, re.DOTALL)
@@ -87,10 +129,11 @@ def _file_or_policies(words: tuple[str, ...]) -> dict[str, Any]:
             f"two policies are called {name!r}; name one: 'other={text}'",
         )
         policies[name] = policy
-    return {"policies": policies}
+    return policies
 
 
-def _read_file(path: str) -> dict[str, Any]:
+def read_file(path: str) -> dict[str, Any]:
+    """The values of a TOML file, every word of it known."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:

@@ -1,0 +1,135 @@
+"""What every live command shares: the database, the experiment in it, the commands that may follow."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shlex
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from sameluck.errors import Invalid, require
+from sameluck.live import store as stores
+from sameluck.live.running import Clock, LiveExperiment
+from sameluck.live.store import Store, without_password
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+USUAL = "sqlite:///sameluck.db"
+VARIABLE = "SAMELUCK_DB"
+
+name_argument = click.argument("name")
+db_option = click.option(
+    "--db",
+    "url",
+    metavar="URL",
+    envvar=VARIABLE,
+    default=USUAL,
+    show_default=True,
+    show_envvar=True,
+    help="Where experiments are kept.",
+)
+_makers_option = click.option(
+    "--maker",
+    "makers",
+    multiple=True,
+    metavar="NAME=MODULE:FUNCTION",
+    help="For external policies: the function of a seed that makes the one of that name.",
+)
+
+
+def store_options(command: Command) -> Command:
+    """The database, and how to make policies that are Python objects."""
+    return db_option(_makers_option(command))
+
+
+@contextmanager
+def opened(
+    url: str, *, read_only: bool = False, new: bool = False, clock: Clock | None = None
+) -> Iterator[Store]:
+    """A store; unless `new`, it must be there."""
+    if url.startswith("sqlite://"):
+        _check_file(url, new=new)
+    settings: dict[str, Any] = {} if clock is None else {"clock": clock}
+    with stores.open(url, read_only=read_only, **settings) as store:
+        yield store
+
+
+def _check_file(url: str, *, new: bool) -> None:
+    path = url.removeprefix("sqlite://").partition("?")[0][1:]
+    require(
+        path != "",
+        f"{url} is gone when the command ends; give it a file, such as --db {USUAL}",
+    )
+    there = Path(path).exists()
+    require(
+        new or there,
+        f"no database {path!r}; begin with: sameluck live start FILE.toml, or say --db URL",
+    )
+    folder = Path(path).parent
+    require(folder.is_dir(), f"cannot make {path!r}: no folder {str(folder)!r}")
+
+
+@contextmanager
+def one_experiment(
+    url: str, name: str, makers: tuple[str, ...] = (), *, read_only: bool = False
+) -> Iterator[LiveExperiment]:
+    """An experiment by name."""
+    with opened(url, read_only=read_only) as store:
+        yield store.peek(name, makers=found_makers(makers))
+
+
+def found_makers(words: tuple[str, ...]) -> dict[str, Any]:
+    """The functions that `--maker` names."""
+    makers = {}
+    for word in words:
+        name, _, place = word.partition("=")
+        module, _, function = place.partition(":")
+        require(
+            bool(name and module and function),
+            f"--maker must be NAME=MODULE:FUNCTION, got {word!r}",
+        )
+        if "" not in sys.path:
+            sys.path.insert(0, "")  # as `python -m` does: modules of the current folder
+        try:
+            makers[name] = getattr(importlib.import_module(module), function)
+        except (ImportError, AttributeError) as error:
+            raise Invalid(f"--maker {word}: {error}") from None
+    return makers
+
+
+def following(url: str, *words: str) -> str:
+    """A command that may be typed next, with the database if it is not the one that is understood anyhow."""
+    understood = url in (USUAL, os.environ.get(VARIABLE))
+    database = [] if understood else ["--db", shlex.quote(without_password(url))]
+    return " ".join(["sameluck live", *words, *database])
+
+
+def next_steps(*steps: tuple[str, str]) -> str:
+    """Commands and what they are for, one beneath the other."""
+    width = max(len(command) for command, _ in steps)
+    return "\n".join(f"  {command.ljust(width)}  {purpose}" for command, purpose in steps)
+
+
+def sheet(*rows: tuple[str, str]) -> str:
+    """Labels and values, one beneath the other."""
+    width = max(len(label) for label, _ in rows)
+    return "\n".join(f"{label.ljust(width)}  {value}" for label, value in rows)
+
+
+@contextmanager
+def cautions_noted() -> Iterator[list[str]]:
+    """Warnings as a list instead of on the screen."""
+    noted: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield noted
+        finally:
+            noted += [str(one.message) for one in caught if one.category is UserWarning]

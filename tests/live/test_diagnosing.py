@@ -1,0 +1,463 @@
+"""Diagnostics of real ledgers: quiet when all is well, loud when something was broken on purpose.
+
+A sound experiment fails a random check here with probability at most 1e-6 (`budget`), whatever the units' hashes.
+What is broken is broken so badly that its p-value is far below an alarm's.
+"""
+
+import hashlib
+import json
+
+import numpy as np
+import pytest
+from world import ENDED, World, finish
+
+import budget
+import sameluck as sl
+from sameluck.live import diagnosing
+
+BERNOULLI = sl.Bernoulli([0.5, 0.6])
+ALWAYS = {"rebuild", "open slots", "enrolment", "sample ratio", "drift", "loss", "delay"}
+
+
+class Clock:
+    def __init__(self):
+        self.now = 1_700_000_000.0
+
+    def __call__(self):
+        return self.now
+
+
+def experiment(**changes):
+    values = {
+        "policies": {"old": "ucb1", "new": "thompson_bernoulli"},
+        "arms": ("red", "blue"),
+        "horizon": 30,
+        "replications": 12,
+        "seed": 2,
+    }
+    return sl.Experiment(**{**values, **changes})
+
+
+@pytest.fixture
+def store():
+    with sl.open("sqlite://", clock=Clock()) as opened:
+        yield opened
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def any_store(request, tmp_path):
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path / 'live.db'}?synchronous=normal"
+    else:
+        url = request.getfixturevalue("postgres_url")
+    with sl.open(url, clock=Clock()) as opened:
+        yield opened
+
+
+def coin(*place):
+    """A number in [0, 1) that belongs to a place."""
+    digest = hashlib.blake2b(repr(place).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") / 2**64
+
+
+def serve(live, clock, answer, *, units=3_000, seconds=1.0, first=0):
+    """One unit a second; `answer(assignment, n)` gives its reward, or None for none."""
+    for n in range(first, first + units):
+        clock.now += seconds
+        given = live.assign(n)
+        if given.id is not None and (value := answer(given, n)) is not None:
+            live.reward(given.id, value)
+
+
+def by_name(found):
+    return {one.name: one for one in found}
+
+
+class TestAnEmptyExperiment:
+    @pytest.mark.parametrize("design", ["replay", "naive"])
+    def test_nothing_is_known_and_nothing_breaks(self, any_store, design):
+        live = any_store.start("shop", experiment(design=design), live=sl.Live(audit_share=0.1))
+
+        found = by_name(live.diagnostics())
+
+        audits = {"replay audit"} if design == "replay" else set()
+        assert set(found) == ALWAYS | audits
+        for name in {"enrolment", "drift", "loss", "delay"} | audits:
+            assert found[name].verdict == "unknown"
+        for name in ("rebuild", "open slots", "sample ratio"):
+            assert found[name].verdict == "fine"
+
+    def test_equal_policies_and_no_replication_complete(self, store):
+        live = store.start("shop", experiment(), live=sl.Live(aa=True))
+
+        assert by_name(live.diagnostics())["same policy"].verdict == "unknown"
+
+    def test_read_only(self, tmp_path):
+        url = f"sqlite:///{tmp_path / 'live.db'}?synchronous=normal"
+        with sl.open(url) as store:
+            store.start("shop", experiment())
+        with sl.open(url, read_only=True) as store:
+            assert by_name(store.peek("shop").diagnostics())["rebuild"].verdict == "fine"
+
+    def test_an_imported_log(self, store):
+        rows = [{"arm": ("red", "blue")[n % 2], "paid": n % 3 == 0} for n in range(60)]
+        policies = dict(experiment().policies)
+        record = store.import_log("shop", rows, arm="arm", reward="paid", policies=policies)
+
+        found = by_name(record.live.diagnostics())
+
+        assert found["rebuild"].verdict == "fine"
+        assert found["drift"].verdict == "unknown", "a log's rewards are nobody's today"
+
+
+def test_a_sound_experiment_raises_no_alarm(any_store):
+    live = any_store.start(
+        "shop", experiment(), live=sl.Live(traffic_share=0.7, audit_share=0.2, open_replications=12)
+    )
+    world = World(live.experiment, BERNOULLI)
+    for unit in range(10_000):
+        any_store._clock.now += 1.0
+        if (given := live.assign(unit)).id:
+            live.reward(given.id, world.answer(live, given.id))
+        elif given.reason == "NOT_RUNNING":
+            break
+
+    found = live.diagnostics()
+
+    assert live.status().status in ENDED
+    assert {one.name for one in found} == ALWAYS | {"replay audit"}
+    random = {"sample ratio", "drift", "replay audit"}
+    for one in found:
+        if one.name in random:
+            assert one.p_value > budget.ALARM
+        else:
+            assert one.verdict == "fine", one
+    for one in found:
+        assert json.loads(json.dumps(one._asdict()))["details"] == one.details
+        assert one.sentence.endswith((".", "?"))
+
+
+def test_drift_is_seen_in_the_order_of_assignment(store):
+    live = store.start("shop", experiment(replications=20))
+
+    def answer(given, n):
+        chance = 0.3 if live.status().complete < 10 else 0.8
+        return int(coin("drift", n) < chance)
+
+    serve(live, store._clock, answer, units=1_300)
+
+    drift = by_name(live.diagnostics())["drift"]
+    assert live.status().complete == 20
+    assert drift.verdict == "alarm"
+
+
+def test_of_the_latest_users_only_the_quick_have_ended_and_they_are_not_judged(store):
+    """Only purchases are reported: whoever has ended within the last window has bought."""
+    options = sl.Live(open_replications=60, reward=sl.Reward(window_seconds=100))
+    live = store.start("shop", experiment(replications=60), live=options)
+    given = []
+
+    def answer(assignment, n):
+        given.append(assignment.id)
+        return 1 if coin("buys", n) < 0.5 else None
+
+    serve(live, store._clock, answer, units=600)
+    states = [live.describe(id).status for id in given]
+    ended = states.index("assigned")
+
+    found = by_name(live.diagnostics(silence_is_zero=True))
+
+    assert 0 < ended < len(given) - 20
+    assert "settled" in states[ended:]
+    assert sum(one["rewards"] for one in found["drift"].details["arms"]) == ended
+    assert sum(one["assigned"] for one in found["loss"].details["arms"]) == ended
+    bought = sum(live.describe(id).source == "observed" for id in given[:ended])
+    assert sum(one["rewards"] for one in found["delay"].details["arms"]) == bought < ended
+
+
+def test_time_is_up_whether_or_not_anybody_ticked(store):
+    options = sl.Live(open_replications=12, reward=sl.Reward(window_seconds=100))
+    live = store.start("shop", experiment(), live=options)
+    for unit in range(10):
+        live.assign(unit)
+    assert by_name(live.diagnostics())["loss"].verdict == "unknown"
+
+    store._clock.now += 1_000
+
+    found = by_name(live.diagnostics())["loss"]
+    assert sum(one["defaulted"] for one in found.details["arms"]) == 10
+    assert live.status().defaulted == 0, "looking changes nothing"
+
+
+class TestLoss:
+    def options(self):
+        return sl.Live(
+            exposure="explicit", open_replications=12, reward=sl.Reward(window_seconds=2)
+        )
+
+    def lossy(self, store, lost):
+        live = store.start("shop", experiment(replications=60), live=self.options())
+        clock = store._clock
+        for n in range(1_500):
+            clock.now += 1.0
+            given = live.assign(n)
+            if given.id is None:
+                continue
+            live.expose(given.id)
+            if coin("lost", n) >= lost[given.arm]:
+                live.reward(given.id, int(coin("paid", n) < 0.5))
+        clock.now += 10
+        return live
+
+    def test_one_arm_loses_rewards(self, store):
+        live = self.lossy(store, {"red": 0.0, "blue": 0.4})
+
+        found = by_name(live.diagnostics())["loss"]
+
+        assert found.verdict == "alarm"
+        assert "rewards of one arm fail to come more often" in found.sentence
+
+    def test_silence_may_be_how_nothing_is_reported(self, store):
+        live = self.lossy(store, {"red": 0.0, "blue": 0.4})
+
+        found = by_name(live.diagnostics(silence_is_zero=True))["loss"]
+
+        assert found.verdict == "fine"
+        assert found.details["silence_is_zero"]
+
+    def test_late_rewards_are_counted_once(self, store):
+        live = store.start("shop", experiment(), live=self.options())
+        id = live.assign("slow").id
+        live.expose(id)
+        store._clock.now += 5
+        for _ in range(3):
+            with pytest.raises(sl.Conflict):
+                live.reward(id, 1)
+
+        arms = by_name(live.diagnostics())["loss"].details["arms"]
+
+        assert sum(one["late"] for one in arms) == 1
+
+
+def test_delays_count_from_exposure(store):
+    options = sl.Live(
+        exposure="explicit",
+        lease_seconds=60,
+        reward=sl.Reward(window_seconds=100),
+        open_replications=12,
+    )
+    live = store.start("shop", experiment(replications=20), live=options)
+    for n in range(200):
+        given = live.assign(n)
+        store._clock.now += 50
+        live.expose(given.id)
+        store._clock.now += 95
+        live.reward(given.id, n % 2)
+
+    found = by_name(live.diagnostics())["delay"]
+
+    assert found.verdict == "alarm"
+    assert all(one["median"] == 95 for one in found.details["arms"])
+
+
+class TestSampleRatio:
+    def counted(self, live, **calls):
+        rows = [{"experiment": live._id, "reason": r, "calls": n} for r, n in calls.items()]
+        live._database.write(lambda transaction: transaction.many("count_answers", rows))
+        return by_name(live.diagnostics())["sample ratio"]
+
+    def test_the_gate(self, store):
+        live = store.start("shop", experiment(), live=sl.Live(traffic_share=0.5))
+
+        fine = self.counted(live, ASSIGNED=400, NO_OPEN_SLOT=580, NOT_IN_TRAFFIC_SHARE=1_000)
+        broken = self.counted(live, NOT_IN_TRAFFIC_SHARE=1_000)
+
+        assert fine.verdict == "fine"
+        assert broken.verdict == "alarm"
+
+    def test_calls_of_one_user_are_not_several_users(self, store):
+        live = store.start("shop", experiment(), live=sl.Live(traffic_share=0.5))
+
+        found = self.counted(live, ASSIGNED=400, STICKY=7_600, NOT_IN_TRAFFIC_SHARE=8_600)
+
+        assert found.details["calls_a_user"] == 20
+        assert (found.details["inside"], found.details["outside"]) == (400, 430)
+        assert found.verdict == "fine"
+
+    def test_calls_that_are_still_in_memory_count(self, store):
+        live = store.start("shop", experiment())
+        for unit in range(7):
+            live.assign(unit)
+
+        assert by_name(live.diagnostics())["enrolment"].details["could_enter"] == 7
+
+
+class TestReplayAudit:
+    def run(self, store, shift, replications=30):
+        live = store.start(
+            "shop",
+            experiment(replications=replications, horizon=20),
+            live=sl.Live(audit_share=0.5, open_replications=1),
+        )
+        world = World(live.experiment, BERNOULLI)
+        differences = {}
+        for unit in range(20_000):
+            if (given := live.assign(unit)).id is None:
+                break
+            one = live.describe(given.id)
+            value = world.answer(live, given.id)
+            if one.audit:
+                asked = int(coin("audit", unit) < BERNOULLI.means[one.arm_index] + shift)
+                differences[one.replication] = differences.get(one.replication, 0) + asked - value
+                value = asked
+            live.reward(given.id, value)
+        return live, differences
+
+    def test_users_give_what_was_replayed(self, store):
+        live, differences = self.run(store, 0.0)
+
+        found = by_name(live.diagnostics())["replay audit"]
+
+        assert found.p_value > budget.ALARM
+        counted = [differences[number] for number in range(live.status().complete - 1)]
+        assert found.details["replications"] in (len(counted), len(counted) + 1)
+        if found.details["replications"] == len(counted):
+            assert found.details["mean"] == pytest.approx(np.mean(counted))
+
+    def test_users_give_less_now(self, store):
+        live, _ = self.run(store, -0.5)
+
+        assert by_name(live.diagnostics())["replay audit"].verdict == "alarm"
+
+    def test_a_replication_whose_audit_is_not_settled_ends_the_prefix(self, store):
+        live, _ = self.run(store, 0.0)
+        before = by_name(live.diagnostics())["replay audit"].details["replications"]
+        undo = (
+            "UPDATE entry SET state = 'wanted', value = NULL, source = NULL, settled = NULL, assignment = NULL "
+            "WHERE owner = -1 AND replication = 12"
+        )
+        store._database.write(lambda transaction: transaction.connection.execute(undo))
+
+        after = by_name(live.diagnostics())["replay audit"].details["replications"]
+
+        assert after == 12 < before
+
+
+class TestSamePolicy:
+    def found(self, store, **changes):
+        live = store.start("shop", experiment(**changes))
+        finish(live, World(live.experiment, BERNOULLI))
+        return [one for one in live.diagnostics() if one.name == "same policy"]
+
+    def test_without_coins_they_agree_to_the_bit(self, store):
+        policies = {"a": "ucb1", "other": "uniform", "b": "ucb1", "c": "ucb1"}
+
+        first, second = self.found(store, policies=policies)
+
+        assert first.details["policies"] == ["b", "a"]
+        assert second.details["policies"] == ["c", "a"]
+        for one in (first, second):
+            assert one.verdict == "fine"
+            assert one.details["exact"]
+            assert one.details["replications"] == 12
+
+    def test_with_coins_shared_they_do_too(self, store):
+        policies = {"a": "thompson_bernoulli", "b": "thompson_bernoulli"}
+
+        (one,) = self.found(store, policies=policies, design="replay(share_noise=true)")
+
+        assert (one.verdict, one.details["exact"]) == ("fine", True)
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"policies": {"a": "uniform", "b": "uniform"}},
+            {"policies": {"a": "ucb1", "b": "ucb1"}, "design": "naive"},
+        ],
+    )
+    def test_otherwise_they_differ_by_luck(self, store, changes):
+        (one,) = self.found(store, **changes)
+
+        assert not one.details["exact"]
+        assert one.p_value > budget.ALARM
+
+    def test_different_ones_are_not_compared(self, store):
+        assert self.found(store, policies={"a": "ucb1(alpha=1)", "b": "ucb1(alpha=2)"}) == []
+
+
+def test_a_ledger_that_was_edited(any_store):
+    live = any_store.start("shop", experiment(policies={"a": "ucb1", "b": "ucb1"}))
+    finish(live, World(live.experiment, BERNOULLI))
+    change = "UPDATE entry SET value = 1 - value WHERE replication = 5 AND position < 8"
+    any_store._database.write(lambda transaction: transaction.connection.execute(change))
+
+    found = by_name(live.diagnostics())
+
+    assert found["rebuild"].verdict == "alarm"
+    assert "replication 5" in found["rebuild"].sentence
+    assert "same policy" not in found, "nothing can be said about what cannot be derived"
+    assert live.status().status == "complete", "looking changes nothing"
+
+
+class TestOpenSlots:
+    def test_the_head_of_the_line(self, store):
+        live = store.start("shop", experiment(), live=sl.Live(open_replications=3))
+        live.assign("somebody")
+        store._clock.now += 7_200
+
+        found = by_name(live.diagnostics())["open slots"]
+
+        assert found.verdict == "fine"
+        assert found.details["head_of_line"] == 0
+        assert found.details["open_for_seconds"] == 7_200
+        assert found.details["wanted"] == live.status().wanted == 4
+        assert found.details["assigned"] == 1
+        assert "4 entries wait for a user and 1 for a reward" in found.sentence
+        assert "replication 0, open for 2 h" in found.sentence
+
+    def test_a_replication_that_takes_far_longer_than_others(self, store):
+        live = store.start(
+            "shop",
+            experiment(replications=30),
+            live=sl.Live(open_replications=2, reward=sl.Reward(window_seconds=1e6)),
+        )
+        world = World(live.experiment, BERNOULLI)
+        first = live.assign("never answers")
+        assert live.describe(first.id).replication == 0
+        serve(live, store._clock, lambda given, _: world.answer(live, given.id), units=800)
+
+        early = by_name(live.diagnostics())["open slots"]
+        store._clock.now += 10_000
+        late = by_name(live.diagnostics())["open slots"]
+
+        assert early.details["slowest_complete_seconds"] > 0
+        assert late.verdict == "watch"
+        assert "Results wait for replication 0" in late.sentence
+        assert "No complete one took longer than" in late.sentence
+        live.stop(drain=False)
+        assert by_name(live.diagnostics())["open slots"].verdict == "fine"
+
+    def test_an_arm_that_cannot_be_shown(self, any_store):
+        live = any_store.start("shop", experiment())
+        for n in range(diagnosing.OFTEN + 1):
+            assert (
+                by_name(live.diagnostics())["open slots"].verdict == "fine" or n > diagnosing.OFTEN
+            )
+            live.void(live.assign(n).id)
+
+        found = by_name(live.diagnostics())["open slots"]
+
+        assert found.verdict == "watch"
+        assert found.details["voided_often"] == [
+            {"replication": 0, "arm": "red", "position": 0, "times": diagnosing.OFTEN + 1}
+        ]
+        assert "that of arm red in replication 0 21 times" in found.sentence
+
+    def test_nothing_is_open_any_more(self, store):
+        live = store.start("shop", experiment(replications=2))
+        finish(live, World(live.experiment, BERNOULLI))
+
+        found = by_name(live.diagnostics())["open slots"]
+
+        assert found.verdict == "fine"
+        assert found.sentence == "No replication is open."

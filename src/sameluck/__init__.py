@@ -22,6 +22,8 @@ from sameluck.experiment import Experiment
 from sameluck.external import External
 from sameluck.instances import VarianceSplit, split_variance
 from sameluck.live.answers import Assignment, Description, Joining, Receipt, Status
+from sameluck.live.checks import Check
+from sameluck.live.importing import Imported
 from sameluck.live.options import Live, Reward
 from sameluck.live.rehearsal import Rehearsal, VirtualClock, rehearse
 from sameluck.live.running import LiveExperiment
@@ -54,6 +56,7 @@ __all__ = [
     "Batched",
     "Bernoulli",
     "BernoulliPrior",
+    "Check",
     "Comparison",
     "Conflict",
     "Coverage",
@@ -67,6 +70,7 @@ __all__ = [
     "External",
     "Gaussian",
     "GaussianPrior",
+    "Imported",
     "Interrupted",
     "Invalid",
     "Joining",

@@ -345,6 +345,23 @@ def test_one_replication_and_arms_as_found(store):
     assert record.live.trace(0)["new"].rewards.tolist()[:12] == [n / 7 for n in range(12)]
 
 
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_an_export_can_be_imported(store, tmp_path, suffix):
+    """The ledger stands in the order of its stacks; what holds no reward is left out."""
+    design = experiment()
+    live = store.start("first", design)
+    finish(live, World(design, BERNOULLI))
+    path = tmp_path / f"ledger.{suffix}"
+    live.export(path)
+
+    columns = {"arm": "arm", "reward": "value", "replication": "replication"}
+    record = imported(store, design, path, horizon=40, skip_bad=suffix == "jsonl", **columns)
+
+    assert record.rows == live.status().users
+    assert record.live.status().status == "complete"
+    assert_same(record.live.runs(), live.runs())
+
+
 class TestBadRows:
     def test_nothing_is_imported_and_the_lines_are_named(self, store, tmp_path):
         rows = log_of(experiment())

@@ -108,7 +108,9 @@ def test_it_stops_after_the_days_and_goes_on_where_it_was(start):
 
 def test_calls_come_at_the_rate_asked_for(start):
     live = start(experiment_of(horizon=1000, replications=100), open_replications=1)
-    found = sl.rehearse(live, COINS, traffic={"arrivals_per_day": 2000, "delay": 3000}, days=1)
+    found = sl.rehearse(
+        live, COINS, traffic={"arrivals_per_day": 2000, "delay": 3000}, days=1, seed=budget.SEED
+    )
     assert abs(found.calls - 2000) < budget.z_bound() * np.sqrt(2000)
     assert found.units == found.calls
     assert found.turned_away + found.status.users == found.calls
@@ -117,7 +119,9 @@ def test_calls_come_at_the_rate_asked_for(start):
 
 def test_a_lost_reward_is_the_default_and_as_many_are_lost_as_asked_for(start):
     live = start(experiment_of(horizon=100), reward={"default": 1.0, "window_seconds": 600})
-    found = sl.rehearse(live, "bernoulli(0, 0, 0)", traffic={"loss": 0.3, "delay": 10})
+    found = sl.rehearse(
+        live, "bernoulli(0, 0, 0)", traffic={"loss": 0.3, "delay": 10}, seed=budget.SEED
+    )
 
     budget.assert_count(found.status.defaulted, found.status.users, 0.3)
     trace = live.trace(0)
@@ -136,7 +140,7 @@ def test_a_reward_after_its_window_is_late_and_the_default_counts(start):
 
 def test_users_who_never_see_their_arm_are_replaced(start):
     live = start(experiment_of(horizon=100), exposure="explicit", lease_seconds=30)
-    found = sl.rehearse(live, COINS, traffic={"unexposed": 0.25, "delay": 10})
+    found = sl.rehearse(live, COINS, traffic={"unexposed": 0.25, "delay": 10}, seed=budget.SEED)
     voided, users = found.status.voided, found.status.users
     budget.assert_count(voided, voided + users, 0.25)
     assert found.status.defaulted == 0
@@ -151,6 +155,7 @@ def test_a_step_moves_the_mean_and_rewards_0_and_1_stay_so(arm, start):
         live,
         "bernoulli(0.5, 0.5, 0.5)",
         traffic={"drift": f"step(0.4, after=0{where})", "delay": 1},
+        seed=budget.SEED,
     )
     for chosen in range(3):
         rewards = [

@@ -107,13 +107,15 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"{hint}known: {', '.join(words)}"
 
 
-def _is_finite(value: object) -> bool:
+def _finite(value: object) -> float | None:
+    """A number as a float; None for anything that is not a finite number."""
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
-        return False
+        return None
     try:
-        return abs(float(value)) < float("inf")
+        number = float(value)
     except OverflowError:
-        return False
+        return None
+    return number if abs(number) < float("inf") else None
 
 
 def require_number(
@@ -125,10 +127,11 @@ def require_number(
     at_most: float = float("inf"),
 ) -> None:
     """Raise `Invalid` unless the value is a finite number within its bounds; `owner` names it."""
-    if not _is_finite(value):
+    number = _finite(value)
+    if number is None:
         raise Invalid(f"{owner} must be a finite number, got {value!r}")
-    bounds = [(value > above, f"> {above:g}"), (value >= at_least, f">= {at_least:g}")]  # type: ignore[operator]
-    bounds.append((value <= at_most, f"<= {at_most:g}"))  # type: ignore[operator]
+    bounds = [(number > above, f"> {above:g}"), (number >= at_least, f">= {at_least:g}")]
+    bounds.append((number <= at_most, f"<= {at_most:g}"))
     broken = [rule for holds, rule in bounds if not holds]
     if broken:
         raise Invalid(f"{owner} must be {' and '.join(broken)}, got {value!r}")

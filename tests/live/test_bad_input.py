@@ -1,0 +1,334 @@
+"""Bad input: refused in words, nothing half-applied, and the experiment goes on as if nothing had been said."""
+
+import contextlib
+import math
+import sqlite3
+from decimal import Decimal
+
+import numpy as np
+import psycopg
+import pytest
+
+import sameluck as sl
+from sameluck.live.scene import FIVE, WINDOW, Scene, assert_finished, options
+
+TABLES = ("schema_version", "experiment", "replication", "entry", "assignment", "reward_event")
+TABLES += ("answer", "api_key")
+
+BAD_IDS = [
+    "nothing",
+    "",
+    "asg_" + "0" * 32,
+    "' OR 1=1 --",
+    "a\0b",
+    "a\nb",
+    "é",
+    "\ud800",
+    "x" * 101,
+    "x" * 100_000,
+    7,
+    0,
+    1.5,
+    True,
+    False,
+    b"asg_00",
+    ["asg"],
+    {},
+    object(),
+]
+NOT_REWARDS = [
+    math.nan,
+    math.inf,
+    -math.inf,
+    None,
+    "1",
+    "",
+    True,
+    False,
+    np.True_,
+    1j,
+    b"1",
+    [1],
+    {},
+    Decimal(1),
+    np.array([1.0]),
+    np.nan,
+    10**400,
+    -(10**400),
+    1e51,
+    -1e51,
+    object(),
+]
+BAD_UNITS = ["", "x" * 1_001, b"ann", "\ud800", None, 1.5, math.nan, True, [1], (), {}, 10**1_000]
+BAD_NAMES = ["", "x" * 201, "a\0b", "a\nb", "a\tb", "\x7f", "\ud800", None, 7, b"x", ["x"]]
+ODD_NAMES = [
+    'it\'s "quoted" `and` \\escaped\\',
+    "'; DROP TABLE experiment; --",
+    "100%s of %(name)s and {name} :name ?1 $1",
+    "🎲 größer 比較 مقارنة",
+    " ",
+    "..",
+    "x" * 200,
+    "NULL",
+    "0",
+]
+
+
+@pytest.fixture
+def sqlite_url(tmp_path):
+    return f"sqlite:///{tmp_path}/ledger.db?synchronous=normal"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request):
+    return request.getfixturevalue(f"{request.param}_url")
+
+
+@pytest.fixture
+def scene(url):
+    opened = Scene(lambda clock: sl.open(url, clock=clock))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def dump(url):
+    """Every row of every table."""
+
+    def sqlite():
+        path = url.removeprefix("sqlite:///").partition("?")[0]
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            return {t: sorted(map(str, connection.execute(f"SELECT * FROM {t}"))) for t in TABLES}
+
+    def postgres():
+        with psycopg.connect(url) as connection:
+            return {t: sorted(map(str, connection.execute(f"SELECT * FROM {t}"))) for t in TABLES}
+
+    return sqlite if url.startswith("sqlite") else postgres
+
+
+@pytest.fixture
+def unchanged(dump):
+    """Calls that must each be refused in one line of words; afterwards the database is as it was."""
+
+    @contextlib.contextmanager
+    def check(kind):
+        before = dump()
+
+        def refused(call, *arguments, **options):
+            with pytest.raises(kind) as caught:
+                call(*arguments, **options)
+            said = str(caught.value)
+            assert len(said) > 20, said
+            assert "Traceback" not in said
+
+        yield refused
+        assert dump() == before
+
+    return check
+
+
+def test_the_dump_sees_every_table_and_every_change(scene, dump):
+    before = dump()
+    live = scene.start()
+    assert dump() != before
+    before = dump()
+    scene.enrol(live)
+    assert dump() != before
+    assert set(before) == set(TABLES)
+
+
+class TestIds:
+    def test_unknown_ones(self, scene, unchanged):
+        live = scene.start()
+        waiting = scene.enrol(live)
+        with unchanged(sl.Unknown) as refused:
+            for id in BAD_IDS:
+                refused(live.reward, id, 0.5)
+                refused(live.expose, id)
+                refused(live.void, id)
+                refused(live.describe, id)
+            refused(live.describe, None)
+
+        scene.finish(live, waiting=[waiting])
+        assert_finished(live)
+
+    def test_those_of_another_experiment(self, scene, unchanged):
+        live, other = scene.start(name="one"), scene.start(name="other")
+        waiting, foreign = scene.enrol(live), scene.enrol(other)
+        with unchanged(sl.Unknown) as refused:
+            refused(live.reward, foreign, 0.5)
+            refused(live.expose, foreign)
+            refused(live.void, foreign)
+            refused(live.describe, foreign)
+
+        for one, id in ((live, waiting), (other, foreign)):
+            scene.finish(one, waiting=[id])
+            assert_finished(one)
+
+    def test_none_is_who_does_not_take_part(self, scene, dump):
+        live = scene.start()
+        before = dump()
+        assert not live.reward(None, 0.5).applied
+        live.expose(None)
+        live.void(None)
+        assert dump() == before
+
+    def test_the_message_names_the_id_and_the_experiment(self, scene):
+        live = scene.start()
+        with pytest.raises(sl.Unknown, match="no assignment 'nothing' in experiment 'trial'; use"):
+            live.reward("nothing", 1.0)
+
+
+class TestRewards:
+    def test_those_that_are_no_number(self, scene, unchanged):
+        live = scene.start()
+        waiting = scene.enrol(live)
+        with unchanged(sl.Invalid) as refused:
+            for value in NOT_REWARDS:
+                refused(live.reward, waiting, value)
+                refused(live.reward, None, value)
+
+        scene.finish(live, waiting=[waiting])
+        assert_finished(live)
+
+    def test_those_out_of_range(self, scene, unchanged):
+        live = scene.start(live=options(reward=sl.Reward(min=-9, max=9, window_seconds=WINDOW)))
+        waiting = scene.enrol(live)
+        with unchanged(sl.Invalid) as refused:
+            for value in (9.000001, -9.000001, 10, np.float32(9.5)):
+                refused(live.reward, waiting, value)
+
+        scene.finish(live, waiting=[waiting])
+        assert_finished(live)
+
+    def test_the_ends_of_the_range_are_in_it(self, scene):
+        live = scene.start(live=options(reward=sl.Reward(min=-9, max=9, window_seconds=WINDOW)))
+        assert live.reward(scene.enrol(live), 9).value == 9.0
+        assert live.reward(scene.enrol(live), -9).value == -9.0
+
+    def test_those_that_a_policy_cannot_count(self, scene, unchanged):
+        live = scene.start({"beta": "thompson_bernoulli", "ucb": "ucb1"})
+        waiting = scene.enrol(live)
+        with unchanged(sl.Invalid) as refused:
+            for value in (0.5, 2, -1, 1.0000001):
+                refused(live.reward, waiting, value)
+
+        coins = sl.Bernoulli((0.2, 0.5, 0.8))
+        scene.finish(live, coins, waiting=[waiting])
+        assert_finished(live, coins)
+
+    @pytest.mark.parametrize("value", [1, 1.0, np.int64(1), np.float32(1), np.float64(1), -0.0])
+    def test_numbers_of_any_kind_are_fine(self, scene, value):
+        live = scene.start({"beta": "thompson_bernoulli"})
+        receipt = live.reward(scene.enrol(live), value)
+        assert (receipt.applied, receipt.value) == (True, float(value))
+        assert type(receipt.value) is float
+
+
+class TestUnits:
+    def test_bad_ones(self, scene, unchanged):
+        live = scene.start(live=options(traffic_share=0.5))
+        with unchanged(sl.Invalid) as refused:
+            for unit in BAD_UNITS:
+                refused(live.assign, unit)
+
+        scene.finish(live)
+        while live.status().status == "running":  # some users are outside the traffic share
+            scene.finish(live)
+        assert_finished(live)
+
+    def test_odd_ones_are_different_units(self, scene):
+        live = scene.start(replications=20, live=options(open_replications=20))
+        units = ["a", "A", "a ", " a", "a\0", "a\n", "é", "e\u0301", "🎲", "x" * 1_000, 0, -1, "00"]
+        ids = [live.assign(unit).id for unit in units]
+        assert len(set(ids)) == len(units)
+        assert [live.assign(unit).id for unit in units] == ids
+
+
+class TestNames:
+    def test_bad_ones(self, scene, unchanged):
+        live = scene.start()
+        experiment = live.experiment
+        with unchanged(sl.Invalid) as refused:
+            for name in BAD_NAMES:
+                refused(scene.store.start, name, experiment)
+        with unchanged(sl.Unknown) as refused:
+            for name in [*BAD_NAMES, "trail", "Trial", "trial "]:
+                refused(scene.store.load, name)
+
+        scene.finish(live)
+        assert_finished(live)
+
+    def test_odd_ones_are_names_like_any_other(self, scene):
+        for name in ODD_NAMES:
+            scene.enrol(scene.start(name=name, horizon=2))
+        assert scene.store.names() == ODD_NAMES
+        for name in ODD_NAMES:
+            live = scene.store.load(name)
+            assert (live.name, live.status().name, live.status().users) == (name, name, 1)
+
+    def test_odd_names_of_arms_and_policies(self, scene):
+        policies = dict(zip(ODD_NAMES, [*FIVE.values(), *["uniform"] * 4], strict=True))
+        live = scene.start(policies, arms=tuple(ODD_NAMES[:3]), design="naive")
+        answer = live.assign(ODD_NAMES[0])
+        assert answer.arm in ODD_NAMES[:3]
+        assert live.describe(answer.id).policy in ODD_NAMES
+        scene.finish(live, waiting=[answer.id])
+        assert_finished(live)
+        assert_finished(scene.reopen(live))
+
+    def test_a_near_miss_is_pointed_out(self, scene):
+        with pytest.raises(sl.Unknown, match="it is empty; start one"):
+            scene.store.load("trial")
+        scene.start()
+        with pytest.raises(sl.Unknown, match=r"no experiment 'trail' .* did you mean 'trial'\?"):
+            scene.store.load("trail")
+
+    def test_a_name_that_is_taken(self, scene, unchanged):
+        live = scene.start()
+        with unchanged(sl.Conflict) as refused:
+            refused(scene.start)
+            refused(scene.start, FIVE, horizon=3)
+
+        scene.finish(live)
+        assert_finished(live)
+
+
+class TestSteering:
+    def test_bad_challengers(self, scene, unchanged):
+        live = scene.start()
+        live.reward(scene.enrol(live), 0.5)
+        with unchanged(sl.Invalid) as refused:
+            for name in [*BAD_NAMES, "ucb"]:
+                refused(live.add_policy, name, "uniform")
+            for policy in ("", "nonsense", "ucb1(alpha=-1)", None, 7, "always(3)", object()):
+                refused(live.add_policy, "late", policy)
+            refused(live.add_policy, "late", "thompson_bernoulli")
+            refused(live.add_policy, "late", sl.External("mine"))
+            refused(live.add_policy, "late", sl.External("mine"), make=7)
+        assert tuple(live.experiment.policies) == ("ucb", "thompson")
+        assert live.add_policy("late", "uniform").policy == "late"
+
+    def test_bad_reasons(self, scene, unchanged):
+        live = scene.start()
+        with unchanged(sl.Invalid) as refused:
+            for reason in ("a\0b", "\ud800", "x" * 201, 7, b"x"):
+                refused(live.pause, reason)
+                refused(live.stop, reason=reason)
+        live.pause(ODD_NAMES[0])
+        assert live.status().reason == ODD_NAMES[0]
+
+    def test_looking_where_nothing_is(self, scene, unchanged):
+        live = scene.start()
+        scene.serve(live)
+        with unchanged(sl.Invalid) as refused:
+            for number in (-1, 3, 1 << 70, 0.0, "0", None, True):
+                refused(live.trace, number)
+            for checkpoints in ([0], [-1], [9], [], "8", [1.5], [True], [[1]], 8):
+                refused(live.runs, checkpoints)
+            for policies in (["nobody"], ["ucb", "UCB"], [None], "ucb"):
+                refused(live.runs, policies=policies)
+
+        scene.finish(live)
+        assert_finished(live)

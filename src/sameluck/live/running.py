@@ -20,7 +20,7 @@ from sameluck.errors import (
     require,
     require_number,
 )
-from sameluck.experiment import Experiment, checked_checkpoints
+from sameluck.experiment import Experiment, check_name, checked_checkpoints
 from sameluck.live import answers as say
 from sameluck.live.answers import Assignment, Description, Joining, Receipt, Status, moment
 from sameluck.live.casting import Cast, Entry
@@ -272,6 +272,9 @@ class LiveExperiment:
         self._steer(status, ("running", "paused", "draining"), reason)
 
     def _steer(self, status: str, allowed: tuple[str, ...], reason: str) -> None:
+        if reason:
+            check_name("a reason", reason)
+
         def work(transaction: Transaction) -> Conflict | None:
             _, before, _ = found(transaction.one("lock_experiment", experiment=self._id))
             if before == status:
@@ -333,6 +336,7 @@ class LiveExperiment:
         self, transaction: Transaction, definition: str, name: str, policy: Any
     ) -> Experiment:
         before = Experiment.from_json(definition)
+        check_name("a policy's name", name)
         require(
             name not in before.policies,
             f"experiment {self.name!r} has a policy {name!r} already; choose another name",

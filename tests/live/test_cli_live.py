@@ -301,7 +301,7 @@ def test_all_experiments_are_listed(url, tmp_path, capsys):
 def test_a_name_is_typed_or_written_or_the_files(url, tmp_path, capsys):
     text = FILE.format(exposure="implicit")
     (tmp_path / "shop.toml").write_text(text)
-    (tmp_path / "other.toml").write_text(text.replace("[live]", '[live]\nname = "written"'))
+    (tmp_path / "other.toml").write_text(f'name = "written"\n{text}')
     assert answer(capsys, "start", "shop.toml")["name"] == "shop"
     assert answer(capsys, "start", "other.toml")["name"] == "written"
     started = answer(capsys, "start", "other.toml", "--name", "typed")
@@ -346,7 +346,7 @@ BAD_FILES = {
     FILE.replace("min = 0", "min = 2"): "Reward.min must be below Reward.max",
     FILE.replace("{exposure}", "some"): "Live.exposure must be one of implicit, explicit",
     FILE.replace("seed", 'design = "time_coupled"\nseed'): "live use Replay() or Naive()",
-    FILE.replace("[live]", "[live]\nname = 3"): "an experiment's name must be",
+    f"name = 3\n{FILE}": "an experiment's name must be",
 }
 
 

@@ -17,6 +17,7 @@ from sameluck.selection import POLICIES
 
 # What a file may say beside the experiment.
 SETTINGS = (
+    "name",
     "environment",
     "checkpoints",
     "level",

@@ -172,7 +172,7 @@ def _traffic(table: dict[str, Any], live: dict[str, Any], given: dict[str, Any])
 
 
 def _live(table: dict[str, Any], given: dict[str, Any], traffic: Traffic) -> Live:
-    values = {word: value for word, value in table.items() if word != "name"}
+    values = dict(table)
     values.update(_typed(given, ("order", "open_replications", "batch")))
     if traffic.unexposed:
         values.setdefault("exposure", "explicit")

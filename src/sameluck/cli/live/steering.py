@@ -35,7 +35,7 @@ _reason_option = click.option("--reason", default="", help="For the record.")
 
 @click.command("start", epilog="Example: sameluck live start shop.toml --db sqlite:///shop.db")
 @click.argument("file", metavar="FILE.toml")
-@click.option("--name", help="What to call it.  [default: name in [live], or the file's name]")
+@click.option("--name", help="What to call it.  [default: name in the file, or the file's own]")
 @store_options
 @as_json_option
 def start_command(
@@ -44,14 +44,12 @@ def start_command(
     """Begin an experiment on real users.
 
     The file has the words of `sameluck compare` (arms, horizon, replications, seed, ... and a table [policies]), and
-    may have a table [live] with the options of sameluck.Live (fallback, exposure, order, open_replications, ...) and
+    may have a name and a table [live] with the options of sameluck.Live (fallback, exposure, order, open_replications, ...) and
     a table [live.reward] (min, max, default, window_seconds).
     """
     experiment, settings = experiment_in(file)
-    options = dict(settings.get("live", {}))
-    name = name or options.pop("name", None) or Path(file).stem
-    options.pop("name", None)
-    live = Live.from_dict(options)
+    name = name or settings.get("name") or Path(file).stem
+    live = Live.from_dict(settings.get("live", {}))
     with opened(url, new=True) as store, cautions_noted() as cautions:
         started = store.start(name, experiment, live=live, makers=found_makers(makers))
     click.echo(_started_json(started, cautions) if as_json else _started(started, url))

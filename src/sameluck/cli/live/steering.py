@@ -44,8 +44,8 @@ def start_command(
     """Begin an experiment on real users.
 
     The file has the words of `sameluck compare` (arms, horizon, replications, seed, ... and a table [policies]), and
-    may have a name and a table [live] with the options of sameluck.Live (fallback, exposure, order, open_replications, ...) and
-    a table [live.reward] (min, max, default, window_seconds).
+    may have a name, a table [live] with the options of sameluck.Live (fallback, exposure, order,
+    open_replications, ...) and a table [live.reward] (min, max, default, window_seconds).
     """
     experiment, settings = experiment_in(file)
     name = name or settings.get("name") or Path(file).stem

@@ -137,7 +137,7 @@ class _Asked:
             takes_period = len(inspect.signature(select).parameters) > 0
             return select if takes_period else lambda _: select()
         if callable(pull := getattr(made, "pull", None)):
-            return lambda _: pull(self.arms)
+            return lambda _: pull(list(self.arms))
         raise Invalid(
             f"policy {self.name!r}: {type(made).__name__} has neither select(period) nor pull(arms)"
         )

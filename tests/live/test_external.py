@@ -1,0 +1,400 @@
+"""Policies that are Python objects: played as a literal loop plays them, beside compiled ones, and checked."""
+
+import itertools
+import json
+import math
+import random
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import literal
+import sameluck as sl
+from sameluck.live.scene import TWO, WORLD, Scene, assert_same, options, simulated
+from sameluck.streams import DECISION, EVERYBODY, owner_of, stream, word
+
+
+class Bound:
+    """Upper confidence bounds, asked with the period."""
+
+    def __init__(self, _):
+        self.pulls, self.totals = [0] * 3, [0.0] * 3
+
+    def select(self, period):
+        def bound(arm):
+            if self.pulls[arm] == 0:
+                return math.inf
+            mean = self.totals[arm] / self.pulls[arm]
+            return mean + math.sqrt(2 * math.log(period) / self.pulls[arm])
+
+        return max(range(3), key=bound)
+
+    def update(self, arm, reward):
+        self.pulls[arm] += 1
+        self.totals[arm] += reward
+
+
+class Coin:
+    """All its chance comes from the seed; asked without the period, answers with NumPy's numbers."""
+
+    def __init__(self, seed):
+        self.chance = random.Random(seed)
+        self.best, self.least = 0, -math.inf
+
+    def select(self):
+        return np.int64(self.chance.randrange(3) if self.chance.random() < 0.5 else self.best)
+
+    def update(self, arm, reward):
+        if reward > self.least:
+            self.best, self.least = arm, reward
+
+
+class Pulling(Coin):
+    """In river's words; does as it likes with the list of arms."""
+
+    select = None
+
+    def pull(self, arms):
+        assert arms == [0, 1, 2]
+        arm = Coin.select(self)
+        arms.clear()
+        return arm
+
+
+MAKERS = {"bound": Bound, "coin": Coin, "pulling": Pulling}
+ALL = {"a": sl.External("bound"), "b": sl.External("coin"), "c": sl.External("pulling")}
+
+
+@pytest.fixture
+def scene(tmp_path):
+    url = f"sqlite:///{tmp_path}/ledger.db?synchronous=normal"
+    opened = Scene(lambda clock: sl.open(url, clock=clock))
+    yield opened
+    opened.close()
+
+
+class Played(NamedTuple):
+    arms: list
+    rewards: list
+
+
+def by_hand(experiment, name, replication, makers=MAKERS):
+    """One external policy through one replication, as one would write it down."""
+    seed, policy = np.uint64(experiment.seed), experiment.policies[name]
+    alone = isinstance(experiment.design, sl.Naive)
+    world = literal.RealWorld(
+        experiment, WORLD, replication, owner_of(name) if alone else EVERYBODY
+    )
+    made = makers[policy.name](
+        int(word(stream(seed, DECISION, replication, np.uint64(owner_of(name))), 0))
+    )
+    arms, rewards = [], []
+    while len(arms) < experiment.horizon:
+        batch = []
+        for _ in range(min(policy.batch, experiment.horizon - len(arms))):
+            period = len(arms) + len(batch) + 1
+            if isinstance(made, Pulling):
+                batch.append(int(made.pull([0, 1, 2])))
+            elif isinstance(made, Coin):
+                batch.append(int(made.select()))
+            else:
+                batch.append(int(made.select(period)))
+        for arm in batch:
+            reward = world.pull(arm)
+            made.update(arm, reward)
+            arms.append(arm)
+            rewards.append(reward)
+    return Played(arms, rewards)
+
+
+def assert_by_hand(live, names, makers=MAKERS):
+    """The live experiment is over and did what the literal loop does."""
+    assert live.status().status == "complete"
+    for replication in range(live.experiment.replications):
+        trace = live.trace(replication)
+        for name in names:
+            expected = by_hand(live.experiment, name, replication, makers)
+            assert trace[name].arms.tolist() == expected.arms
+            assert trace[name].rewards.tolist() == expected.rewards
+    pulls = live.runs().pulls[:, :, -1]
+    alone = isinstance(live.experiment.design, sl.Naive)
+    users = pulls.sum() if alone else pulls.max(axis=1).sum()
+    assert live.status().users == users
+    assert live.verify() == live.experiment.replications
+
+
+class TestPlay:
+    @pytest.mark.parametrize("order", ["lockstep", "phase"])
+    @pytest.mark.parametrize("design", ["replay", "naive"])
+    @pytest.mark.parametrize("batch", [1, 3, 100])
+    def test_as_a_literal_loop_does(self, scene, design, order, batch):
+        live = scene.start(
+            ALL, makers=MAKERS, design=design, horizon=10, live=options(order=order, batch=batch)
+        )
+        scene.finish(live)
+        assert_by_hand(live, ALL)
+
+    def test_batches_of_their_own(self, scene):
+        policies = {"a": sl.External("bound", batch=4), "b": 'external("coin", batch=2)'}
+        live = scene.start(policies, makers=MAKERS, horizon=10)
+        scene.finish(live)
+        assert_by_hand(live, policies)
+
+    @pytest.mark.parametrize("design", ["replay", "naive"])
+    def test_beside_compiled_ones(self, scene, design):
+        live = scene.start({**TWO, **ALL}, makers=MAKERS, design=design)
+        scene.finish(live)
+        assert_by_hand(live, ALL)
+        compiled = simulated(live.experiment.replace(policies=TWO))
+        assert_same(live.runs(policies=list(TWO)), compiled)
+
+    def test_through_restarts(self, scene):
+        live = scene.start({**TWO, **ALL}, makers=MAKERS)
+        while live.status().status == "running":
+            waiting = list(scene.enrol_all(live))
+            live = scene.reopen(live, makers=MAKERS)
+            for id in reversed(waiting):
+                scene.pay(live, id)
+        assert_by_hand(live, ALL)
+
+    def test_as_a_late_challenger(self, scene):
+        live = scene.start()
+        scene.finish(live)
+        live.add_policy("late", sl.External("coin"), make=Coin)
+        live = scene.reopen(live, makers=MAKERS)
+        scene.finish(live)
+        assert_by_hand(live, ["late"])
+        assert_same(live.runs(policies=list(TWO)), simulated(live.experiment.replace(policies=TWO)))
+
+    def test_checkpoints(self, scene):
+        live = scene.start(ALL, makers=MAKERS, horizon=10)
+        scene.finish(live)
+        runs = live.runs([3, 10])
+        for replication, (column, name) in itertools.product(range(3), enumerate(ALL)):
+            played = by_hand(live.experiment, name, replication)
+            for place, end in enumerate([3, 10]):
+                earned = 0.0
+                for reward in played.rewards[:end]:
+                    earned += reward
+                assert runs.rewards[replication, column, place] == earned
+                counts = np.bincount(played.arms[:end], minlength=3)
+                assert runs.pulls[replication, column, place].tolist() == counts.tolist()
+
+    def test_a_rehearsal_lets_all_play_the_same_object(self, scene):
+        live = scene.start(ALL, makers=MAKERS, live=options(aa=True))
+        assert set(live.experiment.policies.values()) == {sl.External("bound")}
+        scene.finish(live)
+        assert_by_hand(live, ALL)
+
+
+class TestMakers:
+    @pytest.mark.parametrize(
+        ("makers", "said"),
+        [
+            (None, r"'a' is external\('coin'\); pass makers={'coin': make} .*none was given"),
+            ({}, "none was given"),
+            ({"Coin": Coin}, "did you mean 'Coin'"),
+            ({"coin": None}, "pass makers="),
+            ({"coin": 7}, "the maker 'coin' must be a function of a seed, got 7"),
+            ({"coin": Coin(1)}, "must be a function of a seed"),
+            ({"coin": lambda: Coin(1)}, "'a': its maker failed: .* positional argument"),
+            ({"coin": lambda _: 1 / 0}, "'a': its maker failed: division by zero"),
+            ({"coin": lambda _: None}, "'a': NoneType has neither select.period. nor pull.arms."),
+            ({"coin": lambda _: object()}, "'a': object has neither select"),
+            ({"coin": lambda _: Deaf()}, r"'a': Deaf has no update\(arm, reward\)"),
+        ],
+    )
+    def test_refused_at_the_start(self, scene, makers, said):
+        with pytest.raises(sl.Invalid, match=said):
+            scene.start({"a": sl.External("coin")}, makers=makers)
+        assert scene.store.names() == []
+
+    @pytest.mark.parametrize("makers", [None, {"coin": 7}, {"bound": Bound}])
+    def test_needed_to_load(self, scene, makers):
+        live = scene.start({"a": sl.External("coin")}, makers=MAKERS)
+        with pytest.raises(sl.Invalid, match="coin"):
+            scene.store.load("trial", makers=makers)
+        assert live.status().status == "running"
+        live = scene.reopen(live, makers=MAKERS)
+        scene.finish(live)
+        assert_by_hand(live, ["a"])
+
+    def test_a_challenger_needs_one(self, scene):
+        live = scene.start()
+        with pytest.raises(sl.Invalid, match=r"makers={'coin': make}"):
+            live.add_policy("late", sl.External("coin"))
+        assert tuple(live.experiment.policies) == tuple(TWO)
+
+
+class Deaf:
+    def select(self):
+        return 0
+
+
+def doing(choose, update=lambda *_: None):
+    """A maker of objects that do what the functions say."""
+
+    class Doing:
+        def select(self, period):
+            return choose(period)
+
+        def update(self, arm, reward):
+            return update(arm, reward)
+
+    return lambda _: Doing()
+
+
+def failing(*_):
+    raise RuntimeError("no idea")
+
+
+class TestFaults:
+    @pytest.mark.parametrize(
+        ("arm", "said"),
+        [
+            (3, r"policy 'a' chose arm 3 in period 1; arms are 0\.\.2"),
+            (-1, "chose arm -1 in period 1"),
+            (10**30, "chose arm 1000"),
+            (None, "policy 'a' failed in period 1: 'NoneType' object cannot be interpreted"),
+            (1.0, "failed in period 1: 'float'"),
+            ("1", "failed in period 1: 'str'"),
+        ],
+    )
+    def test_an_arm_that_is_none(self, scene, arm, said):
+        with pytest.raises(sl.Invalid, match=said):
+            scene.start({"a": sl.External("mine")}, makers={"mine": doing(lambda _: arm)})
+        assert scene.store.names() == []
+
+    @pytest.mark.parametrize(
+        ("broken", "said"),
+        [
+            (doing(lambda period: period > 2 and failing()), "failed in period 3: no idea"),
+            (doing(lambda period: 7 * (period > 2)), "chose arm 7 in period 3"),
+            (doing(lambda _: 0, failing), r"failed in update\(0, .*\): no idea"),
+        ],
+    )
+    def test_code_that_fails_loses_nothing(self, scene, broken, said):
+        """The reward is not acknowledged; once the code is mended it can be reported again."""
+        live = scene.start({"a": sl.External("mine")}, makers={"mine": broken}, replications=1)
+        with pytest.raises(sl.Invalid, match=said):
+            scene.finish(live)
+        settled, (waiting, value) = live.status().settled, pending(scene, live)
+        with pytest.raises(sl.Invalid, match=said):
+            live.reward(waiting, value)
+        assert (live.status().settled, live.status().status) == (settled, "running")
+        assert scene.events(live, waiting) == []
+
+        mended = {"mine": doing(lambda _: 0)}
+        live = scene.reopen(live, makers=mended)
+        assert live.reward(waiting, value).applied
+        scene.finish(live)
+        assert live.status().status == "complete"
+        assert live.trace(0)["a"].arms.tolist() == [0] * 8
+
+
+def pending(scene, live):
+    """The assignment that waits for its reward, and what that is."""
+    rows = scene.store._database.read(lambda t: t.all("history", experiment=live._id))
+    ((id,),) = [
+        [cell for cell in row if str(cell).startswith("asg_")]
+        for row in rows
+        if row[4] == "assigned"
+    ]
+    return id, scene.worth(live, id)
+
+
+class TestDeterminism:
+    @pytest.fixture
+    def fickle(self):
+        """Made twice, it agrees with itself for two periods only."""
+        tosses = itertools.count()
+        return {"mine": doing(lambda period: next(tosses) % 2 if period > 2 else 0)}
+
+    def test_chance_from_elsewhere_is_refused(self, scene, fickle):
+        live = scene.start({"a": sl.External("mine")}, makers=fickle, replications=1)
+        with pytest.raises(sl.Diverged, match=r"'a' is not deterministic: .* in period 3\. Take"):
+            scene.finish(live)
+        told = live.status()
+        assert told.status == "failed"
+        assert "not deterministic" in told.reason
+        assert live.assign("ann").reason == "NOT_RUNNING"
+        with pytest.raises(sl.Invalid, match="has failed"):
+            live.add_policy("late", "uniform")
+        waiting, value = pending(scene, live)
+        live.resume()  # what is in the ledger is as the object would do it, so far
+        with pytest.raises(sl.Diverged, match="in period 3"):
+            live.reward(waiting, value)
+        assert live.status().status == "failed"
+        assert scene.events(live, waiting) == []
+
+    def test_at_the_start_nothing_is_kept(self, scene):
+        tosses = itertools.count()
+        with pytest.raises(sl.Diverged, match="in period 1"):
+            scene.start(
+                {"a": sl.External("mine")}, makers={"mine": doing(lambda _: next(tosses) % 3)}
+            )
+        assert scene.store.names() == []
+
+    def test_goes_on_with_a_deterministic_maker(self, scene, fickle):
+        live = scene.start({"a": sl.External("mine")}, makers=fickle, replications=1)
+        with pytest.raises(sl.Diverged):
+            scene.finish(live)
+        waiting, value = pending(scene, live)
+
+        live = scene.reopen(live, makers={"mine": doing(lambda period: 0 if period <= 2 else 1)})
+        assert live.status().status == "failed"
+        live.resume()
+        assert live.status()[:3] == ("trial", "running", "")
+        assert live.reward(waiting, value).applied
+        scene.finish(live)
+        assert live.status().status == "complete"
+        assert live.trace(0)["a"].arms.tolist() == [0, 0] + [1] * 6
+
+    def test_other_code_than_it_was_started_with_is_refused(self, scene):
+        live = scene.start({"a": sl.External("mine")}, makers={"mine": doing(lambda _: 0)})
+        for _ in range(9):
+            scene.serve(live)
+        with pytest.raises(sl.Diverged, match=r"replication 0: position \d of arm '0' was "):
+            scene.reopen(live, makers={"mine": doing(lambda period: int(period > 2))})
+        assert scene.store.peek("trial", makers=MAKERS_OF_ZERO).status().status == "failed"
+
+        live = scene.store.load("trial", makers=MAKERS_OF_ZERO)
+        live.resume()
+        scene.finish(live)
+        assert live.status().status == "complete"
+
+
+MAKERS_OF_ZERO = {"mine": doing(lambda _: 0)}
+
+
+class TestDefinition:
+    def test_json_and_back(self):
+        experiment = sl.Experiment(
+            policies={"a": sl.External("my own", batch=3)}, arms=3, horizon=8, replications=2
+        )
+        assert (
+            json.loads(experiment.to_json())["policies"]["a"] == 'external(name="my own", batch=3)'
+        )
+        again = sl.Experiment.from_json(experiment.to_json())
+        assert again == experiment
+        assert again.policies["a"] == sl.External("my own", batch=3)
+
+    @pytest.mark.parametrize("policy", [sl.External(""), sl.External("x" * 201), sl.External(7)])
+    def test_bad_names(self, policy):
+        with pytest.raises(sl.Invalid, match=r"External\.name must be 1 to 200 characters"):
+            sl.Experiment(policies={"a": policy}, arms=3, horizon=8, replications=2)
+
+    @pytest.mark.parametrize("batch", [0, -1, 1.5, True, "2", None])
+    def test_bad_batches(self, batch):
+        with pytest.raises(sl.Invalid, match=r"External\.batch must be a whole number >= 1"):
+            sl.Experiment(
+                policies={"a": sl.External("x", batch)}, arms=3, horizon=8, replications=2
+            )
+
+    def test_simulate_refuses_in_words(self):
+        experiment = sl.Experiment(
+            policies={"a": sl.External("mine")}, arms=3, horizon=8, replications=2
+        )
+        with pytest.raises(sl.Invalid, match=r"(?i)external.*live"):
+            sl.simulate(experiment, WORLD)

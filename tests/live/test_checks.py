@@ -452,7 +452,7 @@ class TestDelay:
         [(0.25, "0.25 s"), (119, "119 s"), (120, "2 min"), (9_000, "2.5 h"), (1e6, "11.6 days")],
     )
     def test_spans(self, seconds, words):
-        assert checks._span(seconds) == words
+        assert checks.span(seconds) == words
 
 
 class TestSampleRatio:

@@ -61,11 +61,12 @@ class TestSeveralProcesses:
         """Assigned by one, rewarded by another, ticked by the third, in any order."""
         scenes[0].start(FIVE, design=design, live=options(open_replications=2))
         served, coins, pending = everywhere(scenes), random.Random(1), []
-        while served[0].status().status != "complete":
-            answer = coins.choice(served).assign(scenes[0].unit())
-            if answer.id is not None:
-                pending.append(answer.id)
-            if answer.id is None or coins.random() < 0.4:
+        reason = ""
+        while reason != "NOT_RUNNING":
+            id, _, _, reason = coins.choice(served).assign(scenes[0].unit())
+            if id is not None:
+                pending.append(id)
+            if pending and (id is None or coins.random() < 0.4):
                 id = pending.pop(coins.randrange(len(pending)))
                 scenes[0].pay(coins.choice(served), id)
                 assert scenes[0].pay(coins.choice(served), id).duplicate

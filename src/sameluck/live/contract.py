@@ -169,7 +169,7 @@ class Entries:
         place = {"owner": 0, "arm": told.arm_index, "position": told.position}
         other = place if same_entry else {**place, "position": 5}
         key = {"experiment": live._id, "replication": 0}
-        code = unit or live._code("unit 0")
+        code = unit or live._serving.code("unit 0")
         database = scene.store._database
 
         def insert(transaction: Any) -> None:
@@ -518,7 +518,7 @@ class Results:
 
     def test_opening_again_gives_the_same_state_at_any_moment(self, scene: Scene) -> None:
         """Whatever was acknowledged, assigned or voided before."""
-        live = scene.start(FIVE, horizon=6, live=explicit(open_replications=2))
+        live = scene.start(FIVE, horizon=4, live=explicit(open_replications=2))
         coins, pending = random.Random(5), []
         while live.status().status != "complete":
             before, runs = live.status(), live.runs([1, 3])

@@ -22,7 +22,8 @@ from sameluck.live.database import Database, Transaction
 from sameluck.live.engine import Replication, Settled, rebuilt
 from sameluck.live.logs import Columns, Log, Problem, read_log, refuse_problems
 from sameluck.live.options import Live, check_fit, played
-from sameluck.live.running import Clock, LiveExperiment
+from sameluck.live.running import LiveExperiment
+from sameluck.live.serving import Clock
 from sameluck.live.starting import Beginning, begin
 from sameluck.live.walking import Book, Maker, empty_book
 from sameluck.playing import Floats, Ints

@@ -110,10 +110,9 @@ class Stage:
         state = self._state(transaction, held)
         settled = {"value": value, "source": source, "settled": held.version + 1, "now": now}
         transaction.run("settle", **self.key(held), assignment=held.id, **settled)
-        was_complete = state.complete
         wants = state.settle(held.entry, value, self._fetch(transaction, state.number))
         self._write(transaction, state, wants, now)
-        if state.complete and not was_complete:
+        if state.complete:
             self.go_on(transaction, now)
 
     def _state(self, transaction: Transaction, held: Held) -> Replication:
@@ -178,7 +177,7 @@ class Stage:
             transaction.many("want", [{**key, **entry._asdict()} for entry in wants])
 
     def go_on(self, transaction: Transaction, now: int) -> None:
-        """Open the next replications; or end the experiment if none is open any more."""
+        """Open the next replications; or end the experiment if nobody is needed any more, not even for an audit."""
         definition, status, reason = found(transaction.one("lock_experiment", experiment=self.id))
         if definition != self.definition:
             self.take_definition(definition)
@@ -189,7 +188,8 @@ class Stage:
         while status == "running" and last + 1 < experiment.replications and opened < most:
             last, opened = last + 1, opened + 1
             self._open(transaction, last, now)
-        if opened == 0 and status in GOING:
+        (needed,) = found(transaction.one("any_outstanding", experiment=self.id))
+        if opened == 0 and not needed and status in GOING:
             ended = "complete" if last + 1 == experiment.replications else "stopped"
             transaction.run("set_status", experiment=self.id, status=ended, reason=reason)
 

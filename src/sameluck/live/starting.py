@@ -12,7 +12,8 @@ from sameluck.errors import Conflict
 from sameluck.experiment import Experiment
 from sameluck.live.database import Database, Transaction
 from sameluck.live.options import Live
-from sameluck.live.running import Clock, LiveExperiment
+from sameluck.live.running import LiveExperiment
+from sameluck.live.serving import Clock
 from sameluck.live.stage import found
 from sameluck.live.walking import Maker
 

@@ -18,7 +18,12 @@ INSERT INTO experiment (name, definition, options, status, reason, salt, streams
 VALUES (:name, :definition, :options, 'running', '', :salt, :streams, :now) RETURNING id
 
 -- name: set_status
-UPDATE experiment SET status = :status, reason = :reason WHERE id = :experiment
+UPDATE experiment SET status = :status, reason = :reason,
+                      resumes_as = CASE WHEN status IN ('running', 'draining') THEN status ELSE resumes_as END
+WHERE id = :experiment
+
+-- name: resumes_as
+SELECT resumes_as FROM experiment WHERE id = :experiment
 
 -- name: set_definition
 UPDATE experiment SET definition = :definition WHERE id = :experiment
@@ -41,6 +46,10 @@ WHERE experiment = :experiment AND number = :replication /*pg FOR UPDATE */
 
 -- name: count_open
 SELECT COUNT(*) FROM replication WHERE experiment = :experiment AND state = 'open'
+
+-- name: any_outstanding
+SELECT EXISTS (SELECT 1 FROM entry WHERE experiment = :experiment AND state = 'wanted')
+    OR EXISTS (SELECT 1 FROM entry WHERE experiment = :experiment AND state = 'assigned')
 
 -- name: last_replication
 SELECT COALESCE(MAX(number), -1) FROM replication WHERE experiment = :experiment
@@ -66,14 +75,13 @@ SELECT e.status, a.id, a.arm FROM experiment e
 LEFT JOIN assignment a ON a.experiment = e.id AND a.unit = :unit AND a.voided_us IS NULL
 WHERE e.id = :experiment
 
--- Users go to the lowest open replication first. "replication >= 0" always holds; it makes SQLite look into the index of
--- what is wanted instead of reading the whole ledger from its beginning.
+-- Users go to the lowest open replication first.
 -- name: take
 UPDATE entry SET state = 'assigned', assignment = :assignment, due_us = :due
 WHERE (experiment, replication, owner, arm, position) = (
   SELECT experiment, replication, owner, arm, position FROM entry
-  WHERE experiment = :experiment AND replication >= 0 AND state = 'wanted'
-  ORDER BY experiment, replication, owner, arm, position LIMIT 1 /*pg FOR UPDATE SKIP LOCKED */)
+  WHERE experiment = :experiment AND state = 'wanted'
+  ORDER BY replication, owner, arm, position LIMIT 1 /*pg FOR UPDATE SKIP LOCKED */)
 RETURNING replication, owner, arm, position
 
 -- name: enrol

@@ -16,7 +16,8 @@ from sameluck.live.database import Database
 from sameluck.live.importing import Imported, Wish, imported
 from sameluck.live.logs import Columns
 from sameluck.live.options import Live, check_fit, feasibility, played
-from sameluck.live.running import Clock, LiveExperiment
+from sameluck.live.running import LiveExperiment
+from sameluck.live.serving import Clock
 from sameluck.live.starting import Beginning, begin
 from sameluck.live.walking import Maker
 

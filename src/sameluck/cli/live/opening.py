@@ -16,7 +16,8 @@ import click
 
 from sameluck.errors import Invalid, require
 from sameluck.live import store as stores
-from sameluck.live.running import Clock, LiveExperiment
+from sameluck.live.running import LiveExperiment
+from sameluck.live.serving import Clock
 from sameluck.live.store import Store, without_password
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -11,6 +11,7 @@ CREATE TABLE experiment (
   options     TEXT NOT NULL,      -- JSON
   status      TEXT NOT NULL CHECK (status IN ('running', 'paused', 'draining', 'stopped', 'complete', 'failed')),
   reason      TEXT NOT NULL,      -- why it has this status
+  resumes_as  TEXT NOT NULL DEFAULT 'running' CHECK (resumes_as IN ('running', 'draining')),
   salt        TEXT NOT NULL,      -- units are kept as keyed hashes
   streams     INTEGER NOT NULL,   -- version of the random streams it is played with
   started_us  BIGINT NOT NULL
@@ -26,7 +27,7 @@ CREATE TABLE replication (
   completed_us BIGINT,
   PRIMARY KEY (experiment, number)
 ) WITHOUT ROWID;
-CREATE INDEX replication_open ON replication (experiment, number) WHERE state = 'open';
+CREATE INDEX replication_state ON replication (experiment, state);
 
 -- The ledger: the reward stacks, as far as anybody asked.
 CREATE TABLE entry (
@@ -50,8 +51,9 @@ CREATE TABLE entry (
   CHECK (state <> 'assigned' OR assignment IS NOT NULL),
   CHECK (state <> 'wanted' OR assignment IS NULL)
 ) WITHOUT ROWID;
-CREATE INDEX entry_wanted ON entry (experiment, replication, owner, arm, position) WHERE state = 'wanted';
-CREATE INDEX entry_due ON entry (experiment, due_us) WHERE state = 'assigned';
+-- The state stands in these though it is always the same: SQLite would take the primary key instead.
+CREATE INDEX entry_wanted ON entry (experiment, state, replication, owner, arm, position) WHERE state = 'wanted';
+CREATE INDEX entry_due ON entry (experiment, state, due_us) WHERE state = 'assigned';
 /*pg CREATE INDEX entry_settled ON entry (experiment, replication, settled) WHERE state = 'settled'; */
 
 CREATE TABLE assignment (

@@ -172,3 +172,10 @@ def test_too_early_is_said_in_words(complete):
     assert repr(runs).startswith("Runs(")
     with pytest.raises(sl.Invalid, match=rf"{complete} of 12 replications are complete.*Wait"):
         sl.compare(runs)
+
+
+def test_an_interval_without_bounds_is_said_in_words():
+    runs = sl.simulate(EXPERIMENT, sl.Bernoulli([0.6, 0.4]))
+    said = sl.compare(live_like(runs, 3))
+    assert "no bound to no bound" in str(said)
+    assert "Nothing can be said of greedy and ucb yet" in said.verdict

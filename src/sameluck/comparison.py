@@ -252,6 +252,11 @@ def finding(one: Effect) -> str:
         return (
             f"{one.policy} and {one.control} earned exactly the same {over} in every replication."
         )
+    if math.isinf(one.low) and math.isinf(one.high):
+        return (
+            f"Nothing can be said of {one.policy} and {one.control} yet: with so few replications an interval that "
+            "may be looked at any time has no bounds."
+        )
     if one.low <= 0 <= one.high:
         bounds = f"{amount(one.low)} to {amount(one.high)}"
         return (
@@ -281,6 +286,8 @@ def percent(level: float) -> str:
 def amount(value: float) -> str:
     """A number with as many digits as a reader wants."""
     size = abs(value)
+    if math.isinf(value):
+        return "no bound"
     if size >= 1000:
         return f"{value:,.0f}"
     if size >= 100:

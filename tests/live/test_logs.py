@@ -521,7 +521,7 @@ class TestRefuseProblems:
 
         assert str(error.value) == (
             "log.csv: 1 row cannot be used: line 3: reward is not a number ('abc'). "
-            "Pass skip_bad=True to leave it out"
+            "Pass skip_bad=True (--skip-bad) to leave it out"
         )
 
     def test_many(self):
@@ -534,7 +534,7 @@ class TestRefuseProblems:
             "the list: 1,234 rows cannot be used: record 2: reward is missing;"
         )
         assert message.endswith(
-            "record 11: reward is missing; and 1,224 more. Pass skip_bad=True to leave them out"
+            "record 11: reward is missing; and 1,224 more. Pass skip_bad=True (--skip-bad) to leave them out"
         )
         assert len(log.problems) == 1_234
 

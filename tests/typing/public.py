@@ -31,3 +31,16 @@ low: float = result.effects[0].low
 best: int = sl.Gaussian([1.0, 0.8], sd=[1.0, 2.0]).best_arm
 chances: sl.Bernoulli = sl.BernoulliPrior(a=1.0).instance(7, 0, 2)
 arms = sl.trace(experiment, sl.Empirical([[0, 1], [1]]), replication=0)["ucb"].arms
+
+with sl.open("sqlite://", clock=sl.VirtualClock()) as store:
+    live: sl.LiveExperiment = store.start(
+        "socks", experiment, live=sl.Live(reward=sl.Reward(min=0, max=1), batch={"ucb": 5})
+    )
+    answer: sl.Assignment = live.assign("user-1")
+    shown: str = answer.arm
+    receipt: sl.Receipt = live.reward(answer.id, 1.0)
+    joining: sl.Joining = live.add_policy("late", sl.UCBDelta())
+    users: int = live.status().users
+    verdicts: list[str] = [check.verdict for check in live.diagnostics()]
+    rehearsal: sl.Rehearsal = sl.rehearse(live, "bernoulli(0.7, 0.3)", traffic=sl.Traffic(loss=0.1))
+    first: sl.Comparison = sl.compare(live.runs([100]))

@@ -93,7 +93,7 @@ class Status(NamedTuple):
             f"  users         {self.users:,} asked, {self.settled:,} settled"
             f" ({self.defaulted:,} by default), {self.waiting:,} awaited, {self.voided:,} voided"
             + (f"; {self.imported:,} entries imported" if self.imported else ""),
-            f"  next          {self.wanted:,} entries wait for a user",
+            f"  wanted        {self.wanted:,} more users, at this moment",
             f"  calls         {calls:,}" + (f"; not enrolled: {turned}" if turned else ""),
         ]
         return "\n".join(lines)

@@ -129,7 +129,7 @@ def refuse_problems(log: Log) -> None:
         many = len(log.problems)
         rows = "row" if many == 1 else "rows"
         raise Invalid(
-            f"{log.name}: {many:,} {rows} cannot be used: {_listed(log)}. Pass skip_bad=True to leave "
+            f"{log.name}: {many:,} {rows} cannot be used: {_listed(log)}. Pass skip_bad=True (--skip-bad) to leave "
             f"{'it' if many == 1 else 'them'} out"
         )
 

@@ -172,7 +172,7 @@ def test_stopping_finishes_what_was_begun_unless_told_otherwise(shop, capsys):
     assert out.startswith("shop: draining; 3 replications are finished first; to stop at once: ")
     assert answer(capsys, "stop", shop, "--now")["status"] == "stopped"
     code, _, err = run(capsys, "resume", shop)
-    assert (code, err) == (2, "error: experiment 'shop' is stopped and cannot become running\n")
+    assert (code, err) == (2, "error: experiment 'shop' is stopped and cannot be resumed\n")
 
 
 def test_results_are_those_of_the_python_surface(shop, url, tmp_path, capsys):

@@ -143,7 +143,7 @@ class LiveExperiment:
                 and results are those of the complete prefix.
             reason: For the record.
         """
-        status = "draining" if drain else "stopped"
+        status = "drained" if drain else "stopped"
         self._steer(status, ("running", "paused", "draining"), reason)
 
     def _steer(self, status: str, allowed: tuple[str, ...], reason: str) -> None:
@@ -153,11 +153,11 @@ class LiveExperiment:
         def work(transaction: Transaction) -> Conflict | None:
             _, before, _ = found(transaction.one("lock_experiment", experiment=self._id))
             (resumes,) = found(transaction.one("resumes_as", experiment=self._id))
-            after = resumes if status == "resumed" else status
+            after = {"resumed": resumes, "drained": "draining"}.get(status, status)
             if before == after:
                 return None
             if before not in allowed:
-                said = f"experiment {self.name!r} is {before} and cannot become {after}"
+                said = f"experiment {self.name!r} is {before} and cannot be {status}"
                 return Conflict(said, "invalid_transition")
             transaction.run("set_status", experiment=self._id, status=after, reason=reason)
             if after in GOING:

@@ -146,6 +146,27 @@ class Entries:
             scene.pay(live, id)
         assert [told.replication for told in scene.enrol_all(live).values()] == [0, 1, 2]
 
+    def test_in_lock_step_policies_advance_together(self, scene: Scene) -> None:
+        """Whoever is ahead waits: nobody is asked for its next arm until the others have come as far."""
+        live = scene.start(design="naive", live=options(open_replications=1))
+        for _ in range(8):
+            first, second = scene.enrol_all(live).values()
+            assert (first.policy, second.policy) == tuple(TWO)
+            scene.pay(live, second.id)
+            assert scene.enrol_all(live) == {}
+            scene.pay(live, first.id)
+        assert live.status().complete == 1
+
+    def test_in_phase_order_one_policy_follows_the_other(self, scene: Scene) -> None:
+        """The second asks nobody before the first has reached the horizon."""
+        live = scene.start(design="naive", replications=1, live=options(order="phase"))
+        for policy in TWO:
+            for _ in range(8):
+                (told,) = scene.enrol_all(live).values()
+                assert told.policy == policy
+                scene.pay(live, told.id)
+        assert_finished(live)
+
     def test_replications_open_one_after_the_other(self, scene: Scene) -> None:
         """As soon as one is complete, and never more at once than was said."""
         live = scene.start({"ucb": "ucb1"}, horizon=2, live=options(open_replications=2))
@@ -486,6 +507,7 @@ class Results:
                     scene.pay(live, id)
         assert (live.status().complete, live.status().prefix) == (1, 0)
         assert live.runs().replications == 0
+        assert live.runs([1]).replications == 0
         scene.finish(live, waiting=held)
         assert_finished(live)
 

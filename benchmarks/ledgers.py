@@ -1,0 +1,142 @@
+"""Ledgers as large as one likes, written at once: what users would have revealed, without serving them."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from typing import NamedTuple
+
+import numpy as np
+
+from sameluck.live.casting import SHARED, Cast, Entry
+from sameluck.live.engine import Settled, rebuilt
+
+STARTED = 1_700_000_000_000_000  # microseconds
+COLUMNS = {
+    "replication": "experiment, number, state, version, policies, opened_us, completed_us",
+    "entry": (
+        "experiment, replication, owner, arm, position, state, assignment, due_us, value, source, "
+        "settled, settled_us"
+    ),
+    "assignment": (
+        "id, experiment, replication, owner, arm, position, unit, assigned_us, exposed_us, voided_us"
+    ),
+    "reward_event": "assignment, value, received_us, outcome",
+}
+
+
+class Made(NamedTuple):
+    """A replication of which some periods have been played."""
+
+    number: int
+    settled: Settled
+    outstanding: list[Entry]
+    complete: bool
+
+
+def make(experiment, reaches, means):
+    """Replications 0, 1, ..., played by every policy up to period `reaches[0]`, `reaches[1]`, ..."""
+    whole = Cast(experiment)
+    casts = {reach: Cast(experiment.replace(horizon=reach)) for reach in {*reaches} - {0}}
+    rng = np.random.default_rng(experiment.seed)
+    for number, reach in enumerate(reaches):
+        stacks = (rng.random((experiment.n_arms, reach)) < np.array(means)[:, None]).astype(float)
+        known = np.zeros(experiment.n_arms, np.int64)
+        if reach:
+            everything = _first_of(stacks, np.full(experiment.n_arms, reach))
+            known = rebuilt(casts[reach], number, everything, []).ends(SHARED)
+        settled = _first_of(stacks, known)
+        state = rebuilt(whole, number, settled, [])
+        yield Made(number, settled, state.ask(), state.complete)
+
+
+def _first_of(stacks, counts):
+    arms = np.repeat(np.arange(counts.size), counts)
+    positions = np.concatenate([np.arange(count) for count in counts])
+    return Settled(np.full(arms.size, SHARED), arms, positions, stacks[arms, positions])
+
+
+def fill(add, policies, replications, *, whole):
+    """Write replications of experiment 1 by `add(table, rows)`; how many entries are settled.
+
+    The order in which entries were settled is made up; nothing that is measured looks at it. If not whole,
+    assignments and reported rewards, which opening does not read, are left out.
+    """
+    count = 0
+    for made in replications:
+        size = made.settled.value.size
+        # Names in order of time, units hashed: the one at the end of their index, the other anywhere in it.
+        ids = [f"asg_{count + k:032x}" for k in range(size)]
+        units = [f"{(count + k) * 0x9E3779B97F4A7C15 % 2**64:032x}"[::-1] for k in range(size)]
+        add("replication", [_replication(made, policies)])
+        add("entry", _entries(made, ids))
+        if whole:
+            add("assignment", _assignments(made, ids, units))
+            values = zip(ids, made.settled.value.tolist(), strict=True)
+            add("reward_event", ((id, value, STARTED, "applied") for id, value in values))
+        count += size
+    return count
+
+
+def _replication(made, policies):
+    state, ended = ("complete", STARTED) if made.complete else ("open", None)
+    return 1, made.number, state, made.settled.value.size, policies, STARTED, ended
+
+
+def _places(made):
+    known = made.settled
+    columns = (known.owner, known.arm, known.position)
+    return zip(*(column.tolist() for column in columns), strict=True)
+
+
+def _entries(made, ids):
+    values = made.settled.value.tolist()
+    rows = zip(ids, _places(made), values, strict=True)
+    for k, (id, place, value) in enumerate(rows, 1):
+        yield 1, made.number, *place, "settled", id, None, value, "observed", k, STARTED
+    for entry in made.outstanding:
+        yield 1, made.number, *entry, "wanted", None, None, None, None, None, None
+
+
+def _assignments(made, ids, units):
+    for id, unit, place in zip(ids, units, _places(made), strict=True):
+        yield id, 1, made.number, *place, unit, STARTED, None, None
+
+
+def fill_sqlite(path, policies, replications, *, whole=True):
+    """Replace the ledger of the only experiment in a SQLite file."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute("PRAGMA cache_size = -500000")
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("DELETE FROM entry")
+        connection.execute("DELETE FROM replication")
+
+        def add(table, rows):
+            marks = ", ".join("?" * len(COLUMNS[table].split(",")))
+            connection.executemany(f"INSERT INTO {table} ({COLUMNS[table]}) VALUES ({marks})", rows)
+
+        count = fill(add, policies, replications, whole=whole)
+        connection.execute("COMMIT")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return count
+
+
+def fill_postgres(url, policies, replications, *, whole=True):
+    """Replace the ledger of the only experiment in a PostgreSQL database."""
+    import psycopg  # noqa: PLC0415 it need not be there
+
+    with psycopg.connect(url) as connection:
+        connection.execute("SET session_replication_role = replica")  # no foreign keys, one by one
+        connection.execute("DELETE FROM entry")
+        connection.execute("DELETE FROM replication")
+
+        def add(table, rows):
+            with connection.cursor().copy(f"COPY {table} ({COLUMNS[table]}) FROM STDIN") as copy:
+                for row in rows:
+                    copy.write_row(row)
+
+        count = fill(add, policies, replications, whole=whole)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("VACUUM ANALYZE")  # as the server does by itself before long
+    return count

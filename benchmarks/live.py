@@ -1,0 +1,587 @@
+"""How fast are live experiments, beside the databases they stand on?
+
+    python benchmarks/live.py [--quick] [--only PART ...] [--folder FOLDER] [--json FILE]
+
+A call is an assignment or a reward. Contestants take turns, because the machine's speed drifts; a figure is the
+median of its rounds. Every round begins with an empty database. Files are made in FOLDER (a temporary one if not
+given); PostgreSQL is a server of our own in /tmp.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import importlib.util
+import json
+import multiprocessing
+import random
+import sqlite3
+import statistics
+import sys
+import tempfile
+import threading
+import time
+import tracemalloc
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+import ledgers
+import limits
+import sameluck as sl
+from core import Goals, _version, machine
+from sameluck.live.store import Store
+
+ARMS, OPEN, CALLERS, CONNECTIONS = 10, 64, 32, 8
+MEANS = [0.05 * (arm + 1) for arm in range(ARMS)]
+POLICIES = {"control": "ucb1(alpha=2)", "rival": "ucb1(alpha=1)"}
+SERVER = Path(__file__).parent.parent / "tests" / "live" / "server.py"
+NUMBERS = count(1)
+
+
+def experiment_of(horizon=100_000, replications=OPEN, arms=ARMS):
+    return sl.Experiment(
+        policies=POLICIES, arms=arms, horizon=horizon, replications=replications, seed=7
+    )
+
+
+def options_of(open_replications=OPEN):
+    return sl.Live(open_replications=open_replications, reward=sl.Reward(window_seconds=60))
+
+
+class Places(NamedTuple):
+    """Where databases are made."""
+
+    folder: str
+    server: object  # None without psycopg
+
+
+# Serving
+
+
+class Round(NamedTuple):
+    """What one contestant did in one round."""
+
+    calls: int
+    seconds: float
+    latencies: list[float]
+
+    @property
+    def rate(self):
+        """Calls a second."""
+        return self.calls / self.seconds
+
+
+class Users:
+    """Users who come one after the other and answer with a coin."""
+
+    def __init__(self, live, name):
+        self.live = live
+        self.name = name
+        self.coins = random.Random(name)
+        self.numbers = count()
+
+    def serve(self):
+        """Assign and reward one; the seconds that each call took."""
+        unit = f"{self.name}-{next(self.numbers)}"
+        begin = time.perf_counter()
+        given = self.live.assign(unit)
+        middle = time.perf_counter()
+        assert given.enrolled, given
+        value = float(self.coins.random() < MEANS[int(given.arm)])
+        between = time.perf_counter()
+        self.live.reward(given.id, value)
+        return middle - begin, time.perf_counter() - between
+
+
+def serve(live, threads, seconds, name="user"):
+    """Serve users in so many threads for a while."""
+    latencies = [[] for _ in range(threads)]
+    gate = threading.Barrier(threads)
+    moments = []
+
+    def work(k):
+        users = Users(live, f"{name}-{k}")
+        users.serve()  # a connection and the compiled code
+        gate.wait()
+        begin = time.perf_counter()
+        while time.perf_counter() < begin + seconds:
+            latencies[k] += users.serve()
+        moments.extend((begin, time.perf_counter()))
+
+    limits.run_together(work, threads)
+    every = [one for own in latencies for one in own]
+    return Round(len(every), max(moments) - min(moments), every)
+
+
+def rounds_of(contestants, repeats):
+    """Everybody once, then everybody again."""
+    rounds = {name: [] for name in contestants}
+    for _ in range(repeats):
+        for name, run in contestants.items():
+            rounds[name].append(Round(*run()))
+    return rounds
+
+
+def show(rounds):
+    """Print and return the figures of every contestant."""
+    figures = {}
+    for name, own in rounds.items():
+        rates = sorted(one.rate for one in own)
+        latencies = sorted(1000 * latency for one in own for latency in one.latencies)
+        figures[name] = row = {"median": statistics.median(rates), "rounds": rates}
+        text = f"  {name:<44} {row['median']:>8,.0f}  ({rates[0]:,.0f} to {rates[-1]:,.0f})"
+        if latencies:
+            row["p50_ms"], row["p99_ms"] = (
+                latencies[int(share * len(latencies))] for share in (0.5, 0.99)
+            )
+            text = f"{text:<78} {row['p50_ms']:>8.2f} {row['p99_ms']:>8.2f}"
+        print(text)
+    return figures
+
+
+def heading(what):
+    print(f"\n{what:<78} {'p50 ms':>8} {'p99 ms':>8}")
+
+
+# SQLite
+
+
+def on_sqlite(places, size, goals):
+    folder = places.folder
+    heading("SQLite, synchronous=FULL: calls a second, median (least to most)")
+    calls = recorded(size["recorded"])
+    own, bare = f"sameluck, {CALLERS} callers", f"bare loop, groups of {CALLERS} calls"
+    contestants = {
+        own: lambda: sqlite_round(folder, CALLERS, size["seconds"]),
+        bare: lambda: (
+            *limits.replay(new_file(folder), calls, CALLERS, size["seconds"]),
+            [],
+        ),
+    }
+    sqlite_round(folder, CALLERS, 0.2)
+    figures = show(rounds_of(contestants, size["repeats"]))
+    few = {
+        f"sameluck, {threads} caller{'s' * (threads > 1)}": lambda n=threads: sqlite_round(
+            folder, n, size["seconds"]
+        )
+        for threads in (1, 8)
+    }
+    if limits.has_optuna():
+        few |= {
+            f"Optuna ask and tell, {threads} caller{'s' * (threads > 1)}": lambda n=threads: (
+                *limits.optuna(new_file(folder), n, ARMS, size["seconds"]),
+                [],
+            )
+            for threads in (1, 8)
+        }
+    for name, run in few.items():
+        figures |= show_if_it_lives(name, run, size["few_repeats"])
+    if not limits.has_optuna():
+        print(f"  {limits.OPTUNA}")
+    ratio = figures[own]["median"] / figures[bare]["median"]
+    goals.check(f"SQLite, {CALLERS} callers: of a bare loop", ratio, ">= 0.50", ratio >= 0.5)
+    return figures
+
+
+def show_if_it_lives(name, run, repeats):
+    try:
+        return show(rounds_of({name: run}, repeats))
+    except Exception as error:  # another library's: worth a line, not the run
+        if not name.startswith("Optuna"):
+            raise
+        print(f"  {name:<44} failed: {type(error).__name__}: {str(error).splitlines()[0][:60]}")
+        return {name: {"failed": str(error)}}
+
+
+def new_file(folder):
+    return Path(folder) / f"{next(NUMBERS)}.db"
+
+
+def sqlite_round(folder, threads, seconds):
+    with sl.open(f"sqlite:///{new_file(folder)}") as store:
+        live = store.start("bench", experiment_of(), live=options_of())
+        return serve(live, threads, seconds)
+
+
+def recorded(pairs):
+    """The statements of so many pairs of calls by the callers in turn, and before them those of the start."""
+    recorder = limits.Recorder()
+    with contextlib.closing(Store(recorder)) as store:
+        live = store.start("bench", experiment_of(), live=options_of())
+        coins = random.Random(1)
+        for first in range(0, pairs, CALLERS):
+            given = [live.assign(first + k) for k in range(CALLERS)]
+            for one in given:
+                live.reward(one.id, float(coins.random() < MEANS[int(one.arm)]))
+    return recorder.calls
+
+
+# PostgreSQL
+
+
+def own_server():
+    """A throw-away server that waits for the disk, as the tests start one."""
+    spec = importlib.util.spec_from_file_location("server", SERVER)
+    server = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(server)
+    return server.running(fsync=True)
+
+
+@contextlib.contextmanager
+def new_database(server):
+    """The URL of an empty database."""
+    import psycopg  # noqa: PLC0415 it need not be there
+
+    name = f"bench_{next(NUMBERS)}"
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
+        yield server.url(name)
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def on_postgres(places, size, goals):
+    folder, server = places
+    if not server:
+        print("\nPostgreSQL was skipped: psycopg is not installed.")
+        return {}
+    heading("PostgreSQL, fsync on: calls a second, median (least to most)")
+    own = f"sameluck, {CONNECTIONS} connections"
+    raw = f"pgbench, {CONNECTIONS} clients"
+    contestants = {
+        own: lambda: postgres_round(server, size["seconds"]),
+        f"sameluck, 2 processes x {CONNECTIONS // 2} connections": lambda: two_processes(
+            server, size["seconds"]
+        ),
+    }
+    if limits.has_pgbench():
+        limits.check_script(recorded(640)[1:])
+        for name, piped in ((raw, False), (f"{raw}, pipelined", True)):
+            contestants[name] = lambda piped=piped: pgbench_round(
+                server, folder, size["seconds"], piped
+            )
+    postgres_round(server, 0.2)
+    figures = show(rounds_of(contestants, size["repeats"]))
+    if raw not in figures:
+        print(f"  {limits.PGBENCH}")
+        return figures
+    ratio = figures[own]["median"] / figures[raw]["median"]
+    what = f"PostgreSQL, {CONNECTIONS} connections: of pgbench"
+    goals.check(what, ratio, ">= 0.50", ratio >= 0.5)
+    piped = figures[own]["median"] / figures[f"{raw}, pipelined"]["median"]
+    print(f"  {f'{what}, pipelined':<58} {piped:>8.2f}")
+    return figures
+
+
+@contextlib.contextmanager
+def started_on_postgres(server):
+    with new_database(server) as url, sl.open(url, connections=CONNECTIONS) as store:
+        yield url, store.start("bench", experiment_of(), live=options_of())
+
+
+def postgres_round(server, seconds):
+    with started_on_postgres(server) as (_, live):
+        return serve(live, CONNECTIONS, seconds)
+
+
+def pgbench_round(server, folder, seconds, piped):
+    with started_on_postgres(server) as (url, _):
+        done = limits.pgbench(url, 1, folder, seconds, clients=CONNECTIONS, piped=piped)
+        return *done, []
+
+
+def two_processes(server, seconds):
+    context = multiprocessing.get_context("spawn")
+    with (
+        started_on_postgres(server) as (url, _),
+        context.Pool(2, wait_here, [context.Barrier(2)]) as pool,
+    ):
+        jobs = [(url, name, seconds) for name in ("left", "right")]
+        begins, ends, latencies = zip(*pool.starmap(one_process, jobs, chunksize=1), strict=True)
+    every = [one for own in latencies for one in own]
+    return Round(len(every), max(ends) - min(begins), every)
+
+
+def wait_here(gate):
+    """Give a process the gate at which both begin."""
+    one_process.gate = gate
+
+
+def one_process(url, name, seconds):
+    threads = CONNECTIONS // 2
+    with sl.open(url, connections=threads) as store:
+        live = store.load("bench")
+        Users(live, f"{name}-first").serve()
+        one_process.gate.wait(timeout=60)
+        begin = time.monotonic()
+        done = serve(live, threads, seconds, name)
+        return begin, begin + done.seconds, done.latencies
+
+
+# Cost and memory, early and late
+
+
+@contextlib.contextmanager
+def at(folder, experiment, reaches, open_replications):
+    """Users of an experiment of which replications have been played that far; no wait for the disk."""
+    path = new_file(folder)
+    address = f"sqlite:///{path}?synchronous=normal"
+    with sl.open(address) as store:
+        store.start("bench", experiment, live=options_of(open_replications))
+    made = ledgers.make(experiment, reaches, MEANS[: experiment.n_arms])
+    ledgers.fill_sqlite(path, len(POLICIES), made)
+    with sl.open(address) as store:
+        yield Users(store.load("bench"), "user")
+
+
+def early_and_late(folder, size):
+    """What is compared: for each question an experiment early and late."""
+    deep, done = size["deep"], size["done"]
+    one = experiment_of(2 * deep + 10_000, 1)
+    many = experiment_of(20, 2 * done + 1_000)
+    return {
+        f"t = {deep:,} over t = 100": (
+            lambda: at(folder, one, [100], 1),
+            lambda: at(folder, one, [deep], 1),
+        ),
+        f"{done:,} replications complete over 10": (
+            lambda: at(folder, many, [20] * 10 + [0] * OPEN, OPEN),
+            lambda: at(folder, many, [20] * done + [0] * OPEN, OPEN),
+        ),
+    }
+
+
+def costs(places, size, goals):
+    print("\nCost of a call late over early, one thread, no wait for the disk (medians of blocks)")
+    figures = {}
+    for what, (begin, end) in early_and_late(places.folder, size).items():
+        with begin() as early, end() as late:
+            blocks = {"early": [], "late": []}
+            for place in range(size["blocks"] + 1):
+                for name, users in (("early", early), ("late", late)):
+                    cost = block(users, size["block"])
+                    if place:  # the first one derives the state
+                        blocks[name].append(cost)
+        first, then = (statistics.median(blocks[name]) for name in ("early", "late"))
+        figures[what] = {"early_us": first, "late_us": then}
+        print(f"  {what:<44} {first:>6.0f} and {then:.0f} microseconds")
+        # The trees of the database are one or two pages deeper; a walk over the history would be 100 times as long.
+        goals.check(f"a call, {what}", then / first, "<= 1.30", then <= 1.3 * first)
+    return figures
+
+
+def block(users, pairs):
+    """Microseconds of this thread's own time for a call."""
+    begin = time.thread_time()
+    for _ in range(pairs):
+        users.serve()
+    return 1e6 * (time.thread_time() - begin) / (2 * pairs)
+
+
+def memory(places, size, goals):
+    folder = places.folder
+    print("\nMemory of Python and NumPy (tracemalloc)")
+    figures = {}
+    tracemalloc.start()
+    try:
+        more = while_completing(folder, size["completed"])
+        figures["completing_kb"] = more
+        # A lock in a dictionary, kept for each of 1,400, would be 240.
+        what = f"growth over {2 * size['completed']:,} replications completed"
+        goals.check(what, more, "<= 20", more <= 20, "kB")
+        one = experiment_of(2 * size["deep"] + 10_000, 1)
+        early, _ = state_of(folder, one, 100, size["served"])
+        late, grown = state_of(folder, one, size["deep"], size["served"])
+        figures |= {"early_kb": early, "late_kb": late, "served_kb": grown}
+        what = f"held at t = {size['deep']:,} more than at t = 100"
+        goals.check(what, late - early, "<= 20", late - early <= 20, "kB")
+        what = f"growth over {size['served']:,} users there"
+        goals.check(what, grown, "<= 20", grown <= 20, "kB")
+        for arms in (ARMS, 10 * ARMS):
+            each = per_open_replication(folder, arms, size["opened"])
+            figures[f"{arms}_arms_bytes"] = each
+            what = f"open replication x policy x arm, {arms} arms"
+            goals.check(what, each, "<= 1000", each <= 1000, "B")
+    finally:
+        tracemalloc.stop()
+    return figures
+
+
+def traced():
+    """Bytes held, without the interpreter's cache of attributes, which grows to a limit of its own."""
+    getattr(sys, "_clear_internal_caches", sys._clear_type_cache)()
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0]
+
+
+def per_open_replication(folder, arms, opened):
+    def bytes_of(replications):
+        experiment = experiment_of(1_000, opened, arms)
+        with sl.open(f"sqlite:///{new_file(folder)}?synchronous=normal") as store:
+            before = traced()
+            live = store.start("bench", experiment, live=options_of(replications))
+            held = traced() - before
+            assert live.status().opened == replications
+        return held
+
+    bytes_of(1)
+    few, many = bytes_of(opened // 10), bytes_of(opened)
+    return (many - few) / (0.9 * opened * len(POLICIES) * arms)
+
+
+def state_of(folder, experiment, reach, served):
+    """Kilobytes held once the first users have been served, and how many more after many."""
+    before = traced()
+    with at(folder, experiment, [reach], 1) as users:
+        block(users, 100)
+        held = traced()
+        block(users, served)
+        return (held - before) / 1000, (traced() - held) / 1000
+
+
+def while_completing(folder, completed):
+    """Kilobytes held more once three times as many replications are complete."""
+    with sl.open(f"sqlite:///{new_file(folder)}?synchronous=normal") as store:
+        experiment = experiment_of(2, 10 * completed)
+        users = Users(store.start("bench", experiment, live=options_of(10)), "user")
+        completes(users, completed)
+        before = traced()
+        completes(users, 3 * completed)
+        return (traced() - before) / 1000
+
+
+def completes(users, wanted):
+    """Serve until so many replications are complete."""
+    while (complete := users.live.status().complete) < wanted:
+        block(users, wanted - complete)
+
+
+# Opening
+
+
+def opening(places, size, goals):
+    folder, server = places
+    print(
+        "\nOpening an experiment: its state is derived from the ledger and compared with what was asked for"
+    )
+    figures = {}
+    complete, reach = size["replications"], size["reach"]
+    experiment = experiment_of(reach, 2 * complete)
+    reaches = [reach] * complete + [reach // 2] * 10
+    made = list(ledgers.make(experiment, reaches, MEANS))
+    path = new_file(folder)
+    with contextlib.ExitStack() as stack:
+        kinds = {"SQLite": (f"sqlite:///{path}", path, ledgers.fill_sqlite)}
+        if server:
+            url = stack.enter_context(new_database(server))
+            kinds["PostgreSQL"] = (url, url, ledgers.fill_postgres)
+        for name, (address, where, fill) in kinds.items():
+            with sl.open(address) as store:
+                store.start("bench", experiment, live=options_of(10))
+            entries = fill(where, len(POLICIES), made, whole=False)
+            seconds, first = zip(*(open_once(address) for _ in range(3)), strict=True)
+            row = {"entries": entries, "seconds": statistics.median(seconds)}
+            figures[name] = {**row, "first_pair_ms": 1000 * statistics.median(first)}
+            print(
+                f"  {name}: {entries:,} settled entries; {figures[name]['first_pair_ms']:.0f} ms for "
+                "the first user after it, whose replication is derived once more"
+            )
+            goals.check(f"{name}: opening", row["seconds"], "< 10", row["seconds"] < 10, "s")
+    return figures
+
+
+def open_once(address):
+    """Seconds until the experiment is open, and then until the first user is served."""
+    begin = time.perf_counter()
+    with sl.open(address) as store:
+        live = store.load("bench")
+        opened = time.perf_counter()
+        Users(live, f"first-{next(NUMBERS)}").serve()
+        return opened - begin, time.perf_counter() - opened
+
+
+def facts_of(server):
+    facts = {name: fact for name, fact in machine().items() if name not in ("gcc", "river")}
+    facts |= {"sqlite": sqlite3.sqlite_version, "postgresql": None}
+    if server:
+        import psycopg  # noqa: PLC0415 it need not be there
+
+        with psycopg.connect(server.url()) as connection:
+            facts["postgresql"] = connection.info.parameter_status("server_version")
+    return facts | {name: _version(name) for name in ("psycopg", "optuna")}
+
+
+FULL = {
+    "seconds": 2,
+    "repeats": 6,
+    "few_repeats": 1,
+    "recorded": 12_800,
+    "deep": 100_000,
+    "done": 5_000,
+    "block": 50,
+    "blocks": 40,
+    "opened": 500,
+    "served": 1_000,
+    "completed": 700,
+    "replications": 85,
+    "reach": 10_000,
+}
+QUICK = {
+    **FULL,
+    "seconds": 1,
+    "repeats": 3,
+    "recorded": 6_400,
+    "deep": 10_000,
+    "done": 500,
+    "blocks": 10,
+    "opened": 200,
+    "served": 300,
+    "completed": 500,
+    "replications": 10,
+}
+
+
+PARTS = {
+    "sqlite": on_sqlite,
+    "postgres": on_postgres,
+    "costs": costs,
+    "memory": memory,
+    "opening": opening,
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="smaller and less certain")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="some parts of it")
+    parser.add_argument("--folder", help="where the files are made")
+    parser.add_argument("--json", metavar="FILE", help="write everything to FILE too")
+    options = parser.parse_args()
+    size = QUICK if options.quick else FULL
+    begin, goals, results = time.monotonic(), Goals(), {}
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(dir=options.folder))
+        server = stack.enter_context(own_server()) if _version("psycopg") else None
+        facts = facts_of(server)
+        print("$ python " + " ".join(sys.argv))
+        print("\n".join(f"{name}: {value}" for name, value in facts.items()))
+        for part in options.only:
+            results[part] = PARTS[part](Places(folder, server), size, goals)
+    missed = [line["what"] for line in goals.lines if not line["met"]]
+    seconds = time.monotonic() - begin
+    print(f"\n{len(goals.lines) - len(missed)} of {len(goals.lines)} goals met, {seconds:.0f} s")
+    if options.json:
+        record = {
+            "machine": facts,
+            "command": sys.argv,
+            "size": size,
+            "seconds": seconds,
+            **results,
+            "goals": goals.lines,
+        }
+        Path(options.json).write_text(json.dumps(record, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -102,11 +102,11 @@ class Units:
         assert not any("ann" in str(value) for row in rows for value in row)
 
     def test_traffic_share_is_a_fixed_function_of_the_unit(self, scene: Scene) -> None:
-        """Whoever is outside stays outside; all 200 on one side has a chance of 2^-199."""
-        live = scene.start(live=options(traffic_share=0.5))
-        units = [scene.unit() for _ in range(200)]
+        """Whoever is outside stays outside; of 400 units 58 to 144 are inside but for a chance of 1e-6."""
+        live = scene.start(live=options(traffic_share=0.25))
+        units = [scene.unit() for _ in range(400)]
         outside = [live.assign(unit).reason == say.NOT_IN_TRAFFIC_SHARE for unit in units]
-        assert 0 < sum(outside) < 200
+        assert 58 <= 400 - sum(outside) <= 144
         live = scene.reopen(live)
         assert [live.assign(unit).reason == say.NOT_IN_TRAFFIC_SHARE for unit in units] == outside
 
@@ -353,8 +353,10 @@ class Exposure:
         id = scene.enrol(live)
         scene.clock.forward(LEASE / 2)
         live.expose(id)
+        due = live.describe(id).due_at
         scene.clock.forward(WINDOW / 2)
         live.expose(id)
+        assert live.describe(id).due_at == due
         scene.clock.forward(WINDOW / 2, microseconds=-1)
         assert live.reward(id, 0.5).applied
         live.expose(id)

@@ -93,7 +93,7 @@ def _commit(connection, calls):
 
 # What `LiveExperiment` does for one user, most often. pgbench has no policies: it asks for the next entry of the arm.
 PAIR = {
-    ("lock_unit", "standing", "take", "enrol"),
+    ("standing", "take", "enrol"),
     ("lock_assignment", "note_reward", "settle", "advance_replication", "want"),
 }
 SCRIPT = """
@@ -103,7 +103,7 @@ SCRIPT = """
 \\set now 1700000000000000 + :n
 \\set due :now + 3600000000
 BEGIN;
-{lock_unit};
+SELECT pg_advisory_xact_lock(:unit);
 {standing} \\gset standing_
 {take} \\gset
 {begin_pipe}

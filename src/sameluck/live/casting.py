@@ -9,6 +9,7 @@ from sameluck.batching import Batched, batch_of
 from sameluck.experiment import Experiment
 from sameluck.external import External
 from sameluck.live.objects import ObjectWalker, maker_of
+from sameluck.live.options import only_binary
 from sameluck.live.walking import Book, CompiledWalker, Maker, Script, Walker, empty_book
 from sameluck.playing import Ints
 from sameluck.policies import UCB1, Always, UCBDelta
@@ -62,10 +63,14 @@ class Cast:
         self.experiment = experiment
         self.order = order
         self.arm_names = experiment.arm_names
+        self.binary = only_binary(experiment)
         self.scripts = [_script(experiment, name, makers or {}) for name in experiment.policies]
         design = experiment.design
         alone = design.reward_owner("a") != design.reward_owner("b")
         self.owners = [k + 1 if alone else SHARED for k in range(len(self.scripts))]
+        self.readers = {
+            owner: [k for k, own in enumerate(self.owners) if own == owner] for owner in self.owners
+        }
         self.audit_share = 0.0 if alone else audit_share
 
     def walker(

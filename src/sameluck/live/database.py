@@ -34,6 +34,9 @@ class Transaction(Protocol):
     def many(self, name: str, /, rows: Iterable[dict[str, Any]]) -> None:
         """The same change for several rows."""
 
+    def lock(self, number: int) -> None:
+        """Let nobody else pass who names the same number, in any process, until the transaction has ended."""
+
     def hold(self, lock: Lock) -> None:
         """Take a lock of this process's and keep it until the transaction has ended."""
 

@@ -49,6 +49,7 @@ class Replication:
         self.beyond: dict[Entry, float] = {}  # known, but not yet the next of their stack
         self.asked: set[Entry] = set()
         self.waiting: list[set[Place]] = [set() for _ in cast.scripts]
+        self.reaches = [0] * len(cast.scripts)  # periods that each policy has been paid for
         self.audited = np.zeros(arms, np.int64)  # replayed entries looked at for the audit
         self.audits: set[Entry] = set()  # settled before this state was rebuilt
         # How much of each shared stack came from a log: known whether or not a policy reads it.
@@ -58,11 +59,6 @@ class Replication:
     def policies(self) -> int:
         """How many policies play it."""
         return len(self.cast.scripts)
-
-    @property
-    def reaches(self) -> list[int]:
-        """Periods that each policy has been paid for."""
-        return [walker.reach for walker in self.walkers]
 
     @property
     def complete(self) -> bool:
@@ -83,15 +79,12 @@ class Replication:
             return []
         self._reveal(entry, value)
         place = (entry.arm, entry.position)
-        for k in self._readers(entry.owner):
+        for k in self.cast.readers[entry.owner]:
             if place in self.waiting[k]:
                 self.waiting[k].discard(place)
                 if not self.waiting[k]:
                     self.walk(k, fetch)
         return self.ask()
-
-    def _readers(self, owner: int) -> list[int]:
-        return [k for k, own in enumerate(self.cast.owners) if own == owner]
 
     def _reveal(self, entry: Entry, value: float) -> None:
         known = self.known[entry.owner]
@@ -105,7 +98,7 @@ class Replication:
             values.append(self.beyond.pop(following))
             following = following._replace(position=following.position + 1)
         known[entry.arm] = first + len(values)
-        for k in self._readers(entry.owner):
+        for k in self.cast.readers[entry.owner]:
             walker = self.walkers[k]
             if walker.limit(entry.arm) == first and (room := walker.room(entry.arm)):
                 walker.hand(entry.arm, values[:room])
@@ -124,6 +117,7 @@ class Replication:
                 first = walker.limit(arm)
                 stop = min(first + walker.room(arm), int(known[arm]))
                 walker.hand(arm, fetch(owner, arm, first, stop))
+        self.reaches[k] = walker.reach
         self.waiting[k] = {
             (arm, position)
             for arm, position in picks
@@ -172,7 +166,7 @@ class Replication:
     def ends(self, owner: int) -> Ints:
         """For each arm of an owner's stacks: the first position that no policy has read or waits for."""
         ends = np.zeros(self.cast.experiment.n_arms, np.int64)
-        for k in self._readers(owner):
+        for k in self.cast.readers[owner]:
             np.maximum(ends, self.walkers[k].pulls, out=ends)
             for arm, position in self.walkers[k].picks():
                 ends[arm] = max(ends[arm], position + 1)

@@ -95,6 +95,9 @@ class _Statements:
             for row in some:
                 self.connection.execute(_SQL[name], row)
 
+    def lock(self, number: int) -> None:
+        self.connection.execute("SELECT pg_advisory_xact_lock(%s)", [number])
+
     def hold(self, lock: Lock) -> None:
         if lock in self.held:
             return

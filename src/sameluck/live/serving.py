@@ -14,7 +14,7 @@ from sameluck.live import answers as say
 from sameluck.live.answers import Assignment, Receipt
 from sameluck.live.casting import Entry
 from sameluck.live.database import Transaction
-from sameluck.live.options import fallback_arm, only_binary
+from sameluck.live.options import fallback_arm
 from sameluck.live.stage import GOING, Held, Stage, found
 
 SECOND = 1_000_000  # microseconds
@@ -34,6 +34,7 @@ class Serving:
         self._salt = bytes.fromhex(salt)
         experiment = stage.cast.experiment
         self._fallback = experiment.arm_names[fallback_arm(experiment, self.live)]
+        self._bounds = self.live.reward.bounds
         self._guard = threading.Lock()
         self._calls: Counter[str] = Counter()
         self._next_count = 0
@@ -65,10 +66,13 @@ class Serving:
 
     def checked_reward(self, value: Any) -> float:
         """A reward that some policy could not take is refused."""
-        low, high = self.live.reward.bounds
-        require_number("a reward", value, at_least=low, at_most=high)
+        low, high = self._bounds
+        if (
+            type(value) is not float or not low <= value <= high
+        ):  # the usual case needs no closer look
+            require_number("a reward", value, at_least=low, at_most=high)
         require(
-            value in (0, 1) or not only_binary(self.stage.cast.experiment),
+            value in (0, 1) or not self.stage.cast.binary,
             f"a reward must be 0 or 1 (a policy counts successes), got {value!r}",
         )
         return float(value)
@@ -77,7 +81,7 @@ class Serving:
         """The arm for a unit: the one it has, or that of the lowest entry that waits for somebody."""
         now = self.now()
         self.count_calls(transaction, now)
-        transaction.run("lock_unit", unit=int(code[:15], 16))
+        transaction.lock(int(code[:15], 16))  # two calls of one unit get one answer
         standing = found(transaction.one("standing", experiment=self.stage.id, unit=code))
         status, enrolled, arm = standing
         if enrolled is not None:

@@ -52,6 +52,9 @@ class _Statements:
     def many(self, name: str, /, rows: Iterable[dict[str, Any]]) -> None:
         self.connection.executemany(_SQL[name], rows)
 
+    def lock(self, number: int) -> None:
+        """There is one writer."""
+
     def hold(self, lock: Lock) -> None:
         """There is one writer."""
 

@@ -172,8 +172,10 @@ class Stage:
             self._locks.pop(state.number, None)
 
     def _want(self, transaction: Transaction, number: int, wants: Sequence[Entry]) -> None:
-        if wants:
-            key = {"experiment": self.id, "replication": number}
+        key = {"experiment": self.id, "replication": number}
+        if len(wants) == 1:
+            transaction.run("want", **key, **wants[0]._asdict())
+        elif wants:
             transaction.many("want", [{**key, **entry._asdict()} for entry in wants])
 
     def go_on(self, transaction: Transaction, now: int) -> None:

@@ -66,10 +66,6 @@ VALUES (:experiment, :number, :state, :version, :policies, :now, CASE WHEN :comp
 INSERT INTO entry (experiment, replication, owner, arm, position, state, value, source, settled, settled_us)
 VALUES (:experiment, :replication, :owner, :arm, :position, :state, :value, :source, :settled, :now)
 
--- Two calls for one unit: the second waits until the first has its answer, and gets the same.
--- name: lock_unit
-SELECT 1 /*pg , pg_advisory_xact_lock(:unit) */
-
 -- name: standing
 SELECT e.status, a.id, a.arm FROM experiment e
 LEFT JOIN assignment a ON a.experiment = e.id AND a.unit = :unit AND a.voided_us IS NULL

@@ -201,6 +201,8 @@ class CompiledWalker:
             np.zeros(2),
         )
         self.shelf = _empty_shelf(arms, script.batch, counts)
+        ours = body_of(script.policy).__module__.startswith("sameluck.")
+        self._loop = _walk if ours else _walk_uncached
 
     @property
     def reach(self) -> int:
@@ -239,12 +241,11 @@ class CompiledWalker:
     def advance(self) -> None:
         """Walk as far as the values it was handed carry."""
         script = self.script
-        loop = (
-            _walk if body_of(script.policy).__module__.startswith("sameluck.") else _walk_uncached
-        )
         horizon = script.experiment.horizon
         try:
-            failed = loop(script.policy, self.luck, horizon, self.stand, self.shelf, self.book)
+            failed = self._loop(
+                script.policy, self.luck, horizon, self.stand, self.shelf, self.book
+            )
         except Exception as error:
             where, why = fault_in(body_of(script.policy), error)
             message = f"policy {script.name!r} cannot be played: {why} ({where})"

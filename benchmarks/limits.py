@@ -53,7 +53,7 @@ class _Noting:
 
     def __getattr__(self, method):
         passed_on = getattr(self._transaction, method)
-        if method in ("hold", "undo"):
+        if method in ("hold", "lock", "undo"):
             return passed_on
 
         def run(name, /, *rows, **values):
@@ -93,7 +93,7 @@ def _commit(connection, calls):
 
 # What `LiveExperiment` does for one user, most often. pgbench has no policies: it asks for the next entry of the arm.
 PAIR = {
-    ("standing", "take", "enrol"),
+    ("take", "enrol"),
     ("lock_assignment", "note_reward", "settle", "advance_replication", "want"),
 }
 SCRIPT = """
@@ -104,7 +104,6 @@ SCRIPT = """
 \\set due :now + 3600000000
 BEGIN;
 SELECT pg_advisory_xact_lock(:unit);
-{standing} \\gset standing_
 {take} \\gset
 {begin_pipe}
 {enrol};

@@ -91,7 +91,7 @@ class FailPoints:
 
     def instrument(self):
         points, connect = self, sqlite3.connect
-        execute = psycopg.Connection.execute
+        execute = psycopg.Cursor.execute
 
         class Mortal(sqlite3.Connection):
             def execute(self, *arguments):
@@ -103,12 +103,12 @@ class FailPoints:
             def executescript(self, *arguments):
                 return points.around(self, super().executescript, *arguments)
 
-        def mortal(connection, *arguments, **options):
-            original = partial(execute, connection, **options)
-            return points.around(connection, original, *arguments)
+        def mortal(cursor, *arguments, **options):
+            original = partial(execute, cursor, **options)
+            return points.around(cursor.connection, original, *arguments)
 
         sqlite3.connect = partial(connect, factory=Mortal)
-        psycopg.Connection.execute = mortal
+        psycopg.Cursor.execute = mortal
 
 
 def die():

@@ -45,7 +45,7 @@ class Replication:
         ready = range(len(cast.scripts)) if begins else ()
         self.walkers: list[Walker] = [cast.walker(k, number) for k in ready]
         arms = cast.experiment.n_arms
-        self.known: dict[int, Ints] = {owner: np.zeros(arms, np.int64) for owner in cast.owners}
+        self.known: dict[int, list[int]] = {owner: [0] * arms for owner in cast.owners}
         self.beyond: dict[Entry, float] = {}  # known, but not yet the next of their stack
         self.asked: set[Entry] = set()
         self.waiting: list[set[Place]] = [set() for _ in cast.scripts]
@@ -78,30 +78,27 @@ class Replication:
         if entry.owner == AUDITED:
             return []
         self._reveal(entry, value)
-        place = (entry.arm, entry.position)
+        place = entry[1:]
         for k in self.cast.readers[entry.owner]:
-            if place in self.waiting[k]:
-                self.waiting[k].discard(place)
-                if not self.waiting[k]:
+            waiting = self.waiting[k]
+            if place in waiting:
+                waiting.discard(place)
+                if not waiting:
                     self.walk(k, fetch)
         return self.ask()
 
     def _reveal(self, entry: Entry, value: float) -> None:
-        known = self.known[entry.owner]
-        first = int(known[entry.arm])
-        if entry.position != first:
+        owner, arm, position = entry
+        known = self.known[owner]
+        if position != known[arm]:
             self.beyond[entry] = value
             return
         values = [value]
-        following = entry._replace(position=first + 1)
-        while self.beyond and following in self.beyond:
-            values.append(self.beyond.pop(following))
-            following = following._replace(position=following.position + 1)
-        known[entry.arm] = first + len(values)
-        for k in self.cast.readers[entry.owner]:
-            walker = self.walkers[k]
-            if walker.limit(entry.arm) == first and (room := walker.room(entry.arm)):
-                walker.hand(entry.arm, values[:room])
+        while self.beyond and (later := Entry(owner, arm, position + len(values))) in self.beyond:
+            values.append(self.beyond.pop(later))
+        known[arm] += len(values)
+        for k in self.cast.readers[owner]:
+            self.walkers[k].offer(arm, position, values)
 
     def walk(self, k: int, fetch: Fetch) -> None:
         """Let one policy read on as far as what is known carries."""
@@ -110,18 +107,20 @@ class Replication:
         while True:
             walker.advance()
             picks = walker.picks()
-            short = {a for a, position in picks if walker.limit(a) <= position < known[a]}
+            short = [
+                a for a, position in picks if position < known[a] and walker.limit(a) <= position
+            ]
             if not short:
                 break
-            for arm in short:
+            for arm in set(short):
                 first = walker.limit(arm)
-                stop = min(first + walker.room(arm), int(known[arm]))
+                stop = min(first + walker.room(arm), known[arm])
                 walker.hand(arm, fetch(owner, arm, first, stop))
         self.reaches[k] = walker.reach
         self.waiting[k] = {
-            (arm, position)
-            for arm, position in picks
-            if position >= known[arm] and Entry(owner, arm, position) not in self.beyond
+            place
+            for place in picks
+            if place[1] >= known[place[0]] and (owner, *place) not in self.beyond
         }
 
     def wants(self, policies: Iterable[int]) -> set[Entry]:
@@ -136,7 +135,7 @@ class Replication:
             wanted.update(self._new_audits())
         wanted -= self.asked
         self.asked |= wanted
-        return sorted(wanted)
+        return sorted(wanted) if len(wanted) > 1 else list(wanted)
 
     def _replayed(self) -> Ints:
         # An entry has been replayed once a second policy has read it; one from a log, once a first has.
@@ -191,8 +190,9 @@ def rebuilt(
     books = books or [empty_book(cast.experiment) for _ in cast.scripts]
     stacks = _stacks(replication, settled)
     for k, owner in enumerate(cast.owners):
-        walker = cast.walker(k, number, replication.known[owner], books[k])
-        for arm in np.flatnonzero(replication.known[owner]).tolist():
+        known = np.array(replication.known[owner])
+        walker = cast.walker(k, number, known, books[k])
+        for arm in np.flatnonzero(known).tolist():
             walker.hand(arm, stacks[owner, arm])
         walker.advance()
         walker.keep_little()
@@ -236,7 +236,7 @@ def check(replication: Replication) -> None:
         read = replication.ends(owner)
         if owner == SHARED:
             read = np.maximum(read, replication.imported)
-        for arm in np.flatnonzero(known > read).tolist():
+        for arm in np.flatnonzero(np.array(known) > read).tolist():
             entry = Entry(owner, arm, int(read[arm]))
             raise _diverged(replication, entry, "was settled, but no policy reads it")
     for entry in replication.beyond:

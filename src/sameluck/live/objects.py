@@ -66,6 +66,11 @@ class ObjectWalker:
         self._shelf.setdefault(arm, deque()).extend(map(float, values))
         self._limit[arm] += len(values)
 
+    def offer(self, arm: int, position: int, values: Sequence[float]) -> None:
+        """Hand it values that have just become known, as far as they are the next and there is room."""
+        if self._limit[arm] == position and (room := self.room(arm)):
+            self.hand(arm, values[:room])
+
     def keep_little(self) -> None:
         """Forget the values that it was handed and has not read."""
         self._shelf.clear()

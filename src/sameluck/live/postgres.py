@@ -62,16 +62,19 @@ class _Statements:
 
     def __init__(self, connection: Any, *, piped: bool) -> None:
         self.connection = connection
+        self.cursor = (
+            connection.cursor()
+        )  # one for all statements: making it takes longer than using it
         self.piped = piped
         self.forget: list[Callable[[], object]] = []
         self.held: list[Lock] = []
 
     def one(self, name: str, /, **values: Any) -> Row | None:
-        row: Row | None = self.connection.execute(_SQL[name], values).fetchone()
+        row: Row | None = self.cursor.execute(_SQL[name], values).fetchone()
         return row
 
     def all(self, name: str, /, **values: Any) -> list[Row]:
-        return self.connection.execute(_SQL[name], values).fetchall()
+        return self.cursor.execute(_SQL[name], values).fetchall()
 
     def each(self, name: str, /, **values: Any) -> Iterator[Row]:
         if self.piped:
@@ -83,20 +86,20 @@ class _Statements:
             yield from cursor
 
     def run(self, name: str, /, **values: Any) -> None:
-        self.connection.execute(_SQL[name], values)
+        self.cursor.execute(_SQL[name], values)
 
     def many(self, name: str, /, rows: Iterable[dict[str, Any]]) -> None:
         following = iter(rows)
         while some := list(islice(following, AT_ONCE)):
             together = _by_columns(name, some) if len(some) > FEW else None
             if together:
-                self.connection.execute(*together)
+                self.cursor.execute(*together)
                 continue
             for row in some:
-                self.connection.execute(_SQL[name], row)
+                self.cursor.execute(_SQL[name], row)
 
     def lock(self, number: int) -> None:
-        self.connection.execute("SELECT pg_advisory_xact_lock(%s)", [number])
+        self.cursor.execute("SELECT pg_advisory_xact_lock(%s)", [number])
 
     def hold(self, lock: Lock) -> None:
         if lock in self.held:

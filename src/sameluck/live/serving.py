@@ -35,6 +35,9 @@ class Serving:
         experiment = stage.cast.experiment
         self._fallback = experiment.arm_names[fallback_arm(experiment, self.live)]
         self._bounds = self.live.reward.bounds
+        explicit = self.live.exposure == "explicit"
+        patience = self.live.lease_seconds if explicit else self.live.reward.window_seconds
+        self._patience = round(patience * SECOND)
         self._guard = threading.Lock()
         self._calls: Counter[str] = Counter()
         self._next_count = 0
@@ -82,24 +85,22 @@ class Serving:
         now = self.now()
         self.count_calls(transaction, now)
         transaction.lock(int(code[:15], 16))  # two calls of one unit get one answer
-        standing = found(transaction.one("standing", experiment=self.stage.id, unit=code))
-        status, enrolled, arm = standing
+        new, key = _new_id(now), {"experiment": self.stage.id, "unit": code}
+        due = now + self._patience
+        taken = transaction.one("take", **key, assignment=new, due=due)
+        if taken is None:
+            return self._untaken(*found(transaction.one("standing", **key)))
+        replication, owner, arm, position = taken
+        entry = {"replication": replication, "owner": owner, "arm": arm, "position": position}
+        transaction.run("enrol", assignment=new, **key, **entry, now=now)
+        return self._shown(new, arm, say.ASSIGNED)
+
+    def _untaken(self, status: str, enrolled: str | None, arm: int) -> Assignment:
         if enrolled is not None:
             return self._shown(enrolled, arm, say.STICKY)
         if status not in GOING:
             return self.turned_away(say.NOT_RUNNING)
-        new = _new_id(now)
-        explicit = self.live.exposure == "explicit"
-        patience = self.live.lease_seconds if explicit else self.live.reward.window_seconds
-        due = now + round(patience * SECOND)
-        taken = transaction.one("take", experiment=self.stage.id, assignment=new, due=due)
-        if taken is None:
-            return self.turned_away(say.NO_OPEN_SLOT if status == "running" else say.DRAINING)
-        replication, owner, arm, position = taken
-        entry = {"owner": owner, "arm": arm, "position": position}
-        key = {"experiment": self.stage.id, "replication": replication, **entry}
-        transaction.run("enrol", assignment=new, **key, unit=code, now=now)
-        return self._shown(new, arm, say.ASSIGNED)
+        return self.turned_away(say.NO_OPEN_SLOT if status == "running" else say.DRAINING)
 
     def _shown(self, id: str, arm: int, reason: str) -> Assignment:
         return Assignment(id, self.stage.cast.arm_names[arm], enrolled=True, reason=reason)

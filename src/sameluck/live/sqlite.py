@@ -11,13 +11,16 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from sameluck.errors import Invalid, Unavailable, require
 from sameluck.live.database import Row, Transaction, Work, migrations, statements
@@ -25,6 +28,25 @@ from sameluck.live.database import Row, Transaction, Work, migrations, statement
 T = TypeVar("T")
 
 MOST_TOGETHER = 256  # pieces of work in one transaction
+PATIENCE = 0.001  # seconds that a leader waits for others
+
+
+class _Prepared(NamedTuple):
+    """A statement with its parameters by place: SQLite binds them faster than by name."""
+
+    text: str
+    values: Callable[[dict[str, Any]], Any]
+
+
+def _prepared(sql: str) -> _Prepared:
+    names = re.findall(r":(\w+)", sql)
+    by_place = re.sub(r":\w+", "?", sql)
+    if len(names) == 1:
+        return _Prepared(by_place, lambda values: (values[names[0]],))
+    return _Prepared(by_place, itemgetter(*names) if names else lambda _: ())
+
+
+_SQL = {name: _prepared(sql) for name, sql in statements().items()}
 
 
 class _Statements:
@@ -34,23 +56,28 @@ class _Statements:
         self.connection = connection
         self.forget: list[Callable[[], object]] = []
 
+    def _execute(self, name: str, values: dict[str, Any]) -> sqlite3.Cursor:
+        sql = _SQL[name]
+        return self.connection.execute(sql.text, sql.values(values))
+
     def one(self, name: str, /, **values: Any) -> Row | None:
-        cursor = self.connection.execute(_SQL[name], values)
+        cursor = self._execute(name, values)
         row: Row | None = cursor.fetchone()
         cursor.close()  # a statement that is not finished would keep the transaction open
         return row
 
     def all(self, name: str, /, **values: Any) -> list[Row]:
-        return self.connection.execute(_SQL[name], values).fetchall()
+        return self._execute(name, values).fetchall()
 
     def each(self, name: str, /, **values: Any) -> Iterator[Row]:
-        return self.connection.execute(_SQL[name], values)
+        return self._execute(name, values)
 
     def run(self, name: str, /, **values: Any) -> None:
-        self.connection.execute(_SQL[name], values)
+        self._execute(name, values)
 
     def many(self, name: str, /, rows: Iterable[dict[str, Any]]) -> None:
-        self.connection.executemany(_SQL[name], rows)
+        sql = _SQL[name]
+        self.connection.executemany(sql.text, map(sql.values, rows))
 
     def lock(self, number: int) -> None:
         """There is one writer."""
@@ -60,9 +87,6 @@ class _Statements:
 
     def undo(self, forget: Callable[[], object]) -> None:
         self.forget.append(forget)
-
-
-_SQL = statements()
 
 
 class _Job:
@@ -96,6 +120,9 @@ class Sqlite:
         self._queue: deque[_Job] = deque()
         self._mutex = Lock()
         self._quiet = threading.Condition(self._mutex)  # nobody leads
+        self._enough = threading.Condition(self._mutex)  # for the leader to begin
+        self._expected = 0  # callers, to judge by the last time
+        self._awaited = 0  # how many the leader waits for
         self._leading = False
         self._heir: _Job | None = None  # who was told to lead next and has not begun
         self._closed = False
@@ -145,30 +172,36 @@ class Sqlite:
                 f"{self.path} was opened read-only; open it without read_only to change it"
             )
         job = _Job(work)
+        try:
+            self._take_turn(job)
+        except BaseException:  # Ctrl-C: the others must not wait for a leader who has gone
+            self._withdraw(job)
+            raise
+        return job.outcome()
+
+    def _take_turn(self, job: _Job) -> None:
+        """Wait until somebody has done the work, or until it is this caller's turn to lead."""
         with self._mutex:
             if self._closed:
                 raise Unavailable("the store is closed")
             self._queue.append(job)
             waits, self._leading = self._leading, True
+            if not waits:
+                self._heir = job
+            if 0 < self._awaited <= len(self._queue):
+                self._enough.notify()
         if waits:
-            self._wait(job)
-            if job.finished:
-                return job.outcome()
-        self._lead(job)
-        return job.outcome()
-
-    def _wait(self, job: _Job) -> None:
-        """Wait until the work is done, or until it is this caller's turn to lead."""
-        try:
             job.gate.acquire()
-        except BaseException:  # Ctrl-C: the others must not wait for a leader who has gone
-            with self._mutex:
-                if job in self._queue:
-                    self._queue.remove(job)
-                heir = self._pass_on() if self._heir is job else None
-            if heir is not None:
-                heir.gate.release()
-            raise
+        if not job.finished:
+            self._lead(job)
+
+    def _withdraw(self, job: _Job) -> None:
+        with self._mutex:
+            if job in self._queue:
+                self._queue.remove(job)
+            heir = self._pass_on() if self._heir is job else None
+        if heir is not None:
+            heir.gate.release()
 
     def _pass_on(self) -> _Job | None:
         """Who leads next (the mutex is held)."""
@@ -179,19 +212,39 @@ class Sqlite:
         return self._heir
 
     def _lead(self, own: _Job) -> None:
-        with self._mutex:
-            self._heir = None
-            batch = [self._queue.popleft() for _ in range(min(len(self._queue), MOST_TOGETHER))]
+        batch: list[_Job] = []
         try:
+            self._gather(batch)
             self._run(batch)
         finally:
+            for job in batch:
+                if not job.finished:
+                    job.error, job.finished = Unavailable("interrupted; nothing was changed"), True
             with self._mutex:
+                while self._queue and self._queue[0].finished:
+                    self._queue.popleft()
+                self._expected = len(batch) + len(self._queue)
                 following = self._pass_on()
             for job in batch:
                 if job is not own:
                     job.gate.release()
             if following is not None:
                 following.gate.release()
+
+    def _gather(self, batch: list[_Job]) -> None:
+        """What to run together: wait a moment for those who were here the last time and may come back.
+
+        Fewer commits, and nobody asks for the interpreter while the leader runs: that would cost more than the wait.
+        """
+        with self._mutex:
+            if len(self._queue) < self._expected:
+                self._awaited = self._expected
+                self._enough.wait_for(lambda: len(self._queue) >= self._awaited, PATIENCE)
+                self._awaited = 0
+            batch.extend(islice(self._queue, MOST_TOGETHER))
+            self._heir = None
+            for _ in batch:
+                self._queue.popleft()
 
     def _run(self, batch: list[_Job]) -> None:
         """Run all of them as one transaction; if one fails after it wrote, all but that one again."""

@@ -71,13 +71,17 @@ SELECT e.status, a.id, a.arm FROM experiment e
 LEFT JOIN assignment a ON a.experiment = e.id AND a.unit = :unit AND a.voided_us IS NULL
 WHERE e.id = :experiment
 
--- Users go to the lowest open replication first.
+-- Users go to the lowest open replication first; a unit that takes part already, or an experiment that does not run,
+-- takes nothing.
 -- name: take
 UPDATE entry SET state = 'assigned', assignment = :assignment, due_us = :due
 WHERE (experiment, replication, owner, arm, position) = (
-  SELECT experiment, replication, owner, arm, position FROM entry
-  WHERE experiment = :experiment AND state = 'wanted'
-  ORDER BY replication, owner, arm, position LIMIT 1 /*pg FOR UPDATE SKIP LOCKED */)
+  SELECT w.experiment, w.replication, w.owner, w.arm, w.position FROM entry w
+  WHERE w.experiment = :experiment AND w.state = 'wanted'
+    AND EXISTS (SELECT 1 FROM experiment x WHERE x.id = :experiment AND x.status IN ('running', 'draining'))
+    AND NOT EXISTS (SELECT 1 FROM assignment a WHERE a.experiment = :experiment AND a.unit = :unit
+                                                 AND a.voided_us IS NULL)
+  ORDER BY w.replication, w.owner, w.arm, w.position LIMIT 1 /*pg FOR UPDATE OF w SKIP LOCKED */)
 RETURNING replication, owner, arm, position
 
 -- name: enrol

@@ -148,6 +148,9 @@ class Walker(Protocol):
     def hand(self, arm: int, values: Sequence[float] | Floats) -> None:
         """Hand it the next values of an arm's stack."""
 
+    def offer(self, arm: int, position: int, values: Sequence[float]) -> None:
+        """Hand it values that have just become known, as far as they are the next and there is room."""
+
     def advance(self) -> None:
         """Walk as far as the values it was handed carry."""
 
@@ -201,6 +204,7 @@ class CompiledWalker:
             np.zeros(2),
         )
         self.shelf = _empty_shelf(arms, script.batch, counts)
+        self._ring = 0 if counts is not None else int(self.shelf.size[0])
         ours = body_of(script.policy).__module__.startswith("sameluck.")
         self._loop = _walk if ours else _walk_uncached
 
@@ -238,6 +242,17 @@ class CompiledWalker:
             shelf.values[offset + np.arange(first, first + len(values)) % size] = values
         shelf.limit[arm] = first + len(values)
 
+    def offer(self, arm: int, position: int, values: Sequence[float]) -> None:
+        """Hand it values that have just become known, as far as they are the next and there is room."""
+        if self.shelf.limit[arm] != position:
+            return
+        if len(values) == 1 and self._ring:  # one value, as usual: without further ado
+            if position - self.stand.pulls[arm] < self._ring:
+                self.shelf.values[arm * self._ring + position % self._ring] = values[0]
+                self.shelf.limit[arm] = position + 1
+        elif room := self.room(arm):
+            self.hand(arm, values[:room])
+
     def advance(self) -> None:
         """Walk as far as the values it was handed carry."""
         script = self.script
@@ -260,12 +275,15 @@ class CompiledWalker:
         """Forget the values that it was handed and has not read; they will be handed to it again."""
         shelf = _empty_shelf(self.stand.pulls.size, self.script.batch, None)
         shelf.limit[:] = self.stand.pulls
-        self.shelf = shelf
+        self.shelf, self._ring = shelf, int(shelf.size[0])
 
     def picks(self) -> list[Place]:
         """The entries it needs next, known or not; none once it has reached the horizon."""
-        chosen = self.stand.batch[: self.stand.marks[CHOSEN]].tolist()
-        return places(chosen, self.stand.pulls)
+        chosen = int(self.stand.marks[CHOSEN])
+        if chosen == 1:
+            arm = int(self.stand.batch[0])
+            return [(arm, int(self.stand.pulls[arm]))]
+        return places(self.stand.batch[:chosen].tolist(), self.stand.pulls)
 
 
 def places(chosen: Sequence[int], pulls: Ints) -> list[Place]:

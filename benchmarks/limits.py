@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import queue
 import re
 import shutil
 import sqlite3
@@ -81,6 +82,47 @@ def replay(path, calls, group, seconds):
             _commit(connection, some)
             done += len(some)
         return done - 1, time.perf_counter() - begin
+
+
+def replay_for_callers(path, calls, callers, seconds):
+    """The same for so many threads: each hands in a recorded call and waits; one thread commits whatever is there."""
+    Sqlite(str(path)).close()
+    connection = sqlite3.connect(
+        path, isolation_level=None, cached_statements=200, check_same_thread=False
+    )
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+        connection.execute(f"PRAGMA {pragma}")
+    _commit(connection, calls[:1])
+    waiting, in_order, following = queue.SimpleQueue(), threading.Lock(), iter(calls[1:])
+    counts, begin = [0] * callers, time.perf_counter()
+
+    def commit_all():
+        while (first := waiting.get()) is not None:
+            group = [first, *(waiting.get() for _ in range(waiting.qsize()))]
+            _commit(connection, [call for call, _ in group if call])
+            for _, gate in group:
+                gate.release()
+
+    def work(k):
+        while time.perf_counter() < begin + seconds:
+            gate = threading.Lock()
+            gate.acquire()
+            with in_order:  # a reward is not handed in before its assignment
+                call = next(following, None)
+                if call is None:
+                    return
+                waiting.put((call, gate))
+            gate.acquire()
+            counts[k] += 1
+
+    writer = threading.Thread(target=commit_all)
+    writer.start()
+    run_together(work, callers)
+    spent = time.perf_counter() - begin
+    waiting.put(None)
+    writer.join()
+    connection.close()
+    return sum(counts), spent
 
 
 def _commit(connection, calls):

@@ -160,6 +160,11 @@ def on_sqlite(places, size, goals):
             [],
         ),
     }
+    asked = f"bare group commit, {CALLERS} callers"
+    contestants[asked] = lambda: (
+        *limits.replay_for_callers(new_file(folder), calls, CALLERS, size["seconds"]),
+        [],
+    )
     sqlite_round(folder, CALLERS, 0.2)
     figures = show(rounds_of(contestants, size["repeats"]))
     few = {
@@ -182,6 +187,9 @@ def on_sqlite(places, size, goals):
         print(f"  {limits.OPTUNA}")
     ratio = figures[own]["median"] / figures[bare]["median"]
     goals.check(f"SQLite, {CALLERS} callers: of a bare loop", ratio, ">= 0.50", ratio >= 0.5)
+    alike = figures[own]["median"] / figures[asked]["median"]
+    name = f"SQLite, {CALLERS} callers: of bare group commit"
+    goals.check(name, alike, ">= 0.50", alike >= 0.5)
     return figures
 
 

@@ -1,17 +1,22 @@
 """Whatever happens in whatever order, a live experiment ends where the simulation does.
 
-Hypothesis writes a script of calls, good and bad, with a clock that jumps and stores that are closed and opened
-again; it is played over and over until the experiment has ended. A model of the rules says what every call must
+Hypothesis writes a script of calls, good and bad, with a clock that jumps, commits that fail and stores that are
+closed and opened again; it is played over and over until the experiment has ended. A model of the rules says what every call must
 answer. In the end the runs must equal `simulate`'s bit for bit; where a window ran out, the declared default stands
 in that place, and a plain loop over the same stacks is the oracle.
 """
 
+import contextlib
 import itertools
+import sqlite3
 from collections import Counter
+from functools import partial
 from random import Random
 from typing import NamedTuple
+from unittest import mock
 
 import numpy as np
+import psycopg
 import pytest
 import world
 from hypothesis import HealthCheck, given, settings
@@ -78,7 +83,7 @@ def plot_of(luck):
 
 
 CALM = ["assign"] * 4 + ["reward"] * 4 + ["expose"] * 2
-CALM += ["again", "duplicate", "conflicting", "void", "tick", "restart", "moment"]
+CALM += ["again", "duplicate", "conflicting", "void", "tick", "restart", "moment", "fault"]
 WILD = [*CALM, "lease", "window", "edge", "edge", "edge"]
 
 
@@ -91,6 +96,41 @@ def script_of(content):
 # Numbers and bytes rather than nested strategies: Hypothesis then tries cases that have little in common.
 plots = st.builds(plot_of, st.integers(0, 2**64 - 1))
 scripts = st.binary(min_size=21, max_size=101).map(script_of)
+
+
+class Broken(Exception):
+    """What was going to be committed was not."""
+
+
+class Faults:
+    """Lets the next COMMIT fail when armed, whichever the database."""
+
+    def __init__(self):
+        self.armed = False
+
+    def before(self, statement):
+        if self.armed and statement == "COMMIT":
+            self.armed = False
+            raise Broken
+
+    @contextlib.contextmanager
+    def installed(self):
+        faults, execute = self, psycopg.Connection.execute
+
+        class Fallible(sqlite3.Connection):
+            def execute(self, statement, *rest):
+                faults.before(statement)
+                return super().execute(statement, *rest)
+
+        def fallible(connection, statement, *rest, **options):
+            faults.before(statement)
+            return execute(connection, statement, *rest, **options)
+
+        with (
+            mock.patch.object(sqlite3, "connect", partial(sqlite3.connect, factory=Fallible)),
+            mock.patch.object(psycopg.Connection, "execute", fallible),
+        ):
+            yield
 
 
 class Seat:
@@ -109,7 +149,8 @@ class Seat:
 class Stage:
     """The experiment, the stores that serve it, and the model of what they must answer."""
 
-    def __init__(self, plot, urls):
+    def __init__(self, plot, urls, faults):
+        self.faults = faults
         self.plot, self.urls, self.now = plot, urls, 1_700_000_000 * SECOND
         self.name = f"experiment {next(NAMES)}"
         self.stores = [sl.open(url, clock=self.clock) for url in urls]
@@ -130,7 +171,8 @@ class Stage:
     def play(self, script):
         for kind, number in itertools.cycle(script):
             self.expire()
-            getattr(self, kind)(self.lives[number % len(self.lives)], number)
+            with contextlib.suppress(Broken):  # then it is as if the call had not been made
+                getattr(self, kind)(self.lives[number % len(self.lives)], number)
             self.calls_left -= 1
             if not self.calls_left:
                 break
@@ -232,6 +274,9 @@ class Stage:
     def tick(self, live, _):
         live.tick()
 
+    def fault(self, _, __):
+        self.faults.armed = True
+
     def moment(self, _, number):
         self.now += number * SECOND // 10
 
@@ -284,15 +329,18 @@ def oracle(experiment, checkpoints, value):
 
 
 def check(plot, script, urls):
-    stage = Stage(plot, urls)
-    try:
-        stage.play(script)
-        stage.expire()
-        world.finish(stage.lives[-1], stage.world)
-        for live in stage.lives:
-            compare(stage, live)
-    finally:
-        stage.close()
+    faults = Faults()
+    with faults.installed():
+        stage = Stage(plot, urls, faults)
+        try:
+            stage.play(script)
+            faults.armed = False
+            stage.expire()
+            world.finish(stage.lives[-1], stage.world)
+            for live in stage.lives:
+                compare(stage, live)
+        finally:
+            stage.close()
 
 
 def compare(stage, live):

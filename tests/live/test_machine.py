@@ -30,6 +30,7 @@ import sameluck as sl
 
 NAME, LEASE, WINDOW, DEFAULT = "machine", 60, 600, 0.5
 AUDITED = -1
+OPEN_AT_ONCE = 2
 
 REWARDS = st.sampled_from([0.0, 0.25, 1.0])
 NUMBERS = st.integers(0, 1_000)
@@ -140,7 +141,7 @@ class Machine(RuleBasedStateMachine):
             exposure=exposure,
             lease_seconds=LEASE,
             order=order,
-            open_replications=2,
+            open_replications=OPEN_AT_ONCE,
             batch=batch,
             audit_share=audit_share,
         )
@@ -276,6 +277,7 @@ class Machine(RuleBasedStateMachine):
             self.users_as_few_as_possible(tables, number)
         assert self.live.verify() == len(tables.replications)
         status_agrees(self.live.status(), tables)
+        as_many_open_as_asked_for(self.live.status())
 
     def assignments_never_move(self, tables):
         for one in tables.enrolments:
@@ -365,6 +367,16 @@ def status_agrees(status, tables):
     assert status.complete == len(complete)
     assert status.prefix == next(n for n in itertools.count() if n not in complete)
     assert status.status != "complete" or status.complete == status.planned
+
+
+def as_many_open_as_asked_for(status):
+    still_open, to_come = status.opened - status.complete, status.planned - status.complete
+    if status.status == "running":
+        assert still_open == min(OPEN_AT_ONCE, to_come) > 0
+    elif status.status in ("complete", "stopped"):
+        assert still_open == 0
+    else:
+        assert (status.status, still_open > 0) == ("draining", True)
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)

@@ -8,6 +8,7 @@ every COMMIT, and after it. To die anywhere else is to die at the next of these:
 A child writes a line to a file (appended in one piece, so it survives the child) after each answered call.
 """
 
+import contextlib
 import itertools
 import json
 import os
@@ -91,7 +92,7 @@ class FailPoints:
 
     def instrument(self):
         points, connect = self, sqlite3.connect
-        execute = psycopg.Cursor.execute
+        execute, pipeline = psycopg.Cursor.execute, psycopg.Connection.pipeline
 
         class Mortal(sqlite3.Connection):
             def execute(self, *arguments):
@@ -107,8 +108,15 @@ class FailPoints:
             original = partial(execute, cursor, **options)
             return points.around(cursor.connection, original, *arguments)
 
+        @contextlib.contextmanager
+        def mortal_pipeline(connection):
+            with pipeline(connection) as opened:
+                yield opened
+            points.pass_one()  # only now has a COMMIT that was sent been answered
+
         sqlite3.connect = partial(connect, factory=Mortal)
         psycopg.Cursor.execute = mortal
+        psycopg.Connection.pipeline = mortal_pipeline
 
 
 def die():

@@ -1,9 +1,9 @@
 """Whatever happens in whatever order, a live experiment ends where the simulation does.
 
 Hypothesis writes a script of calls, good and bad, with a clock that jumps, commits that fail and stores that are
-closed and opened again; it is played over and over until the experiment has ended. A model of the rules says what every call must
-answer. In the end the runs must equal `simulate`'s bit for bit; where a window ran out, the declared default stands
-in that place, and a plain loop over the same stacks is the oracle.
+closed and opened again; it is played over and over until the experiment has ended. A model of the rules says what
+every call must answer. In the end the runs must equal `simulate`'s bit for bit; where a window ran out, the
+declared default stands in that place, and a plain loop over the same stacks is the oracle.
 """
 
 import contextlib

@@ -292,7 +292,7 @@ class Stage:
             self.now = max(self.now, seat.due - number % 2)
 
     def restart(self, _, number):
-        which = number % len(self.stores)
+        which, self.faults.armed = number % len(self.stores), False
         self.stores[which].close()
         self.stores[which] = sl.open(self.urls[which], clock=self.clock)
         self.lives[which] = self.stores[which].load(self.name)

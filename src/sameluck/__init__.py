@@ -16,6 +16,7 @@ from sameluck.errors import (
     TooLarge,
     Unavailable,
     Unknown,
+    Unplayable,
 )
 from sameluck.estimates import Effect
 from sameluck.experiment import Experiment
@@ -102,6 +103,7 @@ __all__ = [
     "Unavailable",
     "Uniform",
     "Unknown",
+    "Unplayable",
     "VarianceSplit",
     "VirtualClock",
     "chances",

@@ -81,9 +81,14 @@ def _skew(
     # Sampling error of skewness is about sqrt(6 / m): what noise explains is not worth a caution.
     strong = abs(skewness) > max(SKEWED, 3 * math.sqrt(6 / values.size))
     if strong and values.size < ENOUGH * skewness**2 and interval != "bootstrap":
+        remedy = (
+            "its interval is only roughly right; wait for more"
+            if interval == "anytime"
+            else 'prefer interval="bootstrap", or run more'
+        )
         yield (
             f"The differences of {one.policy} and {one.control} are skewed ({skewness:+.1f}): with "
-            f'{values.size:,} replications prefer interval="bootstrap", or run more.'
+            f"{values.size:,} replications {remedy}."
         )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from sameluck import grammar, plots, reports
 from sameluck.cautions import cautions, on_the_way
-from sameluck.errors import Invalid, optional
+from sameluck.errors import Invalid, optional, require
 from sameluck.estimates import Effect, Request, effects
 from sameluck.runs import Runs, write_whole
 from sameluck.summaries import PolicySummary, Standing, standings, summarise
@@ -220,6 +220,10 @@ def compare(
         adjust: Take out luck whose mean is zero, for runs of `simulate(detail=True)`: `"means"` (of the rewards,
             where true means are known: in simulations) or `"exploration"` (of the policies' own coins).
     """
+    require(
+        isinstance(runs, Runs),
+        f"compare takes Runs (of a live experiment, live.runs()), got {runs!r}",
+    )
     _refuse_too_early(runs)
     usual = "anytime" if on_the_way(runs) else "t"
     request = Request(level, control, pairs, interval or usual, simultaneous, adjust)
@@ -232,7 +236,8 @@ def _refuse_too_early(runs: Runs) -> None:
     if on_the_way(runs) and runs.replications < 2:
         raise Invalid(
             f"{runs.replications} of {runs.experiment.replications:,} replications are complete, and compare needs "
-            "2: the replication is the unit of inference. Wait, or ask for an earlier checkpoint: live.runs([100])"
+            "2: the replication is the unit of inference. Wait, or ask for an earlier horizon with "
+            "live.runs(checkpoints=[...])"
         )
 
 

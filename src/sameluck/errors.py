@@ -3,6 +3,7 @@
 SameluckError
   Invalid        the caller's arguments are wrong              (also a ValueError)    exit code 2
     TooLarge     a valid request this machine has no memory for                       exit code 2
+    Unplayable   a policy failed, or chose an arm that is not there                   exit code 2
   Missing        an optional dependency is not installed       (also an ImportError)  exit code 2
   Interrupted    somebody pressed Ctrl-C; says what was kept                          exit code 130
   AddressReused  a policy read the same luck twice, which would change its law        exit code 1
@@ -37,6 +38,10 @@ class Invalid(SameluckError, ValueError):
 
 class TooLarge(Invalid):
     """The request is valid, but this machine has not the memory for it."""
+
+
+class Unplayable(Invalid):
+    """A policy raised an error while it was played, or chose an arm that is not there."""
 
 
 class Missing(SameluckError, ImportError):

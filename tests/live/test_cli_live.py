@@ -216,7 +216,7 @@ def test_a_challenger_is_previewed_and_joins(shop, url, capsys):
     serve(url, 200)
     both = ("--policies", "thompson,bold", "--control", "thompson")
     assert {one["policy"] for one in answer(capsys, "results", shop, *both)["effects"]} == {"bold"}
-    assert "needs at least" in " ".join(
+    assert "at this moment it asks for" in " ".join(
         run(capsys, "add-policy", shop, "uniform", "--preview")[1].split()
     )
 

@@ -46,6 +46,82 @@ def test_a_run_goes_on_after_two_pauses(store):
     assert live.status().status == "running"
 
 
+def test_what_was_stopped_at_once_stays_so_when_a_challenger_joins(store):
+    live = store.start("x", EXPERIMENT)
+    live.stop(drain=False)
+    live.add_policy("late", sl.UCBDelta())
+    assert live.status().status == "stopped"
+    assert live.assign("u").reason == "NOT_RUNNING"
+
+
+def test_a_window_that_ends_in_a_failing_policy_costs_no_user_the_arm():
+    class Breaks:
+        def __init__(self, *_):
+            self.seen = 0
+
+        def select(self, period):
+            return 0 if period == 1 else self.missing
+
+        def update(self, *_):
+            self.seen += 1
+
+    now = [1_000.0]
+    alone = EXPERIMENT.replace(policies={"breaks": sl.External("breaks")}, replications=1)
+    with sl.open("sqlite://", clock=lambda: now[0]) as store:
+        live = store.start("x", alone, makers={"breaks": Breaks})
+        assert live.assign("first").enrolled
+        now[0] += 1e6
+        answer = live.assign("second")
+        assert (answer.enrolled, answer.arm, answer.reason) == (False, "0", "NOT_RUNNING")
+        assert "AttributeError" in live.status().reason
+
+
+def test_looking_and_pausing_take_no_policies(tmp_path):
+    class Zero:
+        def __init__(self, *_):
+            pass
+
+        def select(self, *_):
+            return 0
+
+        def update(self, *_):
+            pass
+
+    url = f"sqlite:///{tmp_path / 'x.db'}"
+    with sl.open(url) as store:
+        store.start("x", EXPERIMENT.replace(policies={"z": sl.External("z")}), makers={"z": Zero})
+    with sl.open(url) as store:
+        live = store.peek("x")
+        live.pause()
+        assert live.status().status == "paused"
+        with pytest.raises(sl.Invalid, match="pass makers"):
+            live.runs()
+
+
+def test_closing_counts_the_last_calls(tmp_path):
+    url = f"sqlite:///{tmp_path / 'x.db'}?synchronous=normal"
+    with sl.open(url) as store:
+        live = store.start("x", EXPERIMENT)
+        for unit in range(50):
+            live.assign(unit)
+    with sl.open(url) as store:
+        assert sum(store.load("x").status().answers.values()) == 50
+
+
+def test_a_store_opened_before_a_fork_is_refused_in_the_child(tmp_path):
+    with sl.open(f"sqlite:///{tmp_path / 'x.db'}") as store:
+        live = store.start("x", EXPERIMENT)
+        store._database._process -= 1  # as a forked child sees it
+        with pytest.raises(sl.Unavailable, match="before this process was forked"):
+            live.assign("u")
+        store._database._process += 1
+
+
+def test_a_live_experiment_is_not_its_runs(store):
+    with pytest.raises(sl.Invalid, match=r"live\.runs\(\)"):
+        sl.compare(store.start("x", EXPERIMENT))
+
+
 def test_an_experiment_is_over_when_its_audits_are(store):
     live = store.start("x", EXPERIMENT, live=sl.Live(audit_share=1.0))
     serve(live)

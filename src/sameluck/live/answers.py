@@ -106,15 +106,15 @@ class Joining(NamedTuple):
     replications: int  # already begun, which it walks through first
     finished: int  # of those, without asking anybody
     replayed: int  # periods it has played on what is known
-    users_at_least: int  # entries it asks for now; it will ask for more as it goes on
+    users_at_least: int  # entries it asks for at this moment; it will ask for more as it goes on
     users_so_far: int  # real users of the experiment before it joined
 
     def __str__(self) -> str:
         return (
             f"{self.policy} has replayed {self.replayed:,} periods of {self.replications:,} replications without a "
-            f"user and finished {self.finished:,} of them; it needs at least {self.users_at_least:,} new users "
-            f"(the experiment has used {self.users_so_far:,}). Do not tune it on this ledger: it would be judged on "
-            "what it was tuned on."
+            f"user and finished {self.finished:,} of them; at this moment it asks for {self.users_at_least:,} new "
+            f"users, and for more as it goes on (the experiment has used {self.users_so_far:,}). Do not tune it on "
+            "this ledger: it would be judged on what it was tuned on."
         )
 
 

@@ -61,7 +61,8 @@ class Imported(NamedTuple):
     agreement: str | None  # the same in words, with the first difference
 
     def __str__(self) -> str:
-        lines = [self._sizes(), *self._horizon()]
+        arms = ", ".join(self.live.experiment.arm_names)
+        lines = [self._sizes(), f"Arms: {arms}.", *self._horizon()]
         if self.agreement is not None:
             warning = "" if self.agrees else "BEWARE: "
             lines.append(f"{warning}{self.agreement}.")
@@ -103,7 +104,7 @@ class Imported(NamedTuple):
 def _progress(one: Joining) -> str:
     return (
         f"  {one.policy}: without a user {one.finished:,} of {one.replications:,} replications finished and "
-        f"{one.replayed:,} periods replayed; it needs at least {one.users_at_least:,} users"
+        f"{one.replayed:,} periods replayed; at this moment it asks for {one.users_at_least:,} users"
     )
 
 

@@ -27,9 +27,11 @@ def join(transaction: Transaction, stage: Stage, challenger: str, policy: Any, n
     require(status != "failed", f"the experiment has failed ({reason}); nobody can join it")
     (users,) = found(transaction.one("count_assigned", experiment=stage.id))
     wider = _with_challenger(transaction, stage, definition, challenger, policy)
+    (left_open,) = found(transaction.one("count_open", experiment=stage.id))
     joined = stage.join(transaction, wider.to_json(), now)
     (opened,) = found(transaction.one("count_open", experiment=stage.id))
-    if opened and status in ("complete", "stopped"):
+    drained = status == "stopped" and not left_open  # what was stopped at once stays so
+    if opened and (status == "complete" or drained):
         again = "running" if status == "complete" else "draining"
         transaction.run("set_status", experiment=stage.id, status=again, reason=reason)
     return _summary(challenger, joined, users)

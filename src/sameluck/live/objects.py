@@ -7,14 +7,13 @@ is how chance that does not come from the seed is found at once rather than afte
 from __future__ import annotations
 
 import inspect
-import operator
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from sameluck.errors import Diverged, Invalid, did_you_mean
+from sameluck.errors import Diverged, Invalid, Unplayable, did_you_mean
 from sameluck.external import External
 from sameluck.live.walking import Book, Maker, Place, Script, places
 from sameluck.playing import Floats, Ints
@@ -28,7 +27,7 @@ def maker_of(name: str, policy: External, makers: Mapping[str, Maker]) -> Maker:
         known = did_you_mean(policy.name, makers) if makers else "none was given"
         raise Invalid(
             f"policy {name!r} is external({policy.name!r}); pass makers={{{policy.name!r}: make}} to start and to "
-            f"load, where make(seed) returns the policy; {known}"
+            f"load (--maker on the command line), where make(seed) returns the policy; {known}"
         )
     if not callable(make):
         raise Invalid(f"the maker {policy.name!r} must be a function of a seed, got {make!r}")
@@ -131,7 +130,7 @@ class _Asked:
         try:
             made = script.make(seed)
         except Exception as error:
-            raise Invalid(f"policy {self.name!r}: its maker failed: {error}") from error
+            raise Unplayable(f"policy {self.name!r}: its maker failed: {_said(error)}") from error
         self._choose = self._way_to_choose(made)
         self._update = getattr(made, "update", None)
         if not callable(self._update):
@@ -149,20 +148,27 @@ class _Asked:
 
     def choose(self, period: int) -> int:
         try:
-            arm = operator.index(self._choose(period))
+            chosen = self._choose(period)
         except Exception as error:
-            raise Invalid(f"policy {self.name!r} failed in period {period}: {error}") from error
+            said = f"policy {self.name!r} failed in period {period}: {_said(error)}"
+            raise Unplayable(said) from error
+        arm = chosen.__index__() if hasattr(chosen, "__index__") else -1
         if not 0 <= arm < len(self.arms):
-            raise Invalid(
-                f"policy {self.name!r} chose arm {arm} in period {period}; arms are 0..{len(self.arms) - 1}"
+            raise Unplayable(
+                f"policy {self.name!r} chose {chosen!r} in period {period}; it must return an arm's index, "
+                f"0 to {len(self.arms) - 1}"
             )
-        return arm
+        return int(arm)
 
     def update(self, arm: int, reward: float) -> None:
         assert self._update is not None
         try:
             self._update(arm, reward)
         except Exception as error:
-            raise Invalid(
-                f"policy {self.name!r} failed in update({arm}, {reward}): {error}"
+            raise Unplayable(
+                f"policy {self.name!r} failed in update({arm}, {reward}): {_said(error)}"
             ) from error
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 ATTEMPTS = 12
 AT_ONCE, FEW = 5_000, 20  # rows of one statement; so few go one by one
-PATIENCE = 5.0  # seconds to wait for a lock of this process's own
+PATIENCE = 5.0  # seconds to wait for a connection, or for a lock of this process's own
 _MIGRATING = 0x5A11C  # the advisory lock under which the schema is made
 
 
@@ -137,7 +137,7 @@ class Postgres:
             min_size=1,
             max_size=connections,
             open=False,
-            timeout=30,
+            timeout=PATIENCE,
             kwargs={"autocommit": True},
         )
         self._connect_once()
@@ -206,6 +206,8 @@ class Postgres:
                 if attempt == ATTEMPTS - 1:
                     raise Unavailable(f"PostgreSQL: {_first_line(error)}") from error
                 time.sleep(random.random() * 0.002 * 2 ** min(attempt, 8))
+            except self._psycopg.ProgrammingError as error:  # no permission, say
+                raise Unavailable(f"PostgreSQL: {_first_line(error)}") from error
         raise AssertionError
 
     def _once(self, work: Work[T], begin: str, *, piped: bool) -> T:

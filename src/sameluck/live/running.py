@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from sameluck.errors import Conflict, Diverged, Invalid, did_you_mean, require
+from sameluck.errors import Conflict, Diverged, Invalid, Unplayable, did_you_mean, require
 from sameluck.experiment import Experiment, check_name, checked_checkpoints
 from sameluck.live import answers as say
 from sameluck.live.answers import Assignment, Description, Joining, Receipt, Status, moment
@@ -49,7 +49,7 @@ class LiveExperiment:
     @property
     def experiment(self) -> Experiment:
         """What is being compared, policies that joined late included."""
-        return self._stage.cast.experiment
+        return self._stage.experiment
 
     @property
     def _id(self) -> int:
@@ -74,9 +74,9 @@ class LiveExperiment:
         now = serving.now()
         if now >= self._next_sweep:
             self._next_sweep = now + SECOND
-            self.tick()
+            self._sweep()
         answer = self._write(partial(serving.assign, code=code))
-        if answer.reason in (say.NO_OPEN_SLOT, say.DRAINING) and self.tick():
+        if answer.reason in (say.NO_OPEN_SLOT, say.DRAINING) and self._sweep():
             answer = self._write(partial(serving.assign, code=code))
         return serving.count(answer)
 
@@ -118,6 +118,12 @@ class LiveExperiment:
                 done += self._write(partial(self._serving.expire_if_due, id=id))
             if len(due) < SWEEP_AT_ONCE:
                 return done
+
+    def _sweep(self) -> int:
+        try:
+            return self.tick()
+        except (Diverged, Unplayable):
+            return 0  # the experiment has failed, and says so; the user who came gets the fallback
 
     def begin(self, transaction: Transaction) -> None:
         """Open the first replications; part of the transaction that starts the experiment."""
@@ -182,7 +188,7 @@ class LiveExperiment:
         def work(transaction: Transaction) -> Joining:
             return join(transaction, self._stage, name, policy, self._serving.now())
 
-        return self._write(work)
+        return self._database.write(work)  # a challenger that fails does not join, and that is all
 
     def preview_policy(self, name: str, policy: Any, *, make: Maker | None = None) -> Joining:
         """What `add_policy` would answer; nothing is changed."""
@@ -274,14 +280,14 @@ class LiveExperiment:
         """As `verify`; a difference stops the experiment."""
         try:
             self.verify()
-        except Diverged as error:
+        except (Diverged, Unplayable) as error:
             if not self._database.read_only:
                 self._fail(str(error))
             raise
 
     def status(self) -> Status:
         """How far the experiment has come."""
-        self._count_calls()
+        self.count_calls()
         return self._database.read(lambda transaction: status(transaction, self._id, self.name))
 
     def diagnostics(self, *, silence_is_zero: bool = False) -> tuple[Check, ...]:
@@ -294,7 +300,7 @@ class LiveExperiment:
             silence_is_zero: Silence is how the default reward is reported here (only purchases are sent, say): arms
                 may differ in how often no reward comes.
         """
-        self._count_calls()
+        self.count_calls()
 
         def work(transaction: Transaction, cast: Cast, numbers: Sequence[int]) -> tuple[Check, ...]:
             snapshot = Snapshot(
@@ -328,10 +334,10 @@ class LiveExperiment:
     # Small things
 
     def _write(self, work: Work[T]) -> T:
-        """A transaction; if the policies do not agree with the ledger, the experiment is stopped."""
+        """A transaction; if a policy fails or does not agree with the ledger, the experiment is stopped."""
         try:
             return self._database.write(work)
-        except Diverged as error:
+        except (Diverged, Unplayable) as error:
             self._fail(str(error))
             raise
 
@@ -339,7 +345,8 @@ class LiveExperiment:
         values = {"experiment": self._id, "status": "failed", "reason": reason}
         self._database.write(lambda transaction: transaction.run("set_status", **values))
 
-    def _count_calls(self) -> None:
+    def count_calls(self) -> None:
+        """Write down how calls were answered since the last time."""
         if self._serving.uncounted and not self._database.read_only:
             self._write(self._serving.count_calls)
 

@@ -32,7 +32,7 @@ class Serving:
         self.live = stage.live
         self.clock = clock
         self._salt = bytes.fromhex(salt)
-        experiment = stage.cast.experiment
+        experiment = stage.experiment
         self._fallback = experiment.arm_names[fallback_arm(experiment, self.live)]
         self._bounds = self.live.reward.bounds
         explicit = self.live.exposure == "explicit"

@@ -115,6 +115,7 @@ class Sqlite:
         self, path: str | None, *, read_only: bool = False, synchronous: str = "full"
     ) -> None:
         self.path = None if path is None else Path(path)
+        self._process = os.getpid()
         self.read_only = read_only
         self.synchronous = synchronous
         self._queue: deque[_Job] = deque()
@@ -181,6 +182,10 @@ class Sqlite:
 
     def _take_turn(self, job: _Job) -> None:
         """Wait until somebody has done the work, or until it is this caller's turn to lead."""
+        if os.getpid() != self._process:
+            raise Unavailable(
+                "the store was opened before this process was forked, and one process writes; open it afterwards"
+            )
         with self._mutex:
             if self._closed:
                 raise Unavailable("the store is closed")

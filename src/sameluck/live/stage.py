@@ -65,12 +65,22 @@ class Stage:
 
     def take_definition(self, definition: str) -> None:
         """Play the experiment as it is defined now."""
-        self._played = definition, self.cast_of(definition)
+        self._experiment = Experiment.from_json(definition)
+        self._played: tuple[str, Cast | None] = definition, None
+
+    @property
+    def experiment(self) -> Experiment:
+        """What is being compared, as this process knows it; to look at it or to pause it takes no policies."""
+        return self._experiment
 
     @property
     def cast(self) -> Cast:
-        """The policies as this process knows them."""
-        return self._played[1]
+        """The policies as this process knows them, made ready when somebody plays."""
+        definition, cast = self._played
+        if cast is None:
+            cast = self.cast_of(definition)
+            self._played = definition, cast
+        return cast
 
     @property
     def definition(self) -> str:
@@ -86,11 +96,11 @@ class Stage:
     def current(self, transaction: Transaction) -> Cast:
         """The policies as the database has them now; a challenger may have joined elsewhere."""
         definition, _, _ = found(transaction.one("experiment_now", experiment=self.id))
-        known, cast = self._played
-        if definition != known:
-            cast = self.cast_of(definition)
-            if len(cast.scripts) > len(self.cast.scripts):  # policies are only ever added
-                self._played = definition, cast
+        if definition == self.definition:
+            return self.cast
+        cast = self.cast_of(definition)
+        if len(cast.scripts) > len(self.experiment.policies):  # policies are only ever added
+            self._experiment, self._played = cast.experiment, (definition, cast)
         return cast
 
     def refresh(self, transaction: Transaction) -> None:
@@ -185,7 +195,7 @@ class Stage:
             self.take_definition(definition)
         (opened,) = found(transaction.one("count_open", experiment=self.id))
         (last,) = found(transaction.one("last_replication", experiment=self.id))
-        experiment = self.cast.experiment
+        experiment = self.experiment
         most = open_at_once(experiment, self.live)
         while status == "running" and last + 1 < experiment.replications and opened < most:
             last, opened = last + 1, opened + 1

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import warnings
+import weakref
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
 
 from sameluck import streams
-from sameluck.errors import Invalid, Unknown, did_you_mean, require
+from sameluck.errors import Invalid, SameluckError, Unknown, did_you_mean, require
 from sameluck.experiment import Experiment, check_name
 from sameluck.live.database import Database
 from sameluck.live.importing import Imported, Wish, imported
@@ -93,6 +95,7 @@ class Store:
     def __init__(self, database: Database, *, clock: Clock = time.time) -> None:
         self._database = database
         self._clock = clock
+        self._given: weakref.WeakSet[LiveExperiment] = weakref.WeakSet()
 
     def __enter__(self) -> Store:
         return self
@@ -107,6 +110,9 @@ class Store:
 
     def close(self) -> None:
         """Close the database; what was acknowledged is safe whether or not this is called."""
+        for live in list(self._given):
+            with contextlib.suppress(SameluckError):
+                live.count_calls()
         self._database.close()
 
     def names(self) -> list[str]:
@@ -139,7 +145,8 @@ class Store:
         check_fit(as_played, live)
         for caution in feasibility(as_played, live):
             warnings.warn(f"experiment {name!r}: {caution}", stacklevel=2)
-        return begin(self._database, self._clock, Beginning(name, as_played, live, makers))
+        new = Beginning(name, as_played, live, makers)
+        return self._remembered(begin(self._database, self._clock, new))
 
     def import_log(  # noqa: PLR0913 a log has many columns, an experiment many settings
         self,
@@ -212,4 +219,8 @@ class Store:
             f"experiment {name!r} is played with stream version {row[7]}, this sameluck has {streams.VERSION}; "
             "go on with the version it was started with",
         )
-        return LiveExperiment(self._database, row, makers, self._clock)
+        return self._remembered(LiveExperiment(self._database, row, makers, self._clock))
+
+    def _remembered(self, live: LiveExperiment) -> LiveExperiment:
+        self._given.add(live)
+        return live

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from sameluck.compiled import compiled, fault_in, uncached
-from sameluck.errors import Invalid
+from sameluck.errors import Unplayable
 from sameluck.experiment import Experiment
 from sameluck.playing import Diary, Floats, Ints, empty_diary
 from sameluck.selection import Tally, body_of, select
@@ -264,9 +264,9 @@ class CompiledWalker:
         except Exception as error:
             where, why = fault_in(body_of(script.policy), error)
             message = f"policy {script.name!r} cannot be played: {why} ({where})"
-            raise Invalid(message) from error
+            raise Unplayable(message) from error
         if failed:
-            raise Invalid(
+            raise Unplayable(
                 f"policy {script.name!r} chose an arm outside 0..{self.stand.pulls.size - 1} in period {failed}; "
                 "its select body must return an arm's index"
             )

@@ -222,7 +222,7 @@ def compare(
     """
     require(
         isinstance(runs, Runs),
-        f"compare takes Runs (of a live experiment, live.runs()), got {runs!r}",
+        f"compare takes the Runs of simulate, or of a live experiment (live.runs()), got {runs!r}",
     )
     _refuse_too_early(runs)
     usual = "anytime" if on_the_way(runs) else "t"

@@ -460,9 +460,11 @@ def test_policies_that_are_objects_are_made_by_name(url, tmp_path, capsys, monke
     maker = ("--maker", "turns=own_policies:make")
     assert run(capsys, "start", "shop.toml", *maker)[0] == 0
     assert answer(capsys, "assign", "shop", "--unit", 1, *maker)["enrolled"]
-    code, _, err = run(capsys, "status", "shop")
+    assert run(capsys, "status", "shop")[0] == 0  # to look or to pause takes no policies
+    code, _, err = run(capsys, "trace", "shop", 0)
     assert code == 2
     assert "external('turns')" in err
+    assert "--maker" in err
     for wrong in ("turns", "turns=no_such_module:make", "turns=own_policies:mak"):
         code, _, err = run(capsys, "status", "shop", "--maker", wrong)
         assert (code, err.count("\n")) == (2, 1)

@@ -31,6 +31,7 @@ START, LEASE = 1_700_000_000.0, 60.0
 LATE = sl.EpsilonGreedy()
 LONGEST = 60  # seconds
 HARMLESS = ("BEGIN", "SELECT", "PRAGMA", "ROLLBACK")
+ONE_CALL = ("INSERT INTO assignment", "INSERT INTO reward_event")
 
 SHORT = sl.Experiment(
     policies={"ucb": sl.UCB1(), "ts": sl.ThompsonBernoulli()},
@@ -48,7 +49,7 @@ class FailPoints:
     def __init__(self, deadly):
         self.deadly = deadly
         self.passed = 0
-        self.commits_to_live = 0  # 0 for ever; otherwise it dies right after that many
+        self.calls_to_live = None  # it dies right after the commit of so many
         self.lock = threading.Lock()
         self.local = threading.local()
 
@@ -61,8 +62,10 @@ class FailPoints:
                 die()
 
     def around(self, connection, execute, statement, *rest):
-        if self.commits_to_live and statement == "BEGIN IMMEDIATE":
+        if self.calls_to_live and statement == "BEGIN IMMEDIATE":
             time.sleep(0.1)  # until everybody else has queued up
+        if self.calls_to_live and statement.startswith(ONE_CALL):
+            self.calls_to_live -= 1
         if statement == "COMMIT":
             return self.around_commit(connection, execute)
         if not statement.startswith(HARMLESS):
@@ -75,12 +78,15 @@ class FailPoints:
             return execute("COMMIT")
         self.pass_one()
         result = execute("COMMIT")
+        if not getattr(connection, "piped", False):
+            self.after_commit(connection)
+        return result
+
+    def after_commit(self, connection):
         self.pass_one()
         connection.changed = False
-        if self.commits_to_live == 1:
+        if self.calls_to_live == 0:
             die()
-        self.commits_to_live -= bool(self.commits_to_live)
-        return result
 
     def safely(self, work, *arguments):
         """Do something that is not the product's: no fail points."""
@@ -110,9 +116,11 @@ class FailPoints:
 
         @contextlib.contextmanager
         def mortal_pipeline(connection):
+            connection.piped = True  # a COMMIT is only sent, and answered when the pipeline ends
             with pipeline(connection) as opened:
                 yield opened
-            points.pass_one()  # only now has a COMMIT that was sent been answered
+            if getattr(connection, "changed", False):
+                points.after_commit(connection)
 
         sqlite3.connect = partial(connect, factory=Mortal)
         psycopg.Cursor.execute = mortal
@@ -216,7 +224,7 @@ class Victim:
             if luck.random() < 0.2:
                 self.reward(luck.choice(served))
 
-    # Callers who share a transaction: killed after the second commit, when only one of them has had an answer.
+    # Callers who share transactions: killed after the last commit, when those who shared it have had no answer.
 
     def assign_together(self):
         self.together(self.assign)
@@ -231,7 +239,7 @@ class Victim:
         units = range(self.command["threads"])
         if call != self.assign:
             self.ids = [self.live.assign(unit).id for unit in units]
-        self.points.commits_to_live = 2
+        self.points.calls_to_live = len(units)
         threads = [threading.Thread(target=call, args=[unit]) for unit in units]
         for thread in threads:
             thread.start()

@@ -359,7 +359,7 @@ class TestGroupCommit:
         """Ctrl-C in the main thread while it waits for its turn."""
         assert threading.current_thread() is threading.main_thread()
         database = Sqlite(None)
-        begun, go = threading.Event(), threading.Event()
+        begun, go, interrupted = threading.Event(), threading.Event(), threading.Event()
 
         def slow(transaction):
             begun.set()
@@ -368,7 +368,12 @@ class TestGroupCommit:
         def interrupt():
             while len(database._queue) < 1:
                 time.sleep(0.001)
-            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            time.sleep(
+                0.05
+            )  # a signal that comes just before the wait begins is noticed only after it
+            while not interrupted.is_set():
+                signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+                interrupted.wait(3)
 
         with ThreadPoolExecutor(3) as pool:
             leader = pool.submit(database.write, slow)
@@ -376,6 +381,7 @@ class TestGroupCommit:
             pool.submit(interrupt)
             with pytest.raises(KeyboardInterrupt):
                 database.write(self.start("mine"))
+            interrupted.set()
             other = pool.submit(database.write, self.start("other"))
             go.set()
             leader.result(timeout=30)

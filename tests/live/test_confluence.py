@@ -103,13 +103,15 @@ class Broken(Exception):
 
 
 class Faults:
-    """Lets the next COMMIT fail when armed, whichever the database."""
+    """Lets the next COMMIT of a change fail when armed, whichever the database."""
 
     def __init__(self):
         self.armed = False
 
-    def before(self, statement):
-        if self.armed and statement == "COMMIT":
+    def before(self, connection, statement):
+        if statement.startswith("BEGIN"):
+            connection.reads = "READ ONLY" in statement
+        if self.armed and statement == "COMMIT" and not connection.reads:
             self.armed = False
             raise Broken
 
@@ -119,11 +121,11 @@ class Faults:
 
         class Fallible(sqlite3.Connection):
             def execute(self, statement, *rest):
-                faults.before(statement)
+                faults.before(self, statement)
                 return super().execute(statement, *rest)
 
         def fallible(connection, statement, *rest, **options):
-            faults.before(statement)
+            faults.before(connection, statement)
             return execute(connection, statement, *rest, **options)
 
         with (
@@ -371,3 +373,33 @@ def test_sqlite(tmp_path_factory, plot, script):
 @given(plots, scripts)
 def test_two_stores_on_postgresql(postgres_url, plot, script):
     check(plot, script, [postgres_url, postgres_url])
+
+
+def test_a_failed_commit_leaves_nothing_in_memory(postgres_url):
+    """One store fails to write a reward, the other writes another: as many rewards as the first had in mind."""
+    plot = Plot(
+        sl.Experiment(
+            policies={"a": sl.UCB1(), "b": sl.EpsilonGreedy(epsilon=0.4)},
+            arms=2,
+            horizon=12,
+            replications=1,
+            design=sl.Naive(),
+            seed=1,
+        ),
+        sl.Live(batch=4),
+        sl.Bernoulli((0.3, 0.7)),
+        (6, 12),
+    )
+    faults = Faults()
+    with faults.installed():
+        stage = Stage(plot, [postgres_url, postgres_url], faults)
+        one, other = stage.lives
+        ids = [one.assign(unit).id for unit in range(8)]
+        for first, second in zip(ids[::2], ids[1::2], strict=True):
+            faults.armed = True
+            with pytest.raises(Broken):
+                one.reward(first, stage.world.answer(one, first))
+            other.reward(second, stage.world.answer(other, second))
+        world.finish(one, stage.world)
+        compare(stage, one)
+        stage.close()

@@ -311,6 +311,14 @@ class TestClosing:
         scene.close()
 
 
+@pytest.fixture
+def interruptible():
+    """Python's own SIGINT, which ends a wait: importing polars puts one in its place that lets waits go on."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 class TestGroupCommit:
     def queued(self, database, works):
         """Run pieces of work in one transaction: they queue up behind one that takes long."""
@@ -355,7 +363,7 @@ class TestGroupCommit:
         assert names == {"a", "c"}
         database.close()
 
-    def test_an_interrupted_caller_holds_up_nobody(self):
+    def test_an_interrupted_caller_holds_up_nobody(self, interruptible):
         """Ctrl-C in the main thread while it waits for its turn."""
         assert threading.current_thread() is threading.main_thread()
         database = Sqlite(None)
@@ -368,11 +376,9 @@ class TestGroupCommit:
         def interrupt():
             while len(database._queue) < 1:
                 time.sleep(0.001)
-            time.sleep(
-                0.05
-            )  # a signal that comes just before the wait begins is noticed only after it
             while not interrupted.is_set():
                 signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+                # again: one that comes just before the wait begins is noticed only after it
                 interrupted.wait(3)
 
         with ThreadPoolExecutor(3) as pool:

@@ -16,7 +16,6 @@ from typing import NamedTuple
 from unittest import mock
 
 import numpy as np
-import psycopg
 import pytest
 import world
 from hypothesis import HealthCheck, given, settings
@@ -24,6 +23,7 @@ from hypothesis import strategies as st
 
 import literal
 import sameluck as sl
+from sameluck.live.pipeline import Pipeline
 from sameluck.runs import Runs, interactions
 
 SECOND = 1_000_000  # the model counts in microseconds, as the product does
@@ -108,29 +108,29 @@ class Faults:
     def __init__(self):
         self.armed = False
 
-    def before(self, connection, statement):
+    def before(self, talk, statement):
         if statement.startswith("BEGIN"):
-            connection.reads = "READ ONLY" in statement
-        if self.armed and statement == "COMMIT" and not connection.reads:
+            talk.reads = statement == "BEGIN_READING"
+        if self.armed and statement == "COMMIT" and not talk.reads:
             self.armed = False
             raise Broken
 
     @contextlib.contextmanager
     def installed(self):
-        faults, execute = self, psycopg.Connection.execute
+        faults, send = self, Pipeline.send
 
         class Fallible(sqlite3.Connection):
             def execute(self, statement, *rest):
                 faults.before(self, statement)
                 return super().execute(statement, *rest)
 
-        def fallible(connection, statement, *rest, **options):
-            faults.before(connection, statement)
-            return execute(connection, statement, *rest, **options)
+        def fallible(pipeline, statement, values):
+            faults.before(pipeline, statement)
+            send(pipeline, statement, values)
 
         with (
             mock.patch.object(sqlite3, "connect", partial(sqlite3.connect, factory=Fallible)),
-            mock.patch.object(psycopg.Connection, "execute", fallible),
+            mock.patch.object(Pipeline, "send", fallible),
         ):
             yield
 

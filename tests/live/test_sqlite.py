@@ -363,7 +363,8 @@ class TestGroupCommit:
         assert names == {"a", "c"}
         database.close()
 
-    def test_an_interrupted_caller_holds_up_nobody(self, interruptible):
+    @pytest.mark.usefixtures("interruptible")
+    def test_an_interrupted_caller_holds_up_nobody(self):
         """Ctrl-C in the main thread while it waits for its turn."""
         assert threading.current_thread() is threading.main_thread()
         database = Sqlite(None)

@@ -8,7 +8,6 @@ every COMMIT, and after it. To die anywhere else is to die at the next of these:
 A child writes a line to a file (appended in one piece, so it survives the child) after each answered call.
 """
 
-import contextlib
 import itertools
 import json
 import os
@@ -25,12 +24,15 @@ import psycopg
 import world
 
 import sameluck as sl
+from sameluck.live.database import statements
+from sameluck.live.pipeline import Pipeline
 
 ENVIRONMENT = sl.Bernoulli((0.4, 0.6))
 START, LEASE = 1_700_000_000.0, 60.0
 LATE = sl.EpsilonGreedy()
 LONGEST = 60  # seconds
-HARMLESS = ("BEGIN", "SELECT", "PRAGMA", "ROLLBACK")
+HARMLESS = ("BEGIN", "SELECT", "PRAGMA", "ROLLBACK", "lock")
+TEXTS = statements()
 ONE_CALL = ("INSERT INTO assignment", "INSERT INTO reward_event")
 
 SHORT = sl.Experiment(
@@ -61,30 +63,29 @@ class FailPoints:
             if self.passed == self.deadly:
                 die()
 
-    def around(self, connection, execute, statement, *rest):
+    def around(self, talk, statement, execute):
+        """Run a statement of a connection or a pipeline."""
         if self.calls_to_live and statement == "BEGIN IMMEDIATE":
             time.sleep(0.1)  # until everybody else has queued up
         if self.calls_to_live and statement.startswith(ONE_CALL):
             self.calls_to_live -= 1
-        if statement == "COMMIT":
-            return self.around_commit(connection, execute)
-        if not statement.startswith(HARMLESS):
-            connection.changed = True
+        if statement != "COMMIT":
+            if not statement.startswith(HARMLESS):
+                talk.changed = True
+                self.pass_one()
+            return execute()
+        if getattr(talk, "changed", False):
             self.pass_one()
-        return execute(statement, *rest)
-
-    def around_commit(self, connection, execute):
-        if not getattr(connection, "changed", False):
-            return execute("COMMIT")
-        self.pass_one()
-        result = execute("COMMIT")
-        if not getattr(connection, "piped", False):
-            self.after_commit(connection)
+        result = execute()
+        if not isinstance(talk, Pipeline):  # which only sends it
+            self.after_commit(talk)
         return result
 
-    def after_commit(self, connection):
+    def after_commit(self, talk):
+        if not getattr(talk, "changed", False):
+            return
         self.pass_one()
-        connection.changed = False
+        talk.changed = False
         if self.calls_to_live == 0:
             die()
 
@@ -98,33 +99,38 @@ class FailPoints:
 
     def instrument(self):
         points, connect = self, sqlite3.connect
-        execute, pipeline = psycopg.Cursor.execute, psycopg.Connection.pipeline
+        send, leave, execute = Pipeline.send, Pipeline.leave, psycopg.Cursor.execute
 
         class Mortal(sqlite3.Connection):
-            def execute(self, *arguments):
-                return points.around(self, super().execute, *arguments)
+            def execute(self, statement, *rest):
+                return points.around(self, statement, partial(super().execute, statement, *rest))
 
-            def executemany(self, *arguments):
-                return points.around(self, super().executemany, *arguments)
+            def executemany(self, statement, *rest):
+                return points.around(
+                    self, statement, partial(super().executemany, statement, *rest)
+                )
 
-            def executescript(self, *arguments):
-                return points.around(self, super().executescript, *arguments)
+            def executescript(self, script):
+                return points.around(self, script, partial(super().executescript, script))
 
-        def mortal(cursor, *arguments, **options):
-            original = partial(execute, cursor, **options)
-            return points.around(cursor.connection, original, *arguments)
+        def mortal_send(pipeline, name, values):
+            statement = TEXTS.get(name, name)
+            pipeline.commits = statement == "COMMIT"
+            points.around(pipeline, statement, partial(send, pipeline, name, values))
 
-        @contextlib.contextmanager
-        def mortal_pipeline(connection):
-            connection.piped = True  # a COMMIT is only sent, and answered when the pipeline ends
-            with pipeline(connection) as opened:
-                yield opened
-            if getattr(connection, "changed", False):
-                points.after_commit(connection)
+        def mortal_leave(pipeline):
+            leave(pipeline)
+            if getattr(pipeline, "commits", False):
+                points.after_commit(pipeline)
+
+        def mortal_execute(cursor, statement, *rest, **options):
+            if not statement.startswith(HARMLESS):
+                points.pass_one()
+            return execute(cursor, statement, *rest, **options)
 
         sqlite3.connect = partial(connect, factory=Mortal)
-        psycopg.Cursor.execute = mortal
-        psycopg.Connection.pipeline = mortal_pipeline
+        Pipeline.send, Pipeline.leave = mortal_send, mortal_leave
+        psycopg.Cursor.execute = mortal_execute
 
 
 def die():

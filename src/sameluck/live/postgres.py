@@ -16,9 +16,11 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from threading import Lock
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from sameluck.errors import Invalid, Unavailable, optional
 from sameluck.live.database import Row, Work, for_postgres, migrations, statements
+from sameluck.live.pipeline import Pipeline
 
 T = TypeVar("T")
 
@@ -55,51 +57,52 @@ class _Again(Exception):
 
 
 class _Statements:
-    """A connection in a transaction that runs statements by name.
+    """A connection in a transaction that runs statements by name."""
 
-    Piped, a statement whose rows nobody looks at is sent without waiting for its answer.
-    """
-
-    def __init__(self, connection: Any, *, piped: bool) -> None:
-        self.connection = connection
-        self.cursor = (
-            connection.cursor()
-        )  # one for all statements: making it takes longer than using it
-        self.piped = piped
+    def __init__(self, connection: Any, pipeline: Pipeline) -> None:
+        self._connection = connection
+        self.pipeline = pipeline
         self.forget: list[Callable[[], object]] = []
         self.held: list[Lock] = []
 
+    @property
+    def connection(self) -> Any:
+        """psycopg's, once everything sent before has been answered."""
+        self.pipeline.leave()
+        return self._connection
+
     def one(self, name: str, /, **values: Any) -> Row | None:
-        row: Row | None = self.cursor.execute(_SQL[name], values).fetchone()
-        return row
+        return self.pipeline.row(name, values)
 
     def all(self, name: str, /, **values: Any) -> list[Row]:
-        return self.cursor.execute(_SQL[name], values).fetchall()
+        rows: list[Row] = self.connection.execute(_SQL[name], values).fetchall()
+        return rows
 
     def each(self, name: str, /, **values: Any) -> Iterator[Row]:
-        if self.piped:
-            yield from self.all(name, **values)
-            return
-        with self.connection.cursor(name="rows") as cursor:
+        cursor = self.connection.cursor(name="rows")
+        with (
+            contextlib.closing(cursor),
+            cursor,
+        ):  # it stays open if the connection is lost while it closes
             cursor.itersize = 20_000
             cursor.execute(_SQL[name], values)
             yield from cursor
 
     def run(self, name: str, /, **values: Any) -> None:
-        self.cursor.execute(_SQL[name], values)
+        self.pipeline.send(name, values)
 
     def many(self, name: str, /, rows: Iterable[dict[str, Any]]) -> None:
         following = iter(rows)
         while some := list(islice(following, AT_ONCE)):
             together = _by_columns(name, some) if len(some) > FEW else None
             if together:
-                self.cursor.execute(*together)
+                self.connection.execute(*together)
                 continue
             for row in some:
-                self.cursor.execute(_SQL[name], row)
+                self.pipeline.send(name, row)
 
     def lock(self, number: int) -> None:
-        self.cursor.execute("SELECT pg_advisory_xact_lock(%s)", [number])
+        self.pipeline.send("lock", {"number": number})
 
     def hold(self, lock: Lock) -> None:
         if lock in self.held:
@@ -138,8 +141,13 @@ class Postgres:
             max_size=connections,
             open=False,
             timeout=PATIENCE,
-            kwargs={"autocommit": True},
+            kwargs={
+                "autocommit": True,
+                "client_encoding": "utf8",
+                "prepare_threshold": None,  # it would drop ours with its own when a transaction is rolled back
+            },
         )
+        self._prepared: WeakSet[Any] = WeakSet()  # connections that know the statements
         self._connect_once()
         self._pool.open()
         try:
@@ -183,14 +191,13 @@ class Postgres:
         """Run the work as one transaction, again if it lost a race."""
         if self.read_only:
             raise Invalid("the store was opened read-only; open it without read_only to change it")
-        return self._attempt(work, "BEGIN", piped=True)
+        return self._attempt(work, "BEGIN")
 
     def read(self, work: Work[T]) -> T:
         """Run the work on one consistent state."""
-        begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-        return self._attempt(work, begin, piped=False)
+        return self._attempt(work, "BEGIN_READING")
 
-    def _attempt(self, work: Work[T], begin: str, *, piped: bool) -> T:
+    def _attempt(self, work: Work[T], begin: str) -> T:
         errors = self._psycopg.errors
         again = (
             errors.SerializationFailure,
@@ -201,7 +208,7 @@ class Postgres:
         )
         for attempt in range(ATTEMPTS):
             try:
-                return self._once(work, begin, piped=piped)
+                return self._once(work, begin)
             except again as error:
                 if attempt == ATTEMPTS - 1:
                     raise Unavailable(f"PostgreSQL: {_first_line(error)}") from error
@@ -210,41 +217,44 @@ class Postgres:
                 raise Unavailable(f"PostgreSQL: {_first_line(error)}") from error
         raise AssertionError
 
-    def _once(self, work: Work[T], begin: str, *, piped: bool) -> T:
+    def _once(self, work: Work[T], begin: str) -> T:
         try:
-            context = self._pool.connection()
-            connection = context.__enter__()
+            connection = self._pool.getconn()
         except Exception as error:
             if type(error).__name__ in ("PoolClosed", "PoolTimeout"):
                 raise Unavailable(f"PostgreSQL: {_first_line(error)}") from None
             raise
-        statements = _Statements(connection, piped=piped)
+        pipeline = Pipeline(connection)
+        statements = _Statements(connection, pipeline)
         committed = False
         try:
-            with connection.pipeline() if piped else contextlib.nullcontext():
-                connection.execute(begin)
-                result = work(statements)
-                connection.execute("COMMIT")
+            if connection not in self._prepared:
+                pipeline.prepare()
+                self._prepared.add(connection)
+            pipeline.send(begin, {})
+            result = work(statements)
+            pipeline.send("COMMIT", {})
+            pipeline.leave()
             committed = True
-        except BaseException:
-            self._roll_back(connection)
+        except BaseException as error:
+            self._roll_back(connection, pipeline, error)
             raise
         else:
             return result
         finally:
             statements.end(committed=committed)
-            context.__exit__(None, None, None)
+            self._pool.putconn(connection)
 
-    def _roll_back(self, connection: Any) -> None:
+    def _roll_back(self, connection: Any, pipeline: Pipeline, error: BaseException) -> None:
         """Undo what was done; a connection that cannot be trusted any more is closed, and the pool replaces it."""
         lost = connection.broken
-        # What was to be prepared behind a failed statement was not, but psycopg takes it to be.
-        failed = connection.info.transaction_status == self._psycopg.pq.TransactionStatus.INERROR
         try:
+            if not isinstance(error, Exception):  # Ctrl-C: no time to wait for answers
+                connection.close()
+                return
+            pipeline.abandon()
             connection.execute("ROLLBACK")
         except self._psycopg.Error:
-            failed = True
-        if failed:
             connection.close()
         if lost:
             self._pool.check()  # a server that went away took the other connections with it

@@ -60,7 +60,7 @@ VALUES (:experiment, :replication, :owner, :arm, :position, 'wanted')
 
 -- name: import_replication
 INSERT INTO replication (experiment, number, state, version, policies, opened_us, completed_us)
-VALUES (:experiment, :number, :state, :version, :policies, :now, CASE WHEN :complete THEN :now END)
+VALUES (:experiment, :number, :state, :version, :policies, :now, CASE WHEN :complete THEN CAST(:now AS BIGINT) END)
 
 -- name: import_entry
 INSERT INTO entry (experiment, replication, owner, arm, position, state, value, source, settled, settled_us)

@@ -1,0 +1,178 @@
+"""Statements sent to PostgreSQL ahead of their answers.
+
+A change of a ledger is a handful of small prepared statements, and few of their answers are looked at. Through
+psycopg's cursors they cost Python four times what they cost PostgreSQL; its wrapper of libpq does the same for less.
+"""
+
+from __future__ import annotations
+
+import re
+import select
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from sameluck.errors import Invalid, optional
+from sameluck.live.database import Row, for_postgres, statements
+
+CHECK_MS = 100  # so often a wait for the server looks whether somebody pressed Ctrl-C
+
+
+class _Statement(NamedTuple):
+    """A statement as PostgreSQL prepares it, and its parameters in their order."""
+
+    name: bytes
+    text: bytes
+    values: Callable[[dict[str, Any]], Sequence[Any]]
+
+
+def _statement(name: str, sql: str) -> _Statement:
+    text = for_postgres(sql)
+    names = list(dict.fromkeys(re.findall(r"(?<![:\w]):(\w+)", text)))
+    by_place = re.sub(
+        r"(?<![:\w]):(\w+)", lambda found: f"${names.index(found[1]) + 1}", text
+    ).encode()
+    if len(names) == 1:
+        return _Statement(name.encode(), by_place, lambda values: (values[names[0]],))
+    return _Statement(name.encode(), by_place, itemgetter(*names) if names else lambda _: ())
+
+
+_STATEMENTS = {
+    name: _statement(name, sql)
+    for name, sql in {
+        **statements(),
+        "BEGIN": "BEGIN",
+        "BEGIN_READING": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+        "COMMIT": "COMMIT",
+        "lock": "SELECT pg_advisory_xact_lock(:number)",
+    }.items()
+}
+
+
+def _text(value: str) -> bytes:
+    if "\0" in value:  # libpq would end the text there
+        raise Invalid(f"PostgreSQL keeps no text with a NUL character, got {value!r}")
+    return value.encode()
+
+
+_WRITTEN: dict[type, Callable[[Any], bytes | None]] = {
+    int: lambda value: b"%d" % value,
+    float: lambda value: repr(value).encode(),
+    str: _text,
+    bool: lambda value: b"t" if value else b"f",
+    type(None): lambda _: None,
+}
+_READ: dict[int, Callable[[bytes], Any]] = {  # by PostgreSQL's number for a type
+    16: lambda text: text == b"t",
+    20: int,
+    23: int,
+    25: bytes.decode,
+    701: float,
+}
+
+
+class Pipeline:
+    """What one transaction says to the server."""
+
+    def __init__(self, connection: Any) -> None:
+        self._psycopg = optional("psycopg", "postgres")
+        self._wire = connection.pgconn
+        self._ready = select.poll()
+        self._ready.register(self._wire.socket, select.POLLIN)
+        self._unanswered = 0
+        self._entered = False
+
+    def prepare(self) -> None:
+        """Make every statement known to the connection, once."""
+        self._enter()
+        for statement in _STATEMENTS.values():
+            self._wire.send_prepare(statement.name, statement.text)
+        self.leave()
+
+    def send(self, name: str, values: dict[str, Any]) -> None:
+        """Run a statement; its answer is looked at later."""
+        self._enter()
+        statement = _STATEMENTS[name]
+        written = [_WRITTEN[type(value)](value) for value in statement.values(values)]
+        self._wire.send_query_prepared(statement.name, written)
+        self._unanswered += 1
+
+    def row(self, name: str, values: dict[str, Any]) -> Row | None:
+        """The first row of a statement's answer, or None."""
+        self.send(name, values)
+        self._wire.send_flush_request()
+        while self._unanswered:
+            result = self._answer()
+            if result is not None:
+                last = result
+                self._unanswered -= 1
+        return _first_row(last)
+
+    def leave(self) -> None:
+        """Wait until every statement has been answered: from here on psycopg's cursors may be used."""
+        if not self._entered:
+            return
+        self._wire.pipeline_sync()
+        error = self._answers()
+        self._wire.exit_pipeline_mode()
+        self._entered, self._unanswered = False, 0
+        if error is not None:
+            raise error
+
+    def abandon(self) -> None:
+        """Leave, whatever the answers; a lost connection raises."""
+        try:
+            self.leave()
+        except self._psycopg.DatabaseError:
+            if self._entered:
+                raise
+
+    def _enter(self) -> None:
+        if not self._entered:
+            self._wire.enter_pipeline_mode()
+            self._entered = True
+
+    def _answers(self) -> Exception | None:
+        """Read up to the end of the pipeline; the first error on the way."""
+        first: Exception | None = None
+        synced = self._psycopg.pq.ExecStatus.PIPELINE_SYNC
+        while True:
+            try:
+                result = self._answer()
+            except self._psycopg.DatabaseError as error:
+                if self._wire.status == self._psycopg.pq.ConnStatus.BAD:
+                    raise
+                first = first or error
+                continue
+            if result is not None and result.status == synced:
+                return first
+
+    def _answer(self) -> Any:
+        """The next answer, or None between two statements; an error raises."""
+        self._wait()
+        result, status = self._wire.get_result(), self._psycopg.pq.ExecStatus
+        if result is None:
+            if self._wire.status == self._psycopg.pq.ConnStatus.BAD:
+                raise self._psycopg.OperationalError("the connection was lost")
+        elif result.status in (status.FATAL_ERROR, status.PIPELINE_ABORTED):
+            raise self._psycopg.errors.error_from_result(result)
+        return result
+
+    def _wait(self) -> None:
+        """Until there is an answer to read. libpq would wait too, but keep every other thread waiting with it."""
+        wire = self._wire
+        while wire.flush():
+            self._ready.modify(wire.socket, select.POLLIN | select.POLLOUT)
+            self._ready.poll(CHECK_MS)
+            self._ready.modify(wire.socket, select.POLLIN)
+            wire.consume_input()
+        while wire.is_busy():
+            if self._ready.poll(CHECK_MS):
+                wire.consume_input()
+
+
+def _first_row(result: Any) -> Row | None:
+    if result.ntuples == 0:
+        return None
+    cells = [(result.get_value(0, place), result.ftype(place)) for place in range(result.nfields)]
+    return tuple(None if cell is None else _READ[kind](cell) for cell, kind in cells)

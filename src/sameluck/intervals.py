@@ -128,11 +128,12 @@ def anytime_interval(values: Floats, level: float) -> Interval:
     For a mean mu let S and V be the sum and the sum of squares of the values minus mu. Then
     E_m(mu) = sqrt(c / (m + c)) (V / (V - S^2 / (m + c)))^(m / 2) is a nonnegative martingale of mean 1 under mu
     for normal values, so by Ville's inequality it ever reaches 1 / alpha with chance at most alpha. The interval
-    holds the mu with E_m(mu) < 1 / alpha; the p-value is the smallest 1 / E_k(0) so far (Wang and Ramdas, 2023).
+    holds the mu with E_m(mu) < 1 / alpha, the p-value is 1 / E_m(0) (Wang and Ramdas, 2023): it is at most alpha
+    exactly when the interval leaves out zero, so it may rise again. c makes the interval shortest at its level.
     """
     half = float(anytime_half_widths(values, level)[-1])
     mean = float(values.mean())
-    return Interval(mean - half, mean + half, float(anytime_p_values(values)[-1]))
+    return Interval(mean - half, mean + half, float(anytime_p_values(values, level)[-1]))
 
 
 def anytime_half_widths(values: Floats, level: float) -> Floats:
@@ -148,15 +149,15 @@ def anytime_half_widths(values: Floats, level: float) -> Floats:
     return np.where(room > 0, half, np.inf)
 
 
-def anytime_p_values(values: Floats) -> Floats:
-    """The p-value of a zero mean after each value; never rises, valid at every look."""
-    c, many = _mixture(0.05), np.arange(1, values.size + 1)
+def anytime_p_values(values: Floats, level: float = 0.95) -> Floats:
+    """The p-value of a zero mean after each value, valid at every look; the interval of this level agrees with it."""
+    c, many = _mixture(1 - level), np.arange(1, values.size + 1)
     total, squares = np.cumsum(values), np.cumsum(values**2)
     with np.errstate(divide="ignore", invalid="ignore"):
         grown = squares / (squares - total**2 / (many + c))
     grown = np.where(squares > 0, grown, 1.0)
     log_evidence = 0.5 * np.log(c / (many + c)) + 0.5 * many * np.log(grown)
-    return np.minimum(1.0, np.exp(-np.maximum.accumulate(log_evidence)))
+    return np.minimum(1.0, np.exp(-log_evidence))
 
 
 def _mixture(alpha: float) -> float:

@@ -43,9 +43,6 @@ NOT_REWARDS = [
     None,
     "1",
     "",
-    True,
-    False,
-    np.True_,
     1j,
     b"1",
     [1],
@@ -218,7 +215,10 @@ class TestRewards:
         scene.finish(live, coins, waiting=[waiting])
         assert_finished(live, coins)
 
-    @pytest.mark.parametrize("value", [1, 1.0, np.int64(1), np.float32(1), np.float64(1), -0.0])
+    @pytest.mark.parametrize(
+        "value",
+        [1, 1.0, np.int64(1), np.float32(1), np.float64(1), -0.0, True, False, np.True_, np.False_],
+    )
     def test_numbers_of_any_kind_are_fine(self, scene, value):
         live = scene.start({"beta": "thompson_bernoulli"})
         receipt = live.reward(scene.enrol(live), value)

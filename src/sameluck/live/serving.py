@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from sameluck.errors import Conflict, Invalid, Unknown, require, require_number
 from sameluck.live import answers as say
 from sameluck.live.answers import Assignment, Receipt
@@ -68,8 +70,10 @@ class Serving:
         return int.from_bytes(place, "little") < self.live.traffic_share * 2**64
 
     def checked_reward(self, value: Any) -> float:
-        """A reward that some policy could not take is refused."""
+        """A reward that some policy could not take is refused; True and False are 1 and 0."""
         low, high = self._bounds
+        if isinstance(value, bool | np.bool_):  # whether somebody bought is a reward too
+            value = float(value)
         if (
             type(value) is not float or not low <= value <= high
         ):  # the usual case needs no closer look

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeAlias
+from itertools import islice
+from typing import Any, NamedTuple, TypeAlias
 
 from sameluck import streams
 from sameluck.errors import Conflict
@@ -61,3 +62,26 @@ def begin(
         return started
 
     return database.write(work)
+
+
+def difference(there: Experiment, live: Live, wish: Beginning) -> str | None:
+    """The first setting in which an experiment differs from what it would begin with; None if there is none.
+
+    Policies may have joined since: those at the end that the wish does not name are no difference.
+    """
+    theirs, ours = there.to_dict(), wish.experiment.to_dict()
+    policies, wished = theirs.pop("policies"), ours.pop("policies")
+    pairs = {
+        "policies": (list(islice(policies, len(wished))), list(wished)),
+        **_pairs("policy ", policies, wished),
+        **_pairs("", theirs, ours),
+        **_pairs("Live.", live.to_dict(), wish.live.to_dict()),
+    }
+    for what, (one, other) in pairs.items():
+        if one != other:
+            return f"{what} is {one!r} there and {other!r} here"
+    return None
+
+
+def _pairs(owner: str, theirs: dict[str, Any], ours: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return {f"{owner}{key}": (theirs.get(key), ours[key]) for key in ours}

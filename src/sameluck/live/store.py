@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sameluck import streams
-from sameluck.errors import Invalid, SameluckError, Unknown, did_you_mean, require
+from sameluck.errors import Conflict, Invalid, SameluckError, Unknown, did_you_mean, require
 from sameluck.experiment import Experiment, check_name
 from sameluck.live.database import Database
 from sameluck.live.importing import Imported, Wish, imported
@@ -20,7 +20,7 @@ from sameluck.live.logs import Columns
 from sameluck.live.options import Live, check_fit, feasibility, played
 from sameluck.live.running import LiveExperiment
 from sameluck.live.serving import Clock
-from sameluck.live.starting import Beginning, begin
+from sameluck.live.starting import Beginning, begin, difference
 from sameluck.live.walking import Maker
 
 
@@ -127,6 +127,7 @@ class Store:
         *,
         live: Live | Mapping[str, Any] | None = None,
         makers: Mapping[str, Maker] | None = None,
+        exist_ok: bool = False,
     ) -> LiveExperiment:
         """Begin an experiment on real users; its name is taken from then on.
 
@@ -135,6 +136,8 @@ class Store:
             experiment: What to compare. Its seed decides the policies' own coins; rewards come from the world.
             live: How to run it; `Live()` if not given.
             makers: For `External` policies: name -> function of a seed that returns the policy.
+            exist_ok: Go on with the experiment of this name if it has been started just so, as an application does
+                that begins anew; several processes may. Policies that joined since are no difference.
         """
         check_name("an experiment's name", name)
         if not isinstance(experiment, Experiment):
@@ -142,11 +145,28 @@ class Store:
         if not isinstance(live, Live):
             live = Live() if live is None else Live.from_dict(live)
         as_played = played(experiment, live)
+        if exist_ok and name in self.names():
+            return self._gone_on_with(Beginning(name, as_played, live, makers))
         check_fit(as_played, live)
         for caution in feasibility(as_played, live):
             warnings.warn(f"experiment {name!r}: {caution}", stacklevel=2)
         new = Beginning(name, as_played, live, makers)
-        return self._remembered(begin(self._database, self._clock, new))
+        try:
+            return self._remembered(begin(self._database, self._clock, new))
+        except Conflict:
+            if not exist_ok:
+                raise
+            return self._gone_on_with(new)  # another process was a moment earlier
+
+    def _gone_on_with(self, wish: Beginning) -> LiveExperiment:
+        there = self.peek(wish.name, makers=wish.makers)
+        if said := difference(there.experiment, there.live, wish):
+            raise Conflict(
+                f"experiment {wish.name!r} was started otherwise: {said}; load it as it is, or choose another name",
+                "name_taken",
+            )
+        there.verify_or_fail()
+        return there
 
     def import_log(  # noqa: PLR0913 a log has many columns, an experiment many settings
         self,

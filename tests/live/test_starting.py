@@ -1,0 +1,110 @@
+"""To start an experiment that may have been started before."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+import world
+
+import sameluck as sl
+
+COINS = sl.Bernoulli((0.3, 0.6))
+EXPERIMENT = sl.Experiment(
+    policies={"ucb": "ucb1(alpha=2)", "ts": "thompson_bernoulli"},
+    arms=["red", "blue"],
+    horizon=6,
+    replications=3,
+    seed=4,
+)
+LIVE = sl.Live(fallback="red", batch={"ts": 2}, reward=sl.Reward(window_seconds=900))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request, tmp_path):
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'shop.db'}?synchronous=normal"
+    return request.getfixturevalue("postgres_url")
+
+
+def start(store, experiment=EXPERIMENT, live=LIVE, **options):
+    return store.start("socks", experiment, live=live, exist_ok=True, **options)
+
+
+def test_every_beginning_goes_on_with_the_same(url):
+    """However often the program begins anew, the experiment ends as if it had never stopped."""
+    for round_ in range(1, 100):
+        with sl.open(url) as store:
+            live = start(store)
+            if live.status().status == "complete":
+                break
+            answers = world.World(live.experiment, COINS)
+            for unit in range(3):
+                given = live.assign(f"{round_}-{unit}")
+                if given.id is not None:
+                    live.reward(given.id, answers.answer(live, given.id))
+    with sl.open(url) as store:
+        found = start(store).runs()
+        assert store.names() == ["socks"]
+        played = store.load("socks").experiment
+    assert round_ > 3
+    assert (found.rewards == sl.simulate(played, COINS).rewards).all()
+
+
+def test_policies_that_joined_are_no_difference(url):
+    with sl.open(url) as store:
+        start(store).add_policy("late", "uniform")
+        assert list(start(store).experiment.policies) == ["ucb", "ts", "late"]
+
+
+@pytest.mark.parametrize(
+    ("experiment", "live", "said"),
+    [
+        (EXPERIMENT.replace(horizon=7), LIVE, "horizon is 6 there and 7 here"),
+        (EXPERIMENT.replace(seed=5), LIVE, "seed is 4 there and 5 here"),
+        (EXPERIMENT.replace(arms=2), replace(LIVE, fallback=None), "arms is"),
+        (EXPERIMENT.replace(design="naive"), LIVE, "design is 'replay"),
+        (EXPERIMENT.replace(control="ts"), LIVE, "control is 'ucb' there and 'ts' here"),
+        (
+            EXPERIMENT.replace(policies={**EXPERIMENT.policies, "ucb": "ucb1(alpha=3)"}),
+            LIVE,
+            r"policy ucb is 'ucb1\(alpha=2.*' there and 'ucb1\(alpha=3",
+        ),
+        (
+            EXPERIMENT.replace(policies={"ucb": "ucb1(alpha=2)"}),
+            replace(LIVE, batch=1),
+            "Live.batch is",
+        ),
+        (
+            EXPERIMENT.replace(policies={**EXPERIMENT.policies, "new": "uniform"}),
+            LIVE,
+            "policies is .* there and .*new.* here",
+        ),
+        (EXPERIMENT, replace(LIVE, traffic_share=0.5), "Live.traffic_share is 1.* there and 0.5"),
+        (EXPERIMENT, replace(LIVE, reward=sl.Reward(window_seconds=60)), "Live.reward is"),
+    ],
+)
+def test_another_experiment_of_the_same_name_is_refused(experiment, live, said):
+    with sl.open("sqlite://") as store:
+        first = start(store)
+        with pytest.raises(sl.Conflict, match=f"'socks' was started otherwise: {said}") as refused:
+            start(store, experiment, live)
+        assert refused.value.code == "name_taken"
+        assert store.names() == ["socks"]
+        assert first.status().status == "running"
+
+
+def test_without_it_a_name_is_taken(url):
+    with sl.open(url) as store:
+        start(store)
+        with pytest.raises(sl.Conflict, match="already; load it"):
+            store.start("socks", EXPERIMENT, live=LIVE)
+
+
+def test_of_several_processes_that_begin_at_once_one_starts_it(postgres_url):
+    stores = [sl.open(postgres_url, connections=2) for _ in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        lives = list(pool.map(start, stores))
+    ids = {live.assign("ann").id for live in lives}
+    assert len(ids) == 1
+    for store in stores:
+        store.close()

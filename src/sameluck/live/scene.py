@@ -12,8 +12,10 @@ from itertools import count
 from typing import Any, TypeAlias
 
 import numpy as np
+import pytest
 
 from sameluck.environments import Gaussian, draw
+from sameluck.errors import Conflict
 from sameluck.experiment import Experiment, checked_checkpoints
 from sameluck.live.answers import Assignment, Description, Receipt
 from sameluck.live.options import Live, Reward
@@ -30,6 +32,7 @@ TWO = {"ucb": "ucb1(alpha=2)", "thompson": "thompson_gaussian"}
 FIVE = {**TWO, "greedy": "epsilon_greedy", "uniform": "uniform", "fixed": "always(1)"}
 WORLD = Gaussian((0.0, 0.3, 0.6))
 WINDOW = 600.0
+LEASE = 60.0
 AWAY = 1_000_000.0  # no reward of the world's
 
 
@@ -143,6 +146,19 @@ class Scene:
 def options(**changes: Any) -> Live:
     """Options with a short window."""
     return Live(**{"reward": Reward(window_seconds=WINDOW), **changes})
+
+
+def explicit(**changes: Any) -> Live:
+    """Options under which the application says who has seen an arm."""
+    usual = {"exposure": "explicit", "lease_seconds": LEASE, "open_replications": 1}
+    return options(**{**usual, **changes})
+
+
+def refused(call: Callable[[], object]) -> str:
+    """The code of the conflict that a call must raise."""
+    with pytest.raises(Conflict) as caught:
+        call()
+    return caught.value.code
 
 
 def worth(experiment: Experiment, told: Description, environment: Any = WORLD) -> float:

@@ -172,7 +172,7 @@ class TestDrift:
         found = checks.drift([rng.normal(0, 1, 500), np.zeros(10)], ["old", "rare"])
 
         assert found.verdict == "fine"
-        assert "1 of 2 arms have too few rewards" in found.sentence
+        assert "1 of 2 arms has too few rewards" in found.sentence
 
     @pytest.mark.parametrize("rewards", [[], [1.0] * 49, [0.0] * 1_000, [0.0] * 1_000 + [1.0] * 19])
     def test_too_little_is_unknown(self, rewards):
@@ -552,15 +552,17 @@ class TestEnrolment:
 
         assert found.verdict == "watch"
         assert "100 of 500 users" in found.sentence
-        assert "more open replications (W)" in found.sentence
+        assert "every open replication waits for rewards: 400" in found.sentence
+        assert "More open replications (Live.open_replications)" in found.sentence
+        assert "_" not in found.sentence.replace("Live.open_replications", "")
         assert found.details["left_out"] == 0.8
 
     def test_other_reasons(self):
         found = checks.enrolment({"ASSIGNED": 100, "BLOCKED": 300, "NO_OPEN_SLOT": 10})
 
         assert found.verdict == "watch"
-        assert "(W)" not in found.sentence
-        assert "BLOCKED 300, NO_OPEN_SLOT 10" in found.sentence
+        assert "open_replications" not in found.sentence
+        assert "BLOCKED: 300; every open replication waits for rewards: 10." in found.sentence
 
     def test_fine_and_unknown(self):
         assert checks.enrolment({"ASSIGNED": 100}).verdict == "fine"

@@ -394,7 +394,7 @@ def test_a_ledger_that_was_edited(any_store):
     found = by_name(live.diagnostics())
 
     assert found["rebuild"].verdict == "alarm"
-    assert "replication 5" in found["rebuild"].sentence
+    assert found["rebuild"].sentence.startswith("Replication 5: ")
     assert "same policy" not in found, "nothing can be said about what cannot be derived"
     assert live.status().status == "complete", "looking changes nothing"
 
@@ -434,8 +434,15 @@ class TestOpenSlots:
         assert late.verdict == "watch"
         assert "Results wait for replication 0" in late.sentence
         assert "No complete one took longer than" in late.sentence
+        live.pause()
+        at_rest = by_name(live.diagnostics())["open slots"]
+        assert at_rest.verdict == "fine"
+        assert at_rest.sentence.endswith("replication 0 stays unfinished until it is resumed.")
+        live.resume()
         live.stop(drain=False)
-        assert by_name(live.diagnostics())["open slots"].verdict == "fine"
+        at_rest = by_name(live.diagnostics())["open slots"]
+        assert at_rest.verdict == "fine"
+        assert at_rest.sentence.endswith("replication 0 stays unfinished.")
 
     def test_an_arm_that_cannot_be_shown(self, any_store):
         live = any_store.start("shop", experiment())
@@ -451,6 +458,7 @@ class TestOpenSlots:
         assert found.details["voided_often"] == [
             {"replication": 0, "arm": "red", "position": 0, "times": diagnosing.OFTEN + 1}
         ]
+        assert "1 entry was voided more than 20 times" in found.sentence
         assert "that of arm red in replication 0 21 times" in found.sentence
 
     def test_nothing_is_open_any_more(self, store):

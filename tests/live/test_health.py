@@ -57,6 +57,10 @@ def test_what_is_wrong_is_an_alarm_with_a_remedy():
     off = health._durability({"fsync": "off", "synchronous_commit": "on"})
     assert off.verdict == "alarm"
     assert off.sentence.startswith("fsync is off")
+    assert "Turn it on" in off.sentence
+    assert (
+        "Turn them on" in health._durability({"fsync": "off", "full_page_writes": "off"}).sentence
+    )
 
 
 def test_a_damaged_file_is_found(tmp_path):

@@ -22,6 +22,7 @@ from sameluck.live.database import Transaction
 from sameluck.live.ledgers import read_replications, runs_of
 from sameluck.live.options import Live
 from sameluck.live.stage import GOING, found
+from sameluck.live.wording import counted, sentence
 from sameluck.playing import Floats, Ints
 
 SECOND = 1_000_000  # microseconds
@@ -98,12 +99,11 @@ def _rebuild(snapshot: Snapshot) -> Check:
         ):
             pass
     except (Diverged, Invalid) as error:
-        sentence = str(error).removesuffix(".") + "."
-        return Check("rebuild", "alarm", sentence, None, {"replications": many})
-    sentence = (
-        f"All {many:,} replications begun were derived from the ledger again, and nothing differs."
+        return Check("rebuild", "alarm", sentence(str(error)), None, {"replications": many})
+    said = (
+        f"{counted(many, 'replication')} begun and derived from the ledger again: nothing differs."
     )
-    return Check("rebuild", "fine", sentence, None, {"replications": many})
+    return Check("rebuild", "fine", said, None, {"replications": many})
 
 
 def _ended(snapshot: Snapshot) -> _Ended:
@@ -231,9 +231,11 @@ def _open_slots(snapshot: Snapshot) -> Check:
         "slowest_complete_seconds": slowest,
         "voided_often": voided,
     }
-    sentences = [_waiting(entries, head, age), *_slow(age, slowest), *_voided_often(voided)]
-    worth_a_look = status in GOING and len(sentences) > 1
-    verdict = "watch" if worth_a_look else "fine"
+    if status in GOING:
+        sentences = [_waiting(entries, head, age), *_slow(age, slowest), *_voided_often(voided)]
+    else:
+        sentences = [_at_rest(status, head)]
+    verdict = "watch" if len(sentences) > 1 else "fine"
     return Check("open slots", verdict, " ".join(sentences), None, details)
 
 
@@ -250,12 +252,21 @@ def _head_of_line(
     return number, (now - opened) / SECOND, slowest
 
 
+def _at_rest(status: str, head: int | None) -> str:
+    if head is None:
+        return "No replication is open."
+    again = "" if status == "stopped" else " until it is resumed"
+    return f"The experiment is {status}: nobody is enrolled, and replication {head} stays unfinished{again}."
+
+
 def _waiting(entries: Mapping[str, int], head: int | None, age: float | None) -> str:
     if head is None or age is None:
         return "No replication is open."
+    wanted, assigned = entries["wanted"], entries["assigned"]
+    waiting = "entry waits" if wanted == 1 else "entries wait"
     return (
-        f"{entries['wanted']:,} entries wait for a user and {entries['assigned']:,} for a reward. Results wait for "
-        f"replication {head}, open for {span(age)}."
+        f"{wanted:,} {waiting} for a user and {assigned:,} for a reward. Results wait for replication {head}, open "
+        f"for {span(age)}."
     )
 
 
@@ -273,6 +284,6 @@ def _voided_often(voided: Sequence[Mapping[str, Any]]) -> list[str]:
         return []
     worst = voided[0]
     return [
-        f"{len(voided):,} entries were voided more than {OFTEN} times, that of arm {worst['arm']} in replication "
-        f"{worst['replication']} {worst['times']:,} times: can that arm be shown at all?"
+        f"{counted(len(voided), 'entry was', 'entries were')} voided more than {OFTEN} times, that of arm "
+        f"{worst['arm']} in replication {worst['replication']} {worst['times']:,} times: can that arm be shown at all?"
     ]

@@ -105,6 +105,6 @@ def _durability(settings: dict[str, str]) -> Check:
         return _check("durability", "fine", said, **settings)
     said = (
         f"{' and '.join(off)} {'is' if len(off) == 1 else 'are'} off: a crash of the server may lose what was "
-        "acknowledged. Turn it on in postgresql.conf."
+        f"acknowledged. Turn {'it' if len(off) == 1 else 'them'} on in postgresql.conf."
     )
     return _check("durability", "alarm", said, **settings)

@@ -12,6 +12,7 @@ import numpy as np
 
 from sameluck.intervals import anytime_p_values, t_interval
 from sameluck.live.checks.verdicts import WATCH, Check, p_text, verdict_of
+from sameluck.live.wording import counted
 from sameluck.playing import Floats
 
 AUDIT_REPLICATIONS = 10
@@ -88,14 +89,13 @@ def _exactly_equal(values: Floats, pair: str, details: dict[str, Any]) -> Check:
         sentence = f"{pair} need one complete replication to be compared."
         return Check("same policy", "unknown", sentence, None, details)
     if wrong.size == 0:
-        sentence = (
-            f"{pair} are the same policy and earned the same in all {values.size:,} replications."
-        )
+        where = "the one replication" if values.size == 1 else f"all {values.size:,} replications"
+        sentence = f"{pair} are the same policy and earned the same in {where}."
         return Check("same policy", "fine", sentence, None, details)
     first = int(wrong[0])
     sentence = (
-        f"{pair} are the same policy on the same luck, yet differ in {wrong.size:,} of {values.size:,} replications, "
-        f"first in replication {first} by {values[first]:+.3g}. A policy that is not a function of what it has seen "
-        "or an entry read twice does this: stop and find out."
+        f"{pair} are the same policy on the same luck, yet differ in {wrong.size:,} of "
+        f"{counted(values.size, 'replication')}, first in replication {first} by {values[first]:+.3g}. A policy that is "
+        "not a function of what it has seen or an entry read twice does this: stop and find out."
     )
     return Check("same policy", "alarm", sentence, None, details | {"first": first})

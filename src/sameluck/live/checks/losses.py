@@ -13,6 +13,7 @@ from scipy.special import chdtrc
 from sameluck.errors import require
 from sameluck.intervals import holm
 from sameluck.live.checks.verdicts import Check, p_text, verdict_of
+from sameluck.live.wording import arm_in, counted
 from sameluck.playing import Ints
 
 LOSSES = 20  # of a kind, over all arms
@@ -162,7 +163,8 @@ def _loss_check(
 _REMEDIES = {
     "defaulted": (
         "Within time blocks, rewards of one arm fail to come more often than of another ({p}): look for lost or slow "
-        "reports of that arm. If silence is how a reward of nothing is reported here, say silence_is_zero."
+        "reports of that arm. If silence is how the default reward is reported here, look again with "
+        "silence_is_zero=True (doctor --silence-is-zero)."
     ),
     "voided": (
         "Within time blocks, one arm is more often not shown than another ({p}): its users are replaced, so it is "
@@ -181,9 +183,12 @@ def _loss_sentence(table: list[dict[str, Any]]) -> str:
     assigned = sum(one["assigned"] for one in table)
     shown = assigned - sum(one["voided"] for one in table)
     defaults = ", ".join(
-        f"{one['arm']} {_share(one['defaulted'], one['assigned'] - one['voided'])}" for one in table
+        f"{arm_in(one['arm'])} {_share(one['defaulted'], one['assigned'] - one['voided'])}"
+        for one in table
     )
-    voids = ", ".join(f"{one['arm']} {_share(one['voided'], one['assigned'])}" for one in table)
+    voids = ", ".join(
+        f"{arm_in(one['arm'])} {_share(one['voided'], one['assigned'])}" for one in table
+    )
     return (
         f"Of {shown:,} shown, without a reward in the window: {defaults}. "
         f"Of {assigned:,} assigned, never shown: {voids}."
@@ -194,8 +199,8 @@ def _late_sentence(late: int, came: int) -> str:
     if not late:
         return ""
     return (
-        f" {late:,} rewards ({_share(late, came)} of all) came after the window and did not count: the experiment "
-        "judges rewards within the window. If later ones matter, begin anew with a longer window."
+        f" {counted(late, 'reward')} ({_share(late, came)} of all) came after the window and did not count: the "
+        "experiment judges rewards within the window. If later ones matter, begin anew with a longer window."
     )
 
 

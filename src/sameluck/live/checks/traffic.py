@@ -15,9 +15,11 @@ from sameluck.live.answers import (
     NO_OPEN_SLOT,
     NOT_IN_TRAFFIC_SHARE,
     NOT_RUNNING,
+    REASONS,
     STICKY,
 )
 from sameluck.live.checks.verdicts import Check, p_text, verdict_of
+from sameluck.live.wording import counted
 
 CALLS = 100
 PRIOR_USERS = 100  # how sure the gate's alternative is of the share: spread 5 points around a half
@@ -40,7 +42,7 @@ def sample_ratio(inside: int, outside: int, share: float) -> Check:
     if share == 1:
         return _no_gate(outside, details)
     if total < CALLS:
-        need = f"The traffic gate needs {CALLS} users to be judged and has met {total}."
+        need = f"The traffic gate needs {CALLS} users to be judged; so far: {total}."
         return Check("sample ratio", "unknown", need, None, details)
     ours, theirs = PRIOR_USERS * share, PRIOR_USERS * (1 - share)
     evidence = float(betaln(ours + inside, theirs + outside) - betaln(ours, theirs))
@@ -62,7 +64,7 @@ def sample_ratio(inside: int, outside: int, share: float) -> Check:
 
 def _no_gate(outside: int, details: dict[str, Any]) -> Check:
     if outside:
-        sentence = f"All traffic is to enter, yet {outside:,} users were kept out at the gate."
+        sentence = f"All traffic is to enter, yet {counted(outside, 'user was', 'users were')} kept out at the gate."
         return Check("sample ratio", "alarm", sentence, None, details)
     return Check("sample ratio", "fine", "All traffic may enter: no gate to check.", None, details)
 
@@ -86,16 +88,18 @@ def enrolment(calls_by_reason: Mapping[str, int]) -> Check:
     left_out = sum(wanted.values()) / could if could else None
     details = {"calls": calls, "could_enter": could, "left_out": left_out}
     if could < CALLS:
-        need = f"Enrolment needs {CALLS} calls to be judged and has had {could}."
+        need = f"Enrolment needs {CALLS} calls to be judged; so far: {could}."
         return Check("enrolment", "unknown", need, None, details)
-    reasons = ", ".join(f"{reason} {count:,}" for reason, count in out.items()) or "none"
-    sentence = f"{entered:,} of {could:,} users who could enter did; left out: {reasons}."
+    reasons = "; ".join(f"{REASONS.get(one, one)}: {count:,}" for one, count in out.items())
+    sentence = f"{entered:,} of {could:,} users who could enter did."
+    if out:
+        sentence += f" Not enrolled, by reason: {reasons}."
     if sum(wanted.values()) <= CROWDED_OUT * could:
         return Check("enrolment", "fine", sentence, None, details)
     if wanted.get(NO_OPEN_SLOT, 0) > sum(wanted.values()) / 2:
         remedy = (
-            " Most found every open replication waiting for a reward: more open replications (W) would use them. "
-            "About arrivals a second times seconds to a reward are needed."
+            " More open replications (Live.open_replications) would use them: about as many are needed as users "
+            "arrive in the time a reward takes."
         )
     else:
         remedy = " The experiment ends later than it could; the largest number above says why."

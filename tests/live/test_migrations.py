@@ -197,3 +197,14 @@ def test_other_tables_of_a_postgres_database_do_not_matter(postgres_url):
     goes_on(*begun(postgres_url))
 
     assert ask(postgres_url, "SELECT * FROM invoices") == []
+
+
+def test_an_empty_file_is_looked_at_in_vain(tmp_path):
+    (tmp_path / "new.db").touch()
+    with pytest.raises(sl.Unknown, match=r"no experiment was ever started in '.*new\.db'"):
+        sl.open(f"sqlite:///{tmp_path / 'new.db'}", read_only=True)
+
+
+def test_an_empty_postgresql_database_is_looked_at_in_vain(new_postgres_url):
+    with pytest.raises(sl.Unknown, match="no experiment was ever started in this database"):
+        sl.open(new_postgres_url(), read_only=True)

@@ -18,7 +18,7 @@ from threading import Lock
 from typing import Any, TypeVar
 from weakref import WeakSet
 
-from sameluck.errors import Invalid, Unavailable, optional
+from sameluck.errors import Invalid, Unavailable, Unknown, optional
 from sameluck.live.database import Row, Work, for_postgres, migrations, statements
 from sameluck.live.pipeline import Pipeline
 
@@ -176,6 +176,8 @@ class Postgres:
                 raise Invalid(
                     f"the database has schema version {version}, this sameluck knows {newest}; upgrade sameluck"
                 )
+            if self.read_only and version == 0 and not _there(connection, "experiment"):
+                raise Unknown("no experiment was ever started in this database; start one first")
             if self.read_only and version < newest:
                 raise Invalid(
                     f"the database has schema version {version}, this sameluck reads {newest}; "
@@ -264,9 +266,12 @@ class Postgres:
         self._pool.close()
 
 
+def _there(connection: Any, table: str) -> bool:
+    return connection.execute("SELECT to_regclass(%s)", [table]).fetchone()[0] is not None
+
+
 def _schema_version(connection: Any) -> int:
-    there = connection.execute("SELECT to_regclass('schema_version')").fetchone()[0]
-    if there is None:
+    if not _there(connection, "schema_version"):
         return 0
     found = connection.execute("SELECT version FROM schema_version").fetchall()
     if len(found) != 1 or not isinstance(found[0][0], int):

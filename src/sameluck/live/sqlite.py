@@ -22,7 +22,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
-from sameluck.errors import Invalid, Unavailable, require
+from sameluck.errors import Invalid, Unavailable, Unknown, require
 from sameluck.live.database import Row, Transaction, Work, migrations, statements
 
 T = TypeVar("T")
@@ -338,6 +338,8 @@ class Sqlite:
 
     def _check_version(self, connection: sqlite3.Connection) -> None:
         version, newest = schema_version(connection), max(migrations())
+        if version == 0:
+            raise Unknown(f"no experiment was ever started in {str(self.path)!r}; start one first")
         if version != newest:
             raise Invalid(
                 f"{str(self.path)!r} has schema version {version}, this sameluck reads {newest}; "

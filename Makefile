@@ -27,6 +27,8 @@ format: .venv/.for-test
 
 bench: .venv/.for-test
 	$(BIN)/python benchmarks/core.py
+	$(BIN)/python benchmarks/live.py
+	$(BIN)/python benchmarks/variance.py
 
 docs: .venv/.for-test
 	$(BIN)/python scripts/cli_docs.py > docs/cli.md

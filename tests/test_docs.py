@@ -70,3 +70,10 @@ def test_no_page_is_empty(page):
 def test_the_readme_example_is_short():
     (example,) = blocks(ROOT / "README.md", "python")
     assert len(example.strip().splitlines()) <= 12
+
+
+def test_make_bench_runs_every_benchmark_that_can_be_run():
+    scripts = sorted((ROOT / "benchmarks").glob("*.py"))
+    runnable = [one.name for one in scripts if 'if __name__ == "__main__":' in one.read_text()]
+    recipe = (ROOT / "Makefile").read_text().split("\nbench:")[1].split("\n\n")[0]
+    assert sorted(re.findall(r"benchmarks/(\w+\.py)", recipe)) == runnable

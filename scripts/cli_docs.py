@@ -6,6 +6,18 @@ import click
 
 from sameluck.cli import commands
 
+INTRODUCTION = """\
+Every command prints text or, with `--json`, JSON, on standard output. An error is one line on standard error: what
+was wrong and what to do. Exit codes:
+
+* 0: done.
+* 1: not the caller's fault. The database cannot be reached or is being written by another process (try again), a
+  ledger is not what its policies would have done, or a file cannot be written. For `live doctor`: there is an alarm.
+* 2: the caller's. A word, a value, a file, a name or an id is wrong, something is not installed, or what happened
+  before forbids it.
+* 130: interrupted (Ctrl-C).
+"""
+
 
 def every_command(words: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
     """A command and, after it, those of its group."""
@@ -19,10 +31,7 @@ def every_command(words: str, command: click.Command) -> Iterator[tuple[str, cli
 
 def page() -> str:
     """The whole page."""
-    intro = (
-        "Every command prints text or, with `--json`, JSON; errors are one line and exit code 2."
-    )
-    parts = [f"# Command line\n\n{intro}\n"]
+    parts = [f"# Command line\n\n{INTRODUCTION}"]
     for words, command in every_command("sameluck", commands):
         context = click.Context(
             command, info_name=words, terminal_width=100, help_option_names=["-h", "--help"]

@@ -227,7 +227,14 @@ def _checked_policies(policies: Any, arms: int) -> dict[str, Policy]:
     require(len(policies) > 0, "Experiment.policies is empty; name at least one policy")
     for name in policies:
         check_name("a policy's name", name)
-    return {name: as_policy(policy, arms) for name, policy in policies.items()}
+    return {name: _checked_policy(name, policy, arms) for name, policy in policies.items()}
+
+
+def _checked_policy(name: str, policy: Any, arms: int) -> Policy:
+    try:
+        return as_policy(policy, arms)
+    except Invalid as error:
+        raise type(error)(f"policy {name!r}: {error}") from error
 
 
 def check_name(what: str, name: Any) -> None:

@@ -7,16 +7,20 @@ import shlex
 import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import numpy as np
+import psycopg
 import pytest
 
 import sameluck as sl
 from sameluck import cli
 from sameluck.cli.live import live_commands, opening, rehearsing
+from sameluck.errors import Interrupted
 from sameluck.reports import to_json
 
+ROOT = Path(__file__).parents[2]
 COMMANDS = list(live_commands.commands)
 FILE = """
 arms = ["red", "green", "blue"]
@@ -163,7 +167,9 @@ def test_a_user_the_experiment_has_no_use_for_gets_the_fallback(shop, capsys):
     assert code == 0
     assert "red (the fallback)" in out
     assert "not enrolled" in out
-    assert "(lunch)" in run(capsys, "status", shop)[1]
+    status = run(capsys, "status", shop)[1]
+    assert "(lunch)" in status
+    assert "more users, once it is resumed" in status
     assert run(capsys, "resume", shop)[1] == "shop: running\n"
 
 
@@ -171,6 +177,7 @@ def test_stopping_finishes_what_was_begun_unless_told_otherwise(shop, capsys):
     _, out, _ = run(capsys, "stop", shop)
     assert out.startswith("shop: draining; 3 replications are finished first; to stop at once: ")
     assert answer(capsys, "stop", shop, "--now")["status"] == "stopped"
+    assert "wanted        nobody any more" in run(capsys, "status", shop)[1]
     code, _, err = run(capsys, "resume", shop)
     assert (code, err) == (2, "error: experiment 'shop' is stopped and cannot be resumed\n")
 
@@ -199,6 +206,21 @@ def test_results_are_those_of_the_python_surface(shop, url, tmp_path, capsys):
     found = answer(capsys, "results", shop, "--checkpoints", "3,6", "--level", 0.9)
     assert found["effects"] == json.loads(to_json(expected.to_dicts()))
     assert found["verdict"] == expected.verdict
+
+
+def test_results_that_cannot_be_are_refused_for_what_is_wrong_with_them(
+    shop, url, tmp_path, capsys
+):
+    assert "level must be between 0 and 1" in run(capsys, "results", shop, "--level", 95)[2]
+    assert "wait for rewards" in run(capsys, "results", shop)[2]
+    assert "have come to 1 period, " in run(capsys, "results", shop, "--checkpoints", 1)[2]
+    run(capsys, "stop", shop, "--now")
+    assert "needs the first 2; it is stopped" in run(capsys, "results", shop)[2]
+
+    single = FILE.format(exposure="implicit").replace("replications = 3", "replications = 1")
+    (tmp_path / "single.toml").write_text(single)
+    assert "1 replication of 6 periods" in run(capsys, "start", "single.toml")[1]
+    assert "only one is planned" in run(capsys, "results", "single")[2]
 
 
 def test_a_figure_changes_no_number(shop, url, tmp_path, capsys):
@@ -310,7 +332,10 @@ def test_a_name_is_typed_or_written_or_the_files(url, tmp_path, capsys):
     assert sl.Experiment.from_dict(started["experiment"]).digest == started["digest"]
     code, _, err = run(capsys, "start", "shop.toml")
     assert code == 2
-    assert "there is an experiment 'shop' already" in err
+    assert (
+        "there is an experiment 'shop' already; look at it with: sameluck live status shop" in err
+    )
+    assert "call this one otherwise: --name NAME" in err
 
 
 def test_one_file_serves_for_simulation_and_for_real_users(url, tmp_path, capsys):
@@ -346,6 +371,13 @@ BAD_FILES = {
     FILE.replace("min = 0", "min = 2"): "Reward.min must be below Reward.max",
     FILE.replace("{exposure}", "some"): "Live.exposure must be one of implicit, explicit",
     FILE.replace("seed", 'design = "time_coupled"\nseed'): "live use Replay() or Naive()",
+    FILE.replace(
+        "ucb1(alpha=2)", "ucb1(alpha=-2)"
+    ): "policy 'ucb': UCB1.alpha must be >= 0, got -2",
+    FILE.replace(
+        "ucb1(alpha=2)", "ucb9"
+    ): "policy 'ucb': unknown policy 'ucb9'; did you mean 'ucb1'?",
+    FILE.replace("horizon = 6", "horizon = 0"): "Experiment.horizon must be a whole number from 1",
     f"name = 3\n{FILE}": "an experiment's name must be",
 }
 
@@ -354,10 +386,57 @@ BAD_FILES = {
 def test_a_bad_file_is_one_clear_line_and_starts_nothing(text, url, tmp_path, capsys):
     (tmp_path / "bad.toml").write_text(text.replace("{exposure}", "implicit"))
     code, out, err = run(capsys, "start", "bad.toml")
+    assert err.startswith("error: bad.toml: ")
     assert BAD_FILES[text] in err
+    assert err.count("bad.toml") == 1
     assert (code, out, err.count("\n")) == (2, "", 1)
     if (tmp_path / "shop.db").exists():
         assert answer(capsys, "status") == []
+
+
+def test_a_file_is_named_with_the_options_that_override_it(url, tmp_path, capsys):
+    text = 'environment = "bernoulli(0.5, 0.4, 0.3)"\n' + FILE.format(exposure="implicit")
+    (tmp_path / "a.toml").write_text(text)
+    for words, said in (
+        (("--horizon", 0), "a.toml with --horizon: Experiment.horizon must be"),
+        (
+            ("--seed", 1, "--loss", 2),
+            "a.toml with --seed, --loss: Traffic.loss must be <= 1, got 2",
+        ),
+        (("--env", "coin"), "a.toml with --env: unknown environment 'coin'"),
+        (("--name", ""), "--name must be 1 to 200 printable characters, got ''"),
+    ):
+        code, out, err = run(capsys, "simulate", "a.toml", *words)
+        assert err.startswith(f"error: {said}")
+        assert (code, out, err.count("\n")) == (2, "", 1)
+    (tmp_path / "log.csv").write_text("arm,value\nred,1\ngreen,0\n")
+    (tmp_path / "options.toml").write_text('[live]\norder = "any"\n')
+    words = ("log.csv", "ucb1", "uniform", "--arm", "arm", "--reward", "value")
+    _, _, err = run(capsys, "import", "old", *words, "--options", "options.toml")
+    assert err.startswith("error: options.toml: Live.order must be one of")
+
+
+def test_words_that_a_live_experiment_does_not_keep_are_cautioned_about(url, tmp_path, capsys):
+    (tmp_path / "shop.toml").write_text("level = 0.9\n" + FILE.format(exposure="implicit"))
+    code, _, err = run(capsys, "start", "shop.toml")
+    assert code == 0
+    assert "caution: shop.toml: level is not kept" in err
+
+
+def test_a_policy_alone_is_told_how_to_find_company(url, tmp_path, capsys):
+    alone = FILE.format(exposure="implicit").replace('thompson = "thompson_bernoulli"', "")
+    (tmp_path / "shop.toml").write_text(alone)
+    _, out, _ = run(capsys, "start", "shop.toml")
+    assert "sameluck live add-policy shop POLICY" in out
+    code, _, err = run(capsys, "results", "shop")
+    assert code == 2
+    assert "'shop' has one policy, and a comparison needs two" in err
+
+
+def test_an_a_a_experiment_says_so(url, tmp_path, capsys):
+    same = FILE.format(exposure="implicit").replace("[live]", "[live]\naa = true")
+    (tmp_path / "shop.toml").write_text(same)
+    assert "A/A: every policy plays the control's rule" in run(capsys, "start", "shop.toml")[1]
 
 
 # Each command with arguments that would do if there were a database.
@@ -387,6 +466,58 @@ def test_a_database_that_is_not_there_is_not_made(name, url, tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name in WORDS])
+def test_a_database_in_which_nothing_was_started_stays_empty(name, url, tmp_path, capsys):
+    (tmp_path / "shop.db").touch()
+    code, out, err = run(capsys, name, *WORDS[name])
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("error: no experiment was ever started in sqlite:///shop.db")
+    assert "begin with: sameluck live start FILE.toml, or say another --db" in err
+    assert (tmp_path / "shop.db").stat().st_size == 0
+
+
+def test_an_empty_postgresql_database_stays_empty(postgres_url, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("SAMELUCK_DB", "sqlite:///another.db")
+    for words in (("status",), ("doctor",), ("assign", "shop", "--unit", 1), ("pause", "shop")):
+        code, out, err = run(capsys, *words, "--db", postgres_url)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert f"no experiment was ever started in {postgres_url}; begin with: " in err
+        assert f"sameluck live start FILE.toml --db {postgres_url}" in err
+    with psycopg.connect(postgres_url) as connection:
+        found = connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")
+        assert found.fetchone() == (0,)
+
+
+NOBODY_LISTENS = "postgresql://me:secret@127.0.0.1:1/shop"
+
+
+@pytest.mark.parametrize("words", [("status",), ("doctor",), ("assign", "shop", "--unit", 1)])
+def test_a_database_that_cannot_be_reached_is_exit_code_1(words, capsys):
+    code, out, err = run(capsys, *words, "--db", NOBODY_LISTENS)
+    assert (code, out, err.count("\n")) == (sl.Unavailable.exit_code, "", 1)
+    assert "cannot connect to PostgreSQL" in err
+    assert "secret" not in err
+
+
+def test_the_page_says_what_exit_codes_mean():
+    page = (ROOT / "docs" / "cli.md").read_text()
+    meaning = {
+        int(one.partition(":")[0]): " ".join(one.split())
+        for one in page.split("Exit codes:\n")[1].split("\n## ")[0].split("\n* ")[1:]
+    }
+    assert set(meaning) == {0, 1, 2, 130}
+    assert (
+        "cannot be reached or is being written by another process"
+        in meaning[sl.Unavailable.exit_code]
+    )
+    assert "not what its policies would have done" in meaning[sl.Diverged.exit_code]
+    assert "a name or an id is wrong" in meaning[sl.Unknown.exit_code]
+    assert "A word, a value" in meaning[sl.Invalid.exit_code]
+    assert "not installed" in meaning[sl.Missing.exit_code]
+    assert "what happened before forbids it" in meaning[sl.Conflict.exit_code]
+    assert "Ctrl-C" in meaning[Interrupted.exit_code]
+
+
 def test_every_command_but_those_that_begin_something_needs_a_database():
     assert set(COMMANDS) - set(WORDS) == {"simulate", "start", "import"}
 
@@ -410,6 +541,7 @@ def test_nonsense_is_one_clear_line(name, url, tmp_path, capsys):
     ("words", "said"),
     [
         (("status", "--db", "mysql://x"), "unknown kind of store 'mysql://x'"),
+        (("status", "--db", "sqlite://shop.db"), "write sqlite:///shop.db (three slashes)"),
         (("status", "--db", "sqlite://"), "sqlite:// is gone when the command ends"),
         (("start", "a.toml", "--db", "sqlite://"), "sqlite:// is gone when the command ends"),
         (("start", "a.toml", "--db", "sqlite:////no/where.db"), "no folder '/no'"),

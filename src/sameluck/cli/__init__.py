@@ -1,7 +1,7 @@
 """The command line: the words of the Python surface as commands. Every command has `--json`.
 
-Results go to standard output, progress and errors to standard error. Exit code 2 is bad input, with one line that
-says what was wrong and what to do.
+Results go to standard output, progress and errors to standard error: one line that says what was wrong and what to
+do. Exit code 2 is bad input, 1 what is not the caller's fault (a database that cannot be used just now), 130 Ctrl-C.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -71,6 +72,13 @@ def experiment_of(
     replications: int = 100,
 ) -> tuple[Experiment, dict[str, Any]]:
     """The experiment and the settings beside it; what was typed overrides what a file says."""
+    with naming(file_among(policies), options):
+        return _experiment_of(policies, options, horizon, replications)
+
+
+def _experiment_of(
+    policies: tuple[str, ...], options: dict[str, Any], horizon: int, replications: int
+) -> tuple[Experiment, dict[str, Any]]:
     values, settings = _values_and_settings(policies, options)
     if "environment" not in settings:
         raise Invalid(
@@ -88,8 +96,30 @@ def experiment_of(
 def experiment_in(path: str) -> tuple[Experiment, dict[str, Any]]:
     """The experiment in a file and the settings beside it; rewards may come from real users."""
     require(path.endswith(".toml"), f"an experiment is a TOML file, got {path!r}")
-    values, settings = _values_and_settings((path,), {})
-    return Experiment.from_dict(values), settings
+    with naming(path):
+        values, settings = _values_and_settings((path,), {})
+        return Experiment.from_dict(values), settings
+
+
+@contextmanager
+def naming(file: str | None, options: Mapping[str, Any] | None = None) -> Iterator[None]:
+    """What is wrong with a file begins with its name, and with the options that override it; None: no file."""
+    try:
+        yield
+    except Invalid as error:
+        said = str(error)
+        if file is None or file in said:
+            raise
+        given = (options or {}).items()
+        typed = [name for name, value in given if value is not None and value is not False]
+        words = [f"--{name.replace('environment', 'env').replace('_', '-')}" for name in typed]
+        source = f"{file} with {', '.join(words)}" if words else file
+        raise type(error)(f"{source}: {said}") from error
+
+
+def file_among(words: tuple[str, ...]) -> str | None:
+    """The file that stands in place of policies, if one does."""
+    return words[0] if len(words) == 1 and words[0].endswith(".toml") else None
 
 
 def _values_and_settings(
@@ -110,8 +140,9 @@ def _values_and_settings(
 
 
 def _file_or_policies(words: tuple[str, ...]) -> dict[str, Any]:
-    if len(words) == 1 and words[0].endswith(".toml"):
-        return read_file(words[0])
+    file = file_among(words)
+    if file is not None:
+        return read_file(file)
     if not words:
         raise Invalid("name at least two policies, or a TOML file; see sameluck policies")
     return {"policies": named_policies(words)}

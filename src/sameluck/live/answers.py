@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from sameluck.live.wording import counted
+
 ASSIGNED = "ASSIGNED"
 STICKY = "STICKY"
 NO_OPEN_SLOT = "NO_OPEN_SLOT"
@@ -93,10 +95,16 @@ class Status(NamedTuple):
             f"  users         {self.users:,} asked, {self.settled:,} settled"
             f" ({self.defaulted:,} by default), {self.waiting:,} awaited, {self.voided:,} voided"
             + (f"; {self.imported:,} entries imported" if self.imported else ""),
-            f"  wanted        {self.wanted:,} more users, at this moment",
+            f"  wanted        {self._wanted()}",
             f"  calls         {calls:,}" + (f"; not enrolled: {turned}" if turned else ""),
         ]
         return "\n".join(lines)
+
+    def _wanted(self) -> str:
+        if self.status in ("stopped", "complete"):
+            return "nobody any more"
+        when = "at this moment" if self.status in ("running", "draining") else "once it is resumed"
+        return f"{counted(self.wanted, 'more user')}, {when}"
 
 
 class Joining(NamedTuple):
@@ -111,10 +119,11 @@ class Joining(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.policy} has replayed {self.replayed:,} periods of {self.replications:,} replications without a "
-            f"user and finished {self.finished:,} of them; at this moment it asks for {self.users_at_least:,} new "
-            f"users, and for more as it goes on (the experiment has used {self.users_so_far:,}). Do not tune it on "
-            "this ledger: it would be judged on what it was tuned on."
+            f"{self.policy} has replayed {counted(self.replayed, 'period')} of "
+            f"{counted(self.replications, 'replication')} without a user and finished {self.finished:,} of them; at "
+            f"this moment it asks for {counted(self.users_at_least, 'new user')}, and for more as it goes on (the "
+            f"experiment has used {self.users_so_far:,}). Do not tune it on this ledger: it would be judged "
+            "on what it was tuned on."
         )
 
 

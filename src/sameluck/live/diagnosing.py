@@ -285,5 +285,6 @@ def _voided_often(voided: Sequence[Mapping[str, Any]]) -> list[str]:
     worst = voided[0]
     return [
         f"{counted(len(voided), 'entry was', 'entries were')} voided more than {OFTEN} times, that of arm "
-        f"{worst['arm']} in replication {worst['replication']} {worst['times']:,} times: can that arm be shown at all?"
+        f"{worst['arm']} in replication {worst['replication']} {worst['times']:,} times: can that arm be shown at "
+        "all?"
     ]

@@ -26,6 +26,7 @@ from sameluck.live.running import LiveExperiment
 from sameluck.live.serving import Clock
 from sameluck.live.starting import Beginning, begin
 from sameluck.live.walking import Book, Maker, empty_book
+from sameluck.live.wording import counted, sentence
 from sameluck.playing import Floats, Ints
 from sameluck.policies import as_policy
 
@@ -65,7 +66,7 @@ class Imported(NamedTuple):
         lines = [self._sizes(), f"Arms: {arms}.", *self._horizon()]
         if self.agreement is not None:
             warning = "" if self.agrees else "BEWARE: "
-            lines.append(f"{warning}{self.agreement}.")
+            lines.append(sentence(warning + self.agreement))
         lines += [_progress(one) for one in self.policies.values()]
         lines.append(
             "Taken for granted: who got which arm did not depend on rewards still to come, no row is missing because "
@@ -79,8 +80,8 @@ class Imported(NamedTuple):
         more = experiment.replications - len(self.replications)
         planned = f", {more:,} more are planned" if more else ""
         return (
-            f"{self.live.name}: {self.rows:,} rows imported{left}; {len(self.replications):,} replications of "
-            f"{experiment.horizon:,} periods{planned}."
+            f"{self.live.name}: {counted(self.rows, 'row')} imported{left}; "
+            f"{counted(len(self.replications), 'replication')} of {counted(experiment.horizon, 'period')}{planned}."
         )
 
     def _horizon(self) -> list[str]:
@@ -103,8 +104,9 @@ class Imported(NamedTuple):
 
 def _progress(one: Joining) -> str:
     return (
-        f"  {one.policy}: without a user {one.finished:,} of {one.replications:,} replications finished and "
-        f"{one.replayed:,} periods replayed; at this moment it asks for {one.users_at_least:,} users"
+        f"  {one.policy}: without a user {one.finished:,} of {counted(one.replications, 'replication')} finished and "
+        f"{counted(one.replayed, 'period')} replayed; at this moment it asks for "
+        f"{counted(one.users_at_least, 'user')}"
     )
 
 

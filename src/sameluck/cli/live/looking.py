@@ -21,11 +21,14 @@ from sameluck.cli.output import as_json_option, check_outputs, horizon_grid
 from sameluck.cli.showing import json_of, read_checkpoints, text_of, write_outputs
 from sameluck.comparison import compare
 from sameluck.errors import Invalid
+from sameluck.estimates import Request, check_request
 from sameluck.live.answers import Status
 from sameluck.live.checks import Check
 from sameluck.live.health import examine
 from sameluck.live.running import LiveExperiment
+from sameluck.live.stage import GOING
 from sameluck.live.store import without_password
+from sameluck.live.wording import counted
 from sameluck.reports import text_table, to_json
 from sameluck.trajectories import Trace
 
@@ -103,6 +106,7 @@ def results_command(
     check_outputs(outputs)
     wanted = {word: options[word] for word in ASKED if options[word] is not None}
     with one_experiment(url, name, makers, read_only=True) as live:
+        _check_wanted(live, wanted)
         policies = chosen(options["policies"], live)
         asked = read_checkpoints(options["checkpoints"], live.experiment)
         drawn = (outputs["plot"] or outputs["report"]) and len(asked) == 1
@@ -119,15 +123,33 @@ def results_command(
         click.echo(f"wrote {path}", err=True)
 
 
+def _check_wanted(live: LiveExperiment, wanted: dict[str, Any]) -> None:
+    """Refuse what can never be shown, before saying that it is too early."""
+    if len(live.experiment.policies) < 2:
+        raise Invalid(
+            f"{live.name!r} has one policy, and a comparison needs two; let another join: sameluck live add-policy"
+        )
+    check_request(live.experiment, max(2, live.experiment.replications), Request(**wanted))
+
+
 def _too_early(
     live: LiveExperiment, policies: list[str] | None, complete: int, horizon: int
 ) -> Invalid:
-    reached = common_horizon(live, policies)
-    hint = f"for what is known so far: --checkpoints {reached}" if reached else "wait for rewards"
+    planned = live.experiment.replications
+    have = "has" if complete == 1 else "have"
     return Invalid(
-        f"{complete} of {live.experiment.replications:,} replications of {live.name!r} have come to "
-        f"{horizon:,} periods, and a comparison needs the first 2; {hint}"
+        f"{complete} of {counted(planned, 'replication')} of {live.name!r} {have} come to "
+        f"{counted(horizon, 'period')}, and a comparison needs the first 2; {_remedy(live, policies)}"
     )
+
+
+def _remedy(live: LiveExperiment, policies: list[str] | None) -> str:
+    if live.experiment.replications < 2:
+        return "only one is planned, and the replication is the unit of inference: begin anew with more"
+    reached, status = common_horizon(live, policies), live.status().status
+    if reached:
+        return f"for what is known so far: --checkpoints {reached}"
+    return "wait for rewards" if status in GOING else f"it is {status}"
 
 
 def common_horizon(live: LiveExperiment, policies: Sequence[str] | None = None) -> int:
@@ -165,7 +187,7 @@ def _trace(found: Trace) -> str:
     names, at_most = found.experiment.arm_names, 5_000
     header = ("period", *(word for name in found for word in (name, "reward")))
     periods = max(one.arms.size for one in found.values())
-    rows = []
+    rows: list[list[str]] = []
     for period in range(min(periods, at_most)):
         cells = [str(period + 1)]
         for one in found.values():
@@ -175,9 +197,10 @@ def _trace(found: Trace) -> str:
             else:
                 cells += ["", ""]
         rows.append(cells)
+    played = sum(one.arms.size for one in found.values())
     title = (
-        f"replication {found.replication}: {found.interactions:,} users for "
-        f"{sum(one.arms.size for one in found.values()):,} periods played; * replayed, nobody was asked"
+        f"replication {found.replication}: {counted(found.interactions, 'user')} for "
+        f"{counted(played, 'period')} played; * replayed, nobody was asked"
     )
     more = f"\n... {periods - at_most:,} periods more; --json has all" if periods > at_most else ""
     return f"{title}\n\n{text_table(header, rows)}{more}" if rows else title
@@ -207,7 +230,9 @@ def export_command(
     with one_experiment(url, name, makers, read_only=True) as live:
         rows = live.export(file, what=what, format=format)
     click.echo(
-        to_json({"file": file, "rows": rows}) if as_json else f"wrote {rows:,} rows to {file}"
+        to_json({"file": file, "rows": rows})
+        if as_json
+        else f"wrote {counted(rows, 'row')} to {file}"
     )
 
 

@@ -8,13 +8,13 @@ import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from sameluck.errors import Invalid, require
+from sameluck.errors import Conflict, Invalid, Unknown, require
 from sameluck.live import store as stores
 from sameluck.live.running import LiveExperiment
 from sameluck.live.serving import Clock
@@ -54,12 +54,27 @@ def store_options(command: Command) -> Command:
 def opened(
     url: str, *, read_only: bool = False, new: bool = False, clock: Clock | None = None
 ) -> Iterator[Store]:
-    """A store; unless `new`, it must be there."""
-    if url.startswith("sqlite://"):
+    """A store; unless `new`, it must be there and have been used before."""
+    if url == "sqlite://" or url.startswith("sqlite:///"):
         _check_file(url, new=new)
+    if not new and not read_only:  # what begins nothing makes no tables in an empty database
+        with suppress(
+            Invalid
+        ):  # an old schema, say, which is migrated when it is opened for writing
+            _open(url, read_only=True).close()
     settings: dict[str, Any] = {} if clock is None else {"clock": clock}
-    with stores.open(url, read_only=read_only, **settings) as store:
+    with _open(url, read_only=read_only, **settings) as store:
         yield store
+
+
+def _open(url: str, **settings: Any) -> Store:
+    try:
+        return stores.open(url, **settings)
+    except Unknown:
+        begin = following(url, "start", "FILE.toml")
+        raise Unknown(
+            f"no experiment was ever started in {without_password(url)}; begin with: {begin}, or say another --db"
+        ) from None
 
 
 def _check_file(url: str, *, new: bool) -> None:
@@ -71,7 +86,7 @@ def _check_file(url: str, *, new: bool) -> None:
     there = Path(path).exists()
     require(
         new or there,
-        f"no database {path!r}; begin with: sameluck live start FILE.toml, or say --db URL",
+        f"no database {path!r}; begin with: {following(url, 'start', 'FILE.toml')}, or say another --db",
     )
     folder = Path(path).parent
     require(folder.is_dir(), f"cannot make {path!r}: no folder {str(folder)!r}")
@@ -84,6 +99,19 @@ def one_experiment(
     """An experiment by name."""
     with opened(url, read_only=read_only) as store:
         yield store.peek(name, makers=found_makers(makers))
+
+
+@contextmanager
+def taking(url: str, name: str, other: str) -> Iterator[None]:
+    """A name that is taken is told with what to do here; `other`: how another one is given."""
+    try:
+        yield
+    except Conflict as error:
+        if error.code != "name_taken":
+            raise
+        look = following(url, "status", shlex.quote(name))
+        said = f"there is an experiment {name!r} already; look at it with: {look}, or {other}"
+        raise Conflict(said, error.code) from None
 
 
 def found_makers(words: tuple[str, ...]) -> dict[str, Any]:

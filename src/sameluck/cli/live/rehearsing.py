@@ -10,14 +10,14 @@ import click
 
 from sameluck import grammar
 from sameluck.cli.live.looking import checks_text, common_horizon
-from sameluck.cli.live.opening import VARIABLE, cautions_noted, following, opened
+from sameluck.cli.live.opening import VARIABLE, cautions_noted, following, opened, taking
 from sameluck.cli.output import as_json_option, progress_bar
 from sameluck.cli.showing import as_dict, text_of
-from sameluck.cli.words import experiment_of, options_with
+from sameluck.cli.words import experiment_of, file_among, naming, options_with
 from sameluck.comparison import Comparison, compare
 from sameluck.errors import Interrupted
 from sameluck.estimates import Request, check_request
-from sameluck.experiment import Experiment
+from sameluck.experiment import Experiment, check_name
 from sameluck.live import store as stores
 from sameluck.live.checks import Check
 from sameluck.live.options import Live
@@ -93,12 +93,19 @@ def simulate_command(
         policies or POLICIES, options, horizon=HORIZON, replications=REPLICATIONS
     )
     table = settings.get("live", {})
-    traffic = _traffic(settings.get("traffic", {}), table, given)
     wanted = {word: settings[word] for word in ASKED if word in settings}
-    check_request(experiment, experiment.replications, Request(**wanted))
+    check_name("--name", name)
+    with naming(file_among(policies), {**options, **given}):
+        traffic = _traffic(settings.get("traffic", {}), table, given)
+        check_request(experiment, experiment.replications, Request(**wanted))
+        live = _live(table, given, traffic)
     with _store(url) as store:
-        with cautions_noted() as cautions:
-            started = store.start(name, experiment, live=_live(table, given, traffic))
+        with (
+            cautions_noted() as cautions,
+            naming(file_among(policies), {**options, **given}),
+            taking(url or "", name, "call this one otherwise: --name NAME"),
+        ):
+            started = store.start(name, experiment, live=live)
         try:
             rehearsal = _drive(started, settings["environment"], traffic, days, traffic_seed)
         except KeyboardInterrupt:

@@ -20,15 +20,20 @@ from sameluck.cli.live.opening import (
     opened,
     sheet,
     store_options,
+    taking,
 )
 from sameluck.cli.output import as_json_option
-from sameluck.cli.words import experiment_in, named_policies, read_file
+from sameluck.cli.words import experiment_in, named_policies, naming, read_file
 from sameluck.errors import require
+from sameluck.experiment import check_name
 from sameluck.live.importing import Imported
 from sameluck.live.options import Live
 from sameluck.live.running import LiveExperiment
 from sameluck.live.store import without_password
+from sameluck.live.wording import counted
 from sameluck.reports import to_json, wrapped
+
+FOR_RESULTS = ("checkpoints", "level", "pairs", "interval", "simultaneous", "adjust", "best")
 
 _reason_option = click.option("--reason", default="", help="For the record.")
 
@@ -48,13 +53,34 @@ def start_command(
     open_replications, ...) and a table [live.reward] (min, max, default, window_seconds).
     """
     experiment, settings = experiment_in(file)
-    name = name or settings.get("name") or Path(file).stem
-    live = Live.from_dict(settings.get("live", {}))
-    with opened(url, new=True) as store, cautions_noted() as cautions:
-        started = store.start(name, experiment, live=live, makers=found_makers(makers))
+    if name is not None:
+        check_name("--name", name)
+    name = settings.get("name", Path(file).stem) if name is None else name
+    made = found_makers(makers)
+    with naming(file):
+        live = Live.from_dict(settings.get("live", {}))
+    with (
+        opened(url, new=True) as store,
+        cautions_noted() as cautions,
+        naming(file),
+        taking(url, name, "call this one otherwise: --name NAME"),
+    ):
+        started = store.start(name, experiment, live=live, makers=made)
+    cautions += _not_kept(file, settings)
     click.echo(_started_json(started, cautions) if as_json else _started(started, url))
     for caution in cautions:
         click.echo(wrapped(f"caution: {caution}"), err=True)
+
+
+def _not_kept(file: str, settings: dict[str, Any]) -> list[str]:
+    """What a file may say for other commands, and somebody may expect to be remembered."""
+    given = [word for word in FOR_RESULTS if word in settings]
+    if not given:
+        return []
+    return [
+        f"{file}: {', '.join(given)} {'is' if len(given) == 1 else 'are'} not kept with a live experiment; give "
+        "`sameluck live results` what it is to show"
+    ]
 
 
 def _started_json(started: LiveExperiment, cautions: list[str]) -> str:
@@ -77,9 +103,11 @@ def _started(started: LiveExperiment, url: str) -> str:
         f"{one} (control)" if one == experiment.control else one for one in experiment.policies
     ]
     plan = (
-        f"{experiment.replications:,} replications of {experiment.horizon:,} periods, "
+        f"{counted(experiment.replications, 'replication')} of {counted(experiment.horizon, 'period')}, "
         f"{experiment.n_arms:,} arms"
     )
+    if started.live.aa:
+        plan += "; A/A: every policy plays the control's rule"
     rows = sheet(
         ("policies", ", ".join(policies)),
         ("plan", plan),
@@ -91,6 +119,11 @@ def _started(started: LiveExperiment, url: str) -> str:
         (following(url, "status", name), "how far it has come"),
         (following(url, "results", name), "what is known so far"),
         (following(url, "doctor", name), "whether all is well"),
+        *(
+            [(following(url, "add-policy", name, "POLICY"), "somebody to compare it with")]
+            if len(policies) == 1
+            else []
+        ),
     )
     return f"started {started.name!r}\n\n{rows}\n\nnext:\n{steps}"
 
@@ -140,7 +173,8 @@ def stop_command(
         status = live.status()
         left = status.opened - status.complete
         at_once = following(url, "stop", shlex.quote(name), "--now")
-        said = f"{left:,} replications are finished first; to stop at once: {at_once}"
+        begun = counted(left, "replication is", "replications are")
+        said = f"{begun} finished first; to stop at once: {at_once}"
         _show(live, "" if now or not left else said, as_json=as_json)
 
 
@@ -219,9 +253,14 @@ def import_command(
     The policies walk through what the log knows; the answer says how far each of them came without any user.
     """
     require(Path(file).is_file(), f"cannot read {file!r}: no such file")
-    live = Live.from_dict(_live_table(options)) if options else None
+    with naming(options):
+        live = Live.from_dict(_live_table(options)) if options else None
     names = [one for one in re.split(r"\s*,\s*", arms.strip()) if one] if arms else None
-    with opened(url, new=True) as store, cautions_noted() as cautions:
+    with (
+        opened(url, new=True) as store,
+        cautions_noted() as cautions,
+        taking(url, name, "choose another name"),
+    ):
         imported = store.import_log(
             name,
             file,
@@ -257,5 +296,5 @@ def _imported(imported: Imported, url: str) -> str:
 
 def _live_table(path: str) -> dict[str, Any]:
     table = read_file(path).get("live", {})
-    require(isinstance(table, dict), f"{path}: live must be a table [live], got {table!r}")
+    require(isinstance(table, dict), f"live must be a table [live], got {table!r}")
     return {name: value for name, value in table.items() if name != "name"}

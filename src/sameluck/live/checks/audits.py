@@ -95,7 +95,7 @@ def _exactly_equal(values: Floats, pair: str, details: dict[str, Any]) -> Check:
     first = int(wrong[0])
     sentence = (
         f"{pair} are the same policy on the same luck, yet differ in {wrong.size:,} of "
-        f"{counted(values.size, 'replication')}, first in replication {first} by {values[first]:+.3g}. A policy that is "
-        "not a function of what it has seen or an entry read twice does this: stop and find out."
+        f"{counted(values.size, 'replication')}, first in replication {first} by {values[first]:+.3g}. A policy that "
+        "is not a function of what it has seen or an entry read twice does this: stop and find out."
     )
     return Check("same policy", "alarm", sentence, None, details | {"first": first})

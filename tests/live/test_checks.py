@@ -345,6 +345,7 @@ class TestLoss:
         ]
         assert found.verdict == "unknown"
         assert "20 of a kind are needed" in found.sentence
+        assert "Of 155 assigned, never shown: a 2.0%, b 0.0%." in found.sentence
         assert "3 rewards (2.1% of all) came after the window" in found.sentence
 
     def test_defaults_and_voids_are_told_apart(self):

@@ -233,7 +233,9 @@ def test_a_challenger_is_previewed_and_joins(shop, url, capsys):
     serve(url, 60)
     words = ("add-policy", shop, "ucb1(alpha=0.1)", "--as", "bold")
     before = answer(capsys, *words, "--preview")
+    assert "nothing was changed" in run(capsys, *words, "--preview")[1]
     assert before == answer(capsys, *words)
+    assert "It takes part in shop now." in run(capsys, "add-policy", shop, "always(1)")[1]
     assert "has a policy 'bold' already" in run(capsys, *words)[2]
     serve(url, 200)
     both = ("--policies", "thompson,bold", "--control", "thompson")
@@ -499,6 +501,20 @@ def test_a_database_that_cannot_be_reached_is_exit_code_1(words, capsys):
     assert "secret" not in err
 
 
+def test_whoever_may_not_use_a_database_is_told_so(postgres_url, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop.toml").write_text(FILE.format(exposure="implicit"))
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("CREATE ROLE weak LOGIN")
+        try:
+            weak = postgres_url.replace("postgres@", "weak@")
+            code, out, err = run(capsys, "start", "shop.toml", "--db", weak)
+        finally:
+            connection.execute("DROP ROLE weak")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "this PostgreSQL user may not use the database: permission denied" in err
+
+
 def test_the_page_says_what_exit_codes_mean():
     page = (ROOT / "docs" / "cli.md").read_text()
     meaning = {
@@ -534,6 +550,7 @@ def test_nonsense_is_one_clear_line(name, url, tmp_path, capsys):
     for words in (("--colour", "red"), ("\x00",), ("a", "b", "c", "d", "e")):
         code, out, err = run(capsys, name, *words)
         assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"See: sameluck live {name} --help" in run(capsys, name, "--colour", "red")[2]
     assert list(tmp_path.iterdir()) == []
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sameluck.live.wording import arm_in, counted, sentence
+from sameluck.live.wording import AT_MOST, arm_in, counted, listed, sentence
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,13 @@ def test_a_plural_may_be_given():
 
 def test_an_arm_without_a_name_is_called_an_arm():
     assert [arm_in(name) for name in ("red", "7", "7 days")] == ["red", "arm 7", "7 days"]
+
+
+def test_very_many_things_are_not_all_listed():
+    assert listed("abc") == "a, b, c"
+    many = [str(number) for number in range(1_000 + AT_MOST)]
+    assert listed(many).endswith(", 9, and 1,000 more")
+    assert listed(many[:AT_MOST]).endswith(", 9")
 
 
 def test_a_message_becomes_a_sentence():

@@ -24,7 +24,7 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911 a code for each way it ma
     try:
         code = commands.main(arguments, prog_name="sameluck", standalone_mode=False)
     except click.ClickException as error:
-        return _complain(error.format_message(), 2)
+        return _complain(error.format_message() + _where_to_look(error), 2)
     except SameluckError as error:
         return _complain(str(error), error.exit_code)
     except (KeyboardInterrupt, click.Abort):
@@ -37,6 +37,11 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911 a code for each way it ma
     except MemoryError:
         return _complain("out of memory; ask for fewer replications, checkpoints or arms", 2)
     return code if isinstance(code, int) else 0
+
+
+def _where_to_look(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    return f" See: {context.command_path} --help" if context else ""
 
 
 def _complain(message: str, code: int) -> int:

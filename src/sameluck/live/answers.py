@@ -83,11 +83,11 @@ class Status(NamedTuple):
 
     def __str__(self) -> str:
         calls = sum(self.answers.values())
-        turned = ", ".join(
-            f"{REASONS.get(reason, reason)}: {count:,}"
+        turned = [
+            f"                {count:,} not enrolled: {REASONS.get(reason, reason)}"
             for reason, count in self.answers.items()
             if reason not in (ASSIGNED, STICKY)
-        )
+        ]
         lines = [
             f"{self.name}: {self.status}" + (f" ({self.reason})" if self.reason else ""),
             f"  replications  {self.complete:,} complete of {self.planned:,} planned, "
@@ -96,7 +96,8 @@ class Status(NamedTuple):
             f" ({self.defaulted:,} by default), {self.waiting:,} awaited, {self.voided:,} voided"
             + (f"; {self.imported:,} entries imported" if self.imported else ""),
             f"  wanted        {self._wanted()}",
-            f"  calls         {calls:,}" + (f"; not enrolled: {turned}" if turned else ""),
+            f"  calls         {calls:,}",
+            *turned,
         ]
         return "\n".join(lines)
 

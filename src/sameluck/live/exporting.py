@@ -119,7 +119,7 @@ def _writer(path: str | os.PathLike[str], format: str | None) -> Writer:
         if suffix not in SUFFIXES:
             raise Invalid(
                 f"export: the ending of {str(path)!r} says no format; use one of {', '.join(SUFFIXES)}, "
-                "or give format="
+                "or say the format (format=, --format)"
             )
         format = SUFFIXES[suffix]
     if format not in writers:

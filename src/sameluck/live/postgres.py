@@ -154,6 +154,11 @@ class Postgres:
             self._check_schema()
         except BaseException as error:
             self.close()
+            if isinstance(error, self._psycopg.errors.InsufficientPrivilege):
+                raise Invalid(
+                    f"this PostgreSQL user may not use the database: {_first_line(error)}; grant it, or "
+                    "say another user"
+                ) from error
             if isinstance(error, self._psycopg.ProgrammingError):
                 raise Invalid(
                     f"the database holds something else, or its schema cannot be brought up to date; nothing was "
@@ -166,7 +171,9 @@ class Postgres:
         try:
             self._psycopg.connect(self.url, connect_timeout=10).close()
         except self._psycopg.Error as error:
-            raise Unavailable(f"cannot connect to PostgreSQL: {_first_line(error)}") from None
+            raise Unavailable(
+                f"cannot connect to PostgreSQL: {_first_line(error)}; does the server run, and is the address right?"
+            ) from None
 
     def _check_schema(self) -> None:
         with self._pool.connection() as connection, connection.transaction():
@@ -176,7 +183,11 @@ class Postgres:
                 raise Invalid(
                     f"the database has schema version {version}, this sameluck knows {newest}; upgrade sameluck"
                 )
-            if self.read_only and version == 0 and not _there(connection, "experiment"):
+            if self.read_only and version == 0:
+                if _there(connection, "experiment"):
+                    raise Invalid(
+                        "the database has a table experiment that is not ours; choose another"
+                    )
                 raise Unknown("no experiment was ever started in this database; start one first")
             if self.read_only and version < newest:
                 raise Invalid(

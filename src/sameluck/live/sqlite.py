@@ -390,8 +390,8 @@ def _lock(path: Path) -> int:
     except OSError:
         os.close(handle)
         raise Unavailable(
-            f"{str(path)!r} is being written by another process or store; let that one serve, open it with "
-            "read_only=True to look at it, or use PostgreSQL for several processes"
+            f"{str(path)!r} is being written by another process or store; let that one serve, only look "
+            "(read_only=True; status, results and doctor do), or use PostgreSQL for several processes"
         ) from None
     return handle
 

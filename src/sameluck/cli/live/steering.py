@@ -213,7 +213,10 @@ def add_policy_command(
     with one_experiment(url, name, makers, read_only=preview) as live:
         join = live.preview_policy if preview else live.add_policy
         joined = join(policy_name or usual, parsed)
-    click.echo(to_json(joined._asdict()) if as_json else wrapped(str(joined)))
+    happened = (
+        "Only a preview: nothing was changed." if preview else f"It takes part in {name} now."
+    )
+    click.echo(to_json(joined._asdict()) if as_json else wrapped(f"{joined} {happened}"))
 
 
 @click.command(

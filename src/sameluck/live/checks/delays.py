@@ -10,7 +10,7 @@ from scipy.special import betaincinv
 
 from sameluck.errors import require
 from sameluck.live.checks.verdicts import WATCH, Check
-from sameluck.live.wording import arm_in
+from sameluck.live.wording import arm_in, listed
 from sameluck.playing import Floats, Ints
 
 DELAYS = 50
@@ -37,7 +37,7 @@ def delay(arm: Ints, seconds: Floats, arm_names: Sequence[str], *, window: float
     if seconds.size < DELAYS:
         need = f"Delays need {DELAYS} rewards to be judged; so far: {seconds.size}."
         return Check("delay", "unknown", need, None, details)
-    times = ", ".join(
+    times = listed(
         f"{arm_in(one['arm'])} {span(one['median'])} (99%: {span(one['p99'])})"
         for one in rows
         if one["rewards"]

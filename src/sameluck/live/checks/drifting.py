@@ -13,7 +13,7 @@ from scipy.special import ndtr, ndtri
 from sameluck.errors import require
 from sameluck.intervals import holm
 from sameluck.live.checks.verdicts import WATCH, Check, p_text, verdict_of
-from sameluck.live.wording import arm_in
+from sameluck.live.wording import arm_in, listed
 from sameluck.playing import Floats
 
 DRIFT_REWARDS = 50  # of an arm, and among them
@@ -119,7 +119,7 @@ def _detectable(sd: float, count: int, arms: int) -> float:
 
 
 def _steady(tested: list[dict[str, Any]], arms: int, p_value: float) -> str:
-    parts = ", ".join(f"{arm_in(one['arm'])} {one['detectable_step']:.2g}" for one in tested)
+    parts = listed(f"{arm_in(one['arm'])} {one['detectable_step']:.2g}" for one in tested)
     text = (
         f"No sign of drift ({p_text(p_value)}). A lasting change of an arm's mean half-way would have been seen, "
         f"four times in five, from this size on: {parts}."
@@ -138,5 +138,5 @@ def _drift_needs(arms: list[dict[str, Any]]) -> str:
     best = max(arms, key=lambda one: (min(one["rewards"], DRIFT_REWARDS), one["unusual"]))
     return (
         f"Too few rewards to see drift: an arm needs {DRIFT_REWARDS}, and {DRIFT_UNUSUAL} of them other than its "
-        f"commonest reward; arm {best['arm']} has {best['rewards']:,}, and {best['unusual']:,} of them."
+        f"commonest reward; arm {best['arm']} comes nearest with {best['rewards']:,} and {best['unusual']:,}."
     )

@@ -13,7 +13,7 @@ from scipy.special import chdtrc
 from sameluck.errors import require
 from sameluck.intervals import holm
 from sameluck.live.checks.verdicts import Check, p_text, verdict_of
-from sameluck.live.wording import arm_in, counted
+from sameluck.live.wording import arm_in, counted, listed
 from sameluck.playing import Ints
 
 LOSSES = 20  # of a kind, over all arms
@@ -180,19 +180,26 @@ def _untested_verdict(table: list[dict[str, Any]], details: dict[str, Any]) -> s
 
 
 def _loss_sentence(table: list[dict[str, Any]]) -> str:
-    assigned = sum(one["assigned"] for one in table)
-    shown = assigned - sum(one["voided"] for one in table)
-    defaults = ", ".join(
+    assigned, voided = (sum(one[kind] for one in table) for kind in ("assigned", "voided"))
+    silent, shown = sum(one["defaulted"] for one in table), assigned - voided
+    defaults = listed(
         f"{arm_in(one['arm'])} {_share(one['defaulted'], one['assigned'] - one['voided'])}"
         for one in table
     )
-    voids = ", ".join(
+    voids = listed(
         f"{arm_in(one['arm'])} {_share(one['voided'], one['assigned'])}" for one in table
     )
-    return (
-        f"Of {shown:,} shown, without a reward in the window: {defaults}. "
-        f"Of {assigned:,} assigned, never shown: {voids}."
+    rewarded = (
+        f"Of {shown:,} shown, without a reward in the window: {defaults}."
+        if silent
+        else f"No reward is missing ({shown:,} shown)."
     )
+    seen = (
+        f"Of {assigned:,} assigned, never shown: {voids}."
+        if voided
+        else f"No arm was left unshown ({assigned:,} assigned)."
+    )
+    return f"{rewarded} {seen}"
 
 
 def _late_sentence(late: int, came: int) -> str:

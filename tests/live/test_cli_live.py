@@ -211,6 +211,10 @@ def test_results_are_those_of_the_python_surface(shop, url, tmp_path, capsys):
 def test_results_that_cannot_be_are_refused_for_what_is_wrong_with_them(
     shop, url, tmp_path, capsys
 ):
+    assert (
+        "--policies must name policies such as a,b, got ' '"
+        in run(capsys, "results", shop, "--policies", " ")[2]
+    )
     assert "level must be between 0 and 1" in run(capsys, "results", shop, "--level", 95)[2]
     assert "wait for rewards" in run(capsys, "results", shop)[2]
     assert "have come to 1 period, " in run(capsys, "results", shop, "--checkpoints", 1)[2]
@@ -287,6 +291,7 @@ def test_a_ledger_is_exported_and_a_log_imported(shop, url, tmp_path, capsys):
     made = answer(capsys, *["import", "again", *words[2:]], "--skip-bad", "--arms", "red,green")
     assert made["live"] == "again"
     assert made["skipped"]
+    assert made["cautions"] == []
 
 
 def test_whoever_only_looks_can_do_so_beside_a_server(shop, url, tmp_path, capsys):
@@ -607,8 +612,17 @@ def test_policies_that_are_objects_are_made_by_name(url, tmp_path, capsys, monke
     text = FILE.format(exposure="implicit").replace("thompson_bernoulli", "external(turns)")
     (tmp_path / "shop.toml").write_text(text)
     maker = ("--maker", "turns=own_policies:make")
-    assert run(capsys, "start", "shop.toml", *maker)[0] == 0
+    code, out, _ = run(capsys, "start", "shop.toml", *maker)
+    assert code == 0
+    assert "sameluck live assign shop --unit USER --maker turns=own_policies:make  " in out
     assert answer(capsys, "assign", "shop", "--unit", 1, *maker)["enrolled"]
+    (tmp_path / "other.toml").write_text(FILE.format(exposure="implicit"))
+    assert run(capsys, "start", "other.toml")[0] == 0
+    every = answer(capsys, "doctor")["experiments"]  # the other one can be examined
+    assert [(one["name"], one["verdict"]) for one in every["shop"]] == [("policies", "unknown")]
+    assert len(every["other"]) > 1
+    assert run(capsys, "doctor", "shop")[0] == 2
+    assert run(capsys, "doctor", "shop", *maker)[0] == 0
     assert run(capsys, "status", "shop")[0] == 0  # to look or to pause takes no policies
     code, _, err = run(capsys, "trace", "shop", 0)
     assert code == 2

@@ -20,7 +20,7 @@ from sameluck.cli.live.opening import (
 from sameluck.cli.output import as_json_option, check_outputs, horizon_grid
 from sameluck.cli.showing import json_of, read_checkpoints, text_of, write_outputs
 from sameluck.comparison import compare
-from sameluck.errors import Invalid
+from sameluck.errors import Invalid, require
 from sameluck.estimates import Request, check_request
 from sameluck.live.answers import Status
 from sameluck.live.checks import Check
@@ -28,11 +28,12 @@ from sameluck.live.health import examine
 from sameluck.live.running import LiveExperiment
 from sameluck.live.stage import GOING
 from sameluck.live.store import without_password
-from sameluck.live.wording import counted
+from sameluck.live.wording import counted, sentence
 from sameluck.reports import text_table, to_json
 from sameluck.trajectories import Trace
 
 ASKED = ("level", "control", "pairs", "interval", "simultaneous")
+ENDED = ("stopped", "complete")
 
 
 @click.command("status")
@@ -65,7 +66,7 @@ def _overview(found: Sequence[Status]) -> str:
             f"{one.opened - one.complete:,}",
             f"{one.users:,}",
             f"{one.waiting:,}",
-            f"{one.wanted:,}",
+            "0" if one.status in ENDED else f"{one.wanted:,}",
         )
         for one in found
     ]
@@ -166,7 +167,9 @@ def chosen(given: str | None, live: LiveExperiment) -> list[str] | None:
         return None
     if given in live.experiment.policies:
         return [given]
-    return [name.strip() for name in re.split(r",(?![^()]*\))", given) if name.strip()]
+    names = [name.strip() for name in re.split(r",(?![^()]*\))", given) if name.strip()]
+    require(len(names) > 0, f"--policies must name policies such as a,b, got {given!r}")
+    return names
 
 
 @click.command("trace")
@@ -257,8 +260,15 @@ def doctor_command(
         names = [name] if name else store.names()
         found = {"": examine(store)}
         for one in names:
-            live = store.peek(one, makers=found_makers(makers))
-            found[one] = live.diagnostics(silence_is_zero=silence_is_zero)
+            try:
+                live = store.peek(one, makers=found_makers(makers))
+                found[one] = live.diagnostics(silence_is_zero=silence_is_zero)
+            except (
+                Invalid
+            ) as error:  # its policies are not at hand, say; the others can be examined
+                if name:
+                    raise
+                found[one] = (Check("policies", "unknown", sentence(str(error)), None, {}),)
     if as_json:
         store_checks = [check._asdict() for check in found.pop("")]
         each = {one: [check._asdict() for check in checks] for one, checks in found.items()}

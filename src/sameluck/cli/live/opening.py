@@ -134,10 +134,13 @@ def found_makers(words: tuple[str, ...]) -> dict[str, Any]:
 
 
 def following(url: str, *words: str) -> str:
-    """A command that may be typed next, with the database if it is not the one that is understood anyhow."""
+    """A command that may be typed next: with the makers of this one, and the database unless it is understood."""
     understood = url in (USUAL, os.environ.get(VARIABLE))
     database = [] if understood else ["--db", shlex.quote(without_password(url))]
-    return " ".join(["sameluck live", *words, *database])
+    context = click.get_current_context(silent=True)
+    makers = context.params.get("makers", ()) if context else ()
+    again = [word for maker in makers for word in ("--maker", shlex.quote(maker))]
+    return " ".join(["sameluck live", *words, *database, *again])
 
 
 def next_steps(*steps: tuple[str, str]) -> str:

@@ -273,14 +273,15 @@ def import_command(
             makers=found_makers(makers),
             **words,
         )
-    click.echo(_imported_json(imported) if as_json else _imported(imported, url))
+    click.echo(_imported_json(imported, cautions) if as_json else _imported(imported, url))
     for caution in cautions:
         click.echo(wrapped(f"caution: {caution}"), err=True)
 
 
-def _imported_json(imported: Imported) -> str:
+def _imported_json(imported: Imported, cautions: list[str]) -> str:
     joined = {name: one._asdict() for name, one in imported.policies.items()}
-    return to_json({**imported._asdict(), "live": imported.live.name, "policies": joined})
+    plain = {"live": imported.live.name, "policies": joined, "cautions": cautions}
+    return to_json({**imported._asdict(), **plain})
 
 
 def _imported(imported: Imported, url: str) -> str:

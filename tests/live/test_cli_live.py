@@ -7,6 +7,7 @@ import shlex
 import sqlite3
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import click
@@ -99,6 +100,16 @@ def test_the_group_alone_shows_its_commands(capsys):
     code, out, _ = run(capsys)
     assert code == 0
     assert all(name in out for name in COMMANDS)
+
+
+def test_the_example_in_the_help_is_an_experiment(url, tmp_path, capsys):
+    _, out, _ = run(capsys, "start", "--help")
+    example = out.split("example:\n")[1].split("\nOptions:")[0]
+    (tmp_path / "shop.toml").write_text(textwrap.dedent(example))
+    started = answer(capsys, "start", "shop.toml")
+    assert list(started["experiment"]["policies"]) == ["ucb", "thompson"]
+    assert started["live"]["fallback"] == "red"
+    assert started["live"]["reward"]["window_seconds"] == 3600
 
 
 def test_a_start_says_what_follows_and_what_it_says_works(url, tmp_path, capsys):

@@ -50,8 +50,28 @@ def start_command(
 
     The file has the words of `sameluck compare` (arms, horizon, replications, seed, ... and a table [policies]), and
     may have a name, a table [live] with the options of sameluck.Live (fallback, exposure, order,
-    open_replications, ...) and a table [live.reward] (min, max, default, window_seconds).
-    """
+    open_replications, ...) and a table [live.reward] (min, max, default, window_seconds). For example:
+
+    \b
+        arms = ["red", "green", "blue"]
+        horizon = 100
+        replications = 20
+
+    \b
+        [policies]
+        ucb = "ucb1(alpha=2)"
+        thompson = "thompson_bernoulli"
+
+    \b
+        [live]
+        fallback = "red"
+
+    \b
+        [live.reward]
+        min = 0
+        max = 1
+        window_seconds = 3600
+    """  # noqa: D301 click's sign for lines that are not to be joined
     experiment, settings = experiment_in(file)
     if name is not None:
         check_name("--name", name)

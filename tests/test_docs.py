@@ -42,6 +42,24 @@ def test_the_commands_of_a_page_work_as_written(line, tmp_path, monkeypatch, cap
     assert capsys.readouterr().out
 
 
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "console")], ids=lambda p: p.name)
+def test_what_a_page_types_works_from_top_to_bottom(page, tmp_path, monkeypatch, capsys):
+    """Its files, each with its name in the first line, then its commands, all in one folder."""
+    monkeypatch.chdir(tmp_path)
+    for block in blocks(page, "toml"):
+        name = re.match(r"# (\S+\.toml)\n", block)
+        Path(name[1]).write_text(block)
+    for line in "".join(blocks(page, "console")).splitlines():
+        prompt, word, *rest = shlex.split(line)
+        assert prompt == "$"
+        if word == "export":
+            monkeypatch.setenv(*rest[0].split("=", 1))
+            continue
+        assert word == "sameluck"
+        assert cli.run(rest) == 0, line
+        assert capsys.readouterr().out, line
+
+
 def test_the_command_line_page_is_the_help_of_today():
     """Run `make docs` after changing a command."""
     path = ROOT / "scripts" / "cli_docs.py"

@@ -188,9 +188,10 @@ class TestAddresses:
             sl.open(url_of(tmp_path))
 
     @pytest.mark.parametrize("url", ["sqlite:///.", "sqlite:////", "sqlite:///{}"])
-    def test_a_folder_is_not_a_database(self, tmp_path, url):
+    @pytest.mark.parametrize("read_only", [False, True])
+    def test_a_folder_is_not_a_database(self, tmp_path, url, read_only):
         with pytest.raises(sl.Invalid, match="is a folder"):
-            sl.open(url.format(tmp_path))
+            sl.open(url.format(tmp_path), read_only=read_only)
         assert not tmp_path.with_name(f"{tmp_path.name}.writer").exists()
 
     @pytest.mark.parametrize(

@@ -133,7 +133,12 @@ class Sqlite:
             require(not read_only, "a database in memory is empty; open it without read_only")
             self._writer = self._connect(":memory:")
             migrate(self._writer, None)
-        elif read_only:
+            return
+        require(
+            self.path.name != "" and not os.path.isdir(self.path),
+            f"a SQLite database is a file, {str(self.path)!r} is a folder",
+        )
+        if read_only:
             with self._reading() as connection:
                 self._check_version(connection)
         else:
@@ -376,10 +381,6 @@ def _unavailable(error: BaseException) -> BaseException:
 
 def _lock(path: Path) -> int:
     """The right to write: held by one process, given back by the system when that process ends, however it ends."""
-    require(
-        path.name != "" and not os.path.isdir(path),
-        f"a SQLite database is a file, {str(path)!r} is a folder",
-    )
     where = path.with_name(path.name + ".writer")
     try:
         handle = os.open(where, os.O_RDWR | os.O_CREAT, 0o644)

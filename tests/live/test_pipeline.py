@@ -78,6 +78,29 @@ class TestValues:
         assert names(database) == []
 
 
+def test_statements_between_the_rows_of_another(database):
+    """More rows than are fetched at once."""
+
+    def fill(transaction):
+        transaction.many("start", [{"name": f"n{k}", **START} for k in range(3)])
+        row = transaction.one("experiment", name="n0")
+        insert = "INSERT INTO answer SELECT %s, 'r' || k, k FROM generate_series(1, 45000) k"
+        transaction.connection.execute(insert, [row[0]])
+        return row[0]
+
+    def look(transaction):
+        found = 0
+        for reason, calls in transaction.each("answers", experiment=id):
+            if calls % 9_000 == 0:
+                assert transaction.one("experiment", name="n1")[1] == "n1"
+            found += reason == f"r{calls}"
+        return found
+
+    id = database.write(fill)
+    assert database.read(look) == 45_000
+    assert database.write(look) == 45_000
+
+
 class TestFailures:
     def test_of_a_statement_whose_answer_nobody_awaits(self, database):
         before = server_process(database)

@@ -167,8 +167,8 @@ class Pipeline:
             self._ready.modify(wire.socket, select.POLLIN)
             wire.consume_input()
         while wire.is_busy():
-            if self._ready.poll(CHECK_MS):
-                wire.consume_input()
+            self._ready.poll(CHECK_MS)
+            wire.consume_input()  # even if nothing came: under TLS something may have been read before
 
 
 def _first_row(result: Any) -> Row | None:

@@ -80,13 +80,12 @@ class _Statements:
 
     def each(self, name: str, /, **values: Any) -> Iterator[Row]:
         cursor = self.connection.cursor(name="rows")
-        with (
-            contextlib.closing(cursor),
-            cursor,
-        ):  # it stays open if the connection is lost while it closes
-            cursor.itersize = 20_000
+        # Closed twice: the first time leaves it open if the connection is lost just then.
+        with contextlib.closing(cursor), cursor:
             cursor.execute(_SQL[name], values)
-            yield from cursor
+            while rows := cursor.fetchmany(20_000):
+                yield from rows
+                self.pipeline.leave()  # somebody may have sent something between two rows
 
     def run(self, name: str, /, **values: Any) -> None:
         self.pipeline.send(name, values)

@@ -1,15 +1,19 @@
 """PostgreSQL keeps the contract; several stores, as several processes have them, serve one experiment."""
 
 import itertools
+import os
 import random
+import struct
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import psycopg
 import pytest
+from world import World, assert_same, finish
 
 import sameluck as sl
+from sameluck.live import postgres
 from sameluck.live.contract import StoreContract
 from sameluck.live.scene import FIVE, HandClock, Scene, assert_finished, options
 
@@ -245,3 +249,118 @@ def test_nothing_works_after_closing(postgres_url):
     ):
         with pytest.raises(sl.Unavailable, match="closed"):
             call()
+
+
+def configured(url, *settings):
+    """Say how a database's server behaves."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        for setting in settings:
+            connection.execute(f"ALTER DATABASE {urlsplit(url).path[1:]} SET {setting}")
+
+
+class TestConfiguredServers:
+    @pytest.mark.parametrize("digits", [0, -15])
+    def test_floats_are_kept_to_the_bit_however_they_are_shown(self, postgres_url, digits):
+        configured(postgres_url, f"extra_float_digits = {digits}")
+        experiment = sl.Experiment(policies={"a": "uniform"}, arms=2, horizon=8, replications=2)
+        world = World(experiment, sl.Gaussian((0.0, 1.0)))
+        with sl.open(postgres_url) as store:
+            live = store.start("trial", experiment)
+            id = live.assign(0).id
+            value = world.answer(live, id)
+            live.reward(id, value)
+            assert struct.pack("d", live.describe(id).value) == struct.pack("d", value)
+            finish(live, world)
+            assert_same(live.runs(), world.simulated())
+
+    @pytest.mark.parametrize("level", ["serializable", "repeatable read"])
+    def test_transactions_are_as_isolated_as_they_need(self, postgres_url, level):
+        configured(postgres_url, f"default_transaction_isolation = '{level}'")
+        with sl.open(postgres_url) as store:
+            found = store._database.write(
+                lambda t: t.connection.execute("SHOW transaction_isolation").fetchone()
+            )
+        assert found == ("read committed",)
+
+    def test_a_read_only_server(self, postgres_url):
+        sl.open(postgres_url).close()
+        configured(postgres_url, "default_transaction_read_only = on")
+        small = sl.Experiment(policies={"a": "ucb1"}, arms=2, horizon=2, replications=1)
+        with (
+            sl.open(postgres_url) as store,
+            pytest.raises(sl.Unavailable, match=r"read-only transaction; is this a standby, or"),
+        ):
+            store.start("trial", small)
+
+    def test_a_read_only_server_without_our_tables(self, postgres_url):
+        configured(postgres_url, "default_transaction_read_only = on")
+        with pytest.raises(
+            sl.Unavailable, match=r"cannot execute CREATE TABLE .*is this a standby"
+        ):
+            sl.open(postgres_url)
+
+    def test_a_transaction_that_thinks_for_too_long(self, postgres_url, monkeypatch):
+        """It is run again, perhaps it was the machine; then the setting is named."""
+        configured(postgres_url, "idle_in_transaction_session_timeout = '200ms'")
+        attempts = []
+
+        def slow(transaction):
+            transaction.all("names")
+            attempts.append(1)
+            threading.Event().wait(1.0 if len(attempts) <= slowly else 0)
+            return transaction.all("names")
+
+        with sl.open(postgres_url) as store:
+            slowly = 1
+            assert store._database.read(slow) == []
+            assert len(attempts) == 2
+            slowly = 100
+            monkeypatch.setattr(postgres, "ATTEMPTS", 2)
+            with pytest.raises(sl.Unavailable, match="raise idle_in_transaction_session_timeout"):
+                store._database.read(slow)
+
+    def test_an_encoding_that_lacks_a_character(self, postgres_server):
+        with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
+            connection.execute("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1'")
+            small = sl.Experiment(policies={"a": "ucb1"}, arms=2, horizon=2, replications=1)
+            try:
+                with sl.open(postgres_server.url("latin")) as store:
+                    with pytest.raises(sl.Invalid, match="make the database with ENCODING 'UTF8'"):
+                        store.start("🎲", small)
+                    store.start("ä", small)
+                    assert store.names() == ["ä"]
+            finally:
+                connection.execute("DROP DATABASE latin WITH (FORCE)")
+
+
+@pytest.mark.parametrize("command", ["DEALLOCATE ALL", "DISCARD ALL", "DEALLOCATE names"])
+def test_a_connection_that_forgot_our_statements_is_replaced(postgres_url, command):
+    with sl.open(postgres_url, connections=1) as store:
+        store._database.read(lambda t: t.connection.execute("SELECT 1"))
+        connection = store._database._pool.getconn()
+        connection.execute(command)
+        store._database._pool.putconn(connection)
+        assert store._database.read(lambda t: t.one("names")) is None
+        assert store._database.read(lambda t: t.one("names")) is None
+
+
+def test_a_forked_process_leaves_its_parents_connections_alone(postgres_url):
+    with sl.open(postgres_url, connections=1) as store:
+        store.names()
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                store.names()
+            except sl.Unavailable as error:
+                os.write(writing, str(error).encode())
+            finally:
+                store.close()
+                os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading) as said:
+            assert said.read().startswith("the store was opened before this process was forked")
+        os.waitpid(child, 0)
+        before = store._database._pool.get_stats()["connections_num"]
+        assert store.names() == []
+        assert store._database._pool.get_stats()["connections_num"] == before

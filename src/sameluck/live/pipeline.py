@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import select
+import struct
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -41,7 +42,7 @@ _STATEMENTS = {
     name: _statement(name, sql)
     for name, sql in {
         **statements(),
-        "BEGIN": "BEGIN",
+        "BEGIN": "BEGIN ISOLATION LEVEL READ COMMITTED",  # whatever the server's default
         "BEGIN_READING": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
         "COMMIT": "COMMIT",
         "lock": "SELECT pg_advisory_xact_lock(:number)",
@@ -62,12 +63,14 @@ _WRITTEN: dict[type, Callable[[Any], bytes | None]] = {
     bool: lambda value: b"t" if value else b"f",
     type(None): lambda _: None,
 }
+# How answers come. As text a float would have only as many digits as the server is configured to show.
+_BINARY = 1
 _READ: dict[int, Callable[[bytes], Any]] = {  # by PostgreSQL's number for a type
-    16: lambda text: text == b"t",
-    20: int,
-    23: int,
+    16: lambda cell: cell == b"\1",
+    20: lambda cell: int.from_bytes(cell, "big", signed=True),
+    23: lambda cell: int.from_bytes(cell, "big", signed=True),
     25: bytes.decode,
-    701: float,
+    701: lambda cell: struct.unpack(">d", cell)[0],
 }
 
 
@@ -78,7 +81,6 @@ class Pipeline:
         self._psycopg = optional("psycopg", "postgres")
         self._wire = connection.pgconn
         self._ready = select.poll()
-        self._ready.register(self._wire.socket, select.POLLIN)
         self._unanswered = 0
         self._entered = False
 
@@ -94,7 +96,7 @@ class Pipeline:
         self._enter()
         statement = _STATEMENTS[name]
         written = [_WRITTEN[type(value)](value) for value in statement.values(values)]
-        self._wire.send_query_prepared(statement.name, written)
+        self._wire.send_query_prepared(statement.name, written, result_format=_BINARY)
         self._unanswered += 1
 
     def row(self, name: str, values: dict[str, Any]) -> Row | None:
@@ -129,6 +131,7 @@ class Pipeline:
 
     def _enter(self) -> None:
         if not self._entered:
+            self._ready.register(self._wire.socket, select.POLLIN)
             self._wire.enter_pipeline_mode()
             self._entered = True
 
@@ -140,9 +143,9 @@ class Pipeline:
             try:
                 result = self._answer()
             except self._psycopg.DatabaseError as error:
-                if self._wire.status == self._psycopg.pq.ConnStatus.BAD:
-                    raise
                 first = first or error
+                if self._wire.status == self._psycopg.pq.ConnStatus.BAD:
+                    raise first  # noqa: B904 what the server said last, rather than that it says no more
                 continue
             if result is not None and result.status == synced:
                 return first

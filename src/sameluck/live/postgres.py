@@ -9,10 +9,12 @@ wrong. A transaction that lost a race, a deadlock or its connection is run again
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from threading import Lock
 from typing import Any, TypeVar
@@ -28,6 +30,19 @@ ATTEMPTS = 12
 AT_ONCE, FEW = 5_000, 20  # rows of one statement; so few go one by one
 PATIENCE = 5.0  # seconds to wait for a connection, or for a lock of this process's own
 _MIGRATING = 0x5A11C  # the advisory lock under which the schema is made
+
+_POOLER = "a pooler in between must know prepared statements (PgBouncer does from 1.21 on), or pool whole sessions"
+_REMEDIES = {  # by PostgreSQL's code of an error
+    "22P05": "make the database with ENCODING 'UTF8'",
+    "25006": "is this a standby, or default_transaction_read_only on?",
+    "25P03": "raise idle_in_transaction_session_timeout",
+    "25P04": "raise transaction_timeout",
+    "26000": _POOLER,
+    "42P05": _POOLER,
+    "53300": "raise max_connections, or open stores with fewer connections",
+    "55P03": "somebody holds a lock for longer than lock_timeout",
+    "57014": "raise statement_timeout, unless somebody canceled it by hand",
+}
 
 
 def _with_parameters(sql: str) -> str:
@@ -75,11 +90,11 @@ class _Statements:
         return self.pipeline.row(name, values)
 
     def all(self, name: str, /, **values: Any) -> list[Row]:
-        rows: list[Row] = self.connection.execute(_SQL[name], values).fetchall()
+        rows: list[Row] = self.connection.execute(_SQL[name], values, binary=True).fetchall()
         return rows
 
     def each(self, name: str, /, **values: Any) -> Iterator[Row]:
-        cursor = self.connection.cursor(name="rows")
+        cursor = self.connection.cursor(name="rows", binary=True)
         # Closed twice: the first time leaves it open if the connection is lost just then.
         with contextlib.closing(cursor), cursor:
             cursor.execute(_SQL[name], values)
@@ -107,7 +122,7 @@ class _Statements:
         if lock in self.held:
             return
         if not lock.acquire(timeout=PATIENCE):
-            raise _Again
+            raise _Again("another call of this process is busy with the same replication")
         self.held.append(lock)
 
     def undo(self, forget: Callable[[], object]) -> None:
@@ -130,6 +145,8 @@ class Postgres:
         pool = optional("psycopg_pool", "postgres")
         self.url = url
         self.read_only = read_only
+        self._process = os.getpid()
+        self._most = connections
         try:
             self._psycopg.conninfo.conninfo_to_dict(url)
         except self._psycopg.Error as error:
@@ -140,6 +157,7 @@ class Postgres:
             max_size=connections,
             open=False,
             timeout=PATIENCE,
+            reconnect_timeout=PATIENCE,  # or it would try ever more rarely while the server is away
             kwargs={
                 "autocommit": True,
                 "client_encoding": "utf8",
@@ -150,19 +168,9 @@ class Postgres:
         self._connect_once()
         self._pool.open()
         try:
-            self._check_schema()
-        except BaseException as error:
+            self._prepare_database()
+        except BaseException:
             self.close()
-            if isinstance(error, self._psycopg.errors.InsufficientPrivilege):
-                raise Invalid(
-                    f"this PostgreSQL user may not use the database: {_first_line(error)}; grant it, or "
-                    "say another user"
-                ) from error
-            if isinstance(error, self._psycopg.ProgrammingError):
-                raise Invalid(
-                    f"the database holds something else, or its schema cannot be brought up to date; nothing was "
-                    f"changed: {_first_line(error)}"
-                ) from error
             raise
 
     def _connect_once(self) -> None:
@@ -174,8 +182,32 @@ class Postgres:
                 f"cannot connect to PostgreSQL: {_first_line(error)}; does the server run, and is the address right?"
             ) from None
 
+    def _prepare_database(self) -> None:
+        errors = self._psycopg.errors
+        try:
+            self._attempt(self._check_schema)
+        except errors.InsufficientPrivilege as error:
+            raise Invalid(
+                f"this PostgreSQL user may not use the database: {_first_line(error)}; grant it, or "
+                "say another user"
+            ) from error
+        except self._psycopg.ProgrammingError as error:
+            raise Invalid(
+                f"the database holds something else, or its schema cannot be brought up to date; nothing was "
+                f"changed: {_first_line(error)}"
+            ) from error
+        except self._psycopg.Error as error:
+            raise Unavailable(_said(error)) from error
+
     def _check_schema(self) -> None:
-        with self._pool.connection() as connection, connection.transaction():
+        connection = self._taken()
+        try:
+            self._migrate(connection)
+        finally:
+            self._pool.putconn(connection)
+
+    def _migrate(self, connection: Any) -> None:
+        with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", [_MIGRATING])
             version, newest = _schema_version(connection), max(migrations())
             if version > newest:
@@ -203,39 +235,63 @@ class Postgres:
         """Run the work as one transaction, again if it lost a race."""
         if self.read_only:
             raise Invalid("the store was opened read-only; open it without read_only to change it")
-        return self._attempt(work, "BEGIN")
+        return self._done(work, "BEGIN")
 
     def read(self, work: Work[T]) -> T:
         """Run the work on one consistent state."""
-        return self._attempt(work, "BEGIN_READING")
+        return self._done(work, "BEGIN_READING")
 
-    def _attempt(self, work: Work[T], begin: str) -> T:
+    def _done(self, work: Work[T], begin: str) -> T:
+        try:
+            return self._attempt(partial(self._once, work, begin))
+        except self._psycopg.IntegrityError:  # no server's fault
+            raise
+        except self._psycopg.errors.UntranslatableCharacter as error:
+            raise Invalid(_said(error)) from error
+        except self._psycopg.Error as error:  # no permission, say
+            raise Unavailable(_said(error)) from error
+
+    def _attempt(self, once: Callable[[], T]) -> T:
         errors = self._psycopg.errors
         again = (
             errors.SerializationFailure,
             errors.DeadlockDetected,
             errors.UniqueViolation,
+            errors.IdleInTransactionSessionTimeout,
+            errors.InvalidSqlStatementName,  # somebody made the connection forget our statements
+            errors.DuplicatePreparedStatement,
             self._psycopg.OperationalError,
             _Again,
         )
         for attempt in range(ATTEMPTS):
             try:
-                return self._once(work, begin)
+                return once()
             except again as error:
                 if attempt == ATTEMPTS - 1:
-                    raise Unavailable(f"PostgreSQL: {_first_line(error)}") from error
+                    raise Unavailable(_said(error)) from error
                 time.sleep(random.random() * 0.002 * 2 ** min(attempt, 8))
-            except self._psycopg.ProgrammingError as error:  # no permission, say
-                raise Unavailable(f"PostgreSQL: {_first_line(error)}") from error
         raise AssertionError
 
-    def _once(self, work: Work[T], begin: str) -> T:
+    def _taken(self) -> Any:
+        """A connection of the pool's."""
+        if os.getpid() != self._process:  # parent and child would talk on one wire
+            raise Unavailable(
+                "the store was opened before this process was forked; open it afterwards, in each process"
+            )
         try:
-            connection = self._pool.getconn()
+            return self._pool.getconn()
         except Exception as error:
-            if type(error).__name__ in ("PoolClosed", "PoolTimeout"):
+            if type(error).__name__ == "PoolClosed":
                 raise Unavailable(f"PostgreSQL: {_first_line(error)}") from None
+            if type(error).__name__ == "PoolTimeout":
+                raise Unavailable(
+                    f"PostgreSQL: no connection within {PATIENCE:g} seconds: the server is away or takes no more, or "
+                    f"all {self._most} connections of this store are busy"
+                ) from None
             raise
+
+    def _once(self, work: Work[T], begin: str) -> T:
+        connection = self._taken()
         pipeline = Pipeline(connection)
         statements = _Statements(connection, pipeline)
         committed = False
@@ -259,21 +315,23 @@ class Postgres:
 
     def _roll_back(self, connection: Any, pipeline: Pipeline, error: BaseException) -> None:
         """Undo what was done; a connection that cannot be trusted any more is closed, and the pool replaces it."""
-        lost = connection.broken
+        errors = self._psycopg.errors
+        forgetful = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
+        # Ctrl-C: no time to wait for answers.
+        if not isinstance(error, Exception) or isinstance(error, forgetful):
+            connection.close()
+            return
         try:
-            if not isinstance(error, Exception):  # Ctrl-C: no time to wait for answers
-                connection.close()
-                return
             pipeline.abandon()
             connection.execute("ROLLBACK")
         except self._psycopg.Error:
             connection.close()
-        if lost:
             self._pool.check()  # a server that went away took the other connections with it
 
     def close(self) -> None:
-        """Close every connection."""
-        self._pool.close()
+        """Close every connection; those of a process that this one was forked from are its own."""
+        if os.getpid() == self._process:
+            self._pool.close()
 
 
 def _there(connection: Any, table: str) -> bool:
@@ -292,3 +350,8 @@ def _schema_version(connection: Any) -> int:
 def _first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+def _said(error: BaseException) -> str:
+    remedy = _REMEDIES.get(getattr(error, "sqlstate", None) or "")
+    return f"PostgreSQL: {_first_line(error)}" + (f"; {remedy}" if remedy else "")

@@ -3,6 +3,7 @@
 import itertools
 import os
 import random
+import signal
 import struct
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -364,3 +365,30 @@ def test_a_forked_process_leaves_its_parents_connections_alone(postgres_url):
         before = store._database._pool.get_stats()["connections_num"]
         assert store.names() == []
         assert store._database._pool.get_stats()["connections_num"] == before
+
+
+def test_ctrl_c_while_waiting_for_a_connection_loses_none(postgres_url):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    held, free = threading.Event(), threading.Event()
+
+    def hold(transaction):
+        transaction.one("names")
+        held.set()
+        free.wait(30)
+
+    with sl.open(postgres_url, connections=1) as store:
+        other = threading.Thread(target=store._database.read, args=[hold])
+        timer = threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT])
+        try:
+            other.start()
+            assert held.wait(30)
+            timer.start()
+            with pytest.raises(KeyboardInterrupt):
+                store.names()
+        finally:
+            timer.join()
+            signal.signal(signal.SIGINT, before)
+            free.set()
+            other.join(30)
+        assert store.names() == []
+        assert store.names() == []

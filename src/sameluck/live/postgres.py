@@ -12,8 +12,10 @@ import contextlib
 import os
 import random
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from functools import partial
 from itertools import islice
 from threading import Lock
@@ -278,8 +280,11 @@ class Postgres:
             raise Unavailable(
                 "the store was opened before this process was forked; open it afterwards, in each process"
             )
+        free = self._pool.get_stats().get("pool_available")
         try:
-            return self._pool.getconn()
+            if free or threading.current_thread() is not threading.main_thread():
+                return self._pool.getconn()
+            return self._waited_for()
         except Exception as error:
             if type(error).__name__ == "PoolClosed":
                 raise Unavailable(f"PostgreSQL: {_first_line(error)}") from None
@@ -289,6 +294,30 @@ class Postgres:
                     f"all {self._most} connections of this store are busy"
                 ) from None
             raise
+
+    def _waited_for(self) -> Any:
+        """A connection that another thread waits for.
+
+        Ctrl-C would leave our place in the pool's queue, and the next connection would go to nobody.
+        """
+        found: Future[Any] = Future()
+
+        def wait() -> None:
+            try:
+                found.set_result(self._pool.getconn())
+            except Exception as error:
+                found.set_exception(error)
+
+        try:
+            threading.Thread(target=wait, daemon=True).start()
+            return found.result()
+        except BaseException:
+            found.add_done_callback(self._give_back)
+            raise
+
+    def _give_back(self, found: Future[Any]) -> None:
+        if found.exception() is None:
+            self._pool.putconn(found.result())
 
     def _once(self, work: Work[T], begin: str) -> T:
         connection = self._taken()

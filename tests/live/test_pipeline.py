@@ -184,6 +184,32 @@ class TestWaiting:
         taken.execute("SELECT pg_advisory_lock(7)")
         assert steps > 10
 
+    def test_for_one_who_falls_silent_ends(self, postgres_url):
+        """A process that freezes in the midst of a call: the server may take back what it holds."""
+        name = postgres_url.rpartition("/")[2]
+        begun, go, attempts = threading.Event(), threading.Event(), []
+
+        def work(transaction):
+            transaction.lock(7)
+            transaction.one("names")
+            attempts.append(len(attempts))
+            begun.set()
+            assert go.wait(60)
+
+        with psycopg.connect(postgres_url, autocommit=True) as other:
+            other.execute(f"ALTER DATABASE {name} SET idle_in_transaction_session_timeout = 300")
+            database = Postgres(postgres_url, connections=1)
+            frozen = threading.Thread(target=database.write, args=[work])
+            frozen.start()
+            assert begun.wait(60)
+            other.execute("SET statement_timeout = 30000")
+            other.execute("SELECT pg_advisory_lock(7)")
+            other.execute("SELECT pg_advisory_unlock(7)")
+            go.set()
+            frozen.join(60)
+            database.close()
+        assert attempts == [0, 1]
+
     def test_ends_with_ctrl_c(self, database, taken):
         """And whoever comes next is not disturbed by what was left behind."""
         before = signal.signal(signal.SIGINT, signal.default_int_handler)

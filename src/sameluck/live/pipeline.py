@@ -81,7 +81,6 @@ class Pipeline:
         self._psycopg = optional("psycopg", "postgres")
         self._wire = connection.pgconn
         self._ready = select.poll()
-        self._unanswered = 0
         self._entered = False
 
     def prepare(self) -> None:
@@ -97,27 +96,22 @@ class Pipeline:
         statement = _STATEMENTS[name]
         written = [_WRITTEN[type(value)](value) for value in statement.values(values)]
         self._wire.send_query_prepared(statement.name, written, result_format=_BINARY)
-        self._unanswered += 1
 
     def row(self, name: str, values: dict[str, Any]) -> Row | None:
         """The first row of a statement's answer, or None."""
         self.send(name, values)
-        self._wire.send_flush_request()
-        while self._unanswered:
-            result = self._answer()
-            if result is not None:
-                last = result
-                self._unanswered -= 1
+        last, error = self._answers()
+        if error is not None:
+            raise error
         return _first_row(last)
 
     def leave(self) -> None:
         """Wait until every statement has been answered: from here on psycopg's cursors may be used."""
         if not self._entered:
             return
-        self._wire.pipeline_sync()
-        error = self._answers()
+        _, error = self._answers()
         self._wire.exit_pipeline_mode()
-        self._entered, self._unanswered = False, 0
+        self._entered = False
         if error is not None:
             raise error
 
@@ -135,9 +129,14 @@ class Pipeline:
             self._wire.enter_pipeline_mode()
             self._entered = True
 
-    def _answers(self) -> Exception | None:
-        """Read up to the end of the pipeline; the first error on the way."""
-        first: Exception | None = None
+    def _answers(self) -> tuple[Any, Exception | None]:
+        """The answer to the last statement sent, and the first error of any.
+
+        A sync rather than a flush: the server then takes a client that falls silent for idle in its transaction, and
+        `idle_in_transaction_session_timeout` can free what it holds.
+        """
+        self._wire.pipeline_sync()
+        last, first = None, None
         synced = self._psycopg.pq.ExecStatus.PIPELINE_SYNC
         while True:
             try:
@@ -147,8 +146,11 @@ class Pipeline:
                 if self._wire.status == self._psycopg.pq.ConnStatus.BAD:
                     raise first  # noqa: B904 what the server said last, rather than that it says no more
                 continue
-            if result is not None and result.status == synced:
-                return first
+            if result is None:
+                continue
+            if result.status == synced:
+                return last, first
+            last = result
 
     def _answer(self) -> Any:
         """The next answer, or None between two statements; an error raises."""

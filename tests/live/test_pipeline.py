@@ -213,19 +213,26 @@ class TestWaiting:
     def test_ends_with_ctrl_c(self, database, taken):
         """And whoever comes next is not disturbed by what was left behind."""
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        timer = threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT])
+        begun = threading.Event()
+
+        def interrupt():
+            assert begun.wait(60)
+            time.sleep(0.2)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        def work(transaction):
+            transaction.run("start", name="mine", **START)
+            transaction.lock(7)
+            begun.set()
+            transaction.one("names")
+
+        other = threading.Thread(target=interrupt)
+        other.start()
         try:
-            timer.start()
-
-            def work(transaction):
-                transaction.run("start", name="mine", **START)
-                transaction.lock(7)
-                transaction.one("names")
-
             with pytest.raises(KeyboardInterrupt):
                 database.write(work)
         finally:
-            timer.join()
+            other.join()
             signal.signal(signal.SIGINT, before)
         taken.execute("SELECT pg_advisory_unlock(7)")
         database.write(lambda t: t.run("start", name="yours", **START))

@@ -7,8 +7,9 @@ store is a class with `write`, `read` and `close`; `sameluck.live.contract.Store
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.resources import files
+from operator import itemgetter
 from threading import Lock
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -74,6 +75,16 @@ def statements() -> dict[str, str]:
         lines = [line for line in body.splitlines() if not line.startswith("--")]
         found[name.strip()] = "\n".join(lines).strip()
     return found
+
+
+PARAMETER = re.compile(r"(?<![:\w]):(\w+)")  # but not a cast, ::text
+
+
+def values_of(names: Sequence[str]) -> Callable[[dict[str, Any]], Sequence[Any]]:
+    """A function that takes the values of these names, in their order."""
+    if len(names) == 1:
+        return lambda values: (values[names[0]],)
+    return itemgetter(*names) if names else lambda _: ()
 
 
 def migrations() -> dict[int, str]:

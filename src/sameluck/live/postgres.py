@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 from sameluck.errors import Invalid, Unavailable, Unknown, optional
-from sameluck.live.database import Row, Work, for_postgres, migrations, statements
+from sameluck.live.database import PARAMETER, Row, Work, for_postgres, migrations, statements
 from sameluck.live.pipeline import Pipeline
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ _REMEDIES = {  # by PostgreSQL's code of an error
 
 
 def _with_parameters(sql: str) -> str:
-    return re.sub(r"(?<![:\w]):(\w+)", r"%(\1)s", for_postgres(sql))
+    return PARAMETER.sub(r"%(\1)s", for_postgres(sql))
 
 
 _ARRAYS = {int: "bigint[]", float: "float8[]", str: "text[]"}

@@ -11,19 +11,25 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import re
 import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from operator import itemgetter
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
 from sameluck.errors import Invalid, Unavailable, Unknown, require
-from sameluck.live.database import Row, Transaction, Work, migrations, statements
+from sameluck.live.database import (
+    PARAMETER,
+    Row,
+    Transaction,
+    Work,
+    migrations,
+    statements,
+    values_of,
+)
 
 T = TypeVar("T")
 
@@ -39,11 +45,7 @@ class _Prepared(NamedTuple):
 
 
 def _prepared(sql: str) -> _Prepared:
-    names = re.findall(r":(\w+)", sql)
-    by_place = re.sub(r":\w+", "?", sql)
-    if len(names) == 1:
-        return _Prepared(by_place, lambda values: (values[names[0]],))
-    return _Prepared(by_place, itemgetter(*names) if names else lambda _: ())
+    return _Prepared(PARAMETER.sub("?", sql), values_of(PARAMETER.findall(sql)))
 
 
 _SQL = {name: _prepared(sql) for name, sql in statements().items()}

@@ -1,0 +1,153 @@
+"""Record what version 0.1.0 produced: digests of every random bit, saved runs, a database.
+
+Run by hand with the version to record (`python tests/recorded/record.py FOLDER`); `test_recorded.py` compares.
+"""
+
+import hashlib
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import sameluck as sl
+
+HERE = Path(__file__).parent
+ENVIRONMENTS = {
+    "bernoulli": "bernoulli(0.7, 0.5, 0.3)",
+    "gaussian": "gaussian(1, 0.8, 0.2, sd=[1, 0.5, 2])",
+    "empirical": "empirical([0, 1, 1, 0.5], [2.5, 0, 0.25], [1])",
+    "bernoulli_prior": "bernoulli_prior(1, 2)",
+    "gaussian_prior": "gaussian_prior(0, 1, 0.5)",
+}
+BINARY = {
+    "thompson": "thompson_bernoulli()",
+    "thompson_first": "thompson_bernoulli(first_plays=1)",
+    "thompson_flat": "thompson_bernoulli(a=0.5, b=0.5)",
+    "thompson_batched": "batched(thompson_bernoulli(a=2, b=1), size=7)",
+}
+REAL = {
+    "ucb": "ucb1(alpha=2.5)",
+    "ucb_batched": "batched(ucb1(), size=5)",
+    "delta": "ucb_delta(d=2)",
+    "gauss": "thompson_gaussian(0, 2, 1)",
+    "gauss_batched": "batched(thompson_gaussian(first_plays=1), size=4)",
+    "greedy": "epsilon_greedy(0.1)",
+    "others": "epsilon_greedy(0.2, explore=others)",
+    "greedy_batched": "batched(epsilon_greedy(0.1), size=3)",
+    "uniform": "uniform",
+    "always": "always(1)",
+}
+DESIGNS = ("naive", "replay", "replay(share_noise=true)", "time_coupled")
+
+
+def digest(*arrays: object) -> str:
+    """A short hash of the bytes of arrays."""
+    total = hashlib.blake2b(digest_size=12)
+    for array in arrays:
+        total.update(array.tobytes() if hasattr(array, "tobytes") else repr(array).encode())
+    return total.hexdigest()
+
+
+def experiment(environment: str, design: str, horizon: int = 300) -> sl.Experiment:
+    """Every policy that can be run on the environment."""
+    policies = {**REAL, **BINARY} if environment.startswith("bernoulli") else REAL
+    return sl.Experiment(
+        policies=policies, arms=3, horizon=horizon, replications=4, design=design, seed=20261116
+    )
+
+
+def simulated() -> Iterator[tuple[str, str]]:
+    """Digests of simulated runs and traces, policy by policy."""
+    for name, environment in ENVIRONMENTS.items():
+        for design in DESIGNS:
+            asked = experiment(name, design)
+            runs = sl.simulate(asked, environment, checkpoints=[1, 37, 300], detail=True)
+            yield f"{name} {design} interactions", digest(runs.interactions)
+            trace = sl.trace(asked, environment, 2)
+            for place, policy in enumerate(runs.policies):
+                arrays = [a[:, place] for a in (runs.rewards, runs.pulls, runs.totals, runs.luck)]
+                yield f"{name} {design} {policy}", digest(*arrays, *trace[policy])
+
+
+def rehearsed() -> Iterator[tuple[str, str]]:
+    """Digests of live experiments on synthetic users."""
+    for design in ("naive", "replay", "replay(share_noise=true)"):
+        for order in ("lockstep", "phase"):
+            asked = experiment("bernoulli", design, 40)
+            clock = sl.VirtualClock()
+            with warnings.catch_warnings(), sl.open("sqlite://", clock=clock) as store:
+                warnings.simplefilter("ignore")
+                live = store.start("recorded", asked, live={"order": order, "audit_share": 0.1})
+                sl.rehearse(live, "bernoulli(0.7, 0.5, 0.3)")
+                runs = live.runs()
+                users = live.status().users
+                arrays = runs.rewards, runs.pulls, runs.interactions, users
+                yield f"live {design} {order}", digest(*arrays)
+
+
+def digests() -> dict[str, str]:
+    """Everything that must stay the same to the bit."""
+    return dict([*simulated(), *rehearsed()])
+
+
+def record_database(path: Path) -> None:
+    """A live experiment half way, with a challenger, voided and default rewards."""
+    clock = sl.VirtualClock()
+    asked = sl.Experiment(
+        policies={"ucb": sl.UCB1(), "greedy": sl.EpsilonGreedy()},
+        arms=["red", "blue"],
+        horizon=30,
+        replications=6,
+        seed=3,
+    )
+    settings = {"exposure": "explicit", "reward": {"window_seconds": 3600}, "audit_share": 0.2}
+    traffic = {"arrivals_per_day": 500, "loss": 0.05, "unexposed": 0.1, "delay": "exponential(600)"}
+    with warnings.catch_warnings(), sl.open(f"sqlite:///{path}", clock=clock) as store:
+        warnings.simplefilter("ignore")
+        live = store.start("colours", asked, live=settings)
+        sl.rehearse(live, "bernoulli(0.6, 0.4)", traffic=traffic, days=0.25)
+        live.add_policy("thompson", "thompson_bernoulli()")
+        sl.rehearse(live, "bernoulli(0.6, 0.4)", traffic=traffic, days=0.35, seed=1)
+
+
+def database_facts(path: Path) -> dict[str, object]:
+    """What a reader of the recorded database sees."""
+    with sl.open(f"sqlite:///{path}", read_only=True) as store:
+        live = store.load("colours")
+        runs, status = live.runs(), live.status()
+        return {
+            "runs": digest(runs.rewards, runs.pulls, runs.interactions),
+            "trace": digest(*(part for one in live.trace(0).values() for part in one)),
+            "replications": runs.replications,
+            "status": status._asdict(),
+        }
+
+
+def runs_facts(runs: sl.Runs) -> dict[str, object]:
+    """What a reader of the recorded runs sees."""
+    arrays = runs.rewards, runs.pulls, runs.interactions, runs.totals, runs.luck
+    effect = sl.compare(runs).effects[-1]
+    return {
+        "digest": digest(*arrays),
+        "experiment": runs.experiment.digest,
+        "effect": [effect.effect, effect.low, effect.high, effect.p_value],
+    }
+
+
+def main(folder: Path) -> None:
+    """Write digests, runs and a database with what they hold."""
+    asked = experiment("gaussian", "replay")
+    runs = sl.simulate(asked, ENVIRONMENTS["gaussian"], checkpoints=[37, 300], detail=True)
+    runs.save(folder / "runs.npz")
+    record_database(folder / "live.db")
+    facts = {
+        "digests": digests(),
+        "runs": runs_facts(runs),
+        "database": database_facts(folder / "live.db"),
+    }
+    (folder / "facts.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else HERE)

@@ -28,7 +28,7 @@ import peers
 import reference
 import vectorised
 from sameluck import Experiment, simulate
-from sameluck.streams import EVERYBODY, owner_of
+from sameluck.randomness.streams import EVERYBODY, owner_of
 
 SEED = 7
 FIVE_COINS, TWO_COINS, FIVE_BELLS = (

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sameluck.live.casting import SHARED, Cast, Entry
-from sameluck.live.engine import Settled, rebuilt
+from sameluck.live.engine.replication import Settled, rebuilt
+from sameluck.live.engine.scheduler import SHARED, Entry, Scheduler
 
 STARTED = 1_700_000_000_000_000  # microseconds
 COLUMNS = {
@@ -36,8 +36,8 @@ class Made(NamedTuple):
 
 def make(experiment, reaches, means):
     """Replications 0, 1, ..., played by every policy up to period `reaches[0]`, `reaches[1]`, ..."""
-    whole = Cast(experiment)
-    casts = {reach: Cast(experiment.replace(horizon=reach)) for reach in {*reaches} - {0}}
+    whole = Scheduler(experiment)
+    casts = {reach: Scheduler(experiment.replace(horizon=reach)) for reach in {*reaches} - {0}}
     rng = np.random.default_rng(experiment.seed)
     for number, reach in enumerate(reaches):
         stacks = (rng.random((experiment.n_arms, reach)) < np.array(means)[:, None]).astype(float)

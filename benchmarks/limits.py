@@ -14,8 +14,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from sameluck.live.database import for_postgres, statements
-from sameluck.live.sqlite import Sqlite
+from sameluck.live.databases.base import for_postgres, statements
+from sameluck.live.databases.sqlite import Sqlite
 
 SQL = statements()
 OPTUNA = "Optuna was skipped: it is not installed (pip install optuna)."

@@ -57,7 +57,7 @@ class Places(NamedTuple):
     server: object  # None without psycopg
 
 
-# Serving
+# Assignments
 
 
 class Round(NamedTuple):
@@ -402,7 +402,7 @@ def memory(places, size, goals):
         early, _ = state_of(folder, one, 100, size["served"])
         late, grown = state_of(folder, one, size["deep"], size["served"])
         figures |= {"early_kb": early, "late_kb": late, "served_kb": grown}
-        what = f"held at t = {size['deep']:,} more than at t = 100"
+        what = f"locked at t = {size['deep']:,} more than at t = 100"
         goals.check(what, late - early, "<= 20", late - early <= 20, "kB")
         what = f"growth over {size['served']:,} users there"
         goals.check(what, grown, "<= 20", grown <= 20, "kB")
@@ -417,7 +417,7 @@ def memory(places, size, goals):
 
 
 def traced():
-    """Bytes held, without the interpreter's cache of attributes, which grows to a limit of its own."""
+    """Bytes locked, without the interpreter's cache of attributes, which grows to a limit of its own."""
     getattr(sys, "_clear_internal_caches", sys._clear_type_cache)()
     gc.collect()
     return tracemalloc.get_traced_memory()[0]
@@ -429,9 +429,9 @@ def per_open_replication(folder, arms, opened):
         with sl.open(f"sqlite:///{new_file(folder)}?synchronous=normal") as store:
             before = traced()
             live = store.start("bench", experiment, live=options_of(replications))
-            held = traced() - before
+            locked = traced() - before
             assert live.status().opened == replications
-        return held
+        return locked
 
     bytes_of(1)
     few, many = bytes_of(opened // 10), bytes_of(opened)
@@ -439,17 +439,17 @@ def per_open_replication(folder, arms, opened):
 
 
 def state_of(folder, experiment, reach, served):
-    """Kilobytes held once the first users have been served, and how many more after many."""
+    """Kilobytes locked once the first users have been served, and how many more after many."""
     before = traced()
     with at(folder, experiment, [reach], 1) as users:
         block(users, 100)
-        held = traced()
+        locked = traced()
         block(users, served)
-        return (held - before) / 1000, (traced() - held) / 1000
+        return (locked - before) / 1000, (traced() - locked) / 1000
 
 
 def while_completing(folder, completed):
-    """Kilobytes held more once three times as many replications are complete."""
+    """Kilobytes locked more once three times as many replications are complete."""
     with sl.open(f"sqlite:///{new_file(folder)}?synchronous=normal") as store:
         experiment = experiment_of(2, 10 * completed)
         users = Users(store.start("bench", experiment, live=options_of(10)), "user")

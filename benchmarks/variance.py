@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import sameluck as sl
-from sameluck.adjustments import adjusted
+from sameluck.inference.adjustments import adjusted
 
 COINS5, COINS2 = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1)), sl.Bernoulli((0.7, 0.3))
 BELLS = sl.Gaussian((1.0, 0.8, -2.0, -3.0, -4.0))

@@ -3,12 +3,15 @@
 from hypothesis import strategies as st
 
 import sameluck as sl
+from sameluck import text_forms
 from sameluck.design import DESIGNS
-from sameluck.environments import ENVIRONMENTS
-from sameluck.policies import POLICIES
+from sameluck.environments.base import ENVIRONMENTS
+from sameluck.environments.registry import as_environment
+from sameluck.policies.base import POLICIES
+from sameluck.policies.registry import as_policy
 
-# A policy, environment or design that sameluck gains must be added here; `test_policies.py` and its neighbours
-# fail until it is. The first example of each is the one used where one is enough.
+# The first example of each is the one used where one is enough. A policy or environment that is not listed is tested
+# with the example that its class gives.
 POLICY_EXAMPLES = {
     sl.UCB1: [sl.UCB1(), sl.UCB1(alpha=0.0), sl.UCB1(alpha=2.5), sl.UCB1(alpha=30.0)],
     sl.UCBDelta: [
@@ -85,16 +88,28 @@ def ours(kinds):
     return [kind for kind in kinds.values() if kind.__module__.startswith("sameluck.")]
 
 
-POLICY_KINDS = ours(POLICIES)
+def policy_examples(kind):
+    """Some policies of a kind."""
+    return POLICY_EXAMPLES.get(kind) or [as_policy(text_forms.example(kind), 2)]
+
+
+POLICY_KINDS = [kind for kind in ours(POLICIES) if kind is not sl.External]
 ENVIRONMENT_KINDS = ours(ENVIRONMENTS)
 DESIGN_KINDS = ours(DESIGNS)
-ALL_POLICIES = [policy for kind in POLICY_KINDS for policy in POLICY_EXAMPLES.get(kind, [])]
+ALL_POLICIES = [policy for kind in POLICY_KINDS for policy in policy_examples(kind)]
 ALL_DESIGNS = [design for kind in DESIGN_KINDS for design in DESIGN_EXAMPLES.get(kind, [])]
 
 
 def all_environments(arms):
-    """All examples of all kinds of environments."""
-    return [one for many in environment_examples(arms).values() for one in many]
+    """All examples of all kinds of environments, for a number of arms."""
+    listed = environment_examples(arms)
+    examples = [one for many in listed.values() for one in many]
+    others = [kind for kind in ENVIRONMENT_KINDS if kind not in listed]
+    return examples + [
+        one
+        for one in map(as_environment, map(text_forms.example, others))
+        if one.arms in (None, arms)
+    ]
 
 
 def fits(policy, environment):
@@ -104,7 +119,7 @@ def fits(policy, environment):
 
 def name(value):
     """A readable id for a parametrised test."""
-    return sl.grammar.write(value) if hasattr(value, "_asdict") else str(value)
+    return text_forms.write(value) if hasattr(value, "_asdict") else str(value)
 
 
 @st.composite

@@ -1,9 +1,16 @@
-"""One Hypothesis profile: no deadline (the first use of a loop compiles it), the same cases every time."""
+"""One Hypothesis profile, and a PostgreSQL server for the tests that ask for one.
+
+No deadline (the first use of a loop compiles it); the same cases every time.
+"""
+
+import itertools
 
 import hypothesis
+import psycopg
 import pytest
+import server
 
-from sameluck.policies import POLICIES
+from sameluck.policies.base import POLICIES
 
 hypothesis.settings.register_profile(
     "sameluck", deadline=None, derandomize=True, database=None, max_examples=50
@@ -18,3 +25,34 @@ def own_policies():
     yield
     POLICIES.clear()
     POLICIES.update(before)
+
+
+NUMBERS = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def postgres_server():
+    with server.running() as started:
+        yield started
+
+
+@pytest.fixture
+def postgres_url(new_postgres_url):
+    """The URL of an empty database."""
+    return new_postgres_url()
+
+
+@pytest.fixture
+def new_postgres_url(postgres_server):
+    """A function that makes an empty database and gives its URL; they go when the test ends."""
+    names = []
+    with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
+
+        def new():
+            names.append(f"test_{next(NUMBERS)}")
+            connection.execute(f"CREATE DATABASE {names[-1]} TEMPLATE template0")
+            return postgres_server.url(names[-1])
+
+        yield new
+        for name in names:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")

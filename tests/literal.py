@@ -12,8 +12,17 @@ from typing import NamedTuple
 import numpy as np
 
 import sameluck as sl
-from sameluck.samplers import beta_log_odds, beta_odds, normal, uniform
-from sameluck.streams import DECISION, EVERYBODY, REWARD, at, owner_of, stream, within, word
+from sameluck.randomness.samplers import beta_log_odds, beta_odds, normal, uniform
+from sameluck.randomness.streams import (
+    DECISION,
+    EVERYBODY,
+    REWARD,
+    at,
+    owner_of,
+    stream,
+    within,
+    word,
+)
 
 
 class Path(NamedTuple):

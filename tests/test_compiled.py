@@ -47,7 +47,7 @@ EDITS = {
         "return select(policy.inner,", "return 0 * select(policy.inner,"
     ),
     "streams.py": lambda text: text.replace("0x9E3779B97F4A7C15", "0x9E3779B97F4A7C17"),
-    "samplers.py": lambda text: text + "\n\n@shared\ndef uniform(bits):\n    return 0.25\n",
+    "samplers.py": lambda text: text + "\n\n@inlined\ndef uniform(bits):\n    return 0.25\n",
 }
 
 

@@ -54,7 +54,11 @@ def test_importing_sameluck_loads_nothing_heavy(heavy):
     [
         ("matplotlib", "plots", "sl.compare(runs).plot()"),
         ("pandas", "data", "sl.compare(runs).to_pandas()"),
-        ("distributed", "dask", "__import__('sameluck.distribute').distribute.connect('tcp://x')"),
+        (
+            "distributed",
+            "dask",
+            "__import__('sameluck.adapters.dask').distribute.connect('tcp://x')",
+        ),
     ],
 )
 def test_what_is_not_installed_is_asked_for_by_the_line_that_helps(missing, extra, call):

@@ -1,10 +1,10 @@
 """Compare bandit algorithms on the same luck, for the price of one."""
 
-from sameluck.batching import Batched
-from sameluck.calibration import Coverage, coverage
-from sameluck.comparison import Comparison, compare
 from sameluck.design import Naive, Replay, TimeCoupled
-from sameluck.environments import Bernoulli, BernoulliPrior, Empirical, Gaussian, GaussianPrior
+from sameluck.environments.bernoulli import Bernoulli
+from sameluck.environments.empirical import Empirical
+from sameluck.environments.gaussian import Gaussian
+from sameluck.environments.priors import BernoulliPrior, GaussianPrior
 from sameluck.errors import (
     AddressReused,
     Conflict,
@@ -18,35 +18,33 @@ from sameluck.errors import (
     Unknown,
     Unplayable,
 )
-from sameluck.estimates import Effect
 from sameluck.experiment import Experiment
-from sameluck.external import External
-from sameluck.instances import VarianceSplit, split_variance
-from sameluck.live.answers import Assignment, Description, Joining, Receipt, Status
-from sameluck.live.checks import Check
-from sameluck.live.importing import Imported
+from sameluck.inference.comparison import Comparison, compare
+from sameluck.inference.coverage import Coverage, coverage
+from sameluck.inference.design_comparison import DesignComparison, designs
+from sameluck.inference.effects import Effect
+from sameluck.inference.planning import Plan, plan
+from sameluck.inference.policy_summaries import PolicySummary, Standing
+from sameluck.inference.racing import Race, race
+from sameluck.inference.variance_split import VarianceSplit, split_variance
+from sameluck.live.diagnostics import Check
+from sameluck.live.experiment import LiveExperiment
+from sameluck.live.logs.importing import Imported
 from sameluck.live.options import Live, Reward
-from sameluck.live.rehearsal import Rehearsal, VirtualClock, rehearse
-from sameluck.live.running import LiveExperiment
+from sameluck.live.records import Assignment, Description, Joining, Receipt, Status
+from sameluck.live.rehearsal.rehearsal import Rehearsal, VirtualClock, rehearse
+from sameluck.live.rehearsal.traffic import Traffic
 from sameluck.live.store import Store, open
-from sameluck.live.traffic import Traffic
-from sameluck.planning import Plan, plan
-from sameluck.policies import (
-    UCB1,
-    Always,
-    EpsilonGreedy,
-    ThompsonBernoulli,
-    ThompsonGaussian,
-    UCBDelta,
-    Uniform,
-)
-from sameluck.racing import Race, race
+from sameluck.policies.base import Tally, chances, selects
+from sameluck.policies.baselines import Always, Uniform
+from sameluck.policies.batched import Batched
+from sameluck.policies.epsilon_greedy import EpsilonGreedy
+from sameluck.policies.external import External
+from sameluck.policies.thompson import ThompsonBernoulli, ThompsonGaussian
+from sameluck.policies.ucb import UCB1, UCBDelta
 from sameluck.runs import Runs
-from sameluck.selection import Tally, chances, selects
-from sameluck.sidebyside import DesignComparison, designs
-from sameluck.simulation import simulate
-from sameluck.summaries import PolicySummary, Standing
-from sameluck.tracing import trace
+from sameluck.simulation.simulate import simulate
+from sameluck.simulation.trace import trace
 from sameluck.trajectories import Trace, Trajectory
 
 __all__ = [

@@ -1,20 +1,33 @@
-"""A design is a choice of address: who owns a reward, by what it is indexed, and who owns a policy's noise.
+"""A design is a choice of address: who owns a reward, how it is indexed, and who owns a policy's decision noise.
 
-Policies never talk to each other. All coupling is here, and by the fresh-key lemma every choice below leaves
-each policy's own law as it is when it runs alone, so every design is unbiased.
+Policies never communicate. All coupling is in the addresses, and by the fresh-key lemma every choice below leaves
+each policy's own law as it is when the policy runs alone, so every design is unbiased.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-from sameluck import grammar
+from sameluck import text_forms
+from sameluck.arrays import Ints
 from sameluck.errors import Invalid, did_you_mean
-from sameluck.streams import EVERYBODY, owner_of
+from sameluck.randomness.streams import EVERYBODY, owner_of
 
 
-class Naive(NamedTuple):
-    """Each policy meets its own users (Algorithm 1): N T real interactions, nothing shared."""
+class Design:
+    """Which rewards and which decision noise the policies of a replication share."""
+
+    __slots__ = ()
+
+    @property
+    def shares_rewards(self) -> bool:
+        """Whether all policies of a replication read the same rewards."""
+        return False
+
+    @property
+    def shares_noise(self) -> bool:
+        """Whether all policies of a replication read the same decision noise."""
+        return False
 
     @property
     def timed(self) -> bool:
@@ -22,15 +35,45 @@ class Naive(NamedTuple):
         return False
 
     def reward_owner(self, policy: str) -> int:
-        """Every policy draws from reward stacks of its own."""
-        return owner_of(policy)
+        """The owner in the address of a policy's rewards."""
+        return EVERYBODY if self.shares_rewards else owner_of(policy)
 
     def noise_owner(self, policy: str) -> int:
-        """Every policy has its own decision noise."""
-        return owner_of(policy)
+        """The owner in the address of a policy's decision noise."""
+        return EVERYBODY if self.shares_noise else owner_of(policy)
+
+    def interactions(self, pulls: Ints) -> Ints:
+        """Real users that the design spends, from pull counts (replication, policy, checkpoint, arm).
+
+        On shared stacks the sum over arms of the largest pull count; otherwise every pull. Not for `TimeCoupled`,
+        whose users cannot be told from pull counts.
+        """
+        used = pulls.max(axis=1) if self.shares_rewards else pulls.sum(axis=1)
+        total: Ints = used.sum(axis=-1)
+        return total
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and super().__eq__(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, *self))  # type: ignore[misc]  # a NamedTuple
 
 
-class Replay(NamedTuple):
+class _NoParameters(NamedTuple):
+    pass
+
+
+class Naive(Design, _NoParameters):
+    """Each policy has its own users (Algorithm 1): N T real interactions, nothing shared."""
+
+    __slots__ = ()
+
+
+class _ReplayParameters(NamedTuple):
+    share_noise: bool = False
+
+
+class Replay(Design, _ReplayParameters):
     """Artificial Replay (Algorithm 2) in its shared-reward-stack form, for any number of policies.
 
     The k-th pull of an arm pays the same to every policy of a replication, so only entries that no other
@@ -41,52 +84,44 @@ class Replay(NamedTuple):
             variance between policies of one family.
     """
 
-    share_noise: bool = False
+    __slots__ = ()
 
     @property
-    def timed(self) -> bool:
-        """Whether rewards are indexed by the period rather than by the position in the arm's stack."""
-        return False
-
-    def reward_owner(self, policy: str) -> int:  # noqa: ARG002
-        """All policies of a replication draw from the same reward stacks."""
-        return EVERYBODY
-
-    def noise_owner(self, policy: str) -> int:
-        """Decision noise is a policy's own unless it is shared."""
-        return EVERYBODY if self.share_noise else owner_of(policy)
-
-
-class TimeCoupled(NamedTuple):
-    """Rewards shared by (arm, period): the coupling of other libraries, for simulation only.
-
-    Interactions are the distinct (period, arm) pairs that the policies ask for.
-    """
-
-    @property
-    def timed(self) -> bool:
-        """Whether rewards are indexed by the period rather than by the position in the arm's stack."""
+    def shares_rewards(self) -> bool:  # noqa: D102
         return True
 
-    def reward_owner(self, policy: str) -> int:  # noqa: ARG002
-        """All policies of a replication share one table of rewards."""
-        return EVERYBODY
-
-    def noise_owner(self, policy: str) -> int:
-        """Every policy has its own decision noise."""
-        return owner_of(policy)
+    @property
+    def shares_noise(self) -> bool:  # noqa: D102
+        return self.share_noise
 
 
-Design: TypeAlias = Naive | Replay | TimeCoupled
+class TimeCoupled(Design, _NoParameters):
+    """Rewards shared by (arm, period): the coupling of other libraries, for simulation only.
 
-DESIGNS: dict[str, type] = {grammar.name_of(kind): kind for kind in (Naive, Replay, TimeCoupled)}
+    Interactions are the distinct (period, arm) pairs that the policies request.
+    """
+
+    __slots__ = ()
+
+    @property
+    def shares_rewards(self) -> bool:  # noqa: D102
+        return True
+
+    @property
+    def timed(self) -> bool:  # noqa: D102
+        return True
+
+
+DESIGNS: dict[str, type[Design]] = {
+    text_forms.name_of(kind): kind for kind in (Naive, Replay, TimeCoupled)
+}
 
 
 def as_design(value: Any) -> Design:
     """A design from itself or from its text form: `naive`, `replay`, `replay(share_noise=true)`."""
-    design = grammar.parse(value, DESIGNS, "design") if isinstance(value, str) else value
+    design = text_forms.parse(value, DESIGNS, "design") if isinstance(value, str) else value
     if type(design) not in DESIGNS.values():
         raise Invalid(f"unknown design {value!r}; {did_you_mean(str(value), DESIGNS)}")
     if not all(isinstance(field, bool) for field in design):
-        raise Invalid(f"{grammar.write(design)}: share_noise must be true or false")
+        raise Invalid(f"{text_forms.write(design)}: share_noise must be true or false")
     return design

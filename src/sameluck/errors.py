@@ -18,7 +18,6 @@ Messages name the object, the rule, the value and what to do.
 from __future__ import annotations
 
 import difflib
-import numbers
 from collections.abc import Iterable
 from importlib import import_module
 from types import ModuleType
@@ -88,12 +87,6 @@ class Unavailable(SameluckError):
     """The database cannot be used just now: another process writes to it, or it cannot be reached."""
 
 
-def require(condition: bool, message: str) -> None:  # noqa: FBT001
-    """Raise `Invalid(message)` unless the condition holds."""
-    if not condition:
-        raise Invalid(message)
-
-
 def optional(module: str, extra: str) -> ModuleType:
     """Import an optional dependency, or say which extra brings it."""
     try:
@@ -110,33 +103,3 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(word, words, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return f"{hint}known: {', '.join(words)}"
-
-
-def _finite(value: object) -> float | None:
-    """A number as a float; None for anything that is not a finite number."""
-    if not isinstance(value, numbers.Real) or isinstance(value, bool):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if abs(number) < float("inf") else None
-
-
-def require_number(
-    owner: str,
-    value: object,
-    *,
-    above: float = -float("inf"),
-    at_least: float = -float("inf"),
-    at_most: float = float("inf"),
-) -> None:
-    """Raise `Invalid` unless the value is a finite number within its bounds; `owner` names it."""
-    number = _finite(value)
-    if number is None:
-        raise Invalid(f"{owner} must be a finite number, got {value!r}")
-    bounds = [(number > above, f"> {above:g}"), (number >= at_least, f">= {at_least:g}")]
-    bounds.append((number <= at_most, f"<= {at_most:g}"))
-    broken = [rule for holds, rule in bounds if not holds]
-    if broken:
-        raise Invalid(f"{owner} must be {' and '.join(broken)}, got {value!r}")

@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sameluck import grammar, streams
+from sameluck import text_forms
 from sameluck.design import Design, Replay, as_design
-from sameluck.errors import Invalid, did_you_mean, require
-from sameluck.policies import Policy, as_policy
+from sameluck.errors import Invalid, did_you_mean
+from sameluck.policies.base import Policy
+from sameluck.policies.registry import as_policy
+from sameluck.randomness import streams
 
 MOST = 1 << 40  # periods or replications
 
@@ -101,26 +103,28 @@ class Experiment:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values: what JSON, TOML and HTTP carry."""
-        policies = {name: grammar.write(policy) for name, policy in self.policies.items()}
+        policies = {name: text_forms.write(policy) for name, policy in self.policies.items()}
         arms = self.arms if isinstance(self.arms, int) else list(self.arms)
         return {
             **self._fields(),
             "policies": policies,
             "arms": arms,
-            "design": grammar.write(self.design),
+            "design": text_forms.write(self.design),
         }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Experiment:
         """The experiment that `to_dict` described."""
-        require(isinstance(values, Mapping), f"an experiment must be an object, got {values!r}")
+        if not isinstance(values, Mapping):
+            raise Invalid(f"an experiment must be an object, got {values!r}")
         known = [item.name for item in fields(cls)]
         for name in values:
             if name not in known:
                 hint = did_you_mean(str(name), known)
                 raise Invalid(f"unknown field {name!r} in an experiment; {hint}")
         needed = [n for n in ("policies", "arms", "horizon", "replications") if n not in values]
-        require(not needed, f"an experiment needs {', '.join(needed)}")
+        if needed:
+            raise Invalid(f"an experiment needs {', '.join(needed)}")
         return cls(**values)
 
     def to_json(self) -> str:
@@ -163,12 +167,13 @@ def checked_checkpoints(
     except (TypeError, ValueError):
         values = np.array("")
     whole = values.ndim == 1 and values.size > 0 and values.dtype.kind in "iu"
-    require(whole, f"checkpoints must be a list of whole numbers, got {checkpoints!r}")
+    if not whole:
+        raise Invalid(f"checkpoints must be a list of whole numbers, got {checkpoints!r}")
     for value in values:
-        require(
-            1 <= value <= experiment.horizon,
-            f"checkpoint {value} is outside 1..{experiment.horizon:,} (the experiment's horizon)",
-        )
+        if not (1 <= value <= experiment.horizon):
+            raise Invalid(
+                f"checkpoint {value} is outside 1..{experiment.horizon:,} (the experiment's horizon)"
+            )
     return np.unique(values).astype(np.int64)
 
 
@@ -182,7 +187,8 @@ def read_toml(text: str) -> dict[str, Any]:
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     twice = _first_repeated(iter([name for name, _ in pairs]))
-    require(twice is None, f"{twice!r} stands twice in one object; names must differ")
+    if twice is not None:
+        raise Invalid(f"{twice!r} stands twice in one object; names must differ")
     return dict(pairs)
 
 
@@ -202,7 +208,8 @@ def _whole(name: str, value: Any, low: int, high: int) -> int:
         raise Invalid(f"{name} must be a whole number, got {value!r}") from None
     inside = not isinstance(value, bool) and low <= number <= high
     top = "2^64 - 1" if high == 2**64 - 1 else f"{high:,}"
-    require(inside, f"{name} must be a whole number from {low} to {top}, got {value!r}")
+    if not inside:
+        raise Invalid(f"{name} must be a whole number from {low} to {top}, got {value!r}")
     return number
 
 
@@ -214,9 +221,10 @@ def _checked_arms(arms: Any) -> int | tuple[str, ...]:
     if names is None:
         return _whole("Experiment.arms", arms, 2, streams.SLOTS)
     for name in names:
-        check_name("an arm's name", name)
+        require_name("an arm's name", name)
     twice = _first_repeated(iter(names))
-    require(twice is None, f"Experiment.arms names {twice!r} twice; arms need different names")
+    if twice is not None:
+        raise Invalid(f"Experiment.arms names {twice!r} twice; arms need different names")
     _whole("the number of Experiment.arms", len(names), 2, streams.SLOTS)
     return names
 
@@ -224,9 +232,10 @@ def _checked_arms(arms: Any) -> int | tuple[str, ...]:
 def _checked_policies(policies: Any, arms: int) -> dict[str, Policy]:
     if not isinstance(policies, Mapping):
         raise Invalid(f"Experiment.policies must map names to policies, got {policies!r}")
-    require(len(policies) > 0, "Experiment.policies is empty; name at least one policy")
+    if len(policies) <= 0:
+        raise Invalid("Experiment.policies is empty; name at least one policy")
     for name in policies:
-        check_name("a policy's name", name)
+        require_name("a policy's name", name)
     return {name: _checked_policy(name, policy, arms) for name, policy in policies.items()}
 
 
@@ -237,12 +246,13 @@ def _checked_policy(name: str, policy: Any, arms: int) -> Policy:
         raise type(error)(f"policy {name!r}: {error}") from error
 
 
-def check_name(what: str, name: Any) -> None:
+def require_name(what: str, name: Any) -> None:
     """Refuse a name that is not 1 to 200 printable characters."""
     fits = (
         isinstance(name, str) and 0 < len(name) <= 200 and not re.search(r"[\x00-\x1f\x7f]", name)
     )
-    require(fits, f"{what} must be 1 to 200 printable characters, got {name!r}")
+    if not fits:
+        raise Invalid(f"{what} must be 1 to 200 printable characters, got {name!r}")
     try:
         name.encode()
     except UnicodeEncodeError:

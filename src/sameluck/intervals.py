@@ -14,15 +14,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import lambertw, ndtr, ndtri, stdtr, stdtrit
 
-from sameluck.errors import require
-
-Floats: TypeAlias = NDArray[np.float64]
+from sameluck.arrays import Floats
+from sameluck.errors import Invalid
 
 TUNED_FOR = 30  # replications at which the anytime interval is shortest
 RESAMPLES = 9_999
@@ -41,7 +39,8 @@ def check_level(level: object) -> None:
     """Refuse a level that is not a number between 0 and 1."""
     number = isinstance(level, int | float) and not isinstance(level, bool)
     fits = number and 0 < level < 1  # type: ignore[operator]
-    require(fits, f"level must be between 0 and 1, such as 0.95, got {level!r}")
+    if not fits:
+        raise Invalid(f"level must be between 0 and 1, such as 0.95, got {level!r}")
 
 
 def t_interval(values: Floats, level: float) -> Interval:
@@ -219,10 +218,10 @@ def obrien_fleming(replications: int, looks: int, level: float) -> tuple[Look, .
     At look k of n the t interval has the level that a normal critical value c sqrt(n / k) leaves; c is found by
     integrating the law of the running sums over the looks (Armitage, McPherson and Rowe, 1969).
     """
-    require(
-        isinstance(looks, int) and 1 <= looks <= 20 and replications >= 2 * looks,
-        f"looks must be 1 to 20 with two replications for each, got {looks} for {replications}",
-    )
+    if not (isinstance(looks, int) and 1 <= looks <= 20 and replications >= 2 * looks):
+        raise Invalid(
+            f"looks must be 1 to 20 with two replications for each, got {looks} for {replications}"
+        )
     check_level(level)
     low, high = float(ndtri(0.5 + level / 2)), 6.0
     for _ in range(50):

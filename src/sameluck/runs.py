@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sameluck.design import Design
-from sameluck.errors import Invalid, require
+from sameluck import text_forms
+from sameluck.environments.base import Environment
+from sameluck.environments.registry import as_environment
+from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
+from sameluck.files import write_whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +31,7 @@ class Runs:
         rewards: Cumulative reward (replication, policy, checkpoint).
         pulls: Pulls of each arm (replication, policy, checkpoint, arm).
         interactions: Real users the design spends up to each checkpoint (replication, checkpoint).
-        environment: The text form of the simulated environment; None for real traffic.
+        environment: The simulated environment (or its text form); None for real traffic.
         first: The number of the first replication; the others follow it.
         totals: What each arm paid (replication, policy, checkpoint, arm); with `simulate(detail=True)`.
         luck: How much better than expected the policy's own coins fell (replication, policy, checkpoint); likewise.
@@ -41,13 +42,15 @@ class Runs:
     rewards: NDArray[np.float64]
     pulls: NDArray[np.int64]
     interactions: NDArray[np.int64]
-    environment: str | None = None
+    environment: Environment | None = None
     first: int = 0
     totals: NDArray[np.float64] | None = None
     luck: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse arrays whose shapes do not agree."""
+        """Raise `Invalid` for arrays whose shapes do not agree."""
+        if isinstance(self.environment, str):
+            object.__setattr__(self, "environment", as_environment(self.environment))
         many = len(self.checkpoints)
         shape = (self.rewards.shape[0], len(self.policies), many)
         fits = (
@@ -57,11 +60,11 @@ class Runs:
             and (self.totals is None or self.totals.shape == self.pulls.shape)
             and (self.luck is None or self.luck.shape == shape)
         )
-        require(
-            fits,
-            f"Runs arrays do not agree: {len(self.policies)} policies, {many} checkpoints, rewards "
-            f"{self.rewards.shape}, pulls {self.pulls.shape}, interactions {self.interactions.shape}",
-        )
+        if not fits:
+            raise Invalid(
+                f"Runs arrays do not agree: {len(self.policies)} policies, {many} checkpoints, rewards "
+                f"{self.rewards.shape}, pulls {self.pulls.shape}, interactions {self.interactions.shape}"
+            )
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -91,10 +94,10 @@ class Runs:
     def at(self, checkpoints: Sequence[int]) -> Runs:
         """The same runs, reported at some of their checkpoints only."""
         places = np.flatnonzero(np.isin(self.checkpoints, list(checkpoints)))
-        require(
-            places.size == len(set(checkpoints)) > 0,
-            f"these runs report at {self.checkpoints.tolist()}, not at all of {list(checkpoints)}",
-        )
+        if not (places.size == len(set(checkpoints)) > 0):
+            raise Invalid(
+                f"these runs report at {self.checkpoints.tolist()}, not at all of {list(checkpoints)}"
+            )
         return Runs(
             self.experiment,
             self.checkpoints[places],
@@ -110,16 +113,17 @@ class Runs:
     @classmethod
     def concat(cls, parts: Sequence[Runs]) -> Runs:
         """One `Runs` from several of the same experiment whose replications follow one another."""
-        require(len(parts) > 0, "Runs.concat needs at least one part")
+        if len(parts) <= 0:
+            raise Invalid("Runs.concat needs at least one part")
         first, following = parts[0], parts[0].first
         for part in parts:
             same = part.experiment == first.experiment and part.environment == first.environment
             if not same or not np.array_equal(part.checkpoints, first.checkpoints):
                 raise Invalid("Runs.concat: the parts belong to different experiments")
-            require(
-                part.first == following,
-                f"Runs.concat: replication {following} should follow, but a part starts at {part.first}",
-            )
+            if part.first != following:
+                raise Invalid(
+                    f"Runs.concat: replication {following} should follow, but a part starts at {part.first}"
+                )
             following += part.replications
         return cls(
             first.experiment,
@@ -138,7 +142,7 @@ class Runs:
         target = Path(path)
         about = {
             "experiment": self.experiment.to_dict(),
-            "environment": self.environment,
+            "environment": self.environment and text_forms.write(self.environment),
             "first": self.first,
         }
         names = ("checkpoints", "rewards", "pulls", "interactions", "totals", "luck")
@@ -163,30 +167,6 @@ class Runs:
             raise Invalid(f"{str(path)!r} is not a file that Runs.save wrote: {error}") from None
 
 
-def interactions(design: Design, pulls: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Real users that a design spends, from the pull counts (replication, policy, checkpoint, arm).
-
-    On shared stacks the sum over arms of the largest pull count; otherwise every pull. Not for `TimeCoupled`, whose
-    users cannot be told from pull counts.
-    """
-    shared_stack = design.reward_owner("a") == design.reward_owner("b")
-    used = pulls.max(axis=1) if shared_stack else pulls.sum(axis=1)
-    return used.sum(axis=-1)
-
-
 def _joined(arrays: Sequence[NDArray[np.float64] | None]) -> NDArray[np.float64] | None:
     known = [array for array in arrays if array is not None]
     return np.concatenate(known) if len(known) == len(arrays) else None
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that a reader sees all of it or nothing of it."""
-    draft = path.parent / f".{secrets.token_hex(8)}.part"
-    try:
-        draft.write_bytes(content)
-        draft.replace(path)
-    except (OSError, ValueError) as error:
-        with contextlib.suppress(OSError):
-            draft.unlink()
-        reason = getattr(error, "strerror", None) or error
-        raise Invalid(f"cannot write {str(path)!r}: {reason}") from None

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sameluck.arrays import Bools, Floats, Ints
+from sameluck.environments.base import Environment
 from sameluck.experiment import Experiment
-
-Ints: TypeAlias = NDArray[np.int64]
 
 
 class Trajectory(NamedTuple):
@@ -19,10 +18,23 @@ class Trajectory(NamedTuple):
 
     arms: Ints
     positions: Ints  # which entry of the arm's stack (under TimeCoupled: which period's)
-    rewards: NDArray[np.float64]
-    replayed: NDArray[
-        np.bool_
-    ]  # an earlier policy had revealed it; False where a real user was asked
+    rewards: Floats
+    replayed: Bools  # an earlier policy had revealed the entry; False where a real user was asked
+
+    def until(self, period: int) -> Trajectory:
+        """The first periods only."""
+        return Trajectory(
+            self.arms[:period],
+            self.positions[:period],
+            self.rewards[:period],
+            self.replayed[:period],
+        )
+
+
+def empty_trajectory(periods: int) -> Trajectory:
+    """Room for a number of periods."""
+    arms, positions = np.empty(periods, np.int64), np.empty(periods, np.int64)
+    return Trajectory(arms, positions, np.empty(periods), np.zeros(periods, bool))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -30,7 +42,7 @@ class Trace(Mapping[str, Trajectory]):
     """The trajectories of one replication by policy, in the experiment's order: the paper's phases."""
 
     experiment: Experiment
-    environment: str | None
+    environment: Environment | None
     replication: int
     trajectories: dict[str, Trajectory]
 
@@ -78,14 +90,14 @@ class Trace(Mapping[str, Trajectory]):
 
 def replayed_by(
     experiment: Experiment, arms: Ints, positions: Ints, earlier: Sequence[Trajectory]
-) -> NDArray[np.bool_]:
+) -> Bools:
     """Which periods read an entry that an earlier policy had revealed."""
     replayed = np.zeros(arms.size, bool)
     design = experiment.design
     if design.timed:
         for one in earlier:
             replayed |= one.arms == arms
-    elif design.reward_owner("a") == design.reward_owner("b"):
+    elif design.shares_rewards:
         revealed = np.zeros(experiment.n_arms, np.int64)
         for one in earlier:
             pulls = np.bincount(one.arms, minlength=experiment.n_arms)

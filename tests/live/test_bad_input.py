@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import sameluck as sl
-from sameluck.live.scene import FIVE, WINDOW, Scene, assert_finished, options
+from sameluck.testing.scenario import FIVE, WINDOW, Scenario, assert_finished, options
 
 TABLES = ("schema_version", "experiment", "replication", "entry", "assignment", "reward_event")
 TABLES += ("answer", "api_key")
@@ -82,8 +82,8 @@ def url(request):
 
 
 @pytest.fixture
-def scene(url):
-    opened = Scene(lambda clock: sl.open(url, clock=clock))
+def scenario(url):
+    opened = Scenario(lambda clock: sl.open(url, clock=clock))
     yield opened
     opened.close()
 
@@ -125,20 +125,20 @@ def unchanged(dump):
     return check
 
 
-def test_the_dump_sees_every_table_and_every_change(scene, dump):
+def test_the_dump_sees_every_table_and_every_change(scenario, dump):
     before = dump()
-    live = scene.start()
+    live = scenario.start()
     assert dump() != before
     before = dump()
-    scene.enrol(live)
+    scenario.enrol(live)
     assert dump() != before
     assert set(before) == set(TABLES)
 
 
 class TestIds:
-    def test_unknown_ones(self, scene, unchanged):
-        live = scene.start()
-        waiting = scene.enrol(live)
+    def test_unknown_ones(self, scenario, unchanged):
+        live = scenario.start()
+        waiting = scenario.enrol(live)
         with unchanged(sl.Unknown) as refused:
             for id in BAD_IDS:
                 refused(live.reward, id, 0.5)
@@ -147,12 +147,12 @@ class TestIds:
                 refused(live.describe, id)
             refused(live.describe, None)
 
-        scene.finish(live, waiting=[waiting])
+        scenario.finish(live, waiting=[waiting])
         assert_finished(live)
 
-    def test_those_of_another_experiment(self, scene, unchanged):
-        live, other = scene.start(name="one"), scene.start(name="other")
-        waiting, foreign = scene.enrol(live), scene.enrol(other)
+    def test_those_of_another_experiment(self, scenario, unchanged):
+        live, other = scenario.start(name="one"), scenario.start(name="other")
+        waiting, foreign = scenario.enrol(live), scenario.enrol(other)
         with unchanged(sl.Unknown) as refused:
             refused(live.reward, foreign, 0.5)
             refused(live.expose, foreign)
@@ -160,86 +160,86 @@ class TestIds:
             refused(live.describe, foreign)
 
         for one, id in ((live, waiting), (other, foreign)):
-            scene.finish(one, waiting=[id])
+            scenario.finish(one, waiting=[id])
             assert_finished(one)
 
-    def test_none_is_who_does_not_take_part(self, scene, dump):
-        live = scene.start()
+    def test_none_is_who_does_not_take_part(self, scenario, dump):
+        live = scenario.start()
         before = dump()
         assert not live.reward(None, 0.5).applied
         live.expose(None)
         live.void(None)
         assert dump() == before
 
-    def test_the_message_names_the_id_and_the_experiment(self, scene):
-        live = scene.start()
+    def test_the_message_names_the_id_and_the_experiment(self, scenario):
+        live = scenario.start()
         with pytest.raises(sl.Unknown, match="no assignment 'nothing' in experiment 'trial'; use"):
             live.reward("nothing", 1.0)
 
 
 class TestRewards:
-    def test_those_that_are_no_number(self, scene, unchanged):
-        live = scene.start()
-        waiting = scene.enrol(live)
+    def test_those_that_are_no_number(self, scenario, unchanged):
+        live = scenario.start()
+        waiting = scenario.enrol(live)
         with unchanged(sl.Invalid) as refused:
             for value in NOT_REWARDS:
                 refused(live.reward, waiting, value)
                 refused(live.reward, None, value)
 
-        scene.finish(live, waiting=[waiting])
+        scenario.finish(live, waiting=[waiting])
         assert_finished(live)
 
-    def test_those_out_of_range(self, scene, unchanged):
-        live = scene.start(live=options(reward=sl.Reward(min=-9, max=9, window_seconds=WINDOW)))
-        waiting = scene.enrol(live)
+    def test_those_out_of_range(self, scenario, unchanged):
+        live = scenario.start(live=options(reward=sl.Reward(min=-9, max=9, window_seconds=WINDOW)))
+        waiting = scenario.enrol(live)
         with unchanged(sl.Invalid) as refused:
             for value in (9.000001, -9.000001, 10, np.float32(9.5)):
                 refused(live.reward, waiting, value)
 
-        scene.finish(live, waiting=[waiting])
+        scenario.finish(live, waiting=[waiting])
         assert_finished(live)
 
-    def test_the_ends_of_the_range_are_in_it(self, scene):
-        live = scene.start(live=options(reward=sl.Reward(min=-9, max=9, window_seconds=WINDOW)))
-        assert live.reward(scene.enrol(live), 9).value == 9.0
-        assert live.reward(scene.enrol(live), -9).value == -9.0
+    def test_the_ends_of_the_range_are_in_it(self, scenario):
+        live = scenario.start(live=options(reward=sl.Reward(min=-9, max=9, window_seconds=WINDOW)))
+        assert live.reward(scenario.enrol(live), 9).value == 9.0
+        assert live.reward(scenario.enrol(live), -9).value == -9.0
 
-    def test_those_that_a_policy_cannot_count(self, scene, unchanged):
-        live = scene.start({"beta": "thompson_bernoulli", "ucb": "ucb1"})
-        waiting = scene.enrol(live)
+    def test_those_that_a_policy_cannot_count(self, scenario, unchanged):
+        live = scenario.start({"beta": "thompson_bernoulli", "ucb": "ucb1"})
+        waiting = scenario.enrol(live)
         with unchanged(sl.Invalid) as refused:
             for value in (0.5, 2, -1, 1.0000001):
                 refused(live.reward, waiting, value)
 
         coins = sl.Bernoulli((0.2, 0.5, 0.8))
-        scene.finish(live, coins, waiting=[waiting])
+        scenario.finish(live, coins, waiting=[waiting])
         assert_finished(live, coins)
 
     @pytest.mark.parametrize(
         "value",
         [1, 1.0, np.int64(1), np.float32(1), np.float64(1), -0.0, True, False, np.True_, np.False_],
     )
-    def test_numbers_of_any_kind_are_fine(self, scene, value):
-        live = scene.start({"beta": "thompson_bernoulli"})
-        receipt = live.reward(scene.enrol(live), value)
+    def test_numbers_of_any_kind_are_fine(self, scenario, value):
+        live = scenario.start({"beta": "thompson_bernoulli"})
+        receipt = live.reward(scenario.enrol(live), value)
         assert (receipt.applied, receipt.value) == (True, float(value))
         assert type(receipt.value) is float
 
 
 class TestUnits:
-    def test_bad_ones(self, scene, unchanged):
-        live = scene.start(live=options(traffic_share=0.5))
+    def test_bad_ones(self, scenario, unchanged):
+        live = scenario.start(live=options(traffic_share=0.5))
         with unchanged(sl.Invalid) as refused:
             for unit in BAD_UNITS:
                 refused(live.assign, unit)
 
-        scene.finish(live)
+        scenario.finish(live)
         while live.status().status == "running":  # some users are outside the traffic share
-            scene.finish(live)
+            scenario.finish(live)
         assert_finished(live)
 
-    def test_odd_ones_are_different_units(self, scene):
-        live = scene.start(replications=20, live=options(open_replications=20))
+    def test_odd_ones_are_different_units(self, scenario):
+        live = scenario.start(replications=20, live=options(open_replications=20))
         units = ["a", "A", "a ", " a", "a\0", "a\n", "é", "e\u0301", "🎲", "x" * 1_000, 0, -1, "00"]
         ids = [live.assign(unit).id for unit in units]
         assert len(set(ids)) == len(units)
@@ -247,58 +247,58 @@ class TestUnits:
 
 
 class TestNames:
-    def test_bad_ones(self, scene, unchanged):
-        live = scene.start()
+    def test_bad_ones(self, scenario, unchanged):
+        live = scenario.start()
         experiment = live.experiment
         with unchanged(sl.Invalid) as refused:
             for name in BAD_NAMES:
-                refused(scene.store.start, name, experiment)
+                refused(scenario.store.start, name, experiment)
         with unchanged(sl.Unknown) as refused:
             for name in [*BAD_NAMES, "trail", "Trial", "trial "]:
-                refused(scene.store.load, name)
+                refused(scenario.store.load, name)
 
-        scene.finish(live)
+        scenario.finish(live)
         assert_finished(live)
 
-    def test_odd_ones_are_names_like_any_other(self, scene):
+    def test_odd_ones_are_names_like_any_other(self, scenario):
         for name in ODD_NAMES:
-            scene.enrol(scene.start(name=name, horizon=2))
-        assert scene.store.names() == ODD_NAMES
+            scenario.enrol(scenario.start(name=name, horizon=2))
+        assert scenario.store.names() == ODD_NAMES
         for name in ODD_NAMES:
-            live = scene.store.load(name)
+            live = scenario.store.load(name)
             assert (live.name, live.status().name, live.status().users) == (name, name, 1)
 
-    def test_odd_names_of_arms_and_policies(self, scene):
+    def test_odd_names_of_arms_and_policies(self, scenario):
         policies = dict(zip(ODD_NAMES, [*FIVE.values(), *["uniform"] * 4], strict=True))
-        live = scene.start(policies, arms=tuple(ODD_NAMES[:3]), design="naive")
+        live = scenario.start(policies, arms=tuple(ODD_NAMES[:3]), design="naive")
         answer = live.assign(ODD_NAMES[0])
         assert answer.arm in ODD_NAMES[:3]
         assert live.describe(answer.id).policy in ODD_NAMES
-        scene.finish(live, waiting=[answer.id])
+        scenario.finish(live, waiting=[answer.id])
         assert_finished(live)
-        assert_finished(scene.reopen(live))
+        assert_finished(scenario.reopen(live))
 
-    def test_a_near_miss_is_pointed_out(self, scene):
+    def test_a_near_miss_is_pointed_out(self, scenario):
         with pytest.raises(sl.Unknown, match="it is empty; start one"):
-            scene.store.load("trial")
-        scene.start()
+            scenario.store.load("trial")
+        scenario.start()
         with pytest.raises(sl.Unknown, match=r"no experiment 'trail' .* did you mean 'trial'\?"):
-            scene.store.load("trail")
+            scenario.store.load("trail")
 
-    def test_a_name_that_is_taken(self, scene, unchanged):
-        live = scene.start()
+    def test_a_name_that_is_taken(self, scenario, unchanged):
+        live = scenario.start()
         with unchanged(sl.Conflict) as refused:
-            refused(scene.start)
-            refused(scene.start, FIVE, horizon=3)
+            refused(scenario.start)
+            refused(scenario.start, FIVE, horizon=3)
 
-        scene.finish(live)
+        scenario.finish(live)
         assert_finished(live)
 
 
 class TestSteering:
-    def test_bad_challengers(self, scene, unchanged):
-        live = scene.start()
-        live.reward(scene.enrol(live), 0.5)
+    def test_bad_challengers(self, scenario, unchanged):
+        live = scenario.start()
+        live.reward(scenario.enrol(live), 0.5)
         with unchanged(sl.Invalid) as refused:
             for name in [*BAD_NAMES, "ucb"]:
                 refused(live.add_policy, name, "uniform")
@@ -310,8 +310,8 @@ class TestSteering:
         assert tuple(live.experiment.policies) == ("ucb", "thompson")
         assert live.add_policy("late", "uniform").policy == "late"
 
-    def test_bad_reasons(self, scene, unchanged):
-        live = scene.start()
+    def test_bad_reasons(self, scenario, unchanged):
+        live = scenario.start()
         with unchanged(sl.Invalid) as refused:
             for reason in ("a\0b", "\ud800", "x" * 201, 7, b"x"):
                 refused(live.pause, reason)
@@ -319,9 +319,9 @@ class TestSteering:
         live.pause(ODD_NAMES[0])
         assert live.status().reason == ODD_NAMES[0]
 
-    def test_looking_where_nothing_is(self, scene, unchanged):
-        live = scene.start()
-        scene.serve(live)
+    def test_looking_where_nothing_is(self, scenario, unchanged):
+        live = scenario.start()
+        scenario.serve(live)
         with unchanged(sl.Invalid) as refused:
             for number in (-1, 3, 1 << 70, 0.0, "0", None, True):
                 refused(live.trace, number)
@@ -330,5 +330,5 @@ class TestSteering:
             for policies in (["nobody"], ["ucb", "UCB"], [None], "ucb"):
                 refused(live.runs, policies=policies)
 
-        scene.finish(live)
+        scenario.finish(live)
         assert_finished(live)

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import literal
 import sameluck as sl
-from sameluck.live.pipeline import Pipeline
+from sameluck.live.databases.pipeline import Pipeline
 from sameluck.runs import Runs, interactions
 
 SECOND = 1_000_000  # the model counts in microseconds, as the product does
@@ -95,7 +95,7 @@ def script_of(content):
 
 # Numbers and bytes rather than nested strategies: Hypothesis then tries cases that have little in common.
 plots = st.builds(plot_of, st.integers(0, 2**64 - 1))
-scripts = st.binary(min_size=21, max_size=101).map(script_of)
+prepared = st.binary(min_size=21, max_size=101).map(script_of)
 
 
 class Broken(Exception):
@@ -148,7 +148,7 @@ class Seat:
         return self.state in ("assigned", "exposed")
 
 
-class Stage:
+class OpenReplications:
     """The experiment, the stores that serve it, and the model of what they must answer."""
 
     def __init__(self, plot, urls, faults):
@@ -333,9 +333,9 @@ def oracle(experiment, checkpoints, value):
 def check(plot, script, urls):
     faults = Faults()
     with faults.installed():
-        stage = Stage(plot, urls, faults)
+        stage = OpenReplications(plot, urls, faults)
         try:
-            stage.play(script)
+            stage.run(script)
             faults.armed = False
             stage.expire()
             world.finish(stage.lives[-1], stage.world)
@@ -363,14 +363,14 @@ def compare(stage, live):
 
 
 @settings(max_examples=70)
-@given(plots, scripts)
+@given(plots, prepared)
 def test_sqlite(tmp_path_factory, plot, script):
     folder = tmp_path_factory.mktemp("confluence")
     check(plot, script, [f"sqlite:///{folder}/live.db?synchronous=normal"])
 
 
 @settings(max_examples=14, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(plots, scripts)
+@given(plots, prepared)
 def test_two_stores_on_postgresql(postgres_url, plot, script):
     check(plot, script, [postgres_url, postgres_url])
 
@@ -392,7 +392,7 @@ def test_a_failed_commit_leaves_nothing_in_memory(postgres_url):
     )
     faults = Faults()
     with faults.installed():
-        stage = Stage(plot, [postgres_url, postgres_url], faults)
+        stage = OpenReplications(plot, [postgres_url, postgres_url], faults)
         one, other = stage.lives
         ids = [one.assign(unit).id for unit in range(8)]
         for first, second in zip(ids[::2], ids[1::2], strict=True):

@@ -11,8 +11,8 @@ import pytest
 
 import literal
 import sameluck as sl
-from sameluck.live.scene import TWO, WORLD, Scene, assert_same, options, simulated
-from sameluck.streams import DECISION, EVERYBODY, owner_of, stream, word
+from sameluck.randomness.streams import DECISION, EVERYBODY, owner_of, stream, word
+from sameluck.testing.scenario import TWO, WORLD, Scenario, assert_same, options, simulated
 
 
 class Bound:
@@ -67,9 +67,9 @@ ALL = {"a": sl.External("bound"), "b": sl.External("coin"), "c": sl.External("pu
 
 
 @pytest.fixture
-def scene(tmp_path):
+def scenario(tmp_path):
     url = f"sqlite:///{tmp_path}/ledger.db?synchronous=normal"
-    opened = Scene(lambda clock: sl.open(url, clock=clock))
+    opened = Scenario(lambda clock: sl.open(url, clock=clock))
     yield opened
     opened.close()
 
@@ -128,48 +128,48 @@ class TestPlay:
     @pytest.mark.parametrize("order", ["lockstep", "phase"])
     @pytest.mark.parametrize("design", ["replay", "naive"])
     @pytest.mark.parametrize("batch", [1, 3, 100])
-    def test_as_a_literal_loop_does(self, scene, design, order, batch):
-        live = scene.start(
+    def test_as_a_literal_loop_does(self, scenario, design, order, batch):
+        live = scenario.start(
             ALL, makers=MAKERS, design=design, horizon=10, live=options(order=order, batch=batch)
         )
-        scene.finish(live)
+        scenario.finish(live)
         assert_by_hand(live, ALL)
 
-    def test_batches_of_their_own(self, scene):
+    def test_batches_of_their_own(self, scenario):
         policies = {"a": sl.External("bound", batch=4), "b": 'external("coin", batch=2)'}
-        live = scene.start(policies, makers=MAKERS, horizon=10)
-        scene.finish(live)
+        live = scenario.start(policies, makers=MAKERS, horizon=10)
+        scenario.finish(live)
         assert_by_hand(live, policies)
 
     @pytest.mark.parametrize("design", ["replay", "naive"])
-    def test_beside_compiled_ones(self, scene, design):
-        live = scene.start({**TWO, **ALL}, makers=MAKERS, design=design)
-        scene.finish(live)
+    def test_beside_compiled_ones(self, scenario, design):
+        live = scenario.start({**TWO, **ALL}, makers=MAKERS, design=design)
+        scenario.finish(live)
         assert_by_hand(live, ALL)
         compiled = simulated(live.experiment.replace(policies=TWO))
         assert_same(live.runs(policies=list(TWO)), compiled)
 
-    def test_through_restarts(self, scene):
-        live = scene.start({**TWO, **ALL}, makers=MAKERS)
+    def test_through_restarts(self, scenario):
+        live = scenario.start({**TWO, **ALL}, makers=MAKERS)
         while live.status().status == "running":
-            waiting = list(scene.enrol_all(live))
-            live = scene.reopen(live, makers=MAKERS)
+            waiting = list(scenario.enrol_all(live))
+            live = scenario.reopen(live, makers=MAKERS)
             for id in reversed(waiting):
-                scene.pay(live, id)
+                scenario.pay(live, id)
         assert_by_hand(live, ALL)
 
-    def test_as_a_late_challenger(self, scene):
-        live = scene.start()
-        scene.finish(live)
+    def test_as_a_late_challenger(self, scenario):
+        live = scenario.start()
+        scenario.finish(live)
         live.add_policy("late", sl.External("coin"), make=Coin)
-        live = scene.reopen(live, makers=MAKERS)
-        scene.finish(live)
+        live = scenario.reopen(live, makers=MAKERS)
+        scenario.finish(live)
         assert_by_hand(live, ["late"])
         assert_same(live.runs(policies=list(TWO)), simulated(live.experiment.replace(policies=TWO)))
 
-    def test_checkpoints(self, scene):
-        live = scene.start(ALL, makers=MAKERS, horizon=10)
-        scene.finish(live)
+    def test_checkpoints(self, scenario):
+        live = scenario.start(ALL, makers=MAKERS, horizon=10)
+        scenario.finish(live)
         runs = live.runs([3, 10])
         for replication, (column, name) in itertools.product(range(3), enumerate(ALL)):
             played = by_hand(live.experiment, name, replication)
@@ -181,10 +181,10 @@ class TestPlay:
                 counts = np.bincount(played.arms[:end], minlength=3)
                 assert runs.pulls[replication, column, place].tolist() == counts.tolist()
 
-    def test_a_rehearsal_lets_all_play_the_same_object(self, scene):
-        live = scene.start(ALL, makers=MAKERS, live=options(aa=True))
+    def test_a_rehearsal_lets_all_play_the_same_object(self, scenario):
+        live = scenario.start(ALL, makers=MAKERS, live=options(aa=True))
         assert set(live.experiment.policies.values()) == {sl.External("bound")}
-        scene.finish(live)
+        scenario.finish(live)
         assert_by_hand(live, ALL)
 
 
@@ -208,23 +208,23 @@ class TestMakers:
             ({"coin": lambda _: Deaf()}, r"'a': Deaf has no update\(arm, reward\)"),
         ],
     )
-    def test_refused_at_the_start(self, scene, makers, said):
+    def test_refused_at_the_start(self, scenario, makers, said):
         with pytest.raises(sl.Invalid, match=said):
-            scene.start({"a": sl.External("coin")}, makers=makers)
-        assert scene.store.names() == []
+            scenario.start({"a": sl.External("coin")}, makers=makers)
+        assert scenario.store.names() == []
 
     @pytest.mark.parametrize("makers", [None, {"coin": 7}, {"bound": Bound}])
-    def test_needed_to_load(self, scene, makers):
-        live = scene.start({"a": sl.External("coin")}, makers=MAKERS)
+    def test_needed_to_load(self, scenario, makers):
+        live = scenario.start({"a": sl.External("coin")}, makers=MAKERS)
         with pytest.raises(sl.Invalid, match="coin"):
-            scene.store.load("trial", makers=makers)
+            scenario.store.load("trial", makers=makers)
         assert live.status().status == "running"
-        live = scene.reopen(live, makers=MAKERS)
-        scene.finish(live)
+        live = scenario.reopen(live, makers=MAKERS)
+        scenario.finish(live)
         assert_by_hand(live, ["a"])
 
-    def test_a_challenger_needs_one(self, scene):
-        live = scene.start()
+    def test_a_challenger_needs_one(self, scenario):
+        live = scenario.start()
         with pytest.raises(sl.Invalid, match=r"makers={'coin': make}"):
             live.add_policy("late", sl.External("coin"))
         assert tuple(live.experiment.policies) == tuple(TWO)
@@ -264,10 +264,10 @@ class TestFaults:
             ("1", "chose '1' in period 1"),
         ],
     )
-    def test_an_arm_that_is_none(self, scene, arm, said):
+    def test_an_arm_that_is_none(self, scenario, arm, said):
         with pytest.raises(sl.Invalid, match=said):
-            scene.start({"a": sl.External("mine")}, makers={"mine": doing(lambda _: arm)})
-        assert scene.store.names() == []
+            scenario.start({"a": sl.External("mine")}, makers={"mine": doing(lambda _: arm)})
+        assert scenario.store.names() == []
 
     @pytest.mark.parametrize(
         ("broken", "said"),
@@ -280,36 +280,36 @@ class TestFaults:
             (doing(lambda _: 0, failing), r"failed in update\(0, .*\): [A-Z][A-Za-z]+: no idea"),
         ],
     )
-    def test_code_that_fails_loses_nothing(self, scene, broken, said):
+    def test_code_that_fails_loses_nothing(self, scenario, broken, said):
         """The reward is not acknowledged; once the code is mended it can be reported again."""
-        live = scene.start({"a": sl.External("mine")}, makers={"mine": broken}, replications=1)
+        live = scenario.start({"a": sl.External("mine")}, makers={"mine": broken}, replications=1)
         with pytest.raises(sl.Invalid, match=said):
-            scene.finish(live)
-        settled, (waiting, value) = live.status().settled, pending(scene, live)
+            scenario.finish(live)
+        settled, (waiting, value) = live.status().settled, pending(scenario, live)
         with pytest.raises(sl.Invalid, match=said):
             live.reward(waiting, value)
         assert (live.status().settled, live.status().status) == (settled, "failed")
-        assert scene.events(live, waiting) == []
+        assert scenario.events(live, waiting) == []
         assert live.assign("anybody").reason == "NOT_RUNNING"
 
         mended = {"mine": doing(lambda _: 0)}
-        live = scene.reopen(live, makers=mended)
+        live = scenario.reopen(live, makers=mended)
         live.resume()
         assert live.reward(waiting, value).applied
-        scene.finish(live)
+        scenario.finish(live)
         assert live.status().status == "complete"
         assert live.trace(0)["a"].arms.tolist() == [0] * 8
 
 
-def pending(scene, live):
+def pending(scenario, live):
     """The assignment that waits for its reward, and what that is."""
-    rows = scene.store._database.read(lambda t: t.all("history", experiment=live._id))
+    rows = scenario.store._database.read(lambda t: t.all("history", experiment=live._id))
     ((id,),) = [
         [cell for cell in row if str(cell).startswith("asg_")]
         for row in rows
         if row[4] == "assigned"
     ]
-    return id, scene.worth(live, id)
+    return id, scenario.worth(live, id)
 
 
 class TestDeterminism:
@@ -319,57 +319,57 @@ class TestDeterminism:
         tosses = itertools.count()
         return {"mine": doing(lambda period: next(tosses) % 2 if period > 2 else 0)}
 
-    def test_chance_from_elsewhere_is_refused(self, scene, fickle):
-        live = scene.start({"a": sl.External("mine")}, makers=fickle, replications=1)
+    def test_chance_from_elsewhere_is_refused(self, scenario, fickle):
+        live = scenario.start({"a": sl.External("mine")}, makers=fickle, replications=1)
         with pytest.raises(sl.Diverged, match=r"'a' is not deterministic: .* in period 3\. Take"):
-            scene.finish(live)
+            scenario.finish(live)
         told = live.status()
         assert told.status == "failed"
         assert "not deterministic" in told.reason
         assert live.assign("ann").reason == "NOT_RUNNING"
         with pytest.raises(sl.Invalid, match="has failed"):
             live.add_policy("late", "uniform")
-        waiting, value = pending(scene, live)
+        waiting, value = pending(scenario, live)
         live.resume()  # what is in the ledger is as the object would do it, so far
         with pytest.raises(sl.Diverged, match="in period 3"):
             live.reward(waiting, value)
         assert live.status().status == "failed"
-        assert scene.events(live, waiting) == []
+        assert scenario.events(live, waiting) == []
 
-    def test_at_the_start_nothing_is_kept(self, scene):
+    def test_at_the_start_nothing_is_kept(self, scenario):
         tosses = itertools.count()
         with pytest.raises(sl.Diverged, match="in period 1"):
-            scene.start(
+            scenario.start(
                 {"a": sl.External("mine")}, makers={"mine": doing(lambda _: next(tosses) % 3)}
             )
-        assert scene.store.names() == []
+        assert scenario.store.names() == []
 
-    def test_goes_on_with_a_deterministic_maker(self, scene, fickle):
-        live = scene.start({"a": sl.External("mine")}, makers=fickle, replications=1)
+    def test_goes_on_with_a_deterministic_maker(self, scenario, fickle):
+        live = scenario.start({"a": sl.External("mine")}, makers=fickle, replications=1)
         with pytest.raises(sl.Diverged):
-            scene.finish(live)
-        waiting, value = pending(scene, live)
+            scenario.finish(live)
+        waiting, value = pending(scenario, live)
 
-        live = scene.reopen(live, makers={"mine": doing(lambda period: 0 if period <= 2 else 1)})
+        live = scenario.reopen(live, makers={"mine": doing(lambda period: 0 if period <= 2 else 1)})
         assert live.status().status == "failed"
         live.resume()
         assert live.status()[:3] == ("trial", "running", "")
         assert live.reward(waiting, value).applied
-        scene.finish(live)
+        scenario.finish(live)
         assert live.status().status == "complete"
         assert live.trace(0)["a"].arms.tolist() == [0, 0] + [1] * 6
 
-    def test_other_code_than_it_was_started_with_is_refused(self, scene):
-        live = scene.start({"a": sl.External("mine")}, makers={"mine": doing(lambda _: 0)})
+    def test_other_code_than_it_was_started_with_is_refused(self, scenario):
+        live = scenario.start({"a": sl.External("mine")}, makers={"mine": doing(lambda _: 0)})
         for _ in range(9):
-            scene.serve(live)
+            scenario.serve(live)
         with pytest.raises(sl.Diverged, match=r"replication 0: position \d of arm '0' was "):
-            scene.reopen(live, makers={"mine": doing(lambda period: int(period > 2))})
-        assert scene.store.peek("trial", makers=MAKERS_OF_ZERO).status().status == "failed"
+            scenario.reopen(live, makers={"mine": doing(lambda period: int(period > 2))})
+        assert scenario.store.peek("trial", makers=MAKERS_OF_ZERO).status().status == "failed"
 
-        live = scene.store.load("trial", makers=MAKERS_OF_ZERO)
+        live = scenario.store.load("trial", makers=MAKERS_OF_ZERO)
         live.resume()
-        scene.finish(live)
+        scenario.finish(live)
         assert live.status().status == "complete"
 
 

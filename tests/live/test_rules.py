@@ -13,8 +13,8 @@ import numpy as np
 
 import budget
 import sameluck as sl
-from sameluck.live.casting import Cast
-from sameluck.live.engine import Replication
+from sameluck.live.engine.replication import Replication
+from sameluck.live.engine.scheduler import Scheduler
 
 FAR = 10.0  # standard errors
 
@@ -34,13 +34,13 @@ def assert_wrong(sample, truth):
     )
 
 
-def play(cast, number, user, *, by_arrival=False):
+def play(scheduler, number, user, *, by_arrival=False):
     """One replication on the bare engine, users at once where they are wanted: what each policy earned.
 
     `user(arm, users so far)` gives an outcome and its delay. `by_arrival` puts rewards into the stack in the order in
     which they come.
     """
-    replication, values = Replication(cast, number), {}
+    replication, values = Replication(scheduler, number), {}
     coming, users, ties, waiting = [], itertools.count(), itertools.count(), set()
     now = 0.0
 
@@ -65,8 +65,8 @@ def play(cast, number, user, *, by_arrival=False):
     return [walker.earned for walker in replication.walkers]
 
 
-def effects(cast, replications, user, **options):
-    earned = np.array([play(cast, number, user, **options) for number in range(replications)])
+def effects(scheduler, replications, user, **options):
+    earned = np.array([play(scheduler, number, user, **options) for number in range(replications)])
     return earned[:, 1] - earned[:, 0]
 
 
@@ -92,7 +92,7 @@ class TestPositionIsFixedAtAssignment:
             success = rng.random() < self.means[arm]
             return float(success), rng.random() + 60 * (not success)
 
-        return effects(Cast(self.experiment), 400, user, **options)
+        return effects(Scheduler(self.experiment), 400, user, **options)
 
     def test_right(self):
         budget.assert_mean(self.effects(), true_effect(self.experiment, sl.Bernoulli(self.means)))
@@ -270,7 +270,7 @@ class TestLockStep:
         def user(arm, users):
             return rng.normal(self.means[arm] + 0.02 * users), 1.0
 
-        found = effects(Cast(self.experiment, order=order), 400, user)
+        found = effects(Scheduler(self.experiment, order=order), 400, user)
         return found - true_effect(self.experiment, sl.Gaussian(self.means))
 
     def test_suffers_less_from_drift_than_phase_order(self):

@@ -24,8 +24,8 @@ import psycopg
 import world
 
 import sameluck as sl
-from sameluck.live.database import statements
-from sameluck.live.pipeline import Pipeline
+from sameluck.live.databases.base import statements
+from sameluck.live.databases.pipeline import Pipeline
 
 ENVIRONMENT = sl.Bernoulli((0.4, 0.6))
 START, LEASE = 1_700_000_000.0, 60.0

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 import sameluck as sl
-from sameluck.environments import draw
-from sameluck.streams import REWARD, stream, within, word
+from sameluck.environments.base import draw
+from sameluck.randomness.streams import REWARD, stream, within, word
 
 ENDED = ("complete", "stopped", "failed")
 

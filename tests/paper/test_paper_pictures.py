@@ -3,8 +3,8 @@
 import pytest
 
 import sameluck as sl
-from sameluck import plots
 from sameluck.paper import illustration, published
+from sameluck.reporting import plots
 
 POLICIES = {"ucb": sl.UCB1(), "thompson": sl.ThompsonBernoulli(), "greedy": sl.EpsilonGreedy()}
 

@@ -11,11 +11,11 @@ from importlib.metadata import version
 
 import click
 
-from sameluck.cli.comparing import compare_command, demo_command, designs_command
-from sameluck.cli.listing import environments_command, policies_command
+from sameluck.cli.compare import compare_command, demo_command, designs_command
 from sameluck.cli.live import live_commands
-from sameluck.cli.planning import plan_command, race_command
-from sameluck.cli.reproducing import paper_command
+from sameluck.cli.paper import paper_command
+from sameluck.cli.plan import plan_command, race_command
+from sameluck.cli.policies import environments_command, policies_command
 from sameluck.errors import SameluckError
 
 

@@ -12,8 +12,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sameluck import plots
-from sameluck.errors import optional, require
+from sameluck.errors import Invalid, optional
+from sameluck.reporting import plots
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
@@ -26,14 +26,18 @@ def horizon_grid(horizon: int, points: int = 40) -> list[int]:
 def check_outputs(outputs: Mapping[str, str | None]) -> None:
     """Refuse a file that could not be written, before the work that would be lost."""
     named = [path for path in outputs.values() if path is not None]
-    require(len(set(named)) == len(named), "two outputs have the same file; name different ones")
+    if len(set(named)) != len(named):
+        raise Invalid("two outputs have the same file; name different ones")
     for kind, path in outputs.items():
         if path is None:
             continue
         folder = Path(path).parent
-        require(folder.is_dir(), f"cannot write {path!r}: no folder {str(folder)!r}")
-        require(os.access(folder, os.W_OK), f"cannot write {path!r}: the folder is not writable")
-        require(not Path(path).is_dir(), f"cannot write {path!r}: it is a folder")
+        if not folder.is_dir():
+            raise Invalid(f"cannot write {path!r}: no folder {str(folder)!r}")
+        if not os.access(folder, os.W_OK):
+            raise Invalid(f"cannot write {path!r}: the folder is not writable")
+        if Path(path).is_dir():
+            raise Invalid(f"cannot write {path!r}: it is a folder")
         if kind == "plot":
             plots.checked_path(path)
     drawn = outputs.get("plot") or outputs.get("report")

@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass, field, fields
 from numbers import Real
 from typing import Any, TypeVar
 
-from sameluck import grammar
-from sameluck.batching import Batched, batch_of
-from sameluck.environments import LARGEST
-from sameluck.errors import Invalid, did_you_mean, require, require_number
+from sameluck import text_forms
+from sameluck.environments.base import LARGEST
+from sameluck.errors import Invalid, did_you_mean
 from sameluck.experiment import Experiment
-from sameluck.external import External
+from sameluck.policies.batched import Batched, batch_of
+from sameluck.policies.external import External
+from sameluck.validation import require_number
 
 ORDERS = ("lockstep", "phase")
 EXPOSURES = ("implicit", "explicit")
@@ -54,14 +55,11 @@ class Reward:
                     f"Reward.{name}", getattr(self, name), at_least=-LARGEST, at_most=LARGEST
                 )
         low, high = self.bounds
-        require(
-            low < high, f"Reward.min must be below Reward.max, got {self.min!r} and {self.max!r}"
-        )
+        if not (low < high):
+            raise Invalid(f"Reward.min must be below Reward.max, got {self.min!r} and {self.max!r}")
         require_number("Reward.default", self.default)
-        require(
-            low <= self.default <= high,
-            f"Reward.default must lie between min and max, got {self.default!r}",
-        )
+        if not (low <= self.default <= high):
+            raise Invalid(f"Reward.default must lie between min and max, got {self.default!r}")
         require_number(
             "Reward.window_seconds", self.window_seconds, above=0, at_most=10 * 365 * DAY
         )
@@ -113,15 +111,15 @@ class Live:
         """Check what can be checked without the experiment."""
         if isinstance(self.reward, Mapping):
             object.__setattr__(self, "reward", _from_mapping(Reward, self.reward, "reward"))
-        require(
-            isinstance(self.reward, Reward), f"Live.reward must be a Reward, got {self.reward!r}"
-        )
+        if not isinstance(self.reward, Reward):
+            raise Invalid(f"Live.reward must be a Reward, got {self.reward!r}")
         _one_of("Live.order", self.order, ORDERS)
         _one_of("Live.exposure", self.exposure, EXPOSURES)
         require_number("Live.lease_seconds", self.lease_seconds, above=0, at_most=10 * 365 * DAY)
         require_number("Live.traffic_share", self.traffic_share, above=0, at_most=1)
         require_number("Live.audit_share", self.audit_share, at_least=0, at_most=1)
-        require(isinstance(self.aa, bool), f"Live.aa must be true or false, got {self.aa!r}")
+        if not isinstance(self.aa, bool):
+            raise Invalid(f"Live.aa must be true or false, got {self.aa!r}")
         if self.open_replications is not None:
             _whole("Live.open_replications", self.open_replications)
         if isinstance(self.batch, Mapping):
@@ -169,7 +167,8 @@ def _one_of(name: str, value: Any, known: tuple[str, ...]) -> None:
 
 def _whole(name: str, value: Any) -> None:
     whole = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 1 << 40
-    require(whole, f"{name} must be a whole number >= 1, got {value!r}")
+    if not whole:
+        raise Invalid(f"{name} must be a whole number >= 1, got {value!r}")
 
 
 def fallback_arm(experiment: Experiment, live: Live) -> int:
@@ -194,7 +193,8 @@ def played(experiment: Experiment, live: Live) -> Experiment:
     names = tuple(experiment.policies)
     sizes = live.batch if isinstance(live.batch, Mapping) else dict.fromkeys(names, live.batch)
     for name in sizes:
-        require(name in names, f"Live.batch names {name!r}; {did_you_mean(str(name), names)}")
+        if name not in names:
+            raise Invalid(f"Live.batch names {name!r}; {did_you_mean(str(name), names)}")
     policies = {
         name: _batched(policy, sizes.get(name, 1)) for name, policy in experiment.policies.items()
     }
@@ -208,10 +208,10 @@ def _batched(policy: Any, size: int) -> Any:
         return policy
     if isinstance(policy, External):
         return policy._replace(batch=size)
-    require(
-        not isinstance(policy, Batched),
-        f"Live.batch: {grammar.write(policy)} is batched already; leave it out of batch",
-    )
+    if isinstance(policy, Batched):
+        raise Invalid(
+            f"Live.batch: {text_forms.write(policy)} is batched already; leave it out of batch"
+        )
     return Batched(policy, size)
 
 
@@ -221,9 +221,8 @@ def _batch_size(policy: Any) -> int:
 
 def check_fit(experiment: Experiment, live: Live) -> None:
     """Refuse options that do not fit the experiment, and experiments too large to serve."""
-    require(
-        not experiment.design.timed, "time_coupled is for simulation; live use Replay() or Naive()"
-    )
+    if experiment.design.timed:
+        raise Invalid("time_coupled is for simulation; live use Replay() or Naive()")
     fallback_arm(experiment, live)
     sizes = (
         ("arms", experiment.n_arms, MOST_ARMS),
@@ -232,32 +231,35 @@ def check_fit(experiment: Experiment, live: Live) -> None:
         ("replications", experiment.replications, MOST_REPLICATIONS),
     )
     for what, value, most in sizes:
-        require(value <= most, f"a live experiment takes at most {most:,} {what}, got {value:,}")
+        if not (value <= most):
+            raise Invalid(f"a live experiment takes at most {most:,} {what}, got {value:,}")
     at_once = open_at_once(experiment, live)
-    require(
-        at_once <= experiment.replications,
-        f"Live.open_replications is {at_once:,}, but the experiment has {experiment.replications:,} replications",
-    )
+    if not (at_once <= experiment.replications):
+        raise Invalid(
+            f"Live.open_replications is {at_once:,}, but the experiment has {experiment.replications:,} replications"
+        )
     deepest = max(8, *(_batch_size(policy) for policy in experiment.policies.values()))
     numbers = (
         at_once * len(experiment.policies) * experiment.n_arms * min(deepest, experiment.horizon)
     )
-    require(
-        numbers <= MOST_NUMBERS,
-        f"{at_once:,} open replications x {len(experiment.policies)} policies x {experiment.n_arms:,} arms x "
-        f"batches of {deepest:,} need too much memory; open fewer replications at once or make smaller batches",
-    )
+    if not (numbers <= MOST_NUMBERS):
+        raise Invalid(
+            f"{at_once:,} open replications x {len(experiment.policies)} policies x {experiment.n_arms:,} arms x "
+            f"batches of {deepest:,} need too much memory; open fewer replications at once or make smaller batches"
+        )
     _check_binary(experiment, live.reward)
 
 
 def _check_binary(experiment: Experiment, reward: Reward) -> None:
     for name, policy in experiment.policies.items():
         if getattr(policy, "needs_binary", False):
-            require(
-                reward.default in (0, 1) and reward.min in (None, 0) and reward.max in (None, 1),
-                f"policy {name!r} ({grammar.write(policy)}) needs rewards 0 and 1; "
-                "set Reward(min=0, max=1, default=0)",
-            )
+            if not (
+                reward.default in (0, 1) and reward.min in (None, 0) and reward.max in (None, 1)
+            ):
+                raise Invalid(
+                    f"policy {name!r} ({text_forms.write(policy)}) needs rewards 0 and 1; "
+                    "set Reward(min=0, max=1, default=0)"
+                )
 
 
 def only_binary(experiment: Experiment) -> bool:
@@ -282,14 +284,15 @@ def _patience(experiment: Experiment, live: Live) -> list[str]:
     remedy = "shorten the window, enlarge the batches, or lower the horizon"
     if live.days is not None and chain > live.days:
         raise Invalid(f"{said}, but Live.days is {live.days:g}; {remedy}")
-    require(chain <= ABSURD, f"{said}; {remedy}")
+    if not (chain <= ABSURD):
+        raise Invalid(f"{said}; {remedy}")
     return [f"{said}; {remedy}"] if chain > LONG else []
 
 
 def _traffic(experiment: Experiment, live: Live) -> list[str]:
     if live.arrivals_per_day is None:
         return []
-    alone = experiment.design.reward_owner("a") != experiment.design.reward_owner("b")
+    alone = not experiment.design.shares_rewards
     copies = len(experiment.policies) if alone else 1
     users = copies * experiment.horizon * experiment.replications
     a_day = live.arrivals_per_day * live.traffic_share
@@ -299,5 +302,6 @@ def _traffic(experiment: Experiment, live: Live) -> list[str]:
         raise Invalid(
             f"{said}, but Live.days is {live.days:g}; ask for fewer replications or a lower horizon"
         )
-    require(days <= ABSURD, f"{said}; ask for fewer replications or a lower horizon")
+    if not (days <= ABSURD):
+        raise Invalid(f"{said}; ask for fewer replications or a lower horizon")
     return [f"{said}; consider fewer replications or a lower horizon"] if days > LONG else []

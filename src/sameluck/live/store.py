@@ -11,17 +11,18 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
 
-from sameluck import streams
-from sameluck.errors import Conflict, Invalid, SameluckError, Unknown, did_you_mean, require
-from sameluck.experiment import Experiment, check_name
-from sameluck.live.database import Database
-from sameluck.live.importing import Imported, Wish, imported
+from sameluck.errors import Conflict, Invalid, SameluckError, Unknown, did_you_mean
+from sameluck.experiment import Experiment
+from sameluck.live.assignments import Clock
+from sameluck.live.databases.base import Database
+from sameluck.live.engine.walker import Maker
+from sameluck.live.experiment import LiveExperiment
 from sameluck.live.logs import Columns
+from sameluck.live.logs.importing import Imported, ImportRequest, imported
 from sameluck.live.options import Live, check_fit, feasibility, played
-from sameluck.live.running import LiveExperiment
-from sameluck.live.serving import Clock
-from sameluck.live.starting import Beginning, begin, difference
-from sameluck.live.walking import Maker
+from sameluck.live.start import StartRequest, begin, difference
+from sameluck.randomness import streams
+from sameluck.validation import require_name
 
 
 def open(
@@ -45,13 +46,12 @@ def _database(url: str, *, read_only: bool, connections: int) -> Database:
         raise Invalid(f"a store's address is text such as 'sqlite:///shop.db', got {url!r}")
     scheme, separator, rest = url.partition("://")
     if separator and scheme == "sqlite":
-        from sameluck.live.sqlite import Sqlite  # noqa: PLC0415 only if it is wanted
+        from sameluck.live.databases.sqlite import Sqlite  # noqa: PLC0415 only if it is wanted
 
-        require(
-            rest == "" or rest.startswith("/"),
-            f"write sqlite:///{rest} (three slashes), got {url!r}",
-        )
-        require("\x00" not in rest, f"a file's name has no NUL, got {url!r}")
+        if rest != "" and not rest.startswith("/"):
+            raise Invalid(f"write sqlite:///{rest} (three slashes), got {url!r}")
+        if "\x00" in rest:
+            raise Invalid(f"a file's name has no NUL, got {url!r}")
         path, _, query = rest.partition("?")
         setting = query.removeprefix("synchronous=") if query else "full"
         if setting not in ("full", "normal"):
@@ -60,13 +60,11 @@ def _database(url: str, *, read_only: bool, connections: int) -> Database:
             )
         return Sqlite(path[1:] or None, read_only=read_only, synchronous=setting)
     if separator and scheme in ("postgresql", "postgres"):
-        from sameluck.live.postgres import Postgres  # noqa: PLC0415 only if it is wanted
+        from sameluck.live.databases.postgres import Postgres  # noqa: PLC0415 only if it is wanted
 
         whole = isinstance(connections, int) and not isinstance(connections, bool)
-        require(
-            whole and connections >= 1,
-            f"connections must be a whole number >= 1, got {connections!r}",
-        )
+        if not (whole and connections >= 1):
+            raise Invalid(f"connections must be a whole number >= 1, got {connections!r}")
         return Postgres(url, connections=connections, read_only=read_only)
     known = "sqlite:///file.db, sqlite://, postgresql://user@host/database"
     raise Invalid(f"unknown kind of store {without_password(url)!r}; known: {known}")
@@ -74,7 +72,7 @@ def _database(url: str, *, read_only: bool, connections: int) -> Database:
 
 def _may_be_a_name(name: Any) -> bool:
     try:
-        check_name("an experiment's name", name)
+        require_name("an experiment's name", name)
     except Invalid:
         return False
     return True
@@ -137,20 +135,20 @@ class Store:
             live: How to run it; `Live()` if not given.
             makers: For `External` policies: name -> function of a seed that returns the policy.
             exist_ok: Go on with the experiment of this name if it has been started just so, as an application does
-                that begins anew; several processes may. Policies that joined since are no difference.
+                that begins anew; several processes may. Policies that progress since are no difference.
         """
-        check_name("an experiment's name", name)
+        require_name("an experiment's name", name)
         if not isinstance(experiment, Experiment):
             raise Invalid(f"start needs an Experiment, got {experiment!r}")
         if not isinstance(live, Live):
             live = Live() if live is None else Live.from_dict(live)
         as_played = played(experiment, live)
         if exist_ok and name in self.names():
-            return self._gone_on_with(Beginning(name, as_played, live, makers))
+            return self._gone_on_with(StartRequest(name, as_played, live, makers))
         check_fit(as_played, live)
         for caution in feasibility(as_played, live):
             warnings.warn(f"experiment {name!r}: {caution}", stacklevel=2)
-        new = Beginning(name, as_played, live, makers)
+        new = StartRequest(name, as_played, live, makers)
         try:
             return self._remembered(begin(self._database, self._clock, new))
         except Conflict:
@@ -158,11 +156,11 @@ class Store:
                 raise
             return self._gone_on_with(new)  # another process was a moment earlier
 
-    def _gone_on_with(self, wish: Beginning) -> LiveExperiment:
-        there = self.peek(wish.name, makers=wish.makers)
-        if said := difference(there.experiment, there.live, wish):
+    def _gone_on_with(self, request: StartRequest) -> LiveExperiment:
+        there = self.peek(request.name, makers=request.makers)
+        if said := difference(there.experiment, there.live, request):
             raise Conflict(
-                f"experiment {wish.name!r} was started otherwise: {said}; load it as it is, or choose another name",
+                f"experiment {request.name!r} was started otherwise: {said}; load it as it is, or choose another name",
                 "name_taken",
             )
         there.verify_or_fail()
@@ -216,8 +214,10 @@ class Store:
             live = Live(order="phase")
         live = live if isinstance(live, Live) else Live.from_dict(live)
         columns = Columns(arm, reward, replication, time)
-        wish = Wish(policies, arms, logged_by, live, skip_bad, seed, horizon, replications, makers)
-        return imported(self._database, self._clock, name, source, columns, wish)
+        request = ImportRequest(
+            policies, arms, logged_by, live, skip_bad, seed, horizon, replications, makers
+        )
+        return imported(self._database, self._clock, name, source, columns, request)
 
     def load(self, name: str, *, makers: Mapping[str, Maker] | None = None) -> LiveExperiment:
         """Go on with an experiment: its state is derived from the ledger and compared with what was asked for."""
@@ -234,11 +234,11 @@ class Store:
             known = self.names()
             hint = did_you_mean(str(name), known) if known else "it is empty; start one"
             raise Unknown(f"no experiment {name!r} in this store; {hint}")
-        require(
-            row[7] == streams.VERSION,
-            f"experiment {name!r} is played with stream version {row[7]}, this sameluck has {streams.VERSION}; "
-            "go on with the version it was started with",
-        )
+        if row[7] != streams.VERSION:
+            raise Invalid(
+                f"experiment {name!r} is played with stream version {row[7]}, this sameluck has {streams.VERSION}; "
+                "go on with the version it was started with"
+            )
         return self._remembered(LiveExperiment(self._database, row, makers, self._clock))
 
     def _remembered(self, live: LiveExperiment) -> LiveExperiment:

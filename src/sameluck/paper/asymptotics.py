@@ -25,7 +25,7 @@ from sameluck.paper.parts import (
     scaled,
     variance,
 )
-from sameluck.policies import UCB1, UCBDelta
+from sameluck.policies.ucb import UCB1, UCBDelta
 from sameluck.runs import Runs
 
 HORIZONS = (100, 1_000, 10_000, 100_000)

@@ -14,7 +14,8 @@ from sameluck.paper.examples import (
     experiment,
 )
 from sameluck.paper.parts import Findings, Part, Plan, Settings, Simulation
-from sameluck.policies import EpsilonGreedy, ThompsonBernoulli
+from sameluck.policies.epsilon_greedy import EpsilonGreedy
+from sameluck.policies.thompson import ThompsonBernoulli
 from sameluck.runs import Runs
 
 FAMILY_DESIGNS = {

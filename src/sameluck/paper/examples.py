@@ -11,7 +11,8 @@ import numpy as np
 from scipy.special import stdtrit
 
 from sameluck.design import Design, Naive, Replay, TimeCoupled
-from sameluck.environments import Bernoulli, Gaussian
+from sameluck.environments.bernoulli import Bernoulli
+from sameluck.environments.gaussian import Gaussian
 from sameluck.experiment import Experiment
 from sameluck.intervals import t_interval
 from sameluck.paper import published
@@ -28,7 +29,10 @@ from sameluck.paper.parts import (
     scaled,
     variance,
 )
-from sameluck.policies import UCB1, EpsilonGreedy, Policy, ThompsonBernoulli, ThompsonGaussian
+from sameluck.policies.base import Policy
+from sameluck.policies.epsilon_greedy import EpsilonGreedy
+from sameluck.policies.thompson import ThompsonBernoulli, ThompsonGaussian
+from sameluck.policies.ucb import UCB1
 from sameluck.runs import Runs
 
 HORIZON = 10_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from sameluck import plots
 from sameluck.paper.running import PARTS
 from sameluck.paper.tables import Table
+from sameluck.reporting import plots
 
 TITLES = {part.name: part.title for part in PARTS}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sameluck import plots
 from sameluck.paper import illustration, published
 from sameluck.paper.examples import TABLE_HORIZONS
 from sameluck.paper.exhibit import TITLES, Exhibit, Figure, line_figure
@@ -12,6 +11,7 @@ from sameluck.paper.parts import Findings
 from sameluck.paper.running import THEOREMS
 from sameluck.paper.tables import Cell, Table
 from sameluck.paper.verdicts import theorem_exhibits
+from sameluck.reporting import plots
 
 
 def arrange(found: Mapping[str, Findings]) -> list[Exhibit]:

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sameluck.design import Replay
-from sameluck.environments import draw
+from sameluck.environments.base import draw
 from sameluck.experiment import Experiment
-from sameluck.selection import Tally, memory_of, prepare, select
-from sameluck.streams import DECISION, EVERYBODY, REWARD, stream, within, word
+from sameluck.policies.base import Tally, memory_of, prepare, select
+from sameluck.randomness.streams import DECISION, EVERYBODY, REWARD, stream, within, word
 
 
 class History(NamedTuple):

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sameluck import grammar
+from sameluck import text_forms
+from sameluck.arrays import Floats
 from sameluck.experiment import Experiment
 from sameluck.runs import Runs
 
-Floats: TypeAlias = NDArray[np.float64]
 Findings: TypeAlias = dict[str, Any]  # plain values, as JSON carries them
 
 
@@ -42,7 +42,7 @@ class Simulation(NamedTuple):
 
     def describe(self) -> list[Any]:
         """What its result depends on."""
-        return [self.experiment.digest, grammar.write(self.environment), list(self.checkpoints)]
+        return [self.experiment.digest, text_forms.write(self.environment), list(self.checkpoints)]
 
 
 Plan: TypeAlias = dict[str, Simulation]

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 import sameluck
-from sameluck import streams
-from sameluck.errors import Invalid, did_you_mean, require
+from sameluck.errors import Invalid, did_you_mean
+from sameluck.files import write_whole
 from sameluck.paper import asymptotics, beyond, examples, illustration, theorems
 from sameluck.paper.parts import Findings, Part, Settings
-from sameluck.runs import Runs, write_whole
-from sameluck.simulation import simulate
+from sameluck.randomness import streams
+from sameluck.runs import Runs
+from sameluck.simulation.simulate import simulate
 
 Progress: TypeAlias = Callable[[str, int, int], object]  # what is running, steps done, steps in all
 
@@ -29,11 +30,12 @@ GROUPS = {"examples": examples.PARTS, "theorems": THEOREMS}
 
 def checked_settings(replications: int, seed: int) -> Settings:
     """Settings that can be run, or a message that says why not."""
-    require(
-        FEWEST <= replications <= 1_000_000,
-        f"--replications must be from {FEWEST} to 1,000,000, got {replications:,}; the paper has 10,000",
-    )
-    require(0 <= seed < 2**63, f"--seed must be from 0 to 2^63 - 1, got {seed}")
+    if not (FEWEST <= replications <= 1_000_000):
+        raise Invalid(
+            f"--replications must be from {FEWEST} to 1,000,000, got {replications:,}; the paper has 10,000"
+        )
+    if not (0 <= seed < 2**63):
+        raise Invalid(f"--seed must be from 0 to 2^63 - 1, got {seed}")
     return Settings(replications, seed)
 
 
@@ -43,7 +45,8 @@ def chosen(only: str | None) -> tuple[Part, ...]:
         return PARTS
     by_name = {part.name: (part,) for part in PARTS} | GROUPS
     words = [word.strip() for word in only.split(",") if word.strip()]
-    require(bool(words), f"--only names no part; known: {', '.join(by_name)}")
+    if not bool(words):
+        raise Invalid(f"--only names no part; known: {', '.join(by_name)}")
     wanted = set()
     for word in words:
         if word not in by_name:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sameluck.arrays import Floats
 from sameluck.compiled import compiled
-from sameluck.environments import draw
+from sameluck.environments.base import draw
 from sameluck.experiment import Experiment
-from sameluck.paper.parts import Floats
-from sameluck.streams import EVERYBODY, REWARD, stream, within, word
+from sameluck.randomness.streams import EVERYBODY, REWARD, stream, within, word
 
 
 def centred_sums(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sameluck.design import Naive
-from sameluck.environments import BernoulliPrior, GaussianPrior
+from sameluck.environments.priors import BernoulliPrior, GaussianPrior
 from sameluck.experiment import Experiment
 from sameluck.paper.checks import Pending, at_most, difference, equal, never, same_law, verdict
 from sameluck.paper.examples import EXAMPLE_1, EXAMPLE_3, EXAMPLES, Example, experiment
@@ -25,9 +25,11 @@ from sameluck.paper.parts import (
     variance,
 )
 from sameluck.paper.stacks import centred_sums
-from sameluck.policies import UCB1, EpsilonGreedy, ThompsonBernoulli, ThompsonGaussian
+from sameluck.policies.epsilon_greedy import EpsilonGreedy
+from sameluck.policies.thompson import ThompsonBernoulli, ThompsonGaussian
+from sameluck.policies.ucb import UCB1
 from sameluck.runs import Runs
-from sameluck.tracing import trace
+from sameluck.simulation.trace import trace
 from sameluck.trajectories import Trajectory
 
 HORIZON = 1_000

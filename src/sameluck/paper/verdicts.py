@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from sameluck import plots
 from sameluck.paper.exhibit import TITLES, Exhibit, Figure, line_figure
 from sameluck.paper.parts import Findings
 from sameluck.paper.tables import Table
+from sameluck.reporting import plots
 
 MOST_ROWS = 12
 

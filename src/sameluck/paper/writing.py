@@ -7,14 +7,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from sameluck import plots, reports, streams
 from sameluck.errors import Invalid
+from sameluck.files import to_json, write_whole
 from sameluck.paper.examples import FAR
 from sameluck.paper.exhibit import Exhibit
 from sameluck.paper.parts import Findings, Settings
 from sameluck.paper.running import PARTS
 from sameluck.paper.tables import Table, as_csv, as_latex, as_markdown_table, shown_rows
-from sameluck.runs import write_whole
+from sameluck.randomness import streams
+from sameluck.reporting import pages, plots, tables
 
 TITLE = "The paper, reproduced"
 SCHEMA = 1
@@ -94,7 +95,7 @@ def write_all(folder: Path, result: Mapping[str, Any], shown: Sequence[Exhibit])
             pictures[one.figure.name] = plots.svg_element(svg)
     write_whole(folder / "report.html", as_html(result, shown, pictures).encode())
     write_whole(folder / "paper.md", as_markdown(result, shown).encode())
-    write_whole(folder / "results.json", (reports.to_json(result) + "\n").encode())
+    write_whole(folder / "results.json", (to_json(result) + "\n").encode())
 
 
 def _make(folder: Path) -> None:
@@ -112,7 +113,7 @@ def _write_table(folder: Path, table: Table) -> None:
 def as_text(result: Mapping[str, Any], shown: Sequence[Exhibit]) -> str:
     """What the terminal shows."""
     parts = [
-        f"{one.title}\n\n{reports.text_table(one.table.header, shown_rows(one.table))}"
+        f"{one.title}\n\n{tables.text_table(one.table.header, shown_rows(one.table))}"
         for one in shown
         if one.table is not None and one.brief
     ]
@@ -132,16 +133,14 @@ def as_html(
     result: Mapping[str, Any], shown: Sequence[Exhibit], pictures: Mapping[str, str]
 ) -> str:
     """One page with everything in it."""
-    cards = [reports.Card("Summary", f"{_about(result)} {verdict(result)}")]
+    cards = [pages.Card("Summary", f"{_about(result)} {verdict(result)}")]
     for one in shown:
         header, rows = (one.table.header, shown_rows(one.table)) if one.table else ((), [])
         picture = pictures[one.figure.name] if one.figure else ""
-        cards.append(reports.Card(one.title, one.text, header, rows, picture))
-    cards.append(
-        reports.Card("What had to be settled", "", ("",), [[text] for text in CONVENTIONS])
-    )
+        cards.append(pages.Card(one.title, one.text, header, rows, picture))
+    cards.append(pages.Card("What had to be settled", "", ("",), [[text] for text in CONVENTIONS]))
     footer = f"Made with sameluck {result['sameluck']}; the same seed gives the same bits."
-    return reports.render(TITLE, cards, footer)
+    return pages.render(TITLE, cards, footer)
 
 
 def as_markdown(result: Mapping[str, Any], shown: Sequence[Exhibit]) -> str:
@@ -168,7 +167,8 @@ The functions that drew the illustration take any small traced replication, of a
 
 ```python
 import sameluck as sl
-from sameluck import plots
+from sameluck.files import to_json
+from sameluck.reporting import plots
 
 experiment = sl.Experiment(
     policies={"ucb": sl.UCB1(), "thompson": sl.ThompsonBernoulli(), "greedy": sl.EpsilonGreedy()},

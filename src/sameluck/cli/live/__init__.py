@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import click
 
-from sameluck.cli.live.looking import (
-    doctor_command,
-    export_command,
-    results_command,
-    status_command,
-    trace_command,
-)
-from sameluck.cli.live.rehearsing import simulate_command
-from sameluck.cli.live.serving import (
+from sameluck.cli.live.assign import (
     assign_command,
     expose_command,
     reward_command,
     tick_command,
     void_command,
 )
-from sameluck.cli.live.steering import (
+from sameluck.cli.live.simulate import simulate_command
+from sameluck.cli.live.start import (
     add_policy_command,
     import_command,
     pause_command,
     resume_command,
     start_command,
     stop_command,
+)
+from sameluck.cli.live.status import (
+    doctor_command,
+    export_command,
+    results_command,
+    status_command,
+    trace_command,
 )
 
 

@@ -6,7 +6,7 @@ can be used and says of every other row what is wrong with it; `refuse_problems`
 
 from __future__ import annotations
 
-from sameluck.live.logs.reading import Log, Problem, read_log, refuse_problems
+from sameluck.live.logs.rows import Log, Problem, read_log, refuse_problems
 from sameluck.live.logs.sources import Columns
 
 __all__ = ["Columns", "Log", "Problem", "read_log", "refuse_problems"]

@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from sameluck.errors import Invalid, did_you_mean, optional, require
+from sameluck.errors import Invalid, did_you_mean, optional
 from sameluck.live.logs.values import Bad, short
 
 Row: TypeAlias = tuple[int, Sequence[Any] | Bad]
@@ -61,7 +61,8 @@ def _open_file(path: Path, columns: Columns) -> Source:
             f"{path}: its ending {path.suffix!r} does not say what kind of log it is; "
             f"{did_you_mean(path.suffix, _KINDS)}"
         )
-    require(path.is_file(), f"there is no file {path}; give the path of a log")
+    if not path.is_file():
+        raise Invalid(f"there is no file {path}; give the path of a log")
     unit, rows = kind
     return Source(str(path), unit, rows(path, columns))
 
@@ -73,10 +74,8 @@ def _require_columns(name: str, known: Sequence[Any], columns: Columns) -> None:
         if column not in known:
             shown = did_you_mean(column, [str(one) for one in known])
             raise Invalid(f"{name} has no column {column!r} for {role}; {shown}")
-        require(
-            list(known).count(column) == 1,
-            f"{name} has several columns {column!r}; rename all but one",
-        )
+        if list(known).count(column) != 1:
+            raise Invalid(f"{name} has several columns {column!r}; rename all but one")
 
 
 def _csv_rows(path: Path, columns: Columns) -> Iterator[Row]:
@@ -87,7 +86,8 @@ def _csv_rows(path: Path, columns: Columns) -> Iterator[Row]:
         header = _header(name, reader)
         if not header:
             return
-        require(not spoilt, f"{name}: its first line is not UTF-8; save the log as UTF-8")
+        if spoilt:
+            raise Invalid(f"{name}: its first line is not UTF-8; save the log as UTF-8")
         _require_columns(name, header, columns)
         places = [header.index(column) for column in columns.wanted]
         for row, fields in _records(reader):
@@ -204,7 +204,7 @@ def _parquet_rows(path: Path, columns: Columns) -> Iterator[Row]:
 def _arrow_values(arrow: Any, column: Any) -> list[Any]:
     kind = column.type
     if arrow.types.is_timestamp(kind) and kind.unit == "ns":  # Python's dates have no nanoseconds
-        column = column.cast(arrow.timestamp("us", kind.tz), safe=False)
+        column = column.scheduler(arrow.timestamp("us", kind.tz), safe=False)
     return column.to_pylist()
 
 

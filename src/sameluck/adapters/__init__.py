@@ -1,0 +1,1 @@
+"""Adapters: other libraries, used through the interfaces of sameluck."""

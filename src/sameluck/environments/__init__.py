@@ -1,0 +1,1 @@
+"""Environments: the laws that simulated rewards follow."""

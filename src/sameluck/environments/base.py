@@ -1,0 +1,173 @@
+"""How an environment is written and registered: `Environment`, `draws`.
+
+A draw body is a pure function of (law, row, arm, bits): the reward of an arm that 64 random bits stand for. It runs
+as plain Python and as machine code:
+
+    class Exponential(NamedTuple):
+        means: Sequence[float]
+
+    @draws(Exponential)
+    def _(law, row, arm, bits):
+        return law.means[arm] * exponential(bits)
+
+That is all an environment needs: `law` holds the parameters, sequences as arrays of floats. It is given those methods
+of `Environment` that it does not define. An environment that differs between replications (a prior) defines `laws`
+and reads the row of its replication.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from sameluck import text_forms
+from sameluck.arrays import Floats
+from sameluck.compiled import check_registration, dispatched, is_ours, renamed
+from sameluck.errors import Invalid
+from sameluck.randomness.streams import Bits
+from sameluck.validation import is_listed, require_number
+
+DrawBody: TypeAlias = Callable[..., float]
+
+LARGEST = 1e50  # a reward; sums of fourth powers of larger ones would overflow
+_OPTIONAL = ("arms", "binary", "is_prior", "best_arm", "gaps", "check", "laws", "instance_means")
+
+ENVIRONMENTS: dict[str, type[Environment]] = {}  # by the name of their text form
+_DRAW_BODIES: dict[type, DrawBody] = {}
+_COMPILED_AS: dict[type, Any] = {}  # the class of a user's law -> the class that is compiled
+
+
+class Environment:
+    """Where simulated rewards come from: a NamedTuple of parameters whose class has a draw body."""
+
+    __slots__ = ()
+
+    @property
+    def means(self) -> Sequence[float]:
+        """The mean reward of each arm."""
+        raise NotImplementedError
+
+    @property
+    def arms(self) -> int | None:
+        """How many arms it has; None if any number fits."""
+        return len(self.means)
+
+    @property
+    def binary(self) -> bool:
+        """Whether rewards are 0 and 1 only."""
+        return False
+
+    @property
+    def is_prior(self) -> bool:
+        """Whether each replication has an instance of its own (a prior)."""
+        return False
+
+    @property
+    def best_arm(self) -> int:
+        """The arm with the highest mean; the lowest index if several."""
+        return int(np.argmax(self.means))
+
+    @property
+    def gaps(self) -> tuple[float, ...]:
+        """By how much each arm's mean is below the best one's."""
+        best = max(self.means)
+        return tuple(best - mean for mean in self.means)
+
+    def check(self, arms: int) -> None:
+        """Raise `Invalid` for parameters that are not valid for this number of arms."""
+        check_length(f"{type(self).__name__}.means", self.means, arms)
+        for arm, mean in enumerate(self.means):
+            require_number(f"{type(self).__name__}.means[{arm}]", mean, **LIMITS)
+
+    def laws(self, seed: int, replications: range, arms: int) -> Any:  # noqa: ARG002
+        """The parameters as the draw body takes them: for a prior one instance per replication."""
+        fields: tuple[Any, ...] = tuple(self)  # type: ignore[arg-type]  # a NamedTuple
+        arrays = [np.asarray(one, float) if is_listed(one) else one for one in fields]
+        return type(self)(*arrays)
+
+    def instance_means(self, seed: int, replications: range, arms: int) -> Floats:  # noqa: ARG002
+        """The true mean of each arm in each replication (replication, arm)."""
+        return np.tile(np.asarray(self.means, float), (len(replications), 1))
+
+
+LIMITS = {"at_least": -LARGEST, "at_most": LARGEST}
+
+
+def draws(kind: type) -> Callable[[DrawBody], DrawBody]:
+    """Register the draw body of an environment class; `law` is what its `laws` returns.
+
+    A class of your own may be registered again with another body, which replaces the one before.
+    """
+
+    def register(body: DrawBody) -> DrawBody:
+        check_registration(kind, body, ENVIRONMENTS, "environment", "law, row, arm, bits")
+        _DRAW_BODIES[kind] = body
+        if not is_ours(body):
+            _complete(kind)
+            if not kind.__name__.startswith("_"):
+                ENVIRONMENTS[text_forms.name_of(kind)] = kind
+        return body
+
+    return register
+
+
+def _complete(kind: Any) -> None:
+    """Give a user's class the methods of `Environment` that it does not define."""
+    if not hasattr(kind, "means"):
+        raise Invalid(f"{kind.__name__} has no means; give it a field `means`, one mean per arm")
+    for name in _OPTIONAL:
+        if not hasattr(kind, name):
+            setattr(kind, name, vars(Environment)[name])
+
+
+def _draw(law: Any, row: int, arm: int, bits: Bits) -> float:
+    """The reward of an arm that the given bits stand for, in the instance of the given row."""
+    raise NotImplementedError
+
+
+draw = dispatched(_draw, _DRAW_BODIES)
+
+
+def draw_body_of(law: Any) -> DrawBody:
+    """The draw body of a law."""
+    return _DRAW_BODIES[type(law)]
+
+
+def compiled_law(environment: Environment, seed: int, replications: range, arms: int) -> Any:
+    """What `environment.laws` returns, under the class that its machine code is compiled for."""
+    law = environment.laws(seed, replications, arms)
+    kind, body = type(law), _DRAW_BODIES.get(type(environment))
+    if body is None:  # registered for the law itself, as sameluck's own are
+        return law
+    if kind not in _COMPILED_AS or _DRAW_BODIES[_COMPILED_AS[kind]] is not body:
+        alias: Any = renamed(kind)
+        _COMPILED_AS[kind] = alias
+        _DRAW_BODIES[kind] = _DRAW_BODIES[alias] = body
+    return _COMPILED_AS[kind](*law)
+
+
+def per_arm(value: float | Sequence[float], arms: int) -> Floats:
+    """One number, or one per arm, as an array."""
+    return np.ascontiguousarray(np.broadcast_to(np.asarray(value, float), (arms,)))
+
+
+def check_length(name: str, values: Any, arms: int) -> None:
+    """Raise `Invalid` unless there is one value per arm."""
+    if not is_listed(values):
+        raise Invalid(f"{name} must be a list with one entry per arm, got {values!r}")
+    if len(values) != arms:
+        raise Invalid(
+            f"{name} has {len(values)} entries, but the experiment has {arms} arms; make them equal"
+        )
+
+
+def check_each(name: str, value: Any, arms: int, **bounds: float) -> None:
+    """Raise `Invalid` unless the value, or each of one per arm, is within its bounds."""
+    if not is_listed(value):
+        require_number(name, value, **bounds)
+        return
+    check_length(name, value, arms)
+    for arm, entry in enumerate(value):
+        require_number(f"{name}[{arm}]", entry, **bounds)

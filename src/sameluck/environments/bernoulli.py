@@ -1,0 +1,61 @@
+"""`Bernoulli`: rewards 0 and 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sameluck.arrays import Floats
+from sameluck.environments.base import Environment, check_each, check_length, draws
+from sameluck.randomness.streams import Bits
+
+_11 = np.uint64(11)
+
+
+class _Parameters(NamedTuple):
+    means: Sequence[float]
+
+
+class Bernoulli(_Parameters, Environment):
+    """Rewards 0 and 1 with the given success probabilities."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def sample() -> str:
+        """A text form to show."""
+        return "bernoulli(0.7, 0.3)"
+
+    @property
+    def binary(self) -> bool:  # noqa: D102
+        return True
+
+    def check(self, arms: int) -> None:
+        """Raise `Invalid` for probabilities outside [0, 1]."""
+        check_length("Bernoulli.means", self.means, arms)
+        check_each("Bernoulli.means", self.means, arms, at_least=0, at_most=1)
+
+    def laws(self, seed: int, replications: range, arms: int) -> BernoulliLaw:
+        """The same instance in all replications."""
+        return bernoulli_law(self.instance_means(seed, replications, arms))
+
+
+class BernoulliLaw(NamedTuple):
+    """Success probabilities (replication, arm)."""
+
+    chance: Floats
+    threshold: NDArray[np.uint64]  # how many of the 2^53 values of `uniform` lie below the chance
+
+
+def bernoulli_law(chance: Floats) -> BernoulliLaw:
+    """The law with the given success probabilities (replication, arm)."""
+    return BernoulliLaw(chance, np.ceil(chance * 2.0**53).astype(np.uint64))
+
+
+@draws(BernoulliLaw)
+def _bernoulli(law: BernoulliLaw, row: int, arm: int, bits: Bits) -> float:
+    # The same as uniform(bits) < chance, without the way through a float.
+    return 1.0 if (bits >> _11) < law.threshold[row, arm] else 0.0

@@ -1,0 +1,72 @@
+"""`Empirical`: rewards drawn from observed values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sameluck.arrays import Floats, Ints
+from sameluck.environments.base import LIMITS, Environment, check_length, draws
+from sameluck.errors import Invalid
+from sameluck.randomness.samplers import uniform
+from sameluck.randomness.streams import Bits
+from sameluck.validation import is_listed, require_number
+
+
+class _Parameters(NamedTuple):
+    samples: Sequence[Sequence[float]]
+
+
+class Empirical(_Parameters, Environment):
+    """Each arm's rewards are drawn with replacement from values observed for it."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def sample() -> str:
+        """A text form to show."""
+        return "empirical([0, 1, 1], [2.5, 0])"
+
+    @property
+    def arms(self) -> int | None:  # noqa: D102
+        return len(self.samples)
+
+    @property
+    def binary(self) -> bool:
+        """Whether every observed value is 0 or 1."""
+        return all(value in (0, 1) for values in self.samples for value in values)
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        """The average of each arm's values."""
+        return tuple(float(np.mean(values)) for values in self.samples)
+
+    def check(self, arms: int) -> None:
+        """Raise `Invalid` for an arm without values and for values that are not finite."""
+        check_length("Empirical.samples", self.samples, arms)
+        for arm, values in enumerate(self.samples):
+            if not is_listed(values) or len(values) == 0:
+                raise Invalid(f"Empirical.samples[{arm}] must be a list of rewards, got {values!r}")
+            for row, value in enumerate(values):
+                require_number(f"Empirical.samples[{arm}][{row}]", value, **LIMITS)
+
+    def laws(self, seed: int, replications: range, arms: int) -> EmpiricalLaw:  # noqa: ARG002
+        """The same instance in all replications."""
+        sizes = [len(values) for values in self.samples]
+        start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        return EmpiricalLaw(np.concatenate([np.asarray(v, float) for v in self.samples]), start)
+
+
+class EmpiricalLaw(NamedTuple):
+    """The observed values of all arms, one arm after another."""
+
+    values: Floats
+    start: Ints  # (arm + 1,): where each arm's values begin
+
+
+@draws(EmpiricalLaw)
+def _empirical(law: EmpiricalLaw, row: int, arm: int, bits: Bits) -> float:  # noqa: ARG001
+    first = law.start[arm]
+    return law.values[first + np.int64(uniform(bits) * (law.start[arm + 1] - first))]

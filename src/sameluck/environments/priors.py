@@ -1,0 +1,142 @@
+"""Priors: environments that draw one instance per replication, the same for all policies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sameluck.arrays import Floats
+from sameluck.compiled import compiled
+from sameluck.environments.base import LARGEST, LIMITS, Environment, check_each, per_arm
+from sameluck.environments.bernoulli import Bernoulli, BernoulliLaw, bernoulli_law
+from sameluck.environments.gaussian import Gaussian, GaussianLaw
+from sameluck.randomness.samplers import beta, normal
+from sameluck.randomness.streams import EVERYBODY, INSTANCE, Bits, stream, word
+from sameluck.validation import is_listed
+
+
+def _common_length(*values: float | Sequence[float]) -> int | None:
+    lengths = [len(value) for value in values if is_listed(value)]
+    return lengths[0] if lengths else None
+
+
+class _BetaParameters(NamedTuple):
+    a: float | Sequence[float] = 1.0
+    b: float | Sequence[float] = 1.0
+
+
+class BernoulliPrior(_BetaParameters, Environment):
+    """A Bernoulli bandit whose success probabilities are drawn from Beta(a, b) in each replication.
+
+    `a` and `b` are one number, or one per arm. `means` are the prior's; `instance` gives a replication's own bandit.
+    """
+
+    __slots__ = ()
+
+    @property
+    def binary(self) -> bool:  # noqa: D102
+        return True
+
+    @property
+    def is_prior(self) -> bool:  # noqa: D102
+        return True
+
+    @property
+    def arms(self) -> int | None:  # noqa: D102
+        return _common_length(self.a, self.b)
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        """The prior mean of each arm (of one arm, if all are alike)."""
+        a, b = np.asarray(self.a), np.asarray(self.b)
+        return tuple(np.atleast_1d(a / (a + b)).tolist())
+
+    def check(self, arms: int) -> None:
+        """Raise `Invalid` for shapes that are not positive."""
+        check_each("BernoulliPrior.a", self.a, arms, above=0)
+        check_each("BernoulliPrior.b", self.b, arms, above=0)
+
+    def laws(self, seed: int, replications: range, arms: int) -> BernoulliLaw:
+        """One instance per replication."""
+        return bernoulli_law(self.instance_means(seed, replications, arms))
+
+    def instance_means(self, seed: int, replications: range, arms: int) -> Floats:
+        """The success probabilities of each replication's instance (replication, arm)."""
+        chances = np.empty((len(replications), arms))
+        prior = per_arm(self.a, arms), per_arm(self.b, arms)
+        _draw_chances(np.uint64(seed), replications.start, *prior, chances)
+        return chances
+
+    def instance(self, seed: int, replication: int, arms: int) -> Bernoulli:
+        """The bandit of one replication."""
+        (means,) = self.instance_means(seed, range(replication, replication + 1), arms)
+        return Bernoulli(tuple(means.tolist()))
+
+
+class _NormalParameters(NamedTuple):
+    mean: float | Sequence[float] = 0.0
+    sd: float | Sequence[float] = 1.0
+    noise_sd: float | Sequence[float] = 1.0
+
+
+class GaussianPrior(_NormalParameters, Environment):
+    """A Gaussian bandit whose means are drawn from a normal law in each replication.
+
+    Each parameter is one number, or one per arm. `means` are the prior's; `instance` gives one replication's bandit.
+    """
+
+    __slots__ = ()
+
+    @property
+    def is_prior(self) -> bool:  # noqa: D102
+        return True
+
+    @property
+    def arms(self) -> int | None:  # noqa: D102
+        return _common_length(self.mean, self.sd, self.noise_sd)
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        """The prior mean of each arm (of one arm, if all are alike)."""
+        return tuple(np.atleast_1d(np.asarray(self.mean, float)).tolist())
+
+    def check(self, arms: int) -> None:
+        """Raise `Invalid` for numbers that are not finite and standard deviations below 0."""
+        check_each("GaussianPrior.mean", self.mean, arms, **LIMITS)
+        check_each("GaussianPrior.sd", self.sd, arms, at_least=0, at_most=LARGEST)
+        check_each("GaussianPrior.noise_sd", self.noise_sd, arms, at_least=0, at_most=LARGEST)
+
+    def laws(self, seed: int, replications: range, arms: int) -> GaussianLaw:
+        """One instance per replication."""
+        means = self.instance_means(seed, replications, arms)
+        return GaussianLaw(means, per_arm(self.noise_sd, arms))
+
+    def instance_means(self, seed: int, replications: range, arms: int) -> Floats:
+        """The means of each replication's instance (replication, arm)."""
+        means = np.empty((len(replications), arms))
+        prior = per_arm(self.mean, arms), per_arm(self.sd, arms)
+        _draw_means(np.uint64(seed), replications.start, *prior, means)
+        return means
+
+    def instance(self, seed: int, replication: int, arms: int) -> Gaussian:
+        """The bandit of one replication."""
+        law = self.laws(seed, range(replication, replication + 1), arms)
+        return Gaussian(tuple(law.mean[0].tolist()), tuple(law.sd.tolist()))
+
+
+@compiled
+def _draw_chances(seed: Bits, first: int, a: Floats, b: Floats, chances: Floats) -> None:
+    for row in range(chances.shape[0]):
+        key = stream(seed, INSTANCE, first + row, EVERYBODY)
+        for arm in range(chances.shape[1]):
+            chances[row, arm] = beta(word(key, arm), a[arm], b[arm])
+
+
+@compiled
+def _draw_means(seed: Bits, first: int, mean: Floats, sd: Floats, means: Floats) -> None:
+    for row in range(means.shape[0]):
+        key = stream(seed, INSTANCE, first + row, EVERYBODY)
+        for arm in range(means.shape[1]):
+            means[row, arm] = mean[arm] + sd[arm] * normal(word(key, arm))

@@ -1,0 +1,29 @@
+"""The environments there are, and `as_environment`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sameluck import environments, text_forms
+from sameluck.environments.base import ENVIRONMENTS, Environment
+from sameluck.errors import Invalid, did_you_mean
+
+ENVIRONMENTS.update(
+    {
+        name: kind
+        for name, kind in text_forms.discover(environments).items()
+        if issubclass(kind, Environment)
+    }
+)
+
+
+def as_environment(value: Any) -> Environment:
+    """An environment from itself or from its text form; `check` it against a number of arms next."""
+    if isinstance(value, str):
+        value = text_forms.parse(value, ENVIRONMENTS, "environment")
+    if type(value) not in ENVIRONMENTS.values():
+        hint = did_you_mean(type(value).__name__.lower(), ENVIRONMENTS)
+        raise Invalid(
+            f"{value!r} is not an environment; {hint}; or register your own with sameluck.draws"
+        )
+    return text_forms.normal_form(value)

@@ -1,0 +1,1 @@
+"""Inference: effects, intervals, comparisons, plans and races."""

@@ -1,0 +1,386 @@
+"""PostgreSQL: several processes serve one experiment.
+
+Every change of a replication holds the row lock of that replication; users are dealt out with SKIP LOCKED, so callers
+never wait for one another there. READ COMMITTED and explicit locks are enough: what a policy does depends on rows
+under the lock alone, and the unique indexes would stop a double assignment or a double reward even if that were
+wrong. A transaction that lost a race, a deadlock or its connection is run again: all work is idempotent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from functools import partial
+from itertools import islice
+from threading import Lock
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+from sameluck.errors import Invalid, Unavailable, Unknown, optional
+from sameluck.live.databases.base import PARAMETER, Row, Work, for_postgres, migrations, statements
+from sameluck.live.databases.pipeline import Pipeline
+
+T = TypeVar("T")
+
+ATTEMPTS = 12
+AT_ONCE, FEW = 5_000, 20  # rows of one statement; so few go one by one
+PATIENCE = 5.0  # seconds to wait for a connection, or for a lock of this process's own
+_MIGRATING = 0x5A11C  # the advisory lock under which the schema is made
+
+_POOLER = "a pooler in between must know prepared statements (PgBouncer does from 1.21 on), or pool whole sessions"
+_REMEDIES = {  # by PostgreSQL's code of an error
+    "22P05": "make the database with ENCODING 'UTF8'",
+    "25006": "is this a standby, or default_transaction_read_only on?",
+    "25P03": "raise idle_in_transaction_session_timeout",
+    "25P04": "raise transaction_timeout",
+    "26000": _POOLER,
+    "42P05": _POOLER,
+    "53300": "raise max_connections, or open stores with fewer connections",
+    "55P03": "somebody holds a lock for longer than lock_timeout",
+    "57014": "raise statement_timeout, unless somebody canceled it by hand",
+}
+
+
+def _with_parameters(sql: str) -> str:
+    return PARAMETER.sub(r"%(\1)s", for_postgres(sql))
+
+
+_ARRAYS = {int: "bigint[]", float: "float8[]", str: "text[]"}
+_PLAIN = re.compile(r"(INSERT INTO \w+ \([\w, ]+\))\s+VALUES \(((?::\w+(?:, )?)+)\)")
+
+
+def _by_columns(name: str, rows: list[dict[str, Any]]) -> tuple[str, dict[str, list[Any]]] | None:
+    """An insertion of its parameters alone, for arrays of them: many times faster; None for another statement."""
+    plain = _PLAIN.fullmatch(_NAMED[name])
+    if plain is None:
+        return None
+    columns = {each: [row[each] for row in rows] for each in re.findall(r"\w+", plain[2])}
+    arrays = (f"%({each})s::{_ARRAYS[type(values[0])]}" for each, values in columns.items())
+    return f"{plain[1]} SELECT * FROM unnest({', '.join(arrays)})", columns
+
+
+_NAMED = statements()
+_SQL = {name: _with_parameters(sql) for name, sql in _NAMED.items()}
+
+
+class _Again(Exception):
+    """Somebody of this process holds a lock for too long; begin anew."""
+
+
+class _Statements:
+    """A connection in a transaction that runs statements by name."""
+
+    def __init__(self, connection: Any, pipeline: Pipeline) -> None:
+        self._connection = connection
+        self.pipeline = pipeline
+        self.forget: list[Callable[[], object]] = []
+        self.locked: list[Lock] = []
+
+    @property
+    def connection(self) -> Any:
+        """psycopg's, once everything sent before has been answered."""
+        self.pipeline.leave()
+        return self._connection
+
+    def one(self, name: str, /, **values: Any) -> Row | None:
+        return self.pipeline.row(name, values)
+
+    def all(self, name: str, /, **values: Any) -> list[Row]:
+        rows: list[Row] = self.connection.execute(_SQL[name], values, binary=True).fetchall()
+        return rows
+
+    def each(self, name: str, /, **values: Any) -> Iterator[Row]:
+        cursor = self.connection.cursor(name="rows", binary=True)
+        # Closed twice: the first time leaves it open if the connection is lost just then.
+        with contextlib.closing(cursor), cursor:
+            cursor.execute(_SQL[name], values)
+            while rows := cursor.fetchmany(20_000):
+                yield from rows
+                self.pipeline.leave()  # somebody may have sent something between two rows
+
+    def run(self, name: str, /, **values: Any) -> None:
+        self.pipeline.send(name, values)
+
+    def many(self, name: str, /, rows: Iterable[dict[str, Any]]) -> None:
+        following = iter(rows)
+        while some := list(islice(following, AT_ONCE)):
+            together = _by_columns(name, some) if len(some) > FEW else None
+            if together:
+                self.connection.execute(*together)
+                continue
+            for row in some:
+                self.pipeline.send(name, row)
+
+    def lock(self, number: int) -> None:
+        self.pipeline.send("lock", {"number": number})
+
+    def hold(self, lock: Lock) -> None:
+        if lock in self.locked:
+            return
+        if not lock.acquire(timeout=PATIENCE):
+            raise _Again("another call of this process is busy with the same replication")
+        self.locked.append(lock)
+
+    def undo(self, forget: Callable[[], object]) -> None:
+        self.forget.append(forget)
+
+    def end(self, *, committed: bool) -> None:
+        if not committed:
+            for forget in self.forget:
+                forget()
+        for lock in self.locked:
+            lock.release()
+        self.forget, self.locked = [], []
+
+
+class Postgres:
+    """A PostgreSQL database, through a pool of connections."""
+
+    def __init__(self, url: str, *, connections: int = 8, read_only: bool = False) -> None:
+        self._psycopg = optional("psycopg", "postgres")
+        pool = optional("psycopg_pool", "postgres")
+        self.url = url
+        self.read_only = read_only
+        self._process = os.getpid()
+        self._most = connections
+        try:
+            self._psycopg.conninfo.conninfo_to_dict(url)
+        except self._psycopg.Error as error:
+            raise Invalid(f"not a PostgreSQL address: {_first_line(error)}") from None
+        self._pool = pool.ConnectionPool(
+            url,
+            min_size=1,
+            max_size=connections,
+            open=False,
+            timeout=PATIENCE,
+            reconnect_timeout=PATIENCE,  # or it would try ever more rarely while the server is away
+            kwargs={
+                "autocommit": True,
+                "client_encoding": "utf8",
+                "prepare_threshold": None,  # it would drop ours with its own when a transaction is rolled back
+            },
+        )
+        self._prepared: WeakSet[Any] = WeakSet()  # connections that know the statements
+        self._connect_once()
+        self._pool.open()
+        try:
+            self._prepare_database()
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect_once(self) -> None:
+        """Say at once what is wrong with an address, rather than time out later."""
+        try:
+            self._psycopg.connect(self.url, connect_timeout=10).close()
+        except self._psycopg.Error as error:
+            raise Unavailable(
+                f"cannot connect to PostgreSQL: {_first_line(error)}; does the server run, and is the address right?"
+            ) from None
+
+    def _prepare_database(self) -> None:
+        errors = self._psycopg.errors
+        try:
+            self._attempt(self._check_schema)
+        except errors.InsufficientPrivilege as error:
+            raise Invalid(
+                f"this PostgreSQL user may not use the database: {_first_line(error)}; grant it, or "
+                "say another user"
+            ) from error
+        except self._psycopg.ProgrammingError as error:
+            raise Invalid(
+                f"the database holds something else, or its schema cannot be brought up to date; nothing was "
+                f"changed: {_first_line(error)}"
+            ) from error
+        except self._psycopg.Error as error:
+            raise Unavailable(_said(error)) from error
+
+    def _check_schema(self) -> None:
+        connection = self._taken()
+        try:
+            self._migrate(connection)
+        finally:
+            self._pool.putconn(connection)
+
+    def _migrate(self, connection: Any) -> None:
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", [_MIGRATING])
+            version, newest = _schema_version(connection), max(migrations())
+            if version > newest:
+                raise Invalid(
+                    f"the database has schema version {version}, this sameluck knows {newest}; upgrade sameluck"
+                )
+            if self.read_only and version == 0:
+                if _there(connection, "experiment"):
+                    raise Invalid(
+                        "the database has a table experiment that is not ours; choose another"
+                    )
+                raise Unknown("no experiment was ever started in this database; start one first")
+            if self.read_only and version < newest:
+                raise Invalid(
+                    f"the database has schema version {version}, this sameluck reads {newest}; "
+                    "open it for writing once"
+                )
+            for step in range(version + 1, newest + 1):
+                connection.execute(for_postgres(migrations()[step]))
+            if version < newest:
+                connection.execute("DELETE FROM schema_version")
+                connection.execute("INSERT INTO schema_version VALUES (%s)", [newest])
+
+    def write(self, work: Work[T]) -> T:
+        """Run the work as one transaction, again if it lost a race."""
+        if self.read_only:
+            raise Invalid("the store was opened read-only; open it without read_only to change it")
+        return self._done(work, "BEGIN")
+
+    def read(self, work: Work[T]) -> T:
+        """Run the work on one consistent state."""
+        return self._done(work, "BEGIN_READING")
+
+    def _done(self, work: Work[T], begin: str) -> T:
+        try:
+            return self._attempt(partial(self._once, work, begin))
+        except self._psycopg.IntegrityError:  # no server's fault
+            raise
+        except self._psycopg.errors.UntranslatableCharacter as error:
+            raise Invalid(_said(error)) from error
+        except self._psycopg.Error as error:  # no permission, say
+            raise Unavailable(_said(error)) from error
+
+    def _attempt(self, once: Callable[[], T]) -> T:
+        errors = self._psycopg.errors
+        again = (
+            errors.SerializationFailure,
+            errors.DeadlockDetected,
+            errors.UniqueViolation,
+            errors.IdleInTransactionSessionTimeout,
+            errors.InvalidSqlStatementName,  # somebody made the connection forget our statements
+            errors.DuplicatePreparedStatement,
+            self._psycopg.OperationalError,
+            _Again,
+        )
+        for attempt in range(ATTEMPTS):
+            try:
+                return once()
+            except again as error:
+                if attempt == ATTEMPTS - 1:
+                    raise Unavailable(_said(error)) from error
+                time.sleep(random.random() * 0.002 * 2 ** min(attempt, 8))
+        raise AssertionError
+
+    def _taken(self) -> Any:
+        """A connection of the pool's."""
+        if os.getpid() != self._process:  # parent and child would talk on one wire
+            raise Unavailable(
+                "the store was opened before this process was forked; open it afterwards, in each process"
+            )
+        free = self._pool.get_stats().get("pool_available")
+        try:
+            if free or threading.current_thread() is not threading.main_thread():
+                return self._pool.getconn()
+            return self._waited_for()
+        except Exception as error:
+            if type(error).__name__ == "PoolClosed":
+                raise Unavailable(f"PostgreSQL: {_first_line(error)}") from None
+            if type(error).__name__ == "PoolTimeout":
+                raise Unavailable(
+                    f"PostgreSQL: no connection within {PATIENCE:g} seconds: the server is away or takes no more, or "
+                    f"all {self._most} connections of this store are busy"
+                ) from None
+            raise
+
+    def _waited_for(self) -> Any:
+        """A connection that another thread waits for.
+
+        Ctrl-C would leave our place in the pool's queue, and the next connection would go to nobody.
+        """
+        found: Future[Any] = Future()
+
+        def wait() -> None:
+            try:
+                found.set_result(self._pool.getconn())
+            except Exception as error:
+                found.set_exception(error)
+
+        try:
+            threading.Thread(target=wait, daemon=True).start()
+            return found.result()
+        except BaseException:
+            found.add_done_callback(self._give_back)
+            raise
+
+    def _give_back(self, found: Future[Any]) -> None:
+        if found.exception() is None:
+            self._pool.putconn(found.result())
+
+    def _once(self, work: Work[T], begin: str) -> T:
+        connection = self._taken()
+        pipeline = Pipeline(connection)
+        statements = _Statements(connection, pipeline)
+        committed = False
+        try:
+            if connection not in self._prepared:
+                pipeline.prepare()
+                self._prepared.add(connection)
+            pipeline.send(begin, {})
+            result = work(statements)
+            pipeline.send("COMMIT", {})
+            pipeline.leave()
+            committed = True
+        except BaseException as error:
+            self._roll_back(connection, pipeline, error)
+            raise
+        else:
+            return result
+        finally:
+            statements.end(committed=committed)
+            self._pool.putconn(connection)
+
+    def _roll_back(self, connection: Any, pipeline: Pipeline, error: BaseException) -> None:
+        """Undo what was done; a connection that cannot be trusted any more is closed, and the pool replaces it."""
+        errors = self._psycopg.errors
+        forgetful = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
+        # Ctrl-C: no time to wait for answers.
+        if not isinstance(error, Exception) or isinstance(error, forgetful):
+            connection.close()
+            return
+        try:
+            pipeline.abandon()
+            connection.execute("ROLLBACK")
+        except self._psycopg.Error:
+            connection.close()
+            self._pool.check()  # a server that went away took the other connections with it
+
+    def close(self) -> None:
+        """Close every connection; those of a process that this one was forked from are its own."""
+        if os.getpid() == self._process:
+            self._pool.close()
+
+
+def _there(connection: Any, table: str) -> bool:
+    return connection.execute("SELECT to_regclass(%s)", [table]).fetchone()[0] is not None
+
+
+def _schema_version(connection: Any) -> int:
+    if not _there(connection, "schema_version"):
+        return 0
+    found = connection.execute("SELECT version FROM schema_version").fetchall()
+    if len(found) != 1 or not isinstance(found[0][0], int):
+        raise Invalid("the database has a table schema_version that is not ours; choose another")
+    return found[0][0]
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def _said(error: BaseException) -> str:
+    remedy = _REMEDIES.get(getattr(error, "sqlstate", None) or "")
+    return f"PostgreSQL: {_first_line(error)}" + (f"; {remedy}" if remedy else "")

@@ -1,0 +1,443 @@
+"""SQLite: one file, one writing process, group commit.
+
+Concurrent callers queue their work; whoever comes first runs everything that is waiting as one transaction, so that
+they share one wait for the disk. `synchronous=FULL` makes what was answered survive a power cut. A lock file beside
+the database keeps a second process from writing: two writers in WAL mode can corrupt a database of SQLite 3.7.0 to
+3.51.2. Readers use connections of their own and hold up nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple, TypeVar
+
+from sameluck.errors import Invalid, Unavailable, Unknown
+from sameluck.live.databases.base import (
+    PARAMETER,
+    Row,
+    Transaction,
+    Work,
+    migrations,
+    statements,
+    values_of,
+)
+
+T = TypeVar("T")
+
+MOST_TOGETHER = 256  # pieces of work in one transaction
+PATIENCE = 0.001  # seconds that a leader waits for others
+
+
+class _Prepared(NamedTuple):
+    """A statement with its parameters by place: SQLite binds them faster than by name."""
+
+    text: str
+    values: Callable[[dict[str, Any]], Any]
+
+
+def _prepared(sql: str) -> _Prepared:
+    return _Prepared(PARAMETER.sub("?", sql), values_of(PARAMETER.findall(sql)))
+
+
+_SQL = {name: _prepared(sql) for name, sql in statements().items()}
+
+
+class _Statements:
+    """A connection that runs statements by name."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.forget: list[Callable[[], object]] = []
+
+    def _execute(self, name: str, values: dict[str, Any]) -> sqlite3.Cursor:
+        sql = _SQL[name]
+        return self.connection.execute(sql.text, sql.values(values))
+
+    def one(self, name: str, /, **values: Any) -> Row | None:
+        cursor = self._execute(name, values)
+        row: Row | None = cursor.fetchone()
+        cursor.close()  # a statement that is not finished would keep the transaction open
+        return row
+
+    def all(self, name: str, /, **values: Any) -> list[Row]:
+        return self._execute(name, values).fetchall()
+
+    def each(self, name: str, /, **values: Any) -> Iterator[Row]:
+        return self._execute(name, values)
+
+    def run(self, name: str, /, **values: Any) -> None:
+        self._execute(name, values)
+
+    def many(self, name: str, /, rows: Iterable[dict[str, Any]]) -> None:
+        sql = _SQL[name]
+        self.connection.executemany(sql.text, map(sql.values, rows))
+
+    def lock(self, number: int) -> None:
+        """There is one writer."""
+
+    def hold(self, lock: Lock) -> None:
+        """There is one writer."""
+
+    def undo(self, forget: Callable[[], object]) -> None:
+        self.forget.append(forget)
+
+
+class _Job:
+    """A piece of work that waits for its transaction."""
+
+    __slots__ = ("error", "finished", "gate", "result", "work")
+
+    def __init__(self, work: Work[Any]) -> None:
+        self.work = work
+        self.finished = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.gate = Lock()
+        self.gate.acquire()
+
+    def outcome(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+class Sqlite:
+    """A SQLite file, or a database in memory if no path is given."""
+
+    def __init__(
+        self, path: str | None, *, read_only: bool = False, synchronous: str = "full"
+    ) -> None:
+        self.path = None if path is None else Path(path)
+        self._process = os.getpid()
+        self.read_only = read_only
+        self.synchronous = synchronous
+        self._queue: deque[_Job] = deque()
+        self._mutex = Lock()
+        self._quiet = threading.Condition(self._mutex)  # nobody leads
+        self._enough = threading.Condition(self._mutex)  # for the leader to begin
+        self._expected = 0  # callers, to judge by the last time
+        self._awaited = 0  # how many the leader waits for
+        self._leading = False
+        self._heir: _Job | None = None  # who was told to lead next and has not begun
+        self._closed = False
+        self._idle: list[sqlite3.Connection] = []  # readers that nobody uses just now
+        self._lock_file: int | None = None
+        if self.path is None:
+            if read_only:
+                raise Invalid("a database in memory is empty; open it without read_only")
+            self._writer = self._connect(":memory:")
+            migrate(self._writer, None)
+            return
+        if not (self.path.name != "" and not os.path.isdir(self.path)):
+            raise Invalid(f"a SQLite database is a file, {str(self.path)!r} is a folder")
+        if read_only:
+            with self._reading() as connection:
+                self._check_version(connection)
+        else:
+            self._lock_file = _lock(self.path)
+            try:
+                self._writer = self._open_file(self.path)
+            except BaseException:
+                os.close(self._lock_file)
+                raise
+
+    def _open_file(self, path: Path) -> sqlite3.Connection:
+        with contextlib.ExitStack() as unless_it_works:
+            try:
+                connection = self._connect(str(path))
+                unless_it_works.callback(connection.close)
+                check_not_newer(connection, path)  # before anything in somebody else's file changes
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute(f"PRAGMA synchronous = {self.synchronous}")
+                migrate(connection, path)
+            except sqlite3.Error as error:
+                raise Invalid(f"cannot open {str(path)!r} as a SQLite database: {error}") from None
+            unless_it_works.pop_all()
+        return connection
+
+    def _connect(self, where: str, *, uri: bool = False) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            where, isolation_level=None, check_same_thread=False, uri=uri, cached_statements=200
+        )
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA busy_timeout = 5000")
+        return connection
+
+    def write(self, work: Work[T]) -> T:
+        """Run the work as one transaction, together with whatever else is waiting."""
+        if self.read_only:
+            raise Invalid(
+                f"{self.path} was opened read-only; open it without read_only to change it"
+            )
+        job = _Job(work)
+        try:
+            self._take_turn(job)
+        except BaseException:  # Ctrl-C: the others must not wait for a leader who has gone
+            self._withdraw(job)
+            raise
+        return job.outcome()
+
+    def _take_turn(self, job: _Job) -> None:
+        """Wait until somebody has done the work, or until it is this caller's turn to lead."""
+        if os.getpid() != self._process:
+            raise Unavailable(
+                "the store was opened before this process was forked, and one process writes; open it afterwards"
+            )
+        with self._mutex:
+            if self._closed:
+                raise Unavailable("the store is closed")
+            self._queue.append(job)
+            waits, self._leading = self._leading, True
+            if not waits:
+                self._heir = job
+            if 0 < self._awaited <= len(self._queue):
+                self._enough.notify()
+        if waits:
+            job.gate.acquire()
+        if not job.finished:
+            self._lead(job)
+
+    def _withdraw(self, job: _Job) -> None:
+        with self._mutex:
+            if job in self._queue:
+                self._queue.remove(job)
+            heir = self._pass_on() if self._heir is job else None
+        if heir is not None:
+            heir.gate.release()
+
+    def _pass_on(self) -> _Job | None:
+        """Who leads next (the mutex is locked)."""
+        self._heir = self._queue[0] if self._queue else None
+        self._leading = self._heir is not None
+        if not self._leading:
+            self._quiet.notify_all()
+        return self._heir
+
+    def _lead(self, own: _Job) -> None:
+        batch: list[_Job] = []
+        try:
+            self._gather(batch)
+            self._run(batch)
+        finally:
+            for job in batch:
+                if not job.finished:
+                    job.error, job.finished = Unavailable("interrupted; nothing was changed"), True
+            with self._mutex:
+                while self._queue and self._queue[0].finished:
+                    self._queue.popleft()
+                self._expected = len(batch) + len(self._queue)
+                following = self._pass_on()
+            for job in batch:
+                if job is not own:
+                    job.gate.release()
+            if following is not None:
+                following.gate.release()
+
+    def _gather(self, batch: list[_Job]) -> None:
+        """What to run together: wait a moment for those who were here the last time and may come back.
+
+        Fewer commits, and nobody asks for the interpreter while the leader runs: that would cost more than the wait.
+        """
+        with self._mutex:
+            if len(self._queue) < self._expected:
+                self._awaited = self._expected
+                self._enough.wait_for(lambda: len(self._queue) >= self._awaited, PATIENCE)
+                self._awaited = 0
+            batch.extend(islice(self._queue, MOST_TOGETHER))
+            self._heir = None
+            for _ in batch:
+                self._queue.popleft()
+
+    def _run(self, batch: list[_Job]) -> None:
+        """Run all of them as one transaction; if one fails after it wrote, all but that one again."""
+        waiting = batch
+        while waiting:
+            waiting = self._try(waiting)
+
+    def _try(self, jobs: list[_Job]) -> list[_Job]:
+        connection = self._writer
+        statements = _Statements(connection)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for job in jobs:
+                before = connection.total_changes
+                try:
+                    job.result, job.error = job.work(statements), None
+                except Exception as error:
+                    job.error = _unavailable(error)
+                    if connection.total_changes != before or not connection.in_transaction:
+                        self._roll_back(statements)
+                        job.finished = True
+                        return [other for other in jobs if other is not job]
+            connection.execute("COMMIT")
+        except BaseException as error:
+            self._roll_back(statements)
+            for job in jobs:
+                job.error, job.finished = _unavailable(error), True
+            if not isinstance(error, Exception):
+                raise
+            return []
+        for job in jobs:
+            job.finished = True
+        return []
+
+    def _roll_back(self, statements: _Statements) -> None:
+        for forget in statements.forget:
+            forget()
+        with contextlib.suppress(sqlite3.Error):
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+
+    def read(self, work: Work[T]) -> T:
+        """Run the work on one consistent state."""
+        if self.path is None:
+            return self.write(work)
+        with self._reading() as connection:
+            try:
+                connection.execute("BEGIN")
+                return work(_Statements(connection))
+            except sqlite3.Error as error:
+                raise Unavailable(f"SQLite could not read {str(self.path)!r}: {error}") from error
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection of the caller's own for a while; there are as many as ever read at the same time."""
+        with self._mutex:
+            if self._closed:
+                raise Unavailable("the store is closed")
+            found = self._idle.pop() if self._idle else None
+        connection = found or self._new_reader()
+        try:
+            yield connection
+            connection.rollback()
+        except BaseException:
+            connection.close()
+            raise
+        with self._mutex:
+            keep = not self._closed
+            if keep:
+                self._idle.append(connection)
+        if not keep:
+            connection.close()
+
+    def _new_reader(self) -> sqlite3.Connection:
+        assert self.path is not None
+        with contextlib.ExitStack() as unless_it_works:
+            try:
+                connection = self._connect(f"{self.path.resolve().as_uri()}?mode=ro", uri=True)
+                unless_it_works.callback(connection.close)
+                connection.execute("PRAGMA query_only = ON")
+                connection.execute("SELECT 1 FROM sqlite_master")
+            except sqlite3.Error as error:
+                raise Invalid(f"cannot read {str(self.path)!r}: {error}") from None
+            unless_it_works.pop_all()
+        return connection
+
+    def _check_version(self, connection: sqlite3.Connection) -> None:
+        version, newest = schema_version(connection), max(migrations())
+        if version == 0:
+            raise Unknown(f"no experiment was ever started in {str(self.path)!r}; start one first")
+        if version != newest:
+            raise Invalid(
+                f"{str(self.path)!r} has schema version {version}, this sameluck reads {newest}; "
+                + (
+                    "upgrade sameluck"
+                    if version > newest
+                    else "open it for writing once to migrate it"
+                )
+            )
+
+    def close(self) -> None:
+        """Close every connection, once what was asked for is done, and let another process write."""
+        with self._mutex:
+            if self._closed:
+                return
+            self._closed = True
+            self._quiet.wait_for(lambda: not self._leading)
+            readers, self._idle = self._idle, []
+        for connection in readers:
+            connection.close()
+        if not self.read_only:
+            self._writer.close()
+        if self._lock_file is not None:
+            os.close(self._lock_file)
+
+
+def _unavailable(error: BaseException) -> BaseException:
+    if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError):
+        return Unavailable(f"SQLite could not write, nothing was changed: {error}")
+    return (
+        error if isinstance(error, Exception) else Unavailable("interrupted; nothing was changed")
+    )
+
+
+def _lock(path: Path) -> int:
+    """The right to write: locked by one process, given back by the system when that process ends, however it ends."""
+    where = path.with_name(path.name + ".writer")
+    try:
+        handle = os.open(where, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise Invalid(f"cannot open {str(path)!r} for writing: {error.strerror}") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise Unavailable(
+            f"{str(path)!r} is being written by another process or store; let that one serve, only look "
+            "(read_only=True; status, results and doctor do), or use PostgreSQL for several processes"
+        ) from None
+    return handle
+
+
+def schema_version(connection: sqlite3.Connection) -> int:
+    """The schema's version; 0 for an empty database."""
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    if not tables:
+        return 0
+    found = []
+    if "schema_version" in tables:
+        with contextlib.suppress(sqlite3.OperationalError):  # a table of that name, but not ours
+            found = connection.execute("SELECT version FROM schema_version").fetchall()
+    if len(found) != 1 or not isinstance(found[0][0], int):
+        raise Invalid("this SQLite database holds something else; choose another file")
+    return found[0][0]
+
+
+def check_not_newer(connection: sqlite3.Connection, path: Path | None) -> int:
+    """The schema's version; refuse one that a later sameluck made."""
+    version, newest = schema_version(connection), max(migrations())
+    if version > newest:
+        raise Invalid(
+            f"{str(path)!r} has schema version {version}, this sameluck knows {newest}; upgrade sameluck"
+        )
+    return version
+
+
+def migrate(connection: sqlite3.Connection, path: Path | None) -> None:
+    """Bring the schema up to date in one transaction, after a copy of what was there; refuse a newer one."""
+    steps, version = migrations(), check_not_newer(connection, path)
+    newest = max(steps)
+    if version == newest:
+        return
+    if version > 0 and path is not None:
+        _back_up(connection, path.with_name(f"{path.name}.before-{newest}"))
+    script = [steps[step] for step in range(version + 1, newest + 1)]
+    script.append(f"DELETE FROM schema_version; INSERT INTO schema_version VALUES ({newest});")
+    connection.executescript("\n".join(["BEGIN IMMEDIATE;", *script, "COMMIT;"]))
+
+
+def _back_up(connection: sqlite3.Connection, where: Path) -> None:
+    with contextlib.closing(sqlite3.connect(where)) as copy:
+        connection.backup(copy)
+
+
+_: type[Transaction] = _Statements

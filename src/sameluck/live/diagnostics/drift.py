@@ -1,0 +1,143 @@
+"""`drift`: whether an arm paid the same early and late."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from sameluck.arrays import Floats
+from sameluck.errors import Invalid
+from sameluck.intervals import holm
+from sameluck.live.diagnostics.check import WATCH, Check, p_text, verdict_of
+from sameluck.reporting.wording import arm_in, listed
+
+DRIFT_REWARDS = 50  # of an arm, and among them
+DRIFT_UNUSUAL = 20  # other than the commonest: a mean of rarer ones is not yet normal
+
+
+def drift(rewards_by_arm: Sequence[Floats], arm_names: Sequence[str]) -> Check:
+    """Whether each arm paid the same throughout.
+
+    An arm's rewards from real users stand in the order of assignment over the whole experiment: y_1..y_n. Their
+    recursive residuals e_j = (y_j - mean(y_1..y_{j-1})) sqrt((j - 1) / j) are martingale differences whatever policy
+    decided when to pull the arm. The statistic is the largest of three |z|, one for a step after a quarter, a half
+    and three quarters of the rewards, each the sum of e_j / sqrt(j (j - 1)) over the j after the step, the best
+    weights for a step there. By two identities that sum is mean(y_1..y_n) - mean(y_1..y_m), and the sum of e_j^2 is
+    that of (y_j - mean)^2, so z = (mean after - mean before) sqrt(m (n - m) / n) / s with the arm's sd s. Its
+    p-value is that of the standardised Brownian bridge at 1/4, 1/2 and 3/4; Holm over the arms.
+
+    The p-value is for one look. It holds from about ten replications on: in one long replication whether an arm has
+    enough rewards to be tested depends on the rewards themselves, and twice as many false findings were measured.
+    """
+    if len(rewards_by_arm) != len(arm_names):
+        raise Invalid("drift needs one array of rewards for each arm")
+    arms = [
+        _one_arm(str(name), np.asarray(rewards, float))
+        for name, rewards in zip(arm_names, rewards_by_arm, strict=True)
+    ]
+    tested = [one for one in arms if "p_value" in one]
+    details = {"arms": arms}
+    if not tested:
+        return Check("drift", "unknown", _drift_needs(arms), None, details)
+    adjusted = holm(np.array([one["p_value"] for one in tested]))
+    for one, p_value in zip(tested, adjusted, strict=True):
+        one["p_adjusted"] = float(p_value)
+        one["detectable_step"] = _detectable(one["sd"], one["rewards"], len(tested))
+    worst = tested[int(adjusted.argmin())]
+    p_value, verdict = worst["p_adjusted"], verdict_of(worst["p_adjusted"])
+    if verdict == "fine":
+        sentence = _steady(tested, len(arms), p_value)
+    else:
+        sentence = (
+            f"The rewards of arm {worst['arm']} changed: {worst['before']:.4g} on average in the first "
+            f"{worst['step_at']:.0%} of its {worst['rewards']:,}, {worst['after']:.4g} since ({p_text(p_value)}). "
+            "Replay cancels a change that all policies share, not one within a replication: read the result as the "
+            "effect over this period, look for what changed (a release, a campaign), and prefer lock-step order."
+        )
+    return Check("drift", verdict, sentence, p_value, details)
+
+
+def _one_arm(name: str, rewards: Floats) -> dict[str, Any]:
+    count = int(rewards.size)
+    found: dict[str, Any] = {"arm": name, "rewards": count, "unusual": _unusual(rewards)}
+    if count < DRIFT_REWARDS or found["unusual"] < DRIFT_UNUSUAL:
+        return found
+    sums = np.cumsum(rewards - rewards.mean())
+    sd = float(rewards.std(ddof=1))
+    cuts = np.array([count // 4, count // 2, 3 * count // 4])
+    # mean before = sums[m - 1] / m; after - before = -sums[m - 1] n / (m (n - m)), as the deviations sum to zero.
+    z = -sums[cuts - 1] * np.sqrt(count / (cuts * (count - cuts))) / sd
+    at = int(np.abs(z).argmax())
+    return found | {
+        "mean": float(rewards.mean()),
+        "sd": sd,
+        "quarters": [float(part.mean()) for part in np.split(rewards, cuts)],
+        "step_at": (0.25, 0.5, 0.75)[at],
+        "before": float(rewards[: cuts[at]].mean()),
+        "after": float(rewards[cuts[at] :].mean()),
+        "z": float(z[at]),
+        "p_value": _largest_of_three(abs(float(z[at]))),
+    }
+
+
+def _unusual(rewards: Floats) -> int:
+    if rewards.size == 0:
+        return 0
+    return int(rewards.size - np.unique(rewards, return_counts=True)[1].max())
+
+
+def _largest_of_three(bound: float) -> float:
+    """The chance that |B(u)| / sqrt(u (1 - u)) of a Brownian bridge B exceeds the bound at u = 1/4, 1/2 or 3/4.
+
+    Given the middle value the outer two are independent, each of correlation 1 / sqrt(3) with it, so that it is
+    one integral.
+    """
+    if bound == 0:
+        return 1.0
+    nodes, weights = _nodes()
+    middle, slope, rest = bound * nodes, 1 / math.sqrt(3), math.sqrt(2 / 3)
+    outside = ndtr((slope * middle - bound) / rest) + ndtr((-bound - slope * middle) / rest)
+    density = np.exp(-0.5 * middle**2) / math.sqrt(2 * math.pi)
+    beyond = bound * float(np.sum(weights * density * outside * (2 - outside)))
+    return min(1.0, 2 * float(ndtr(-bound)) + beyond)
+
+
+@cache
+def _nodes() -> tuple[Floats, Floats]:
+    return np.polynomial.legendre.leggauss(100)
+
+
+def _detectable(sd: float, count: int, arms: int) -> float:
+    """The step in the middle that is seen (p-value below `WATCH`) four times in five."""
+    # Bonferroni over three cuts and the arms, a little above the bound of the largest of three.
+    bound = -float(ndtri(WATCH / (6 * arms)))
+    return (bound - float(ndtri(0.2))) * 2 * sd / math.sqrt(count)
+
+
+def _steady(tested: list[dict[str, Any]], arms: int, p_value: float) -> str:
+    parts = listed(f"{arm_in(one['arm'])} {one['detectable_step']:.2g}" for one in tested)
+    text = (
+        f"No sign of drift ({p_text(p_value)}). A lasting change of an arm's mean half-way would have been seen, "
+        f"four times in five, from this size on: {parts}."
+    )
+    left = arms - len(tested)
+    return (
+        text
+        if not left
+        else f"{text} {left} of {arms} arms {'has' if left == 1 else 'have'} too few rewards to say."
+    )
+
+
+def _drift_needs(arms: list[dict[str, Any]]) -> str:
+    if not arms:
+        return "There are no arms to see drift in."
+    best = max(arms, key=lambda one: (min(one["rewards"], DRIFT_REWARDS), one["unusual"]))
+    return (
+        f"Too few rewards to see drift: an arm needs {DRIFT_REWARDS}, and {DRIFT_UNUSUAL} of them other than its "
+        f"commonest reward; arm {best['arm']} comes nearest with {best['rewards']:,} and {best['unusual']:,}."
+    )

@@ -1,0 +1,1 @@
+"""Rehearsal: a live experiment on synthetic users and a virtual clock."""

@@ -1,0 +1,1 @@
+"""Bandit policies: one family per file, found by discovery."""

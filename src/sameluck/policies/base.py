@@ -1,0 +1,194 @@
+"""How a policy is written and registered: `Tally`, `selects`, `chances`.
+
+A select body is a pure function of (policy, tally, period, luck); periods count from 1, arms from 0. It runs as
+plain Python and as machine code, and reads its own randomness by address, each address once:
+
+    class Greedy(NamedTuple):
+        optimism: float = 1.0
+
+    @selects(Greedy)
+    def _(policy, tally, period, luck):
+        best, highest = 0, -np.inf
+        for arm in range(tally.pulls.size):
+            score = policy.optimism if tally.pulls[arm] == 0 else tally.means[arm]
+            if score > highest:
+                best, highest = arm, score
+        return best
+
+That is all a policy needs. It may also have
+
+* `check(arms)`: raise `Invalid` for parameters that are not valid;
+* `needs_binary`, a property: True if its rewards must be 0 and 1;
+* `prepare(arms, horizon)`: return another NamedTuple, of tables, that the body is registered for;
+* `memory(arms)`: how many floats of `tally.memory` it keeps between periods;
+* `batched()`, for a policy with memory that is also run in batches (`Batched`): the same rule as another NamedTuple,
+  with a body of its own and without memory.
+
+A policy whose body does not use its `luck` argument is deterministic. Ties go to the lowest arm in every policy.
+"""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from sameluck import text_forms
+from sameluck.arrays import Floats, Ints
+from sameluck.compiled import check_registration, dispatched, is_ours, renamed
+from sameluck.errors import Invalid
+from sameluck.randomness.streams import Key
+
+SelectBody: TypeAlias = Callable[..., int]
+ChancesBody: TypeAlias = Callable[..., None]
+
+
+class Policy(text_forms.Parameters, Protocol):
+    """A NamedTuple of parameters whose class has a select body."""
+
+
+class Tally(NamedTuple):
+    """What a policy has observed so far in one replication: all that a select body may know of the past."""
+
+    pulls: Ints  # of each arm
+    totals: Floats  # sum of rewards of each arm
+    means: Floats  # totals / pulls; 0 for an arm not yet pulled
+    memory: Floats  # the policy's own numbers, 0 at the start
+    last: int  # the arm of the period before; 0 in period 1
+    reward: float  # the reward of the period before
+
+
+POLICIES: dict[str, type[Policy]] = {}  # by the name of their text form
+_SELECT_BODIES: dict[type, SelectBody] = {}
+_CHANCES_BODIES: dict[type, ChancesBody] = {}
+_COMPILED_AS: dict[type, Callable[..., Policy]] = {}  # a user's class -> the class that is compiled
+_ANY_HORIZON = 100  # where only the class of the tables matters
+
+
+def selects(kind: type) -> Callable[[SelectBody], SelectBody]:
+    """Register the select body of a policy class, or of the tables that its `prepare` returns.
+
+    A class of your own may be registered again with another body, which replaces the one before.
+    """
+
+    def register(body: SelectBody) -> SelectBody:
+        check_registration(kind, body, POLICIES, "policy", "policy, tally, period, luck")
+        _SELECT_BODIES[kind] = body
+        if not is_ours(body):
+            _compile_renamed(kind, body)
+        if not kind.__name__.startswith("_"):
+            POLICIES[text_forms.name_of(kind)] = kind
+        return body
+
+    return register
+
+
+def chances(kind: type) -> Callable[[ChancesBody], ChancesBody]:
+    """Register the body that states a randomised policy's probabilities: `(policy, tally, period, chances)`.
+
+    It fills `chances`, an array with one entry per arm, uses no randomness and finds `tally.memory` empty. With it,
+    `compare(adjust="exploration")` removes the noise of the policy's random choices from the effect.
+    """
+
+    def register(body: ChancesBody) -> ChancesBody:
+        check_registration(kind, body, POLICIES, "policy", "policy, tally, period, chances")
+        _CHANCES_BODIES[kind] = body
+        if kind in _COMPILED_AS:
+            _compile_renamed(kind, _SELECT_BODIES[kind])
+        return body
+
+    return register
+
+
+def _compile_renamed(kind: Any, body: SelectBody) -> None:
+    alias: Any = renamed(kind)
+    _COMPILED_AS[kind] = alias
+    _SELECT_BODIES[alias] = body
+    if kind in _CHANCES_BODIES:
+        _CHANCES_BODIES[alias] = _CHANCES_BODIES[kind]
+
+
+def as_compiled(prepared: Policy) -> Policy:
+    """A prepared policy under the class that its machine code is compiled for."""
+    alias = _COMPILED_AS.get(type(prepared))
+    return prepared if alias is None else alias(*prepared)
+
+
+def body_of(prepared: Policy) -> SelectBody:
+    """The select body of a prepared policy; of a policy that wraps another, the other's."""
+    kind = type(_innermost(prepared))
+    if kind not in _SELECT_BODIES:
+        raise Invalid(f"{kind.__name__} has no body; register one with sameluck.selects")
+    return _SELECT_BODIES[kind]
+
+
+def _innermost(prepared: Policy) -> Policy:
+    # Whether a batched policy is ours, is randomised or states its chances is decided by the policy that it wraps.
+    wrapped = [field for field in prepared if type(field) in _SELECT_BODIES]
+    return _innermost(wrapped[0]) if wrapped else prepared
+
+
+def _select(policy: Policy, tally: Tally, period: int, luck: Key) -> int:
+    """The arm that a policy chooses in a period."""
+    raise NotImplementedError
+
+
+select = dispatched(_select, _SELECT_BODIES)
+
+
+def _fill_chances(policy: Policy, tally: Tally, period: int, chances: Floats) -> None:
+    """Write the probability of each arm in a period into `chances`."""
+
+
+fill_chances = dispatched(_fill_chances, _CHANCES_BODIES)
+
+
+def states_chances(prepared: Policy) -> bool:
+    """Whether a prepared policy states its probabilities."""
+    return type(_innermost(prepared)) in _CHANCES_BODIES
+
+
+def is_randomised(policy: Policy, arms: int) -> bool:
+    """Whether a policy uses randomness of its own: whether its select body reads its `luck` argument."""
+    try:
+        body = body_of(prepare(policy, arms, _ANY_HORIZON))
+    except Invalid:  # an object of the application
+        return True
+    names = (step.argval for step in dis.get_instructions(body))
+    return any("luck" in (name if isinstance(name, tuple) else (name,)) for name in names)
+
+
+def needs_binary(policy: Policy) -> bool:
+    """Whether a policy takes only rewards 0 and 1."""
+    return bool(getattr(policy, "needs_binary", False))
+
+
+def check_parameters(policy: Policy, arms: int) -> None:
+    """Raise `Invalid` if a policy's parameters are not valid."""
+    if hasattr(policy, "check"):
+        policy.check(arms)
+
+
+def prepare(policy: Policy, arms: int, horizon: int) -> Policy:
+    """The policy as the compiled loop takes it: itself, or the tables that its body reads."""
+    return policy.prepare(arms, horizon) if hasattr(policy, "prepare") else policy
+
+
+def memory_of(prepared: Policy, arms: int) -> int:
+    """How many floats a prepared policy keeps between periods."""
+    return int(prepared.memory(arms)) if hasattr(prepared, "memory") else 0
+
+
+def has_body(policy: Policy, arms: int) -> bool:
+    """Whether a body is registered for a policy or for its tables; if so, its class is registered too."""
+    kind = type(policy)
+    if kind in POLICIES.values():
+        return True
+    if not hasattr(kind, "_fields") or not callable(getattr(kind, "prepare", None)):
+        return False
+    body = _SELECT_BODIES.get(type(prepare(policy, arms, _ANY_HORIZON)))
+    if body is None:
+        return False
+    check_registration(kind, body, POLICIES, "policy", "policy, tally, period, luck")
+    POLICIES[text_forms.name_of(kind)] = kind
+    return True

@@ -1,0 +1,47 @@
+"""Policies that do not learn, to compare others with: `Uniform` and `Always`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sameluck.arrays import Floats
+from sameluck.policies.base import Tally, chances, selects
+from sameluck.randomness.samplers import uniform
+from sameluck.randomness.streams import Key, at
+from sameluck.validation import require_whole
+
+
+class Uniform(NamedTuple):
+    """Play an arm chosen uniformly at random in each period."""
+
+
+@selects(Uniform)
+def _any(policy: Uniform, tally: Tally, period: int, luck: Key) -> Any:  # noqa: ARG001
+    return np.int64(uniform(at(luck, period, 0)) * tally.pulls.size)
+
+
+@chances(Uniform)
+def _even_chances(policy: Uniform, tally: Tally, period: int, chances: Floats) -> None:  # noqa: ARG001
+    for arm in range(chances.size):
+        chances[arm] = 1.0 / chances.size
+
+
+class Always(NamedTuple):
+    """Play one arm (an index from 0) in every period."""
+
+    arm: int
+
+    @staticmethod
+    def sample() -> str:
+        """A text form to show."""
+        return "always(0)"
+
+    def check(self, arms: int) -> None:  # noqa: D102
+        require_whole("Always.arm", self.arm, 0, arms - 1)
+
+
+@selects(Always)
+def _same(policy: Always, tally: Tally, period: int, luck: Key) -> int:  # noqa: ARG001
+    return policy.arm

@@ -1,0 +1,159 @@
+"""`Batched`: a policy that acts several times before it observes the rewards.
+
+A batched policy is a policy like any other: the arm it plays depends on its own past and its own randomness. Designs,
+intervals and plans apply to it unchanged.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sameluck import text_forms
+from sameluck.arrays import Floats
+from sameluck.compiled import inlined
+from sameluck.errors import Invalid
+from sameluck.policies.base import (
+    POLICIES,
+    Policy,
+    Tally,
+    as_compiled,
+    body_of,
+    chances,
+    check_parameters,
+    fill_chances,
+    has_body,
+    memory_of,
+    needs_binary,
+    prepare,
+    select,
+    selects,
+)
+from sameluck.randomness.streams import Key
+from sameluck.validation import require_whole
+
+LARGEST = 1 << 40  # size
+_ANY_HORIZON = 100
+
+
+class Batched(NamedTuple):
+    """Act `size` times by a policy's rule, then observe the `size` rewards: for delayed rewards.
+
+    Batches are the periods 1 to size, size + 1 to 2 size and so on; the last may be shorter. In every period of a
+    batch the policy's rule is applied to the tally (pulls, totals, means, last arm and its reward) at the start of
+    the batch; the period and the random numbers at its address are the current ones. `Batched(policy, 1)` is the
+    policy itself, to the bit.
+
+    For an arm not yet observed the mean is 0, the upper confidence bound infinite and the posterior the prior; ties
+    go to the lowest arm.
+
+    Args:
+        policy: The policy, or its text form; not itself batched. One that keeps memory needs a `batched` method
+            (`sameluck.policies.base`). Its chances, if it states them, are stated for the batches too.
+        size: Periods in a batch, 1 to 2^40.
+    """
+
+    policy: Policy | str
+    size: int
+
+    @staticmethod
+    def sample() -> str:
+        """A text form to show."""
+        return "batched(ucb1(alpha=2), size=10)"
+
+    @property
+    def needs_binary(self) -> bool:
+        """As its policy does."""
+        return needs_binary(self._rule)
+
+    @property
+    def _rule(self) -> Policy:
+        if isinstance(self.policy, str):
+            return text_forms.parse(self.policy, POLICIES, "policy")
+        return self.policy
+
+    def check(self, arms: int) -> None:  # noqa: D102
+        rule = self._rule
+        if not has_body(rule, arms):
+            raise Invalid(
+                f"Batched.policy must be a policy or its text form, got {self.policy!r}; register your own with "
+                "sameluck.selects"
+            )
+        if isinstance(rule, Batched):
+            raise Invalid(
+                f"Batched.policy must not be batched itself, got {self.policy!r}; batch once, with the size you mean"
+            )
+        require_whole("Batched.size", self.size, 1, LARGEST)
+        check_parameters(rule, arms)
+        _without_memory(rule, arms, _ANY_HORIZON)
+
+    def prepare(self, arms: int, horizon: int) -> _Batched:  # noqa: D102
+        # Under the class that is compiled, or a policy defined again would run the machine code of the previous one.
+        inner = as_compiled(_without_memory(self._rule, arms, horizon))
+        return _Batched(inner, self.size)
+
+
+def batch_of(policy: Policy) -> int:
+    """How many periods a policy acts before it observes their rewards: 1 unless it is batched."""
+    return policy.size if isinstance(policy, Batched) else 1
+
+
+def _without_memory(policy: Policy, arms: int, horizon: int) -> Policy:
+    prepared = prepare(policy, arms, horizon)
+    fit: Policy = prepared.batched() if hasattr(prepared, "batched") else prepared
+    if memory_of(fit, arms) != 0:
+        raise Invalid(
+            f"Batched.policy {text_forms.write(policy)} keeps numbers in tally.memory between periods, which a "
+            f"batch must not change; give {type(prepared).__name__} a method `batched()` that returns the same rule without "
+            "memory"
+        )
+    body_of(fit)
+    return fit
+
+
+class _Batched(NamedTuple):
+    inner: Policy
+    size: int
+
+    def memory(self, arms: int) -> int:
+        return 3 * arms + 2  # the tally at the start of the batch
+
+
+@inlined
+def _store_tally(tally: Tally) -> None:
+    arms, memory = tally.pulls.size, tally.memory
+    pulls = memory[:arms].view(np.int64)
+    for arm in range(arms):
+        pulls[arm] = tally.pulls[arm]
+        memory[arms + arm] = tally.totals[arm]
+        memory[2 * arms + arm] = tally.means[arm]
+    memory[3 * arms] = tally.last
+    memory[3 * arms + 1] = tally.reward
+
+
+@inlined
+def _stored_tally(tally: Tally) -> Tally:
+    arms, memory = tally.pulls.size, tally.memory
+    return Tally(
+        memory[:arms].view(np.int64),
+        memory[arms : 2 * arms],
+        memory[2 * arms : 3 * arms],
+        memory[3 * arms + 2 :],
+        np.int64(memory[3 * arms]),  # type: ignore[arg-type]
+        memory[3 * arms + 1],
+    )
+
+
+@selects(_Batched)
+def _select_in_batch(policy: _Batched, tally: Tally, period: int, luck: Key) -> int:
+    if (period - 1) % policy.size == 0:
+        _store_tally(tally)
+    return select(policy.inner, _stored_tally(tally), period, luck)
+
+
+@chances(_Batched)
+def _chances_in_batch(policy: _Batched, tally: Tally, period: int, chances: Floats) -> None:
+    if (period - 1) % policy.size == 0:
+        _store_tally(tally)
+    fill_chances(policy.inner, _stored_tally(tally), period, chances)

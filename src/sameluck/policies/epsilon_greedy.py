@@ -1,0 +1,75 @@
+"""`EpsilonGreedy`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sameluck.arrays import Floats
+from sameluck.compiled import branch_hint
+from sameluck.policies.base import Tally, chances, selects
+from sameluck.randomness.samplers import uniform
+from sameluck.randomness.streams import Key, at
+from sameluck.validation import require_number, require_one_of
+
+
+class EpsilonGreedy(NamedTuple):
+    """Explore with probability epsilon, else play the arm with the highest mean so far.
+
+    Each arm once in index order first. Exploring picks uniformly among all arms (`explore="all"`) or among all
+    but the greedy one (`explore="others"`).
+    """
+
+    epsilon: float = 0.1
+    explore: str = "all"
+
+    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+        require_number("EpsilonGreedy.epsilon", self.epsilon, at_least=0, at_most=1)
+        require_one_of("EpsilonGreedy.explore", self.explore, ("all", "others"))
+
+    def prepare(self, arms: int, horizon: int) -> _Greedy:  # noqa: ARG002, D102
+        return _Greedy(self.epsilon, self.explore == "others")
+
+
+class _Greedy(NamedTuple):
+    epsilon: float
+    others: bool
+
+
+_EXPLORES, _WHICH_ARM = 0, 1  # slots of the decision noise
+
+
+@selects(_Greedy)
+def _greedy_or_other(policy: _Greedy, tally: Tally, period: int, luck: Key) -> Any:
+    arms = tally.pulls.size
+    if period <= arms:
+        return period - 1
+    exploring = uniform(at(luck, period, _EXPLORES)) < policy.epsilon
+    if exploring and not policy.others:
+        return np.int64(uniform(at(luck, period, _WHICH_ARM)) * arms)
+    best, highest = 0, tally.means[0]
+    for arm in range(1, arms):
+        if tally.means[arm] > highest:
+            branch_hint()
+            best, highest = arm, tally.means[arm]
+    if exploring:
+        other = np.int64(uniform(at(luck, period, _WHICH_ARM)) * (arms - 1))
+        return other + 1 if other >= best else other
+    return best
+
+
+@chances(_Greedy)
+def _greedy_chances(policy: _Greedy, tally: Tally, period: int, chances: Floats) -> None:
+    arms = chances.size
+    sharing = arms - 1 if policy.others else arms
+    best = 0
+    for arm in range(1, arms):
+        if tally.means[arm] > tally.means[best]:
+            best = arm
+    for arm in range(arms):
+        if period <= arms:
+            chances[arm] = 1.0 if arm == period - 1 else 0.0
+        else:
+            explored = 0.0 if policy.others and arm == best else policy.epsilon / sharing
+            chances[arm] = explored + (1.0 - policy.epsilon if arm == best else 0.0)

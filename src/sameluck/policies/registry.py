@@ -1,0 +1,24 @@
+"""The policies there are, and `as_policy`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sameluck import policies, text_forms
+from sameluck.errors import Invalid, did_you_mean
+from sameluck.policies.base import POLICIES, Policy, check_parameters, has_body
+
+POLICIES.update(text_forms.discover(policies))
+
+
+def as_policy(value: Any, arms: int) -> Policy:
+    """A checked policy from itself or from its text form."""
+    policy = text_forms.parse(value, POLICIES, "policy") if isinstance(value, str) else value
+    if not has_body(policy, arms):
+        hint = did_you_mean(type(value).__name__.lower(), POLICIES)
+        raise Invalid(
+            f"{value!r} is not a policy; {hint}; or register your own with sameluck.selects"
+        )
+    policy = text_forms.normal_form(policy, POLICIES)
+    check_parameters(policy, arms)
+    return policy

@@ -1,0 +1,135 @@
+"""Thompson sampling: `ThompsonBernoulli` and `ThompsonGaussian`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sameluck.arrays import Floats
+from sameluck.compiled import branch_hint
+from sameluck.policies.base import Tally, selects
+from sameluck.randomness.samplers import beta_log_odds, beta_odds, normal
+from sameluck.randomness.streams import Key, at
+from sameluck.validation import require_number, require_whole
+
+_MOST_FIRST_PLAYS = 1_000_000
+
+
+class ThompsonBernoulli(NamedTuple):
+    """Thompson sampling with independent Beta(a, b) priors, for rewards 0 and 1 (Thompson, 1933).
+
+    In each period draw a success probability for each arm from Beta(a + successes, b + failures) and play the arm
+    with the largest. With `first_plays` = n each arm is first played n times, in index order, and those rewards
+    enter the posterior (n = 0 is the textbook rule; the paper's tables need n = 1).
+    """
+
+    a: float = 1.0
+    b: float = 1.0
+    first_plays: int = 0
+
+    @property
+    def needs_binary(self) -> bool:
+        """The posterior counts successes: rewards must be 0 and 1."""
+        return True
+
+    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+        require_number("ThompsonBernoulli.a", self.a, above=0)
+        require_number("ThompsonBernoulli.b", self.b, above=0)
+        require_whole("ThompsonBernoulli.first_plays", self.first_plays, 0, _MOST_FIRST_PLAYS)
+
+    def prepare(self, arms: int, horizon: int) -> _BetaPosteriors:  # noqa: ARG002, D102
+        smooth = self.a >= 1.0 and self.b >= 1.0
+        gammas = (_gammas(self.a, horizon), _gammas(self.b, horizon))
+        return _BetaPosteriors(self.a, self.b, self.first_plays, smooth, *gammas)
+
+
+class _BetaPosteriors(NamedTuple):
+    a: float
+    b: float
+    first_plays: int
+    smooth: bool  # shapes >= 1: no logarithms needed
+    wins: _Gammas  # by number of successes
+    losses: _Gammas  # by number of failures
+
+
+class _Gammas(NamedTuple):
+    depth: Floats  # what the gamma sampler takes, by number of rewards added to the prior's shape
+    spread: Floats
+
+
+def _gammas(shape: float, horizon: int) -> _Gammas:
+    depth: Floats = shape + np.arange(horizon + 1.0) - 1.0 / 3.0
+    return _Gammas(depth, 1.0 / np.sqrt(9.0 * np.abs(depth)))
+
+
+@selects(_BetaPosteriors)
+def _largest_beta_draw(policy: _BetaPosteriors, tally: Tally, period: int, luck: Key) -> int:
+    arms, wins, losses = tally.pulls.size, policy.wins, policy.losses
+    if period <= policy.first_plays * arms:
+        return (period - 1) % arms
+    best, highest = 0, -np.inf
+    for arm in range(arms):
+        bits, total = at(luck, period, arm), tally.totals[arm]
+        # The order of probabilities is the order of odds, which the gamma draws give without rounding to 0 or 1.
+        if policy.smooth:
+            # Unsigned indices need no check for negative ones.
+            won = np.uint64(total)
+            lost = np.uint64(tally.pulls[arm]) - won
+            odds = beta_odds(
+                bits, wins.depth[won], wins.spread[won], losses.depth[lost], losses.spread[lost]
+            )
+        else:
+            odds = beta_log_odds(bits, policy.a + total, policy.b + tally.pulls[arm] - total)
+        if odds > highest:
+            branch_hint()
+            best, highest = arm, odds
+    return best
+
+
+class ThompsonGaussian(NamedTuple):
+    """Thompson sampling with independent normal priors on the means and normal rewards of known sd.
+
+    In each period draw a mean for each arm from its normal posterior and play the arm with the largest.
+    `first_plays` as in `ThompsonBernoulli`.
+    """
+
+    prior_mean: float = 0.0
+    prior_sd: float = 1.0
+    noise_sd: float = 1.0
+    first_plays: int = 0
+
+    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+        require_number("ThompsonGaussian.prior_mean", self.prior_mean)
+        require_number("ThompsonGaussian.prior_sd", self.prior_sd, above=0, at_most=1e100)
+        require_number("ThompsonGaussian.noise_sd", self.noise_sd, above=0, at_most=1e100)
+        require_whole("ThompsonGaussian.first_plays", self.first_plays, 0, _MOST_FIRST_PLAYS)
+
+    def prepare(self, arms: int, horizon: int) -> _NormalPosteriors:  # noqa: ARG002, D102
+        prior, noise = self.prior_sd**-2.0, self.noise_sd**-2.0
+        precision = prior + noise * np.arange(horizon + 1)
+        start, weight = prior * self.prior_mean / precision, noise / precision
+        return _NormalPosteriors(self.first_plays, start, weight, 1 / np.sqrt(precision))
+
+
+class _NormalPosteriors(NamedTuple):
+    first_plays: int
+    start: Floats  # by number of pulls: the posterior mean is start + weight * total
+    weight: Floats
+    sd: Floats
+
+
+@selects(_NormalPosteriors)
+def _largest_normal_draw(policy: _NormalPosteriors, tally: Tally, period: int, luck: Key) -> int:
+    arms = tally.pulls.size
+    if period <= policy.first_plays * arms:
+        return (period - 1) % arms
+    best, highest = 0, -np.inf
+    for arm in range(arms):
+        pulls = np.uint64(tally.pulls[arm])
+        mean = policy.start[pulls] + policy.weight[pulls] * tally.totals[arm]
+        drawn = mean + policy.sd[pulls] * normal(at(luck, period, arm))
+        if drawn > highest:
+            branch_hint()
+            best, highest = arm, drawn
+    return best

@@ -1,0 +1,133 @@
+"""Upper confidence bounds: `UCB1` and `UCBDelta`."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from sameluck.arrays import Floats
+from sameluck.compiled import branch_hint, compiled
+from sameluck.policies.base import Tally, selects
+from sameluck.randomness.streams import Key
+from sameluck.validation import require_number
+
+
+class UCB1(NamedTuple):
+    """Play the arm with the highest upper confidence bound (Auer, Cesa-Bianchi and Fischer, 2002).
+
+    Each arm once in index order; then, in period t, the arm with the largest
+    `mean + sqrt(alpha * log(t - 1) / pulls)`: the logarithm's argument is the number of plays made so far, as in
+    the 2002 paper. `alpha` = 2 is the textbook rule; for alpha >= 2 and rewards in [0, 1] the variance of a
+    suboptimal arm's pull count is O(log(T)^2) (Proposition on UCB1 and UCB-delta), so replay applies at its best.
+    """
+
+    alpha: float = 2.0
+
+    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+        require_number("UCB1.alpha", self.alpha, at_least=0)
+
+    def prepare(self, arms: int, horizon: int) -> _Bounds:  # noqa: ARG002, D102
+        growth = np.zeros(horizon + 1)
+        _fill_growth(growth)
+        return _Bounds(growth, _widths(self.alpha, horizon))
+
+
+class UCBDelta(NamedTuple):
+    """Upper confidence bounds at a fixed confidence (Lattimore and Szepesvari, 2020, Algorithm 3).
+
+    Each arm once in index order, then the arm with the largest `mean + sqrt(2 log(1 / delta) / pulls)`.
+
+    Args:
+        d: delta = T^-d with T the experiment's horizon; d >= 2 for the Proposition's variance bound.
+        delta: An explicit delta in (0, 1) instead; then the rule does not depend on the horizon.
+    """
+
+    d: float = 2.0
+    delta: float | None = None
+
+    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+        require_number("UCBDelta.d", self.d, at_least=0)
+        if self.delta is not None:
+            require_number("UCBDelta.delta", self.delta, above=0, at_most=1)
+
+    def prepare(self, arms: int, horizon: int) -> _Bounds:  # noqa: ARG002, D102
+        evidence = self.d * math.log(horizon) if self.delta is None else -math.log(self.delta)
+        return _Bounds(np.ones(horizon + 1), _widths(2.0 * evidence, horizon))
+
+
+class _Bounds(NamedTuple):
+    growth: Floats  # by period, never falling
+    width: Floats  # by number of pulls
+
+    def memory(self, arms: int) -> int:  # noqa: ARG002
+        return 1  # the ceiling
+
+    def batched(self) -> _BatchedBounds:
+        return _BatchedBounds(*self)
+
+
+class _BatchedBounds(_Bounds):  # more than one arm may have changed
+    def memory(self, arms: int) -> int:  # noqa: ARG002
+        return 0
+
+
+@compiled
+def _fill_growth(growth: Floats) -> None:
+    # One scalar logarithm at a time: a vector library's last bit may depend on the processor.
+    for period in range(2, growth.size):
+        growth[period] = math.sqrt(math.log(period - 1))
+
+
+def _widths(scale: float, horizon: int) -> Floats:
+    widths: Floats = np.sqrt(scale / np.maximum(np.arange(horizon + 1), 1))
+    widths[0] = np.inf  # used in batches only: otherwise each arm has been pulled once
+    return widths
+
+
+_BLOCK = 15  # the ceiling holds for a block of 16 periods
+
+
+@selects(_Bounds)
+def _highest_bound(policy: _Bounds, tally: Tally, period: int, luck: Key) -> int:  # noqa: ARG001
+    # Only the arm just played has changed. While its bound exceeds a ceiling on all others' (what their bounds will
+    # have grown to at the end of the block) it is the argmax, and the other arms need not be examined.
+    arms = tally.pulls.size
+    if period <= arms:
+        tally.memory[0] = np.inf
+        return period - 1
+    now = policy.growth[np.uint64(period)]
+    last = np.uint64(tally.last)
+    bound = tally.means[last] + now * policy.width[np.uint64(tally.pulls[last])]
+    if bound > tally.memory[0] and (period & _BLOCK) != 0:
+        return tally.last
+    later = policy.growth[min(period | _BLOCK, policy.growth.size - 1)]
+    best, ceiling = 0, -np.inf
+    width = policy.width[np.uint64(tally.pulls[0])]
+    highest, highest_later = tally.means[0] + now * width, tally.means[0] + later * width
+    for arm in range(1, arms):
+        width = policy.width[np.uint64(tally.pulls[arm])]
+        bound, bound_later = tally.means[arm] + now * width, tally.means[arm] + later * width
+        if bound > highest:
+            branch_hint()
+            ceiling = max(ceiling, highest_later)
+            best, highest, highest_later = arm, bound, bound_later
+        else:
+            ceiling = max(ceiling, bound_later)
+    tally.memory[0] = ceiling
+    return best
+
+
+@selects(_BatchedBounds)
+def _highest_bound_after_batch(policy: _BatchedBounds, tally: Tally, period: int, luck: Key) -> int:  # noqa: ARG001
+    if period <= tally.pulls.size:
+        return period - 1
+    best, highest = 0, -np.inf
+    for arm in range(tally.pulls.size):
+        width = policy.width[np.uint64(tally.pulls[arm])]
+        bound = tally.means[arm] + policy.growth[np.uint64(period)] * width
+        if bound > highest:
+            branch_hint()
+            best, highest = arm, bound
+    return best

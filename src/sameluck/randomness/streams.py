@@ -1,0 +1,128 @@
+"""Luck by address: every random number is a pure function of where it is asked for.
+
+An address is (seed, purpose, replication, owner, arm or period, position). Its first coordinates are hashed
+into a 128-bit `Key`, once for each stream; the last one is a counter, so reading is random access: nothing is
+consumed, any entry may be read at any time, by anybody, in any order, on any machine, with the same bits.
+
+The generator (stream version 1) is SplitMix64 in counter mode: the counter is multiplied by the golden
+ratio's odd 64-bit number and mixed by Stafford's 13th variant of the MurmurHash3 finaliser (Steele, Lea and
+Flood, "Fast splittable pseudorandom number generators", 2014: passes BigCrush). Two changes make it fit for
+addresses: the key's first half is where the counter starts, and its second half is mixed in between the two
+multiplications, so two streams share numbers only if all 128 bits of their keys collide. No NumPy stream is
+involved; the numbers change only with `VERSION`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numba.extending import overload
+
+from sameluck.compiled import INLINED, inlined
+from sameluck.errors import AddressReused
+
+Bits: TypeAlias = np.uint64
+
+VERSION = 1
+
+# What a number is for. Purposes never share numbers, so a policy's own coin never shifts a reward.
+REWARD, DECISION, INSTANCE, AUDIT = 1, 2, 3, 4
+
+EVERYBODY = 0  # the owner of what all policies of a replication share
+
+SLOTS = 1 << 20  # decision numbers a period, one for each arm: the largest number of arms
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+_OTHER_LANE = np.uint64(0xD1B54A32D192ED03)
+_27, _30, _31 = np.uint64(27), np.uint64(30), np.uint64(31)
+_SLOTS = np.uint64(SLOTS)
+
+
+class Key(NamedTuple):
+    """128 bits that name a stream."""
+
+    first: np.uint64
+    second: np.uint64
+
+
+@inlined
+def mix(bits: Bits) -> Bits:
+    """A bijection of 64 bits in which every input bit flips every output bit with chance one half."""
+    bits = (bits ^ (bits >> _30)) * _FIRST
+    bits = (bits ^ (bits >> _27)) * _SECOND
+    return bits ^ (bits >> _31)
+
+
+@inlined
+def within(key: Key, coordinate: Any) -> Key:
+    """The key one coordinate further down the address."""
+    step = mix(np.uint64(coordinate) + _GOLDEN)
+    return Key(mix(key.first ^ step), mix((key.second + step) * _OTHER_LANE))
+
+
+@inlined
+def stream(seed: Any, purpose: Any, replication: Any, owner: Any) -> Key:
+    """The key of everything one owner reads for one purpose in one replication."""
+    start = Key(mix(np.uint64(seed) + _OTHER_LANE), mix(np.uint64(seed) ^ _FIRST))
+    return within(within(within(start, purpose), replication), owner)
+
+
+@inlined
+def _word(key: Key, index: Any) -> Bits:
+    bits = key.first + np.uint64(index) * _GOLDEN
+    bits = ((bits ^ (bits >> _30)) * _FIRST) ^ key.second
+    bits = (bits ^ (bits >> _27)) * _SECOND
+    return bits ^ (bits >> _31)
+
+
+def word(key: Any, index: Any) -> Bits:
+    """The 64 random bits at one index of a stream."""
+    if isinstance(key, OnceKey):
+        key.read(int(index))
+        key = key.key
+    return _word(key, index)
+
+
+@overload(word, jit_options=INLINED, strict=False)  # type: ignore[untyped-decorator]
+def _compiled_word(key: Any, index: Any) -> Any:  # noqa: ARG001
+    return lambda key, index: _word(key, index)  # noqa: PLW0108
+
+
+@inlined
+def at(luck: Any, period: Any, slot: Any) -> Bits:
+    """The 64 random bits of a policy's own luck in a period; one slot for each arm, or for each use."""
+    return word(luck, np.uint64(period) * _SLOTS + np.uint64(slot))
+
+
+@inlined
+def again(bits: Bits, attempt: Any) -> Bits:
+    """More bits for a sampler that needs more than one word: a hash of the word it was given."""
+    return mix((bits ^ _OTHER_LANE) + np.uint64(attempt) * _GOLDEN)
+
+
+class OnceKey:
+    """A key that raises when one index is read twice: the fresh-key lemma as a check (plain Python only)."""
+
+    def __init__(self, key: Key, name: str) -> None:
+        self.key = key
+        self.name = name
+        self.seen: set[int] = set()
+
+    def read(self, index: int) -> None:
+        """Note one read, or refuse it."""
+        if index in self.seen:
+            message = (
+                f"{self.name}: address {index} was read twice; a policy may read an address once, "
+                "or its law is no longer the one it has alone. Use another slot or the period in the address"
+            )
+            raise AddressReused(message)
+        self.seen.add(index)
+
+
+def owner_of(name: str) -> int:
+    """A policy's owner number: a stable 64-bit hash of its name, so the order of policies changes nothing."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little") | 1

@@ -1,0 +1,1 @@
+"""Presentation: tables, pages, figures and sentences."""

@@ -1,0 +1,1 @@
+"""Simulation: every policy of an experiment in every replication."""

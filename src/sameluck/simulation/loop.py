@@ -1,0 +1,290 @@
+"""One policy through one replication, as compiled code; the loop that everything simulated runs through.
+
+It knows nothing of other policies: what the design couples is in the addresses it reads. So what a policy does
+depends neither on chunks, workers or order nor on who else plays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sameluck.arrays import Floats, Ints
+from sameluck.compiled import blames, compiled, inlined, is_ours, locate_error, uncached
+from sameluck.environments.base import Environment, compiled_law, draw, draw_body_of
+from sameluck.errors import AddressReused, Invalid
+from sameluck.experiment import Experiment
+from sameluck.policies.base import (
+    Tally,
+    as_compiled,
+    body_of,
+    fill_chances,
+    memory_of,
+    prepare,
+    select,
+    states_chances,
+)
+from sameluck.randomness.streams import DECISION, REWARD, Bits, Key, OnceKey, stream, within, word
+from sameluck.trajectories import Trajectory
+
+Owners: TypeAlias = tuple[
+    Bits, Bits, Bits
+]  # seed, owner of the rewards, owner of the decision noise
+
+
+class WorkingArrays(NamedTuple):
+    """The working arrays of one policy in one replication, wiped for the next."""
+
+    first: NDArray[np.uint64]  # the keys of the arms' reward stacks
+    second: NDArray[np.uint64]
+    pulls: Ints
+    totals: Floats
+    means: Floats
+    memory: Floats
+
+
+class Results(NamedTuple):
+    """Where results go: a row for each replication, a column for each checkpoint."""
+
+    timed: bool
+    checkpoints: Ints
+    rewards: Floats  # (replication, checkpoint)
+    pulls: Ints  # (replication, checkpoint, arm)
+
+
+@inlined
+def _reset(arrays: WorkingArrays, seed: Bits, owner: Bits, replication: int) -> None:
+    key = stream(seed, REWARD, replication, owner)
+    for arm in range(arrays.pulls.size):
+        stack = within(key, arm)
+        arrays.first[arm], arrays.second[arm] = stack.first, stack.second
+        arrays.pulls[arm] = 0
+        arrays.totals[arm] = 0.0
+        arrays.means[arm] = 0.0
+    for place in range(arrays.memory.size):
+        arrays.memory[place] = 0.0
+
+
+@inlined
+def _run(
+    policy: Any,
+    law: Any,
+    luck: Any,
+    arrays: WorkingArrays,
+    row: int,
+    results: Results,
+    trajectory: Any,
+) -> int:
+    # Returns 0, or the period in which the policy named an arm that is not there.
+    arms = arrays.pulls.size
+    earned = 0.0
+    arm: Any = np.int64(0)
+    reward = 0.0
+    start = 1
+    for checkpoint in range(results.checkpoints.size):
+        stop = results.checkpoints[checkpoint] + 1
+        for period in range(start, stop):
+            tally = Tally(arrays.pulls, arrays.totals, arrays.means, arrays.memory, arm, reward)
+            arm = select(policy, tally, period, luck)
+            if arm < 0 or arm >= arms:
+                return period
+            pulled = arrays.pulls[arm]
+            position = period - 1 if results.timed else pulled
+            bits = word(Key(arrays.first[arm], arrays.second[arm]), position)
+            reward = draw(law, row, arm, bits)
+            total = arrays.totals[arm] + reward
+            arrays.pulls[arm] = pulled + 1
+            arrays.totals[arm] = total
+            arrays.means[arm] = total / (pulled + 1)
+            earned += reward
+            if trajectory is not None:
+                trajectory.arms[period - 1] = arm
+                trajectory.positions[period - 1] = position
+                trajectory.rewards[period - 1] = reward
+        results.rewards[row, checkpoint] = earned
+        for each in range(arms):
+            results.pulls[row, checkpoint, each] = arrays.pulls[each]
+        start = stop
+    return 0
+
+
+@compiled
+def _run_all(
+    policy: Any,
+    law: Any,
+    owners: Owners,
+    first: int,
+    arrays: WorkingArrays,
+    results: Results,
+    trajectory: Any,
+) -> tuple[int, int]:
+    seed, reward_owner, noise_owner = owners
+    for row in range(results.rewards.shape[0]):
+        replication = first + row
+        _reset(arrays, seed, reward_owner, replication)
+        luck = stream(seed, DECISION, replication, noise_owner)
+        failed = _run(policy, law, luck, arrays, row, results, trajectory)
+        if failed:
+            return replication, failed
+    return -1, 0
+
+
+@compiled
+def _sum_luck(
+    policy: Any,
+    arrays: WorkingArrays,
+    checkpoints: Ints,
+    trajectory: Trajectory,
+    chances: Floats,
+    luck: Floats,
+) -> None:
+    # By how much the random choice exceeded its expectation, each arm valued at its mean so far.
+    lucky = 0.0
+    start = 0
+    arm: Any = np.int64(0)
+    reward = 0.0
+    for checkpoint in range(checkpoints.size):
+        for period in range(start, checkpoints[checkpoint]):
+            tally = Tally(arrays.pulls, arrays.totals, arrays.means, arrays.memory, arm, reward)
+            fill_chances(policy, tally, period + 1, chances)
+            arm, reward = trajectory.arms[period], trajectory.rewards[period]
+            lucky += arrays.means[arm]
+            for each in range(chances.size):
+                lucky -= chances[each] * arrays.means[each]
+            arrays.pulls[arm] += 1
+            arrays.totals[arm] += reward
+            arrays.means[arm] = arrays.totals[arm] / arrays.pulls[arm]
+        luck[checkpoint] = lucky
+        start = checkpoints[checkpoint]
+
+
+_run_all_uncached, _sum_luck_uncached = uncached(_run_all), uncached(_sum_luck)
+
+
+class PolicyRunner:
+    """One policy of an experiment, prepared to run any of its replications."""
+
+    def __init__(self, experiment: Experiment, environment: Environment, name: str) -> None:
+        self.experiment = experiment
+        self.environment = environment
+        self.name = name
+        design = experiment.design
+        prepared = prepare(experiment.policies[name], experiment.n_arms, experiment.horizon)
+        self.memory = memory_of(prepared, experiment.n_arms)
+        self.policy = as_compiled(prepared)
+        self.owners: Owners = (
+            np.uint64(experiment.seed),
+            np.uint64(design.reward_owner(name)),
+            np.uint64(design.noise_owner(name)),
+        )
+        self.arrays = self._empty_arrays()
+
+    def _ours(self, law: Any = None) -> bool:
+        bodies = [body_of(self.policy), *([] if law is None else [draw_body_of(law)])]
+        return all(is_ours(body) for body in bodies)
+
+    def run(
+        self, replications: range, checkpoints: Ints, trajectory: Trajectory | None = None
+    ) -> Results:
+        """The rows of some replications; a trajectory holds one."""
+        results = self._empty_results(len(replications), checkpoints)
+        law, first = self._law(replications), replications.start
+        loop = _run_all if self._ours(law) else _run_all_uncached
+        with self._explained(law):
+            where = loop(self.policy, law, self.owners, first, self.arrays, results, trajectory)
+        self._refuse_bad_arm(*where)
+        if not self._ours() and not bool((results.pulls.sum(axis=-1) == checkpoints).all()):
+            raise Invalid(
+                f"policy {self.name!r} changed its tally; a select body may write to tally.memory only"
+            )
+        return results
+
+    def run_in_python(self, replication: int, checkpoints: Ints, trajectory: Trajectory) -> Results:
+        """The same in plain Python, with every decision address guarded against a second read."""
+        results = self._empty_results(1, checkpoints)
+        seed, reward_owner, noise_owner = self.owners
+        _reset(self.arrays, seed, reward_owner, replication)
+        luck = OnceKey(stream(seed, DECISION, replication, noise_owner), f"policy {self.name!r}")
+        law = self._law(range(replication, replication + 1))
+        with self._explained(law):
+            failed = _run(self.policy, law, luck, self.arrays, 0, results, trajectory)
+        self._refuse_bad_arm(replication, failed)
+        return results
+
+    def exploration_luck(self, checkpoints: Ints, trajectory: Trajectory) -> Floats:
+        """Up to each checkpoint: by how much the policy's random choices exceeded their expectation.
+
+        The sum over periods of the chosen arm's mean so far minus the expected one. Its mean is zero. Zero throughout
+        for a policy that is not randomised, or does not state its chances.
+        """
+        luck = np.zeros(checkpoints.size)
+        if states_chances(self.policy):
+            chances = np.zeros(self.experiment.n_arms)
+            loop = _sum_luck if self._ours() else _sum_luck_uncached
+            loop(self.policy, self._empty_arrays(), checkpoints, trajectory, chances, luck)
+        return luck
+
+    @contextmanager
+    def _explained(self, law: Any) -> Iterator[None]:
+        """Turn what goes wrong in a user's body into a message with its line; the original error is the cause."""
+        try:
+            yield
+        except AddressReused:
+            raise
+        except Exception as error:
+            if not is_ours(draw := draw_body_of(law)) and blames(draw, error):
+                what = f"environment {type(self.environment).__name__}"
+                raise Invalid(
+                    _cannot_run(what, draw, error, "a draw body returns a reward")
+                ) from error
+            if self._ours():
+                raise
+            kind = type(self.experiment.policies[self.name])
+            what = f"policy {self.name!r} ({kind.__name__})"
+            rule = "a select body returns an arm's index"
+            raise Invalid(_cannot_run(what, body_of(self.policy), error, rule)) from error
+
+    def _empty_arrays(self) -> WorkingArrays:
+        arms = self.experiment.n_arms
+        keys = (_apart(arms, np.uint64), _apart(arms, np.uint64))
+        return WorkingArrays(
+            *keys,
+            _apart(arms, np.int64),
+            _apart(arms, float),
+            _apart(arms, float),
+            _apart(self.memory, float),
+        )
+
+    def _empty_results(self, count: int, checkpoints: Ints) -> Results:
+        shape = (count, checkpoints.size)
+        pulls = np.empty((*shape, self.experiment.n_arms), np.int64)
+        return Results(self.experiment.design.timed, checkpoints, np.empty(shape), pulls)
+
+    def _law(self, replications: range) -> Any:
+        experiment = self.experiment
+        return compiled_law(self.environment, experiment.seed, replications, experiment.n_arms)
+
+    def _refuse_bad_arm(self, replication: int, period: int) -> None:
+        arms = self.experiment.n_arms
+        if period != 0:
+            raise Invalid(
+                f"policy {self.name!r} chose an arm outside 0..{arms - 1} in period {period} of replication "
+                f"{replication}; its select body must return an arm's index"
+            )
+
+
+def _cannot_run(what: str, body: Any, error: Exception, rule: str) -> str:
+    where, why = locate_error(body, error)
+    return (
+        f"{what} cannot be run: {why} ({where}); {rule} and uses numbers, loops and the arrays it is given, no new "
+        "arrays or Python objects"
+    )
+
+
+def _apart(size: int, kind: Any) -> Any:
+    # Small arrays of two threads may lie in one cache line, and each write of one would then stop the other.
+    return np.zeros(size + 32, kind)[16 : 16 + size]

@@ -1,0 +1,176 @@
+"""Rules about results: at any moment and under every design they are those of the simulation."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sameluck.environments.bernoulli import Bernoulli
+from sameluck.errors import Unknown
+from sameluck.live.engine.scheduler import AUDITED, Entry
+from sameluck.live.options import Reward
+from sameluck.simulation.loop import PolicyRunner
+from sameluck.testing.scenario import (
+    FIVE,
+    TWO,
+    WINDOW,
+    WORLD,
+    Scenario,
+    assert_finished,
+    assert_same,
+    explicit,
+    options,
+    refused,
+    simulated,
+)
+from sameluck.trajectories import empty_trajectory
+
+
+class Results:
+    """Rules about what an experiment has shown so far."""
+
+    def test_only_the_complete_prefix_counts(self, scenario: Scenario) -> None:
+        """A complete one does not count while an earlier one is open: how long one takes depends on how it goes."""
+        live = scenario.start(replications=2, live=options(open_replications=2))
+        locked = []
+        while live.status().complete < 1:
+            for id, told in scenario.enrol_all(live).items():
+                if told.replication == 0:
+                    locked.append(id)
+                else:
+                    scenario.pay(live, id)
+        assert (live.status().complete, live.status().prefix) == (1, 0)
+        assert live.runs().replications == 0
+        assert live.runs([1]).replications == 0
+        scenario.finish(live, waiting=locked)
+        assert_finished(live)
+
+    def test_checkpoints_come_in_on_the_way(self, scenario: Scenario) -> None:
+        """In lock-step a replication counts at a horizon once every policy has passed it."""
+        live = scenario.start(FIVE, replications=2, live=options(open_replications=2))
+        expected = simulated(live.experiment, checkpoints=[2, 5])
+        seen = []
+        while live.status().complete < 2:
+            seen.append(live.runs([2, 5]).replications)
+            assert_same(live.runs([2, 5]), expected, seen[-1])
+            scenario.serve(live)
+        assert seen == sorted(seen)
+        assert {0, 1} <= set(seen)
+        assert live.runs().replications > seen[0]
+        assert_finished(live)
+
+    def test_some_policies_need_not_wait_for_the_others(self, scenario: Scenario) -> None:
+        """In phase order the first one is there long before the last."""
+        live = scenario.start(replications=1, live=options(order="phase"))
+        while live.runs(policies=["ucb"]).replications == 0:
+            scenario.serve(live)
+        assert live.status().complete == 0
+        alone = live.experiment.replace(policies={"ucb": TWO["ucb"]})
+        assert_same(live.runs(policies=["ucb"]), simulated(alone))
+
+    def test_a_trace_tells_every_period(self, scenario: Scenario) -> None:
+        """As far as it has come; in the end it is the simulation's."""
+        live = scenario.start()
+        assert live.trace(0)["ucb"].arms.size == 0
+        scenario.finish(live)
+        trajectory = empty_trajectory(8)
+        for name in TWO:
+            PolicyRunner(live.experiment, WORLD, name).run(range(2, 3), np.array([8]), trajectory)
+            found = live.trace(2)[name]
+            assert found.arms.tolist() == trajectory.arms.tolist()
+            assert found.positions.tolist() == trajectory.positions.tolist()
+            assert found.rewards.tolist() == trajectory.rewards.tolist()
+        assert live.trace(2).interactions == simulated(live.experiment).interactions[2, 0]
+
+    def test_opening_again_gives_the_same_state_at_any_moment(self, scenario: Scenario) -> None:
+        """Whatever was acknowledged, assigned or voided before."""
+        live = scenario.start(FIVE, horizon=4, live=explicit(open_replications=2))
+        coins, pending = random.Random(5), []
+        while live.status().status != "complete":
+            before, runs = live.status(), live.runs([1, 3])
+            live = scenario.reopen(live)
+            assert live.status() == before
+            assert_same(live.runs([1, 3]), runs)
+            answers = [live.assign(scenario.unit()) for _ in range(3)]
+            pending += [answer.id for answer in answers if answer.id is not None]
+            coins.shuffle(pending)
+            for id in pending[: len(pending) // 2 + 1]:
+                live.void(id) if coins.random() < 0.2 else scenario.pay(live, id)
+            del pending[: len(pending) // 2 + 1]
+        assert_finished(live, voided=live.status().voided)
+
+    def test_experiments_of_one_store_do_not_mind_each_other(self, scenario: Scenario) -> None:
+        """The same unit may take part in both; an assignment belongs to one of them."""
+        one, other = scenario.start(name="one"), scenario.start(name="other", seed=12)
+        first, second = one.assign("ann"), other.assign("ann")
+        assert first.id != second.id
+        with pytest.raises(Unknown, match="no assignment"):
+            other.reward(first.id, 0.5)
+        scenario.pay(one, str(first.id))
+        scenario.pay(other, str(second.id))
+        scenario.finish(one)
+        scenario.finish(other)
+        assert_finished(one)
+        assert_finished(other)
+        assert scenario.store.names() == ["one", "other"]
+        assert refused(lambda: scenario.start(name="one")) == "name_taken"
+
+
+class Designs:
+    """Every way to run an experiment gives the simulation's runs."""
+
+    @pytest.mark.parametrize("order", ["lockstep", "phase"])
+    @pytest.mark.parametrize("design", ["replay", "naive", "replay(share_noise=true)"])
+    def test_live_runs_are_the_simulations(
+        self, scenario: Scenario, design: str, order: str
+    ) -> None:
+        """For five policies and rewards that come in any order."""
+        live = scenario.start(FIVE, design=design, live=options(order=order, open_replications=2))
+        scenario.finish(live)
+        assert_finished(live)
+
+    @pytest.mark.parametrize("batch", [3, {"ucb": 4}, 100])
+    @pytest.mark.parametrize("design", ["replay", "naive"])
+    def test_batches(self, scenario: Scenario, design: str, batch: Any) -> None:
+        """A policy acts some times, then sees the rewards."""
+        live = scenario.start(design=design, live=options(batch=batch))
+        scenario.finish(live)
+        assert_finished(live)
+
+    def test_policies_that_count_successes(self, scenario: Scenario) -> None:
+        """Take 0 and 1 only."""
+        coins = Bernoulli((0.2, 0.5, 0.8))
+        binary = options(reward=Reward(min=0, max=1, window_seconds=WINDOW))
+        live = scenario.start({"beta": "thompson_bernoulli", "ucb": "ucb1"}, live=binary)
+        scenario.finish(live, coins)
+        assert_finished(live, coins)
+
+    def test_audits_change_no_result(self, scenario: Scenario) -> None:
+        """Every entry drawn for the audit is asked for once, and what its user brings is only compared."""
+        live = scenario.start(FIVE, live=options(audit_share=0.3, open_replications=2))
+        scenario.finish(live)
+        rows = scenario.store._database.read(lambda t: t.all("history", experiment=live._id))
+        asked = [(row[0], Entry(*row[1:4])) for row in rows if row[1] == AUDITED]
+        assert {row[4] for row in rows} == {"settled"}
+        assert len(asked) == len(set(asked)) > 0
+        scheduler = live._replications.scheduler
+        counts = np.sort(simulated(live.experiment).pulls[:, :, -1], axis=1)[:, -2]
+        drawn = {
+            (replication, entry)
+            for replication, arms in enumerate(counts.tolist())
+            for arm, many in enumerate(arms)
+            for entry in scheduler.audits(replication, arm, range(many))
+        }
+        assert set(asked) == drawn
+        assert_finished(live, audits=len(asked))
+
+    def test_a_rehearsal_lets_all_play_by_the_controls_rule(self, scenario: Scenario) -> None:
+        """With a rule that tosses no coin every difference is zero."""
+        live = scenario.start(live=options(aa=True))
+        scenario.finish(live)
+        assert_finished(live)
+        rewards = live.runs().rewards
+        assert (rewards[:, 0] == rewards[:, 1]).all()

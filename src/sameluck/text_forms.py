@@ -1,0 +1,358 @@
+"""The text form of a policy, an environment or a design: `ucb1(alpha=2.5)`, `bernoulli(0.9, 0.7)`, `replay`.
+
+One grammar for the command line, files and HTTP, parsed by one function; nothing is evaluated:
+
+    call   = name [ "(" [ item { "," item } ] ")" ]
+    item   = [ name "=" ] ( value | call )
+    value  = number | word | "text" | "[" [ value { "," value } ] "]"
+
+Names ignore case, `-` and `_`. A class whose first field holds one value for each arm takes them one after
+another: `bernoulli(0.9, 0.7)` is `Bernoulli(means=(0.9, 0.7))`. One whose first field holds another object of its
+registry takes that object's text form: `batched(ucb1(alpha=2), size=10)`.
+"""
+
+from __future__ import annotations
+
+import json
+import pkgutil
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Protocol, get_args, get_origin, get_type_hints
+
+from sameluck.errors import Invalid, did_you_mean
+
+LONGEST = 50_000_000  # characters: two million observed rewards of an empirical environment
+DEEPEST = 8
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<number>[+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))
+          |(?P<word>[A-Za-z][\w-]*)
+          |(?P<text>"(?:[^"\\]|\\.)*")
+          |(?P<mark>[()\[\],=]))""",
+    re.VERBOSE,
+)
+
+
+class Parameters(Protocol):
+    """A NamedTuple of parameters: a policy, an environment or a design."""
+
+    @property
+    def _fields(self) -> tuple[str, ...]: ...
+
+    def _asdict(self) -> dict[str, Any]: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+_WORDS = {"none": None, "true": True, "false": False}
+
+
+def name_of(kind: type) -> str:
+    """The word for a class: `ThompsonBernoulli` is `thompson_bernoulli`, `UCB1` is `ucb1`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", kind.__name__).lower()
+
+
+def discover(package: ModuleType) -> dict[str, type]:
+    """The public NamedTuple classes that the modules of a package define, by the name of their text form."""
+    modules = [
+        import_module(f"{package.__name__}.{found.name}")
+        for found in pkgutil.iter_modules(package.__path__)
+        if found.name not in ("base", "registry")
+    ]
+    return {
+        name_of(kind): kind
+        for module in modules
+        for name, kind in vars(module).items()
+        if getattr(kind, "__module__", "") == module.__name__
+        and hasattr(kind, "_fields")
+        and not name.startswith("_")
+    }
+
+
+def parse(text: str, kinds: Mapping[str, type], what: str) -> Any:
+    """The object a text form stands for, built from the class its name says."""
+    if not isinstance(text, str):
+        raise Invalid(f"{what} must be text such as 'name(value)', got {text!r}")
+    if not (len(text) <= LONGEST):
+        raise Invalid(f"{what} text has {len(text):,} characters; at most {LONGEST:,}")
+    return _build(_Reader(text, what).whole(), kinds, what, text)
+
+
+def write(value: Any, *, brief: bool = False) -> str:
+    """The text form of a policy, an environment or a design; `parse` gives the same object back.
+
+    In brief, parameters at their defaults are left out: the same text for everybody who means the same.
+    """
+    fields = value._asdict()
+    if brief:
+        usual = type(value)._field_defaults
+        fields = {n: f for n, f in fields.items() if n not in usual or f != usual[n]}
+    if not fields:
+        return name_of(type(value))
+    items = [_write_item(type(value), name, field, brief=brief) for name, field in fields.items()]
+    return f"{name_of(type(value))}({', '.join(items)})"
+
+
+def _write_item(kind: type, name: str, field: Any, *, brief: bool) -> str:
+    if name == _spread_field(kind) and field:
+        return _write_value(field)[1:-1]
+    if name == _nested_field(kind) and _is_object(field):
+        return write(field, brief=brief)
+    return f"{name}={_write_value(field)}"
+
+
+def normal_form(value: Any, kinds: Mapping[str, type] | None = None) -> Any:
+    """The same object with numbers as its annotations say (2 becomes 2.0) and lists as tuples.
+
+    An object that it holds comes to its normal form too; given `kinds`, it may also be a text form.
+    """
+    hints, nested = get_type_hints(type(value)), _nested_field(type(value))
+    changes = {
+        name: _as_object(field, kinds, name)
+        if name == nested and isinstance(field, tuple | str)
+        else _as_hinted(field, takes_float=_mentions_float(hints.get(name)))
+        for name, field in value._asdict().items()
+    }
+    return value._replace(**changes)
+
+
+def _as_object(field: Any, kinds: Mapping[str, type] | None, what: str) -> Any:
+    if isinstance(field, str) and kinds is not None:
+        field = parse(field, kinds, what)
+    return normal_form(field, kinds) if _is_object(field) else field
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, tuple) and hasattr(value, "_asdict")
+
+
+def _mentions_float(hint: Any) -> bool:
+    return hint is float or any(_mentions_float(argument) for argument in get_args(hint))
+
+
+def _as_hinted(field: Any, *, takes_float: bool) -> Any:
+    if hasattr(field, "tolist"):
+        field = field.tolist()
+    if isinstance(field, list | tuple):
+        if takes_float and all(type(item) is float for item in field):
+            return tuple(field)
+        return tuple(_as_hinted(item, takes_float=takes_float) for item in field)
+    if takes_float and isinstance(field, int) and not isinstance(field, bool):
+        try:
+            return float(field)
+        except OverflowError:
+            raise Invalid(f"{field} is too large for a number") from None
+    return field
+
+
+def _plain_word(name: str) -> str:
+    return re.sub(r"[-_]", "", name).lower()
+
+
+def _spread_field(kind: Any) -> str | None:
+    """The first field, if it holds one value per arm."""
+    return _first_field(kind, lambda hint: get_origin(hint) is Sequence)
+
+
+def _nested_field(kind: Any) -> str | None:
+    """The first field, if it holds another object with a text form."""
+    return _first_field(
+        kind, lambda hint: any(Parameters in getattr(h, "__mro__", ()) for h in get_args(hint))
+    )
+
+
+def _first_field(kind: Any, fits: Callable[[Any], bool]) -> str | None:
+    hints = get_type_hints(kind)
+    first = kind._fields[:1]
+    return next((name for name in first if fits(hints.get(name))), None)
+
+
+@dataclass(frozen=True)
+class _Call:
+    name: str
+    positional: list[Any]
+    named: dict[str, Any]
+
+
+def _build(call: _Call, kinds: Mapping[str, type], what: str, text: str) -> Any:
+    by_word = {_plain_word(word): kind for word, kind in kinds.items()}
+    kind: Any = by_word.get(_plain_word(call.name))
+    if kind is None:
+        raise Invalid(f"unknown {what} {call.name!r}; {did_you_mean(call.name, kinds)}")
+    named, nested = _by_name(kind, call.positional, call.named, text), _nested_field(kind)
+    for field, value in named.items():
+        if field == nested and isinstance(value, _Call):
+            named[field] = _build(value, kinds, what, text)
+        elif field == nested and isinstance(value, str):
+            named[field] = parse(value, kinds, what)
+        else:
+            _refuse_call(kind, field, value, text)
+    return kind(**named)
+
+
+def _refuse_call(kind: Any, field: str, value: Any, text: str) -> None:
+    for one in value if isinstance(value, tuple) else (value,):
+        if isinstance(one, _Call):
+            raise Invalid(
+                f"{text!r}: {field} of {name_of(kind)} takes numbers or words, not {one.name}(...)"
+            )
+
+
+def _by_name(kind: Any, positional: list[Any], named: dict[str, Any], text: str) -> dict[str, Any]:
+    spread = _spread_field(kind)
+    if spread and positional:
+        if spread in named:
+            raise Invalid(f"{text!r} gives {spread} twice")
+        named = {spread: tuple(positional), **named}
+        positional = []
+    if not (len(positional) <= len(kind._fields)):
+        raise Invalid(
+            f"{text!r} has {len(positional)} values; {name_of(kind)} takes {len(kind._fields)}"
+        )
+    for field, value in zip(kind._fields, positional, strict=False):
+        if field in named:
+            raise Invalid(f"{text!r} gives {field} twice")
+        named[field] = value
+    for field in named:
+        if field not in kind._fields:
+            raise Invalid(f"{text!r}: unknown {field!r}; {did_you_mean(field, kind._fields)}")
+    missing = [f for f in kind._fields if f not in named and f not in kind._field_defaults]
+    if missing:
+        hint = f"; for example {kind.sample()}" if hasattr(kind, "sample") else ""
+        raise Invalid(f"{text!r} lacks {', '.join(missing)}{hint}")
+    return named
+
+
+def example(kind: Any) -> str:
+    """A short text form that parses, for messages and listings."""
+    return str(kind.sample()) if hasattr(kind, "sample") else write(kind())
+
+
+def _write_value(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(_write_value(item) for item in value)}]"
+    if isinstance(value, str):
+        plain = re.fullmatch(r"[A-Za-z][\w-]*", value) and value.lower() not in _WORDS
+        return value if plain else json.dumps(value)
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return repr(value).removesuffix(".0")
+
+
+class _Reader:
+    def __init__(self, text: str, what: str) -> None:
+        self.text = text
+        self.what = what
+        self.tokens = list(self._tokens())
+        self.place = 0
+
+    def _tokens(self) -> Any:
+        place, end = 0, len(self.text.rstrip())
+        while place < end:
+            match = _TOKEN.match(self.text, place)
+            if match is None:
+                rest = self.text[place:].lstrip()[:20]
+                raise Invalid(f"cannot read {self.what} {self._shown()} at {rest!r}")
+            yield match.lastgroup, match[match.lastgroup or ""]
+            place = match.end()
+
+    def _shown(self) -> str:
+        return repr(self.text if len(self.text) <= 80 else self.text[:77] + "...")
+
+    def whole(self) -> _Call:
+        call = self._call(0)
+        if self.place != len(self.tokens):
+            raise Invalid(f"{self._shown()} goes on after its end")
+        return call
+
+    def _call(self, depth: int) -> _Call:
+        if not (depth < DEEPEST):
+            raise Invalid(f"{self._shown()} is nested too deeply")
+        name = self._take("word")
+        positional: list[Any] = []
+        named: dict[str, Any] = {}
+        if self._accept("("):
+            while not self._accept(")"):
+                self._item(positional, named, depth)
+                if not self._accept(","):
+                    self._take("mark", ")")
+                    break
+        return _Call(name, positional, named)
+
+    def _item(self, positional: list[Any], named: dict[str, Any], depth: int) -> None:
+        following = self.tokens[self.place + 1 : self.place + 2]
+        if following == [("mark", "=")]:
+            name = self._take("word")
+            self._take("mark", "=")
+            if name in named:
+                raise Invalid(f"{self._shown()} gives {name} twice")
+            named[name] = self._value_or_call(depth)
+            return
+        if named:
+            raise Invalid(f"{self._shown()}: a value without a name follows one with a name")
+        positional.append(self._value_or_call(depth))
+
+    def _value_or_call(self, depth: int) -> Any:
+        kinds = [kind for kind, _ in self.tokens[self.place : self.place + 1]]
+        opened = self.tokens[self.place + 1 : self.place + 2] == [("mark", "(")]
+        return self._call(depth + 1) if kinds == ["word"] and opened else self._value(0)
+
+    def _value(self, depth: int) -> Any:
+        if not (depth < DEEPEST):
+            raise Invalid(f"{self._shown()}: lists are nested too deeply")
+        if self._accept("["):
+            items: list[Any] = []
+            while not self._accept("]"):
+                items.append(self._value(depth + 1))
+                if not self._accept(","):
+                    self._take("mark", "]")
+                    break
+            return tuple(items)
+        kind, token = self._next()
+        if kind == "number":
+            return _number(token)
+        if kind == "text":
+            return self._string(token)
+        if kind != "word":
+            raise Invalid(f"{self._shown()}: expected a value, got {token!r}")
+        return _WORDS.get(token.lower(), token)
+
+    def _string(self, token: str) -> str:
+        try:
+            return str(json.loads(token))
+        except ValueError:
+            raise Invalid(f"{self._shown()}: {token} is not a valid text") from None
+
+    def _next(self) -> tuple[str, str]:
+        if not (self.place < len(self.tokens)):
+            raise Invalid(f"{self.what} {self._shown()} ends too early")
+        self.place += 1
+        token: tuple[str, str] = self.tokens[self.place - 1]
+        return token
+
+    def _take(self, kind: str, text: str | None = None) -> str:
+        found, token = self._next()
+        wanted = repr(text) if text else f"a {kind}"
+        fits = found == kind and text in (None, token)
+        if not fits:
+            raise Invalid(
+                f"cannot read {self.what} {self._shown()}: expected {wanted}, got {token!r}"
+            )
+        return token
+
+    def _accept(self, mark: str) -> bool:
+        if self.tokens[self.place : self.place + 1] == [("mark", mark)]:
+            self.place += 1
+            return True
+        return False
+
+
+def _number(token: str) -> int | float:
+    if re.fullmatch(r"[+-]?[\d_]+", token):
+        if len(token) > 40:
+            raise Invalid(f"{token[:20]}... is too long a number")
+        return int(token)
+    return float(token)

@@ -1,0 +1,86 @@
+"""Checks of arguments: numbers, whole numbers, names and words."""
+
+from __future__ import annotations
+
+import numbers
+import re
+from collections.abc import Sequence
+from typing import Any, SupportsIndex, TypeGuard
+
+import numpy as np
+
+from sameluck.errors import Invalid, did_you_mean
+
+
+def is_whole(value: object) -> TypeGuard[SupportsIndex]:
+    """Whether a value is a whole number; True and False are not."""
+    return isinstance(value, SupportsIndex) and not isinstance(value, bool | np.bool_)
+
+
+def is_listed(value: object) -> TypeGuard[Sequence[Any]]:
+    """Whether a value is a sequence other than text."""
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def require_whole(name: str, value: object, low: int, high: int | None = None) -> int:
+    """The value as an int, or `Invalid` unless it is a whole number from `low` to `high`."""
+    number = value.__index__() if is_whole(value) else low - 1
+    if number < low or (high is not None and number > high):
+        raise Invalid(f"{name} must be a whole number {_span(low, high)}, got {value!r}")
+    return number
+
+
+def _span(low: int, high: int | None) -> str:
+    if high is None:
+        return f">= {low}"
+    power = high.bit_length() - 1
+    shown = {1 << power: f"2^{power}", (2 << power) - 1: f"2^{power + 1} - 1"}.get(high)
+    return f"from {low} to {shown if shown and high > 1 << 32 else f'{high:,}'}"
+
+
+def _finite(value: object) -> float | None:
+    """A number as a float; None for anything that is not a finite number."""
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if abs(number) < float("inf") else None
+
+
+def require_number(
+    name: str,
+    value: object,
+    *,
+    above: float = -float("inf"),
+    at_least: float = -float("inf"),
+    at_most: float = float("inf"),
+    below: float = float("inf"),
+) -> None:
+    """Raise `Invalid` unless the value is a finite number within its bounds."""
+    number = _finite(value)
+    if number is None:
+        raise Invalid(f"{name} must be a finite number, got {value!r}")
+    bounds = [(number > above, f"> {above:g}"), (number >= at_least, f">= {at_least:g}")]
+    bounds += [(number <= at_most, f"<= {at_most:g}"), (number < below, f"< {below:g}")]
+    broken = [rule for holds, rule in bounds if not holds]
+    if broken:
+        raise Invalid(f"{name} must be {' and '.join(broken)}, got {value!r}")
+
+
+def require_one_of(name: str, value: object, known: Sequence[str]) -> None:
+    """Raise `Invalid` unless the value is one of some words."""
+    if not isinstance(value, str) or value not in known:
+        raise Invalid(f"unknown {name} {value!r}; {did_you_mean(str(value), known)}")
+
+
+def require_name(what: str, name: object) -> None:
+    """Raise `Invalid` unless a name is 1 to 200 printable characters."""
+    fits = isinstance(name, str) and 0 < len(name) <= 200
+    if not fits or re.search(r"[\x00-\x1f\x7f]", str(name)):
+        raise Invalid(f"{what} must be 1 to 200 printable characters, got {name!r}")
+    try:
+        str(name).encode()
+    except UnicodeEncodeError:
+        raise Invalid(f"{what} must be valid Unicode, got {name!r}") from None

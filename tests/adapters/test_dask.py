@@ -1,0 +1,87 @@
+"""The same bits on a Dask cluster of separate processes, one of which dies in the middle."""
+
+import os
+import signal
+import threading
+import time
+
+import distributed
+import numpy as np
+import pytest
+
+import sameluck as sl
+from sameluck import cli
+from sameluck.adapters import dask
+
+EXPERIMENT = sl.Experiment(
+    policies={"ucb": sl.UCB1(), "thompson": sl.ThompsonBernoulli()},
+    arms=3,
+    horizon=20_000,
+    replications=600,
+    seed=11,
+)
+COINS = sl.Bernoulli((0.6, 0.5, 0.4))
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    local = distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    )
+    with local, distributed.Client(local) as client:
+        yield client
+
+
+def equal(one: sl.Runs, other: sl.Runs) -> bool:
+    names = ("rewards", "pulls", "interactions")
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Dask's own, when a worker vanishes
+def test_a_worker_that_is_killed_in_the_middle_changes_no_bit(cluster):
+    expected = sl.simulate(EXPERIMENT, COINS, checkpoints=[100, 20_000])
+    first_results = threading.Event()
+    killed = []
+
+    def kill_a_worker() -> None:
+        first_results.wait(60)
+        pids = list(cluster.run(os.getpid).values())
+        os.kill(pids[0], signal.SIGKILL)
+        killed.append(pids[0])
+
+    killer = threading.Thread(target=kill_a_worker)
+    killer.start()
+    runs = sl.simulate(
+        EXPERIMENT,
+        COINS,
+        checkpoints=[100, 20_000],
+        workers=8,
+        progress=lambda *_: first_results.set(),
+        map=dask.on(cluster),
+    )
+    killer.join()
+
+    assert killed
+    assert equal(runs, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_the_command_line_takes_a_cluster(cluster, capsys):
+    words = ["compare", "ucb1", "ucb1(alpha=3)", "--env", "bernoulli(0.7,0.3)", "--json"]
+    assert cli.run([*words, "--replications", "20"]) == 0
+    here = capsys.readouterr().out
+    address = cluster.scheduler.address
+    for _ in range(20):  # the worker killed above may still be starting anew
+        if len(cluster.scheduler_info()["workers"]):
+            break
+        time.sleep(0.5)
+    assert cli.run([*words, "--replications", "20", "--dask", address]) == 0
+    assert capsys.readouterr().out == here
+
+
+def test_an_address_where_nobody_answers_is_one_clear_line(capsys):
+    words = ["compare", "ucb1", "uniform", "--env", "bernoulli(0.7,0.3)", "--dask", "nonsense://x"]
+    assert cli.run(words) == 2
+    assert "no Dask scheduler answers at 'nonsense://x'" in capsys.readouterr().err

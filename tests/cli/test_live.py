@@ -1,0 +1,784 @@
+"""`sameluck live` as a stranger meets it: every command, every kind of mistake, beside a running server."""
+
+import json
+import os
+import pty
+import shlex
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import click
+import numpy as np
+import psycopg
+import pytest
+
+import sameluck as sl
+from sameluck import cli
+from sameluck.cli.live import live_commands, opening, rehearsing
+from sameluck.errors import Interrupted
+from sameluck.files import to_json
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = list(live_commands.commands)
+FILE = """
+arms = ["red", "green", "blue"]
+horizon = 6
+replications = 3
+seed = 7
+
+[policies]
+ucb = "ucb1(alpha=2)"
+thompson = "thompson_bernoulli"
+
+[live]
+fallback = "red"
+exposure = "{exposure}"
+
+[live.reward]
+min = 0
+max = 1
+window_seconds = 3600
+"""
+
+
+def run(capsys, *words):
+    code = cli.run(["live", *map(str, words)])
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
+
+
+def answer(capsys, *words):
+    """What a command says with --json."""
+    code, out, err = run(capsys, *words, "--json")
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+@pytest.fixture
+def url(tmp_path, monkeypatch):
+    """An empty folder and the address of a database in it, as SAMELUCK_DB says it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SAMELUCK_DB", "sqlite:///shop.db?synchronous=normal")
+    return "sqlite:///shop.db?synchronous=normal"
+
+
+@pytest.fixture
+def shop(url, tmp_path, capsys):
+    """A started experiment."""
+    (tmp_path / "shop.toml").write_text(FILE.format(exposure="implicit"))
+    assert run(capsys, "start", "shop.toml")[0] == 0
+    return "shop"
+
+
+def serve(url, users, name="shop"):
+    """Users who buy every second time."""
+    with sl.open(url) as store:
+        live = store.peek(name)
+        for user in range(users):
+            given = live.assign(f"user {user}")
+            live.reward(given.id, float(user % 2))
+        live.status()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_that_explains_each_option_and_json(name, capsys):
+    code, out, err = run(capsys, name, "--help")
+
+    command = live_commands.commands[name]
+    options = [one for one in command.params if isinstance(one, click.Option)]
+    assert (code, err) == (0, "")
+    assert command.help
+    assert all(option.help for option in options)
+    assert "--json" in out
+    assert "--db" in out
+
+
+def test_the_group_alone_shows_its_commands(capsys):
+    code, out, _ = run(capsys)
+    assert code == 0
+    assert all(name in out for name in COMMANDS)
+
+
+def test_the_example_in_the_help_is_an_experiment(url, tmp_path, capsys):
+    _, out, _ = run(capsys, "start", "--help")
+    example = out.split("example:\n")[1].split("\nOptions:")[0]
+    (tmp_path / "shop.toml").write_text(textwrap.dedent(example))
+    started = answer(capsys, "start", "shop.toml")
+    assert list(started["experiment"]["policies"]) == ["ucb", "thompson"]
+    assert started["live"]["fallback"] == "red"
+    assert started["live"]["reward"]["window_seconds"] == 3600
+
+
+def test_a_start_says_what_follows_and_what_it_says_works(url, tmp_path, capsys):
+    (tmp_path / "shop.toml").write_text(FILE.format(exposure="implicit"))
+    code, out, err = run(capsys, "start", "shop.toml")
+    assert (code, err) == (0, "")
+    assert "started 'shop'" in out
+    assert "ucb (control), thompson" in out
+
+    assigning, rewarding, *looking = [
+        line.split("  ")[1] for line in out.splitlines() if line.startswith("  sameluck live")
+    ]
+    assert "--db" not in assigning  # the variable says it
+    _, out, _ = run(capsys, *shlex.split(assigning)[2:])
+    id = next(line.split()[1] for line in out.splitlines() if line.startswith("assignment"))
+    assert f"sameluck live reward shop {id} VALUE" in out
+    words = rewarding.replace("ID", id).replace("VALUE", "1")
+    assert run(capsys, *shlex.split(words)[2:]) == (0, f"1 counts for {id}\n", "")
+    assert "reported for" in run(capsys, *shlex.split(words)[2:])[1]
+    status, results, _ = (shlex.split(line)[2:] for line in looking)
+    assert run(capsys, *status)[0] == 0
+    code, _, err = run(capsys, *results)
+    assert code == 2
+    assert "a comparison needs the first 2; wait for rewards" in err
+
+
+def test_serving_in_json(shop, url, capsys):
+    first = answer(capsys, "assign", shop, "--unit", "alice")
+    assert first["enrolled"]
+    assert answer(capsys, "assign", shop, "--unit", "alice") == {**first, "reason": "STICKY"}
+    assert answer(capsys, "reward", shop, first["id"], 1) == {
+        "applied": True,
+        "duplicate": False,
+        "value": 1.0,
+    }
+    assert answer(capsys, "reward", shop, first["id"], 1)["duplicate"]
+    assert answer(capsys, "tick", shop) == {"name": shop, "due": 0}
+    status = answer(capsys, "status", shop)
+    assert status["answers"] == {"ASSIGNED": 1, "STICKY": 1}  # counted, though each process is gone
+    assert answer(capsys, "status") == [status]
+    code, _, err = run(capsys, "reward", shop, first["id"], 0)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "the first value counts" in err
+
+
+def test_exposure_is_told_and_an_assignment_can_be_voided(url, tmp_path, capsys):
+    (tmp_path / "shop.toml").write_text(FILE.format(exposure="explicit"))
+    assert run(capsys, "start", "shop.toml", "--name", "x y")[0] == 0
+    _, out, _ = run(capsys, "assign", "x y", "--unit", 1)
+    assert "once shown  sameluck live expose 'x y' asg_" in out
+    first, second = (answer(capsys, "assign", "x y", "--unit", unit)["id"] for unit in (1, 2))
+
+    assert answer(capsys, "expose", "x y", first)["status"] == "exposed"
+    code, _, err = run(capsys, "void", "x y", first)
+    assert code == 2
+    assert "was exposed and cannot be voided" in err
+    _, out, _ = run(capsys, "void", "x y", second)
+    assert out.startswith(f"{second}: arm ")
+    assert out.endswith("voided\n")
+    assert "a reward counts until" in run(capsys, "expose", "x y", first)[1]
+
+
+def test_a_user_the_experiment_has_no_use_for_gets_the_fallback(shop, capsys):
+    assert run(capsys, "pause", shop, "--reason", "lunch")[1].startswith("shop: paused; users get")
+    code, out, _ = run(capsys, "assign", shop, "--unit", "bob")
+    assert code == 0
+    assert "red (the fallback)" in out
+    assert "not enrolled" in out
+    status = run(capsys, "status", shop)[1]
+    assert "(lunch)" in status
+    assert "more users, once it is resumed" in status
+    assert run(capsys, "resume", shop)[1] == "shop: running\n"
+
+
+def test_stopping_finishes_what_was_begun_unless_told_otherwise(shop, capsys):
+    _, out, _ = run(capsys, "stop", shop)
+    assert out.startswith("shop: draining; 3 replications are finished first; to stop at once: ")
+    assert answer(capsys, "stop", shop, "--now")["status"] == "stopped"
+    assert "wanted        nobody any more" in run(capsys, "status", shop)[1]
+    code, _, err = run(capsys, "resume", shop)
+    assert (code, err) == (2, "error: experiment 'shop' is stopped and cannot be resumed\n")
+
+
+def test_results_are_those_of_the_python_surface(shop, url, tmp_path, capsys):
+    serve(url, 10)
+    code, _, err = run(capsys, "results", shop)
+    assert code == 2
+    assert "for what is known so far: --checkpoints " in err
+    early = err.split("--checkpoints ")[1].strip()
+    assert answer(capsys, "results", shop, "--checkpoints", early)["effects"][0][
+        "checkpoint"
+    ] == int(early)
+
+    serve(url, 60)
+    paths = {kind: tmp_path / f"out.{kind}" for kind in ("csv", "svg", "html", "npz")}
+    flags = zip(("--csv", "--plot", "--report", "--save"), paths.values(), strict=True)
+    words = [word for pair in flags for word in pair]
+    code, out, err = run(capsys, "results", shop, "--checkpoints", "3,6", "--level", "0.9", *words)
+    assert code == 0
+    assert "90% interval" in out
+    assert err.count("wrote ") == 4
+    assert all(path.stat().st_size for path in paths.values())
+    with sl.open(url, read_only=True) as store:
+        expected = sl.compare(store.load(shop).runs([3, 6]), level=0.9)
+    found = answer(capsys, "results", shop, "--checkpoints", "3,6", "--level", 0.9)
+    assert found["effects"] == json.loads(to_json(expected.to_dicts()))
+    assert found["verdict"] == expected.verdict
+
+
+def test_results_that_cannot_be_are_refused_for_what_is_wrong_with_them(
+    shop, url, tmp_path, capsys
+):
+    assert (
+        "--policies must name policies such as a,b, got ' '"
+        in run(capsys, "results", shop, "--policies", " ")[2]
+    )
+    assert "level must be between 0 and 1" in run(capsys, "results", shop, "--level", 95)[2]
+    assert "wait for rewards" in run(capsys, "results", shop)[2]
+    assert "have come to 1 period, " in run(capsys, "results", shop, "--checkpoints", 1)[2]
+    run(capsys, "stop", shop, "--now")
+    assert "needs the first 2; it is stopped" in run(capsys, "results", shop)[2]
+
+    single = FILE.format(exposure="implicit").replace("replications = 3", "replications = 1")
+    (tmp_path / "single.toml").write_text(single)
+    assert "1 replication of 6 periods" in run(capsys, "start", "single.toml")[1]
+    assert "only one is planned" in run(capsys, "results", "single")[2]
+
+
+def test_a_figure_changes_no_number(shop, url, tmp_path, capsys):
+    serve(url, 60)
+    plain = run(capsys, "results", shop)[1]
+    assert run(capsys, "results", shop, "--plot", tmp_path / "a.svg")[1] == plain
+
+
+def test_a_challenger_is_previewed_and_joins(shop, url, capsys):
+    serve(url, 60)
+    words = ("add-policy", shop, "ucb1(alpha=0.1)", "--as", "bold")
+    before = answer(capsys, *words, "--preview")
+    assert "nothing was changed" in run(capsys, *words, "--preview")[1]
+    assert before == answer(capsys, *words)
+    assert "It takes part in shop now." in run(capsys, "add-policy", shop, "always(1)")[1]
+    assert "has a policy 'bold' already" in run(capsys, *words)[2]
+    serve(url, 200)
+    both = ("--policies", "thompson,bold", "--control", "thompson")
+    assert {one["policy"] for one in answer(capsys, "results", shop, *both)["effects"]} == {"bold"}
+    assert "at this moment it asks for" in " ".join(
+        run(capsys, "add-policy", shop, "uniform", "--preview")[1].split()
+    )
+
+
+def test_names_with_commas_can_be_chosen(shop, url, capsys):
+    serve(url, 60)
+    assert run(capsys, "add-policy", shop, "epsilon_greedy(epsilon=0.2, explore=others)")[0] == 0
+    with sl.open(url) as store:
+        live = store.peek(shop)
+        *_, late = live.experiment.policies
+    assert "," in late
+    serve(url, 200)
+    found = answer(capsys, "results", shop, "--policies", f"ucb,{late}")
+    assert [(one["policy"], one["control"]) for one in found["effects"]] == [(late, "ucb")]
+
+
+def test_a_trace_shows_every_period(shop, url, capsys):
+    assert run(capsys, "trace", shop)[1].startswith("replication 0: 0 users for 0 periods")
+    serve(url, 60)
+    _, out, _ = run(capsys, "trace", shop, 1)
+    assert out.splitlines()[-1].split()[0] == "6"
+    assert "*" in out
+    rows = answer(capsys, "trace", shop, 1)
+    assert len(rows) == 12
+    code, _, err = run(capsys, "trace", shop, 9)
+    assert code == 2
+    assert "from 0 to 2" in err
+
+
+def test_a_ledger_is_exported_and_a_log_imported(shop, url, tmp_path, capsys):
+    serve(url, 60)
+    found = answer(capsys, "export", shop, "ledger.csv")
+    assert found["rows"] == len((tmp_path / "ledger.csv").read_text().splitlines()) - 1
+    assert run(capsys, "export", shop, "rewards.jsonl", "--what", "rewards")[0] == 0
+    columns = ("--arm", "arm", "--reward", "value", "--replication", "replication")
+    words = ("import", "old", "ledger.csv", "first=ucb1(alpha=2)", "uniform", *columns)
+    code, out, err = run(capsys, *words, "--arms", "red,green,blue", "--horizon", 5)
+    assert (code, err) == (0, "")
+    assert "next:\n  sameluck live status old" in out
+    assert [one["name"] for one in answer(capsys, "status")] == ["shop", "old"]
+    code, out, err = run(capsys, *words, "--arms", "red,green")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "unknown arm 'blue'" in err
+    made = answer(capsys, *["import", "again", *words[2:]], "--skip-bad", "--arms", "red,green")
+    assert made["live"] == "again"
+    assert made["skipped"]
+    assert made["cautions"] == []
+
+
+def test_whoever_only_looks_can_do_so_beside_a_server(shop, url, tmp_path, capsys):
+    serve(url, 60)
+    looking = [
+        ("status",),
+        ("status", shop),
+        ("results", shop),
+        ("trace", shop),
+        ("doctor",),
+        ("export", shop, "a.csv"),
+        ("add-policy", shop, "uniform", "--preview"),
+    ]
+    with sl.open(url):
+        assert [run(capsys, *words)[0] for words in looking] == [0] * len(looking)
+        code, out, err = run(capsys, "assign", shop, "--unit", 1)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "is being written by another process" in err
+
+
+def test_all_experiments_are_listed(url, tmp_path, capsys):
+    (tmp_path / "shop.toml").write_text(FILE.format(exposure="implicit"))
+    with sl.open(url):
+        pass
+    assert "no experiments yet; begin with: sameluck live start" in run(capsys, "status")[1]
+    for name in ("first", "the second"):
+        assert run(capsys, "start", "shop.toml", "--name", name)[0] == 0
+    _, out, _ = run(capsys, "status")
+    assert [line.split("  ")[0] for line in out.splitlines()] == [
+        "experiment",
+        "first",
+        "the second",
+    ]
+
+
+def test_a_name_is_typed_or_written_or_the_files(url, tmp_path, capsys):
+    text = FILE.format(exposure="implicit")
+    (tmp_path / "shop.toml").write_text(text)
+    (tmp_path / "other.toml").write_text(f'name = "written"\n{text}')
+    assert answer(capsys, "start", "shop.toml")["name"] == "shop"
+    assert answer(capsys, "start", "other.toml")["name"] == "written"
+    started = answer(capsys, "start", "other.toml", "--name", "typed")
+    assert started["name"] == "typed"
+    assert sl.Live.from_dict(started["live"]).fallback == "red"
+    assert sl.Experiment.from_dict(started["experiment"]).digest == started["digest"]
+    code, _, err = run(capsys, "start", "shop.toml")
+    assert code == 2
+    assert (
+        "there is an experiment 'shop' already; look at it with: sameluck live status shop" in err
+    )
+    assert "call this one otherwise: --name NAME" in err
+
+
+def test_one_file_serves_for_simulation_and_for_real_users(url, tmp_path, capsys):
+    text = 'environment = "bernoulli(0.5, 0.4, 0.3)"\n' + FILE.format(exposure="implicit")
+    (tmp_path / "both.toml").write_text(text)
+    assert cli.run(["compare", "both.toml", "--replications", "10"]) == 0
+    capsys.readouterr()
+    assert answer(capsys, "start", "both.toml")["name"] == "both"
+    made = answer(capsys, "simulate", "both.toml")
+    assert made["rehearsal"]["status"]["planned"] == 3
+
+
+def test_a_plan_that_may_take_long_is_cautioned_about(url, tmp_path, capsys):
+    slow = FILE.format(exposure="implicit").replace("3600", "86400").replace("= 6", "= 3000")
+    (tmp_path / "slow.toml").write_text(slow)
+    code, out, err = run(capsys, "start", "slow.toml")
+    assert code == 0
+    assert "caution" not in out
+    assert err.startswith("caution: experiment 'slow': if rewards take the whole window")
+    found = json.loads(run(capsys, "start", "slow.toml", "--name", "b", "--json")[1])
+    assert len(found["cautions"]) == 1
+
+
+BAD_FILES = {
+    "horizon = ": "not valid TOML",
+    "horzon = 3": "unknown 'horzon'; did you mean 'horizon'?",
+    "arms = 2": "an experiment needs policies, horizon, replications",
+    "live = 3": "live must be a table [live], got 3",
+    FILE.replace(
+        "fallback", "fallbck"
+    ): "unknown option 'fallbck' in live; did you mean 'fallback'",
+    FILE.replace('"red"\nexp', '"pink"\nexp'): "Live.fallback 'pink' is not an arm",
+    FILE.replace("min = 0", "min = 2"): "Reward.min must be below Reward.max",
+    FILE.replace("{exposure}", "some"): "Live.exposure must be one of implicit, explicit",
+    FILE.replace("seed", 'design = "time_coupled"\nseed'): "live use Replay() or Naive()",
+    FILE.replace(
+        "ucb1(alpha=2)", "ucb1(alpha=-2)"
+    ): "policy 'ucb': UCB1.alpha must be >= 0, got -2",
+    FILE.replace(
+        "ucb1(alpha=2)", "ucb9"
+    ): "policy 'ucb': unknown policy 'ucb9'; did you mean 'ucb1'?",
+    FILE.replace("horizon = 6", "horizon = 0"): "Experiment.horizon must be a whole number from 1",
+    f"name = 3\n{FILE}": "an experiment's name must be",
+}
+
+
+@pytest.mark.parametrize("text", BAD_FILES)
+def test_a_bad_file_is_one_clear_line_and_starts_nothing(text, url, tmp_path, capsys):
+    (tmp_path / "bad.toml").write_text(text.replace("{exposure}", "implicit"))
+    code, out, err = run(capsys, "start", "bad.toml")
+    assert err.startswith("error: bad.toml: ")
+    assert BAD_FILES[text] in err
+    assert err.count("bad.toml") == 1
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    if (tmp_path / "shop.db").exists():
+        assert answer(capsys, "status") == []
+
+
+def test_a_file_is_named_with_the_options_that_override_it(url, tmp_path, capsys):
+    text = 'environment = "bernoulli(0.5, 0.4, 0.3)"\n' + FILE.format(exposure="implicit")
+    (tmp_path / "a.toml").write_text(text)
+    for words, said in (
+        (("--horizon", 0), "a.toml with --horizon: Experiment.horizon must be"),
+        (
+            ("--seed", 1, "--loss", 2),
+            "a.toml with --seed, --loss: Traffic.loss must be <= 1, got 2",
+        ),
+        (("--env", "coin"), "a.toml with --env: unknown environment 'coin'"),
+        (("--name", ""), "--name must be 1 to 200 printable characters, got ''"),
+    ):
+        code, out, err = run(capsys, "simulate", "a.toml", *words)
+        assert err.startswith(f"error: {said}")
+        assert (code, out, err.count("\n")) == (2, "", 1)
+    (tmp_path / "log.csv").write_text("arm,value\nred,1\ngreen,0\n")
+    (tmp_path / "options.toml").write_text('[live]\norder = "any"\n')
+    words = ("log.csv", "ucb1", "uniform", "--arm", "arm", "--reward", "value")
+    _, _, err = run(capsys, "import", "old", *words, "--options", "options.toml")
+    assert err.startswith("error: options.toml: Live.order must be one of")
+
+
+def test_words_that_a_live_experiment_does_not_keep_are_cautioned_about(url, tmp_path, capsys):
+    (tmp_path / "shop.toml").write_text("level = 0.9\n" + FILE.format(exposure="implicit"))
+    code, _, err = run(capsys, "start", "shop.toml")
+    assert code == 0
+    assert "caution: shop.toml: level is not kept" in err
+
+
+def test_a_policy_alone_is_told_how_to_find_company(url, tmp_path, capsys):
+    alone = FILE.format(exposure="implicit").replace('thompson = "thompson_bernoulli"', "")
+    (tmp_path / "shop.toml").write_text(alone)
+    _, out, _ = run(capsys, "start", "shop.toml")
+    assert "sameluck live add-policy shop POLICY" in out
+    code, _, err = run(capsys, "results", "shop")
+    assert code == 2
+    assert "'shop' has one policy, and a comparison needs two" in err
+
+
+def test_an_a_a_experiment_says_so(url, tmp_path, capsys):
+    same = FILE.format(exposure="implicit").replace("[live]", "[live]\naa = true")
+    (tmp_path / "shop.toml").write_text(same)
+    assert "A/A: every policy plays the control's rule" in run(capsys, "start", "shop.toml")[1]
+
+
+# Each command with arguments that would do if there were a database.
+WORDS = {
+    "assign": ("shop", "--unit", "1"),
+    "expose": ("shop", "asg_1"),
+    "reward": ("shop", "asg_1", "1"),
+    "void": ("shop", "asg_1"),
+    "tick": ("shop",),
+    "status": ("shop",),
+    "results": ("shop",),
+    "doctor": ("shop",),
+    "trace": ("shop",),
+    "export": ("shop", "a.csv"),
+    "add-policy": ("shop", "ucb1"),
+    "pause": ("shop",),
+    "resume": ("shop",),
+    "stop": ("shop",),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name in WORDS])
+def test_a_database_that_is_not_there_is_not_made(name, url, tmp_path, capsys):
+    code, out, err = run(capsys, name, *WORDS[name])
+    assert (code, out) == (2, "")
+    assert err.startswith("error: no database 'shop.db'; begin with: sameluck live start FILE.toml")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name in WORDS])
+def test_a_database_in_which_nothing_was_started_stays_empty(name, url, tmp_path, capsys):
+    (tmp_path / "shop.db").touch()
+    code, out, err = run(capsys, name, *WORDS[name])
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("error: no experiment was ever started in sqlite:///shop.db")
+    assert "begin with: sameluck live start FILE.toml, or say another --db" in err
+    assert (tmp_path / "shop.db").stat().st_size == 0
+
+
+def test_an_empty_postgresql_database_stays_empty(postgres_url, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("SAMELUCK_DB", "sqlite:///another.db")
+    for words in (("status",), ("doctor",), ("assign", "shop", "--unit", 1), ("pause", "shop")):
+        code, out, err = run(capsys, *words, "--db", postgres_url)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert f"no experiment was ever started in {postgres_url}; begin with: " in err
+        assert f"sameluck live start FILE.toml --db {postgres_url}" in err
+    with psycopg.connect(postgres_url) as connection:
+        found = connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")
+        assert found.fetchone() == (0,)
+
+
+NOBODY_LISTENS = "postgresql://me:secret@127.0.0.1:1/shop"
+
+
+@pytest.mark.parametrize("words", [("status",), ("doctor",), ("assign", "shop", "--unit", 1)])
+def test_a_database_that_cannot_be_reached_is_exit_code_1(words, capsys):
+    code, out, err = run(capsys, *words, "--db", NOBODY_LISTENS)
+    assert (code, out, err.count("\n")) == (sl.Unavailable.exit_code, "", 1)
+    assert "cannot connect to PostgreSQL" in err
+    assert "secret" not in err
+
+
+def test_whoever_may_not_use_a_database_is_told_so(postgres_url, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop.toml").write_text(FILE.format(exposure="implicit"))
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("CREATE ROLE weak LOGIN")
+        try:
+            weak = postgres_url.replace("postgres@", "weak@")
+            code, out, err = run(capsys, "start", "shop.toml", "--db", weak)
+        finally:
+            connection.execute("DROP ROLE weak")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "this PostgreSQL user may not use the database: permission denied" in err
+
+
+def test_the_page_says_what_exit_codes_mean():
+    page = (ROOT / "docs" / "cli.md").read_text()
+    meaning = {
+        int(one.partition(":")[0]): " ".join(one.split())
+        for one in page.split("Exit codes:\n")[1].split("\n## ")[0].split("\n* ")[1:]
+    }
+    assert set(meaning) == {0, 1, 2, 130}
+    assert (
+        "cannot be reached or is being written by another process"
+        in meaning[sl.Unavailable.exit_code]
+    )
+    assert "not what its policies would have done" in meaning[sl.Diverged.exit_code]
+    assert "a name or an id is wrong" in meaning[sl.Unknown.exit_code]
+    assert "A word, a value" in meaning[sl.Invalid.exit_code]
+    assert "not installed" in meaning[sl.Missing.exit_code]
+    assert "what happened before forbids it" in meaning[sl.Conflict.exit_code]
+    assert "Ctrl-C" in meaning[Interrupted.exit_code]
+
+
+def test_every_command_but_those_that_begin_something_needs_a_database():
+    assert set(COMMANDS) - set(WORDS) == {"simulate", "start", "import"}
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name in WORDS])
+def test_an_experiment_that_is_not_there_is_one_clear_line(name, shop, capsys):
+    code, out, err = run(capsys, name, "shpo", *WORDS[name][1:])
+    said = "error: no experiment 'shpo' in this store; did you mean 'shop'? known: shop\n"
+    assert (code, out, err) == (2, "", said)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_nonsense_is_one_clear_line(name, url, tmp_path, capsys):
+    for words in (("--colour", "red"), ("\x00",), ("a", "b", "c", "d", "e")):
+        code, out, err = run(capsys, name, *words)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"See: sameluck live {name} --help" in run(capsys, name, "--colour", "red")[2]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("status", "--db", "mysql://x"), "unknown kind of store 'mysql://x'"),
+        (("status", "--db", "sqlite://shop.db"), "write sqlite:///shop.db (three slashes)"),
+        (("status", "--db", "sqlite://"), "sqlite:// is gone when the command ends"),
+        (("start", "a.toml", "--db", "sqlite://"), "sqlite:// is gone when the command ends"),
+        (("start", "a.toml", "--db", "sqlite:////no/where.db"), "no folder '/no'"),
+        (("start", "no.toml"), "cannot read 'no.toml'"),
+        (("start", "ucb1"), "an experiment is a TOML file"),
+        (("import", "x", "no.csv", "ucb1", "--arm", "a", "--reward", "b"), "no such file"),
+        (("status", "--db", "sqlite:///text.db"), "cannot read 'text.db'"),
+        (("simulate", "ucb1", "--env", "bernoulli(0.5,0.4)"), "at least two policies"),
+        (("simulate", "--loss", "2"), "Traffic.loss must be <= 1"),
+        (("simulate", "--delay", "soon"), "unknown delay 'soon'"),
+        (("simulate", "--drift", "step(0.1, arm=7)"), "drift: no arm 7"),
+        (("simulate", "--order", "random"), "Live.order must be one of"),
+        (("simulate", "--days", "0"), "days must be > 0"),
+        (("simulate", "--window", "0"), "Reward.window_seconds must be > 0"),
+        (("simulate", "--level", "95"), "level must be between 0 and 1"),
+        (("simulate", "--db", "sqlite://"), "sqlite:// is gone"),
+    ],
+)
+def test_bad_input_is_one_clear_line_and_exit_code_2(words, said, url, tmp_path, capsys):
+    (tmp_path / "a.toml").write_text(FILE.format(exposure="implicit"))
+    (tmp_path / "text.db").write_text("not a database, but long enough to be looked at" * 99)
+    code, out, err = run(capsys, *words)
+    assert said in err
+    assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+def test_values_below_zero_are_values(url, tmp_path, capsys):
+    free = FILE.format(exposure="implicit").replace("min = 0", "min = -5")
+    (tmp_path / "shop.toml").write_text(free.replace("thompson_bernoulli", "uniform"))
+    run(capsys, "start", "shop.toml")
+    id = answer(capsys, "assign", "shop", "--unit", 1)["id"]
+    assert run(capsys, "reward", "shop", id, "-1.5") == (0, f"-1.5 counts for {id}\n", "")
+    code, _, err = run(capsys, "reward", "shop", id, "lots")
+    assert code == 2
+    assert "'lots' is not a valid float" in err
+
+
+def test_policies_that_are_objects_are_made_by_name(url, tmp_path, capsys, monkeypatch):
+    (tmp_path / "own_policies.py").write_text(
+        "class Turns:\n"
+        "    def select(self, period): return period % 3\n"
+        "    def update(self, arm, reward): pass\n"
+        "def make(seed): return Turns()\n"
+    )
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    text = FILE.format(exposure="implicit").replace("thompson_bernoulli", "external(turns)")
+    (tmp_path / "shop.toml").write_text(text)
+    maker = ("--maker", "turns=own_policies:make")
+    code, out, _ = run(capsys, "start", "shop.toml", *maker)
+    assert code == 0
+    assert "sameluck live assign shop --unit USER --maker turns=own_policies:make  " in out
+    assert answer(capsys, "assign", "shop", "--unit", 1, *maker)["enrolled"]
+    (tmp_path / "other.toml").write_text(FILE.format(exposure="implicit"))
+    assert run(capsys, "start", "other.toml")[0] == 0
+    every = answer(capsys, "doctor")["experiments"]  # the other one can be examined
+    assert [(one["name"], one["verdict"]) for one in every["shop"]] == [("policies", "unknown")]
+    assert len(every["other"]) > 1
+    assert run(capsys, "doctor", "shop")[0] == 2
+    assert run(capsys, "doctor", "shop", *maker)[0] == 0
+    assert run(capsys, "status", "shop")[0] == 0  # to look or to pause takes no policies
+    code, _, err = run(capsys, "trace", "shop", 0)
+    assert code == 2
+    assert "external('turns')" in err
+    assert "--maker" in err
+    for wrong in ("turns", "turns=no_such_module:make", "turns=own_policies:mak"):
+        code, _, err = run(capsys, "status", "shop", "--maker", wrong)
+        assert (code, err.count("\n")) == (2, 1)
+        assert "--maker" in err
+
+
+def test_the_doctor_examines_everything_and_an_alarm_is_exit_code_1(shop, url, capsys):
+    serve(url, 60)
+    code, out, err = run(capsys, "doctor")
+    assert (code, err) == (0, "")
+    names = ["sqlite", "journal", "integrity", "schema", "rebuild", "drift", "sample ratio"]
+    assert all(f" {name} " in out for name in names)
+    found = answer(capsys, "doctor", shop)
+    assert [check["name"] for check in found["store"]] == names[:4]
+    with sl.open(url, read_only=True) as store:
+        expected = [check._asdict() for check in store.load(shop).diagnostics()]
+    assert found["experiments"][shop] == json.loads(to_json(expected))
+
+    with sqlite3.connect("shop.db") as database:
+        database.execute("UPDATE entry SET value = 1 - value WHERE replication = 0")
+    database.close()
+    code, out, err = run(capsys, "doctor")
+    assert (code, err) == (1, "")
+    assert "alarm" in out
+    assert "was the database edited" in " ".join(out.split())
+
+
+def test_a_password_is_not_shown():
+    assert opening.following("postgresql://me:secret@host/db", "status") == (
+        "sameluck live status --db 'postgresql://me:***@host/db'"
+    )
+
+
+def test_the_usual_database_needs_no_words(monkeypatch):
+    monkeypatch.delenv("SAMELUCK_DB", raising=False)
+    assert opening.following("sqlite:///sameluck.db", "status") == "sameluck live status"
+    assert opening.following("sqlite:///a.db", "status").endswith(" --db sqlite:///a.db")
+
+
+def test_a_rehearsal_is_the_simulation_and_says_all(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = ("--horizon", 30, "--replications", 5, "--arrivals-per-day", 50_000, "--seed", 3)
+    code, out, err = run(capsys, "simulate", *words)
+    assert (code, err) == (0, "")
+    for said in (
+        "5 replications of 30 periods",
+        "rehearsed ",
+        "5 complete of 5",
+        "\ndiagnostics\n",
+    ):
+        assert said in out
+    assert "thompson_bernoulli earned" in " ".join(out.split()) or "No difference" in out
+    assert list(tmp_path.iterdir()) == []
+
+    found = answer(capsys, "simulate", *words)
+    experiment = sl.Experiment.from_dict(found["result"]["experiment"])
+    expected = sl.compare(sl.simulate(experiment, rehearsing.ENVIRONMENT))
+    shown = found["result"]["effects"][0]
+    assert shown["effect"] == expected.effects[0].effect
+    assert shown["interactions"] == expected.effects[0].interactions
+    assert found["rehearsal"]["finished"]
+    assert [check["name"] for check in found["diagnostics"]]
+
+
+def test_a_rehearsal_takes_every_word_of_traffic_and_a_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = 'environment = "bernoulli(0.5, 0.4, 0.3)"\n' + FILE.replace(
+        'exposure = "{exposure}"', ""
+    )
+    (tmp_path / "a.toml").write_text(text + "\n[traffic]\nloss = 0.5\nduplicates = 0.5\n")
+    rough = ("--unexposed", 0.3, "--returning", 0.3, "--delay", "lognormal(5, 1)", "--batch", 2)
+    rough += ("--order", "phase", "--open-replications", 2, "--drift", "-0.1", "--window", 60)
+    found = answer(capsys, "simulate", "a.toml", *rough, "--traffic-seed", 4)
+    rehearsal = found["rehearsal"]
+    assert rehearsal["finished"]
+    assert rehearsal["status"]["defaulted"] > 0
+    assert rehearsal["status"]["voided"] > 0
+    assert rehearsal["units"] < rehearsal["calls"]
+    assert "batched(ucb1" in found["result"]["experiment"]["policies"]["ucb"]
+
+
+def test_a_rehearsal_can_be_kept_and_looked_at(url, capsys):
+    words = ("simulate", "--horizon", 20, "--replications", 4, "--db", url, "--name", "try")
+    code, _, err = run(capsys, *words, "--days", 0.01)
+    assert code == 0
+    assert "look at it with: sameluck live status try" in err
+    status = answer(capsys, "status", "try")
+    assert (status["status"], status["complete"]) == ("running", 0)
+    code, _, err = run(capsys, *words)
+    assert code == 2
+    assert "there is an experiment 'try' already" in err
+
+
+def test_a_short_rehearsal_shows_what_is_known_so_far(capsys):
+    _, out, _ = run(capsys, "simulate", "--days", 0.02)
+    assert "the experiment goes on" in out
+    assert "95% anytime interval" in out
+    assert "No result yet" in run(capsys, "simulate", "--days", 0.0001)[1]
+
+
+def test_an_interrupted_rehearsal_says_what_is_kept(url, monkeypatch, capsys):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rehearsing, "rehearse", interrupt)
+    code, out, err = run(capsys, "simulate", "--db", "sqlite:///a.db")
+    assert (code, out) == (130, "")
+    assert "is kept; look at it with: sameluck live status rehearsal --db sqlite:///a.db" in err
+    code, _, err = run(capsys, "simulate")
+    assert (code, err) == (130, "\nerror: interrupted; nothing was written\n")
+
+
+def test_postgresql_serves_the_same_commands(postgres_url, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SAMELUCK_DB", postgres_url)
+    (tmp_path / "shop.toml").write_text(FILE.format(exposure="implicit"))
+    assert run(capsys, "start", "shop.toml")[0] == 0
+    serve(postgres_url, 40)
+    with sl.open(postgres_url, read_only=True) as store:
+        runs = store.load("shop").runs()
+    found = answer(capsys, "results", "shop")
+    assert found["effects"] == json.loads(to_json(sl.compare(runs).to_dicts()))
+    assert np.isfinite(found["effects"][0]["effect"])
+    checks = json.loads(run(capsys, "doctor", "--json")[1])["store"]
+    assert [check["name"] for check in checks] == ["postgresql", "durability", "schema"]
+
+
+def test_long_rehearsals_show_a_bar_to_somebody_who_watches():
+    words = ["live", "simulate", "--replications", "200", "--days", "1"]
+    parent, child = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "sameluck", *words],
+        stdout=subprocess.PIPE,
+        stderr=child,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
+    ) as process:
+        os.close(child)
+        shown = b""
+        while b"replications," not in shown:
+            shown += os.read(parent, 4096)
+        process.kill()
+    os.close(parent)
+    assert b"after " in shown

@@ -1,0 +1,216 @@
+"""Every environment keeps the contract, found by discovery, and pays what it says."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import cases
+import sameluck as sl
+from budget import SEED, assert_chances, assert_law, assert_mean
+from sameluck import text_forms
+from sameluck.environments.base import ENVIRONMENTS
+from sameluck.environments.registry import as_environment
+
+ALL = cases.all_environments(3)
+
+
+def rewards_of(environment, arm, draws, arms=3):
+    """Rewards of one arm, in as many periods of one replication as asked for."""
+    experiment = sl.Experiment(
+        policies={"it": sl.Always(arm)}, arms=arms, horizon=draws, replications=1, seed=SEED
+    )
+    return sl.trace(experiment, environment)["it"].rewards
+
+
+def first_rewards(environment, arm, replications, arms=3):
+    """The first reward of one arm in each replication."""
+    experiment = sl.Experiment(
+        policies={"it": sl.Always(arm)}, arms=arms, horizon=1, replications=replications, seed=SEED
+    )
+    return sl.simulate(experiment, environment).rewards[:, 0, 0]
+
+
+@pytest.mark.parametrize("kind", cases.ENVIRONMENT_KINDS, ids=lambda kind: kind.__name__)
+def test_every_environment_is_documented_public_and_has_examples(kind):
+    """Its docstring says what it pays; it is in the public list; the tests know parameters to try."""
+    assert len(kind.__doc__) > 40
+    assert getattr(sl, kind.__name__) is kind
+    assert cases.environment_examples(3).get(kind)
+    assert ENVIRONMENTS[text_forms.name_of(kind)] is kind
+
+
+@pytest.mark.parametrize("environment", ALL, ids=cases.name)
+def test_an_environment_is_frozen_and_survives_pickle(environment):
+    """Other processes get the same one."""
+    assert pickle.loads(pickle.dumps(environment)) == environment
+    for field in environment._fields:
+        with pytest.raises(AttributeError):
+            setattr(environment, field, 1)
+
+
+@pytest.mark.parametrize("environment", ALL, ids=cases.name)
+def test_it_knows_its_means_best_arm_and_gaps(environment):
+    """Gaps are what the means lack to the best; the best arm is the first with no gap; `arms` fits."""
+    means, gaps = environment.means, environment.gaps
+
+    assert environment.arms in (None, 3)
+    assert len(means) == len(gaps)
+    assert min(gaps) == 0
+    assert gaps[environment.best_arm] == 0
+    assert environment.best_arm == gaps.index(0)
+    assert all(gap == max(means) - mean for gap, mean in zip(gaps, means, strict=True))
+
+
+@pytest.mark.parametrize("environment", ALL, ids=cases.name)
+def test_it_pays_its_means_on_average(environment):
+    """The first reward of each of 20,000 replications. False alarm 1e-6 an arm; sees a mean off by 0.035 sd."""
+    for arm in range(3):
+        sample = first_rewards(environment, arm, 20_000)
+        expected = environment.means[arm % len(environment.means)]
+        if np.ptp(sample) == 0:
+            assert sample[0] == expected
+        else:
+            assert_mean(sample, expected)
+
+
+@pytest.mark.parametrize("environment", ALL, ids=cases.name)
+def test_binary_means_zeros_and_ones(environment):
+    """Where `binary` is true nothing else is ever paid; where it is false something else is."""
+    paid = set(np.concatenate([rewards_of(environment, arm, 500) for arm in range(3)]).tolist())
+
+    assert (paid <= {0.0, 1.0}) is environment.binary
+
+
+def test_bernoulli_certainties():
+    """Chance 0 never pays and chance 1 always does."""
+    certain = sl.Bernoulli((0.0, 1.0, 5e-324))
+
+    assert rewards_of(certain, 0, 100_000).sum() == 0
+    assert rewards_of(certain, 1, 100_000).sum() == 100_000
+
+
+def test_gaussian_law():
+    """Mean and sd of each arm of its own: KS at 50,000 draws, false alarm 1e-6, sees a shift of 0.03 sd."""
+    environment = sl.Gaussian((-1.0, 0.0, 2.5), sd=(0.5, 1.0, 3.0))
+
+    for arm in range(3):
+        law = stats.norm(environment.means[arm], environment.sd[arm])
+        assert_law(rewards_of(environment, arm, 50_000), law.cdf, looks=3)
+
+
+def test_empirical_draws_each_value_as_often():
+    """With replacement, each observed value (also a repeated one) with the same chance."""
+    environment = sl.Empirical(((1.0,), (0.0, 0.5, 0.5, 9.0), tuple(range(100))))
+
+    sample = rewards_of(environment, 1, 40_000)
+
+    assert set(rewards_of(environment, 0, 50).tolist()) == {1.0}
+    assert_chances([(sample == value).sum() for value in (0.0, 0.5, 9.0)], [0.25, 0.5, 0.25])
+    hundred = rewards_of(environment, 2, 40_000).astype(int)
+    assert_chances(np.bincount(hundred, minlength=100), np.full(100, 0.01))
+
+
+@pytest.mark.parametrize(
+    ("prior", "law"),
+    [
+        (sl.BernoulliPrior(2.0, 3.0), stats.beta(2, 3)),
+        (sl.BernoulliPrior((0.5, 1.0, 1.0), (0.5, 1.0, 7.0)), stats.beta(0.5, 0.5)),
+        (sl.GaussianPrior(1.0, 2.0), stats.norm(1, 2)),
+    ],
+)
+def test_a_prior_draws_one_instance_a_replication(prior, law):
+    """Instances follow the prior (KS at 4,000, false alarm 1e-6, sees 0.045), differ between arms and replications,
+    and are what `simulate` plays: the same for any number of replications."""
+    instances = [prior.instance(SEED, replication, 3).means for replication in range(4_000)]
+
+    first = np.array(instances)[:, 0]
+
+    assert np.unique(np.array(instances)).size == 12_000
+    assert_law(first, law.cdf)
+    chances = prior.laws(SEED, range(7, 10), 3)[0]
+    np.testing.assert_array_equal(chances, instances[7:10])
+
+
+@pytest.mark.parametrize("prior", [sl.BernoulliPrior(), sl.GaussianPrior()], ids=cases.name)
+def test_all_policies_and_designs_meet_the_same_instance(prior):
+    """The instance belongs to the replication: its best arm pays best for everybody, under every design."""
+    arms, periods = 4, 2_000
+    policies = {f"always {arm}": sl.Always(arm) for arm in range(arms)}
+    for design in cases.ALL_DESIGNS:
+        experiment = sl.Experiment(
+            policies=policies, arms=arms, horizon=periods, replications=3, design=design, seed=SEED
+        )
+        runs = sl.simulate(experiment, prior)
+        for replication in range(3):
+            means = prior.instance(SEED, replication, arms).means
+            paid = runs.rewards[replication, :, 0] / periods
+            np.testing.assert_allclose(paid, means, atol=5.5 / np.sqrt(periods))
+
+
+NAN, INF = float("nan"), float("inf")
+NONSENSE = [
+    (
+        sl.Bernoulli,
+        "means",
+        [(0.5, 0.5), (0.1, 0.2, 1.1), (-0.1, 0.2, 0.3), (NAN, 0.1, 0.2), (None,) * 3, 0.5, "abc"],
+    ),
+    (sl.Bernoulli, "means", [(), None, (True, 0.5, 0.5), ("0.1", 0.2, 0.3), ((0.1,), 0.2, 0.3)]),
+    (sl.Gaussian, "means", [(0.5, 0.5), (INF, 0.1, 0.2), (NAN, 0.1, 0.2), 1.0, "abc", None]),
+    (sl.Gaussian, "sd", [-1, NAN, INF, None, "1", (1.0, 2.0), (1.0, 2.0, -3.0), (1.0, 2.0, None)]),
+    (
+        sl.Empirical,
+        "samples",
+        [((1.0,), (2.0,)), ((1.0,), (2.0,), ()), ((1.0,), (2.0,), (NAN,)), 3, None, "abc"],
+    ),
+    (
+        sl.Empirical,
+        "samples",
+        [((1.0,), (2.0,), 3.0), ((1.0,), (2.0,), "ab"), ((1.0,), (2.0,), (None,))],
+    ),
+    (sl.BernoulliPrior, "a", [0, -1, NAN, None, (1.0, 1.0), (1.0, 1.0, 0.0)]),
+    (sl.BernoulliPrior, "b", [0, -1, NAN, None, (1.0, 1.0), (1.0, 1.0, 0.0)]),
+    (sl.GaussianPrior, "mean", [NAN, INF, None, "x", (1.0, 2.0)]),
+    (sl.GaussianPrior, "sd", [-1, NAN, INF, None, (1.0, 2.0)]),
+    (sl.GaussianPrior, "noise_sd", [-1, NAN, INF, None, (1.0, 2.0)]),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value"),
+    [(kind, field, value) for kind, field, values in NONSENSE for value in values],
+)
+def test_nonsense_parameters_are_refused_by_name(kind, field, value):
+    """`Invalid`, and the message says which parameter of which class."""
+    usual = cases.environment_examples(3)[kind][0]
+    experiment = sl.Experiment(policies={"it": "ucb1"}, arms=3, horizon=5, replications=1)
+
+    for play in (sl.simulate, sl.trace):
+        with pytest.raises(sl.Invalid) as refused:
+            play(experiment, usual._replace(**{field: value}))
+        assert f"{kind.__name__}.{field}" in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", cases.ENVIRONMENT_KINDS, ids=lambda kind: kind.__name__)
+def test_every_parameter_has_its_nonsense(kind):
+    """Discovery: a parameter that is added needs a row in the table above."""
+    covered = {(one, field) for one, field, _ in NONSENSE}
+
+    assert all((kind, field) in covered for field in kind._fields)
+
+
+def test_lists_arrays_and_whole_numbers_are_welcome():
+    """However the means are given, it is the same environment with the same text."""
+    forms = [[1, 0, 1], (1.0, 0.0, 1.0), np.array([1, 0, 1]), np.array([1.0, 0.0, 1.0])]
+
+    assert {text_forms.write(as_environment(sl.Bernoulli(form))) for form in forms} == {
+        text_forms.write(as_environment("bernoulli(1, 0, 1)"))
+    }
+
+
+@pytest.mark.parametrize("value", [None, 3, "berno", sl.Bernoulli, sl.UCB1(), (0.5, 0.5)])
+def test_what_is_no_environment_is_refused(value):
+    """The message lists those there are."""
+    with pytest.raises(sl.Invalid, match=r"environment.*bernoulli"):
+        as_environment(value)

@@ -1,0 +1,483 @@
+"""Adjusted effects: the same expectation, less noise, and nothing borrowed from the replication it is applied to."""
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import budget
+import cases
+import sameluck as sl
+from sameluck.inference.adjustments import adjusted, known_means
+from sameluck.policies.base import (
+    _CHANCES,
+    Tally,
+    chances,
+    fill_chances,
+    memory_of,
+    prepare,
+    select,
+    selects,
+    states_chances,
+)
+from sameluck.randomness.samplers import uniform
+from sameluck.randomness.streams import DECISION, at, stream
+
+COINS = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
+BELLS = sl.Gaussian((1.0, 0.8, -2.0, -3.0, -4.0))
+EXAMPLES = {
+    "example 1": ({"a": sl.UCB1(2.5), "b": sl.UCB1(3.0)}, COINS),
+    "example 2": (
+        {"a": sl.UCB1(), "b": sl.ThompsonBernoulli(first_plays=1)},
+        sl.Bernoulli((0.7, 0.3)),
+    ),
+}
+COIN_TOSSERS = {
+    "all": sl.EpsilonGreedy(0.2),
+    "others": sl.EpsilonGreedy(0.2, "others"),
+    "uniform": sl.Uniform(),
+}
+
+
+def played(policies, environment, **changes):
+    """Runs with detail."""
+    settings = {"arms": 3, "horizon": 60, "replications": 60, "seed": budget.SEED, **changes}
+    checkpoints = settings.pop("checkpoints", None)
+    settings["arms"] = getattr(environment, "arms", None) or settings["arms"]
+    experiment = sl.Experiment(policies=policies, **settings)
+    return sl.simulate(experiment, environment, checkpoints=checkpoints, detail=True)
+
+
+def example(name, **changes):
+    policies, environment = EXAMPLES[name]
+    return played(policies, environment, **changes)
+
+
+def some_rows(runs, start, stop):
+    """The same runs, fewer replications; the recorded numbers keep their places."""
+    rows = slice(start, stop)
+    names = ("rewards", "pulls", "interactions", "totals", "luck")
+    return dataclasses.replace(
+        runs, first=runs.first + start, **{name: getattr(runs, name)[rows] for name in names}
+    )
+
+
+def reward_luck_literally(runs, means, place=-1):
+    """Per replication: for both policies and each arm, what it paid more than pulls x mean."""
+    return [
+        [
+            runs.totals[row, policy, place, arm]
+            - means[row][arm] * runs.pulls[row, policy, place, arm]
+            for policy in (1, 0)
+            for arm in range(len(means[row]))
+        ]
+        for row in range(runs.replications)
+    ]
+
+
+def cross_fitted_literally(plain, variates):
+    """Least squares with an intercept on the other four fifths; the slopes alone are applied to this fifth."""
+    result = []
+    for row in range(len(plain)):
+        others = [other for other in range(len(plain)) if other % 5 != row % 5]
+        table = np.array([[1.0, *variates[other]] for other in others])
+        slopes = np.linalg.lstsq(table, np.array([plain[other] for other in others]), rcond=None)[0]
+        result.append(plain[row] - np.dot(variates[row], slopes[1:]))
+    return result
+
+
+@pytest.mark.parametrize("design", ["replay", "naive", "time_coupled", "replay(share_noise=true)"])
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_adjusting_by_means_is_the_literal_regression_under_every_design(name, design):
+    runs = example(name, design=design)
+    means = [runs_means(EXAMPLES[name][1])] * runs.replications
+    plain = runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]
+
+    effect = sl.compare(runs, adjust="means").effects[0]
+
+    expected = cross_fitted_literally(plain, reward_luck_literally(runs, means))
+    np.testing.assert_allclose(
+        adjusted(runs, ("b", "a"), 0, "means", predictable=False), expected, atol=1e-8
+    )
+    assert effect.effect == pytest.approx(np.mean(expected), abs=1e-9)
+    assert effect.sd == pytest.approx(np.std(expected, ddof=1), rel=1e-9)
+    assert effect.plain_effect == pytest.approx(plain.mean(), abs=1e-12)
+    assert sl.compare(runs).effects[0].sd == pytest.approx(effect.plain_sd)
+
+
+def runs_means(environment):
+    return [float(mean) for mean in environment.means]
+
+
+@pytest.mark.parametrize(
+    "prior", [sl.BernoulliPrior(), sl.GaussianPrior(sd=0.7, noise_sd=1.5)], ids=cases.name
+)
+def test_with_a_prior_each_replication_has_the_means_of_its_own_instance(prior):
+    """Also for runs that start later; and the luck taken out has mean zero (6 looks, |z| bound of 1e-6 in all)."""
+    policies = {"a": sl.UCB1(), "b": sl.EpsilonGreedy()}
+    settings = {"policies": policies, "arms": 3, "horizon": 40, "replications": 2_000}
+    experiment = sl.Experiment(**settings, seed=budget.SEED)
+    runs = sl.simulate(experiment, prior, replications=range(7, 1_207), detail=True)
+
+    means = [prior.instance(experiment.seed, 7 + row, 3).means for row in range(1_200)]
+    luck = np.array(reward_luck_literally(runs, means))
+
+    np.testing.assert_allclose(known_means(runs), means, rtol=1e-12)
+    plain = runs.rewards[:200, 1, 0] - runs.rewards[:200, 0, 0]
+    np.testing.assert_allclose(
+        adjusted(some_rows(runs, 0, 200), ("b", "a"), 0, "means", predictable=False),
+        cross_fitted_literally(plain, luck[:200]),
+        atol=1e-8,
+    )
+    for column in luck.T:
+        budget.assert_mean(column, 0.0, looks=6)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_adjusting_by_means_is_unbiased_in_small_experiments(name):
+    """The adjusted effect minus the plain one has mean zero over 200 experiments of 50 (or 20) replications.
+
+    One z test at 1e-6. It sees a bias of 0.4 standard errors of one experiment's plain effect, as wrong means give.
+    """
+    size = 50 if name == "example 1" else 20
+    runs = example(name, horizon=100, replications=200 * size)
+
+    moved = []
+    for start in range(0, runs.replications, size):
+        effect = sl.compare(some_rows(runs, start, start + size), adjust="means").effects[0]
+        moved.append(effect.effect - effect.plain_effect)
+
+    budget.assert_mean(moved, 0.0)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_adjusting_by_means_takes_most_of_the_variance_on_the_first_two_examples(name):
+    """At 1,000 periods the variance falls to 0.16 and 0.19 of replay's, with an error of 0.006 and 0.035 here.
+
+    0.4 is 6 of them away (false alarm below 1e-6); taking out nothing (1.0) or all with coefficient 1 (1.4) is seen.
+    """
+    runs = example(name, horizon=1_000, replications=3_000)
+
+    by_folds = sl.compare(runs, adjust="means").effects[0]
+    by_past = sl.compare(runs, adjust="means", interval="anytime").effects[0]
+
+    assert (by_folds.sd / by_folds.plain_sd) ** 2 < 0.4
+    assert (by_past.sd / by_past.plain_sd) ** 2 < 0.45  # the first 50 or 20 are as they were
+    assert by_folds.high - by_folds.low < 2 * 0.65 * 1.97 * by_folds.plain_sd / 3_000**0.5
+
+
+def test_under_naive_and_with_means_the_variance_falls_too():
+    """Example 2 under naive: most of the variance is reward luck; below half, measured 0.05 to 0.1."""
+    effect = sl.compare(example("example 2", design="naive", horizon=500), adjust="means").effects[
+        0
+    ]
+
+    assert effect.sd**2 < 0.5 * effect.plain_sd**2
+
+
+def test_a_replication_is_adjusted_with_coefficients_of_other_folds_only():
+    """Exactly: what a replication earned more is what its adjusted value is more; others of its fold stay."""
+    runs = example("example 2")
+    before = adjusted(runs, ("b", "a"), 0, "means", predictable=False)
+    for row in (0, 13, 59):
+        rewards = runs.rewards.copy()
+        rewards[row, 1] += 1_000.0
+        after = adjusted(
+            dataclasses.replace(runs, rewards=rewards), ("b", "a"), 0, "means", predictable=False
+        )
+        same_fold = [other for other in range(60) if other % 5 == row % 5 and other != row]
+        assert after[row] - before[row] == pytest.approx(1_000.0, abs=1e-9)
+        assert after[same_fold].tolist() == before[same_fold].tolist()
+        assert after[(row + 1) % 60] != before[(row + 1) % 60]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_anytime_version_uses_past_replications_only(name):
+    """Changing a replication changes no adjusted value before it, and its own by exactly as much."""
+    runs = example(name, replications=120)
+    before = adjusted(runs, ("b", "a"), 0, "means", predictable=True)
+    for row in (0, 30, 55, 119):
+        rewards, totals = runs.rewards.copy(), runs.totals.copy()
+        rewards[row, 1] += 7.0
+        totals[row + 1 :] += 3.0
+        after = adjusted(
+            dataclasses.replace(runs, rewards=rewards, totals=totals),
+            ("b", "a"),
+            0,
+            "means",
+            predictable=True,
+        )
+        assert after[:row].tolist() == before[:row].tolist()
+        assert after[row] - before[row] == pytest.approx(7.0, abs=1e-9)
+    plain = runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]
+    start = 5 * (10 if name == "example 1" else 4)
+    assert before[:start].tolist() == plain[:start].tolist()
+    assert (before[start:] != plain[start:]).all()
+
+
+def test_an_arm_first_pulled_late_changes_no_earlier_anytime_value():
+    """Past means past: whether an arm has luck to take out must not be read off later replications either."""
+    runs = played({"a": sl.Always(0), "b": sl.Always(1)}, sl.Bernoulli((0.6, 0.5)))
+    before = adjusted(runs, ("b", "a"), 0, "means", predictable=True)
+    totals, pulls = runs.totals.copy(), runs.pulls.copy()
+    totals[50, 0, 0], pulls[50, 0, 0] = (20.0, 7.0), (50, 10)
+    late = dataclasses.replace(runs, totals=totals, pulls=pulls)
+
+    after = adjusted(late, ("b", "a"), 0, "means", predictable=True)
+
+    assert after[:50].tolist() == before[:50].tolist()
+
+
+def test_too_few_replications_for_the_variates_are_refused():
+    """Five for each: 20 for two arms, and arms without luck (a fixed reward) need none."""
+    with pytest.raises(
+        sl.Invalid, match="5 replications for each of 4 variates, 20 in all, got 19"
+    ):
+        sl.compare(example("example 2", replications=19), adjust="means")
+    assert sl.compare(example("example 2", replications=20), adjust="means").effects
+
+    certain = played({"a": sl.UCB1(), "b": sl.Uniform()}, sl.Bernoulli((1.0, 0.5)), replications=10)
+    assert sl.compare(certain, adjust="means").effects
+
+
+def test_runs_that_cannot_be_adjusted_are_refused_in_words():
+    runs = example("example 2")
+    without_detail = sl.simulate(runs.experiment, EXAMPLES["example 2"][1])
+    for how in ("means", "exploration"):
+        with pytest.raises(sl.Invalid, match=f"adjust='{how}' needs runs of simulate.*detail=True"):
+            sl.compare(without_detail, adjust=how)
+    with pytest.raises(sl.Invalid, match="adjust 'mean' is not known; did you mean 'means'"):
+        sl.compare(runs, adjust="mean")
+
+
+def test_real_traffic_has_no_known_means_but_exploration_luck_it_has():
+    runs = played({"a": sl.Uniform(), "b": sl.EpsilonGreedy()}, BELLS)
+    real = dataclasses.replace(runs, environment=None)
+
+    with pytest.raises(sl.Invalid, match="never for real traffic"):
+        sl.compare(real, adjust="means")
+    effects = [sl.compare(one, adjust="exploration").effects for one in (real, runs)]
+    assert effects[0] == effects[1]
+
+
+def test_the_verdict_says_what_the_effect_is_without_adjustment():
+    result = sl.compare(example("example 2"), adjust="means")
+
+    assert "adjusted interval" in str(result)
+    assert "Without adjustment the first effect is" in result.verdict
+
+
+@pytest.mark.parametrize("environment", [BELLS, COINS], ids=cases.name)
+def test_exploration_luck_has_mean_zero(environment):
+    """Both ways to explore and uniform play at three horizons: 9 looks sharing 1e-6.
+
+    3,000 replications see a mean of 0.1 standard deviations of the luck.
+    """
+    runs = played(
+        COIN_TOSSERS, environment, horizon=100, checkpoints=[10, 40, 100], replications=3_000
+    )
+    for column in range(3):
+        for place in range(3):
+            budget.assert_mean(runs.luck[:, column, place], 0.0, looks=9)
+
+
+def test_the_exploration_adjustment_needs_no_second_replication():
+    """Each adjusted value is the same whatever stands beside it; their mean is the plain one (1e-6, sees 0.1 sd)."""
+    policies = {"a": sl.EpsilonGreedy(0.1), "b": sl.EpsilonGreedy(0.05)}
+    runs = played(policies, BELLS, horizon=200, replications=2_000)
+    together = adjusted(runs, ("b", "a"), 0, "exploration", predictable=False)
+
+    alone = [
+        adjusted(some_rows(runs, row, row + 1), ("b", "a"), 0, "exploration", predictable=True)[0]
+        for row in range(200)
+    ]
+
+    assert alone == together[:200].tolist()
+    budget.assert_mean(together - (runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]), 0.0)
+
+
+def test_the_exploration_adjustment_halves_the_variance_of_two_greedy_policies():
+    """Epsilon 0.1 v 0.05 at 1,000 periods: 0.5 of replay's variance, known within a tenth from 1,000 replications."""
+    policies = {"a": sl.EpsilonGreedy(0.1), "b": sl.EpsilonGreedy(0.05)}
+    effect = sl.compare(
+        played(policies, BELLS, horizon=1_000, replications=1_000), adjust="exploration"
+    ).effects[0]
+
+    assert 0.3 < (effect.sd / effect.plain_sd) ** 2 < 0.75
+
+
+def test_policies_that_state_no_chances_have_no_exploration_luck():
+    quiet = {"a": sl.UCB1(), "b": sl.ThompsonBernoulli(), "c": sl.UCBDelta(), "d": sl.Always(1)}
+    quiet["e"] = sl.Batched(sl.UCB1(), 3)
+    runs = played(quiet, COINS)
+
+    assert (runs.luck == 0).all()
+    found, plain = sl.compare(runs, adjust="exploration").effects, sl.compare(runs).effects
+    assert [one.effect for one in found] == [one.effect for one in plain]
+
+
+def chances_literally(policy, means, period):
+    """What the rule says: each arm once in order, then epsilon shared out and the rest for the greedy arm."""
+    arms = len(means)
+    if isinstance(policy, sl.Uniform):
+        return [1 / arms] * arms
+    if period <= arms:
+        return [1.0 if arm == period - 1 else 0.0 for arm in range(arms)]
+    best = means.index(max(means))
+    exploring = [arm for arm in range(arms) if policy.explore == "all" or arm != best]
+    return [
+        policy.epsilon / len(exploring) * (arm in exploring) + (1 - policy.epsilon) * (arm == best)
+        for arm in range(arms)
+    ]
+
+
+@pytest.mark.parametrize("design", ["replay", "naive", "time_coupled", "replay(share_noise=true)"])
+@pytest.mark.parametrize("environment", [BELLS, sl.GaussianPrior()], ids=cases.name)
+def test_luck_and_totals_are_those_of_the_trace_summed_in_plain_python(environment, design):
+    """Every arm valued at its mean so far, 0 before its first pull; totals by arm add up to the reward."""
+    runs = played(
+        {**COIN_TOSSERS, "ucb": sl.UCB1()},
+        environment,
+        design=design,
+        replications=5,
+        checkpoints=[2, 3, 30, 60],
+    )
+    for replication in range(5):
+        trace = sl.trace(runs.experiment, environment, replication)
+        for column, (name, policy) in enumerate(runs.experiment.policies.items()):
+            one, arms = trace[name], runs.experiment.n_arms
+            luck, totals, pulls = 0.0, [0.0] * arms, [0] * arms
+            for period, (arm, reward) in enumerate(zip(one.arms, one.rewards, strict=True), 1):
+                means = [t / n if n else 0.0 for t, n in zip(totals, pulls, strict=True)]
+                if name in COIN_TOSSERS:
+                    stated = chances_literally(policy, means, period)
+                    luck += means[arm] - sum(p * m for p, m in zip(stated, means, strict=True))
+                totals[arm] += float(reward)
+                pulls[arm] += 1
+                if period in runs.checkpoints:
+                    place = runs.checkpoints.tolist().index(period)
+                    found = runs.totals[replication, column, place]
+                    assert runs.luck[replication, column, place] == pytest.approx(luck, abs=1e-9)
+                    assert found.tolist() == pytest.approx(totals, rel=1e-12)
+    np.testing.assert_allclose(runs.totals.sum(axis=-1), runs.rewards, rtol=1e-10, atol=1e-9)
+
+
+TALLIES = {
+    "nothing seen": ((0, 0, 0, 0), (0.0, 0.0, 0.0, 0.0)),
+    "one ahead": ((5, 3, 9, 1), (1.0, 2.4, 3.0, -4.0)),
+    "a tie": ((2, 2, 4, 8), (1.0, 1.0, 2.0, 2.0)),
+}
+STATING = [p for p in cases.ALL_POLICIES if states_chances(prepare(p, 4, 100))]
+
+
+def test_every_stated_chance_is_of_a_policy_that_the_tests_play():
+    ours = {kind for kind in _CHANCES if kind.__module__.startswith("sameluck.")}
+
+    assert ours == {type(prepare(policy, 4, 100)) for policy in STATING}
+    assert {type(policy) for policy in STATING} >= {sl.EpsilonGreedy, sl.Uniform}
+
+
+@pytest.mark.parametrize("seen", TALLIES)
+@pytest.mark.parametrize("policy", STATING, ids=cases.name)
+def test_stated_chances_are_those_of_the_arms_played(policy, seen):
+    """Nonnegative, together 1, and 3,000 choices with fresh luck are spread like that (1e-6 over all cases).
+
+    It sees a chance that is off by a tenth.
+    """
+    ready = prepare(policy, 4, 100)
+    pulls, totals = (np.array(values) for values in TALLIES[seen])
+    memory = np.zeros(memory_of(ready, 4))
+    tally = Tally(pulls, totals, totals / np.maximum(pulls, 1), memory, 0, 0.0)
+    period = int(pulls.sum()) + 1
+    stated = np.full(4, np.nan)
+
+    fill_chances(ready, tally, period, stated)
+
+    assert (stated >= 0).all()
+    assert stated.sum() == pytest.approx(1, abs=1e-12)
+    seed, owner = np.uint64(budget.SEED), np.uint64(9)
+    chosen = [
+        int(select(ready, tally, period, stream(seed, DECISION, row, owner)))
+        for row in range(3_000)
+    ]
+    counts = np.bincount(chosen, minlength=4)
+    assert (counts[stated == 0] == 0).all()
+    if (stated > 0).sum() > 1:
+        looks = len(STATING) * len(TALLIES)
+        budget.assert_chances(counts[stated > 0], stated[stated > 0], looks=looks)
+
+
+@pytest.fixture
+def own_chances(own_policies):
+    """A test that states chances of its own leaves the list as it found it."""
+    before = dict(_CHANCES)
+    yield
+    _CHANCES.clear()
+    _CHANCES.update(before)
+
+
+def test_a_policy_of_ones_own_states_its_chances_from_what_it_knew(own_chances):
+    """A policy that repeats its last arm half of the time; its tally must be the one it chose with.
+
+    The luck is the literal sum, and its mean over 1,000 replications is zero (1e-6; sees 0.15 standard deviations).
+    """
+
+    class Sticky(NamedTuple):
+        stay: float = 0.5
+
+    @selects(Sticky)
+    def choose(policy, tally, period, luck):
+        if period > 1 and uniform(at(luck, period, 0)) < policy.stay:
+            return np.int64(tally.last)
+        return np.int64(uniform(at(luck, period, 1)) * tally.pulls.size)
+
+    @chances(Sticky)
+    def state(policy, tally, period, chances):
+        stay = policy.stay if period > 1 else 0.0
+        for arm in range(chances.size):
+            chances[arm] = (1.0 - stay) / chances.size + (stay if arm == tally.last else 0.0)
+
+    runs = played({"it": Sticky(), "other": sl.Uniform()}, BELLS, replications=1_000)
+    one = sl.trace(runs.experiment, BELLS, 0)["it"]
+    luck, totals, pulls, last = 0.0, np.zeros(5), np.zeros(5), 0
+    for period, (arm, reward) in enumerate(zip(one.arms, one.rewards, strict=True), 1):
+        means = totals / np.maximum(pulls, 1)
+        stay = 0.5 if period > 1 else 0.0
+        stated = (1 - stay) / 5 + stay * (np.arange(5) == last)
+        luck += means[arm] - stated @ means
+        totals[arm] += reward
+        pulls[arm] += 1
+        last = arm
+
+    assert runs.luck[0, 0, 0] == pytest.approx(luck, abs=1e-9)
+    budget.assert_mean(runs.luck[:, 0, 0], 0.0)
+
+
+def test_detail_is_the_same_bits_for_any_workers_parts_and_file(tmp_path):
+    policies = {**COIN_TOSSERS, "thompson": sl.ThompsonGaussian()}
+    whole = played(policies, BELLS, checkpoints=[20, 60], replications=30)
+    options = {"checkpoints": [20, 60], "detail": True}
+
+    others = [sl.simulate(whole.experiment, BELLS, workers=many, **options) for many in (1, 3)]
+    parts = [
+        sl.simulate(whole.experiment, BELLS, replications=some, **options)
+        for some in (range(11), range(11, 30))
+    ]
+    others.append(sl.Runs.concat(parts))
+    whole.save(tmp_path / "runs.npz")
+    others.append(sl.Runs.load(tmp_path / "runs.npz"))
+    for other in others:
+        assert other.totals.tobytes() == whole.totals.tobytes()
+        assert other.luck.tobytes() == whole.luck.tobytes()
+        assert other.totals.shape == whole.pulls.shape
+        assert other.luck.shape == whole.rewards.shape
+
+    plain = sl.simulate(whole.experiment, BELLS, checkpoints=[20, 60])
+    assert plain.totals is plain.luck is None
+    assert plain.rewards.tobytes() == whole.rewards.tobytes()
+    assert plain.pulls.tobytes() == whole.pulls.tobytes()
+    mixed = sl.simulate(
+        whole.experiment, BELLS, replications=range(11, 30), checkpoints=[20, 60], detail=False
+    )
+    assert sl.Runs.concat([parts[0], mixed]).totals is None

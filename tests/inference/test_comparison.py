@@ -1,0 +1,181 @@
+"""What a person reads: tables, sentences, figures, pages."""
+
+import json
+
+import matplotlib.figure
+import pandas as pd
+import pytest
+
+import sameluck as sl
+from sameluck.inference.comparison import amount, probability, times
+
+POLICIES = {"steady": sl.UCB1(2.5), "eager": sl.UCB1(3.0)}
+COINS = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
+
+
+def comparison(**changes: object) -> sl.Comparison:
+    settings = {"policies": POLICIES, "arms": 5, "horizon": 2_000, "replications": 10, "seed": 7}
+    experiment = sl.Experiment(**{**settings, **changes})
+    return sl.compare(sl.simulate(experiment, COINS, checkpoints=[100, 2_000]), level=0.99)
+
+
+def test_the_printed_result_is_a_table_and_a_sentence_to_act_on():
+    text = str(comparison())
+    lines = text.splitlines()
+
+    assert lines[0].startswith(
+        "replay design on bernoulli(0.9, 0.7, 0.5, 0.3, 0.1), 10 replications"
+    )
+    assert lines[2].split()[:4] == ["policy", "control", "horizon", "effect"]
+    assert "99% interval" in lines[2]
+    assert lines[4].split()[:3] == ["eager", "steady", "2,000"]
+    sentence = " ".join(lines[6:])
+    assert sentence.startswith("eager earned")
+    assert "less than steady over 2,000 periods (99% interval" in sentence
+    assert sentence.endswith("users a replication instead of 4,000.")
+    assert max(map(len, lines)) <= 120
+
+
+def test_an_undecided_comparison_says_so():
+    verdict = comparison(design="naive").verdict
+    assert "No difference between eager and steady is shown over 2,000 periods" in verdict
+    assert "contains 0" in verdict
+    assert verdict.endswith("The naive design asks 4,000 users a replication.")
+
+
+def test_equal_policies_earn_exactly_the_same_and_cost_one():
+    result = comparison(policies={"one": sl.UCB1(), "other": sl.UCB1()})
+    assert "earned exactly the same" in result.verdict
+    assert "asks 2,000 users a replication instead of 4,000" in result.verdict
+    assert "none left" in str(result)
+
+
+def test_records_are_plain_and_go_to_pandas():
+    result = comparison()
+    records = result.to_dicts()
+
+    assert [record["checkpoint"] for record in records] == [100, 2_000]
+    json.dumps(records)
+    assert result.to_polars()["effect"].to_list() == [one.effect for one in result.effects]
+    frame = result.to_pandas()
+    assert isinstance(frame, pd.DataFrame)
+    assert list(frame.columns) == list(sl.Effect._fields)
+    assert frame.effect.tolist() == [one.effect for one in result.effects]
+
+
+def test_the_figure_is_written_by_the_ending_and_the_same_each_time(tmp_path):
+    result = comparison()
+    for ending in ("svg", "pdf", "png"):
+        assert isinstance(result.plot(tmp_path / f"a.{ending}"), matplotlib.figure.Figure)
+        result.plot(tmp_path / f"b.{ending}")
+        assert (tmp_path / f"a.{ending}").read_bytes() == (tmp_path / f"b.{ending}").read_bytes()
+    with pytest.raises(sl.Invalid, match="its ending must be"):
+        result.plot(tmp_path / "a.jpeg")
+    with pytest.raises(sl.Invalid, match="no folder"):
+        result.plot(tmp_path / "nowhere" / "a.svg")
+
+
+def test_the_page_stands_alone_and_escapes_what_users_name(tmp_path):
+    result = comparison(policies={"<script>alert(1)</script>": sl.UCB1(), "b & c": sl.UCB1(3.0)})
+    page = result.to_html(tmp_path / "page.html")
+
+    assert (tmp_path / "page.html").read_text() == page
+    assert "<script" not in page
+    assert "b &amp; c" in page
+    assert page.count("<svg") == 1
+    for fetched in ("src=", "@import", "url(http", 'href="http'):
+        assert fetched not in page
+    with pytest.raises(sl.Invalid, match="no folder"):
+        result.to_html(tmp_path / "nowhere" / "page.html")
+
+
+def test_policies_on_their_own_and_who_may_be_best():
+    result = sl.compare(comparison().runs, best=True)
+
+    last = {one.policy: one for one in result.policies if one.checkpoint == 2_000}
+    assert set(last) == {"steady", "eager"}
+    assert sum(last["steady"].pulls) == pytest.approx(2_000)
+    assert last["steady"].best_arm_share == pytest.approx(last["steady"].pulls[0] / 2_000)
+    gaps = (0.0, 0.2, 0.4, 0.6, 0.8)
+    regret = sum(gap * pulls for gap, pulls in zip(gaps, last["steady"].pulls, strict=True))
+    assert last["steady"].regret == pytest.approx(regret)
+    assert [one.policy for one in result.standings if one.may_be_best] == ["steady"]
+    assert "May be the best of all, at 95%: steady." in result.verdict
+
+
+def test_the_table_goes_to_latex_with_its_special_characters():
+    text = comparison(policies={"a_1 & 50%": sl.UCB1(), "b": sl.UCB1(3.0)}).to_latex()
+    assert text.startswith("\\begin{tabular}{lrrrrrrr}\n\\toprule\n")
+    assert r"a\_1 \& 50\%" in text
+
+
+def test_a_notebook_shows_the_table_and_the_sentence():
+    shown = comparison()._repr_html_()
+    assert "<table>" in shown
+    assert "eager earned" in shown
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0.00"), (-30.104, "-30.10"), (0.0123, "0.012"), (163.26, "163.3"), (12345.6, "12,346")],
+)
+def test_amounts_have_the_digits_a_reader_wants(value, text):
+    assert amount(value) == text
+
+
+def test_small_and_large_ratios_read_well():
+    assert probability(0.0) == "< 1e-15"
+    assert probability(0.0312) == "0.031"
+    assert (times(118.7), times(0.5), times(float("inf"))) == ("119x less", "2x more", "none left")
+
+
+def live_like(runs, complete):
+    """The first replications of a live experiment, as its `runs()` returns them."""
+    return sl.Runs(
+        runs.experiment,
+        runs.checkpoints,
+        runs.rewards[:complete],
+        runs.pulls[:complete],
+        runs.interactions[:complete],
+    )
+
+
+EXPERIMENT = sl.Experiment(
+    policies={"ucb": sl.UCB1(), "greedy": sl.EpsilonGreedy()},
+    arms=2,
+    horizon=50,
+    replications=12,
+    seed=3,
+)
+
+
+def test_an_experiment_on_the_way_gets_an_interval_that_may_be_looked_at():
+    runs = sl.simulate(EXPERIMENT, sl.Bernoulli([0.6, 0.4]))
+    early = sl.compare(live_like(runs, 11))
+    assert early.request.interval == "anytime"
+    assert sl.compare(live_like(runs, 12)).request.interval == "t"
+    assert sl.compare(runs).request.interval == "t"
+
+
+def test_a_t_interval_on_the_way_carries_a_caution():
+    runs = sl.simulate(EXPERIMENT, sl.Bernoulli([0.6, 0.4]))
+    said = sl.compare(live_like(runs, 11), interval="t").cautions[0]
+    assert "11 of 12 planned" in said
+    assert "anytime" in said
+    assert not any("planned" in one for one in sl.compare(live_like(runs, 11)).cautions)
+    assert not any("planned" in one for one in sl.compare(live_like(runs, 12)).cautions)
+
+
+@pytest.mark.parametrize("complete", [0, 1])
+def test_too_early_is_said_in_words(complete):
+    runs = live_like(sl.simulate(EXPERIMENT, sl.Bernoulli([0.6, 0.4])), complete)
+    assert repr(runs).startswith("Runs(")
+    with pytest.raises(sl.Invalid, match=rf"{complete} of 12 replications are complete.*Wait"):
+        sl.compare(runs)
+
+
+def test_an_interval_without_bounds_is_said_in_words():
+    runs = sl.simulate(EXPERIMENT, sl.Bernoulli([0.6, 0.4]))
+    said = sl.compare(live_like(runs, 3))
+    assert "no bound to no bound" in str(said)
+    assert "Nothing can be said of greedy and ucb yet" in said.verdict

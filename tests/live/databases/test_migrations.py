@@ -1,0 +1,210 @@
+"""Schema versions: a newer one is refused, an older one migrated, somebody else's database left alone."""
+
+import contextlib
+import sqlite3
+
+import psycopg
+import pytest
+
+import sameluck as sl
+from sameluck.live import postgres, sqlite
+from sameluck.live.databases.base import migrations
+from sameluck.testing.scenario import Scenario, assert_finished
+
+WIDER = "ALTER TABLE experiment ADD COLUMN note TEXT NOT NULL DEFAULT '';"
+NARROWER = "CREATE TABLE remark (text TEXT NOT NULL);"
+BROKEN = "CREATE TABLE remark (text TEXT NOT NULL);\nINSERT INTO nowhere VALUES (1);"
+
+NEWEST = max(migrations())
+
+
+@pytest.fixture
+def sqlite_url(tmp_path):
+    return f"sqlite:///{tmp_path}/ledger.db?synchronous=normal"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request):
+    return request.getfixturevalue(f"{request.param}_url")
+
+
+@pytest.fixture
+def later(monkeypatch):
+    """A later sameluck, whose schema has more steps; and this one again."""
+
+    def has(*steps):
+        known = {**migrations(), **dict(enumerate(steps, start=NEWEST + 1))}
+        for module in (sqlite, postgres):
+            monkeypatch.setattr(module, "migrations", lambda: known)
+
+    return has
+
+
+def ask(url, question):
+    """What a database says to somebody who does not know sameluck."""
+    if url.startswith("sqlite"):
+        with contextlib.closing(sqlite3.connect(path_of(url))) as connection, connection:
+            return connection.execute(question).fetchall()
+    with psycopg.connect(url) as connection:
+        cursor = connection.execute(question)
+        return cursor.fetchall() if cursor.description else []
+
+
+def path_of(url):
+    return url.removeprefix("sqlite:///").partition("?")[0]
+
+
+def version_of(url):
+    ((version,),) = ask(url, "SELECT version FROM schema_version")
+    return version
+
+
+def begun(url):
+    """A store with an experiment that is under way; closed."""
+    scenario = Scenario(lambda clock: sl.open(url, clock=clock))
+    live = scenario.start()
+    for _ in range(10):
+        scenario.serve(live)
+    scenario.close()
+    return scenario, live
+
+
+def goes_on(scenario, live):
+    live = scenario.reopen(live)
+    scenario.finish(live)
+    assert_finished(live)
+    scenario.close()
+
+
+def test_steps_have_no_gaps():
+    assert sorted(migrations()) == list(range(1, len(migrations()) + 1))
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_newer_schema_is_refused(url, read_only):
+    begun(url)
+    ask(url, f"UPDATE schema_version SET version = {NEWEST + 1}")
+
+    with pytest.raises(sl.Invalid, match=f"schema version {NEWEST + 1}, .* upgrade sameluck"):
+        sl.open(url, read_only=read_only)
+
+    assert version_of(url) == NEWEST + 1
+
+
+def test_an_older_schema_is_migrated(url, later):
+    scenario, live = begun(url)
+    later(WIDER, NARROWER)
+
+    goes_on(scenario, live)
+
+    assert version_of(url) == NEWEST + 2
+    assert ask(url, "SELECT note FROM experiment") == [("",)]
+    assert ask(url, "SELECT * FROM remark") == []
+
+
+def test_a_new_database_gets_all_steps(url, later):
+    later(WIDER, NARROWER)
+
+    scenario, live = begun(url)
+
+    assert version_of(url) == NEWEST + 2
+    goes_on(scenario, live)
+
+
+def test_an_older_schema_is_not_migrated_by_who_only_reads(url, later):
+    begun(url)
+    later(WIDER)
+
+    with pytest.raises(sl.Invalid, match=f"reads {NEWEST + 1}; open it for writing"):
+        sl.open(url, read_only=True)
+
+    assert version_of(url) == NEWEST
+
+
+def test_a_migration_that_fails_changes_nothing(url, later, monkeypatch):
+    scenario, live = begun(url)
+    later(WIDER, BROKEN)
+    with pytest.raises(sl.Invalid, match="nowhere") as caught:
+        sl.open(url)
+    assert "\n" not in str(caught.value)
+    assert version_of(url) == NEWEST
+    monkeypatch.undo()
+
+    goes_on(scenario, live)
+
+
+def test_before_a_migration_sqlite_is_copied(sqlite_url, later, monkeypatch, tmp_path):
+    """The copy opens with the old schema and can be gone on with."""
+    scenario, live = begun(sqlite_url)
+    later(WIDER)
+    goes_on(scenario, live)
+    monkeypatch.undo()
+    with pytest.raises(sl.Invalid, match="upgrade"):
+        sl.open(sqlite_url)
+
+    (copy,) = tmp_path.glob(f"*.before-{NEWEST + 1}")
+    with sl.open(f"sqlite:///{copy}") as store:
+        restored = store.load("trial")
+        assert restored.status().settled == 10
+        assert restored.assign("ann").enrolled
+
+
+def test_no_copy_without_a_migration(sqlite_url, tmp_path):
+    goes_on(*begun(sqlite_url))
+
+    assert not list(tmp_path.glob("*before*"))
+
+
+def test_an_empty_sqlite_file_is_as_good_as_none(sqlite_url, tmp_path):
+    (tmp_path / "ledger.db").touch()
+
+    goes_on(*begun(sqlite_url))
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        "CREATE TABLE experiment (id INTEGER PRIMARY KEY, mine TEXT)",
+        "CREATE TABLE schema_version (number TEXT)",
+        "CREATE TABLE schema_version (version INTEGER)",
+        "CREATE TABLE schema_version AS SELECT 'one' AS version",
+        "CREATE TABLE schema_version AS SELECT 1 AS version UNION SELECT 2",
+    ],
+)
+def test_somebody_elses_database_is_left_alone(url, theirs):
+    ask(url, theirs)
+    before = everything(url)
+
+    for read_only in (False, True):
+        with pytest.raises(sl.Invalid) as caught:
+            sl.open(url, read_only=read_only)
+        assert "\n" not in str(caught.value)
+
+    assert everything(url) == before
+
+
+def everything(url):
+    if url.startswith("sqlite"):
+        with open(path_of(url), "rb") as file:
+            return file.read()
+    tables = ask(url, "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1")
+    return [(table, ask(url, f'SELECT * FROM "{table}"')) for (table,) in tables]
+
+
+def test_other_tables_of_a_postgres_database_do_not_matter(postgres_url):
+    ask(postgres_url, "CREATE TABLE invoices (id INTEGER)")
+
+    goes_on(*begun(postgres_url))
+
+    assert ask(postgres_url, "SELECT * FROM invoices") == []
+
+
+def test_an_empty_file_is_looked_at_in_vain(tmp_path):
+    (tmp_path / "new.db").touch()
+    with pytest.raises(sl.Unknown, match=r"no experiment was ever started in '.*new\.db'"):
+        sl.open(f"sqlite:///{tmp_path / 'new.db'}", read_only=True)
+
+
+def test_an_empty_postgresql_database_is_looked_at_in_vain(new_postgres_url):
+    with pytest.raises(sl.Unknown, match="no experiment was ever started in this database"):
+        sl.open(new_postgres_url(), read_only=True)

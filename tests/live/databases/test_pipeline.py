@@ -1,0 +1,240 @@
+"""Statements sent ahead of their answers: what is written, what is read, what a failure on the way leaves behind."""
+
+import math
+import os
+import signal
+import threading
+import time
+
+import psycopg
+import pytest
+
+import sameluck as sl
+from sameluck.live import pipeline
+from sameluck.live.databases.pipeline import Pipeline
+from sameluck.live.databases.postgres import Postgres
+
+START = {"definition": "", "options": "", "salt": "", "streams": 1, "now": 0}
+
+
+@pytest.fixture
+def database(postgres_url):
+    database = Postgres(postgres_url, connections=1)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def connection(postgres_url, database):
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        yield connection
+
+
+def names(database):
+    return [name for (name,) in database.read(lambda t: t.all("names"))]
+
+
+def server_process(database):
+    (found,) = database.read(lambda t: t.connection.execute("SELECT pg_backend_pid()").fetchone())
+    return found
+
+
+class TestValues:
+    @pytest.mark.parametrize(
+        "value",
+        [0.0, -0.0, 0.1 + 0.2, 5e-324, -1.7976931348623157e308, 1e16, 1 / 3],
+        ids=repr,
+    )
+    def test_floats_come_back_to_the_bit(self, connection, monkeypatch, value):
+        found = self.echo(connection, monkeypatch, "double precision", value)
+        assert found == value
+        assert math.copysign(1, found) == math.copysign(1, value)
+
+    @pytest.mark.parametrize("value", [0, -1, 2**63 - 1, -(2**63)])
+    def test_whole_numbers(self, connection, monkeypatch, value):
+        assert self.echo(connection, monkeypatch, "bigint", value) == value
+
+    @pytest.mark.parametrize("value", ["", "plain", 'it\'s \\ "quoted"\n\t', "ä 🎲", "$1; --"])
+    def test_text(self, connection, monkeypatch, value):
+        assert self.echo(connection, monkeypatch, "text", value) == value
+
+    @pytest.mark.parametrize("value", [True, False, None])
+    def test_truth(self, connection, monkeypatch, value):
+        assert self.echo(connection, monkeypatch, "boolean", value) is value
+
+    def echo(self, connection, monkeypatch, kind, value):
+        """What the server makes of a value."""
+        statement = pipeline._statement("echo", f"SELECT CAST(:value AS {kind})")
+        monkeypatch.setitem(pipeline._STATEMENTS, "echo", statement)
+        talk = Pipeline(connection)
+        talk.prepare()
+        (found,) = talk.row("echo", {"value": value})
+        talk.leave()
+        return found
+
+    def test_nothing_is_cut_off_at_a_nul(self, database):
+        with pytest.raises(sl.Invalid, match=r"no text with a NUL character, got 'a\\x00b'"):
+            database.write(lambda t: t.run("start", name="a\0b", **START))
+        assert names(database) == []
+
+
+def test_statements_between_the_rows_of_another(database):
+    """More rows than are fetched at once."""
+
+    def fill(transaction):
+        transaction.many("start", [{"name": f"n{k}", **START} for k in range(3)])
+        row = transaction.one("experiment", name="n0")
+        insert = "INSERT INTO answer SELECT %s, 'r' || k, k FROM generate_series(1, 45000) k"
+        transaction.connection.execute(insert, [row[0]])
+        return row[0]
+
+    def look(transaction):
+        found = 0
+        for reason, calls in transaction.each("answers", experiment=id):
+            if calls % 9_000 == 0:
+                assert transaction.one("experiment", name="n1")[1] == "n1"
+            found += reason == f"r{calls}"
+        return found
+
+    id = database.write(fill)
+    assert database.read(look) == 45_000
+    assert database.write(look) == 45_000
+
+
+class TestFailures:
+    def test_of_a_statement_whose_answer_nobody_awaits(self, database):
+        before = server_process(database)
+
+        def work(transaction):
+            transaction.run("start", name="a", **START)
+            transaction.run("count_answers", experiment=999, reason="X", calls=1)  # no such one
+            transaction.run("start", name="b", **START)
+
+        with pytest.raises(psycopg.errors.ForeignKeyViolation):
+            database.write(work)
+        assert names(database) == []
+        database.write(lambda t: t.run("start", name="c", **START))
+        assert names(database) == ["c"]
+        assert server_process(database) == before
+
+    def test_of_a_statement_that_was_sent_earlier(self, database):
+        def work(transaction):
+            transaction.run("count_answers", experiment=999, reason="X", calls=1)
+            return transaction.one("start", name="a", **START)
+
+        with pytest.raises(psycopg.errors.ForeignKeyViolation):
+            database.write(work)
+        assert names(database) == []
+
+    def test_of_the_work_itself(self, database):
+        before = server_process(database)
+
+        def work(transaction):
+            transaction.run("start", name="a", **START)
+            raise ValueError("mine")
+
+        with pytest.raises(ValueError, match="mine"):
+            database.write(work)
+        assert names(database) == []
+        assert server_process(database) == before
+
+    def test_of_the_connection(self, database, connection):
+        """The work is done again on another."""
+        attempts = []
+
+        def work(transaction):
+            transaction.run("start", name="a", **START)
+            attempts.append(server_process_of(transaction))
+            if len(attempts) == 1:
+                connection.execute("SELECT pg_terminate_backend(%s)", attempts)
+            transaction.run("start", name="b", **START)
+
+        database.write(work)
+        assert names(database) == ["a", "b"]
+        assert len(set(attempts)) == 2
+
+
+def server_process_of(transaction):
+    (found,) = transaction.connection.execute("SELECT pg_backend_pid()").fetchone()
+    return found
+
+
+class TestWaiting:
+    @pytest.fixture
+    def taken(self, connection):
+        """Somebody else holds lock 7."""
+        connection.execute("SELECT pg_advisory_lock(7)")
+        yield connection
+        connection.execute("SELECT pg_advisory_unlock(7)")
+
+    def test_does_not_hold_up_other_threads(self, database, taken):
+        def work(transaction):
+            transaction.lock(7)
+            return transaction.one("names")
+
+        waiting = threading.Thread(target=database.write, args=[work])
+        waiting.start()
+        begin, steps = time.monotonic(), 0
+        while time.monotonic() < begin + 0.3:
+            time.sleep(0.001)
+            steps += 1
+        assert waiting.is_alive()
+        taken.execute("SELECT pg_advisory_unlock(7)")
+        waiting.join(30)
+        taken.execute("SELECT pg_advisory_lock(7)")
+        assert steps > 10
+
+    def test_for_one_who_falls_silent_ends(self, postgres_url):
+        """A process that freezes in the midst of a call: the server may take back what it holds."""
+        name = postgres_url.rpartition("/")[2]
+        begun, go, attempts = threading.Event(), threading.Event(), []
+
+        def work(transaction):
+            transaction.lock(7)
+            transaction.one("names")
+            attempts.append(len(attempts))
+            begun.set()
+            assert go.wait(60)
+
+        with psycopg.connect(postgres_url, autocommit=True) as other:
+            other.execute(f"ALTER DATABASE {name} SET idle_in_transaction_session_timeout = 300")
+            database = Postgres(postgres_url, connections=1)
+            frozen = threading.Thread(target=database.write, args=[work])
+            frozen.start()
+            assert begun.wait(60)
+            other.execute("SET statement_timeout = 30000")
+            other.execute("SELECT pg_advisory_lock(7)")
+            other.execute("SELECT pg_advisory_unlock(7)")
+            go.set()
+            frozen.join(60)
+            database.close()
+        assert attempts == [0, 1]
+
+    def test_ends_with_ctrl_c(self, database, taken):
+        """And whoever comes next is not disturbed by what was left behind."""
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        begun = threading.Event()
+
+        def interrupt():
+            assert begun.wait(60)
+            time.sleep(0.2)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        def work(transaction):
+            transaction.run("start", name="mine", **START)
+            transaction.lock(7)
+            begun.set()
+            transaction.one("names")
+
+        other = threading.Thread(target=interrupt)
+        other.start()
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                database.write(work)
+        finally:
+            other.join()
+            signal.signal(signal.SIGINT, before)
+        taken.execute("SELECT pg_advisory_unlock(7)")
+        database.write(lambda t: t.run("start", name="yours", **START))
+        taken.execute("SELECT pg_advisory_lock(7)")
+        assert names(database) == ["yours"]

@@ -1,0 +1,407 @@
+"""PostgreSQL keeps the contract; several stores, as several processes have them, serve one experiment."""
+
+import itertools
+import os
+import random
+import signal
+import struct
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from world import World, assert_same, finish
+
+import sameluck as sl
+from sameluck.live import postgres
+from sameluck.testing.scenario import FIVE, HandClock, Scenario, assert_finished, options
+from sameluck.testing.store_contract import StoreContract
+
+KILL = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+
+
+class TestPostgres(StoreContract):
+    @pytest.fixture
+    def open_store(self, postgres_url):
+        return lambda clock: sl.open(postgres_url, clock=clock)
+
+
+def kill_everybody(url):
+    """End every connection to a database but one's own; how many that were."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        return len(connection.execute(KILL).fetchall())
+
+
+@pytest.fixture
+def scenarios(postgres_url):
+    """Three stores on one database, each with connections of its own, as three processes have them."""
+    clock = HandClock()
+    opened = []
+    units = itertools.count()
+    for _ in range(3):
+        scenario = Scenario(lambda _: sl.open(postgres_url, clock=clock, connections=4))
+        scenario.clock, scenario._units = clock, units
+        opened.append(scenario)
+    yield opened
+    for scenario in opened:
+        scenario.close()
+
+
+def everywhere(scenarios, name="trial"):
+    return [scenario.store.load(name) for scenario in scenarios]
+
+
+def until_it_answers(call, *arguments):
+    while True:
+        try:
+            return call(*arguments)
+        except sl.Unavailable:
+            continue
+
+
+def serve_to_the_end(scenario, live):
+    while True:
+        answer = until_it_answers(live.assign, scenario.unit())
+        if answer.reason == "NOT_RUNNING":
+            return
+        if answer.id is not None:
+            until_it_answers(scenario.pay, live, answer.id)
+
+
+class TestSeveralProcesses:
+    @pytest.mark.parametrize("design", ["replay", "naive"])
+    def test_take_turns(self, scenarios, design):
+        """Assigned by one, rewarded by another, ticked by the third, in any order."""
+        scenarios[0].start(FIVE, design=design, live=options(open_replications=2))
+        served, coins, pending = everywhere(scenarios), random.Random(1), []
+        reason = ""
+        while reason != "NOT_RUNNING":
+            id, _, _, reason = coins.choice(served).assign(scenarios[0].unit())
+            if id is not None:
+                pending.append(id)
+            if pending and (id is None or coins.random() < 0.4):
+                id = pending.pop(coins.randrange(len(pending)))
+                scenarios[0].pay(coins.choice(served), id)
+                assert scenarios[0].pay(coins.choice(served), id).duplicate
+            coins.choice(served).tick()
+        for live in served:
+            assert_finished(live)
+
+    def test_serve_at_the_same_time(self, scenarios):
+        scenarios[0].start(FIVE, replications=6, live=options(open_replications=3))
+        served = everywhere(scenarios)
+        with ThreadPoolExecutor(6) as pool:
+            calls = [
+                pool.submit(serve_to_the_end, *each) for each in zip(scenarios, served, strict=True)
+            ] * 2
+            for call in calls:
+                call.result(timeout=120)
+        for live in served:
+            assert_finished(live)
+
+    def test_a_unit_is_known_to_all(self, scenarios):
+        scenarios[0].start(live=options(open_replications=1))
+        answers = [live.assign("ann") for live in everywhere(scenarios)]
+        assert {answer.id for answer in answers} == {answers[0].id}
+        assert [answer.reason for answer in answers] == ["ASSIGNED", "STICKY", "STICKY"]
+
+    @pytest.mark.parametrize("design", ["replay", "naive"])
+    def test_a_challenger_joins_for_all(self, scenarios, design):
+        scenarios[0].start(FIVE, design=design)
+        served = everywhere(scenarios)
+        for _ in range(10):
+            for scenario, live in zip(scenarios, served, strict=True):
+                scenario.serve(live)
+        served[1].add_policy("late", "epsilon_greedy(epsilon=0.5)")
+        for scenario, live in zip(scenarios, served, strict=True):
+            for _ in range(10):
+                scenario.serve(live)
+        for live in served:
+            scenarios[0].finish(live)
+            assert_finished(live)
+            assert "late" in live.experiment.policies
+
+    def test_a_pause_holds_for_all(self, scenarios):
+        scenarios[0].start()
+        one, other, _ = everywhere(scenarios)
+        one.pause()
+        assert other.assign("ann").reason == "NOT_RUNNING"
+        other.resume()
+        assert one.assign("ann").enrolled
+
+    def test_of_two_that_start_one_name_one_wins(self, scenarios):
+        with ThreadPoolExecutor(3) as pool:
+            started = [pool.submit(scenario.start) for scenario in scenarios]
+            failures = [one.exception(timeout=60) for one in started]
+        lost = [error for error in failures if error is not None]
+        assert [error.code for error in lost] == ["name_taken"] * 2
+        assert scenarios[0].store.names() == ["trial"]
+        (live, *_) = everywhere(scenarios)
+        scenarios[0].finish(live)
+        assert_finished(live)
+
+    def test_make_the_schema_once(self, postgres_url):
+        together = threading.Barrier(4)
+
+        def opened(_):
+            together.wait()
+            return sl.open(postgres_url, connections=2)
+
+        with ThreadPoolExecutor(4) as pool:
+            stores = list(pool.map(opened, range(4)))
+        for store in stores:
+            assert store.names() == []
+            store.close()
+
+
+class TestLostConnections:
+    def test_between_calls(self, postgres_url):
+        """More of them than there are attempts: a server that was restarted ends all."""
+        with sl.open(postgres_url, connections=15) as store:
+            together = threading.Barrier(15)
+
+            def used(transaction):
+                together.wait(30)
+                return transaction.all("names")
+
+            with ThreadPoolExecutor(15) as pool:
+                list(pool.map(lambda _: store._database.read(used), range(15)))
+            assert kill_everybody(postgres_url) == 15
+            assert store.names() == []
+            kill_everybody(postgres_url)
+            small = sl.Experiment(policies={"a": "ucb1"}, arms=2, horizon=2, replications=1)
+            assert store.start("trial", small).assign("ann").enrolled
+
+    def test_in_the_midst_of_calls(self, postgres_url, scenarios):
+        scenarios[0].start(FIVE, replications=5, live=options(open_replications=3))
+        served = everywhere(scenarios)
+        with ThreadPoolExecutor(3) as pool:
+            calls = [
+                pool.submit(serve_to_the_end, *each) for each in zip(scenarios, served, strict=True)
+            ]
+            killed, pause = 0, 0.1
+            while not all(call.done() for call in calls):
+                killed += kill_everybody(postgres_url)
+                threading.Event().wait(pause)
+                pause *= 1.2  # a busy machine must be able to keep up
+            for call in calls:
+                call.result()
+        assert killed > 3
+        for live in served:
+            assert_finished(live)
+
+
+class TestAddresses:
+    @pytest.mark.parametrize("part", ["port", "database", "user"])
+    def test_nobody_there(self, postgres_url, part):
+        parts = urlsplit(postgres_url)
+        wrong = {
+            "port": f"postgresql://me:secret@127.0.0.1:1{parts.path}",
+            "database": postgres_url.replace(parts.path, "/nowhere"),
+            "user": postgres_url.replace("postgres@", "nobody:secret@"),
+        }
+        with pytest.raises(sl.Unavailable, match="cannot connect to PostgreSQL: ") as caught:
+            sl.open(wrong[part])
+        assert "\n" not in str(caught.value)
+        assert "secret" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        "url", ["postgresql://host/x?nonsense=1", "postgresql://host/%zz", "postgresql://[::1/x"]
+    )
+    def test_not_an_address(self, url):
+        with pytest.raises(sl.Invalid, match="not a PostgreSQL address") as caught:
+            sl.open(url)
+        assert "\n" not in str(caught.value)
+
+    @pytest.mark.parametrize("connections", [0, -1, 1.5, True, "8"])
+    def test_how_many_connections(self, postgres_url, connections):
+        with pytest.raises(sl.Invalid, match="connections must be a whole number"):
+            sl.open(postgres_url, connections=connections)
+
+
+def test_one_connection_is_enough(postgres_url):
+    scenario = Scenario(lambda clock: sl.open(postgres_url, clock=clock, connections=1))
+    live = scenario.start()
+    with ThreadPoolExecutor(4) as pool:
+        for call in [pool.submit(serve_to_the_end, scenario, live) for _ in range(4)]:
+            call.result(timeout=60)
+    assert_finished(live)
+    scenario.close()
+
+
+def test_read_only_changes_nothing(postgres_url):
+    scenario = Scenario(lambda clock: sl.open(postgres_url, clock=clock))
+    live = scenario.start()
+    id = scenario.enrol(live)
+    with sl.open(postgres_url, read_only=True) as reader:
+        watched = reader.load("trial")
+        assert watched.describe(id).status == "assigned"
+        assert watched.status().users == 1
+        for call in (lambda: watched.assign("bob"), lambda: watched.reward(id, 1), watched.pause):
+            with pytest.raises(sl.Invalid, match="opened read-only"):
+                call()
+    scenario.close()
+
+
+def test_nothing_works_after_closing(postgres_url):
+    scenario = Scenario(lambda clock: sl.open(postgres_url, clock=clock))
+    live = scenario.start()
+    id = scenario.enrol(live)
+    scenario.close()
+    scenario.close()
+    for call in (
+        scenario.store.names,
+        lambda: live.assign("ann"),
+        lambda: live.reward(id, 1.0),
+        live.tick,
+        live.runs,
+        live.status,
+    ):
+        with pytest.raises(sl.Unavailable, match="closed"):
+            call()
+
+
+def configured(url, *settings):
+    """Say how a database's server behaves."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        for setting in settings:
+            connection.execute(f"ALTER DATABASE {urlsplit(url).path[1:]} SET {setting}")
+
+
+class TestConfiguredServers:
+    @pytest.mark.parametrize("digits", [0, -15])
+    def test_floats_are_kept_to_the_bit_however_they_are_shown(self, postgres_url, digits):
+        configured(postgres_url, f"extra_float_digits = {digits}")
+        experiment = sl.Experiment(policies={"a": "uniform"}, arms=2, horizon=8, replications=2)
+        world = World(experiment, sl.Gaussian((0.0, 1.0)))
+        with sl.open(postgres_url) as store:
+            live = store.start("trial", experiment)
+            id = live.assign(0).id
+            value = world.answer(live, id)
+            live.reward(id, value)
+            assert struct.pack("d", live.describe(id).value) == struct.pack("d", value)
+            finish(live, world)
+            assert_same(live.runs(), world.simulated())
+
+    @pytest.mark.parametrize("level", ["serializable", "repeatable read"])
+    def test_transactions_are_as_isolated_as_they_need(self, postgres_url, level):
+        configured(postgres_url, f"default_transaction_isolation = '{level}'")
+        with sl.open(postgres_url) as store:
+            found = store._database.write(
+                lambda t: t.connection.execute("SHOW transaction_isolation").fetchone()
+            )
+        assert found == ("read committed",)
+
+    def test_a_read_only_server(self, postgres_url):
+        sl.open(postgres_url).close()
+        configured(postgres_url, "default_transaction_read_only = on")
+        small = sl.Experiment(policies={"a": "ucb1"}, arms=2, horizon=2, replications=1)
+        with (
+            sl.open(postgres_url) as store,
+            pytest.raises(sl.Unavailable, match=r"read-only transaction; is this a standby, or"),
+        ):
+            store.start("trial", small)
+
+    def test_a_read_only_server_without_our_tables(self, postgres_url):
+        configured(postgres_url, "default_transaction_read_only = on")
+        with pytest.raises(
+            sl.Unavailable, match=r"cannot execute CREATE TABLE .*is this a standby"
+        ):
+            sl.open(postgres_url)
+
+    def test_a_transaction_that_thinks_for_too_long(self, postgres_url, monkeypatch):
+        """It is run again, perhaps it was the machine; then the setting is named."""
+        configured(postgres_url, "idle_in_transaction_session_timeout = '200ms'")
+        attempts = []
+
+        def slow(transaction):
+            transaction.all("names")
+            attempts.append(1)
+            threading.Event().wait(1.0 if len(attempts) <= slowly else 0)
+            return transaction.all("names")
+
+        with sl.open(postgres_url) as store:
+            slowly = 1
+            assert store._database.read(slow) == []
+            assert len(attempts) == 2
+            slowly = 100
+            monkeypatch.setattr(postgres, "ATTEMPTS", 2)
+            with pytest.raises(sl.Unavailable, match="raise idle_in_transaction_session_timeout"):
+                store._database.read(slow)
+
+    def test_an_encoding_that_lacks_a_character(self, postgres_server):
+        with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
+            connection.execute("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1'")
+            small = sl.Experiment(policies={"a": "ucb1"}, arms=2, horizon=2, replications=1)
+            try:
+                with sl.open(postgres_server.url("latin")) as store:
+                    with pytest.raises(sl.Invalid, match="make the database with ENCODING 'UTF8'"):
+                        store.start("🎲", small)
+                    store.start("ä", small)
+                    assert store.names() == ["ä"]
+            finally:
+                connection.execute("DROP DATABASE latin WITH (FORCE)")
+
+
+@pytest.mark.parametrize("command", ["DEALLOCATE ALL", "DISCARD ALL", "DEALLOCATE names"])
+def test_a_connection_that_forgot_our_statements_is_replaced(postgres_url, command):
+    with sl.open(postgres_url, connections=1) as store:
+        store._database.read(lambda t: t.connection.execute("SELECT 1"))
+        connection = store._database._pool.getconn()
+        connection.execute(command)
+        store._database._pool.putconn(connection)
+        assert store._database.read(lambda t: t.one("names")) is None
+        assert store._database.read(lambda t: t.one("names")) is None
+
+
+def test_a_forked_process_leaves_its_parents_connections_alone(postgres_url):
+    with sl.open(postgres_url, connections=1) as store:
+        store.names()
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                store.names()
+            except sl.Unavailable as error:
+                os.write(writing, str(error).encode())
+            finally:
+                store.close()
+                os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading) as said:
+            assert said.read().startswith("the store was opened before this process was forked")
+        os.waitpid(child, 0)
+        before = store._database._pool.get_stats()["connections_num"]
+        assert store.names() == []
+        assert store._database._pool.get_stats()["connections_num"] == before
+
+
+def test_ctrl_c_while_waiting_for_a_connection_loses_none(postgres_url):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    locked, free = threading.Event(), threading.Event()
+
+    def hold(transaction):
+        transaction.one("names")
+        locked.set()
+        free.wait(30)
+
+    with sl.open(postgres_url, connections=1) as store:
+        other = threading.Thread(target=store._database.read, args=[hold])
+        timer = threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT])
+        try:
+            other.start()
+            assert locked.wait(30)
+            timer.start()
+            with pytest.raises(KeyboardInterrupt):
+                store.names()
+        finally:
+            timer.join()
+            signal.signal(signal.SIGINT, before)
+            free.set()
+            other.join(30)
+        assert store.names() == []
+        assert store.names() == []

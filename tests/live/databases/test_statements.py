@@ -1,0 +1,45 @@
+"""The statements of every call look things up by an index, or their cost would grow with the ledger."""
+
+import re
+
+import pytest
+
+import sameluck as sl
+from sameluck.live.databases.base import statements
+
+# Each call of assign, expose, reward, void and tick runs some of these; the word is what finds its rows.
+HOT = {
+    "standing": "one_enrolment_a_unit",
+    "take": "entry_wanted (experiment=? AND state=?)",
+    "enrol": "",
+    "lock_assignment": "PRIMARY KEY (id=?)",
+    "note_reward": "",
+    "settle": "PRIMARY KEY (experiment=? AND replication=? AND owner=? AND arm=? AND position=?)",
+    "set_due": "PRIMARY KEY (experiment=? AND replication=? AND owner=? AND arm=? AND position=?)",
+    "offer_again": "PRIMARY KEY (experiment=? AND replication=? AND owner=? AND arm=? AND position=?)",
+    "expose": "PRIMARY KEY (id=?)",
+    "void": "PRIMARY KEY (id=?)",
+    "overdue": "entry_due (experiment=? AND state=? AND due_us<?)",
+    "values": "PRIMARY KEY (experiment=? AND replication=? AND owner=? AND arm=? AND position>? AND position<?)",
+    "advance_replication": "PRIMARY KEY (experiment=? AND number=?)",
+    "open_replication": "",
+    "want": "",
+    "count_open": "replication_state (experiment=? AND state=?)",
+    "any_outstanding": "entry_wanted (experiment=? AND state=?)",
+    "last_replication": "PRIMARY KEY (experiment=?)",
+    "lock_experiment": "INTEGER PRIMARY KEY (rowid=?)",
+}
+
+
+@pytest.mark.parametrize("name", HOT)
+def test_a_call_never_reads_the_whole_ledger(name):
+    sql = statements()[name]
+    values = dict.fromkeys(re.findall(r":(\w+)", sql), 1)
+    with sl.open("sqlite://") as store:
+        connection = store._database._writer
+        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+    assert HOT[name] in "\n".join(plan)
+    assert [step for step in plan if re.match(r"SCAN (?!CONSTANT)", step)] == []
+    weak = r"(entry|replication) USING (PRIMARY KEY|INDEX \w+) \(experiment=\?\)$"
+    ordered = {"last_replication"}  # the last of an index, found at once
+    assert name in ordered or not re.search(weak, "\n".join(plan), re.MULTILINE), plan

@@ -1,0 +1,214 @@
+"""Every policy keeps the contract, found by discovery; the exact rules are checked in `test_simulation.py`."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import cases
+import sameluck as sl
+from sameluck import text_forms
+from sameluck.policies.base import POLICIES
+from sameluck.policies.registry import as_policy
+
+FAIR = sl.Bernoulli((0.6, 0.5, 0.4))
+PLAYS_EACH_ARM_FIRST = [
+    sl.UCB1(),
+    sl.UCBDelta(),
+    sl.EpsilonGreedy(),
+    sl.EpsilonGreedy(1.0, "others"),
+]
+
+
+def experiment_of(policy, **changes):
+    """A small experiment of one policy."""
+    settings = {"policies": {"it": policy}, "arms": 3, "horizon": 60, "replications": 5, **changes}
+    return sl.Experiment(**settings)
+
+
+@pytest.mark.parametrize("kind", cases.POLICY_KINDS, ids=lambda kind: kind.__name__)
+def test_every_policy_is_documented_public_and_has_examples(kind):
+    """Its docstring states its rule; it is in the public list; the tests know parameters to try."""
+    assert len(kind.__doc__) > 40
+    assert getattr(sl, kind.__name__) is kind
+    assert cases.POLICY_EXAMPLES.get(kind)
+    assert POLICIES[text_forms.name_of(kind)] is kind
+
+
+@pytest.mark.parametrize("policy", cases.ALL_POLICIES, ids=cases.name)
+def test_arms_are_in_range_and_play_repeats(policy):
+    """Any number of arms; the same experiment twice gives the same arms."""
+    for arms in (2, 5, 33):
+        experiment = experiment_of(policy, arms=arms)
+        environment = sl.Bernoulli((0.5,) * arms)
+        one, two = (sl.trace(experiment, environment)["it"] for _ in range(2))
+        assert ((one.arms >= 0) & (one.arms < arms)).all()
+        np.testing.assert_array_equal(one.arms, two.arms)
+
+
+@pytest.mark.parametrize("policy", cases.ALL_POLICIES, ids=cases.name)
+def test_a_policy_is_frozen_and_survives_pickle(policy):
+    """Parameters never change; other processes get the same policy."""
+    assert pickle.loads(pickle.dumps(policy)) == policy
+    for field in policy._fields:
+        with pytest.raises(AttributeError):
+            setattr(policy, field, 1)
+
+
+@pytest.mark.parametrize("policy", cases.ALL_POLICIES, ids=cases.name)
+def test_its_text_form_is_the_policy(policy):
+    """An experiment takes either and cannot tell which it was given."""
+    by_text, by_value = experiment_of(text_forms.write(policy)), experiment_of(policy)
+
+    assert by_text == by_value
+    assert by_text.policies["it"] == policy
+    assert type(by_text.policies["it"]) is type(policy)
+
+
+@pytest.mark.parametrize("policy", cases.ALL_POLICIES, ids=cases.name)
+def test_playing_changes_nothing_outside(policy):
+    """Two replications are played with the same working arrays; nothing of the first is left in the second."""
+    experiment = experiment_of(policy)
+    alone = sl.trace(experiment, FAIR, 3)["it"]
+
+    runs = sl.simulate(experiment, FAIR, workers=1)
+
+    np.testing.assert_array_equal(runs.pulls[3, 0, 0], np.bincount(alone.arms, minlength=3))
+
+
+@pytest.mark.parametrize("policy", PLAYS_EACH_ARM_FIRST, ids=cases.name)
+def test_each_arm_is_played_once_in_order_first(policy):
+    """As the docstrings say, also if the horizon ends before the last arm's turn."""
+    for arms, horizon in ((3, 20), (7, 7), (9, 4)):
+        experiment = experiment_of(policy, arms=arms, horizon=horizon)
+        played = sl.trace(experiment, sl.Bernoulli((0.5,) * arms))["it"].arms
+        assert played[:arms].tolist() == list(range(arms))[:horizon]
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [sl.ThompsonBernoulli(first_plays=2), sl.ThompsonGaussian(first_plays=2)],
+    ids=cases.name,
+)
+def test_first_plays_go_round_the_arms(policy):
+    """Each arm n times, in index order, round after round."""
+    played = sl.trace(experiment_of(policy), FAIR)["it"].arms
+
+    assert played[:6].tolist() == [0, 1, 2, 0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "policy", [sl.UCB1(0.0), sl.UCBDelta(delta=1.0), sl.EpsilonGreedy(0.0)], ids=cases.name
+)
+def test_ties_go_to_the_lowest_arm(policy):
+    """All arms pay 1 always: after each was played once, the first one is the only one."""
+    played = sl.trace(experiment_of(policy), sl.Bernoulli((1.0, 1.0, 1.0)))["it"].arms
+
+    assert played[:3].tolist() == [0, 1, 2]
+    assert (played[3:] == 0).all()
+
+
+def test_always_plays_its_arm():
+    """In every period of every replication."""
+    runs = sl.simulate(experiment_of(sl.Always(2)), FAIR)
+
+    assert (runs.pulls[:, 0, 0] == [0, 0, 60]).all()
+
+
+def test_a_sure_winner_is_found():
+    """Arms pay 0, 0, 1: every learning policy plays the last one in most of 300 periods."""
+    learning = [sl.UCB1(0.5), sl.UCBDelta(delta=0.5), sl.ThompsonBernoulli(), sl.EpsilonGreedy()]
+    experiment = sl.Experiment(
+        policies={cases.name(policy): policy for policy in [*learning, sl.ThompsonGaussian()]},
+        arms=3,
+        horizon=300,
+        replications=20,
+    )
+
+    runs = sl.simulate(experiment, sl.Bernoulli((0.0, 0.0, 1.0)))
+
+    assert (runs.pulls[:, :, 0, 2].mean(axis=0) > 200).all()
+
+
+def test_thompson_sampling_survives_tiny_priors():
+    """Beta(0.001, 0.001) draws round to 0 and 1; the log odds still order the arms, so no arm is favoured by ties.
+
+    In period 1 all arms have the same law: each is first in a third of 3,000 replications. False alarm 1e-6.
+    """
+    experiment = experiment_of(
+        sl.ThompsonBernoulli(a=0.001, b=0.001), horizon=1, replications=3_000
+    )
+
+    first = sl.simulate(experiment, FAIR).pulls[:, 0, 0].sum(axis=0)
+
+    assert (abs(first - 1_000) < 5.1 * np.sqrt(3_000 * 2 / 9)).all()
+
+
+@pytest.mark.parametrize("arms", [1_000])
+@pytest.mark.parametrize("kind", cases.POLICY_KINDS, ids=lambda kind: kind.__name__)
+def test_many_arms_are_no_problem(kind, arms):
+    """A thousand arms, fewer periods than arms and more."""
+    policy = cases.POLICY_EXAMPLES[kind][0]
+    for horizon in (10, 1_500):
+        experiment = experiment_of(policy, arms=arms, horizon=horizon, replications=1)
+        runs = sl.simulate(experiment, sl.Bernoulli((0.5,) * arms))
+        assert runs.pulls.sum() == horizon
+
+
+NONSENSE = [
+    (sl.UCB1, "alpha", [-1, -1e-9, float("nan"), float("inf"), "2", None, True, [1.0], 1 + 2j]),
+    (sl.UCBDelta, "d", [-0.1, float("nan"), float("inf"), "x", None, False]),
+    (sl.UCBDelta, "delta", [0, -1, 1.1, float("nan"), "x", True]),
+    (sl.ThompsonBernoulli, "a", [0, -1, float("nan"), float("inf"), None, "1"]),
+    (sl.ThompsonBernoulli, "b", [0, -1, float("nan"), float("inf"), None, "1"]),
+    (sl.ThompsonBernoulli, "first_plays", [-1, 1.0, 0.5, "1", None, True, 10**7]),
+    (sl.ThompsonGaussian, "prior_mean", [float("nan"), float("-inf"), "0", None]),
+    (sl.ThompsonGaussian, "prior_sd", [0, -1, float("nan"), float("inf"), 1e200, None]),
+    (sl.ThompsonGaussian, "noise_sd", [0, -1, float("nan"), float("inf"), 1e200, None]),
+    (sl.ThompsonGaussian, "first_plays", [-1, 1.0, None, True]),
+    (sl.EpsilonGreedy, "epsilon", [-0.1, 1.1, float("nan"), "x", None, True]),
+    (sl.EpsilonGreedy, "explore", ["", "some", None, 1, ["all"]]),
+    (sl.Always, "arm", [-1, 3, 1.0, "0", None, True]),
+    (sl.Batched, "policy", [None, 3, True, [1.0], (), sl.UCB1, sl.Naive(), sl.Batched("ucb1", 2)]),
+    (sl.Batched, "size", [0, -1, 1.0, 2.5, "2", None, True, 2**40 + 1, float("nan")]),
+]
+NEEDED = {sl.Always: {"arm": 0}, sl.Batched: {"policy": sl.UCB1(), "size": 2}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value"),
+    [(kind, field, value) for kind, field, values in NONSENSE for value in values],
+)
+def test_nonsense_parameters_are_refused_by_name(kind, field, value):
+    """`Invalid`, and the message says which parameter of which class."""
+    with pytest.raises(sl.Invalid) as refused:
+        experiment_of(kind(**{**NEEDED.get(kind, {}), field: value}))
+    assert f"{kind.__name__}.{field}" in str(refused.value)
+    assert repr(value) in str(refused.value) or isinstance(value, list | sl.Batched)
+
+
+@pytest.mark.parametrize("kind", cases.POLICY_KINDS, ids=lambda kind: kind.__name__)
+def test_every_parameter_has_its_nonsense(kind):
+    """Discovery: a parameter that is added needs a row in the table above."""
+    covered = {(one, field) for one, field, _ in NONSENSE}
+
+    assert all((kind, field) in covered for field in kind._fields)
+
+
+def test_whole_numbers_become_the_floats_they_mean():
+    """`UCB1(2)` and `UCB1(2.0)` are one policy, with one digest; NumPy's numbers are numbers."""
+    digests = {
+        experiment_of(policy).digest
+        for policy in (sl.UCB1(2), sl.UCB1(2.0), sl.UCB1(np.int64(2)), "ucb1(2)")
+    }
+
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize(
+    "value", [None, 3, sl.UCB1, ("ucb1",), object(), sl.Naive(), sl.Bernoulli((0.5, 0.5))]
+)
+def test_what_is_no_policy_is_refused(value):
+    """The message says so and how to register one."""
+    with pytest.raises(sl.Invalid, match=r"is not a policy.*sameluck\.selects"):
+        as_policy(value, 3)

@@ -1,0 +1,32 @@
+"""What version 0.1.0 produced is produced by this version, to the bit."""
+
+import json
+import shutil
+
+import pytest
+
+import sameluck as sl
+from recorded import record
+
+FACTS = json.loads((record.HERE / "facts.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def digests():
+    return record.digests()
+
+
+@pytest.mark.parametrize("case", FACTS["digests"])
+def test_same_bits_as_version_0_1(digests, case):
+    assert digests[case] == FACTS["digests"][case]
+
+
+def test_saved_runs_of_version_0_1_open():
+    assert record.runs_facts(sl.Runs.load(record.HERE / "runs.npz")) == FACTS["runs"]
+
+
+def test_a_database_of_version_0_1_opens_and_goes_on(tmp_path):
+    path = shutil.copy(record.HERE / "live.db", tmp_path)
+    assert record.database_facts(path) == FACTS["database"]
+    with sl.open(f"sqlite:///{path}") as store:
+        assert store.load("colours").assign("somebody new").reason in ("ASSIGNED", "NO_OPEN_SLOT")

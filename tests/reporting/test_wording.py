@@ -1,0 +1,33 @@
+"""Numbers of things, and arms, in sentences."""
+
+import pytest
+
+from sameluck.reporting.wording import AT_MOST, arm_in, counted, listed, sentence
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(0, "0 users"), (1, "1 user"), (2, "2 users"), (1_000, "1,000 users")]
+)
+def test_one_is_not_many(number, said):
+    assert counted(number, "user") == said
+
+
+def test_a_plural_may_be_given():
+    assert counted(1, "entry", "entries") == "1 entry"
+    assert counted(2, "entry", "entries") == "2 entries"
+
+
+def test_an_arm_without_a_name_is_called_an_arm():
+    assert [arm_in(name) for name in ("red", "7", "7 days")] == ["red", "arm 7", "7 days"]
+
+
+def test_very_many_things_are_not_all_listed():
+    assert listed("abc") == "a, b, c"
+    many = [str(number) for number in range(1_000 + AT_MOST)]
+    assert listed(many).endswith(", 9, and 1,000 more")
+    assert listed(many[:AT_MOST]).endswith(", 9")
+
+
+def test_a_message_becomes_a_sentence():
+    assert sentence("no users came.") == sentence("no users came") == "No users came."
+    assert sentence("") == "."

@@ -1,0 +1,90 @@
+"""A design is a choice of owners: the contract each keeps, by discovery."""
+
+import pytest
+
+import cases
+import sameluck as sl
+from sameluck.design import as_design
+from sameluck.randomness.streams import EVERYBODY, owner_of
+
+NAMES = ["ucb", "thompson", "\N{SAUROPOD}", " "]
+
+
+@pytest.mark.parametrize("kind", cases.DESIGN_KINDS, ids=lambda kind: kind.__name__)
+def test_every_design_has_examples(kind):
+    """Discovery: a design that is added must be added to the tests' examples."""
+    assert cases.DESIGN_EXAMPLES.get(kind)
+
+
+@pytest.mark.parametrize("design", cases.ALL_DESIGNS, ids=cases.name)
+def test_owners_are_shared_by_all_or_by_none(design):
+    """An owner is everybody or a hash of the policy's own name, so no two policies share luck by accident."""
+    for owner in (design.reward_owner, design.noise_owner):
+        found = [owner(name) for name in NAMES]
+        assert found in ([EVERYBODY] * len(NAMES), [owner_of(name) for name in NAMES])
+
+
+@pytest.mark.parametrize(
+    ("design", "rewards_shared", "noise_shared", "timed"),
+    [
+        (sl.Naive(), False, False, False),
+        (sl.Replay(), True, False, False),
+        (sl.Replay(share_noise=True), True, True, False),
+        (sl.TimeCoupled(), True, False, True),
+    ],
+    ids=str,
+)
+def test_what_each_design_shares(design, rewards_shared, noise_shared, timed):
+    """The whole of a design: who owns rewards, who owns noise, and whether the period indexes rewards."""
+    assert (design.reward_owner("a") == design.reward_owner("b")) is rewards_shared
+    assert (design.noise_owner("a") == design.noise_owner("b")) is noise_shared
+    assert design.timed is timed
+
+
+@pytest.mark.parametrize("design", cases.ALL_DESIGNS, ids=cases.name)
+def test_a_design_is_frozen(design):
+    """It is part of an experiment's identity, so nobody changes it later."""
+    with pytest.raises(AttributeError):
+        design.timed = not design.timed
+    with pytest.raises(AttributeError):
+        design.share_noise = True
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("naive", sl.Naive()),
+        ("Replay", sl.Replay()),
+        ("replay(share_noise=true)", sl.Replay(share_noise=True)),
+        ("replay(True)", sl.Replay(share_noise=True)),
+        ("time-coupled", sl.TimeCoupled()),
+        ("TimeCoupled()", sl.TimeCoupled()),
+    ],
+)
+def test_a_design_may_be_given_by_name(text, expected):
+    """The text form, in any spelling of the name."""
+    assert as_design(text) == expected
+    assert type(as_design(text)) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("value", "fragment"),
+    [
+        ("replai", "did you mean 'replay'"),
+        ("", "ends too early"),
+        (None, "unknown design None"),
+        (7, "unknown design 7"),
+        (sl.Naive, "unknown design"),
+        (sl.UCB1(), "unknown design"),
+        ({}, "unknown design {}"),
+        (sl.Replay(share_noise=1), "share_noise must be true or false"),
+        ("replay(share_noise=1)", "share_noise must be true or false"),
+        ("replay(share_noise=yes)", "share_noise must be true or false"),
+        ("naive(true)", "takes 0"),
+    ],
+)
+def test_a_design_that_is_none_is_refused(value, fragment):
+    """One message that names what was wrong."""
+    with pytest.raises(sl.Invalid) as refused:
+        as_design(value)
+    assert fragment in str(refused.value)

@@ -1,0 +1,67 @@
+"""The contract that stores are tested with: it measures by the simulation, and it does find what is wrong."""
+
+import subprocess
+import sys
+
+import pytest
+
+import sameluck as sl
+from sameluck.live.databases.sqlite import Sqlite
+from sameluck.live.store import Store
+from sameluck.testing.scenario import FIVE, WORLD, Scenario, assert_same, simulated
+from sameluck.testing.store_contract import StoreContract
+
+
+class Careless(Sqlite):
+    """A store whose database forbids nothing."""
+
+    def __init__(self):
+        super().__init__(None)
+        for index in ("one_live_assignment_an_entry", "one_enrolment_a_unit", "one_applied_reward"):
+            self._writer.execute(f"DROP INDEX {index}")
+
+
+class Forgetful(Sqlite):
+    """A store that acknowledges rewards and drops the audit log."""
+
+    def __init__(self):
+        super().__init__(None)
+        self._writer.execute(
+            "CREATE TRIGGER lost AFTER INSERT ON reward_event BEGIN DELETE FROM reward_event; END"
+        )
+
+
+@pytest.mark.parametrize("design", ["replay", "naive", "replay(share_noise=true)"])
+def test_its_measure_is_simulate(design):
+    experiment = sl.Experiment(
+        policies=FIVE, arms=3, horizon=12, replications=4, design=design, seed=3
+    )
+
+    found = simulated(experiment, WORLD, [4, 12])
+
+    assert_same(found, sl.simulate(experiment, WORLD, checkpoints=[4, 12]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "rule"),
+    [
+        (Careless, "test_the_database_forbids_a_second_live_assignment_of_an_entry"),
+        (Careless, "test_the_database_forbids_a_second_enrolment_of_a_unit"),
+        (Careless, "test_the_database_forbids_a_second_applied_reward"),
+        (Forgetful, "test_the_first_value_counts"),
+    ],
+)
+def test_a_store_that_breaks_a_rule_fails(kind, rule):
+    database = kind()
+    database.close, close = lambda: None, database.close
+    scenario = Scenario(lambda clock: Store(database, clock=clock))
+
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        getattr(StoreContract(), rule)(scenario)
+    close()
+
+
+def test_sameluck_needs_no_pytest():
+    script = "import sys; sys.modules['pytest'] = None; import sameluck; sameluck.open('sqlite://').close()"
+
+    subprocess.run([sys.executable, "-c", script], check=True)

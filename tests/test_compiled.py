@@ -42,12 +42,14 @@ print(sl.simulate(experiment, sl.Bernoulli((0.0, 1.0)), workers=1).rewards.tolis
 
 # An edit of one source that changes what a compiled loop in *another* file does.
 EDITS = {
-    "policies.py": lambda text: text.replace("    return policy.arm\n", "    return 0\n"),
-    "batching.py": lambda text: text.replace(
+    "policies/baselines.py": lambda text: text.replace("    return policy.arm\n", "    return 0\n"),
+    "policies/batched.py": lambda text: text.replace(
         "return select(policy.inner,", "return 0 * select(policy.inner,"
     ),
-    "streams.py": lambda text: text.replace("0x9E3779B97F4A7C15", "0x9E3779B97F4A7C17"),
-    "samplers.py": lambda text: text + "\n\n@inlined\ndef uniform(bits):\n    return 0.25\n",
+    "randomness/streams.py": lambda text: text.replace("0x9E3779B97F4A7C15", "0x9E3779B97F4A7C17"),
+    "randomness/samplers.py": lambda text: (
+        text + "\n\n@inlined\ndef uniform(bits):\n    return 0.25\n"
+    ),
 }
 
 

@@ -64,7 +64,7 @@ def test_what_runs_hold(runs):
     assert runs.pulls.dtype == runs.interactions.dtype == runs.checkpoints.dtype == np.int64
     assert runs.policies == ('a "quoted"', "\N{SAUROPOD}")
     assert runs.replications == 6
-    assert runs.environment == "bernoulli(0.7, 0.3)"
+    assert runs.environment == sl.Bernoulli((0.7, 0.3))
     np.testing.assert_array_equal(runs.replayed, 2 * runs.checkpoints - runs.interactions)
     assert "6 replications" in repr(runs)
 

@@ -57,7 +57,7 @@ def test_importing_sameluck_loads_nothing_heavy(heavy):
         (
             "distributed",
             "dask",
-            "__import__('sameluck.adapters.dask').distribute.connect('tcp://x')",
+            "__import__('sameluck.adapters.dask').adapters.dask.connect('tcp://x')",
         ),
     ],
 )

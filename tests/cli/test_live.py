@@ -17,7 +17,7 @@ import pytest
 
 import sameluck as sl
 from sameluck import cli
-from sameluck.cli.live import live_commands, opening, rehearsing
+from sameluck.cli.live import live_commands, simulate, store_options
 from sameluck.errors import Interrupted
 from sameluck.files import to_json
 
@@ -667,15 +667,15 @@ def test_the_doctor_examines_everything_and_an_alarm_is_exit_code_1(shop, url, c
 
 
 def test_a_password_is_not_shown():
-    assert opening.following("postgresql://me:secret@host/db", "status") == (
+    assert store_options.following("postgresql://me:secret@host/db", "status") == (
         "sameluck live status --db 'postgresql://me:***@host/db'"
     )
 
 
 def test_the_usual_database_needs_no_words(monkeypatch):
     monkeypatch.delenv("SAMELUCK_DB", raising=False)
-    assert opening.following("sqlite:///sameluck.db", "status") == "sameluck live status"
-    assert opening.following("sqlite:///a.db", "status").endswith(" --db sqlite:///a.db")
+    assert store_options.following("sqlite:///sameluck.db", "status") == "sameluck live status"
+    assert store_options.following("sqlite:///a.db", "status").endswith(" --db sqlite:///a.db")
 
 
 def test_a_rehearsal_is_the_simulation_and_says_all(tmp_path, monkeypatch, capsys):
@@ -695,7 +695,7 @@ def test_a_rehearsal_is_the_simulation_and_says_all(tmp_path, monkeypatch, capsy
 
     found = answer(capsys, "simulate", *words)
     experiment = sl.Experiment.from_dict(found["result"]["experiment"])
-    expected = sl.compare(sl.simulate(experiment, rehearsing.ENVIRONMENT))
+    expected = sl.compare(sl.simulate(experiment, simulate.ENVIRONMENT))
     shown = found["result"]["effects"][0]
     assert shown["effect"] == expected.effects[0].effect
     assert shown["interactions"] == expected.effects[0].interactions
@@ -743,7 +743,7 @@ def test_an_interrupted_rehearsal_says_what_is_kept(url, monkeypatch, capsys):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(rehearsing, "rehearse", interrupt)
+    monkeypatch.setattr(simulate, "rehearse", interrupt)
     code, out, err = run(capsys, "simulate", "--db", "sqlite:///a.db")
     assert (code, out) == (130, "")
     assert "is kept; look at it with: sameluck live status rehearsal --db sqlite:///a.db" in err

@@ -11,7 +11,7 @@ import cases
 import sameluck as sl
 from sameluck.inference.adjustments import adjusted, known_means
 from sameluck.policies.base import (
-    _CHANCES,
+    _CHANCES_BODIES,
     Tally,
     chances,
     fill_chances,
@@ -372,7 +372,7 @@ STATING = [p for p in cases.ALL_POLICIES if states_chances(prepare(p, 4, 100))]
 
 
 def test_every_stated_chance_is_of_a_policy_that_the_tests_play():
-    ours = {kind for kind in _CHANCES if kind.__module__.startswith("sameluck.")}
+    ours = {kind for kind in _CHANCES_BODIES if kind.__module__.startswith("sameluck.")}
 
     assert ours == {type(prepare(policy, 4, 100)) for policy in STATING}
     assert {type(policy) for policy in STATING} >= {sl.EpsilonGreedy, sl.Uniform}
@@ -411,10 +411,10 @@ def test_stated_chances_are_those_of_the_arms_played(policy, seen):
 @pytest.fixture
 def own_chances(own_policies):
     """A test that states chances of its own leaves the list as it found it."""
-    before = dict(_CHANCES)
+    before = dict(_CHANCES_BODIES)
     yield
-    _CHANCES.clear()
-    _CHANCES.update(before)
+    _CHANCES_BODIES.clear()
+    _CHANCES_BODIES.update(before)
 
 
 def test_a_policy_of_ones_own_states_its_chances_from_what_it_knew(own_chances):

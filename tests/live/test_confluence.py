@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 import literal
 import sameluck as sl
 from sameluck.live.databases.pipeline import Pipeline
-from sameluck.runs import Runs, interactions
+from sameluck.runs import Runs
 
 SECOND = 1_000_000  # the model counts in microseconds, as the product does
 LEASE, WINDOW = 60 * SECOND, 3_600 * SECOND
@@ -148,7 +148,7 @@ class Seat:
         return self.state in ("assigned", "exposed")
 
 
-class OpenReplications:
+class Schedule:
     """The experiment, the stores that serve it, and the model of what they must answer."""
 
     def __init__(self, plot, urls, faults):
@@ -326,35 +326,35 @@ def oracle(experiment, checkpoints, value):
                 row = checkpoints.index(period)
                 rewards[replication, column, row] = earned
                 pulls[replication, column, row] = [pulled[a] for a in range(experiment.n_arms)]
-    spent = interactions(experiment.design, pulls)
+    spent = experiment.design.interactions(pulls)
     return Runs(experiment, np.array(checkpoints), rewards, pulls, spent)
 
 
 def check(plot, script, urls):
     faults = Faults()
     with faults.installed():
-        stage = OpenReplications(plot, urls, faults)
+        schedule = Schedule(plot, urls, faults)
         try:
-            stage.run(script)
+            schedule.play(script)
             faults.armed = False
-            stage.expire()
-            world.finish(stage.lives[-1], stage.world)
-            for live in stage.lives:
-                compare(stage, live)
+            schedule.expire()
+            world.finish(schedule.lives[-1], schedule.world)
+            for live in schedule.lives:
+                compare(schedule, live)
         finally:
-            stage.close()
+            schedule.close()
 
 
-def compare(stage, live):
-    plot, defaults = stage.plot, stage.defaults
+def compare(schedule, live):
+    plot, defaults = schedule.plot, schedule.defaults
     runs = live.runs(plot.checkpoints)
 
     def value(place):
-        return plot.live.reward.default if place in defaults else stage.world.value(place)
+        return plot.live.reward.default if place in defaults else schedule.world.value(place)
 
     world.assert_same(runs, oracle(live.experiment, plot.checkpoints, value))
     if not defaults:
-        world.assert_same(runs, stage.world.simulated(plot.checkpoints))
+        world.assert_same(runs, schedule.world.simulated(plot.checkpoints))
     status = live.status()
     assert status.status == "complete"
     assert status.defaulted == len(defaults)
@@ -392,14 +392,14 @@ def test_a_failed_commit_leaves_nothing_in_memory(postgres_url):
     )
     faults = Faults()
     with faults.installed():
-        stage = OpenReplications(plot, [postgres_url, postgres_url], faults)
-        one, other = stage.lives
+        schedule = Schedule(plot, [postgres_url, postgres_url], faults)
+        one, other = schedule.lives
         ids = [one.assign(unit).id for unit in range(8)]
         for first, second in zip(ids[::2], ids[1::2], strict=True):
             faults.armed = True
             with pytest.raises(Broken):
-                one.reward(first, stage.world.answer(one, first))
-            other.reward(second, stage.world.answer(other, second))
-        world.finish(one, stage.world)
-        compare(stage, one)
-        stage.close()
+                one.reward(first, schedule.world.answer(one, first))
+            other.reward(second, schedule.world.answer(other, second))
+        world.finish(one, schedule.world)
+        compare(schedule, one)
+        schedule.close()

@@ -390,12 +390,14 @@ class TestDefinition:
 
     @pytest.mark.parametrize("policy", [sl.External(""), sl.External("x" * 201), sl.External(7)])
     def test_bad_names(self, policy):
-        with pytest.raises(sl.Invalid, match=r"External\.name must be 1 to 200 characters"):
+        with pytest.raises(
+            sl.Invalid, match=r"External\.name must be 1 to 200 printable characters"
+        ):
             sl.Experiment(policies={"a": policy}, arms=3, horizon=8, replications=2)
 
     @pytest.mark.parametrize("batch", [0, -1, 1.5, True, "2", None])
     def test_bad_batches(self, batch):
-        with pytest.raises(sl.Invalid, match=r"External\.batch must be a whole number >= 1"):
+        with pytest.raises(sl.Invalid, match=r"External\.batch must be a whole number from 1"):
             sl.Experiment(
                 policies={"a": sl.External("x", batch)}, arms=3, horizon=8, replications=2
             )

@@ -97,7 +97,7 @@ def test_the_literal_rule_on_the_history_before_the_batch_gives_the_same_arms(po
     policies = {"other": sl.Uniform(), "it": sl.Batched(policy, size)}
     experiment = experiment_of(policy).replace(policies=policies, control="other")
 
-    path = literal.run(experiment, environment, 1)["it"]
+    path = literal.play(experiment, environment, 1)["it"]
     traced = sl.trace(experiment, environment, 1, guard=True)["it"]
 
     assert list(zip(traced.arms.tolist(), traced.rewards.tolist(), strict=True)) == path.history
@@ -346,7 +346,7 @@ def test_a_policy_of_ones_own_is_batched_as_it_was_last_defined(own_policies):
 def test_machine_code_of_ones_own_policies_is_never_kept(own_policies):
     mine = make_mine(first_arm)
     ours = {
-        policy: PolicyRunner(experiment_of(policy), COINS, "it")._ours
+        policy: PolicyRunner(experiment_of(policy), COINS, "it")._ours()
         for policy in (mine(), sl.Batched(mine(), 3), sl.UCB1(), sl.Batched(sl.UCB1(), 3))
     }
     assert list(ours.values()) == [False, False, True, True]

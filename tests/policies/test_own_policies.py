@@ -88,7 +88,7 @@ def test_a_body_that_cannot_be_played_is_refused_in_words(own_policies, body):
 @pytest.mark.parametrize("kind", [sl.UCB1, sl.Uniform, sl.Always])
 def test_a_policy_of_sameluck_cannot_be_given_another_body(kind):
     """Its machine code may lie in the cache of every later process."""
-    with pytest.raises(sl.Invalid, match=f"{kind.__name__} is sameluck's and has its body"):
+    with pytest.raises(sl.Invalid, match=f"{kind.__name__} is a class of sameluck"):
         sl.selects(kind)(a_float)
 
 

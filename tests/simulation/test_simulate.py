@@ -60,7 +60,7 @@ def assert_same_runs(one, other):
 
 def assert_literal_is_traced(experiment, environment, replication):
     """The literal algorithm and `trace` agree on every arm, position, reward and mark."""
-    paths = literal.run(experiment, environment, replication)
+    paths = literal.play(experiment, environment, replication)
     traced = sl.trace(experiment, environment, replication)
 
     for name, path in paths.items():
@@ -79,7 +79,7 @@ def assert_literal_is_simulated(experiment, environment):
 
     for replication in range(experiment.replications):
         for column, periods in enumerate(runs.checkpoints):
-            paths = literal.run(experiment, environment, replication, int(periods))
+            paths = literal.play(experiment, environment, replication, int(periods))
             assert runs.interactions[replication, column] == literal.interactions(paths)
             for row, path in enumerate(paths.values()):
                 arms = [arm for arm, _ in path.history]

@@ -167,7 +167,6 @@ The functions that drew the illustration take any small traced replication, of a
 
 ```python
 import sameluck as sl
-from sameluck.files import to_json
 from sameluck.reporting import plots
 
 experiment = sl.Experiment(

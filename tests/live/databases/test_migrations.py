@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 import sameluck as sl
-from sameluck.live import postgres, sqlite
+from sameluck.live.databases import postgres, sqlite
 from sameluck.live.databases.base import migrations
 from sameluck.testing.scenario import Scenario, assert_finished
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import sameluck as sl
-from sameluck.live import pipeline
+from sameluck.live.databases import pipeline
 from sameluck.live.databases.pipeline import Pipeline
 from sameluck.live.databases.postgres import Postgres
 

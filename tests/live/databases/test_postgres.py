@@ -14,7 +14,7 @@ import pytest
 from world import World, assert_same, finish
 
 import sameluck as sl
-from sameluck.live import postgres
+from sameluck.live.databases import postgres
 from sameluck.testing.scenario import FIVE, HandClock, Scenario, assert_finished, options
 from sameluck.testing.store_contract import StoreContract
 

@@ -13,8 +13,10 @@ from scipy import stats
 import budget
 import sameluck as sl
 from sameluck.errors import Invalid
-from sameluck.live import checks
-from sameluck.live.diagnostics import Outcome, delays, drifting
+from sameluck.live import diagnostics as checks
+from sameluck.live.diagnostics import Outcome
+from sameluck.live.diagnostics.delay import TAIL_ALARM, TAIL_WATCH
+from sameluck.live.diagnostics.drift import _largest_of_three
 
 
 def assert_at_most(hits, trials, rate):
@@ -96,13 +98,13 @@ class TestDrift:
         law = stats.multivariate_normal(cov=np.sqrt(low * (1 - high) / (high * (1 - low))))
         inside = law.cdf(np.full(3, bound), lower_limit=np.full(3, -bound))
 
-        assert drifting._largest_of_three(bound) == pytest.approx(1 - inside, abs=2e-5)
+        assert _largest_of_three(bound) == pytest.approx(1 - inside, abs=2e-5)
 
     def test_p_value_of_tiny_chances_stays_exact(self):
         alone = 2 * stats.norm.sf(10.0)
 
-        assert alone < drifting._largest_of_three(10.0) < 3 * alone
-        assert drifting._largest_of_three(0.0) == 1.0
+        assert alone < _largest_of_three(10.0) < 3 * alone
+        assert _largest_of_three(0.0) == 1.0
 
     @pytest.mark.parametrize("means", [(0.7, 0.5, 0.5), (0.06, 0.06)])
     def test_false_alarms_on_rewards_collected_by_a_bandit(self, means):
@@ -412,7 +414,7 @@ class TestDelay:
         )
 
     def test_what_the_thresholds_mean_for_exponential_delays(self):
-        for share, later in ((delays.TAIL_WATCH, 0.02), (delays.TAIL_ALARM, 0.11)):
+        for share, later in ((TAIL_WATCH, 0.02), (TAIL_ALARM, 0.11)):
             x = next(
                 x
                 for x in np.arange(0.5, 9, 0.001)
@@ -424,7 +426,7 @@ class TestDelay:
         """2,000 experiments with just 1% in the last tenth on both arms: at most 1% are not fine."""
         rng = generator()
         arm = np.arange(1_000) % 2
-        late = rng.random((2_000, 1_000)) < delays.TAIL_WATCH
+        late = rng.random((2_000, 1_000)) < TAIL_WATCH
 
         found = verdicts(
             checks.delay(arm, np.where(one, 95.0, 5.0), self.NAMES, window=100) for one in late

@@ -13,7 +13,7 @@ from world import ENDED, World, finish
 
 import budget
 import sameluck as sl
-from sameluck.live import diagnosing
+from sameluck.live.diagnostics import snapshot
 
 BERNOULLI = sl.Bernoulli([0.5, 0.6])
 ALWAYS = {"rebuild", "open slots", "enrolment", "sample ratio", "drift", "loss", "delay"}
@@ -446,17 +446,15 @@ class TestOpenSlots:
 
     def test_an_arm_that_cannot_be_shown(self, any_store):
         live = any_store.start("shop", experiment())
-        for n in range(diagnosing.OFTEN + 1):
-            assert (
-                by_name(live.diagnostics())["open slots"].verdict == "fine" or n > diagnosing.OFTEN
-            )
+        for n in range(snapshot.OFTEN + 1):
+            assert by_name(live.diagnostics())["open slots"].verdict == "fine" or n > snapshot.OFTEN
             live.void(live.assign(n).id)
 
         found = by_name(live.diagnostics())["open slots"]
 
         assert found.verdict == "watch"
         assert found.details["voided_often"] == [
-            {"replication": 0, "arm": "red", "position": 0, "times": diagnosing.OFTEN + 1}
+            {"replication": 0, "arm": "red", "position": 0, "times": snapshot.OFTEN + 1}
         ]
         assert "1 entry was voided more than 20 times" in found.sentence
         assert "that of arm red in replication 0 21 times" in found.sentence

@@ -10,10 +10,10 @@ import pytest
 from world import World, finish
 
 import sameluck as sl
-from sameluck.live import exporting
 from sameluck.live.engine.replication import Settled, check, rebuilt
 from sameluck.live.engine.scheduler import AUDITED, SHARED, Scheduler
 from sameluck.live.engine.walker import empty_results
+from sameluck.live.logs import exporting
 
 NOON = 1_700_000_000.25  # a time whose microseconds are not zero
 ENVIRONMENT = sl.Gaussian([0.1, 0.3, 0.2], sd=1.0)

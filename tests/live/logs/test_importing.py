@@ -7,7 +7,7 @@ import pytest
 from world import Place, World, assert_same, finish
 
 import sameluck as sl
-from sameluck.live import importing
+from sameluck.live.logs import importing
 
 ARMS = ("blue", "red", "green")
 BERNOULLI = sl.Bernoulli([0.3, 0.5, 0.6])

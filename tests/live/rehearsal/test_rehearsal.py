@@ -6,7 +6,7 @@ from scipy import stats
 
 import budget
 import sameluck as sl
-from sameluck.live import rehearsal, traffic
+from sameluck.live.rehearsal import rehearsal, traffic
 
 POLICIES = {"ucb": "ucb1(alpha=0.5)", "thompson": "thompson_bernoulli"}
 THREE = {"ucb": "ucb1", "thompson": "thompson_gaussian", "greedy": "epsilon_greedy"}

@@ -204,7 +204,7 @@ def _parquet_rows(path: Path, columns: Columns) -> Iterator[Row]:
 def _arrow_values(arrow: Any, column: Any) -> list[Any]:
     kind = column.type
     if arrow.types.is_timestamp(kind) and kind.unit == "ns":  # Python's dates have no nanoseconds
-        column = column.scheduler(arrow.timestamp("us", kind.tz), safe=False)
+        column = column.cast(arrow.timestamp("us", kind.tz), safe=False)
     return column.to_pylist()
 
 

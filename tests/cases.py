@@ -100,6 +100,12 @@ ALL_POLICIES = [policy for kind in POLICY_KINDS for policy in policy_examples(ki
 ALL_DESIGNS = [design for kind in DESIGN_KINDS for design in DESIGN_EXAMPLES.get(kind, [])]
 
 
+def environment_example(kind):
+    """One environment of a kind."""
+    listed = environment_examples(3).get(kind)
+    return listed[0] if listed else as_environment(text_forms.example(kind))
+
+
 def all_environments(arms):
     """All examples of all kinds of environments, for a number of arms."""
     listed = environment_examples(arms)

@@ -1,6 +1,14 @@
-"""Compare bandit algorithms on the same luck, for the price of one."""
+"""Compare bandit algorithms on the same luck, for the price of one.
+
+Policies, environments, designs and simulation are imported with the package; inference and live experiments when one
+of their names is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from sameluck.design import Naive, Replay, TimeCoupled
+from sameluck.environments.base import ENVIRONMENTS, Environment, draws
 from sameluck.environments.bernoulli import Bernoulli
 from sameluck.environments.empirical import Empirical
 from sameluck.environments.gaussian import Gaussian
@@ -19,23 +27,7 @@ from sameluck.errors import (
     Unplayable,
 )
 from sameluck.experiment import Experiment
-from sameluck.inference.comparison import Comparison, compare
-from sameluck.inference.coverage import Coverage, coverage
-from sameluck.inference.design_comparison import DesignComparison, designs
-from sameluck.inference.effects import Effect
-from sameluck.inference.planning import Plan, plan
-from sameluck.inference.policy_summaries import PolicySummary, Standing
-from sameluck.inference.racing import Race, race
-from sameluck.inference.variance_split import VarianceSplit, split_variance
-from sameluck.live.diagnostics import Check
-from sameluck.live.experiment import LiveExperiment
-from sameluck.live.logs.importing import Imported
-from sameluck.live.options import Live, Reward
-from sameluck.live.records import Assignment, Description, Joining, Receipt, Status
-from sameluck.live.rehearsal.rehearsal import Rehearsal, VirtualClock, rehearse
-from sameluck.live.rehearsal.traffic import Traffic
-from sameluck.live.store import Store, open
-from sameluck.policies.base import Tally, chances, selects
+from sameluck.policies.base import POLICIES, Policy, Tally, chances, selects
 from sameluck.policies.baselines import Always, Uniform
 from sameluck.policies.batched import Batched
 from sameluck.policies.epsilon_greedy import EpsilonGreedy
@@ -47,6 +39,14 @@ from sameluck.simulation.simulate import simulate
 from sameluck.simulation.trace import trace
 from sameluck.trajectories import Trace, Trajectory
 
+if TYPE_CHECKING:
+    from sameluck.inference import *
+    from sameluck.live import *
+    from sameluck.live import open as open
+
+__version__ = "0.2.0"
+
+# Without `open`, which a star import would put in the place of the builtin.
 __all__ = [
     "UCB1",
     "AddressReused",
@@ -64,6 +64,7 @@ __all__ = [
     "Diverged",
     "Effect",
     "Empirical",
+    "Environment",
     "EpsilonGreedy",
     "Experiment",
     "External",
@@ -78,6 +79,7 @@ __all__ = [
     "Missing",
     "Naive",
     "Plan",
+    "Policy",
     "PolicySummary",
     "Race",
     "Receipt",
@@ -108,7 +110,7 @@ __all__ = [
     "compare",
     "coverage",
     "designs",
-    "open",
+    "draws",
     "plan",
     "race",
     "rehearse",
@@ -117,3 +119,26 @@ __all__ = [
     "split_variance",
     "trace",
 ]
+
+# A family of policies or environments that gains a file needs no line above.
+_DISCOVERED = {kind.__name__: kind for kind in (*POLICIES.values(), *ENVIRONMENTS.values())}
+globals().update(_DISCOVERED)
+__all__.extend(name for name in _DISCOVERED if name not in __all__)
+
+_LATER = ("sameluck.inference", "sameluck.live")
+_MOVED = {"plots": "sameluck.reporting.plots", "distribute": "sameluck.adapters.dask"}
+
+
+def __getattr__(name: str) -> Any:
+    """What is not imported yet: the names of inference and live experiments, and modules by their former name."""
+    if name in _MOVED:
+        return import_module(_MOVED[name])
+    for package in _LATER:
+        module = import_module(package)
+        if name in (*module.__all__, "open") and hasattr(module, name):
+            return getattr(module, name)
+    raise AttributeError(f"module 'sameluck' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__", "open"]

@@ -96,7 +96,7 @@ def assert_literal_is_simulated(experiment, environment):
 def test_every_policy_has_a_literal_twin_and_examples(kind):
     """Discovery: a policy that is added without its plain rule in `literal.py` is not tested, so it fails here."""
     assert kind in literal.RULES
-    assert cases.POLICY_EXAMPLES.get(kind)
+    assert cases.policy_examples(kind)
 
 
 @given(cases.comparisons())

@@ -24,7 +24,8 @@ import numpy as np
 
 from sameluck import text_forms
 from sameluck.arrays import Floats
-from sameluck.compiled import check_registration, dispatched, is_ours, renamed
+from sameluck.bodies import check_registration, is_ours, renamed
+from sameluck.compiled import dispatched
 from sameluck.errors import Invalid
 from sameluck.randomness.streams import Bits
 from sameluck.validation import is_listed, require_number

@@ -1,1 +1,28 @@
 """Inference: effects, intervals, comparisons, plans and races."""
+
+from sameluck.inference.comparison import Comparison, compare
+from sameluck.inference.coverage import Coverage, coverage
+from sameluck.inference.design_comparison import DesignComparison, designs
+from sameluck.inference.effects import Effect
+from sameluck.inference.planning import Plan, plan
+from sameluck.inference.policy_summaries import PolicySummary, Standing
+from sameluck.inference.racing import Race, race
+from sameluck.inference.variance_split import VarianceSplit, split_variance
+
+__all__ = [
+    "Comparison",
+    "Coverage",
+    "DesignComparison",
+    "Effect",
+    "Plan",
+    "PolicySummary",
+    "Race",
+    "Standing",
+    "VarianceSplit",
+    "compare",
+    "coverage",
+    "designs",
+    "plan",
+    "race",
+    "split_variance",
+]

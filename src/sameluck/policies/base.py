@@ -35,7 +35,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from sameluck import text_forms
 from sameluck.arrays import Floats, Ints
-from sameluck.compiled import check_registration, dispatched, is_ours, renamed
+from sameluck.bodies import check_registration, is_ours, renamed
+from sameluck.compiled import dispatched
 from sameluck.errors import Invalid
 from sameluck.randomness.streams import Key
 
@@ -76,8 +77,8 @@ def selects(kind: type) -> Callable[[SelectBody], SelectBody]:
         _SELECT_BODIES[kind] = body
         if not is_ours(body):
             _compile_renamed(kind, body)
-        if not kind.__name__.startswith("_"):
-            POLICIES[text_forms.name_of(kind)] = kind
+            if not kind.__name__.startswith("_"):
+                POLICIES[text_forms.name_of(kind)] = kind
         return body
 
     return register

@@ -105,8 +105,8 @@ def _without_memory(policy: Policy, arms: int, horizon: int) -> Policy:
     if memory_of(fit, arms) != 0:
         raise Invalid(
             f"Batched.policy {text_forms.write(policy)} keeps numbers in tally.memory between periods, which a "
-            f"batch must not change; give {type(prepared).__name__} a method `batched()` that returns the same rule without "
-            "memory"
+            f"batch must not change; give {type(prepared).__name__} a method `batched()` that returns the same rule "
+            "without memory"
         )
     body_of(fit)
     return fit

@@ -18,9 +18,8 @@ import hashlib
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numba.extending import overload
 
-from sameluck.compiled import INLINED, inlined
+from sameluck.compiled import compiled_as, inlined
 from sameluck.errors import AddressReused
 
 Bits: TypeAlias = np.uint64
@@ -79,17 +78,13 @@ def _word(key: Key, index: Any) -> Bits:
     return bits ^ (bits >> _31)
 
 
+@compiled_as(_word)
 def word(key: Any, index: Any) -> Bits:
     """The 64 random bits at one index of a stream."""
     if isinstance(key, OnceKey):
         key.read(int(index))
         key = key.key
     return _word(key, index)
-
-
-@overload(word, jit_options=INLINED, strict=False)  # type: ignore[untyped-decorator]
-def _compiled_word(key: Any, index: Any) -> Any:  # noqa: ARG001
-    return lambda key, index: _word(key, index)  # noqa: PLW0108
 
 
 @inlined

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
-from sameluck.compiled import blames, compiled, inlined, is_ours, locate_error, uncached
+from sameluck.bodies import blames, is_ours, locate_error
+from sameluck.compiled import compiled, inlined, uncached
 from sameluck.environments.base import Environment, compiled_law, draw, draw_body_of
 from sameluck.errors import AddressReused, Invalid
 from sameluck.experiment import Experiment

@@ -268,8 +268,8 @@ def checked_environment(experiment: Experiment, environment: Environment) -> Any
     for name, policy in experiment.policies.items():
         if isinstance(policy, External):
             raise Invalid(
-                f"policy {name!r} is {text_forms.write(policy)}, an object that only a live experiment plays; to simulate "
-                "it, write it as a select body (sameluck.selects)"
+                f"policy {name!r} is {text_forms.write(policy)}, an object that only a live experiment runs; to "
+                "simulate it, write it as a select body (sameluck.selects)"
             )
         if getattr(policy, "needs_binary", False) and not environment.binary:
             raise Invalid(

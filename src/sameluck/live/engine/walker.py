@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
-from sameluck.compiled import compiled, locate_error, uncached
+from sameluck.bodies import locate_error
+from sameluck.compiled import compiled, uncached
 from sameluck.errors import Unplayable
 from sameluck.experiment import Experiment
 from sameluck.policies.base import Tally, body_of, select

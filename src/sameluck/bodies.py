@@ -1,0 +1,89 @@
+"""Select and draw bodies: who may register one, under which name it is compiled, what went wrong in it."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import re
+import traceback
+from collections import namedtuple
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from sameluck.errors import Invalid
+
+Body: TypeAlias = Callable[..., Any]
+
+
+def is_ours(thing: Any) -> bool:
+    """Whether a class or function is defined in sameluck, so that the digest of its sources covers it."""
+    return str(thing.__module__).startswith("sameluck.")
+
+
+_serial = itertools.count()
+
+
+def renamed(kind: Any) -> Callable[..., Any]:
+    """A NamedTuple class with the same fields under a name that was never used before.
+
+    Numba tells NamedTuples apart by name: a class defined again, as in a notebook, would run the machine code of the
+    previous one. What a user registers is therefore compiled under a new name.
+    """
+    return namedtuple(f"{kind.__name__}_{next(_serial)}", kind._fields)
+
+
+def check_registration(
+    kind: Any, body: Body, known: Mapping[str, type], what: str, arguments: str
+) -> None:
+    """Raise `Invalid` unless a body may be registered for a class: `what` is "policy" or "environment"."""
+    if not isinstance(kind, type) or not hasattr(kind, "_fields"):
+        raise Invalid(f"{kind!r} is not a class for a {what}; make it a NamedTuple of parameters")
+    names = ", ".join(inspect.signature(body).parameters)
+    if names != arguments:
+        raise Invalid(f"a body of {kind.__name__} must take ({arguments}), got ({names})")
+    if is_ours(body):
+        return
+    # Machine code of sameluck's own bodies is kept on disk for later processes.
+    if is_ours(kind):
+        raise Invalid(f"{kind.__name__} is a class of sameluck; define a class of your own")
+    if any(is_ours(other) and other.__name__ == kind.__name__ for other in known.values()):
+        raise Invalid(f"sameluck has a {what} called {kind.__name__}; give yours another name")
+
+
+_REASON = (
+    r"^.*(?:Unknown attribute|No implementation|Untyped global|Cannot unify|[Uu]nsupported|NRT required"
+    r"|Invalid use|cannot determine|not supported|not allowed|must be|No conversion).*$"
+)
+
+
+def locate_error(body: Body, error: Exception) -> tuple[str, str]:
+    """The line of a body at which Numba or Python failed, and the reason in one line."""
+    code, text = body.__code__, str(error)
+    own_file = re.escape(code.co_filename.rpartition("/")[2])
+    lines = re.findall(rf'File "[^"]*{own_file}", line (\d+)', text)
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if frame.f_code is code:
+            lines.append(str(line))
+    reasons = [
+        line for line in re.findall(_REASON, text, re.MULTILINE) if "<function _" not in line
+    ]
+    reason = (reasons[::-1] or text.strip().splitlines() or [type(error).__name__])[0].strip(" -")
+    if "NRT required" in text:
+        reason = "it makes a new array"
+    if "Cannot unify" in reason and "Tally" in reason:
+        reason = "what it returns is not a whole number"
+    reason = re.sub(r"of type Tally\(.*", "of the tally", reason)
+    return f"line {lines[-1] if lines else code.co_firstlineno}", reason[:200]
+
+
+def blames(body: Body, error: Exception) -> bool:
+    """Whether an error arose in a body, or while it was compiled."""
+    if any(frame.f_code is body.__code__ for frame, _ in traceback.walk_tb(error.__traceback__)):
+        return True
+    code = body.__code__
+    lines = range(code.co_firstlineno, max(line or 0 for _, _, line in code.co_lines()) + 1)
+    named = re.findall(
+        rf'File "[^"]*{re.escape(Path(code.co_filename).name)}", line (\d+)', str(error)
+    )
+    return any(int(line) in lines for line in named)

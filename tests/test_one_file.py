@@ -1,0 +1,148 @@
+"""A policy or an environment of sameluck is one file: everything else finds it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sameluck
+
+POLICY = '''
+"""`LastArm`: the arm with the highest index, but at first each arm once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sameluck.policies.base import Tally, selects
+from sameluck.randomness.streams import Key
+
+
+class LastArm(NamedTuple):
+    """Play each arm once in index order, then the last arm for ever."""
+
+
+@selects(LastArm)
+def _last(policy: LastArm, tally: Tally, period: int, luck: Key) -> int:
+    return min(period, tally.pulls.size) - 1
+'''
+
+ENVIRONMENT = '''
+"""`Fixed`: every reward of an arm is its mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sameluck.environments.base import Environment, draws
+from sameluck.randomness.streams import Bits
+
+
+class _Parameters(NamedTuple):
+    means: Sequence[float]
+
+
+class Fixed(_Parameters, Environment):
+    """Every reward of an arm is its mean: rewards without noise."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def sample() -> str:
+        """A text form to show."""
+        return "fixed(1, 2)"
+
+
+@draws(Fixed)
+def _mean(law: Fixed, row: int, arm: int, bits: Bits) -> float:
+    return law.means[arm]
+'''
+
+USE = """
+import json, sys, tempfile
+import sameluck as sl
+from sameluck import compiled
+from sameluck.policies.base import is_randomised
+
+experiment = sl.Experiment(
+    policies={"new": "last_arm", "object": sl.LastArm(), "batched": "batched(last_arm, size=3)"},
+    arms=2, horizon=4, replications=2,
+)
+runs = sl.simulate(experiment, "fixed(1, 2)", detail=True)
+with tempfile.NamedTemporaryFile(suffix=".npz") as file:
+    runs.save(file.name)
+    kept = sl.Runs.load(file.name)
+with sl.open("sqlite://", clock=sl.VirtualClock()) as store:
+    live = store.start("new", experiment)
+    sl.rehearse(live, sl.Fixed([1.0, 2.0]))
+    lived = live.runs().rewards[:, :, 0].tolist()
+names = {path.name for path in compiled.compiled_sources()}
+print(json.dumps({
+    "rewards": runs.rewards[:, :, 0].tolist(),
+    "live": lived,
+    "kept": kept.environment == sl.Fixed((1.0, 2.0)),
+    "star": [name in sl.__all__ for name in ("LastArm", "Fixed")],
+    "sources": sorted(names & {"last_arm.py", "fixed.py"}),
+    "randomised": is_randomised(sl.LastArm(), 2),
+    "guarded": sl.trace(experiment, "fixed(1, 2)", guard=True)["new"].rewards.tolist(),
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+    """The variables of a process that runs a copy of the package with two files more."""
+    folder = tmp_path_factory.mktemp("copy")
+    package = folder / "sameluck"
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(Path(sameluck.__file__).parent, package, ignore=ignored)
+    (package / "policies" / "last_arm.py").write_text(POLICY)
+    (package / "environments" / "fixed.py").write_text(ENVIRONMENT)
+    return {**os.environ, "PYTHONPATH": str(folder), "SAMELUCK_CACHE_DIR": str(folder / "cache")}
+
+
+def ask(environment, *arguments):
+    command = [sys.executable, *arguments]
+    return subprocess.run(
+        command, env=environment, check=True, capture_output=True, text=True
+    ).stdout
+
+
+def test_python_finds_a_policy_and_an_environment_of_one_file_each(environment):
+    assert json.loads(ask(environment, "-c", USE)) == {
+        "rewards": [[7.0, 7.0, 7.0]] * 2,
+        "live": [[7.0, 7.0, 7.0]] * 2,
+        "kept": True,
+        "star": [True, True],
+        "sources": ["fixed.py", "last_arm.py"],
+        "randomised": False,
+        "guarded": [1.0, 2.0, 2.0, 2.0],
+    }
+
+
+def test_the_command_line_finds_them(environment):
+    assert "last_arm" in ask(environment, "-m", "sameluck", "policies")
+    assert "fixed(1, 2)" in ask(environment, "-m", "sameluck", "environments")
+
+
+def test_the_tests_find_them(environment):
+    """The contract that every policy and environment is put through."""
+    tests = Path(__file__).parent
+    chosen = [str(tests / "policies" / "test_policies.py"), str(tests / "environments")]
+    found = ask(
+        environment,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        "last_arm or LastArm or fixed",
+        *chosen,
+    )
+    assert int(found.split(" passed")[0].split()[-1]) > 5

@@ -36,9 +36,9 @@ def renamed(kind: Any) -> Callable[..., Any]:
 def check_registration(
     kind: Any, body: Body, known: Mapping[str, type], what: str, arguments: str
 ) -> None:
-    """Raise `Invalid` unless a body may be registered for a class: `what` is "policy" or "environment"."""
+    """Raise `Invalid` unless a body may be registered for a class: `what` is "a policy" or "an environment"."""
     if not isinstance(kind, type) or not hasattr(kind, "_fields"):
-        raise Invalid(f"{kind!r} is not a class for a {what}; make it a NamedTuple of parameters")
+        raise Invalid(f"{kind!r} is not a class for {what}; make it a NamedTuple of parameters")
     names = ", ".join(inspect.signature(body).parameters)
     if names != arguments:
         raise Invalid(f"a body of {kind.__name__} must take ({arguments}), got ({names})")
@@ -48,7 +48,7 @@ def check_registration(
     if is_ours(kind):
         raise Invalid(f"{kind.__name__} is a class of sameluck; define a class of your own")
     if any(is_ours(other) and other.__name__ == kind.__name__ for other in known.values()):
-        raise Invalid(f"sameluck has a {what} called {kind.__name__}; give yours another name")
+        raise Invalid(f"sameluck has {what} called {kind.__name__}; give yours another name")
 
 
 _REASON = (
@@ -73,6 +73,8 @@ def locate_error(body: Body, error: Exception) -> tuple[str, str]:
         reason = "it makes a new array"
     if "Cannot unify" in reason and "Tally" in reason:
         reason = "what it returns is not a whole number"
+    if "<class 'float'>" in reason:
+        reason = "what it returns is not a number"
     reason = re.sub(r"of type Tally\(.*", "of the tally", reason)
     return f"line {lines[-1] if lines else code.co_firstlineno}", reason[:200]
 

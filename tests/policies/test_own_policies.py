@@ -62,7 +62,7 @@ BAD = {
     a_helper: "Untyped global name '_helper'",
     beyond_the_end: "out of bounds",
     writes_to_the_tally: "changed its tally",
-    consumes_luck: "plays otherwise when compiled",
+    consumes_luck: "gives different arms compiled and in plain Python",
     other_names: r"must take \(policy, tally, period, luck\), got \(p, t, n, rng\)",
 }
 

@@ -19,8 +19,7 @@ from sameluck.randomness.streams import at
 
 EVERY_PAIR = [
     pytest.param(policy, environment, id=f"{cases.name(policy)}-{cases.name(environment)}")
-    for policies in cases.POLICY_EXAMPLES.values()
-    for policy in policies
+    for policy in cases.ALL_POLICIES
     for environment in (many[0] for many in cases.environment_examples(3).values())
     if cases.fits(policy, environment)
 ]

@@ -93,6 +93,7 @@ class Environment:
         return np.tile(np.asarray(self.means, float), (len(replications), 1))
 
 
+EnvironmentLike: TypeAlias = Environment | text_forms.Parameters | str  # itself or its text form
 LIMITS = {"at_least": -LARGEST, "at_most": LARGEST}
 
 
@@ -103,7 +104,7 @@ def draws(kind: type) -> Callable[[DrawBody], DrawBody]:
     """
 
     def register(body: DrawBody) -> DrawBody:
-        check_registration(kind, body, ENVIRONMENTS, "environment", "law, row, arm, bits")
+        check_registration(kind, body, ENVIRONMENTS, "an environment", "law, row, arm, bits")
         _DRAW_BODIES[kind] = body
         if not is_ours(body):
             _complete(kind)

@@ -29,7 +29,8 @@ from sameluck.experiment import Experiment
 from sameluck.files import write_whole
 from sameluck.intervals import anytime_half_widths
 from sameluck.reporting import tables
-from sameluck.simulation.simulate import checked_environment, simulate
+from sameluck.simulation.preconditions import checked_environment
+from sameluck.simulation.simulate import simulate
 from sameluck.validation import require_number
 
 LEAST = 30

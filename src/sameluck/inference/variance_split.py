@@ -11,7 +11,8 @@ from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.inference.effects import differences
-from sameluck.simulation.simulate import checked_environment, simulate
+from sameluck.simulation.preconditions import checked_environment
+from sameluck.simulation.simulate import simulate
 
 
 class VarianceSplit(NamedTuple):

@@ -73,7 +73,7 @@ def selects(kind: type) -> Callable[[SelectBody], SelectBody]:
     """
 
     def register(body: SelectBody) -> SelectBody:
-        check_registration(kind, body, POLICIES, "policy", "policy, tally, period, luck")
+        check_registration(kind, body, POLICIES, "a policy", "policy, tally, period, luck")
         _SELECT_BODIES[kind] = body
         if not is_ours(body):
             _compile_renamed(kind, body)
@@ -92,7 +92,7 @@ def chances(kind: type) -> Callable[[ChancesBody], ChancesBody]:
     """
 
     def register(body: ChancesBody) -> ChancesBody:
-        check_registration(kind, body, POLICIES, "policy", "policy, tally, period, chances")
+        check_registration(kind, body, POLICIES, "a policy", "policy, tally, period, chances")
         _CHANCES_BODIES[kind] = body
         if kind in _COMPILED_AS:
             _compile_renamed(kind, _SELECT_BODIES[kind])
@@ -190,6 +190,6 @@ def has_body(policy: Policy, arms: int) -> bool:
     body = _SELECT_BODIES.get(type(prepare(policy, arms, _ANY_HORIZON)))
     if body is None:
         return False
-    check_registration(kind, body, POLICIES, "policy", "policy, tally, period, luck")
+    check_registration(kind, body, POLICIES, "a policy", "policy, tally, period, luck")
     POLICIES[text_forms.name_of(kind)] = kind
     return True

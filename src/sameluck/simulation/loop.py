@@ -96,7 +96,7 @@ def _run(
             pulled = arrays.pulls[arm]
             position = period - 1 if results.timed else pulled
             bits = word(Key(arrays.first[arm], arrays.second[arm]), position)
-            reward = draw(law, row, arm, bits)
+            reward = float(draw(law, row, arm, bits))
             total = arrays.totals[arm] + reward
             arrays.pulls[arm] = pulled + 1
             arrays.totals[arm] = total
@@ -193,7 +193,8 @@ class PolicyRunner:
     ) -> Results:
         """The rows of some replications; a trajectory holds one."""
         results = self._empty_results(len(replications), checkpoints)
-        law, first = self._law(replications), replications.start
+        # To compile, no replication is run; the law of one tells its type.
+        law, first = self._law(replications or range(1)), replications.start
         loop = _run_all if self._ours(law) else _run_all_uncached
         with self._explained(law):
             where = loop(self.policy, law, self.owners, first, self.arrays, results, trajectory)
@@ -237,12 +238,13 @@ class PolicyRunner:
         except AddressReused:
             raise
         except Exception as error:
-            if not is_ours(draw := draw_body_of(law)) and blames(draw, error):
+            draw_body, ours = draw_body_of(law), self._ours()
+            if not is_ours(draw_body) and (ours or blames(draw_body, error)):
                 what = f"environment {type(self.environment).__name__}"
                 raise Invalid(
-                    _cannot_run(what, draw, error, "a draw body returns a reward")
+                    _cannot_run(what, draw_body, error, "a draw body returns a number")
                 ) from error
-            if self._ours():
+            if ours:
                 raise
             kind = type(self.experiment.policies[self.name])
             what = f"policy {self.name!r} ({kind.__name__})"

@@ -1,0 +1,63 @@
+"""What must hold before an experiment is simulated: a fitting environment, enough memory."""
+
+from __future__ import annotations
+
+from sameluck import text_forms
+from sameluck.arrays import Ints
+from sameluck.environments.base import Environment, EnvironmentLike
+from sameluck.environments.registry import as_environment
+from sameluck.errors import Invalid, TooLarge
+from sameluck.experiment import Experiment
+from sameluck.policies.base import needs_binary
+from sameluck.policies.external import External
+
+
+def checked_environment(experiment: Experiment, environment: EnvironmentLike) -> Environment:
+    """The environment, from itself or its text form; raises `Invalid` if it does not fit the experiment."""
+    if not isinstance(experiment, Experiment):
+        raise Invalid(f"the first argument must be an Experiment, got {experiment!r}")
+    environment = as_environment(environment)
+    environment.check(experiment.n_arms)
+    for name, policy in experiment.policies.items():
+        if isinstance(policy, External):
+            raise Invalid(
+                f"policy {name!r} is {text_forms.write(policy)}, an object that only a live experiment runs; to "
+                "simulate it, write it as a select body (sameluck.selects)"
+            )
+        if needs_binary(policy) and not environment.binary:
+            raise Invalid(
+                f"policy {name!r} ({text_forms.write(policy)}) needs rewards 0 and 1, but {_short(environment)} "
+                "has others; use a policy for real-valued rewards, such as thompson_gaussian"
+            )
+    return environment
+
+
+def _short(environment: Environment) -> str:
+    text = text_forms.write(environment)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def check_memory(
+    experiment: Experiment, replications: int, checkpoints: Ints, *, detail: bool = False
+) -> None:
+    """Raise `TooLarge` with an estimate if the results would not fit into this machine's memory."""
+    policies, arms = len(experiment.policies), experiment.n_arms
+    cells = replications * policies * checkpoints.size
+    results = 8 * cells * (arms + 2) * (2 if detail else 1)
+    tables = 64 * experiment.horizon * (policies if experiment.design.timed else 1)
+    needed, free = results + tables, _available_memory()
+    if needed > free:
+        raise TooLarge(
+            f"this would need about {needed / 2**30:,.1f} GiB, and {free / 2**30:,.1f} GiB are free: "
+            f"{replications:,} replications x {policies} policies x {checkpoints.size} "
+            f"checkpoints x {arms} arms, horizon {experiment.horizon:,}; request fewer of them"
+        )
+
+
+def _available_memory() -> int:
+    try:
+        with open("/proc/meminfo") as lines:
+            values = dict(line.split(":") for line in lines)
+        return int(values["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return 1 << 40

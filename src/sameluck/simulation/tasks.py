@@ -1,0 +1,170 @@
+"""Tasks: an experiment cut into pieces of work, each a pure function of its arguments, and their results combined.
+
+How the work is cut, and where and in which order the tasks run, changes no bit of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sameluck.arrays import Floats, Ints
+from sameluck.compiled import compiled
+from sameluck.environments.base import Environment
+from sameluck.experiment import Experiment
+from sameluck.runs import Runs
+from sameluck.simulation.loop import PolicyRunner
+from sameluck.trajectories import Trajectory, empty_trajectory
+
+_MOST_PERIODS = 20_000_000  # in one task
+Number = TypeVar("Number", np.float64, np.int64)
+
+
+class Task(NamedTuple):
+    """Some policies in some replications: the unit of work of a `map`."""
+
+    experiment: Experiment
+    environment: Environment
+    checkpoints: Ints
+    policies: tuple[str, ...]
+    replications: range
+    detail: bool
+
+
+class Part(NamedTuple):
+    """The results of a task; axes as in `Runs`, but with one array per policy."""
+
+    rewards: Sequence[Floats]  # (replication, checkpoint)
+    pulls: Sequence[Ints]  # (replication, checkpoint, arm)
+    pairs: Ints | None = (
+        None  # distinct (period, arm) pairs (replication, checkpoint), of a timed design
+    )
+    totals: Sequence[Floats] = ()
+    luck: Sequence[Floats] = ()
+
+
+def split(whole: Task, workers: int) -> Iterator[Task]:
+    """The tasks of an experiment; a timed design needs all policies of a replication in one."""
+    timed = whole.experiment.design.timed
+    groups = [whole.policies] if timed else [(name,) for name in whole.policies]
+    most = max(1, _MOST_PERIODS // (int(whole.checkpoints[-1]) * len(groups[0])))
+    count = min(most, -(-len(whole.replications) // (4 * workers)))
+    for first in whole.replications[::count]:
+        for group in groups:
+            replications = range(first, min(first + count, whole.replications.stop))
+            yield whole._replace(policies=group, replications=replications)
+
+
+def run_task(task: Task) -> Part:
+    """Run the policies of a task through its replications."""
+    runners = [PolicyRunner(task.experiment, task.environment, name) for name in task.policies]
+    if not task.detail and not task.experiment.design.timed:
+        results = [runner.run(task.replications, task.checkpoints) for runner in runners]
+        return Part([one.rewards for one in results], [one.pulls for one in results])
+    # Some results need whole trajectories: one replication at a time, or memory would grow with the horizon.
+    parts = [_run_recorded(task, runners, replication) for replication in task.replications]
+    pairs = [part.pairs for part in parts if part.pairs is not None]
+    return Part(
+        _joined([part.rewards for part in parts]),
+        _joined([part.pulls for part in parts]),
+        np.concatenate(pairs) if pairs else None,
+        _joined([part.totals for part in parts]),
+        _joined([part.luck for part in parts]),
+    )
+
+
+def _joined(parts: Sequence[Sequence[NDArray[Number]]]) -> list[NDArray[Number]]:
+    """Per policy, the replications one after another."""
+    return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+
+
+def _run_recorded(task: Task, runners: Sequence[PolicyRunner], replication: int) -> Part:
+    trajectories = [empty_trajectory(int(task.checkpoints[-1])) for _ in runners]
+    only = range(replication, replication + 1)
+    pairs = list(zip(runners, trajectories, strict=True))
+    results = [runner.run(only, task.checkpoints, one) for runner, one in pairs]
+    part = Part([one.rewards for one in results], [one.pulls for one in results])
+    if task.experiment.design.timed:
+        part = part._replace(pairs=_period_arm_pairs(task, trajectories))
+    if task.detail:
+        arms = task.experiment.n_arms
+        part = part._replace(
+            totals=[_totals(one, task.checkpoints, arms) for one in trajectories],
+            luck=[runner.exploration_luck(task.checkpoints, one)[None] for runner, one in pairs],
+        )
+    return part
+
+
+def _totals(trajectory: Trajectory, checkpoints: Ints, arms: int) -> Floats:
+    """Each arm's total reward up to each checkpoint (1, checkpoint, arm)."""
+    until = [trajectory.until(checkpoint) for checkpoint in checkpoints]
+    return np.array([[np.bincount(one.arms, one.rewards, arms) for one in until]])
+
+
+def _period_arm_pairs(task: Task, trajectories: Sequence[Trajectory]) -> Ints:
+    counts = np.empty((1, task.checkpoints.size), np.int64)
+    last_period = np.zeros(task.experiment.n_arms, np.int64)
+    arms = np.stack([trajectory.arms for trajectory in trajectories])
+    _count_pairs(arms, last_period, task.checkpoints, counts[0])
+    return counts
+
+
+@compiled
+def _count_pairs(arms: Ints, last_period: Ints, checkpoints: Ints, counts: Ints) -> None:
+    """How many distinct (period, arm) pairs the policies (rows of `arms`) request up to each checkpoint."""
+    pairs = 0
+    start = 0
+    for checkpoint in range(checkpoints.size):
+        for period in range(start, checkpoints[checkpoint]):
+            for policy in range(arms.shape[0]):
+                if last_period[arms[policy, period]] != period + 1:
+                    last_period[arms[policy, period]] = period + 1
+                    pairs += 1
+        counts[checkpoint] = pairs
+        start = checkpoints[checkpoint]
+
+
+class Assembly:
+    """The arrays of a `Runs`, filled part by part."""
+
+    def __init__(self, whole: Task) -> None:
+        self.whole = whole
+        shape = (len(whole.replications), len(whole.policies), whole.checkpoints.size)
+        by_arm = (*shape, whole.experiment.n_arms)
+        self.rewards: Floats = np.empty(shape)
+        self.pulls: Ints = np.empty(by_arm, np.int64)
+        self.pairs: Ints = np.empty((shape[0], shape[2]), np.int64)
+        self.totals: Floats | None = np.empty(by_arm) if whole.detail else None
+        self.luck: Floats | None = np.empty(shape) if whole.detail else None
+
+    def add(self, task: Task, part: Part) -> None:
+        """Copy the results of a task to their places."""
+        first = self.whole.replications.start
+        rows = slice(task.replications.start - first, task.replications.stop - first)
+        for k, name in enumerate(task.policies):
+            column = self.whole.policies.index(name)
+            self.rewards[rows, column] = part.rewards[k]
+            self.pulls[rows, column] = part.pulls[k]
+            if self.totals is not None and self.luck is not None:
+                self.totals[rows, column] = part.totals[k]
+                self.luck[rows, column] = part.luck[k]
+        if part.pairs is not None:
+            self.pairs[rows] = part.pairs
+
+    def runs(self) -> Runs:
+        """The whole."""
+        whole, design = self.whole, self.whole.experiment.design
+        return Runs(
+            whole.experiment,
+            whole.checkpoints,
+            self.rewards,
+            self.pulls,
+            self.pairs if design.timed else design.interactions(self.pulls),
+            whole.environment,
+            whole.replications.start,
+            self.totals,
+            self.luck,
+        )

@@ -266,26 +266,26 @@ BAD_INPUT = [
     # the first door: Experiment(...)
     (made(horizon=-1), "Experiment.horizon must be a whole number from 1 to"),
     (made(horizon=0), "Experiment.horizon must be a whole number from 1 to"),
-    (made(horizon=2**41), "Experiment.horizon must be a whole number from 1 to 1,099,511,627,776"),
-    (made(horizon=10.0), "Experiment.horizon must be a whole number, got 10.0"),
-    (made(horizon="10"), "Experiment.horizon must be a whole number, got '10'"),
-    (made(horizon=None), "Experiment.horizon must be a whole number, got None"),
+    (made(horizon=2**41), "Experiment.horizon must be a whole number from 1 to 2^40"),
+    (made(horizon=10.0), "Experiment.horizon must be a whole number from 1 to 2^40, got 10.0"),
+    (made(horizon="10"), "Experiment.horizon must be a whole number from 1 to 2^40, got '10'"),
+    (made(horizon=None), "Experiment.horizon must be a whole number from 1 to 2^40, got None"),
     (made(horizon=True), "Experiment.horizon must be a whole number from 1"),
-    (made(horizon=float("nan")), "Experiment.horizon must be a whole number, got nan"),
+    (made(horizon=float("nan")), "Experiment.horizon must be a whole number from 1 to 2^40, got nan"),
     (made(replications=0), "Experiment.replications must be a whole number from 1"),
     (made(replications=-5), "got -5"),
-    (made(replications=1.5), "Experiment.replications must be a whole number, got 1.5"),
+    (made(replications=1.5), "Experiment.replications must be a whole number from 1 to 2^40, got 1.5"),
     (made(seed=-1), "Experiment.seed must be a whole number from 0 to 2^64 - 1, got -1"),
     (made(seed=2**64), "Experiment.seed must be a whole number from 0 to 2^64 - 1"),
-    (made(seed="x"), "Experiment.seed must be a whole number, got 'x'"),
+    (made(seed="x"), "Experiment.seed must be a whole number from 0 to 2^64 - 1, got 'x'"),
     (made(arms=0), "Experiment.arms must be a whole number from 2"),
     (made(arms=1), "Experiment.arms must be a whole number from 2"),
     (made(arms=-3), "got -3"),
     (made(arms=2**20 + 1), "from 2 to 1,048,576"),
     (made(arms=True), "Experiment.arms must be a whole number from 2"),
-    (made(arms="two"), "Experiment.arms must be a whole number, got 'two'"),
-    (made(arms=2.0), "Experiment.arms must be a whole number, got 2.0"),
-    (made(arms=None), "Experiment.arms must be a whole number, got None"),
+    (made(arms="two"), "Experiment.arms must be a whole number from 2 to 1,048,576, got 'two'"),
+    (made(arms=2.0), "Experiment.arms must be a whole number from 2 to 1,048,576, got 2.0"),
+    (made(arms=None), "Experiment.arms must be a whole number from 2 to 1,048,576, got None"),
     (made(arms=[]), "number of Experiment.arms must be a whole number from 2"),
     (made(arms=["only"]), "number of Experiment.arms must be a whole number from 2"),
     (made(arms=["a", "b", "a"]), "names 'a' twice"),
@@ -311,8 +311,8 @@ BAD_INPUT = [
     (made_from_json("[" * 100_000), "not valid JSON"),
     (made_from_json("{}"), "an experiment needs policies, arms, horizon, replications"),
     (made_from_json(FULL + ', "horzion": 3}'), "unknown field 'horzion' in an experiment; did you mean 'horizon'?"),
-    (made_from_json(FULL.replace("5", "NaN") + "}"), "Experiment.horizon must be a whole number, got nan"),
-    (made_from_json(FULL.replace("5", "5e0") + "}"), "Experiment.horizon must be a whole number, got 5.0"),
+    (made_from_json(FULL.replace("5", "NaN") + "}"), "Experiment.horizon must be a whole number from 1 to 2^40, got nan"),
+    (made_from_json(FULL.replace("5", "5e0") + "}"), "Experiment.horizon must be a whole number from 1 to 2^40, got 5.0"),
     (made_from_json(FULL + ', "seed": 1' + "0" * 5_000 + "}"), "not valid JSON"),
     (made_from_json(FULL + ', "design": {}}'), "unknown design {}"),
     (made_from_toml("a = "), "not valid TOML"),
@@ -392,7 +392,7 @@ def test_bad_input_is_refused_with_one_clear_line(call, fragment):
 def test_too_much_memory_is_its_own_kind_of_refusal():
     """The estimate is in the message, and nothing was allocated before it."""
     with pytest.raises(
-        sl.TooLarge, match=r"about [\d,.]+ GiB.*1,099,511,627,776 replications x 2 policies"
+        sl.TooLarge, match=r"about [\d,.]+ GiB.*2^40 replications x 2 policies"
     ):
         sl.simulate(experiment(replications=2**40), BERNOULLI)
 

@@ -16,7 +16,7 @@ from sameluck.errors import Invalid
 Body: TypeAlias = Callable[..., Any]
 
 
-def is_ours(thing: Any) -> bool:
+def is_ours(thing: type | Body) -> bool:
     """Whether a class or function is defined in sameluck, so that the digest of its sources covers it."""
     return str(thing.__module__).startswith("sameluck.")
 
@@ -24,13 +24,13 @@ def is_ours(thing: Any) -> bool:
 _serial = itertools.count()
 
 
-def renamed(kind: Any) -> Callable[..., Any]:
+def renamed(kind: type) -> type:
     """A NamedTuple class with the same fields under a name that was never used before.
 
     Numba tells NamedTuples apart by name: a class defined again, as in a notebook, would run the machine code of the
     previous one. What a user registers is therefore compiled under a new name.
     """
-    return namedtuple(f"{kind.__name__}_{next(_serial)}", kind._fields)
+    return namedtuple(f"{kind.__name__}_{next(_serial)}", kind._fields)  # type: ignore[attr-defined]
 
 
 def check_registration(

@@ -6,7 +6,7 @@ each policy's own law as it is when the policy runs alone, so every design is un
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sameluck import text_forms
 from sameluck.arrays import Ints
@@ -117,11 +117,11 @@ DESIGNS: dict[str, type[Design]] = {
 }
 
 
-def as_design(value: Any) -> Design:
+def as_design(value: object) -> Design:
     """A design from itself or from its text form: `naive`, `replay`, `replay(share_noise=true)`."""
     design = text_forms.parse(value, DESIGNS, "design") if isinstance(value, str) else value
-    if type(design) not in DESIGNS.values():
+    if not isinstance(design, Design):
         raise Invalid(f"unknown design {value!r}; {did_you_mean(str(value), DESIGNS)}")
-    if not all(isinstance(field, bool) for field in design):
+    if not isinstance(design.shares_noise, bool):
         raise Invalid(f"{text_forms.write(design)}: share_noise must be true or false")
     return design

@@ -1,13 +1,11 @@
-"""`Experiment`: the frozen definition of a comparison, checked when it is made."""
+"""`Experiment`: the frozen definition of a comparison, checked on construction."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import operator
-import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any
@@ -21,17 +19,18 @@ from sameluck.errors import Invalid, did_you_mean
 from sameluck.policies.base import Policy
 from sameluck.policies.registry import as_policy
 from sameluck.randomness import streams
+from sameluck.validation import require_name, require_whole
 
 MOST = 1 << 40  # periods or replications
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Experiment:
-    """Which policies to compare, for how long, how often and under which design.
+    """Which policies to compare, for how many periods and replications, under which design.
 
     Args:
-        policies: Name -> policy (or its text form). A policy's luck is keyed by its name, so adding, removing or
-            reordering policies leaves the others' results as they are, to the bit.
+        policies: Name -> policy (or its text form). A policy's random numbers are keyed by its name: adding, removing
+            or reordering policies leaves the others' results unchanged, to the bit.
         arms: How many arms, or their names.
         horizon: Periods in a replication.
         replications: Independent repetitions; the unit of all inference.
@@ -49,20 +48,22 @@ class Experiment:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check everything and bring it to one form; after this nothing in it is ever wrong."""
+        """Check every field and bring it to one form."""
         arms = _checked_arms(self.arms)
         self._set("arms", arms)
         self._set("policies", MappingProxyType(_checked_policies(self.policies, self.n_arms)))
-        self._set("horizon", _whole("Experiment.horizon", self.horizon, 1, MOST))
-        self._set("replications", _whole("Experiment.replications", self.replications, 1, MOST))
+        self._set("horizon", require_whole("Experiment.horizon", self.horizon, 1, MOST))
+        self._set(
+            "replications", require_whole("Experiment.replications", self.replications, 1, MOST)
+        )
         self._set("design", as_design(self.design))
-        self._set("seed", _whole("Experiment.seed", self.seed, 0, 2**64 - 1))
+        self._set("seed", require_whole("Experiment.seed", self.seed, 0, 2**64 - 1))
         self._set("control", self.control or next(iter(self.policies)))
         if not isinstance(self.control, str) or self.control not in self.policies:
             hint = did_you_mean(str(self.control), self.policies)
             raise Invalid(f"Experiment.control {self.control!r} is not one of its policies; {hint}")
 
-    def _set(self, name: str, value: Any) -> None:
+    def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
 
     @property
@@ -76,7 +77,10 @@ class Experiment:
         return tuple(map(str, range(self.arms))) if isinstance(self.arms, int) else self.arms
 
     def replace(self, **changes: Any) -> Experiment:
-        """The same experiment with some fields changed, checked anew; a control that left gives way to the first."""
+        """The same experiment with some fields changed, checked again.
+
+        A control that is no longer among the policies is replaced by the first of them.
+        """
         values = {**self._fields(), **changes}
         if "control" not in changes and self.control not in values["policies"]:
             values["control"] = ""
@@ -92,12 +96,12 @@ class Experiment:
     def __hash__(self) -> int:
         return hash(self.digest)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[Callable[..., Experiment], tuple[dict[str, Any]]]:
         return _rebuilt, (self._fields(),)
 
     @property
     def digest(self) -> str:
-        """A stable fingerprint of the definition and of the stream version it is played with."""
+        """A stable fingerprint of the definition and of the stream version."""
         text = json.dumps([streams.VERSION, self.to_dict()], sort_keys=True, ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -185,10 +189,10 @@ def read_toml(text: str) -> dict[str, Any]:
         raise Invalid(f"not valid TOML: {error}") from None
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    twice = _first_repeated(iter([name for name, _ in pairs]))
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    twice = _first_repeated(name for name, _ in pairs)
     if twice is not None:
-        raise Invalid(f"{twice!r} stands twice in one object; names must differ")
+        raise Invalid(f"{twice!r} appears twice in one object; names must differ")
     return dict(pairs)
 
 
@@ -196,40 +200,25 @@ def _rebuilt(values: dict[str, Any]) -> Experiment:
     return Experiment(**values)
 
 
-def _toml(value: Any) -> str:
+def _toml(value: object) -> str:
     # JSON and TOML agree on numbers, lists and strings, except that TOML also escapes DEL.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _whole(name: str, value: Any, low: int, high: int) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise Invalid(f"{name} must be a whole number, got {value!r}") from None
-    inside = not isinstance(value, bool) and low <= number <= high
-    top = "2^64 - 1" if high == 2**64 - 1 else f"{high:,}"
-    if not inside:
-        raise Invalid(f"{name} must be a whole number from {low} to {top}, got {value!r}")
-    return number
-
-
-def _checked_arms(arms: Any) -> int | tuple[str, ...]:
-    try:
-        names = None if isinstance(arms, str) else tuple(arms)
-    except TypeError:
-        names = None
-    if names is None:
-        return _whole("Experiment.arms", arms, 2, streams.SLOTS)
+def _checked_arms(arms: object) -> int | tuple[str, ...]:
+    if isinstance(arms, str) or not isinstance(arms, Iterable):
+        return require_whole("Experiment.arms", arms, 2, streams.SLOTS)
+    names = tuple(arms)
     for name in names:
         require_name("an arm's name", name)
-    twice = _first_repeated(iter(names))
+    twice = _first_repeated(names)
     if twice is not None:
         raise Invalid(f"Experiment.arms names {twice!r} twice; arms need different names")
-    _whole("the number of Experiment.arms", len(names), 2, streams.SLOTS)
+    require_whole("the number of Experiment.arms", len(names), 2, streams.SLOTS)
     return names
 
 
-def _checked_policies(policies: Any, arms: int) -> dict[str, Policy]:
+def _checked_policies(policies: object, arms: int) -> dict[str, Policy]:
     if not isinstance(policies, Mapping):
         raise Invalid(f"Experiment.policies must map names to policies, got {policies!r}")
     if len(policies) <= 0:
@@ -239,27 +228,14 @@ def _checked_policies(policies: Any, arms: int) -> dict[str, Policy]:
     return {name: _checked_policy(name, policy, arms) for name, policy in policies.items()}
 
 
-def _checked_policy(name: str, policy: Any, arms: int) -> Policy:
+def _checked_policy(name: str, policy: object, arms: int) -> Policy:
     try:
         return as_policy(policy, arms)
     except Invalid as error:
         raise type(error)(f"policy {name!r}: {error}") from error
 
 
-def require_name(what: str, name: Any) -> None:
-    """Refuse a name that is not 1 to 200 printable characters."""
-    fits = (
-        isinstance(name, str) and 0 < len(name) <= 200 and not re.search(r"[\x00-\x1f\x7f]", name)
-    )
-    if not fits:
-        raise Invalid(f"{what} must be 1 to 200 printable characters, got {name!r}")
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise Invalid(f"{what} must be valid Unicode, got {name!r}") from None
-
-
-def _first_repeated(names: Iterator[str]) -> str | None:
+def _first_repeated(names: Iterable[str]) -> str | None:
     seen: set[str] = set()
     for name in names:
         if name in seen:

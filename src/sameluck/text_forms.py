@@ -20,7 +20,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Protocol, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Protocol,
+    TypeAlias,
+    TypeGuard,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from sameluck.errors import Invalid, did_you_mean
 
@@ -45,6 +54,11 @@ class Parameters(Protocol):
     def _asdict(self) -> dict[str, Any]: ...
 
     def __iter__(self) -> Iterator[Any]: ...
+
+
+Kind = TypeVar("Kind")
+Value: TypeAlias = bool | int | float | str | tuple["Value", ...] | None
+Token: TypeAlias = tuple[str | None, str]  # its group of the expression, its text
 
 
 _WORDS = {"none": None, "true": True, "false": False}
@@ -72,7 +86,7 @@ def discover(package: ModuleType) -> dict[str, type]:
     }
 
 
-def parse(text: str, kinds: Mapping[str, type], what: str) -> Any:
+def parse(text: str, kinds: Mapping[str, type[Kind]], what: str) -> Kind:
     """The object a text form stands for, built from the class its name says."""
     if not isinstance(text, str):
         raise Invalid(f"{what} must be text such as 'name(value)', got {text!r}")
@@ -81,14 +95,15 @@ def parse(text: str, kinds: Mapping[str, type], what: str) -> Any:
     return _build(_Reader(text, what).whole(), kinds, what, text)
 
 
-def write(value: Any, *, brief: bool = False) -> str:
+def write(value: object, *, brief: bool = False) -> str:
     """The text form of a policy, an environment or a design; `parse` gives the same object back.
 
     In brief, parameters at their defaults are left out: the same text for everybody who means the same.
     """
-    fields = value._asdict()
+    parameters: Any = value  # a NamedTuple
+    fields = parameters._asdict()
     if brief:
-        usual = type(value)._field_defaults
+        usual = _defaults(type(value))
         fields = {n: f for n, f in fields.items() if n not in usual or f != usual[n]}
     if not fields:
         return name_of(type(value))
@@ -96,7 +111,7 @@ def write(value: Any, *, brief: bool = False) -> str:
     return f"{name_of(type(value))}({', '.join(items)})"
 
 
-def _write_item(kind: type, name: str, field: Any, *, brief: bool) -> str:
+def _write_item(kind: type, name: str, field: object, *, brief: bool) -> str:
     if name == _spread_field(kind) and field:
         return _write_value(field)[1:-1]
     if name == _nested_field(kind) and _is_object(field):
@@ -104,36 +119,42 @@ def _write_item(kind: type, name: str, field: Any, *, brief: bool) -> str:
     return f"{name}={_write_value(field)}"
 
 
-def normal_form(value: Any, kinds: Mapping[str, type] | None = None) -> Any:
+def normal_form(value: Kind, kinds: Mapping[str, type] | None = None) -> Kind:
     """The same object with numbers as its annotations say (2 becomes 2.0) and lists as tuples.
 
     An object that it holds comes to its normal form too; given `kinds`, it may also be a text form.
     """
+    parameters: Any = value
     hints, nested = get_type_hints(type(value)), _nested_field(type(value))
     changes = {
         name: _as_object(field, kinds, name)
-        if name == nested and isinstance(field, tuple | str)
+        if name == nested
         else _as_hinted(field, takes_float=_mentions_float(hints.get(name)))
-        for name, field in value._asdict().items()
+        for name, field in parameters._asdict().items()
     }
-    return value._replace(**changes)
+    normal: Kind = parameters._replace(**changes)
+    return normal
 
 
-def _as_object(field: Any, kinds: Mapping[str, type] | None, what: str) -> Any:
+def _as_object(field: object, kinds: Mapping[str, type] | None, what: str) -> object:
     if isinstance(field, str) and kinds is not None:
         field = parse(field, kinds, what)
     return normal_form(field, kinds) if _is_object(field) else field
 
 
-def _is_object(value: Any) -> bool:
+def _is_object(value: object) -> TypeGuard[Parameters]:
     return isinstance(value, tuple) and hasattr(value, "_asdict")
 
 
-def _mentions_float(hint: Any) -> bool:
+def _defaults(kind: type) -> dict[str, object]:
+    return getattr(kind, "_field_defaults", {})
+
+
+def _mentions_float(hint: object) -> bool:
     return hint is float or any(_mentions_float(argument) for argument in get_args(hint))
 
 
-def _as_hinted(field: Any, *, takes_float: bool) -> Any:
+def _as_hinted(field: object, *, takes_float: bool) -> object:
     if hasattr(field, "tolist"):
         field = field.tolist()
     if isinstance(field, list | tuple):
@@ -152,48 +173,55 @@ def _plain_word(name: str) -> str:
     return re.sub(r"[-_]", "", name).lower()
 
 
-def _spread_field(kind: Any) -> str | None:
+def _spread_field(kind: type) -> str | None:
     """The first field, if it holds one value per arm."""
     return _first_field(kind, lambda hint: get_origin(hint) is Sequence)
 
 
-def _nested_field(kind: Any) -> str | None:
+def _nested_field(kind: type) -> str | None:
     """The first field, if it holds another object with a text form."""
     return _first_field(
         kind, lambda hint: any(Parameters in getattr(h, "__mro__", ()) for h in get_args(hint))
     )
 
 
-def _first_field(kind: Any, fits: Callable[[Any], bool]) -> str | None:
+def _first_field(kind: type, fits: Callable[[object], bool]) -> str | None:
     hints = get_type_hints(kind)
-    first = kind._fields[:1]
+    first: tuple[str, ...] = getattr(kind, "_fields", ())[:1]
     return next((name for name in first if fits(hints.get(name))), None)
 
 
 @dataclass(frozen=True)
 class _Call:
+    """A name with arguments, as it stands in a text."""
+
     name: str
-    positional: list[Any]
-    named: dict[str, Any]
+    positional: list[_Argument]
+    named: dict[str, _Argument]
 
 
-def _build(call: _Call, kinds: Mapping[str, type], what: str, text: str) -> Any:
+_Argument: TypeAlias = "Value | _Call"
+
+
+def _build(call: _Call, kinds: Mapping[str, type[Kind]], what: str, text: str) -> Kind:
     by_word = {_plain_word(word): kind for word, kind in kinds.items()}
-    kind: Any = by_word.get(_plain_word(call.name))
+    kind = by_word.get(_plain_word(call.name))
     if kind is None:
         raise Invalid(f"unknown {what} {call.name!r}; {did_you_mean(call.name, kinds)}")
-    named, nested = _by_name(kind, call.positional, call.named, text), _nested_field(kind)
-    for field, value in named.items():
+    nested = _nested_field(kind)
+    fields: dict[str, object] = {}
+    for field, value in _by_name(kind, call, text).items():
         if field == nested and isinstance(value, _Call):
-            named[field] = _build(value, kinds, what, text)
+            fields[field] = _build(value, kinds, what, text)
         elif field == nested and isinstance(value, str):
-            named[field] = parse(value, kinds, what)
+            fields[field] = parse(value, kinds, what)
         else:
-            _refuse_call(kind, field, value, text)
-    return kind(**named)
+            _check_no_call(kind, field, value, text)
+            fields[field] = value
+    return kind(**fields)
 
 
-def _refuse_call(kind: Any, field: str, value: Any, text: str) -> None:
+def _check_no_call(kind: type, field: str, value: object, text: str) -> None:
     for one in value if isinstance(value, tuple) else (value,):
         if isinstance(one, _Call):
             raise Invalid(
@@ -201,37 +229,36 @@ def _refuse_call(kind: Any, field: str, value: Any, text: str) -> None:
             )
 
 
-def _by_name(kind: Any, positional: list[Any], named: dict[str, Any], text: str) -> dict[str, Any]:
-    spread = _spread_field(kind)
-    if spread and positional:
-        if spread in named:
-            raise Invalid(f"{text!r} gives {spread} twice")
-        named = {spread: tuple(positional), **named}
-        positional = []
-    if not (len(positional) <= len(kind._fields)):
+def _by_name(kind: type, call: _Call, text: str) -> dict[str, object]:
+    """The arguments of a call by the fields of its class."""
+    known: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]  # a NamedTuple
+    spread, named = _spread_field(kind), dict[str, object](call.named)
+    positional: dict[str, object] = dict(zip(known, call.positional, strict=False))
+    if spread and call.positional:
+        positional = {spread: tuple(call.positional)}
+    elif len(call.positional) > len(known):
         raise Invalid(
-            f"{text!r} has {len(positional)} values; {name_of(kind)} takes {len(kind._fields)}"
+            f"{text!r} has {len(call.positional)} values; {name_of(kind)} takes {len(known)}"
         )
-    for field, value in zip(kind._fields, positional, strict=False):
-        if field in named:
-            raise Invalid(f"{text!r} gives {field} twice")
-        named[field] = value
     for field in named:
-        if field not in kind._fields:
-            raise Invalid(f"{text!r}: unknown {field!r}; {did_you_mean(field, kind._fields)}")
-    missing = [f for f in kind._fields if f not in named and f not in kind._field_defaults]
+        if field in positional:
+            raise Invalid(f"{text!r} gives {field} twice")
+        if field not in known:
+            raise Invalid(f"{text!r}: unknown {field!r}; {did_you_mean(field, known)}")
+    fields = {**positional, **named}
+    missing = [field for field in known if field not in fields and field not in _defaults(kind)]
     if missing:
         hint = f"; for example {kind.sample()}" if hasattr(kind, "sample") else ""
         raise Invalid(f"{text!r} lacks {', '.join(missing)}{hint}")
-    return named
+    return fields
 
 
-def example(kind: Any) -> str:
+def example(kind: type) -> str:
     """A short text form that parses, for messages and listings."""
     return str(kind.sample()) if hasattr(kind, "sample") else write(kind())
 
 
-def _write_value(value: Any) -> str:
+def _write_value(value: object) -> str:
     if isinstance(value, tuple | list):
         return f"[{', '.join(_write_value(item) for item in value)}]"
     if isinstance(value, str):
@@ -249,7 +276,7 @@ class _Reader:
         self.tokens = list(self._tokens())
         self.place = 0
 
-    def _tokens(self) -> Any:
+    def _tokens(self) -> Iterator[Token]:
         place, end = 0, len(self.text.rstrip())
         while place < end:
             match = _TOKEN.match(self.text, place)
@@ -272,8 +299,8 @@ class _Reader:
         if not (depth < DEEPEST):
             raise Invalid(f"{self._shown()} is nested too deeply")
         name = self._take("word")
-        positional: list[Any] = []
-        named: dict[str, Any] = {}
+        positional: list[_Argument] = []
+        named: dict[str, _Argument] = {}
         if self._accept("("):
             while not self._accept(")"):
                 self._item(positional, named, depth)
@@ -282,7 +309,7 @@ class _Reader:
                     break
         return _Call(name, positional, named)
 
-    def _item(self, positional: list[Any], named: dict[str, Any], depth: int) -> None:
+    def _item(self, positional: list[_Argument], named: dict[str, _Argument], depth: int) -> None:
         following = self.tokens[self.place + 1 : self.place + 2]
         if following == [("mark", "=")]:
             name = self._take("word")
@@ -295,16 +322,16 @@ class _Reader:
             raise Invalid(f"{self._shown()}: a value without a name follows one with a name")
         positional.append(self._value_or_call(depth))
 
-    def _value_or_call(self, depth: int) -> Any:
+    def _value_or_call(self, depth: int) -> _Argument:
         kinds = [kind for kind, _ in self.tokens[self.place : self.place + 1]]
         opened = self.tokens[self.place + 1 : self.place + 2] == [("mark", "(")]
         return self._call(depth + 1) if kinds == ["word"] and opened else self._value(0)
 
-    def _value(self, depth: int) -> Any:
+    def _value(self, depth: int) -> Value:
         if not (depth < DEEPEST):
             raise Invalid(f"{self._shown()}: lists are nested too deeply")
         if self._accept("["):
-            items: list[Any] = []
+            items: list[Value] = []
             while not self._accept("]"):
                 items.append(self._value(depth + 1))
                 if not self._accept(","):
@@ -326,12 +353,11 @@ class _Reader:
         except ValueError:
             raise Invalid(f"{self._shown()}: {token} is not a valid text") from None
 
-    def _next(self) -> tuple[str, str]:
+    def _next(self) -> Token:
         if not (self.place < len(self.tokens)):
             raise Invalid(f"{self.what} {self._shown()} ends too early")
         self.place += 1
-        token: tuple[str, str] = self.tokens[self.place - 1]
-        return token
+        return self.tokens[self.place - 1]
 
     def _take(self, kind: str, text: str | None = None) -> str:
         found, token = self._next()

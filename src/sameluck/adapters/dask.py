@@ -1,4 +1,4 @@
-"""`simulate(..., map=on(client))`: the work on a Dask cluster. The only module that knows Dask.
+"""`simulate(..., map=on(client))`: the tasks on a Dask cluster. The only module that imports Dask.
 
 A task is a pure function of its arguments (experiment, environment, checkpoints, replications), so a worker may
 die and its tasks run again elsewhere: the result has the same bits.
@@ -7,15 +7,23 @@ die and its tasks run again elsewhere: the result has the same bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from sameluck.errors import Invalid, optional
 
+if TYPE_CHECKING:
+    from distributed import Client
 
-def on(client: Any) -> Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]:
-    """A map-like that runs on the cluster of a `distributed.Client` and yields results in order."""
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
-    def map_on_cluster(function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
+
+def on(client: Client) -> Callable[[Callable[[Task], Result], Iterable[Task]], Iterator[Result]]:
+    """A `map` that runs on the cluster of a `distributed.Client` and yields results in order."""
+
+    def map_on_cluster(
+        function: Callable[[Task], Result], tasks: Iterable[Task]
+    ) -> Iterator[Result]:
         futures = client.map(function, list(tasks), pure=False)
         try:
             while futures:
@@ -27,7 +35,7 @@ def on(client: Any) -> Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[
     return map_on_cluster
 
 
-def connect(address: str) -> Any:
+def connect(address: str) -> Client:
     """A client of the cluster whose scheduler listens at the address, such as `tcp://10.0.0.5:8786`."""
     distributed = optional("distributed", "dask")
     try:

@@ -37,7 +37,7 @@ _OPTIONAL = ("arms", "binary", "is_prior", "best_arm", "gaps", "check", "laws", 
 
 ENVIRONMENTS: dict[str, type[Environment]] = {}  # by the name of their text form
 _DRAW_BODIES: dict[type, DrawBody] = {}
-_COMPILED_AS: dict[type, Any] = {}  # the class of a user's law -> the class that is compiled
+_COMPILED_AS: dict[type, type] = {}  # the class of a user's law -> the class that is compiled
 
 
 class Environment:
@@ -82,11 +82,12 @@ class Environment:
         for arm, mean in enumerate(self.means):
             require_number(f"{type(self).__name__}.means[{arm}]", mean, **LIMITS)
 
-    def laws(self, seed: int, replications: range, arms: int) -> Any:  # noqa: ARG002
+    def laws(self, seed: int, replications: range, arms: int) -> text_forms.Parameters:  # noqa: ARG002
         """The parameters as the draw body takes them: for a prior one instance per replication."""
-        fields: tuple[Any, ...] = tuple(self)  # type: ignore[arg-type]  # a NamedTuple
-        arrays = [np.asarray(one, float) if is_listed(one) else one for one in fields]
-        return type(self)(*arrays)
+        parameters: Any = self  # a NamedTuple
+        arrays = [np.asarray(one, float) if is_listed(one) else one for one in parameters]
+        law: text_forms.Parameters = parameters._make(arrays)
+        return law
 
     def instance_means(self, seed: int, replications: range, arms: int) -> Floats:  # noqa: ARG002
         """The true mean of each arm in each replication (replication, arm)."""
@@ -115,7 +116,7 @@ def draws(kind: type) -> Callable[[DrawBody], DrawBody]:
     return register
 
 
-def _complete(kind: Any) -> None:
+def _complete(kind: type) -> None:
     """Give a user's class the methods of `Environment` that it does not define."""
     if not hasattr(kind, "means"):
         raise Invalid(f"{kind.__name__} has no means; give it a field `means`, one mean per arm")
@@ -124,7 +125,7 @@ def _complete(kind: Any) -> None:
             setattr(kind, name, vars(Environment)[name])
 
 
-def _draw(law: Any, row: int, arm: int, bits: Bits) -> float:
+def _draw(law: text_forms.Parameters, row: int, arm: int, bits: Bits) -> float:
     """The reward of an arm that the given bits stand for, in the instance of the given row."""
     raise NotImplementedError
 
@@ -132,19 +133,21 @@ def _draw(law: Any, row: int, arm: int, bits: Bits) -> float:
 draw = dispatched(_draw, _DRAW_BODIES)
 
 
-def draw_body_of(law: Any) -> DrawBody:
+def draw_body_of(law: text_forms.Parameters) -> DrawBody:
     """The draw body of a law."""
     return _DRAW_BODIES[type(law)]
 
 
-def compiled_law(environment: Environment, seed: int, replications: range, arms: int) -> Any:
+def compiled_law(
+    environment: Environment, seed: int, replications: range, arms: int
+) -> text_forms.Parameters:
     """What `environment.laws` returns, under the class that its machine code is compiled for."""
     law = environment.laws(seed, replications, arms)
     kind, body = type(law), _DRAW_BODIES.get(type(environment))
     if body is None:  # registered for the law itself, as sameluck's own are
         return law
     if kind not in _COMPILED_AS or _DRAW_BODIES[_COMPILED_AS[kind]] is not body:
-        alias: Any = renamed(kind)
+        alias = renamed(kind)
         _COMPILED_AS[kind] = alias
         _DRAW_BODIES[kind] = _DRAW_BODIES[alias] = body
     return _COMPILED_AS[kind](*law)
@@ -155,7 +158,7 @@ def per_arm(value: float | Sequence[float], arms: int) -> Floats:
     return np.ascontiguousarray(np.broadcast_to(np.asarray(value, float), (arms,)))
 
 
-def check_length(name: str, values: Any, arms: int) -> None:
+def check_length(name: str, values: object, arms: int) -> None:
     """Raise `Invalid` unless there is one value per arm."""
     if not is_listed(values):
         raise Invalid(f"{name} must be a list with one entry per arm, got {values!r}")
@@ -165,7 +168,7 @@ def check_length(name: str, values: Any, arms: int) -> None:
         )
 
 
-def check_each(name: str, value: Any, arms: int, **bounds: float) -> None:
+def check_each(name: str, value: object, arms: int, **bounds: float) -> None:
     """Raise `Invalid` unless the value, or each of one per arm, is within its bounds."""
     if not is_listed(value):
         require_number(name, value, **bounds)

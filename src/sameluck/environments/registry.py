@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeGuard
 
 from sameluck import environments, text_forms
 from sameluck.environments.base import ENVIRONMENTS, Environment
@@ -17,11 +17,15 @@ ENVIRONMENTS.update(
 )
 
 
-def as_environment(value: Any) -> Environment:
+def _is_environment(value: object) -> TypeGuard[Environment]:
+    return type(value) in ENVIRONMENTS.values()
+
+
+def as_environment(value: object) -> Environment:
     """An environment from itself or from its text form; `check` it against a number of arms next."""
     if isinstance(value, str):
         value = text_forms.parse(value, ENVIRONMENTS, "environment")
-    if type(value) not in ENVIRONMENTS.values():
+    if not _is_environment(value):
         hint = did_you_mean(type(value).__name__.lower(), ENVIRONMENTS)
         raise Invalid(
             f"{value!r} is not an environment; {hint}; or register your own with sameluck.draws"

@@ -31,14 +31,14 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, TypeGuard
 
 from sameluck import text_forms
 from sameluck.arrays import Floats, Ints
 from sameluck.bodies import check_registration, is_ours, renamed
 from sameluck.compiled import dispatched
 from sameluck.errors import Invalid
-from sameluck.randomness.streams import Key
+from sameluck.randomness.streams import Key, OnceKey
 
 SelectBody: TypeAlias = Callable[..., int]
 ChancesBody: TypeAlias = Callable[..., None]
@@ -62,7 +62,7 @@ class Tally(NamedTuple):
 POLICIES: dict[str, type[Policy]] = {}  # by the name of their text form
 _SELECT_BODIES: dict[type, SelectBody] = {}
 _CHANCES_BODIES: dict[type, ChancesBody] = {}
-_COMPILED_AS: dict[type, Callable[..., Policy]] = {}  # a user's class -> the class that is compiled
+_COMPILED_AS: dict[type, type] = {}  # a user's class -> the class that is compiled
 _ANY_HORIZON = 100  # where only the class of the tables matters
 
 
@@ -101,8 +101,8 @@ def chances(kind: type) -> Callable[[ChancesBody], ChancesBody]:
     return register
 
 
-def _compile_renamed(kind: Any, body: SelectBody) -> None:
-    alias: Any = renamed(kind)
+def _compile_renamed(kind: type, body: SelectBody) -> None:
+    alias = renamed(kind)
     _COMPILED_AS[kind] = alias
     _SELECT_BODIES[alias] = body
     if kind in _CHANCES_BODIES:
@@ -129,7 +129,7 @@ def _innermost(prepared: Policy) -> Policy:
     return _innermost(wrapped[0]) if wrapped else prepared
 
 
-def _select(policy: Policy, tally: Tally, period: int, luck: Key) -> int:
+def _select(policy: Policy, tally: Tally, period: int, luck: Key | OnceKey) -> int:
     """The arm that a policy chooses in a period."""
     raise NotImplementedError
 
@@ -180,14 +180,14 @@ def memory_of(prepared: Policy, arms: int) -> int:
     return int(prepared.memory(arms)) if hasattr(prepared, "memory") else 0
 
 
-def has_body(policy: Policy, arms: int) -> bool:
+def has_body(policy: object, arms: int) -> TypeGuard[Policy]:
     """Whether a body is registered for a policy or for its tables; if so, its class is registered too."""
-    kind = type(policy)
+    kind: type = type(policy)
     if kind in POLICIES.values():
         return True
-    if not hasattr(kind, "_fields") or not callable(getattr(kind, "prepare", None)):
+    if not hasattr(kind, "_fields") or not hasattr(policy, "prepare"):
         return False
-    body = _SELECT_BODIES.get(type(prepare(policy, arms, _ANY_HORIZON)))
+    body = _SELECT_BODIES.get(type(policy.prepare(arms, _ANY_HORIZON)))
     if body is None:
         return False
     check_registration(kind, body, POLICIES, "a policy", "policy, tally, period, luck")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sameluck import policies, text_forms
 from sameluck.errors import Invalid, did_you_mean
 from sameluck.policies.base import POLICIES, Policy, check_parameters, has_body
@@ -11,7 +9,7 @@ from sameluck.policies.base import POLICIES, Policy, check_parameters, has_body
 POLICIES.update(text_forms.discover(policies))
 
 
-def as_policy(value: Any, arms: int) -> Policy:
+def as_policy(value: object, arms: int) -> Policy:
     """A checked policy from itself or from its text form."""
     policy = text_forms.parse(value, POLICIES, "policy") if isinstance(value, str) else value
     if not has_body(policy, arms):

@@ -1,7 +1,7 @@
-"""From 64 random bits to a draw from a law, exactly and by the same bits everywhere.
+"""From 64 random bits to a draw from a distribution, with the same bits on every machine.
 
 A sampler is a function of one word. One that needs more (rejection) hashes that word further (`again`), so
-every draw, however it is made, has one address and disturbs no other.
+every draw, whatever its method, has one address and changes no other.
 
 Normals by the ziggurat of Marsaglia and Tsang (2000) with 256 layers, gammas by Marsaglia and Tsang (2000)
 with the power transform below shape 1, betas from two gammas, Poisson by inversion below mean 10 and by
@@ -11,7 +11,6 @@ Hoermann's transformed rejection (PTRS, 1993) above.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +63,7 @@ def normal(bits: Bits) -> float:
 
 
 @called
-def _normal_outside(bits: Bits, layer: Any, x: float) -> float:
+def _normal_outside(bits: Bits, layer: Bits, x: float) -> float:
     attempt = 0
     while True:
         if layer == 0:

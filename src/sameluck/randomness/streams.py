@@ -1,8 +1,8 @@
-"""Luck by address: every random number is a pure function of where it is asked for.
+"""Luck by address: every random number is a pure function of its address.
 
 An address is (seed, purpose, replication, owner, arm or period, position). Its first coordinates are hashed
-into a 128-bit `Key`, once for each stream; the last one is a counter, so reading is random access: nothing is
-consumed, any entry may be read at any time, by anybody, in any order, on any machine, with the same bits.
+into a 128-bit `Key`, once per stream; the last one is a counter, so reading is random access: nothing is consumed,
+and any entry may be read at any time, in any order, on any machine, with the same bits.
 
 The generator (stream version 1) is SplitMix64 in counter mode: the counter is multiplied by the golden
 ratio's odd 64-bit number and mixed by Stafford's 13th variant of the MurmurHash3 finaliser (Steele, Lea and
@@ -15,7 +15,7 @@ involved; the numbers change only with `VERSION`.
 from __future__ import annotations
 
 import hashlib
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -23,15 +23,16 @@ from sameluck.compiled import compiled_as, inlined
 from sameluck.errors import AddressReused
 
 Bits: TypeAlias = np.uint64
+Integer: TypeAlias = int | np.int64 | np.uint64
 
 VERSION = 1
 
-# What a number is for. Purposes never share numbers, so a policy's own coin never shifts a reward.
+# What a number is for. Purposes never share numbers, so a policy's random choice never shifts a reward.
 REWARD, DECISION, INSTANCE, AUDIT = 1, 2, 3, 4
 
 EVERYBODY = 0  # the owner of what all policies of a replication share
 
-SLOTS = 1 << 20  # decision numbers a period, one for each arm: the largest number of arms
+SLOTS = 1 << 20  # decision numbers per period, one per arm: the largest number of arms
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
@@ -50,28 +51,28 @@ class Key(NamedTuple):
 
 @inlined
 def mix(bits: Bits) -> Bits:
-    """A bijection of 64 bits in which every input bit flips every output bit with chance one half."""
+    """A bijection of 64 bits in which every input bit flips every output bit with probability one half."""
     bits = (bits ^ (bits >> _30)) * _FIRST
     bits = (bits ^ (bits >> _27)) * _SECOND
     return bits ^ (bits >> _31)
 
 
 @inlined
-def within(key: Key, coordinate: Any) -> Key:
+def within(key: Key, coordinate: Integer) -> Key:
     """The key one coordinate further down the address."""
     step = mix(np.uint64(coordinate) + _GOLDEN)
     return Key(mix(key.first ^ step), mix((key.second + step) * _OTHER_LANE))
 
 
 @inlined
-def stream(seed: Any, purpose: Any, replication: Any, owner: Any) -> Key:
+def stream(seed: Integer, purpose: Integer, replication: Integer, owner: Integer) -> Key:
     """The key of everything one owner reads for one purpose in one replication."""
     start = Key(mix(np.uint64(seed) + _OTHER_LANE), mix(np.uint64(seed) ^ _FIRST))
     return within(within(within(start, purpose), replication), owner)
 
 
 @inlined
-def _word(key: Key, index: Any) -> Bits:
+def _word(key: Key, index: Integer) -> Bits:
     bits = key.first + np.uint64(index) * _GOLDEN
     bits = ((bits ^ (bits >> _30)) * _FIRST) ^ key.second
     bits = (bits ^ (bits >> _27)) * _SECOND
@@ -79,7 +80,7 @@ def _word(key: Key, index: Any) -> Bits:
 
 
 @compiled_as(_word)
-def word(key: Any, index: Any) -> Bits:
+def word(key: Key | OnceKey, index: Integer) -> Bits:
     """The 64 random bits at one index of a stream."""
     if isinstance(key, OnceKey):
         key.read(int(index))
@@ -88,13 +89,13 @@ def word(key: Any, index: Any) -> Bits:
 
 
 @inlined
-def at(luck: Any, period: Any, slot: Any) -> Bits:
-    """The 64 random bits of a policy's own luck in a period; one slot for each arm, or for each use."""
+def at(luck: Key | OnceKey, period: Integer, slot: Integer) -> Bits:
+    """The 64 random bits of a policy's decision noise in a period; one slot per arm, or per use."""
     return word(luck, np.uint64(period) * _SLOTS + np.uint64(slot))
 
 
 @inlined
-def again(bits: Bits, attempt: Any) -> Bits:
+def again(bits: Bits, attempt: Integer) -> Bits:
     """More bits for a sampler that needs more than one word: a hash of the word it was given."""
     return mix((bits ^ _OTHER_LANE) + np.uint64(attempt) * _GOLDEN)
 
@@ -108,7 +109,7 @@ class OnceKey:
         self.seen: set[int] = set()
 
     def read(self, index: int) -> None:
-        """Note one read, or refuse it."""
+        """Record one read; raise `AddressReused` if the index was read before."""
         if index in self.seen:
             message = (
                 f"{self.name}: address {index} was read twice; a policy may read an address once, "

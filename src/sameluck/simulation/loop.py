@@ -1,25 +1,26 @@
-"""One policy through one replication, as compiled code; the loop that everything simulated runs through.
+"""The compiled loop: one policy through one replication.
 
-It knows nothing of other policies: what the design couples is in the addresses it reads. So what a policy does
-depends neither on chunks, workers or order nor on who else plays.
+It knows nothing of other policies: what the design couples is in the addresses it reads. So the trajectory of a
+policy depends neither on tasks, workers or order nor on the other policies of the experiment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
-from sameluck.bodies import blames, is_ours, locate_error
+from sameluck.bodies import Body, blames, is_ours, locate_error
 from sameluck.compiled import compiled, inlined, uncached
 from sameluck.environments.base import Environment, compiled_law, draw, draw_body_of
 from sameluck.errors import AddressReused, Invalid
 from sameluck.experiment import Experiment
 from sameluck.policies.base import (
+    Policy,
     Tally,
     as_compiled,
     body_of,
@@ -30,15 +31,15 @@ from sameluck.policies.base import (
     states_chances,
 )
 from sameluck.randomness.streams import DECISION, REWARD, Bits, Key, OnceKey, stream, within, word
+from sameluck.text_forms import Parameters
 from sameluck.trajectories import Trajectory
 
-Owners: TypeAlias = tuple[
-    Bits, Bits, Bits
-]  # seed, owner of the rewards, owner of the decision noise
+Owners: TypeAlias = tuple[Bits, Bits, Bits]  # seed, owner of rewards, owner of decision noise
+Number = TypeVar("Number", np.float64, np.int64, np.uint64)
 
 
 class WorkingArrays(NamedTuple):
-    """The working arrays of one policy in one replication, wiped for the next."""
+    """The working arrays of one policy in one replication, reset for the next."""
 
     first: NDArray[np.uint64]  # the keys of the arms' reward stacks
     second: NDArray[np.uint64]
@@ -49,7 +50,7 @@ class WorkingArrays(NamedTuple):
 
 
 class Results(NamedTuple):
-    """Where results go: a row for each replication, a column for each checkpoint."""
+    """The results of one policy: a row per replication, a column per checkpoint."""
 
     timed: bool
     checkpoints: Ints
@@ -72,18 +73,18 @@ def _reset(arrays: WorkingArrays, seed: Bits, owner: Bits, replication: int) -> 
 
 @inlined
 def _run(
-    policy: Any,
-    law: Any,
-    luck: Any,
+    policy: Policy,
+    law: Parameters,
+    luck: Key | OnceKey,
     arrays: WorkingArrays,
     row: int,
     results: Results,
-    trajectory: Any,
+    trajectory: Trajectory | None,
 ) -> int:
-    # Returns 0, or the period in which the policy named an arm that is not there.
+    # Returns 0, or the period in which the policy chose an arm that does not exist.
     arms = arrays.pulls.size
     earned = 0.0
-    arm: Any = np.int64(0)
+    arm = 0
     reward = 0.0
     start = 1
     for checkpoint in range(results.checkpoints.size):
@@ -115,13 +116,13 @@ def _run(
 
 @compiled
 def _run_all(
-    policy: Any,
-    law: Any,
+    policy: Policy,
+    law: Parameters,
     owners: Owners,
     first: int,
     arrays: WorkingArrays,
     results: Results,
-    trajectory: Any,
+    trajectory: Trajectory | None,
 ) -> tuple[int, int]:
     seed, reward_owner, noise_owner = owners
     for row in range(results.rewards.shape[0]):
@@ -136,7 +137,7 @@ def _run_all(
 
 @compiled
 def _sum_luck(
-    policy: Any,
+    policy: Policy,
     arrays: WorkingArrays,
     checkpoints: Ints,
     trajectory: Trajectory,
@@ -146,7 +147,7 @@ def _sum_luck(
     # By how much the random choice exceeded its expectation, each arm valued at its mean so far.
     lucky = 0.0
     start = 0
-    arm: Any = np.int64(0)
+    arm = 0
     reward = 0.0
     for checkpoint in range(checkpoints.size):
         for period in range(start, checkpoints[checkpoint]):
@@ -184,21 +185,21 @@ class PolicyRunner:
         )
         self.arrays = self._empty_arrays()
 
-    def _ours(self, law: Any = None) -> bool:
+    def _ours(self, law: Parameters | None = None) -> bool:
         bodies = [body_of(self.policy), *([] if law is None else [draw_body_of(law)])]
         return all(is_ours(body) for body in bodies)
 
     def run(
         self, replications: range, checkpoints: Ints, trajectory: Trajectory | None = None
     ) -> Results:
-        """The rows of some replications; a trajectory holds one."""
+        """The results of some replications; a trajectory is filled if there is only one."""
         results = self._empty_results(len(replications), checkpoints)
         # To compile, no replication is run; the law of one tells its type.
         law, first = self._law(replications or range(1)), replications.start
         loop = _run_all if self._ours(law) else _run_all_uncached
         with self._explained(law):
             where = loop(self.policy, law, self.owners, first, self.arrays, results, trajectory)
-        self._refuse_bad_arm(*where)
+        self._check_arm(*where)
         if not self._ours() and not bool((results.pulls.sum(axis=-1) == checkpoints).all()):
             raise Invalid(
                 f"policy {self.name!r} changed its tally; a select body may write to tally.memory only"
@@ -206,7 +207,7 @@ class PolicyRunner:
         return results
 
     def run_in_python(self, replication: int, checkpoints: Ints, trajectory: Trajectory) -> Results:
-        """The same in plain Python, with every decision address guarded against a second read."""
+        """The same in plain Python; a second read of a decision address raises `AddressReused`."""
         results = self._empty_results(1, checkpoints)
         seed, reward_owner, noise_owner = self.owners
         _reset(self.arrays, seed, reward_owner, replication)
@@ -214,7 +215,7 @@ class PolicyRunner:
         law = self._law(range(replication, replication + 1))
         with self._explained(law):
             failed = _run(self.policy, law, luck, self.arrays, 0, results, trajectory)
-        self._refuse_bad_arm(replication, failed)
+        self._check_arm(replication, failed)
         return results
 
     def exploration_luck(self, checkpoints: Ints, trajectory: Trajectory) -> Floats:
@@ -231,7 +232,7 @@ class PolicyRunner:
         return luck
 
     @contextmanager
-    def _explained(self, law: Any) -> Iterator[None]:
+    def _explained(self, law: Parameters) -> Iterator[None]:
         """Turn what goes wrong in a user's body into a message with its line; the original error is the cause."""
         try:
             yield
@@ -257,9 +258,9 @@ class PolicyRunner:
         return WorkingArrays(
             *keys,
             _apart(arms, np.int64),
-            _apart(arms, float),
-            _apart(arms, float),
-            _apart(self.memory, float),
+            _apart(arms, np.float64),
+            _apart(arms, np.float64),
+            _apart(self.memory, np.float64),
         )
 
     def _empty_results(self, count: int, checkpoints: Ints) -> Results:
@@ -267,11 +268,11 @@ class PolicyRunner:
         pulls = np.empty((*shape, self.experiment.n_arms), np.int64)
         return Results(self.experiment.design.timed, checkpoints, np.empty(shape), pulls)
 
-    def _law(self, replications: range) -> Any:
+    def _law(self, replications: range) -> Parameters:
         experiment = self.experiment
         return compiled_law(self.environment, experiment.seed, replications, experiment.n_arms)
 
-    def _refuse_bad_arm(self, replication: int, period: int) -> None:
+    def _check_arm(self, replication: int, period: int) -> None:
         arms = self.experiment.n_arms
         if period != 0:
             raise Invalid(
@@ -280,7 +281,7 @@ class PolicyRunner:
             )
 
 
-def _cannot_run(what: str, body: Any, error: Exception, rule: str) -> str:
+def _cannot_run(what: str, body: Body, error: Exception, rule: str) -> str:
     where, why = locate_error(body, error)
     return (
         f"{what} cannot be run: {why} ({where}); {rule} and uses numbers, loops and the arrays it is given, no new "
@@ -288,6 +289,6 @@ def _cannot_run(what: str, body: Any, error: Exception, rule: str) -> str:
     )
 
 
-def _apart(size: int, kind: Any) -> Any:
+def _apart(size: int, kind: type[Number]) -> NDArray[Number]:
     # Small arrays of two threads may lie in one cache line, and each write of one would then stop the other.
     return np.zeros(size + 32, kind)[16 : 16 + size]

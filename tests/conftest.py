@@ -1,4 +1,4 @@
-"""One Hypothesis profile, and a PostgreSQL server for the tests that ask for one.
+"""One Hypothesis profile, the order of the tests, and a PostgreSQL server for the tests that ask for one.
 
 No deadline (the first use of a loop compiles it); the same cases every time.
 """
@@ -16,6 +16,17 @@ hypothesis.settings.register_profile(
     "sameluck", deadline=None, derandomize=True, database=None, max_examples=50
 )
 hypothesis.settings.load_profile("sameluck")
+
+
+def pytest_collection_modifyitems(items):
+    """One worker runs all cases of a function, or of a group that shares a fixture; slow functions begin first.
+
+    The cases of a function share what is compiled; a slow function that begins last keeps one worker waiting.
+    """
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.name.partition("[")[0]))
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ import pytest
 
 import sameluck
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("compiled")]
+
 PLAY = """
 import sameluck as sl
 experiment = sl.Experiment(

@@ -17,6 +17,8 @@ import racer
 
 import sameluck as sl
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("race")]
+
 NAME, START, WINDOW = "race", 1_700_000_000, 100
 DEFAULT = -1.0
 AT_ONCE = 200  # assignments that wait for a reward at the same time

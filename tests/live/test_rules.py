@@ -10,11 +10,14 @@ import heapq
 import itertools
 
 import numpy as np
+import pytest
 
 import budget
 import sameluck as sl
 from sameluck.live.engine.replication import Replication
 from sameluck.live.engine.scheduler import Scheduler
+
+pytestmark = pytest.mark.slow
 
 FAR = 10.0  # standard errors
 

@@ -99,6 +99,7 @@ def test_every_policy_has_a_literal_twin_and_examples(kind):
     assert cases.policy_examples(kind)
 
 
+@pytest.mark.slow
 @given(cases.comparisons())
 @settings(max_examples=80)
 def test_the_literal_algorithms_give_the_very_same_trajectories(case):
@@ -110,6 +111,7 @@ def test_the_literal_algorithms_give_the_very_same_trajectories(case):
     assert_literal_is_simulated(experiment, environment)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("design", cases.ALL_DESIGNS, ids=cases.name)
 @pytest.mark.parametrize(("policy", "environment"), EVERY_PAIR)
 def test_each_policy_in_each_environment_under_each_design_is_literal(policy, environment, design):
@@ -119,6 +121,7 @@ def test_each_policy_in_each_environment_under_each_design_is_literal(policy, en
     assert_literal_is_traced(experiment, environment, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("design", cases.ALL_DESIGNS, ids=cases.name)
 def test_long_comparisons_are_literal(design):
     """Horizon 3,000: the tuned shortcuts (tables, ceilings) have had time to go wrong."""
@@ -133,6 +136,7 @@ def test_long_comparisons_are_literal(design):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("policy", "environment"), EVERY_PAIR)
 def test_compiled_is_plain_python(policy, environment):
     """One body, two worlds: machine code and plain Python give the same bits, and no address is read twice."""
@@ -143,6 +147,7 @@ def test_compiled_is_plain_python(policy, environment):
     )
 
 
+@pytest.mark.slow
 @given(cases.comparisons(replications=3))
 @settings(max_examples=40)
 def test_a_trace_is_what_simulate_played(case):
@@ -180,6 +185,7 @@ def test_a_trace_lists_one_record_for_each_policy_and_period():
 # --- what a replication costs -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(cases.comparisons(designs=(sl.Replay(), sl.Replay(share_noise=True))))
 def test_replay_costs_between_one_horizon_and_one_for_each_policy(case):
     """T <= interactions <= N T, and what was not asked of a real user was replayed."""
@@ -195,6 +201,7 @@ def test_replay_costs_between_one_horizon_and_one_for_each_policy(case):
     assert (total == len(runs.policies) * runs.checkpoints).all()
 
 
+@pytest.mark.slow
 @given(cases.comparisons(designs=(sl.Naive(),)))
 def test_naive_costs_one_horizon_for_each_policy(case):
     """Interactions = N T, nothing replayed."""
@@ -205,6 +212,7 @@ def test_naive_costs_one_horizon_for_each_policy(case):
     assert (runs.replayed == 0).all()
 
 
+@pytest.mark.slow
 @given(cases.comparisons(designs=(sl.TimeCoupled(),)))
 def test_time_coupled_costs_the_distinct_pairs_of_period_and_arm(case):
     """Policies that play the same arm in the same period share one user."""
@@ -219,6 +227,7 @@ def test_time_coupled_costs_the_distinct_pairs_of_period_and_arm(case):
         np.testing.assert_array_equal(runs.interactions[replication], np.cumsum(together))
 
 
+@pytest.mark.slow
 @given(cases.comparisons())
 def test_pulls_add_up_to_the_periods(case):
     """Each policy pulls one arm a period, whatever the design, at every checkpoint."""
@@ -239,6 +248,7 @@ def test_twins_without_randomness_differ_by_nothing_and_cost_one_horizon(policy)
     assert (runs.interactions == 500).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", cases.ALL_POLICIES, ids=cases.name)
 def test_twins_that_share_their_noise_differ_by_nothing(policy):
     """With shared decision noise that holds for every policy; without it, randomised twins do differ."""
@@ -265,6 +275,7 @@ def test_randomised_twins_have_luck_of_their_own():
 # --- what must not matter ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(cases.comparisons(), st.randoms(use_true_random=False))
 def test_reordering_policies_permutes_the_results(case, random):
     """Luck is keyed by name: another order gives each policy its own bits back and the same interactions."""
@@ -281,6 +292,7 @@ def test_reordering_policies_permutes_the_results(case, random):
     np.testing.assert_array_equal(after.interactions, before.interactions)
 
 
+@pytest.mark.slow
 @given(cases.comparisons())
 def test_a_policy_alone_does_what_it_does_in_company(case):
     """Adding or removing policies leaves the bits of the others as they are."""
@@ -293,6 +305,7 @@ def test_a_policy_alone_does_what_it_does_in_company(case):
         np.testing.assert_array_equal(alone.pulls[:, 0], together.pulls[:, place])
 
 
+@pytest.mark.slow
 @given(cases.comparisons(replications=5))
 def test_more_replications_leave_the_first_ones_as_they_are(case):
     """A replication's luck is its own: the first three of five are the three of three."""
@@ -357,6 +370,7 @@ def test_the_order_of_work_does_not_matter(design):
             assert_same_runs(expected, sl.simulate(experiment, "bernoulli_prior", map=each))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("design", [sl.Replay(), sl.TimeCoupled()], ids=cases.name)
 def test_another_process_gives_the_same_bits(design):
     """Tasks travel by pickle to freshly started processes and come back equal."""
@@ -385,6 +399,7 @@ def knows_its_horizon(policy):
     return isinstance(policy, sl.UCBDelta) and policy.delta is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("design", cases.ALL_DESIGNS, ids=cases.name)
 @pytest.mark.parametrize(
     "policy", [one for one in cases.ALL_POLICIES if not knows_its_horizon(one)], ids=cases.name
@@ -497,6 +512,7 @@ def out_of_range(policy, tally, period, luck):
     return policy.arm if period == 5 else 0
 
 
+@pytest.mark.slow
 def test_a_policy_of_ones_own_works_everywhere(own_policies):
     """One NamedTuple and one function: simulate, trace, guard, text form and Experiment all take it."""
     sl.selects(Optimist)(optimist)
@@ -519,6 +535,7 @@ def test_a_policy_of_ones_own_has_a_text_form(own_policies):
     assert experiment.replace(policies={"it": "optimist(2)"}).policies["it"] == Optimist(2, 0.5)
 
 
+@pytest.mark.slow
 def test_reading_an_address_twice_is_refused(own_policies):
     """The fresh-key lemma as a check: the guard names the policy and says what to do."""
     sl.selects(TwiceReader)(twice_reader)
@@ -528,6 +545,7 @@ def test_reading_an_address_twice_is_refused(own_policies):
         sl.trace(experiment, "bernoulli(0.5, 0.5, 0.5)", guard=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arm", [3, 99, -1])
 def test_an_arm_that_is_not_there_is_refused(own_policies, arm):
     """Not a crash, not another arm's memory: a message with policy, period and replication, through every door."""

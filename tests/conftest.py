@@ -3,10 +3,7 @@
 No deadline (the first use of a loop compiles it); the same cases every time.
 """
 
-import itertools
-
 import hypothesis
-import psycopg
 import pytest
 import server
 
@@ -38,13 +35,16 @@ def own_policies():
     POLICIES.update(before)
 
 
-NUMBERS = itertools.count(1)
-
-
 @pytest.fixture(scope="session")
 def postgres_server():
     with server.running() as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def postgres_databases(postgres_server):
+    with server.Databases(postgres_server) as databases:
+        yield databases
 
 
 @pytest.fixture
@@ -54,16 +54,14 @@ def postgres_url(new_postgres_url):
 
 
 @pytest.fixture
-def new_postgres_url(postgres_server):
-    """A function that makes an empty database and gives its URL; they go when the test ends."""
+def new_postgres_url(postgres_databases):
+    """A function that returns the URL of an empty database; they are emptied when the test ends."""
     names = []
-    with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
 
-        def new():
-            names.append(f"test_{next(NUMBERS)}")
-            connection.execute(f"CREATE DATABASE {names[-1]} TEMPLATE template0")
-            return postgres_server.url(names[-1])
+    def new():
+        names.append(postgres_databases.take())
+        return postgres_databases.server.url(names[-1])
 
-        yield new
-        for name in names:
-            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    yield new
+    for name in names:
+        postgres_databases.give_back(name)

@@ -5,7 +5,8 @@
 #   make check  the same without the slow tests, in less than a minute
 PYTHON ?= python3
 BIN := .venv/bin
-PYTEST = $(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder
+# One worker for each core, so one thread of linear algebra for each worker.
+PYTEST = OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint fast-tests format bench docs clean

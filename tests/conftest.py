@@ -16,13 +16,14 @@ hypothesis.settings.load_profile("sameluck")
 
 
 def pytest_collection_modifyitems(items):
-    """One worker runs all cases of a function, or of a group that shares a fixture; slow functions begin first.
+    """One worker runs all cases of a function, of a class, or of tests that share a fixture; slow ones begin first.
 
     The cases of a function share what is compiled; a slow function that begins last keeps one worker waiting.
     """
     for item in items:
         if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.name.partition("[")[0]))
+            together = item.cls.__name__ if item.cls else item.name.partition("[")[0]
+            item.add_marker(pytest.mark.xdist_group(together))
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 

@@ -8,6 +8,7 @@ standard errors off. The truth is the mean of 200,000 simulated replications.
 
 import heapq
 import itertools
+from functools import cache
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.slow
 FAR = 10.0  # standard errors
 
 
+@cache
 def true_effect(experiment, environment):
     """The second policy's mean total reward minus the first's, exact to 0.02 or so."""
     many = experiment.replace(replications=200_000)

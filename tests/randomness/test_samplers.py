@@ -19,6 +19,8 @@ from budget import (
 from sameluck.randomness import samplers
 from sameluck.randomness.streams import Key, again, stream, within, word
 
+pytestmark = pytest.mark.xdist_group("samplers")  # which share compiled loops
+
 DRAWS = 200_000
 
 
@@ -111,7 +113,6 @@ def normal_cells():
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("normal cells")
 def test_normal_law(normal_cells):
     """The ziggurat at 20 million draws: chi-square in 1,000 cells of equal chance. False alarm 1e-6; sees one cell
     in a thousand off by 6%, or a tenth of all cells by 1%."""
@@ -121,7 +122,6 @@ def test_normal_law(normal_cells):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("normal cells")
 def test_normal_tails(normal_cells):
     """Beyond 3.65 (the ziggurat's own end is 3.654) and beyond 5, on either side. False alarm 1e-6 each; sees 7%
     more or less beyond 3.65, and a tail cut at 5."""
@@ -133,7 +133,6 @@ def test_normal_tails(normal_cells):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("normal cells")
 def test_normal_moments(normal_cells):
     """The first four moments, within 4.9 standard errors of 0, 1, 0, 3: sees a mean off by 0.0012."""
     _, _, moments = normal_cells

@@ -242,6 +242,7 @@ def test_pulls_add_up_to_the_periods(case):
     assert (runs.pulls.sum(axis=-1) == runs.checkpoints).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [sl.UCB1(), sl.UCBDelta(), sl.Always(2), sl.EpsilonGreedy(0.0)])
 def test_twins_without_randomness_differ_by_nothing_and_cost_one_horizon(policy):
     """Identical deterministic policies under Replay: effect exactly 0, T interactions, whatever their names."""

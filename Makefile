@@ -1,11 +1,15 @@
 # Two commands do everything, on a machine with Python 3.11 or later and make:
 #   make demo   install, compare two bandit policies, show the result
-#   make test   install what the tests need, check style, types and imports, run the tests
+#   make test   install what the tests need, check style, types and imports, run all tests
+# While working on the code:
+#   make check  the same without the slow tests, in less than a minute
 PYTHON ?= python3
 BIN := .venv/bin
+# One worker for each core, so one thread of linear algebra for each worker.
+PYTEST = OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench docs clean
+.PHONY: help demo test check lint fast-tests format bench docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -14,7 +18,13 @@ demo: .venv/.for-demo
 	@$(BIN)/sameluck demo
 
 test: lint
-	$(BIN)/python -m pytest -n auto
+	$(PYTEST)
+
+check: .venv/.for-test
+	@$(MAKE) --no-print-directory -j2 lint fast-tests
+
+fast-tests: .venv/.for-test
+	$(PYTEST) -m "not slow"
 
 lint: .venv/.for-test
 	$(BIN)/ruff check --quiet .

@@ -1,12 +1,9 @@
-"""One Hypothesis profile, and a PostgreSQL server for the tests that ask for one.
+"""One Hypothesis profile, the order of the tests, and a PostgreSQL server for the tests that ask for one.
 
 No deadline (the first use of a loop compiles it); the same cases every time.
 """
 
-import itertools
-
 import hypothesis
-import psycopg
 import pytest
 import server
 
@@ -18,6 +15,18 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("sameluck")
 
 
+def pytest_collection_modifyitems(items):
+    """One worker runs all cases of a function, of a class, or of tests that share a fixture; slow ones begin first.
+
+    The cases of a function share what is compiled; a slow function that begins last keeps one worker waiting.
+    """
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            together = item.cls.__name__ if item.cls else item.name.partition("[")[0]
+            item.add_marker(pytest.mark.xdist_group(together))
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 @pytest.fixture
 def own_policies():
     """A test that registers policies of its own leaves the list of policies as it found it."""
@@ -27,13 +36,16 @@ def own_policies():
     POLICIES.update(before)
 
 
-NUMBERS = itertools.count(1)
-
-
 @pytest.fixture(scope="session")
 def postgres_server():
     with server.running() as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def postgres_databases(postgres_server):
+    with server.Databases(postgres_server) as databases:
+        yield databases
 
 
 @pytest.fixture
@@ -43,16 +55,14 @@ def postgres_url(new_postgres_url):
 
 
 @pytest.fixture
-def new_postgres_url(postgres_server):
-    """A function that makes an empty database and gives its URL; they go when the test ends."""
+def new_postgres_url(postgres_databases):
+    """A function that returns the URL of an empty database; they are emptied when the test ends."""
     names = []
-    with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
 
-        def new():
-            names.append(f"test_{next(NUMBERS)}")
-            connection.execute(f"CREATE DATABASE {names[-1]} TEMPLATE template0")
-            return postgres_server.url(names[-1])
+    def new():
+        names.append(postgres_databases.take())
+        return postgres_databases.server.url(names[-1])
 
-        yield new
-        for name in names:
-            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    yield new
+    for name in names:
+        postgres_databases.give_back(name)

@@ -10,15 +10,16 @@ import pytest
 
 import sameluck
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("compiled")]
+
 PLAY = """
+import sys
 import sameluck as sl
-experiment = sl.Experiment(
-    policies={"one": sl.Always(1), "any": sl.Uniform(), "late": sl.Batched(sl.Always(1), 2)},
-    arms=2, horizon=50, replications=2, seed=3,
-)
-runs = sl.simulate(experiment, sl.Bernoulli((0.0, 1.0)), workers=1)
-print(runs.rewards[:, :, 0].tolist())
+for policy in sys.argv[1:]:
+    experiment = sl.Experiment(policies={"it": policy}, arms=2, horizon=50, replications=2, seed=3)
+    print(sl.simulate(experiment, sl.Bernoulli((0.0, 1.0)), workers=1).rewards[:, 0, 0].tolist())
 """
+POLICIES = ("always(1)", "uniform", "batched(always(1), size=2)")
 
 OWN_POLICY = """
 from typing import NamedTuple
@@ -40,15 +41,23 @@ experiment = sl.Experiment(policies=policies, arms=2, horizon=50, replications=1
 print(sl.simulate(experiment, sl.Bernoulli((0.0, 1.0)), workers=1).rewards.tolist())
 """
 
-# An edit of one source that changes what a compiled loop in *another* file does.
+# An edit of one source that changes what a compiled loop in *another* file does, and a policy that shows it.
 EDITS = {
-    "policies/baselines.py": lambda text: text.replace("    return policy.arm\n", "    return 0\n"),
-    "policies/batched.py": lambda text: text.replace(
-        "return select(policy.inner,", "return 0 * select(policy.inner,"
+    "policies/baselines.py": (
+        "always(1)",
+        lambda text: text.replace("    return policy.arm\n", "    return 0\n"),
     ),
-    "randomness/streams.py": lambda text: text.replace("0x9E3779B97F4A7C15", "0x9E3779B97F4A7C17"),
-    "randomness/samplers.py": lambda text: (
-        text + "\n\n@inlined\ndef uniform(bits):\n    return 0.25\n"
+    "policies/batched.py": (
+        "batched(always(1), size=2)",
+        lambda text: text.replace("return select(policy.inner,", "return 0 * select(policy.inner,"),
+    ),
+    "randomness/streams.py": (
+        "uniform",
+        lambda text: text.replace("0x9E3779B97F4A7C15", "0x9E3779B97F4A7C17"),
+    ),
+    "randomness/samplers.py": (
+        "uniform",
+        lambda text: text + "\n\n@inlined\ndef uniform(bits):\n    return 0.25\n",
     ),
 }
 
@@ -64,11 +73,11 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def before(folder):
-    """What the script prints before anything is edited; its loops are in the cache from then on."""
-    return run(PLAY, folder)
+    """What each policy earns before anything is edited; its loops are in the cache from then on."""
+    return dict(zip(POLICIES, run(PLAY, folder, *POLICIES).splitlines(), strict=True))
 
 
-def run(script, folder):
+def run(script, folder, *arguments):
     """What a script prints in a new process that sees the copy only."""
     environment = {
         **os.environ,
@@ -76,7 +85,7 @@ def run(script, folder):
         "SAMELUCK_CACHE_DIR": str(folder / "cache"),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    command = [sys.executable, "-c", script]
+    command = [sys.executable, "-c", script, *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -91,11 +100,11 @@ def test_a_second_process_compiles_nothing(folder, before):
     """The loops of the first process are on disk; the second writes none and gives the same result."""
     written = stored(folder)
 
-    again = run(PLAY, folder)
+    again = run(PLAY, folder, *POLICIES)
 
     assert written
     assert stored(folder) == written
-    assert again == before
+    assert again.splitlines() == list(before.values())
 
 
 @pytest.mark.parametrize("source", EDITS)
@@ -103,15 +112,16 @@ def test_an_edited_source_is_compiled_anew(folder, before, source):
     """Numba itself watches the loop's own file only; an edited callee in another file must not run stale."""
     file = folder / "src" / "sameluck" / source
     text = file.read_text()
-    assert EDITS[source](text) != text
+    policy, edit = EDITS[source]
+    assert edit(text) != text
 
-    file.write_text(EDITS[source](text))
+    file.write_text(edit(text))
     try:
-        after = run(PLAY, folder)
+        after = run(PLAY, folder, policy)
     finally:
         file.write_text(text)
 
-    assert after != before
+    assert after.splitlines() != [before[policy]]
 
 
 def test_an_edited_policy_of_ones_own_is_compiled_anew(folder):
@@ -131,4 +141,4 @@ def test_a_cache_that_cannot_be_written_is_not_needed(folder, tmp_path):
     (tmp_path / "cache").write_text("in the way")
     (tmp_path / "src").symlink_to(folder / "src")
 
-    assert run(PLAY, tmp_path).startswith("[[50.0,")
+    assert run(PLAY, tmp_path, "always(1)") == "[50.0, 50.0]\n"

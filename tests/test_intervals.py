@@ -158,6 +158,7 @@ def test_max_t_of_independent_comparisons_meets_the_studentised_maximum_modulus(
     assert iv.max_t_critical(independent, 0.95) == pytest.approx(2.72, rel=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("looks", "constant"), [(1, 1.960), (2, 1.977), (3, 2.004), (5, 2.040), (10, 2.087)]
 )

@@ -11,6 +11,8 @@ import pytest
 
 import sameluck
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("one file")]
+
 POLICY = '''
 """`LastArm`: the arm with the highest index, but at first each arm once."""
 

@@ -71,6 +71,7 @@ def test_importing_sameluck_loads_nothing_heavy():
     assert shown.stdout == "[]\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("missing", "extra", "call"),
     [

@@ -202,6 +202,7 @@ ASKED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "asked"), ASKED, ids=lambda x: " ".join(x) if x else "")
 def test_compare_asks_as_the_python_surface_does(words, asked, capsys):
     if asked is None:
@@ -228,6 +229,7 @@ def test_compare_asks_as_the_python_surface_does(words, asked, capsys):
     assert json.loads(answer)["verdict"] == expected.verdict
 
 
+@pytest.mark.slow
 def test_a_file_may_ask_the_same(capsys, tmp_path):
     file = tmp_path / "shop.toml"
     file.write_text(
@@ -254,6 +256,7 @@ def test_json_says_who_may_be_best_and_what_to_be_careful_about(capsys):
     assert json.loads(out)["cautions"] == list(expected.cautions)
 
 
+@pytest.mark.slow
 def test_figures_and_pages_are_written_where_asked(capsys, tmp_path):
     for ending in ("svg", "pdf", "png"):
         path = tmp_path / f"power.{ending}"

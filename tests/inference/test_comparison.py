@@ -63,6 +63,7 @@ def test_records_are_plain_and_go_to_pandas():
     assert frame.effect.tolist() == [one.effect for one in result.effects]
 
 
+@pytest.mark.slow
 def test_the_figure_is_written_by_the_ending_and_the_same_each_time(tmp_path):
     result = comparison()
     for ending in ("svg", "pdf", "png"):

@@ -28,6 +28,7 @@ def experiment(name: str, replications: int) -> tuple[sl.Experiment, object]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_t_at_the_planned_number_covers(name):
     """1,000 experiments of 30: 5 binomial sd (false alarm 6e-7) and 1.5 points where not normal."""
@@ -36,6 +37,7 @@ def test_t_at_the_planned_number_covers(name):
     assert found.experiments == 1_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_anytime_interval_survives_peeking_and_t_does_not(name):
     """Ever missed at some look from 5 to 60: at most alpha (plus 5 binomial sd, false alarm 6e-7) for anytime."""

@@ -49,6 +49,7 @@ def assert_more_than(hits, trials, rate):
     assert chance < budget.ALARM, f"only {hits} of {trials}; {rate:.0%} explains that"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("design", ["replay", "naive", "time_coupled"])
 def test_p_values_of_equal_randomised_policies_are_uniform(design):
     """1,000 A/A experiments of 20 replications (Kolmogorov and Smirnov at 1e-6; sees 10% of rejections at 1%)."""
@@ -72,6 +73,7 @@ TWINS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("policy", "design"), TWINS, ids=cases.name)
 def test_equal_policies_on_the_same_luck_are_exactly_equal_and_cost_one(policy, design):
     """Deterministic ones under every design that shares rewards; randomised ones when they share their coins too."""
@@ -108,6 +110,7 @@ def families_missed(result, family):
     return list(missed.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval", ["t", "anytime"])
 @pytest.mark.parametrize("family", ["pairs", "checkpoints", "both"])
 def test_simultaneous_intervals_hold_together(family, interval, monkeypatch):
@@ -135,6 +138,7 @@ def test_simultaneous_intervals_hold_together(family, interval, monkeypatch):
         assert_more_than(apart, 250, 0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval", ["t", "bootstrap", "anytime"])
 def test_wider_families_have_wider_intervals_around_the_same_effect(interval):
     runs = played({**ARMS, "ucb": sl.UCB1()}, NEAR, checkpoints=HORIZONS)
@@ -213,6 +217,7 @@ def test_the_interval_of_the_variance_ratio_covers_that_of_a_large_run(name):
     assert one.naive_replications == int(np.ceil(20_000 * one.variance_ratio))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("looks", [2, 5])
 def test_planned_looks_keep_the_level_and_the_same_looks_at_t_do_not(looks):
     """2,000 A/A experiments of 100 replications: ever significant at most 5% (binomial at 1e-6: sees 7.5%)."""

@@ -46,6 +46,7 @@ ENVIRONMENTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("environment", ENVIRONMENTS, ids=cases.name)
 def test_a_summary_is_the_direct_sum_over_replications_with_each_its_own_means(environment):
     """Reward, spread, pulls, regret and share of the best arm, by loops; also for runs that start later."""
@@ -195,6 +196,7 @@ def test_the_true_best_is_seldom_ruled_out_and_all_the_bounds_hold_together():
     assert decided > 50
 
 
+@pytest.mark.slow
 def test_the_anytime_standings_hold_at_every_look():
     """200 experiments looked at after 5, 10, ..., 60: the best ever ruled out at most 10% of the time (1e-6)."""
     ever = 0

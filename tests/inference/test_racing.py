@@ -50,6 +50,7 @@ def test_what_everybody_earned_is_what_simulate_says():
         )
 
 
+@pytest.mark.slow
 def test_the_certificate_is_seldom_wrong():
     """60 races at 90%: a leader worse than the tolerance at most 6 times on average; 18 has chance below 1e-5.
 
@@ -130,6 +131,7 @@ def test_what_has_not_varied_proves_nothing():
     assert "earned exactly what a did, in every replication" in race.cautions[0]
 
 
+@pytest.mark.slow
 def test_rare_and_bad_failures_are_not_decided_early():
     """Of 20 races with a policy that fails rarely, none is decided before 30 replications."""
     field = {"bold": sl.UCB1(0.05), "safe": sl.UCB1(0.5)}

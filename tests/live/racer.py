@@ -49,11 +49,18 @@ class Racer:
 
 
 def main():
-    racer = Racer(*sys.argv[1:])
-    print(json.dumps("ready"), flush=True)
+    """Serve one experiment after the other: a line with its URL and name begins one, an empty list ends it."""
+    racer = None
     for line in sys.stdin:
-        print(json.dumps(racer.run(json.loads(line))), flush=True)
-    racer.store.close()
+        command = json.loads(line)
+        if isinstance(command, dict):
+            answer = racer.run(command)
+        else:
+            if racer is not None:
+                racer.store.close()
+            racer = Racer(*command) if command else None
+            answer = "ready"
+        print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """A PostgreSQL server of our own: a throw-away cluster that leaves nothing behind, however we end."""
 
 import contextlib
+import functools
+import itertools
 import os
 import pwd
 import shutil
@@ -83,6 +85,53 @@ def running(*, fsync=False):
         guard.communicate(b"end\n")
         if process:
             process.wait()
+
+
+# In the database itself, when nothing is connected to it any more.
+EMPTY = """
+DO $$ DECLARE schema text; BEGIN
+    FOR schema IN SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname <> 'information_schema' LOOP
+        EXECUTE format('DROP SCHEMA %I CASCADE', schema);
+    END LOOP;
+    CREATE SCHEMA public;
+END $$
+"""
+
+
+class Databases:
+    """Empty databases of a server. To empty one takes a fifth of the time it takes to make one."""
+
+    def __init__(self, server):
+        self.server = server
+        self.numbers = itertools.count(1)
+        self.free = []
+
+    def __enter__(self):
+        import psycopg  # noqa: PLC0415 scripts/install needs this module before it is there
+
+        self.connect = functools.partial(psycopg.connect, autocommit=True)
+        self.connection = self.connect(self.server.url())
+        return self
+
+    def __exit__(self, *_):
+        self.connection.close()
+
+    def take(self):
+        """The name of an empty database."""
+        if self.free:
+            return self.free.pop()
+        name = f"test_{next(self.numbers)}"
+        self.connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
+        return name
+
+    def give_back(self, name):
+        """End every connection to a database, undo its settings and empty it."""
+        self.connection.execute(f"ALTER DATABASE {name} RESET ALL")
+        others = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = %s"
+        self.connection.execute(others, [name])
+        with self.connect(self.server.url(name)) as connection:
+            connection.execute(EMPTY)
+        self.free.append(name)
 
 
 def _version(folder):

@@ -268,6 +268,7 @@ class TestNames:
             live = scenario.store.load(name)
             assert (live.name, live.status().name, live.status().users) == (name, name, 1)
 
+    @pytest.mark.slow
     def test_odd_names_of_arms_and_policies(self, scenario):
         policies = dict(zip(ODD_NAMES, [*FIVE.values(), *["uniform"] * 4], strict=True))
         live = scenario.start(policies, arms=tuple(ODD_NAMES[:3]), design="naive")

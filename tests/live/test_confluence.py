@@ -26,6 +26,8 @@ import sameluck as sl
 from sameluck.live.databases.pipeline import Pipeline
 from sameluck.runs import Runs
 
+pytestmark = pytest.mark.slow
+
 SECOND = 1_000_000  # the model counts in microseconds, as the product does
 LEASE, WINDOW = 60 * SECOND, 3_600 * SECOND
 NAMES = itertools.count()

@@ -24,6 +24,8 @@ import world
 
 import sameluck as sl
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kill")]
+
 KILLS = int(os.environ.get("SAMELUCK_KILLS", "10"))
 NAME = "experiment"
 LIVE = ("assigned", "exposed", "settled")

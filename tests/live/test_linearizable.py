@@ -17,6 +17,8 @@ import racer
 
 import sameluck as sl
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("race")]
+
 NAME, START, WINDOW = "race", 1_700_000_000, 100
 DEFAULT = -1.0
 AT_ONCE = 200  # assignments that wait for a reward at the same time
@@ -46,23 +48,26 @@ class Answer(NamedTuple):
 
 
 class Racers:
-    """Two processes that serve the experiment."""
+    """Two processes that serve an experiment, and then another one."""
 
-    def __init__(self, url):
-        command = [sys.executable, racer.__file__, url, NAME]
+    def __init__(self):
+        command = [sys.executable, racer.__file__]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.processes = [subprocess.Popen(command, **pipes) for _ in range(2)]
-        assert self.answers() == ["ready", "ready"]
 
-    def answers(self):
-        return [json.loads(process.stdout.readline()) for process in self.processes]
-
-    def race(self, *commands):
-        """What the threads of both processes were told."""
+    def answers(self, *commands):
         for process, command in zip(self.processes, commands, strict=True):
             process.stdin.write(json.dumps(command) + "\n")
             process.stdin.flush()
-        return [[Answer(*one) for one in heard] for heard in self.answers()]
+        return [json.loads(process.stdout.readline()) for process in self.processes]
+
+    def serve(self, *place):
+        """Open the experiment of this URL and name; without one, only close the last."""
+        assert self.answers(place, place) == ["ready", "ready"]
+
+    def race(self, *commands):
+        """What the threads of both processes were told."""
+        return [[Answer(*one) for one in heard] for heard in self.answers(*commands)]
 
     def close(self):
         for process in self.processes:
@@ -71,16 +76,21 @@ class Racers:
             process.wait(60)
 
 
+@pytest.fixture(scope="module")
+def racers():
+    started = Racers()
+    yield started
+    started.close()
+
+
 @pytest.fixture
-def race(postgres_url):
+def race(postgres_url, racers):
     now = [START]
     with sl.open(postgres_url, clock=lambda: now[0]) as store:
         store.start(NAME, EXPERIMENT, live=LIVE)
-        racers = Racers(postgres_url)
-        try:
-            yield Race(store.load(NAME), racers, postgres_url)
-        finally:
-            racers.close()
+        racers.serve(postgres_url, NAME)
+        yield Race(store.load(NAME), racers, postgres_url)
+        racers.serve()
 
 
 class Race:

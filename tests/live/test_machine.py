@@ -28,6 +28,8 @@ from hypothesis.stateful import (
 import literal
 import sameluck as sl
 
+pytestmark = pytest.mark.slow
+
 NAME, LEASE, WINDOW, DEFAULT = "machine", 60, 600, 0.5
 AUDITED = -1
 OPEN_AT_ONCE = 2

@@ -8,17 +8,22 @@ standard errors off. The truth is the mean of 200,000 simulated replications.
 
 import heapq
 import itertools
+from functools import cache
 
 import numpy as np
+import pytest
 
 import budget
 import sameluck as sl
 from sameluck.live.engine.replication import Replication
 from sameluck.live.engine.scheduler import Scheduler
 
+pytestmark = pytest.mark.slow
+
 FAR = 10.0  # standard errors
 
 
+@cache
 def true_effect(experiment, environment):
     """The second policy's mean total reward minus the first's, exact to 0.02 or so."""
     many = experiment.replace(replications=200_000)

@@ -8,6 +8,7 @@ every COMMIT, and after it. To die anywhere else is to die at the next of these:
 A child writes a line to a file (appended in one piece, so it survives the child) after each answered call.
 """
 
+import gc
 import itertools
 import json
 import os
@@ -289,6 +290,7 @@ def kill_one(command):
 
 def main():
     warm_up()
+    gc.freeze()  # a collection in a child would copy all that it shares with its parent
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
         print(json.dumps(kill_one(json.loads(line))), flush=True)

@@ -29,3 +29,11 @@ class Report:
 @pytest.fixture(scope="session")
 def report(tmp_path_factory):
     return Report(tmp_path_factory.mktemp("paper") / "report")
+
+
+def pytest_collection_modifyitems(items):
+    """What looks at the report runs on the one worker that has made it."""
+    for item in items:
+        if "report" in item.fixturenames:
+            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.xdist_group("report"))

@@ -114,6 +114,7 @@ def test_a_table_in_its_forms():
     assert tables.as_markdown_table(table).splitlines()[-1] == "| r&#124;s |  | 0.012 |"
 
 
+@pytest.mark.slow
 def test_the_same_settings_give_the_same_bytes(tmp_path):
     for name in ("one", "two"):
         paper.reproduce(replications=100, only="illustration,efficiency", out=tmp_path / name)
@@ -129,6 +130,7 @@ def test_the_same_settings_give_the_same_bytes(tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_a_number_that_is_off_is_exit_code_1(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(published, "TABLE_1", {**published.TABLE_1, 100: 120.0})
     code, out, _ = run(
@@ -205,6 +207,7 @@ def interrupted(folder, parts, after):
     return process.returncode, err
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_is_finished_and_a_second_run_goes_on(tmp_path, monkeypatch, capsys):
     parts, folder = "illustration,efficiency,ucb", tmp_path / "report"
     code, err = interrupted(folder, parts, after="efficiency")
@@ -240,6 +243,7 @@ def test_an_interruption_before_anything_is_finished_leaves_nothing(tmp_path, mo
     assert not (tmp_path / "a" / "b").exists()
 
 
+@pytest.mark.slow
 def test_other_settings_or_a_broken_file_are_run_anew(tmp_path, monkeypatch):
     once = {"only": "efficiency", "out": tmp_path}
     paper.reproduce(replications=100, **once)
@@ -258,6 +262,7 @@ def test_other_settings_or_a_broken_file_are_run_anew(tmp_path, monkeypatch):
     assert len(played) == 6
 
 
+@pytest.mark.slow
 def test_progress_says_what_is_running_and_ends_where_it_said(tmp_path):
     seen = []
     paper.reproduce(

@@ -190,6 +190,7 @@ def test_the_proofs_bounds_grow_as_the_square_of_the_logarithm():
     )
 
 
+@pytest.mark.slow
 def test_the_literal_checks_are_made_on_both_policies_of_all_examples():
     found = theorems.PARTS[0].find(Settings(100, 3), {})
     assert [one["case"] for one in found["looks"]] == ["example1", "example2", "example3"]

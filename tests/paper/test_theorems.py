@@ -7,6 +7,8 @@ import cases
 import sameluck as sl
 from budget import SEED, assert_mean, assert_same_law, assert_same_mean, standard_error
 
+pytestmark = pytest.mark.slow
+
 HORIZONS = [10, 100, 1_000, 10_000]
 EXAMPLES = {
     1: (
@@ -65,7 +67,7 @@ def table(request):
     return request.param, runs
 
 
-@pytest.mark.slow
+@pytest.mark.xdist_group("tables")
 def test_the_published_tables(table):
     """Average interactions within 4 combined standard errors: ours of 4,000 runs, the paper's of its 10,000.
 
@@ -81,7 +83,7 @@ def test_the_published_tables(table):
         assert abs(spent.mean() - published) < 4 * np.hypot(ours, theirs)
 
 
-@pytest.mark.slow
+@pytest.mark.xdist_group("tables")
 def test_the_tables_measured_by_another_program(table):
     """The same against 2,000,000 runs of another program. False alarm 1e-6 a cell; sees 0.04 at T = 10 and 2 at
     T = 10,000."""
@@ -92,7 +94,6 @@ def test_the_tables_measured_by_another_program(table):
         assert abs(spent.mean() - mean) < 4.9 * np.hypot(standard_error(spent), error)
 
 
-@pytest.mark.slow
 def test_the_slope_of_example_3():
     """Interactions at T = 10,000 are 1.0926 T (standard error 0.0006 at 10,000 runs), within 4 combined standard
     errors at 2,000 runs. False alarm 6e-5; sees exploration among the other arms only (1.106)."""
@@ -105,7 +106,6 @@ def test_the_slope_of_example_3():
 # --- variance ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_replay_has_a_hundredth_of_the_variance():
     """Example 1 at T = 10,000: naive variance over replay variance is about 113.
 

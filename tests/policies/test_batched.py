@@ -35,6 +35,7 @@ def experiment_of(policy, **changes):
 # --- the rule ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ORDINARY, ids=cases.name)
 def test_a_batch_of_one_is_the_policy_itself(policy):
     """To the bit, in a long run of many arms: the tuned bodies and those for batches are one rule."""
@@ -72,6 +73,7 @@ def played_with_a_frozen_tally(experiment, environment, replication, policy, siz
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("policy", ORDINARY, ids=cases.name)
 @pytest.mark.filterwarnings("ignore:overflow encountered")  # addresses wrap around
@@ -89,6 +91,7 @@ def test_a_plain_loop_that_freezes_the_tally_gives_the_same_bits(policy, size):
             assert runs.rewards[replication, 0, column] == sum(rewards)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("policy", ORDINARY, ids=cases.name)
 def test_the_literal_rule_on_the_history_before_the_batch_gives_the_same_arms(policy, size):
@@ -112,6 +115,7 @@ def follower(policy, tally, period, luck):
     return tally.last if tally.reward > 0.5 else (tally.last + 1) % tally.pulls.size
 
 
+@pytest.mark.slow
 def test_the_last_arm_and_its_reward_are_those_before_the_batch(own_policies):
     sl.selects(Follower)(follower)
     for size in (1, 2, 5):
@@ -156,6 +160,7 @@ def test_batch_of_says_when_rewards_are_seen():
 # --- its chances ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("explore", ["all", "others"])
 def test_chances_are_those_of_the_tally_before_the_batch(explore, size):
@@ -327,12 +332,14 @@ def make_mine(body):
 
 
 def arms_played(policy):
-    experiment = experiment_of(policy)
+    # Under this design `simulate` and `trace` run the same compiled loop: one compilation for both.
+    experiment = experiment_of(policy, design=sl.TimeCoupled())
     compiled = sl.simulate(experiment, COINS).pulls[:, 0, 0]
     traced = sl.trace(experiment, COINS, guard=True)["it"].arms
     return {*np.flatnonzero(compiled.sum(axis=0)).tolist(), *traced.tolist()}
 
 
+@pytest.mark.slow
 def test_a_policy_of_ones_own_is_batched_as_it_was_last_defined(own_policies):
     """A class redefined under its name, or given another body, never runs the machine code of the one before."""
     old = make_mine(first_arm)
@@ -352,6 +359,7 @@ def test_machine_code_of_ones_own_policies_is_never_kept(own_policies):
     assert list(ours.values()) == [False, False, True, True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -399,6 +407,7 @@ def wins_anew(policy, tally, period, luck):
     return best if period > tally.pulls.size else period - 1
 
 
+@pytest.mark.slow
 def test_a_policy_of_ones_own_with_memory_is_played_by_its_variant_for_batches(own_policies):
     sl.selects(Wins)(wins)
     sl.selects(WinsAnew)(wins_anew)

@@ -7,6 +7,9 @@ import pytest
 
 import sameluck as sl
 
+# Under this design `simulate` and `trace` run the same compiled loop: one compilation for both.
+ONE_LOOP = sl.TimeCoupled()
+
 
 def a_float(policy, tally, period, luck):
     return 1.7
@@ -72,11 +75,13 @@ def play(body) -> None:
         size: float = 1.0
 
     sl.selects(Mine)(body)
-    experiment = sl.Experiment(policies={"mine": Mine()}, arms=3, horizon=40, replications=2)
+    settings = {"arms": 3, "horizon": 40, "replications": 2, "design": ONE_LOOP}
+    experiment = sl.Experiment(policies={"mine": Mine()}, **settings)
     sl.simulate(experiment, "bernoulli(0.5, 0.4, 0.3)")
     sl.trace(experiment, "bernoulli(0.5, 0.4, 0.3)", guard=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", BAD, ids=lambda body: body.__name__)
 def test_a_body_that_cannot_be_played_is_refused_in_words(own_policies, body):
     with pytest.raises(sl.Invalid, match=BAD[body]) as refused:
@@ -101,7 +106,8 @@ def second_arm(policy, tally, period, luck):
 
 
 def arms_played(kind) -> set[int]:
-    experiment = sl.Experiment(policies={"mine": kind()}, arms=3, horizon=5, replications=2)
+    settings = {"arms": 3, "horizon": 5, "replications": 2, "design": ONE_LOOP}
+    experiment = sl.Experiment(policies={"mine": kind()}, **settings)
     compiled = sl.simulate(experiment, "bernoulli(0.5, 0.4, 0.3)").pulls[:, 0, 0]
     traced = sl.trace(experiment, "bernoulli(0.5, 0.4, 0.3)", guard=True)["mine"].arms
     return {*np.flatnonzero(compiled.sum(axis=0)).tolist(), *traced.tolist()}
@@ -114,6 +120,7 @@ def make_mine():
     return Mine
 
 
+@pytest.mark.slow
 def test_a_new_body_counts_from_then_on(own_policies):
     """As when a cell of a notebook is run again."""
     mine = make_mine()
@@ -123,6 +130,7 @@ def test_a_new_body_counts_from_then_on(own_policies):
     assert arms_played(mine) == {1}
 
 
+@pytest.mark.slow
 def test_a_class_defined_anew_under_the_same_name_is_another(own_policies):
     old, new = make_mine(), make_mine()
     sl.selects(old)(first_arm)
@@ -145,6 +153,7 @@ def test_names_and_kinds_that_would_mislead_are_refused(own_policies):
             sl.selects(kind)(a_float)
 
 
+@pytest.mark.slow
 def test_a_policy_of_ones_own_may_prepare_tables(own_policies):
     class Rota(NamedTuple):
         length: int = 2

@@ -19,6 +19,8 @@ from budget import (
 from sameluck.randomness import samplers
 from sameluck.randomness.streams import Key, again, stream, within, word
 
+pytestmark = pytest.mark.xdist_group("samplers")  # which share compiled loops
+
 DRAWS = 200_000
 
 
@@ -110,6 +112,7 @@ def normal_cells():
     return cells, tails, moments / NORMALS
 
 
+@pytest.mark.slow
 def test_normal_law(normal_cells):
     """The ziggurat at 20 million draws: chi-square in 1,000 cells of equal chance. False alarm 1e-6; sees one cell
     in a thousand off by 6%, or a tenth of all cells by 1%."""
@@ -118,6 +121,7 @@ def test_normal_law(normal_cells):
     assert_chances(cells, np.full(1_000, 1 / 1_000))
 
 
+@pytest.mark.slow
 def test_normal_tails(normal_cells):
     """Beyond 3.65 (the ziggurat's own end is 3.654) and beyond 5, on either side. False alarm 1e-6 each; sees 7%
     more or less beyond 3.65, and a tail cut at 5."""
@@ -128,6 +132,7 @@ def test_normal_tails(normal_cells):
             assert_count(count, NORMALS, stats.norm.sf(beyond))
 
 
+@pytest.mark.slow
 def test_normal_moments(normal_cells):
     """The first four moments, within 4.9 standard errors of 0, 1, 0, 3: sees a mean off by 0.0012."""
     _, _, moments = normal_cells
@@ -138,6 +143,7 @@ def test_normal_moments(normal_cells):
     assert np.abs(z).max() < z_bound(4)
 
 
+@pytest.mark.slow
 def test_the_normal_beyond_its_tables_follows_the_tail():
     """Words that start in the ziggurat's bottom layer and leave it: their draws follow the normal tail exactly."""
     words = words_of("tail", 20_000_000)

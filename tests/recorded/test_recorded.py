@@ -8,6 +8,8 @@ import pytest
 import sameluck as sl
 from recorded import record
 
+pytestmark = pytest.mark.xdist_group("recorded")
+
 FACTS = json.loads((record.HERE / "facts.json").read_text(encoding="utf-8"))
 
 
@@ -16,6 +18,7 @@ def digests():
     return record.digests()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", FACTS["digests"])
 def test_same_bits_as_version_0_1(digests, case):
     assert digests[case] == FACTS["digests"][case]

@@ -2,6 +2,7 @@
 
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise, permutations
 from typing import NamedTuple
 
@@ -98,6 +99,7 @@ def test_every_policy_has_a_literal_twin_and_examples(kind):
     assert cases.policy_examples(kind)
 
 
+@pytest.mark.slow
 @given(cases.comparisons())
 @settings(max_examples=80)
 def test_the_literal_algorithms_give_the_very_same_trajectories(case):
@@ -109,6 +111,7 @@ def test_the_literal_algorithms_give_the_very_same_trajectories(case):
     assert_literal_is_simulated(experiment, environment)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("design", cases.ALL_DESIGNS, ids=cases.name)
 @pytest.mark.parametrize(("policy", "environment"), EVERY_PAIR)
 def test_each_policy_in_each_environment_under_each_design_is_literal(policy, environment, design):
@@ -118,10 +121,14 @@ def test_each_policy_in_each_environment_under_each_design_is_literal(policy, en
     assert_literal_is_traced(experiment, environment, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("design", cases.ALL_DESIGNS, ids=cases.name)
 def test_long_comparisons_are_literal(design):
-    """Horizon 3,000: the tuned shortcuts (tables, ceilings) have had time to go wrong."""
-    long = {"horizon": 3_000, "design": design}
+    """Horizon 3,000: the tuned shortcuts (tables, ceilings) have had time to go wrong.
+
+    They are the policies' and know nothing of the design, so 1,000 periods are enough under the others.
+    """
+    long = {"horizon": 3_000 if design == sl.Replay() else 1_000, "design": design}
     coins, bells = sl.Bernoulli((0.9, 0.8, 0.5)), sl.Gaussian((0.2, 0.1, 0.0))
 
     assert_literal_is_traced(experiment_with(sl.UCB1(2.5), sl.UCBDelta(), **long), coins, 0)
@@ -132,6 +139,7 @@ def test_long_comparisons_are_literal(design):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("policy", "environment"), EVERY_PAIR)
 def test_compiled_is_plain_python(policy, environment):
     """One body, two worlds: machine code and plain Python give the same bits, and no address is read twice."""
@@ -142,6 +150,7 @@ def test_compiled_is_plain_python(policy, environment):
     )
 
 
+@pytest.mark.slow
 @given(cases.comparisons(replications=3))
 @settings(max_examples=40)
 def test_a_trace_is_what_simulate_played(case):
@@ -179,6 +188,7 @@ def test_a_trace_lists_one_record_for_each_policy_and_period():
 # --- what a replication costs -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(cases.comparisons(designs=(sl.Replay(), sl.Replay(share_noise=True))))
 def test_replay_costs_between_one_horizon_and_one_for_each_policy(case):
     """T <= interactions <= N T, and what was not asked of a real user was replayed."""
@@ -194,6 +204,7 @@ def test_replay_costs_between_one_horizon_and_one_for_each_policy(case):
     assert (total == len(runs.policies) * runs.checkpoints).all()
 
 
+@pytest.mark.slow
 @given(cases.comparisons(designs=(sl.Naive(),)))
 def test_naive_costs_one_horizon_for_each_policy(case):
     """Interactions = N T, nothing replayed."""
@@ -204,6 +215,7 @@ def test_naive_costs_one_horizon_for_each_policy(case):
     assert (runs.replayed == 0).all()
 
 
+@pytest.mark.slow
 @given(cases.comparisons(designs=(sl.TimeCoupled(),)))
 def test_time_coupled_costs_the_distinct_pairs_of_period_and_arm(case):
     """Policies that play the same arm in the same period share one user."""
@@ -218,6 +230,7 @@ def test_time_coupled_costs_the_distinct_pairs_of_period_and_arm(case):
         np.testing.assert_array_equal(runs.interactions[replication], np.cumsum(together))
 
 
+@pytest.mark.slow
 @given(cases.comparisons())
 def test_pulls_add_up_to_the_periods(case):
     """Each policy pulls one arm a period, whatever the design, at every checkpoint."""
@@ -228,6 +241,7 @@ def test_pulls_add_up_to_the_periods(case):
     assert (runs.pulls.sum(axis=-1) == runs.checkpoints).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [sl.UCB1(), sl.UCBDelta(), sl.Always(2), sl.EpsilonGreedy(0.0)])
 def test_twins_without_randomness_differ_by_nothing_and_cost_one_horizon(policy):
     """Identical deterministic policies under Replay: effect exactly 0, T interactions, whatever their names."""
@@ -238,6 +252,7 @@ def test_twins_without_randomness_differ_by_nothing_and_cost_one_horizon(policy)
     assert (runs.interactions == 500).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", cases.ALL_POLICIES, ids=cases.name)
 def test_twins_that_share_their_noise_differ_by_nothing(policy):
     """With shared decision noise that holds for every policy; without it, randomised twins do differ."""
@@ -264,6 +279,7 @@ def test_randomised_twins_have_luck_of_their_own():
 # --- what must not matter ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(cases.comparisons(), st.randoms(use_true_random=False))
 def test_reordering_policies_permutes_the_results(case, random):
     """Luck is keyed by name: another order gives each policy its own bits back and the same interactions."""
@@ -280,6 +296,7 @@ def test_reordering_policies_permutes_the_results(case, random):
     np.testing.assert_array_equal(after.interactions, before.interactions)
 
 
+@pytest.mark.slow
 @given(cases.comparisons())
 def test_a_policy_alone_does_what_it_does_in_company(case):
     """Adding or removing policies leaves the bits of the others as they are."""
@@ -292,6 +309,7 @@ def test_a_policy_alone_does_what_it_does_in_company(case):
         np.testing.assert_array_equal(alone.pulls[:, 0], together.pulls[:, place])
 
 
+@pytest.mark.slow
 @given(cases.comparisons(replications=5))
 def test_more_replications_leave_the_first_ones_as_they_are(case):
     """A replication's luck is its own: the first three of five are the three of three."""
@@ -356,15 +374,20 @@ def test_the_order_of_work_does_not_matter(design):
             assert_same_runs(expected, sl.simulate(experiment, "bernoulli_prior", map=each))
 
 
+@pytest.fixture(scope="module")
+def processes():
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield pool
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("design", [sl.Replay(), sl.TimeCoupled()], ids=cases.name)
-def test_another_process_gives_the_same_bits(design):
+def test_another_process_gives_the_same_bits(processes, design):
     """Tasks travel by pickle to freshly started processes and come back equal."""
     experiment = MANY.replace(design=design)
     expected = sl.simulate(experiment, sl.BernoulliPrior(), workers=1)
-    spawn = multiprocessing.get_context("spawn")
 
-    with ProcessPoolExecutor(2, mp_context=spawn) as pool:
-        assert_same_runs(expected, sl.simulate(experiment, sl.BernoulliPrior(), map=pool.map))
+    assert_same_runs(expected, sl.simulate(experiment, sl.BernoulliPrior(), map=processes.map))
 
 
 def test_progress_counts_up_to_everything():
@@ -384,6 +407,7 @@ def knows_its_horizon(policy):
     return isinstance(policy, sl.UCBDelta) and policy.delta is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("design", cases.ALL_DESIGNS, ids=cases.name)
 @pytest.mark.parametrize(
     "policy", [one for one in cases.ALL_POLICIES if not knows_its_horizon(one)], ids=cases.name
@@ -496,6 +520,7 @@ def out_of_range(policy, tally, period, luck):
     return policy.arm if period == 5 else 0
 
 
+@pytest.mark.slow
 def test_a_policy_of_ones_own_works_everywhere(own_policies):
     """One NamedTuple and one function: simulate, trace, guard, text form and Experiment all take it."""
     sl.selects(Optimist)(optimist)
@@ -518,6 +543,7 @@ def test_a_policy_of_ones_own_has_a_text_form(own_policies):
     assert experiment.replace(policies={"it": "optimist(2)"}).policies["it"] == Optimist(2, 0.5)
 
 
+@pytest.mark.slow
 def test_reading_an_address_twice_is_refused(own_policies):
     """The fresh-key lemma as a check: the guard names the policy and says what to do."""
     sl.selects(TwiceReader)(twice_reader)
@@ -527,17 +553,14 @@ def test_reading_an_address_twice_is_refused(own_policies):
         sl.trace(experiment, "bernoulli(0.5, 0.5, 0.5)", guard=True)
 
 
-@pytest.mark.parametrize("arm", [3, 99, -1])
-def test_an_arm_that_is_not_there_is_refused(own_policies, arm):
+@pytest.mark.slow
+def test_an_arm_that_is_not_there_is_refused(own_policies):
     """Not a crash, not another arm's memory: a message with policy, period and replication, through every door."""
     sl.selects(OutOfRange)(out_of_range)
-    experiment = experiment_with(OutOfRange(arm))
     message = r"outside 0\.\.2 in period 5 of replication 0"
 
-    for play in (
-        lambda: sl.simulate(experiment, "bernoulli(0.5, 0.5, 0.5)"),
-        lambda: sl.trace(experiment, "bernoulli(0.5, 0.5, 0.5)"),
-        lambda: sl.trace(experiment, "bernoulli(0.5, 0.5, 0.5)", guard=True),
-    ):
-        with pytest.raises(sl.Invalid, match=message):
-            play()
+    for arm in (3, 99, -1):
+        experiment = experiment_with(OutOfRange(arm))
+        for play in (sl.simulate, sl.trace, partial(sl.trace, guard=True)):
+            with pytest.raises(sl.Invalid, match=message):
+                play(experiment, "bernoulli(0.5, 0.5, 0.5)")

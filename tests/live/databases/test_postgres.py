@@ -313,6 +313,7 @@ class TestConfiguredServers:
         ):
             sl.open(postgres_url)
 
+    @pytest.mark.slow
     def test_a_transaction_that_thinks_for_too_long(self, postgres_url, monkeypatch):
         """It is run again, perhaps it was the machine; then the setting is named."""
         configured(postgres_url, "idle_in_transaction_session_timeout = '200ms'")

@@ -31,6 +31,25 @@ def test_every_url_is_an_empty_database_of_its_own(new_postgres_url):
     assert ask(second, "SELECT to_regclass('mine') IS NULL")
 
 
+def test_a_database_that_is_given_back_is_empty_again(postgres_databases):
+    name = postgres_databases.take()
+    url = postgres_databases.server.url(name)
+    with psycopg.connect(url, autocommit=True) as left_open:
+        left_open.execute("CREATE TABLE mine (x int)")
+        left_open.execute("CREATE SCHEMA other CREATE TABLE theirs (x int)")
+        left_open.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+
+        postgres_databases.give_back(name)
+
+        with pytest.raises(psycopg.OperationalError):
+            left_open.execute("SELECT 1")
+    assert postgres_databases.take() == name
+    assert ask(url, "SELECT count(*) FROM pg_class WHERE relname IN ('mine', 'theirs')") == 0
+    assert ask(url, "SELECT count(*) FROM pg_namespace WHERE nspname = 'other'") == 0
+    assert ask(url, "SHOW default_transaction_read_only") == "off"
+    postgres_databases.give_back(name)
+
+
 def test_both_ways_lead_to_the_same_server(postgres_server):
     question = "SELECT pg_postmaster_start_time()"
     by_tcp = ask(postgres_server.url(), question)
@@ -44,6 +63,7 @@ def test_does_not_run_as_root(postgres_server):
     assert written.stat().st_uid != 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fsync", [False, True])
 def test_fsync_is_a_choice_and_nothing_is_left(fsync):
     with server.running(fsync=fsync) as started:
@@ -53,6 +73,7 @@ def test_fsync_is_a_choice_and_nothing_is_left(fsync):
     assert not alive(started.pid)
 
 
+@pytest.mark.slow
 def test_ends_when_the_tests_are_killed():
     script = "import server, time\nwith server.running() as s: print(s.folder, s.pid, flush=True); time.sleep(600)"
     here = Path(server.__file__).parent

@@ -106,6 +106,7 @@ class TestDrift:
         assert alone < _largest_of_three(10.0) < 3 * alone
         assert _largest_of_three(0.0) == 1.0
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("means", [(0.7, 0.5, 0.5), (0.06, 0.06)])
     def test_false_alarms_on_rewards_collected_by_a_bandit(self, means):
         """2,000 experiments of 10 x 100 users under UCB1, common and rare rewards: 5% and 1% are what they say."""
@@ -119,6 +120,7 @@ class TestDrift:
         for level in (0.05, 0.01):
             assert_at_most(int(np.sum(p_values < level)), p_values.size, level)
 
+    @pytest.mark.slow
     def test_p_value_of_one_arm_is_uniform(self):
         """Kolmogorov and Smirnov at 1e-6 on 2,000 experiments; sees 11% of rejections at 5%."""
         chosen, rewards, _ = experiments(2_000, (0.6, 0.5), replications=10, horizon=200)
@@ -289,6 +291,7 @@ def losses(chosen, missing, **settings):
 
 
 class TestLoss:
+    @pytest.mark.slow
     def test_false_alarms_where_the_policy_reacts_to_lost_rewards(self):
         """2,000 experiments of 20 x 100 users under UCB1, 10% of rewards lost whatever the arm: 6% and 1.2%.
 

@@ -103,6 +103,7 @@ def test_how_far_each_gets_is_what_the_trace_says(store):
     assert record.live.status().wanted == 4, "in phase order one policy of a replication asks"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -254,6 +255,7 @@ class TestHorizon:
         finish(record.live, World(design, BERNOULLI))
         assert_same(record.live.runs(), World(design, BERNOULLI).simulated())
 
+    @pytest.mark.slow
     def test_a_batch_that_the_log_cuts_off(self, store):
         design = experiment(policies={"old": "batched(ucb1, size=16)", "new": "ucb1"})
         record = imported(store, design, log_of(design), logged_by="old", horizon=64)

@@ -539,6 +539,7 @@ class TestRefuseProblems:
         assert len(log.problems) == 1_234
 
 
+@pytest.mark.slow
 def test_a_large_log_is_read_in_seconds(tmp_path):
     """100,000 lines with dates take about 0.5 s of one core; 4 s would be a fault (a step that is quadratic)."""
     start = datetime(2024, 1, 1, tzinfo=UTC)

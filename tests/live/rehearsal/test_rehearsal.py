@@ -52,6 +52,7 @@ ROUGH = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("design", "order", "environment", "policies", "rough", "at_once"),
     [
@@ -146,6 +147,7 @@ def test_users_who_never_see_their_arm_are_replaced(start):
     assert found.status.defaulted == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arm", [None, 1, '"1"'])
 def test_a_step_moves_the_mean_and_rewards_0_and_1_stay_so(arm, start):
     experiment = experiment_of(policies={"a": "uniform", "b": "uniform"}, horizon=300)
@@ -168,6 +170,7 @@ def test_a_step_moves_the_mean_and_rewards_0_and_1_stay_so(arm, start):
         budget.assert_count(sum(rewards), len(rewards), mean)
 
 
+@pytest.mark.slow
 def test_a_drift_moves_the_mean_with_the_users_and_stays_in_range(start):
     experiment = experiment_of(
         policies={"a": "always(0)", "b": "always(0)"}, horizon=500, replications=2
@@ -203,6 +206,7 @@ def test_a_late_challenger_is_rehearsed_too(start):
     assert_simulated(live, COINS, experiment_of(policies={**POLICIES, "late": "epsilon_greedy"}))
 
 
+@pytest.mark.slow
 def test_progress_is_the_record_so_far(start, monkeypatch):
     monkeypatch.setattr(rehearsal, "REPORT_EVERY", 0.0)
     seen = []

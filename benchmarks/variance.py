@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import sameluck as sl
-from sameluck.inference.adjustments import adjusted
+from sameluck.inference.adjustments import adjusted_differences
 
 COINS5, COINS2 = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1)), sl.Bernoulli((0.7, 0.3))
 BELLS = sl.Gaussian((1.0, 0.8, -2.0, -3.0, -4.0))
@@ -71,7 +71,7 @@ def variance(
     elif adjust is None:
         values = runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]
     else:
-        values = adjusted(runs, ("second", "first"), 0, adjust, predictable=False)
+        values = adjusted_differences(runs, ("second", "first"), 0, adjust, predictable=False)
     squares = (values - values.mean()) ** 2
     return (
         float(values.var(ddof=1)),

@@ -1,10 +1,10 @@
-"""How sure a mean is: intervals and p-values from one value a replication. Arrays in, numbers out.
+"""Confidence intervals and p-values of a mean, from one value per replication. Arrays in, numbers out.
 
-| interval    | promises its level                                 | when to use it                    |
+| interval    | covers at its level                                | when to use it                    |
 |-------------|----------------------------------------------------|-----------------------------------|
 | `t`         | at a number of replications planned beforehand     | simulation; the paper's interval  |
-| `bootstrap` | the same, without leaning on the normal law        | skewed differences, 20 or more    |
-| `anytime`   | at all numbers of replications at once             | looking while an experiment runs  |
+| `bootstrap` | the same, without assuming normal differences      | skewed differences, 20 or more    |
+| `anytime`   | at all numbers of replications at once             | interim looks at a live experiment |
 
 The anytime interval is the t-mixture confidence sequence: exact for normal differences, good from about 20
 replications on otherwise. No maintained library has it (confseq builds C++ and lacks it), so it is written here.
@@ -17,10 +17,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import lambertw, ndtr, ndtri, stdtr, stdtrit
+import scipy
 
 from sameluck.arrays import Floats
 from sameluck.errors import Invalid
+from sameluck.validation import require_whole
 
 TUNED_FOR = 30  # replications at which the anytime interval is shortest
 RESAMPLES = 9_999
@@ -36,10 +37,8 @@ class Interval(NamedTuple):
 
 
 def check_level(level: object) -> None:
-    """Refuse a level that is not a number between 0 and 1."""
-    number = isinstance(level, int | float) and not isinstance(level, bool)
-    fits = number and 0 < level < 1  # type: ignore[operator]
-    if not fits:
+    """Raise `Invalid` unless the level is a number between 0 and 1."""
+    if not isinstance(level, int | float) or not 0 < level < 1:
         raise Invalid(f"level must be between 0 and 1, such as 0.95, got {level!r}")
 
 
@@ -62,23 +61,28 @@ def welch_interval(values: Floats, others: Floats, level: float) -> Interval:
 def _student(mean: float, error: float, freedom: float, level: float) -> Interval:
     if error == 0:
         return Interval(mean, mean, 1.0 if mean == 0 else 0.0)
-    reach = float(stdtrit(freedom, 0.5 + level / 2)) * error
-    return Interval(mean - reach, mean + reach, 2 * float(stdtr(freedom, -abs(mean) / error)))
+    half = t_critical(freedom, level) * error
+    p_value = 2 * float(scipy.special.stdtr(freedom, -abs(mean) / error))
+    return Interval(mean - half, mean + half, p_value)
+
+
+def t_critical(freedom: float, level: float) -> float:
+    """The quantile of Student's t that an interval of this level uses."""
+    return float(scipy.special.stdtrit(freedom, 0.5 + level / 2))
 
 
 def bootstrap_interval(values: Floats, level: float) -> Interval:
-    """The bias-corrected and accelerated bootstrap interval of the mean (Efron, 1987); always the same resamples.
+    """The bias-corrected and accelerated bootstrap interval of the mean (Efron, 1987); the resamples are fixed.
 
     The p-value is the smallest 1 - level whose interval leaves out zero, on the same resamples; it is why this is
     not SciPy's `bootstrap`, which would resample for each level and takes time quadratic in the number of values.
     """
-    spread = float(values.std(ddof=1))
-    if spread == 0:
+    if values.std(ddof=1) == 0:
         return _student(float(values.mean()), 0.0, 1, level)
     means = _resampled_means(values)
-    bias, pull = _bias_and_acceleration(values, means)
-    low, high = _bca(means, bias, pull, level)
-    return Interval(low, high, _bca_p_value(means, bias, pull))
+    bias, acceleration = _bias_and_acceleration(values, means)
+    low, high = _bca(means, bias, acceleration, level)
+    return Interval(low, high, _bca_p_value(means, bias, acceleration))
 
 
 def _resampled_means(values: Floats) -> Floats:
@@ -98,35 +102,35 @@ def _bias_and_acceleration(values: Floats, means: Floats) -> tuple[float, float]
     below = (np.sum(means < mean) + np.sum(means <= mean)) / (2 * means.size)
     deviations = values - mean
     cubes, squares = float(np.sum(deviations**3)), float(np.sum(deviations**2))
-    return float(ndtri(below)), cubes / (6 * squares**1.5)
+    return float(scipy.special.ndtri(below)), cubes / (6 * squares**1.5)
 
 
-def _bca(means: Floats, bias: float, pull: float, level: float) -> tuple[float, float]:
+def _bca(means: Floats, bias: float, acceleration: float, level: float) -> tuple[float, float]:
     tails = np.array([0.5 - level / 2, 0.5 + level / 2])
-    shifted = bias + ndtri(tails)
-    places = ndtr(bias + shifted / (1 - pull * shifted))
-    low, high = np.quantile(means, places)
+    shifted = bias + scipy.special.ndtri(tails)
+    probabilities = scipy.special.ndtr(bias + shifted / (1 - acceleration * shifted))
+    low, high = np.quantile(means, probabilities)
     return float(low), float(high)
 
 
-def _bca_p_value(means: Floats, bias: float, pull: float) -> float:
+def _bca_p_value(means: Floats, bias: float, acceleration: float) -> float:
     narrow, wide = 0.0, 1.0 - 1.0 / means.size
-    low, high = _bca(means, bias, pull, wide)
+    low, high = _bca(means, bias, acceleration, wide)
     if not low <= 0 <= high:
         return 1.0 / means.size
     for _ in range(40):
         middle = (narrow + wide) / 2
-        low, high = _bca(means, bias, pull, middle)
+        low, high = _bca(means, bias, acceleration, middle)
         narrow, wide = (narrow, middle) if low <= 0 <= high else (middle, wide)
     return 1.0 - narrow
 
 
 def anytime_interval(values: Floats, level: float) -> Interval:
-    """The t-mixture confidence sequence at the last value, tuned for 30; valid at every look, however chosen.
+    """The t-mixture confidence sequence at the last value, shortest at 30 values; valid at every look.
 
     For a mean mu let S and V be the sum and the sum of squares of the values minus mu. Then
     E_m(mu) = sqrt(c / (m + c)) (V / (V - S^2 / (m + c)))^(m / 2) is a nonnegative martingale of mean 1 under mu
-    for normal values, so by Ville's inequality it ever reaches 1 / alpha with chance at most alpha. The interval
+    for normal values, so by Ville's inequality it ever reaches 1 / alpha with probability at most alpha. The interval
     holds the mu with E_m(mu) < 1 / alpha, the p-value is 1 / E_m(0) (Wang and Ramdas, 2023): it is at most alpha
     exactly when the interval leaves out zero, so it may rise again. c makes the interval shortest at its level.
     """
@@ -137,31 +141,33 @@ def anytime_interval(values: Floats, level: float) -> Interval:
 
 def anytime_half_widths(values: Floats, level: float) -> Floats:
     """The half-width after each value; infinite while there are too few."""
-    alpha, many = 1 - level, np.arange(1, values.size + 1)
+    alpha, counts = 1 - level, np.arange(1, values.size + 1)
     c = _mixture(alpha)
-    mean = np.cumsum(values) / many
-    variance = np.maximum(np.cumsum((values - values[0]) ** 2) / many - (mean - values[0]) ** 2, 0)
-    share = 1 - (alpha**2 * c / (many + c)) ** (1 / many)
-    room = many - (many + c) * share
+    mean = np.cumsum(values) / counts
+    variance = np.maximum(
+        np.cumsum((values - values[0]) ** 2) / counts - (mean - values[0]) ** 2, 0
+    )
+    share = 1 - (alpha**2 * c / (counts + c)) ** (1 / counts)
+    denominator = counts - (counts + c) * share
     with np.errstate(divide="ignore", invalid="ignore"):
-        half = np.sqrt(variance * (many + c) * share / room)
-    return np.where(room > 0, half, np.inf)
+        half = np.sqrt(variance * (counts + c) * share / denominator)
+    return np.where(denominator > 0, half, np.inf)
 
 
 def anytime_p_values(values: Floats, level: float = 0.95) -> Floats:
     """The p-value of a zero mean after each value, valid at every look; the interval of this level agrees with it."""
-    c, many = _mixture(1 - level), np.arange(1, values.size + 1)
+    c, counts = _mixture(1 - level), np.arange(1, values.size + 1)
     total, squares = np.cumsum(values), np.cumsum(values**2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        grown = squares / (squares - total**2 / (many + c))
-    grown = np.where(squares > 0, grown, 1.0)
-    log_evidence = 0.5 * np.log(c / (many + c)) + 0.5 * many * np.log(grown)
+        ratio = squares / (squares - total**2 / (counts + c))
+    ratio = np.where(squares > 0, ratio, 1.0)
+    log_evidence = 0.5 * np.log(c / (counts + c)) + 0.5 * counts * np.log(ratio)
     return np.minimum(1.0, np.exp(-log_evidence))
 
 
 def _mixture(alpha: float) -> float:
     # The prior variance of the standardised mean that makes the interval shortest at TUNED_FOR values.
-    shape = -float(np.real(lambertw(-(alpha**2) / math.e, -1))) - 1
+    shape = -float(np.real(scipy.special.lambertw(-(alpha**2) / math.e, -1))) - 1
     return TUNED_FOR / shape
 
 
@@ -173,22 +179,23 @@ intervals: dict[str, Callable[[Floats, float], Interval]] = {
 
 
 def holm(p_values: Floats) -> Floats:
-    """Holm's step-down adjustment (1979): each at most its level over all of them together."""
+    """Holm's step-down adjustment (1979), which controls the chance of any false rejection among them."""
     order = np.argsort(p_values)
     factors = p_values.size - np.arange(p_values.size)
     adjusted = np.minimum(1.0, np.maximum.accumulate(p_values[order] * factors))
-    back = np.empty_like(adjusted)
-    back[order] = adjusted
-    return back
+    result = np.empty_like(adjusted)
+    result[order] = adjusted
+    return result
 
 
 def max_t_critical(values: Floats, level: float) -> float:
-    """The quantile of the largest |t| among columns that vary together: simultaneous intervals for their means.
+    """The quantile of the largest |t| of correlated columns, for simultaneous intervals of their means.
 
-    From multivariate t with the columns' own correlation (replication, comparison): the draws recombine the
-    standardised residuals with normal weights, so no correlation matrix is inverted and equal columns count once.
+    `values` has axes (replication, comparison). The law is multivariate t with the columns' own correlation: the
+    draws combine the standardised residuals with normal weights, so no correlation matrix is inverted and equal
+    columns count once.
     """
-    many, _ = values.shape
+    count, _ = values.shape
     residuals = values - values.mean(axis=0)
     spread = residuals.std(axis=0)
     residuals = residuals[:, spread > 0] / spread[spread > 0]
@@ -196,49 +203,48 @@ def max_t_critical(values: Floats, level: float) -> float:
         return 0.0
     rng = np.random.Generator(np.random.PCG64(20_240_301))
     largest = np.empty(DRAWS)
-    step = max(1, 2_000_000 // max(many, residuals.shape[1]))
+    step = max(1, 2_000_000 // max(count, residuals.shape[1]))
     for start in range(0, DRAWS, step):
         rows = min(step, DRAWS - start)
-        drawn = np.abs(rng.standard_normal((rows, many)) @ residuals).max(axis=1) / math.sqrt(many)
-        scale = np.sqrt(rng.chisquare(many - 1, rows) / (many - 1))
+        drawn = np.abs(rng.standard_normal((rows, count)) @ residuals).max(axis=1) / math.sqrt(
+            count
+        )
+        scale = np.sqrt(rng.chisquare(count - 1, rows) / (count - 1))
         largest[start : start + rows] = drawn / scale
     return float(np.quantile(largest, level))
 
 
-class Look(NamedTuple):
-    """One planned look of a group-sequential plan."""
+class PlannedLook(NamedTuple):
+    """One look of a group-sequential plan."""
 
     replications: int
     level: float  # of the t interval to use at this look
 
 
-def obrien_fleming(replications: int, looks: int, level: float) -> tuple[Look, ...]:
-    """Equally spaced looks after which one may stop, together at the level (O'Brien and Fleming, 1979).
+def obrien_fleming(replications: int, looks: int, level: float) -> tuple[PlannedLook, ...]:
+    """Equally spaced looks at which one may stop, with the level over all of them (O'Brien and Fleming, 1979).
 
     At look k of n the t interval has the level that a normal critical value c sqrt(n / k) leaves; c is found by
     integrating the law of the running sums over the looks (Armitage, McPherson and Rowe, 1969).
     """
-    if not (isinstance(looks, int) and 1 <= looks <= 20 and replications >= 2 * looks):
-        raise Invalid(
-            f"looks must be 1 to 20 with two replications for each, got {looks} for {replications}"
-        )
+    require_whole("looks", looks, 1, 20)
+    require_whole("replications", replications, 2 * looks)
     check_level(level)
-    low, high = float(ndtri(0.5 + level / 2)), 6.0
+    low, high = float(scipy.special.ndtri(0.5 + level / 2)), 6.0
     for _ in range(50):
         middle = (low + high) / 2
         low, high = (middle, high) if _crossing(middle, looks) > 1 - level else (low, middle)
-    steps = range(1, looks + 1)
     return tuple(
-        Look(
+        PlannedLook(
             math.ceil(replications * k / looks),
-            1 - 2 * float(ndtr(-high * math.sqrt(looks / k))),
+            1 - 2 * float(scipy.special.ndtr(-high * math.sqrt(looks / k))),
         )
-        for k in steps
+        for k in range(1, looks + 1)
     )
 
 
 def _crossing(c: float, looks: int) -> float:
-    """The chance that sums of k standard normal steps, k = 1..looks, ever leave +-c sqrt(looks)."""
+    """The probability that sums of k standard normal steps, k = 1..looks, ever leave +-c sqrt(looks)."""
     edge = c * math.sqrt(looks)
     grid = np.linspace(-edge, edge, 801)
     weights = np.full(grid.size, grid[1] - grid[0])

@@ -54,7 +54,7 @@ def test_a_comparison_is_a_table_and_a_sentence(capsys):
     assert (code, err) == (0, "")
     assert "99% interval" in out
     assert "ucb1(alpha=3) earned" in out
-    assert "users a replication instead of 4,000." in out
+    assert "users per replication instead of 4,000." in out
 
 
 def test_json_is_the_same_answer_as_the_python_surface(capsys):
@@ -156,7 +156,7 @@ def test_on_a_prior_the_variance_is_split_on_request(capsys, tmp_path):
     page = tmp_path / "page.html"
     code, out, _ = run(capsys, *words, "--split", "--report", str(page))
     assert code == 0
-    assert "of the variance of a replication's difference is which bandit was drawn" in " ".join(
+    assert "of the variance of a replication's difference is between instances" in " ".join(
         out.split()
     )
     assert "Where the variance comes from" in page.read_text()

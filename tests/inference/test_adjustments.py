@@ -9,7 +9,7 @@ import pytest
 import budget
 import cases
 import sameluck as sl
-from sameluck.inference.adjustments import adjusted, known_means
+from sameluck.inference.adjustments import adjusted_differences, known_means
 from sameluck.policies.base import (
     _CHANCES_BODIES,
     Tally,
@@ -98,7 +98,7 @@ def test_adjusting_by_means_is_the_literal_regression_under_every_design(name, d
 
     expected = cross_fitted_literally(plain, reward_luck_literally(runs, means))
     np.testing.assert_allclose(
-        adjusted(runs, ("b", "a"), 0, "means", predictable=False), expected, atol=1e-8
+        adjusted_differences(runs, ("b", "a"), 0, "means", predictable=False), expected, atol=1e-8
     )
     assert effect.effect == pytest.approx(np.mean(expected), abs=1e-9)
     assert effect.sd == pytest.approx(np.std(expected, ddof=1), rel=1e-9)
@@ -126,7 +126,7 @@ def test_with_a_prior_each_replication_has_the_means_of_its_own_instance(prior):
     np.testing.assert_allclose(known_means(runs), means, rtol=1e-12)
     plain = runs.rewards[:200, 1, 0] - runs.rewards[:200, 0, 0]
     np.testing.assert_allclose(
-        adjusted(some_rows(runs, 0, 200), ("b", "a"), 0, "means", predictable=False),
+        adjusted_differences(some_rows(runs, 0, 200), ("b", "a"), 0, "means", predictable=False),
         cross_fitted_literally(plain, luck[:200]),
         atol=1e-8,
     )
@@ -179,11 +179,11 @@ def test_under_naive_and_with_means_the_variance_falls_too():
 def test_a_replication_is_adjusted_with_coefficients_of_other_folds_only():
     """Exactly: what a replication earned more is what its adjusted value is more; others of its fold stay."""
     runs = example("example 2")
-    before = adjusted(runs, ("b", "a"), 0, "means", predictable=False)
+    before = adjusted_differences(runs, ("b", "a"), 0, "means", predictable=False)
     for row in (0, 13, 59):
         rewards = runs.rewards.copy()
         rewards[row, 1] += 1_000.0
-        after = adjusted(
+        after = adjusted_differences(
             dataclasses.replace(runs, rewards=rewards), ("b", "a"), 0, "means", predictable=False
         )
         same_fold = [other for other in range(60) if other % 5 == row % 5 and other != row]
@@ -196,12 +196,12 @@ def test_a_replication_is_adjusted_with_coefficients_of_other_folds_only():
 def test_the_anytime_version_uses_past_replications_only(name):
     """Changing a replication changes no adjusted value before it, and its own by exactly as much."""
     runs = example(name, replications=120)
-    before = adjusted(runs, ("b", "a"), 0, "means", predictable=True)
+    before = adjusted_differences(runs, ("b", "a"), 0, "means", predictable=True)
     for row in (0, 30, 55, 119):
         rewards, totals = runs.rewards.copy(), runs.totals.copy()
         rewards[row, 1] += 7.0
         totals[row + 1 :] += 3.0
-        after = adjusted(
+        after = adjusted_differences(
             dataclasses.replace(runs, rewards=rewards, totals=totals),
             ("b", "a"),
             0,
@@ -219,12 +219,12 @@ def test_the_anytime_version_uses_past_replications_only(name):
 def test_an_arm_first_pulled_late_changes_no_earlier_anytime_value():
     """Past means past: whether an arm has luck to take out must not be read off later replications either."""
     runs = played({"a": sl.Always(0), "b": sl.Always(1)}, sl.Bernoulli((0.6, 0.5)))
-    before = adjusted(runs, ("b", "a"), 0, "means", predictable=True)
+    before = adjusted_differences(runs, ("b", "a"), 0, "means", predictable=True)
     totals, pulls = runs.totals.copy(), runs.pulls.copy()
     totals[50, 0, 0], pulls[50, 0, 0] = (20.0, 7.0), (50, 10)
     late = dataclasses.replace(runs, totals=totals, pulls=pulls)
 
-    after = adjusted(late, ("b", "a"), 0, "means", predictable=True)
+    after = adjusted_differences(late, ("b", "a"), 0, "means", predictable=True)
 
     assert after[:50].tolist() == before[:50].tolist()
 
@@ -247,7 +247,7 @@ def test_runs_that_cannot_be_adjusted_are_refused_in_words():
     for how in ("means", "exploration"):
         with pytest.raises(sl.Invalid, match=f"adjust='{how}' needs runs of simulate.*detail=True"):
             sl.compare(without_detail, adjust=how)
-    with pytest.raises(sl.Invalid, match="adjust 'mean' is not known; did you mean 'means'"):
+    with pytest.raises(sl.Invalid, match="unknown adjust 'mean'; did you mean 'means'"):
         sl.compare(runs, adjust="mean")
 
 
@@ -286,10 +286,12 @@ def test_the_exploration_adjustment_needs_no_second_replication():
     """Each adjusted value is the same whatever stands beside it; their mean is the plain one (1e-6, sees 0.1 sd)."""
     policies = {"a": sl.EpsilonGreedy(0.1), "b": sl.EpsilonGreedy(0.05)}
     runs = played(policies, BELLS, horizon=200, replications=2_000)
-    together = adjusted(runs, ("b", "a"), 0, "exploration", predictable=False)
+    together = adjusted_differences(runs, ("b", "a"), 0, "exploration", predictable=False)
 
     alone = [
-        adjusted(some_rows(runs, row, row + 1), ("b", "a"), 0, "exploration", predictable=True)[0]
+        adjusted_differences(
+            some_rows(runs, row, row + 1), ("b", "a"), 0, "exploration", predictable=True
+        )[0]
         for row in range(200)
     ]
 

@@ -3,11 +3,13 @@
 import json
 
 import matplotlib.figure
+import numpy as np
 import pandas as pd
 import pytest
 
 import sameluck as sl
-from sameluck.inference.comparison import amount, probability, times
+from sameluck import text_forms
+from sameluck.reporting.formats import amount, probability, times
 
 POLICIES = {"steady": sl.UCB1(2.5), "eager": sl.UCB1(3.0)}
 COINS = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
@@ -32,7 +34,7 @@ def test_the_printed_result_is_a_table_and_a_sentence_to_act_on():
     sentence = " ".join(lines[6:])
     assert sentence.startswith("eager earned")
     assert "less than steady over 2,000 periods (99% interval" in sentence
-    assert sentence.endswith("users a replication instead of 4,000.")
+    assert sentence.endswith("users per replication instead of 4,000.")
     assert max(map(len, lines)) <= 120
 
 
@@ -40,13 +42,13 @@ def test_an_undecided_comparison_says_so():
     verdict = comparison(design="naive").verdict
     assert "No difference between eager and steady is shown over 2,000 periods" in verdict
     assert "contains 0" in verdict
-    assert verdict.endswith("The naive design asks 4,000 users a replication.")
+    assert verdict.endswith("The naive design asks 4,000 users per replication.")
 
 
 def test_equal_policies_earn_exactly_the_same_and_cost_one():
     result = comparison(policies={"one": sl.UCB1(), "other": sl.UCB1()})
     assert "earned exactly the same" in result.verdict
-    assert "asks 2,000 users a replication instead of 4,000" in result.verdict
+    assert "asks 2,000 users per replication instead of 4,000" in result.verdict
     assert "none left" in str(result)
 
 
@@ -179,4 +181,51 @@ def test_an_interval_without_bounds_is_said_in_words():
     runs = sl.simulate(EXPERIMENT, sl.Bernoulli([0.6, 0.4]))
     said = sl.compare(live_like(runs, 3))
     assert "no bound to no bound" in str(said)
-    assert "Nothing can be said of greedy and ucb yet" in said.verdict
+    assert (
+        "Too few replications to compare greedy and ucb: the anytime interval has no bounds yet."
+        in said.verdict
+    )
+
+
+HUGE = sl.Empirical((tuple(k / 7 for k in range(1_000_000)), (0.5, 1.0)))
+
+
+def huge_runs():
+    experiment = sl.Experiment(
+        policies={"a": sl.Always(0), "b": sl.Always(1)}, arms=2, horizon=1, replications=3
+    )
+    rewards = np.array([[0.1, 0.5], [0.2, 1.0], [0.4, 0.5]])[:, :, None]
+    pulls = np.tile(np.eye(2, dtype=np.int64)[None, :, None, :], (3, 1, 1, 1))
+    users = np.full((3, 1), 2)
+    return sl.Runs(experiment, np.array([1]), rewards, pulls, users, HUGE)
+
+
+def test_compare_writes_no_text(monkeypatch):
+    runs = huge_runs()
+    monkeypatch.setattr(text_forms, "write", None)
+    monkeypatch.setattr(sl.Runs, "__repr__", None)
+    monkeypatch.setattr(sl.Empirical, "means", None)
+    assert sl.compare(runs, best=True).effects[0].control == "a"
+
+
+def test_the_title_writes_only_the_beginning_of_a_long_environment(monkeypatch):
+    """As if all of it were written: the same 60 characters, from fewer than 100 numbers of a million."""
+    result, count, write_value = sl.compare(huge_runs()), [], text_forms._write_value
+    monkeypatch.setattr(
+        text_forms, "_write_value", lambda value: count.append(0) or write_value(value)
+    )
+    whole = "empirical([0, 0.14285714285714285, 0.2857142857142857, 0.42857142857142855, ..."
+    assert f"replay design on {whole[:57]}..., 3 replications of 1 periods" in result.title
+    assert len(count) < 100
+
+
+@pytest.mark.parametrize("arms", [2, 16, 17, 18, 19, 100])
+def test_a_title_is_cut_exactly_where_the_whole_text_form_would_be(arms):
+    environment = sl.Bernoulli((0.0,) * arms)
+    experiment = sl.Experiment(
+        policies={"a": sl.Always(0), "b": sl.Uniform()}, arms=arms, horizon=1, replications=2
+    )
+    result = sl.compare(sl.simulate(experiment, environment))
+    text = text_forms.write(environment)
+    expected = text if len(text) <= 60 else f"{text[:57]}..."
+    assert f"replay design on {expected}, 2 replications" in result.title

@@ -66,9 +66,9 @@ def test_power_against_an_effect_grows_with_it():
 
 def test_bad_requests_are_refused():
     one, environment = experiment("example 1", 10)
-    with pytest.raises(sl.Invalid, match="interval 'z' is not known"):
+    with pytest.raises(sl.Invalid, match="unknown interval 'z'; known: t, bootstrap, anytime"):
         sl.coverage(one, environment, interval="z")
-    with pytest.raises(sl.Invalid, match="at least 10"):
+    with pytest.raises(sl.Invalid, match="experiments must be a whole number >= 10"):
         sl.coverage(one, environment, experiments=1)
     with pytest.raises(sl.Invalid, match="peek=True takes"):
         sl.coverage(one, environment, interval="bootstrap", peek=True)

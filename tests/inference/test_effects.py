@@ -80,9 +80,9 @@ def test_a_difference_without_variance_needs_no_interval():
         ({"level": 95}, "level must be between 0 and 1"),
         ({"level": True}, "level must be between 0 and 1"),
         ({"level": float("nan")}, "level must be between 0 and 1"),
-        ({"pairs": "some"}, "pairs 'some' is not known; known: control, all, best"),
-        ({"interval": "z"}, "interval 'z' is not known"),
-        ({"control": "p9"}, "control 'p9' is not known; known: p0, p1"),
+        ({"pairs": "some"}, "unknown pairs 'some'; known: control, all, best"),
+        ({"interval": "z"}, "unknown interval 'z'; known"),
+        ({"control": "p9"}, "unknown control 'p9'; known: p0, p1"),
     ],
 )
 def test_bad_arguments_are_refused_in_words(arguments, fragment):

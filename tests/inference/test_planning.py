@@ -119,12 +119,12 @@ def test_the_plan_prints_a_table_and_a_sentence_and_draws(tmp_path):
         ({"effect": 1.0, "power": 0.9, "replications": 5}, "two of effect"),
         ({"effect": 0.0, "power": 0.9}, "effect must not be 0"),
         ({"effect": math.nan, "power": 0.9}, "effect must be a finite number"),
-        ({"effect": 1.0, "power": 1.0}, "power must be below 1"),
+        ({"effect": 1.0, "power": 1.0}, "power must be < 1"),
         ({"effect": 1.0, "power": 0.01}, "power must be above 1 - level"),
-        ({"effect": 1.0, "power": 0.9, "level": 1.0}, "level must be below 1"),
-        ({"effect": 1e-9, "power": 0.9}, "is too small for a spread"),
-        ({"power": 0.9, "replications": 1}, "replications must be >= 2"),
-        ({"effect": 1.0, "power": 0.9, "pilot": 2}, "pilot must be >= 10"),
+        ({"effect": 1.0, "power": 0.9, "level": 1.0}, "level must be between 0 and 1"),
+        ({"effect": 1e-9, "power": 0.9}, "is too small for an sd of"),
+        ({"power": 0.9, "replications": 1}, "replications must be a whole number from 2"),
+        ({"effect": 1.0, "power": 0.9, "pilot": 2}, "pilot must be a whole number >= 10"),
     ],
 )
 def test_impossible_requests_are_refused_in_words(request_, fragment):

@@ -113,7 +113,7 @@ def test_bad_requests_are_refused(changes, fragment):
 def test_a_race_needs_rivals_and_arms():
     with pytest.raises(sl.Invalid, match="at least two policies"):
         sl.race({"a": "ucb1"}, COINS, tolerance=1.0)
-    with pytest.raises(sl.Invalid, match="say how many arms"):
+    with pytest.raises(sl.Invalid, match="give the number of arms"):
         sl.race(FIELD, sl.BernoulliPrior(), tolerance=1.0)
     assert (
         sl.race(

@@ -32,7 +32,7 @@ def test_a_prior_without_spread_has_nothing_between():
     nearly_fixed = sl.BernoulliPrior(a=(6e7, 5e7, 4e7), b=(4e7, 5e7, 6e7))
     split = sl.split_variance(EXPERIMENT, nearly_fixed, instances=40)
     assert split.share_between < 1 / 3
-    assert "Repeating each bandit" in split.verdict
+    assert "Repeating each instance" in split.verdict
 
 
 def test_policies_that_only_the_bandit_tells_apart_have_all_variance_between():
@@ -41,13 +41,13 @@ def test_policies_that_only_the_bandit_tells_apart_have_all_variance_between():
     )
     split = sl.split_variance(two, "bernoulli_prior(a=1, b=1)", instances=30, repeats=3)
     assert split.share_between > 0.99
-    assert "Only more bandits" in split.verdict
+    assert "Only more instances" in split.verdict
 
 
 def test_it_needs_a_prior_and_enough_of_everything():
     with pytest.raises(sl.Invalid, match="needs a prior"):
         sl.split_variance(EXPERIMENT, sl.Bernoulli((0.1, 0.2, 0.3)))
-    with pytest.raises(sl.Invalid, match="2 instances"):
+    with pytest.raises(sl.Invalid, match="instances must be a whole number >= 2"):
         sl.split_variance(EXPERIMENT, sl.BernoulliPrior(), instances=1)
     with pytest.raises(sl.Invalid, match="one policy"):
         sl.split_variance(EXPERIMENT.replace(policies={"a": sl.UCB1()}), sl.BernoulliPrior())

@@ -1,19 +1,19 @@
-"""Less noise in a difference: take out luck whose mean is known to be zero.
+"""Control variates: subtract from a difference noise whose mean is known to be zero.
 
-`means` takes out what the arms paid more than their true means, by regression. It needs the true means, so it is
-for simulations only. `exploration` takes out which arms a randomised policy's coin hit, each valued at its mean so
-far. It needs policies that can state their chances, and works on real traffic too.
+`means` subtracts the arms' rewards less their true means, by regression. It needs the true means, so it is for
+simulations only. `exploration` subtracts the effect of a randomised policy's random choices, each arm valued at its
+mean so far. It needs policies that state their probabilities (`chances`), and works on real traffic too.
 
-Both need `simulate(..., detail=True)`. Both leave the expected effect as it is: what is subtracted is a martingale
+Both need `simulate(..., detail=True)`. Both leave the expected effect unchanged: what is subtracted is a martingale
 at a stopping time (the paper's corollary on moments) or a sum of martingale differences, times a coefficient that
-does not depend on the replication it is applied to. Taking out *all* reward luck with coefficient 1 (comparing
-pseudo-regrets) is not offered: under replay it often raises the variance, because reward luck and learning luck
-cancel there.
+does not depend on the replication it is applied to. Subtracting *all* reward noise with coefficient 1 (comparing
+pseudo-regrets) is not offered: under replay it often raises the variance, because reward noise and its effect on
+later choices partly cancel.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -24,37 +24,39 @@ from sameluck.runs import Runs
 Pair: TypeAlias = tuple[str, str]
 
 FOLDS = 5
-REPLICATIONS_A_VARIATE = 5
+REPLICATIONS_PER_VARIATE = 5
 
 adjustments = ("means", "exploration")
 
 
-def adjusted(runs: Runs, pair: Pair, place: int, how: str, *, predictable: bool) -> Floats:
-    """What the first of the pair earned more than the second, in each replication, less that luck.
+def adjusted_differences(
+    runs: Runs, pair: Pair, index: int, adjust: str, *, predictable: bool
+) -> Floats:
+    """The first policy's reward minus the second's in each replication, adjusted.
 
     Args:
-        runs: Played with `detail=True`.
+        runs: Simulated with `detail=True`.
         pair: Policy and control.
-        place: Which checkpoint.
-        how: `"means"` or `"exploration"`.
-        predictable: Take coefficients from earlier replications only, as an anytime interval needs it; otherwise from
-            the other folds of five.
+        index: Which checkpoint.
+        adjust: `"means"` or `"exploration"`.
+        predictable: Estimate coefficients from earlier replications only, as the anytime interval requires;
+            otherwise from the other four of five folds.
     """
     columns = [runs.policies.index(name) for name in pair]
-    plain = runs.rewards[:, columns[0], place] - runs.rewards[:, columns[1], place]
-    if how == "exploration":
-        luck = _detail(runs.luck, how)[:, columns, place]
+    plain = runs.rewards[:, columns[0], index] - runs.rewards[:, columns[1], index]
+    if adjust == "exploration":
+        luck = _detail(runs.luck, adjust)[:, columns, index]
         return plain - (luck[:, 0] - luck[:, 1])
-    variates = _reward_luck(runs, columns, place)
+    variates = _reward_noise(runs, columns, index)
     if predictable:
-        return _without_past(plain, variates)
-    return _without_folds(plain, variates[:, variates.std(axis=0) > 0])
+        return _adjusted_by_past(plain, variates)
+    return _adjusted_by_folds(plain, variates[:, variates.std(axis=0) > 0])
 
 
-def _detail(recorded: Any, how: str) -> Any:
-    if recorded is None:
-        raise Invalid(f"adjust={how!r} needs runs of simulate(..., detail=True)")
-    return recorded
+def _detail(array: Floats | None, adjust: str) -> Floats:
+    if array is None:
+        raise Invalid(f"adjust={adjust!r} needs runs of simulate(..., detail=True)")
+    return array
 
 
 def known_means(runs: Runs) -> Floats | None:
@@ -66,24 +68,24 @@ def known_means(runs: Runs) -> Floats | None:
     return runs.environment.instance_means(experiment.seed, replications, experiment.n_arms)
 
 
-def _reward_luck(runs: Runs, columns: list[int], place: int) -> Floats:
+def _reward_noise(runs: Runs, columns: list[int], index: int) -> Floats:
     """Each arm's rewards less their expectation, for both policies (replication, variate); their mean is zero."""
-    totals = _detail(runs.totals, "means")[:, columns, place]
+    totals = _detail(runs.totals, "means")[:, columns, index]
     means = known_means(runs)
     if means is None:
         raise Invalid(
             "adjust='means' needs true means: it is for simulations, never for real traffic"
         )
-    luck = totals - means[:, None, :] * runs.pulls[:, columns, place]
-    flat: Floats = luck.reshape(runs.replications, -1)
-    varying = int((flat.std(axis=0) > 0).sum())
-    needed = REPLICATIONS_A_VARIATE * varying
-    if not (runs.replications >= needed):
+    noise = totals - means[:, None, :] * runs.pulls[:, columns, index]
+    variates: Floats = noise.reshape(runs.replications, -1)
+    varying = int((variates.std(axis=0) > 0).sum())
+    needed = REPLICATIONS_PER_VARIATE * varying
+    if runs.replications < needed:
         raise Invalid(
-            f"adjust='means' needs {REPLICATIONS_A_VARIATE} replications for each of {varying} variates, "
+            f"adjust='means' needs {REPLICATIONS_PER_VARIATE} replications for each of {varying} variates, "
             f"{needed} in all, got {runs.replications}"
         )
-    return flat
+    return variates
 
 
 def _coefficients(plain: Floats, variates: Floats) -> Floats:
@@ -91,20 +93,20 @@ def _coefficients(plain: Floats, variates: Floats) -> Floats:
     return np.linalg.lstsq(centred, plain - plain.mean(), rcond=None)[0]
 
 
-def _without_folds(plain: Floats, variates: Floats) -> Floats:
-    """Cross-fitted, so exactly unbiased: a replication's coefficients come from the other folds."""
+def _adjusted_by_folds(plain: Floats, variates: Floats) -> Floats:
+    """Cross-fitted and so exactly unbiased: the coefficients of a fold are estimated from the other folds."""
     result = plain.copy()
     fold = np.arange(plain.size) % FOLDS
-    for one in range(FOLDS):
-        here = fold == one
-        result[here] -= variates[here] @ _coefficients(plain[~here], variates[~here])
+    for number in range(FOLDS):
+        inside = fold == number
+        result[inside] -= variates[inside] @ _coefficients(plain[~inside], variates[~inside])
     return result
 
 
-def _without_past(plain: Floats, variates: Floats) -> Floats:
-    """Coefficients from the replications before, refitted now and then; none while they are too few."""
+def _adjusted_by_past(plain: Floats, variates: Floats) -> Floats:
+    """Coefficients from earlier replications, refitted as these grow by a tenth; 0 while these are too few."""
     result = plain.copy()
-    start = REPLICATIONS_A_VARIATE * variates.shape[1]
+    start = REPLICATIONS_PER_VARIATE * variates.shape[1]
     refit = start
     while refit < plain.size:
         until = min(plain.size, refit + max(10, refit // 10))

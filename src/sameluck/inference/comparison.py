@@ -1,4 +1,4 @@
-"""`compare`: the answer of an experiment, as records, a table and a sentence, a figure and a page."""
+"""`compare`: the effects of an experiment as records, a table with a sentence, a figure and a page."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ from pathlib import Path
 from typing import Any
 
 from sameluck import text_forms
+from sameluck.environments.base import Environment
 from sameluck.errors import Invalid, optional
-from sameluck.files import write_whole
-from sameluck.inference.cautions import cautions, on_the_way
+from sameluck.inference.cautions import cautions, is_interim
 from sameluck.inference.effects import Effect, Request, effect_curves, effects
 from sameluck.inference.policy_summaries import PolicySummary, Standing, standings, summarise
 from sameluck.reporting import pages, plots, tables
+from sameluck.reporting.formats import amount, percent, probability, times
 from sameluck.runs import Runs
+from sameluck.validation import is_listed
 
 HEADER = ("policy", "control", "horizon", "effect", "interval", "p-value", "sd", "variance v naive")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """What `compare` returns: `print` it, or take `effects` apart.
+    """What `compare` returns: `print` it, or read `effects`.
 
     Args:
         effects: One record for each pair of policies and checkpoint.
         runs: What it was computed from.
-        request: How it was asked for.
-        standings: Which policies may be the best, if asked for.
+        request: The arguments of `compare`.
+        standings: Which policies may be the best, with `best=True`.
     """
 
     effects: tuple[Effect, ...]
@@ -44,21 +46,26 @@ class Comparison:
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """What to know before believing the intervals."""
+        """Sentences to read before relying on the intervals."""
         return cautions(self.runs, self.effects, self.request)
 
     @property
     def verdict(self) -> str:
-        """What was found at the last checkpoint and what it cost, in words."""
-        last = [one for one in self.effects if one.checkpoint == self.runs.checkpoints[-1]]
-        said = [finding(one) for one in last]
+        """The effects at the last checkpoint and the users they cost, as sentences."""
+        effects = self.last_effects
+        sentences = [finding(effect) for effect in effects]
         if self.standings:
-            names = ", ".join(one.policy for one in self.standings if one.may_be_best)
-            said.append(f"May be the best of all, at {percent(self.request.level)}: {names}.")
+            names = ", ".join(row.policy for row in self.standings if row.may_be_best)
+            sentences.append(f"May be the best of all, at {percent(self.request.level)}: {names}.")
         if self.request.adjust:
-            plain = f"{amount(last[0].plain_effect)} with an sd of {amount(last[0].plain_sd)}"
-            said.append(f"Without adjustment the first effect is {plain}.")
-        return " ".join([*said, cost(last[0], self._design)])
+            plain = f"{amount(effects[0].plain_effect)} with an sd of {amount(effects[0].plain_sd)}"
+            sentences.append(f"Without adjustment the first effect is {plain}.")
+        return " ".join([*sentences, cost(effects[0], self._design)])
+
+    @property
+    def last_effects(self) -> list[Effect]:
+        """The effects at the last checkpoint, one for each pair."""
+        return [one for one in self.effects if one.checkpoint == self.runs.checkpoints[-1]]
 
     @property
     def _design(self) -> str:
@@ -67,26 +74,24 @@ class Comparison:
     @property
     def title(self) -> str:
         """What was compared, on one line."""
-        experiment = self.runs.experiment
-        environment = self.runs.environment
-        where = text_forms.write(environment) if environment else "live traffic"
-        where = where if len(where) <= 60 else where[:57] + "..."
+        experiment, environment = self.runs.experiment, self.runs.environment
+        rewards = "live traffic" if environment is None else _short_form(environment)
         return (
-            f"{self._design} design on {where}, {self.runs.replications:,} replications of "
+            f"{self._design} design on {rewards}, {self.runs.replications:,} replications of "
             f"{experiment.horizon:,} periods, seed {experiment.seed}"
         )
 
     def __str__(self) -> str:
         table = tables.text_table(self._header, self._rows(self.effects))
-        said = [self.verdict, *(f"Caution: {caution}" for caution in self.cautions)]
-        return "\n\n".join([self.title, table, *map(tables.wrapped, said)])
+        sentences = [self.verdict, *(f"Caution: {caution}" for caution in self.cautions)]
+        return "\n\n".join([self.title, table, *map(tables.wrapped, sentences)])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         table = tables.html_table(self._header, self._rows(self.effects))
-        warned = "".join(_paragraph(f"Caution: {caution}") for caution in self.cautions)
-        return f"{_paragraph(self.title)}{table}{_paragraph(self.verdict)}{warned}"
+        sentences = [self.verdict, *(f"Caution: {caution}" for caution in self.cautions)]
+        return f"{_paragraph(self.title)}{table}{''.join(map(_paragraph, sentences))}"
 
     @property
     def _header(self) -> list[str]:
@@ -95,17 +100,17 @@ class Comparison:
             kind = f"{kind}adjusted "
         if self.request.simultaneous:
             kind = f"simultaneous {kind}"
-        named = {"interval": f"{percent(self.request.level)} {kind}interval"}
-        if self._several:
-            named["p-value"] = "p-value (Holm)"
-        return [named.get(cell, cell) for cell in HEADER]
+        names = {"interval": f"{percent(self.request.level)} {kind}interval"}
+        if self._has_several_pairs:
+            names["p-value"] = "p-value (Holm)"
+        return [names.get(cell, cell) for cell in HEADER]
 
     @property
-    def _several(self) -> bool:
+    def _has_several_pairs(self) -> bool:
         return len({(one.policy, one.control) for one in self.effects}) > 1
 
     def _rows(self, effects: Sequence[Effect]) -> list[list[str]]:
-        naive = self._design == "naive"
+        naive, several = self._design == "naive", self._has_several_pairs
         return [
             [
                 one.policy,
@@ -113,7 +118,7 @@ class Comparison:
                 f"{one.checkpoint:,}",
                 amount(one.effect),
                 f"{amount(one.low)} to {amount(one.high)}",
-                probability(one.p_adjusted if self._several else one.p_value),
+                probability(one.p_adjusted if several else one.p_value),
                 amount(one.sd),
                 "-" if naive else times(one.variance_ratio),
             ]
@@ -121,13 +126,11 @@ class Comparison:
         ]
 
     def card(self, title: str, figure: str = "") -> pages.Card:
-        """Finding and table for a page; of many checkpoints only some make it into the table."""
+        """Verdict and table for a page; the table has at most eight of the checkpoints."""
         last = self.runs.checkpoints.size - 1
-        shown = {int(self.runs.checkpoints[round(last * k / 7)]) for k in range(8)}
-        some = [one for one in self.effects if one.checkpoint in shown]
-        return pages.Card(
-            title, self.verdict, self._header, self._rows(some), figure, notes=self.cautions
-        )
+        checkpoints = {int(self.runs.checkpoints[round(last * k / 7)]) for k in range(8)}
+        rows = self._rows([one for one in self.effects if one.checkpoint in checkpoints])
+        return pages.Card(title, self.verdict, self._header, rows, figure, notes=self.cautions)
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """The effects as plain records."""
@@ -145,7 +148,7 @@ class Comparison:
         """The printed table as a LaTeX tabular (booktabs)."""
         return tables.latex_table(self._header, self._rows(self.effects))
 
-    def plot(self, path: str | Path | None = None) -> Any:
+    def plot(self, path: str | Path | None = None) -> plots.Figure:
         """The effects over the horizon as a matplotlib figure, written to `path` if given."""
         curves = effect_curves(self.effects)
         title = f"{self._design} design, {self.runs.replications:,} replications"
@@ -161,7 +164,7 @@ class Comparison:
         curve: Comparison | None = None,
         more: Sequence[pages.Card] = (),
     ) -> str:
-        """A self-contained page: finding, figure, table, definition. Written to `path` if given.
+        """A self-contained page: verdict, figure, table, definition. Written to `path` if given.
 
         `curve` is the same comparison at more checkpoints, for the figure; `more` are further cards.
         """
@@ -173,11 +176,10 @@ class Comparison:
         ]
         page = pages.render(" v ".join(self.runs.policies), cards, footer(self.runs))
         if path is not None:
-            write_page(path, page)
+            pages.write(path, page)
         return page
 
     def _policies_card(self) -> pages.Card:
-        last = [one for one in self.policies if one.checkpoint == self.runs.checkpoints[-1]]
         arms = [f"pulls of {name}" for name in self.runs.experiment.arm_names[:8]]
         header = ["policy", "reward", "regret", "plays the best arm", *arms]
         rows = [
@@ -188,7 +190,8 @@ class Comparison:
                 "-" if one.best_arm_share is None else f"{one.best_arm_share:.1%}",
                 *(amount(pulls) for pulls in one.pulls[:8]),
             ]
-            for one in last
+            for one in self.policies
+            if one.checkpoint == self.runs.checkpoints[-1]
         ]
         return pages.Card("Policies", "", header, rows)
 
@@ -206,7 +209,7 @@ def compare(
 ) -> Comparison:
     """Estimate how much more each policy earns than the control, at every checkpoint.
 
-    Where the design shares luck, policies are compared within replications; under `naive` as independent samples.
+    Where the design shares rewards, policies are compared within replications; under `naive` as independent samples.
 
     Args:
         runs: What `simulate` or a live experiment's `runs` returned.
@@ -214,113 +217,74 @@ def compare(
         control: Compare with this policy instead of the experiment's control.
         pairs: `"control"`: every other policy with the control; `"all"`: every two policies; `"best"`: every
             other policy with the one that earned most.
-        interval: `"t"`: Student's t over replications, as in the paper; `"bootstrap"`: without leaning on the normal
-            law; `"anytime"`: valid however often one looks while replications come in. If not given: `"t"`, but
-            `"anytime"` for a live experiment that has not finished the replications it planned.
-        simultaneous: Widen the intervals so that they hold together over `"pairs"`, `"checkpoints"` or `"both"`
-            (max-t; Bonferroni for the others).
-        best: Also say which policies may still be the best of all (multiple comparisons with the best).
-        adjust: Take out luck whose mean is zero, for runs of `simulate(detail=True)`: `"means"` (of the rewards,
-            where true means are known: in simulations) or `"exploration"` (of the policies' own coins).
+        interval: `"t"`: Student's t over replications, as in the paper; `"bootstrap"`: without assuming normal
+            differences; `"anytime"`: valid at every look while replications complete. If not given: `"t"`, but
+            `"anytime"` for a live experiment that has not completed its planned replications.
+        simultaneous: Widen the intervals so that they cover together over `"pairs"`, `"checkpoints"` or `"both"`
+            (max-t for `"t"`, Bonferroni for the others).
+        best: Also report which policies may be the best of all (multiple comparisons with the best).
+        adjust: Subtract noise of mean zero, for runs of `simulate(detail=True)`: `"means"` (of the rewards, where
+            true means are known: in simulations) or `"exploration"` (of the policies' random choices).
     """
     if not isinstance(runs, Runs):
         raise Invalid(
             f"compare takes the Runs of simulate, or of a live experiment (live.runs()), got {runs!r}"
         )
-    _refuse_too_early(runs)
-    usual = "anytime" if on_the_way(runs) else "t"
-    request = Request(level, control, pairs, interval or usual, simultaneous, adjust)
-    found = effects(runs, request)
-    standing = standings(runs, request) if best else ()
-    return Comparison(found, runs, request, standing)
-
-
-def _refuse_too_early(runs: Runs) -> None:
-    if on_the_way(runs) and runs.replications < 2:
+    interim = is_interim(runs)
+    if interim and runs.replications < 2:
         raise Invalid(
             f"{runs.replications} of {runs.experiment.replications:,} replications are complete, and compare needs "
             "2: the replication is the unit of inference. Wait, or ask for an earlier horizon with "
             "live.runs(checkpoints=[...])"
         )
+    default = "anytime" if interim else "t"
+    request = Request(level, control, pairs, interval or default, simultaneous, adjust)
+    records = effects(runs, request)
+    return Comparison(records, runs, request, standings(runs, request) if best else ())
 
 
-def write_page(path: str | Path, page: str) -> None:
-    """Write a page, whole or not at all."""
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise Invalid(f"cannot write {str(path)!r}: no folder {str(target.parent)!r}")
-    write_whole(target, page.encode())
+def _short_form(environment: Environment, length: int = 60) -> str:
+    """The text form, cut to a length; only what is shown of it is written."""
+    kind: Any = type(environment)
+    fields: tuple[Any, ...] = tuple(environment)  # type: ignore[arg-type]  # a NamedTuple
+    text = text_forms.write(kind(*(_beginning(field, length) for field in fields)))
+    return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
-def finding(one: Effect) -> str:
-    """One effect as a sentence a person can act on."""
-    sure = percent(one.level)
-    over = f"over {one.checkpoint:,} periods"
-    if one.sd == 0 and one.effect == 0:
-        return (
-            f"{one.policy} and {one.control} earned exactly the same {over} in every replication."
-        )
-    if math.isinf(one.low) and math.isinf(one.high):
-        return (
-            f"Nothing can be said of {one.policy} and {one.control} yet: with so few replications an interval that "
-            "may be looked at any time has no bounds."
-        )
-    if one.low <= 0 <= one.high:
-        bounds = f"{amount(one.low)} to {amount(one.high)}"
-        return (
-            f"No difference between {one.policy} and {one.control} is shown {over}: "
-            f"the {sure} interval, {bounds}, contains 0."
-        )
-    word = "more" if one.effect > 0 else "less"
-    near, far = sorted((abs(one.low), abs(one.high)))
+def _beginning(field: Any, items: int) -> Any:
+    if not is_listed(field):
+        return field
+    return tuple(_beginning(item, items) for item in field[:items])
+
+
+def finding(effect: Effect) -> str:
+    """One effect as a sentence."""
+    pair = f"{effect.policy} and {effect.control}"
+    level, over = percent(effect.level), f"over {effect.checkpoint:,} periods"
+    if effect.sd == 0 and effect.effect == 0:
+        return f"{pair} earned exactly the same {over} in every replication."
+    if math.isinf(effect.low) and math.isinf(effect.high):
+        return f"Too few replications to compare {pair}: the anytime interval has no bounds yet."
+    if effect.low <= 0 <= effect.high:
+        bounds = f"{amount(effect.low)} to {amount(effect.high)}"
+        return f"No difference between {pair} is shown {over}: the {level} interval, {bounds}, contains 0."
+    word = "more" if effect.effect > 0 else "less"
+    near, far = sorted((abs(effect.low), abs(effect.high)))
     return (
-        f"{one.policy} earned {amount(abs(one.effect))} {word} than {one.control} {over} "
-        f"({sure} interval {amount(near)} to {amount(far)} {word})."
+        f"{effect.policy} earned {amount(abs(effect.effect))} {word} than {effect.control} {over} "
+        f"({level} interval {amount(near)} to {amount(far)} {word})."
     )
 
 
-def cost(one: Effect, design: str) -> str:
-    """What a replication cost in real users, as a sentence."""
-    spent = f"The {design} design asks {one.interactions:,.0f} users a replication"
-    saved = one.interactions < one.naive_interactions
-    return f"{spent} instead of {one.naive_interactions:,}." if saved else f"{spent}."
-
-
-def percent(level: float) -> str:
-    """A level of confidence."""
-    return f"{float(f'{100 * level:.6g}'):g}%"
-
-
-def amount(value: float) -> str:
-    """A number with as many digits as a reader wants."""
-    size = abs(value)
-    if math.isinf(value):
-        return "no bound"
-    if size >= 1000:
-        return f"{value:,.0f}"
-    if size >= 100:
-        return f"{value:.1f}"
-    return f"{value:.2f}" if size >= 0.1 or value == 0 else f"{value:.2g}"
-
-
-def probability(value: float) -> str:
-    """A p-value."""
-    return "< 1e-15" if value < 1e-15 else f"{value:.2g}"
-
-
-def times(value: float) -> str:
-    """A variance ratio."""
-    if math.isnan(value):
-        return "-"
-    if math.isinf(value):
-        return "none left"
-    size = max(value, 1 / value)
-    shown = f"{size:,.0f}" if size >= 100 else f"{size:.3g}"
-    return f"{shown}x {'less' if value >= 1 else 'more'}"
+def cost(effect: Effect, design: str) -> str:
+    """The real users per replication, as a sentence."""
+    users = f"The {design} design asks {effect.interactions:,.0f} users per replication"
+    saves = effect.interactions < effect.naive_interactions
+    return f"{users} instead of {effect.naive_interactions:,}." if saves else f"{users}."
 
 
 def footer(runs: Runs) -> str:
-    """What the end of a page says."""
+    """The last line of a page."""
     return f"Made with sameluck. Experiment {runs.experiment.digest}; the same seed gives the same bits."
 
 

@@ -1,34 +1,28 @@
-"""The same question under several designs, side by side: what each costs and how sure it is."""
+"""`designs`: the same comparison under several designs, with the precision and the users of each."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sameluck import text_forms
-from sameluck.design import Naive, Replay, TimeCoupled, as_design
+from sameluck.design import Design, Naive, Replay, TimeCoupled, as_design
+from sameluck.environments.base import Environment
+from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
-from sameluck.inference.comparison import (
-    Comparison,
-    amount,
-    compare,
-    cost,
-    finding,
-    footer,
-    percent,
-    write_page,
-)
+from sameluck.inference.comparison import Comparison, compare, cost, finding, footer
 from sameluck.inference.effects import Effect, effect_curves
 from sameluck.reporting import pages, plots, tables
+from sameluck.reporting.formats import amount, percent
 from sameluck.simulation.simulate import Progress, simulate
 
 
 class DesignRow(NamedTuple):
-    """What one design showed, and what it would take to be as sure as replay."""
+    """One pair of policies under one design, and what it needs for the precision of the reference design."""
 
     design: str
     policy: str
@@ -38,9 +32,9 @@ class DesignRow(NamedTuple):
     high: float
     sd: float
     variance_ratio: float  # variance of the naive design over its own, both measured
-    interactions: float  # users a replication
-    replications_needed: float  # for the precision that replay has here
-    users_needed: float
+    interactions: float  # mean real users per replication
+    replications_needed: float  # for the precision that replay (else the first design) has here
+    users_needed: float  # in total, for the same precision
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -52,34 +46,34 @@ class DesignComparison:
     @property
     def rows(self) -> tuple[DesignRow, ...]:
         """One record for each design and pair of policies, at the last checkpoint."""
-        return tuple(
-            row
-            for label in self.results
-            for row in self._rows_of(label, last_effects(self.results[label]))
-        )
-
-    def _rows_of(self, label: str, effects: Iterable[Effect]) -> Iterable[DesignRow]:
-        for place, one in enumerate(effects):
-            best = last_effects(self.results[self._finest])[place]
-            naive = last_effects(self.results.get("naive", self.results[label]))[place]
-            needed = _needed(one, best)
-            yield DesignRow(
-                label,
-                one.policy,
-                one.control,
-                one.effect,
-                one.low,
-                one.high,
-                one.sd,
-                (naive.sd / one.sd) ** 2 if one.sd else math.inf,
-                one.interactions,
-                needed,
-                needed * one.interactions,
-            )
+        reference = self.results[self._reference].last_effects
+        rows = []
+        for label, result in self.results.items():
+            naive = self.results.get("naive", result).last_effects
+            for one, of_reference, of_naive in zip(
+                result.last_effects, reference, naive, strict=True
+            ):
+                ratio = (of_naive.sd / one.sd) ** 2 if one.sd else math.inf
+                needed = _replications_needed(one, of_reference)
+                rows.append(
+                    DesignRow(
+                        label,
+                        *(one.policy, one.control, one.effect, one.low, one.high, one.sd),
+                        ratio,
+                        one.interactions,
+                        needed,
+                        needed * one.interactions,
+                    )
+                )
+        return tuple(rows)
 
     @property
-    def _finest(self) -> str:
-        return "replay" if "replay" in self.results else next(iter(self.results))
+    def _reference(self) -> str:
+        return "replay" if "replay" in self.results else self._first
+
+    @property
+    def _first(self) -> str:
+        return next(iter(self.results))
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """The rows as plain records."""
@@ -87,37 +81,38 @@ class DesignComparison:
 
     @property
     def verdict(self) -> str:
-        """What the designs cost, in words."""
-        result = self.results[self._finest]
-        one = last_effects(result)[0]
+        """The first effect under the reference design, and what the others need for its precision."""
+        effect = self.results[self._reference].last_effects[0]
         others = [
             f"The {row.design} design would need about {row.replications_needed:,.0f} replications "
-            f"({row.users_needed:,.0f} users) to be as sure."
+            f"({row.users_needed:,.0f} users) for the same precision."
             for row in self.rows
-            if row.policy == one.policy
-            and row.design != self._finest
+            if row.policy == effect.policy
+            and row.design != self._reference
             and math.isfinite(row.users_needed)
         ]
-        return " ".join([finding(one), cost(one, self._finest), *others])
+        return " ".join([finding(effect), cost(effect, self._reference), *others])
 
     def __str__(self) -> str:
-        title = next(iter(self.results.values())).title.partition(" design on ")[2]
-        return (
-            f"{title}\n\n{tables.text_table(_header(self.results), self.cells())}\n\n{self._said()}"
-        )
-
-    __repr__ = __str__
-
-    def _said(self) -> str:
-        warned = dict.fromkeys(
+        title = self.results[self._first].title.partition(" design on ")[2]
+        cautions = dict.fromkeys(
             f"Caution ({label}): {caution}"
             for label, result in self.results.items()
             for caution in result.cautions
         )
-        return "\n\n".join(map(tables.wrapped, [self.verdict, *warned]))
+        table = tables.text_table(self._header, self.cells())
+        return "\n\n".join([title, table, *map(tables.wrapped, [self.verdict, *cautions])])
+
+    __repr__ = __str__
+
+    @property
+    def _header(self) -> list[str]:
+        level = percent(self.results[self._first].request.level)
+        columns = ["design", "policy", "effect", f"{level} interval", "sd", "users each"]
+        return [*columns, "users for equal precision", "finding"]
 
     def cells(self) -> list[list[str]]:
-        """The rows, formatted."""
+        """The rows as text."""
         return [
             [
                 row.design,
@@ -132,47 +127,46 @@ class DesignComparison:
             for row in self.rows
         ]
 
-    def plot(self, path: str | Path | None = None) -> Any:
+    def plot(self, path: str | Path | None = None) -> plots.Figure:
         """The effects on one axis, a band for each design, written to `path` if given."""
-        several = len(last_effects(next(iter(self.results.values())))) > 1
+        first = self.results[self._first]
+        several = len(first.last_effects) > 1
         curves = [
             curve._replace(label=f"{label}: {curve.label}" if several else label)
             for label, result in self.results.items()
             for curve in effect_curves(result.effects)
         ]
-        one = next(iter(self.results.values())).effects[0]
-        what = f"minus {one.control}" if several else f"{one.policy} minus {one.control}"
-        title = f"{what}, {one.replications:,} replications"
+        one = first.effects[0]
+        pair = f"minus {one.control}" if several else f"{one.policy} minus {one.control}"
+        title = f"{pair}, {one.replications:,} replications"
         figure = plots.draw_effects(curves, level=one.level, title=title)
         if path is not None:
             plots.save(figure, path)
         return figure
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """A self-contained page with the figure, the table, and each design's own finding."""
-        runs = next(iter(self.results.values())).runs
+        """A self-contained page with the figure, the table, and each design's own verdict."""
+        runs = self.results[self._first].runs
         figure = plots.to_svg(self.plot())
-        cards = [
-            pages.Card("Side by side", self.verdict, _header(self.results), self.cells(), figure)
-        ]
+        cards = [pages.Card("Side by side", self.verdict, self._header, self.cells(), figure)]
         cards += [result.card(f"{label} design") for label, result in self.results.items()]
         page = pages.render(" v ".join(runs.policies), cards, footer(runs))
         if path is not None:
-            write_page(path, page)
+            pages.write(path, page)
         return page
 
 
 def designs(
     experiment: Experiment,
-    environment: Any,
+    environment: Environment | str,
     *,
-    designs: Iterable[Any] = (Naive(), TimeCoupled(), Replay()),
+    designs: Iterable[Design | str] = (Naive(), TimeCoupled(), Replay()),
     level: float = 0.95,
     checkpoints: list[int] | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> DesignComparison:
-    """Run the same comparison under several designs, to see on your own case what sharing luck is worth.
+    """Run the same comparison under several designs, to measure what sharing rewards saves.
 
     Args:
         experiment: What to compare; its own design is not used.
@@ -183,8 +177,9 @@ def designs(
         workers: Threads; all cores if not given.
         progress: As for `simulate`, once for each design.
     """
-    chosen = {text_forms.write(one, brief=True): one for one in map(as_design, designs)}
-    if len(chosen) <= 0:
+    environment = as_environment(environment)
+    by_label = {text_forms.write(one, brief=True): one for one in map(as_design, designs)}
+    if not by_label:
         raise Invalid("designs needs at least one design")
     results = {
         label: compare(
@@ -197,26 +192,15 @@ def designs(
             ),
             level=level,
         )
-        for label, design in chosen.items()
+        for label, design in by_label.items()
     }
     return DesignComparison(results)
 
 
-def last_effects(result: Comparison) -> list[Effect]:
-    """The effects at the last checkpoint, one for each pair."""
-    return [one for one in result.effects if one.checkpoint == result.runs.checkpoints[-1]]
-
-
-def _needed(one: Effect, finest: Effect) -> float:
-    if finest.sd == 0:
-        return float(finest.replications) if one.sd == 0 else math.inf
-    return float(math.ceil(finest.replications * (one.sd / finest.sd) ** 2))
-
-
-def _header(results: Mapping[str, Comparison]) -> list[str]:
-    level = percent(next(iter(results.values())).request.level)
-    named = ["design", "policy", "effect", f"{level} interval", "sd", "users each"]
-    return [*named, "users to be as sure", "finding"]
+def _replications_needed(effect: Effect, reference: Effect) -> float:
+    if reference.sd == 0:
+        return float(reference.replications) if effect.sd == 0 else math.inf
+    return float(math.ceil(reference.replications * (effect.sd / reference.sd) ** 2))
 
 
 def _count(value: float) -> str:

@@ -1,31 +1,34 @@
-"""How many replications, and so how many users, a comparison needs, under each design.
+"""`plan`: how many replications and users a comparison needs, under each design.
 
-Two of effect, power and replications give the third. The spread of a replication's difference comes from a pilot:
-a simulation of a guessed environment or of a prior, or `Runs` that are already there.
+Two of effect, power and replications give the third. The standard deviation of a replication's difference comes from
+a pilot: a simulation of a guessed environment or of a prior, or `Runs` that exist already.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import gammaincinv, nctdtr, ndtr, stdtrit
+import scipy
 
 from sameluck import text_forms
 from sameluck.arrays import Floats
 from sameluck.design import Design, Naive, Replay, TimeCoupled
+from sameluck.environments.base import Environment
+from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.inference.coverage import Coverage, coverage
 from sameluck.inference.effects import differences, has_prior
+from sameluck.intervals import check_level, t_critical
 from sameluck.reporting import plots, tables
+from sameluck.reporting.formats import percent
 from sameluck.runs import Runs
 from sameluck.simulation.simulate import simulate
-from sameluck.validation import require_number
+from sameluck.validation import require_number, require_whole
 
 _HEADER = (
     "design",
@@ -40,8 +43,9 @@ _HEADER = (
 )
 
 PILOT = 400
-LARGE = 25.0  # noncentrality beyond which the law is integrated
+LARGE = 25.0  # noncentrality above which the power is integrated numerically
 MOST = 10**9
+VERIFICATIONS = 500
 
 
 class DesignPlan(NamedTuple):
@@ -51,12 +55,12 @@ class DesignPlan(NamedTuple):
     horizon: int
     sd: float  # of one replication's difference, from the pilot
     sd_error: float  # its Monte Carlo standard error
-    effect: float  # that is detected
+    effect: float  # to detect
     power: float
     replications: int
-    interactions: float  # real users a replication
-    users: float  # in all
-    days: float | None  # wall-clock, where arrivals are known
+    interactions: float  # mean real users per replication
+    users: float  # real users in total
+    days: float | None  # None without arrivals_per_day
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,13 +69,13 @@ class Plan:
 
     experiment: Experiment
     level: float
-    pilot_effect: float  # what the pilot itself showed, for orientation
-    pilot_effect_error: float
+    pilot_effect: float  # the pilot's own effect, for orientation
+    pilot_effect_error: float  # its standard error
     pilot_replications: int
     rows: tuple[DesignPlan, ...]  # at the horizon, the experiment's own design first
     by_horizon: tuple[DesignPlan, ...]  # the experiment's own design at shorter horizons
-    check: Coverage | None  # realised power and coverage, if verified
-    asked_power: float | None  # None if power was what was asked for
+    check: Coverage | None  # simulated power and coverage, with verify=True
+    asked_power: float | None  # the argument; None if the plan computes the power
 
     @property
     def own(self) -> DesignPlan:
@@ -80,27 +84,27 @@ class Plan:
 
     @property
     def replications(self) -> int:
-        """What the experiment's own design needs."""
+        """Replications under the experiment's own design."""
         return self.own.replications
 
     @property
     def power(self) -> float:
-        """The chance to find the effect."""
+        """The probability to detect the effect."""
         return self.own.power
 
     @property
     def effect(self) -> float:
-        """The effect that is found with that power."""
+        """The effect that is detected with that power."""
         return self.own.effect
 
     @property
     def interactions(self) -> float:
-        """Real users in all, under the experiment's own design."""
+        """Real users in total, under the experiment's own design."""
         return self.own.users
 
     @property
     def naive_interactions(self) -> float | None:
-        """Real users in all, under the naive design; None where the pilot cannot tell."""
+        """Real users in total, under the naive design; None where the pilot does not show it."""
         return next((row.users for row in self.rows if row.design == "naive"), None)
 
     def to_dicts(self) -> list[dict[str, Any]]:
@@ -114,7 +118,7 @@ class Plan:
         users = np.geomspace(least, max(2 * most, 10 * least), points)
         return [_power_curve(row, users, self.effect, self.level) for row in self.rows]
 
-    def plot(self, path: str | Path | None = None) -> Any:
+    def plot(self, path: str | Path | None = None) -> plots.Figure:
         """Power curves as a matplotlib figure, written to `path` if given."""
         figure = plots.draw_power(self.power_curves(), effect=self.effect, power=self.asked_power)
         if path is not None:
@@ -124,8 +128,8 @@ class Plan:
     def __str__(self) -> str:
         parts = [self.title, tables.text_table(_HEADER, [_cells(row) for row in self.rows])]
         if self.by_horizon:
-            moves = tables.text_table(_HEADER, [_cells(row) for row in self.by_horizon])
-            parts.append(f"The same at shorter horizons:\n{moves}")
+            shorter = tables.text_table(_HEADER, [_cells(row) for row in self.by_horizon])
+            parts.append(f"The same at shorter horizons:\n{shorter}")
         return "\n\n".join([*parts, tables.wrapped(self.verdict)])
 
     __repr__ = __str__
@@ -133,11 +137,31 @@ class Plan:
     @property
     def title(self) -> str:
         """What is planned, on one line."""
-        control, other = _two(self.experiment)
+        control, other = _control_and_other(self.experiment)
         return (
-            f"{other} against {control} over {self.experiment.horizon:,} periods, {100 * self.level:g}% intervals; "
-            f"spread from {self.pilot_replications:,} pilot replications"
+            f"{other} against {control} over {self.experiment.horizon:,} periods, {percent(self.level)} intervals; "
+            f"sd from {self.pilot_replications:,} pilot replications"
         )
+
+    @property
+    def verdict(self) -> str:
+        """The plan of the experiment's own design and of the naive design, as sentences."""
+        own = self.own
+        days = f", {own.days:,.1f} days" if own.days is not None else ""
+        sentences = [
+            f"An effect of {own.effect:.4g} is found with power {own.power:.2f} by {own.replications:,} "
+            f"replications of the {own.design} design: {own.users:,.0f} users{days}."
+        ]
+        sentences += [self._about_naive(row) for row in self.rows[1:] if row.design == "naive"]
+        sentences.append(
+            f"The pilot's own effect is {self.pilot_effect:.4g} (standard error {self.pilot_effect_error:.2g})."
+        )
+        if self.check is not None:
+            sentences.append(
+                f"Simulated {self.check.experiments} times: power {self.check.power:.2f}, "
+                f"coverage {self.check.covered:.3f} (standard error {self.check.error:.3f})."
+            )
+        return " ".join(sentences)
 
     def _about_naive(self, row: DesignPlan) -> str:
         if row.replications != self.own.replications:
@@ -146,26 +170,6 @@ class Plan:
             f"As many replications of the naive design take {row.users:,.0f} users and find an effect of "
             f"{row.effect:.4g} with power {row.power:.2f}."
         )
-
-    @property
-    def verdict(self) -> str:
-        """The answer in words."""
-        own = self.own
-        said = [
-            f"An effect of {own.effect:.4g} is found with power {own.power:.2f} by {own.replications:,} "
-            f"replications of the {own.design} design: {own.users:,.0f} users"
-            + (f", {own.days:,.1f} days." if own.days is not None else "."),
-        ]
-        said += [self._about_naive(row) for row in self.rows[1:] if row.design == "naive"]
-        said.append(
-            f"The pilot's own effect is {self.pilot_effect:.4g} (standard error {self.pilot_effect_error:.2g})."
-        )
-        if self.check is not None:
-            said.append(
-                f"Simulated {self.check.experiments} times: power {self.check.power:.2f}, "
-                f"coverage {self.check.covered:.3f} (standard error {self.check.error:.3f})."
-            )
-        return " ".join(said)
 
 
 def _cells(row: DesignPlan) -> list[str]:
@@ -183,15 +187,15 @@ def _cells(row: DesignPlan) -> list[str]:
 
 
 def _power_curve(row: DesignPlan, users: Floats, effect: float, level: float) -> plots.PowerCurve:
-    many = np.maximum(2, users // row.interactions).astype(int)
+    replications = np.maximum(2, users // row.interactions).astype(int)
     paired = row.design != "naive"
-    powers = [power_of(effect, row.sd, int(m), level, paired=paired) for m in many]
-    return plots.PowerCurve(row.design, tuple(float(u) for u in users), tuple(powers))
+    powers = [power_of(effect, row.sd, int(m), level, paired=paired) for m in replications]
+    return plots.PowerCurve(row.design, tuple(users.tolist()), tuple(powers))
 
 
 def plan(  # noqa: PLR0913
     experiment: Experiment,
-    environment: Any,
+    environment: Environment | str | Runs,
     *,
     effect: float | None = None,
     power: float | None = None,
@@ -206,105 +210,92 @@ def plan(  # noqa: PLR0913
 
     Args:
         experiment: Policies, arms, horizon and design; its own number of replications is not used.
-        environment: A guess, a prior over guesses, or `Runs` of a pilot.
+        environment: A guess, a prior, or `Runs` of a pilot.
         effect: The difference in cumulative reward to detect.
-        power: The chance to detect it.
+        power: The probability to detect it.
         replications: How many are affordable. Give two of these three.
-        level: Confidence of the interval that must leave out zero.
-        pilot: Replications to simulate for the spread.
-        arrivals_per_day: Users a day, for the wall-clock time.
+        level: Confidence of the interval, which detects the effect if it does not contain 0.
+        pilot: Replications to simulate for the standard deviation.
+        arrivals_per_day: Users per day, for the duration.
         reward_delay_seconds: From showing an arm to knowing its reward. A policy's next decision waits for it, so a
-            replication takes at least horizon x delay; replications run side by side.
-        verify: Simulate the planned experiment 500 times and report realised power and coverage.
+            replication takes at least horizon x delay; replications run in parallel.
+        verify: Simulate the planned experiment 500 times and report its power and coverage.
     """
-    _check_request(effect, power, replications, level, pilot)
+    request = _Request(effect, power, replications, level)
+    request.check()
+    require_whole("pilot", pilot, 10)
     if arrivals_per_day is not None:
         require_number("arrivals_per_day", arrivals_per_day, above=0)
     require_number("reward_delay_seconds", reward_delay_seconds, at_least=0)
-    question = _Question(effect, power, replications, level)
-    pace = _Pace(arrivals_per_day, reward_delay_seconds)
+    timing = _Timing(arrivals_per_day, reward_delay_seconds)
     pilots = _pilots(experiment, environment, pilot)
-    own = next(iter(pilots.values()))
-    if not (_values(own, -1).std() > 0):
+    own_design, own = next(iter(pilots.items()))
+    values = _differences(own, -1)
+    if values.std() == 0:
         raise Invalid(
             "the two policies never differ in the pilot, so there is nothing to plan; try another environment"
         )
-    rows = tuple(_row(one, name, -1, question, pace) for name, one in pilots.items())
-    places = range(own.checkpoints.size - 1)
-    shorter = tuple(_row(own, rows[0].design, place, question, pace) for place in places)
-    shown = _values(own, -1)
-    check = _verified(experiment, environment, rows[0], level) if verify else None
-    error = float(shown.std(ddof=1)) / math.sqrt(shown.size)
+    rows = tuple(_row(runs, design, -1, request, timing) for design, runs in pilots.items())
+    by_horizon = tuple(
+        _row(own, own_design, index, request, timing) for index in range(own.checkpoints.size - 1)
+    )
+    error = float(values.std(ddof=1)) / math.sqrt(values.size)
+    check = _simulated(experiment, environment, rows[0], level) if verify else None
     return Plan(
-        experiment, level, float(shown.mean()), error, shown.size, rows, shorter, check, power
+        experiment, level, float(values.mean()), error, values.size, rows, by_horizon, check, power
     )
 
 
-class _Question(NamedTuple):
+class _Request(NamedTuple):
+    """Two of effect, power and replications, and the level."""
+
     effect: float | None
     power: float | None
     replications: int | None
     level: float
 
+    def check(self) -> None:
+        if self[:3].count(None) != 1:
+            raise Invalid("plan needs two of effect, power and replications; it finds the third")
+        check_level(self.level)
+        if self.effect is not None:
+            require_number("effect", self.effect)
+            if self.effect == 0:
+                raise Invalid("effect must not be 0: no number of replications shows equality")
+        if self.power is not None:
+            require_number("power", self.power, below=1)
+            if self.power <= 1 - self.level:
+                raise Invalid(
+                    f"power must be above 1 - level = {1 - self.level:g}, the power without an effect"
+                )
+        if self.replications is not None:
+            require_whole("replications", self.replications, 2, MOST)
 
-class _Pace(NamedTuple):
+
+class _Timing(NamedTuple):
     arrivals_per_day: float | None
     delay_seconds: float
 
     def days(self, users: float, horizon: int) -> float | None:
-        """Users must arrive, and the decisions of a replication must wait for one another."""
+        """The time that users take to arrive, and at least that of a replication's decisions in sequence."""
         if self.arrivals_per_day is None:
             return None
         return max(users / self.arrivals_per_day, horizon * self.delay_seconds / 86_400)
 
 
-def _check_request(
-    effect: float | None, power: float | None, replications: int | None, level: float, pilot: int
-) -> None:
-    given = [value is not None for value in (effect, power, replications)]
-    if sum(given) != 2:
-        raise Invalid("plan needs two of effect, power and replications; it finds the third")
-    require_number("level", level, above=0, at_most=1)
-    if not (level < 1):
-        raise Invalid(f"level must be below 1, got {level!r}: no interval is certain")
-    if effect is not None:
-        require_number("effect", effect)
-        if effect == 0:
-            raise Invalid(
-                "effect must not be 0: no number of replications shows that nothing differs"
-            )
-    if power is not None:
-        require_number("power", power, above=0, at_most=1)
-        if not (power < 1):
-            raise Invalid("power must be below 1: no number of replications makes it certain")
-        if not (power > 1 - level):
-            raise Invalid(
-                f"power must be above 1 - level = {1 - level:g}, which chance alone gives"
-            )
-    if replications is not None:
-        require_number("replications", replications, at_least=2, at_most=MOST)
-        if not isinstance(replications, int):
-            raise Invalid(f"replications must be a whole number, got {replications!r}")
-    require_number("pilot", pilot, at_least=10)
-    if not isinstance(pilot, int):
-        raise Invalid(f"pilot must be a whole number, got {pilot!r}")
-
-
-def _pilots(experiment: Experiment, environment: Any, pilot: int) -> dict[str, Runs]:
+def _pilots(
+    experiment: Experiment, environment: Environment | str | Runs, pilot: int
+) -> dict[str, Runs]:
     if isinstance(environment, Runs):
-        if not (environment.replications >= 10):
-            raise Invalid(
-                f"a pilot needs at least 10 replications to show a spread, got {environment.replications}"
-            )
         return _pilots_of_runs(experiment, environment)
+    environment = as_environment(environment)
     designs: list[Design] = [experiment.design, Naive(), TimeCoupled(), Replay()]
     horizons = sorted({max(1, experiment.horizon * k // 8) for k in (1, 2, 4, 8)})
-    two = {name: experiment.policies[name] for name in _two(experiment)}
-    # By name: two designs without parameters are equal as tuples.
+    policies = {name: experiment.policies[name] for name in _control_and_other(experiment)}
     by_name = {text_forms.write(design, brief=True): design for design in designs}
     return {
         name: simulate(
-            experiment.replace(policies=two, replications=pilot, design=design),
+            experiment.replace(policies=policies, replications=pilot, design=design),
             environment,
             checkpoints=horizons,
         )
@@ -313,99 +304,104 @@ def _pilots(experiment: Experiment, environment: Any, pilot: int) -> dict[str, R
 
 
 def _pilots_of_runs(experiment: Experiment, runs: Runs) -> dict[str, Runs]:
-    for name in _two(experiment):
-        ours = experiment.policies[name]
-        theirs = runs.experiment.policies.get(name)
-        if theirs is None or text_forms.write(theirs) != text_forms.write(ours):
+    if runs.replications < 10:
+        raise Invalid(
+            f"a pilot needs at least 10 replications to estimate a variance, got {runs.replications}"
+        )
+    for name in _control_and_other(experiment):
+        policy, of_pilot = experiment.policies[name], runs.experiment.policies.get(name)
+        if of_pilot is None or text_forms.write(of_pilot) != text_forms.write(policy):
             raise Invalid(
-                f"the pilot did not play {name!r} as {text_forms.write(ours)}; use runs of this experiment"
+                f"the pilot did not run {name!r} as {text_forms.write(policy)}; use runs of this experiment"
             )
     if runs.checkpoints[-1] != experiment.horizon:
         raise Invalid(
             f"the pilot reports up to {runs.checkpoints[-1]:,} periods, the experiment has {experiment.horizon:,}"
         )
     own = text_forms.write(runs.experiment.design, brief=True)
-    prior = not isinstance(runs.experiment.design, Naive) and has_prior(runs)
-    # On a prior, what independent runs on the same bandit would vary by cannot be told from coupled ones.
-    return {own: runs} if prior else {own: runs, "naive": runs}
+    coupled = not isinstance(runs.experiment.design, Naive)
+    # On a prior, the variance of independent runs on one instance cannot be estimated from coupled ones.
+    return {own: runs} if coupled and has_prior(runs) else {own: runs, "naive": runs}
 
 
-def _two(experiment: Experiment) -> tuple[str, str]:
+def _control_and_other(experiment: Experiment) -> tuple[str, str]:
     others = [name for name in experiment.policies if name != experiment.control]
-    if len(others) <= 0:
+    if not others:
         raise Invalid("plan compares two policies; the experiment has one")
     return experiment.control, others[0]
 
 
-def _values(runs: Runs, place: int) -> Floats:
-    control, other = _two(runs.experiment)
-    return differences(runs, (other, control), place)
+def _differences(runs: Runs, index: int) -> Floats:
+    control, other = _control_and_other(runs.experiment)
+    return differences(runs, (other, control), index)
 
 
-def _row(runs: Runs, design: str, place: int, question: _Question, pace: _Pace) -> DesignPlan:
+def _row(runs: Runs, design: str, index: int, request: _Request, timing: _Timing) -> DesignPlan:
     paired = design != "naive" or has_prior(runs)
-    values = _values(runs, place) if paired else _independent(runs, place)
-    sd, error = _spread(values)
-    effect, power, replications = _solve(question, sd, paired=paired)
-    horizon = int(runs.checkpoints[place])
-    each = 2.0 * horizon if design == "naive" else float(runs.interactions[:, place].mean())
-    users = replications * each
-    days = pace.days(users, horizon)
-    return DesignPlan(design, horizon, sd, error, effect, power, replications, each, users, days)
+    values = _differences(runs, index) if paired else _independent_differences(runs, index)
+    sd, error = _standard_deviation(values)
+    effect, power, replications = _solve(request, sd, paired=paired)
+    horizon = int(runs.checkpoints[index])
+    naive = design == "naive"
+    interactions = 2.0 * horizon if naive else float(runs.interactions[:, index].mean())
+    users = replications * interactions
+    days = timing.days(users, horizon)
+    solution = (effect, power, replications)
+    return DesignPlan(design, horizon, sd, error, *solution, interactions, users, days)
 
 
-def _independent(runs: Runs, place: int) -> Floats:
-    """Differences with the variance that independent policies have, whatever the pilot shared."""
-    control, other = (
-        runs.rewards[:, runs.policies.index(name), place] for name in _two(runs.experiment)
-    )
+def _independent_differences(runs: Runs, index: int) -> Floats:
+    """Differences between replications next to each other, with the variance that independent policies have."""
+    names = _control_and_other(runs.experiment)
+    control, other = (runs.rewards[:, runs.policies.index(name), index] for name in names)
     return (other - other.mean()) - np.roll(control - control.mean(), 1)
 
 
-def _spread(values: Floats) -> tuple[float, float]:
-    """The standard deviation and its Monte Carlo error, from the fourth moment."""
-    deviations = values - values.mean()
+def _standard_deviation(values: Floats) -> tuple[float, float]:
+    """The standard deviation and its standard error, from the fourth moment."""
     variance = float(values.var(ddof=1))
     if variance == 0:
         return 0.0, 0.0
-    fourth = float(np.mean(deviations**4))
+    fourth = float(np.mean((values - values.mean()) ** 4))
     error = math.sqrt(max(fourth - variance**2, 0.0) / values.size)
     return math.sqrt(variance), error / (2 * math.sqrt(variance))
 
 
-def _solve(question: _Question, sd: float, *, paired: bool) -> tuple[float, float, int]:
-    level = question.level
-    if question.power is None:
-        effect, many = float(question.effect or 0), int(question.replications or 0)
-        return effect, power_of(effect, sd, many, level, paired=paired), many
-    if question.replications is None:
-        effect = float(question.effect or 0)
-        many = _replications_for(effect, question.power, sd, level, paired=paired)
-        return effect, power_of(effect, sd, many, level, paired=paired), many
-    many = int(question.replications)
-    return _effect_for(question.power, sd, many, level, paired=paired), question.power, many
+def _solve(request: _Request, sd: float, *, paired: bool) -> tuple[float, float, int]:
+    power, replications, level = request.power or 0.0, request.replications or 0, request.level
+    if request.effect is None:
+        return _effect_for(power, sd, replications, level, paired=paired), power, replications
+    if request.replications is None:
+        replications = _replications_for(request.effect, power, sd, level, paired=paired)
+    power = power_of(request.effect, sd, replications, level, paired=paired)
+    return request.effect, power, replications
 
 
 def power_of(
     effect: float, sd: float, replications: int, level: float, *, paired: bool = True
 ) -> float:
-    """The chance that the t interval leaves out zero on the effect's side or the other, for normal differences."""
+    """The probability that the t interval does not contain 0, for normal differences."""
     if sd == 0:
         return 1.0
     freedom = (replications - 1) * (1 if paired else 2)
     centre = abs(effect) * math.sqrt(replications) / sd
-    critical = float(stdtrit(freedom, 0.5 + level / 2))
-    both_tails = 1 - nctdtr(freedom, centre, critical) + nctdtr(freedom, centre, -critical)
+    critical = t_critical(freedom, level)
+    both_tails = (
+        1
+        - scipy.special.nctdtr(freedom, centre, critical)
+        + scipy.special.nctdtr(freedom, centre, -critical)
+    )
     if math.isfinite(both_tails) and centre < LARGE:
         return float(both_tails)
     return _power_by_integration(freedom, centre, critical)
 
 
 def _power_by_integration(freedom: float, centre: float, critical: float) -> float:
-    # The series behind the noncentral law breaks down far out: average the normal law over the spread's quantiles.
-    chances = (np.arange(20_000) + 0.5) / 20_000
-    spreads = np.sqrt(2 * gammaincinv(freedom / 2, chances) / freedom)
-    return float(np.mean(ndtr(centre - critical * spreads) + ndtr(-centre - critical * spreads)))
+    # SciPy's noncentral t fails for a large noncentrality: average the normal law over quantiles of the estimated sd.
+    probabilities = (np.arange(20_000) + 0.5) / 20_000
+    sds = np.sqrt(2 * scipy.special.gammaincinv(freedom / 2, probabilities) / freedom)
+    tails = (scipy.special.ndtr(sign * centre - critical * sds) for sign in (1, -1))
+    return float(np.mean(sum(tails)))
 
 
 def _replications_for(effect: float, power: float, sd: float, level: float, *, paired: bool) -> int:
@@ -414,7 +410,7 @@ def _replications_for(effect: float, power: float, sd: float, level: float, *, p
         low, high = high, high * 2
         if high > MOST:
             raise Invalid(
-                f"effect {effect:g} is too small for a spread of {sd:g}: more than {MOST:,} replications"
+                f"effect {effect:g} is too small for an sd of {sd:g}: it needs more than {MOST:,} replications"
             )
     while high - low > 1:
         middle = (low + high) // 2
@@ -424,7 +420,7 @@ def _replications_for(effect: float, power: float, sd: float, level: float, *, p
 
 
 def _effect_for(power: float, sd: float, replications: int, level: float, *, paired: bool) -> float:
-    low, high = 0.0, sd if sd else 0.0
+    low, high = 0.0, sd
     while power_of(high, sd, replications, level, paired=paired) < power:
         low, high = high, high * 2
     for _ in range(60):
@@ -434,13 +430,15 @@ def _effect_for(power: float, sd: float, replications: int, level: float, *, pai
     return high
 
 
-def _verified(experiment: Experiment, environment: Any, row: DesignPlan, level: float) -> Coverage:
+def _simulated(
+    experiment: Experiment, environment: Environment | str | Runs, row: DesignPlan, level: float
+) -> Coverage:
     if isinstance(environment, Runs):
         raise Invalid("verify=True needs an environment to simulate, not runs")
-    if not (row.replications * 500 <= 5_000_000):
+    if row.replications * VERIFICATIONS > 5_000_000:
         raise Invalid(
-            f"verify=True would simulate 500 x {row.replications:,} replications; plan without it"
+            f"verify=True would simulate {VERIFICATIONS} x {row.replications:,} replications; plan without it"
         )
-    two: Mapping[str, Any] = {name: experiment.policies[name] for name in _two(experiment)}
-    planned = experiment.replace(policies=two, replications=row.replications)
-    return coverage(planned, environment, level=level, experiments=500, effect=row.effect)
+    policies = {name: experiment.policies[name] for name in _control_and_other(experiment)}
+    planned = experiment.replace(policies=policies, replications=row.replications)
+    return coverage(planned, environment, level=level, experiments=VERIFICATIONS, effect=row.effect)

@@ -6,12 +6,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
 
 from sameluck.arrays import Floats
 from sameluck.inference.adjustments import known_means
 from sameluck.inference.effects import Request, differences
-from sameluck.intervals import anytime_half_widths
+from sameluck.intervals import anytime_half_widths, t_critical
 from sameluck.runs import Runs
 
 
@@ -21,10 +20,12 @@ class PolicySummary(NamedTuple):
     policy: str
     checkpoint: int
     reward: float  # mean cumulative reward
-    sd: float  # of one replication's
+    sd: float  # of the reward of one replication
     pulls: tuple[float, ...]  # mean, of each arm
     regret: float | None  # mean pseudo-regret, where the environment's means are known
-    best_arm_share: float | None  # share of periods in which it played the best arm, likewise
+    best_arm_share: (
+        float | None
+    )  # share of periods in which it played the best arm; None without means
 
 
 class Standing(NamedTuple):
@@ -32,7 +33,7 @@ class Standing(NamedTuple):
 
     policy: str
     checkpoint: int
-    low: float  # of its mean reward minus the largest of the others'; never above 0 unless it is the best
+    low: float  # of its mean reward minus the largest of the others'; 0 if that is above 0
     high: float
     level: float
     may_be_best: bool
@@ -42,27 +43,27 @@ def summarise(runs: Runs) -> tuple[PolicySummary, ...]:
     """One record for each policy and checkpoint."""
     means = known_means(runs)
     return tuple(
-        _summary(runs, name, column, place, means)
+        _summary(runs, name, column, index, means)
         for column, name in enumerate(runs.policies)
-        for place in range(runs.checkpoints.size)
+        for index in range(runs.checkpoints.size)
     )
 
 
-def _summary(runs: Runs, name: str, column: int, place: int, means: Floats | None) -> PolicySummary:
-    earned, pulls = runs.rewards[:, column, place], runs.pulls[:, column, place]
-    checkpoint = int(runs.checkpoints[place])
+def _summary(runs: Runs, name: str, column: int, index: int, means: Floats | None) -> PolicySummary:
+    rewards, pulls = runs.rewards[:, column, index], runs.pulls[:, column, index]
+    checkpoint = int(runs.checkpoints[index])
     regret = share = None
     if means is not None:
         regret = float(np.mean(np.sum((means.max(axis=1, keepdims=True) - means) * pulls, axis=1)))
         best = np.take_along_axis(pulls, means.argmax(axis=1)[:, None], axis=1)
         share = float(best.mean() / checkpoint)
-    sd = float(earned.std(ddof=1)) if earned.size > 1 else math.nan
+    sd = float(rewards.std(ddof=1)) if rewards.size > 1 else math.nan
     arms = tuple(float(count) for count in pulls.mean(axis=0))
-    return PolicySummary(name, checkpoint, float(earned.mean()), sd, arms, regret, share)
+    return PolicySummary(name, checkpoint, float(rewards.mean()), sd, arms, regret, share)
 
 
 def standings(runs: Runs, request: Request) -> tuple[Standing, ...]:
-    """Which policies may still be the best at the last checkpoint, all at once at the level.
+    """Which policies may be the best at the last checkpoint, with the level over all policies.
 
     With w the half-width of a difference at level 1 - (1 - level) / (N - 1), a policy's mean minus the best of the
     others' lies between min(0, smallest difference - w) and max(0, smallest difference + w); it may be the best
@@ -88,8 +89,8 @@ def _standing(runs: Runs, name: str, request: Request) -> Standing:
 
 
 def half_width(values: Floats, level: float, interval: str) -> float:
-    """Of the anytime interval, or of Student's t for every other."""
+    """The half-width of the anytime interval, or of Student's t for the other intervals."""
     if interval == "anytime":
         return float(anytime_half_widths(values, level)[-1])
     error = float(values.std(ddof=1)) / math.sqrt(values.size)
-    return float(stdtrit(values.size - 1, 0.5 + level / 2)) * error
+    return t_critical(values.size - 1, level) * error

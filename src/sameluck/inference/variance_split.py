@@ -1,18 +1,26 @@
-"""Where the variance of an effect comes from when the bandit itself is drawn from a prior."""
+"""`split_variance`: the variance of an effect on a prior, between instances and within them."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from sameluck.arrays import Floats
+from sameluck.environments.base import Environment
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.inference.effects import differences
 from sameluck.simulation.preconditions import checked_environment
 from sameluck.simulation.simulate import simulate
+from sameluck.validation import require_whole
+
+
+@runtime_checkable
+class _Prior(Protocol):
+    def instance(self, seed: int, replication: int, arms: int) -> Environment: ...
 
 
 class VarianceSplit(NamedTuple):
@@ -20,38 +28,38 @@ class VarianceSplit(NamedTuple):
 
     policy: str
     control: str
-    effect: float  # averaged over the prior
-    error: float  # its standard error, with these instances and repeats
-    between: float  # variance of the instances' own effects
-    within: float  # mean variance around them, on a fixed instance
+    effect: float  # mean over the prior
+    error: float  # standard error of the effect
+    between: float  # variance over instances of the instance's own effect
+    within: float  # mean over instances of the variance on the instance
     instances: int
     repeats: int
 
     @property
     def share_between(self) -> float:
-        """How much of a replication's variance is which bandit was drawn."""
+        """The share of a replication's variance that is between instances."""
         total = self.between + self.within
         return self.between / total if total else 0.0
 
     @property
     def verdict(self) -> str:
-        """What to do about it, in words."""
-        said = (
-            f"{self.share_between:.0%} of the variance of a replication's difference is which bandit was drawn, "
-            f"the rest is luck on a given bandit."
+        """The shares, and whether more instances or more repeats reduce the variance."""
+        shares = (
+            f"{self.share_between:.0%} of the variance of a replication's difference is between instances (bandits "
+            "drawn from the prior), the rest is on a given instance."
         )
         if self.share_between > 0.5:
-            return f"{said} Only more bandits (replications with new instances) help."
-        return f"{said} Repeating each bandit helps almost as much as drawing new ones."
+            return f"{shares} Only more instances (replications with new bandits) help."
+        return f"{shares} Repeating each instance helps almost as much as drawing new ones."
 
 
 def split_variance(
-    experiment: Experiment, prior: Any, *, instances: int = 100, repeats: int = 10
+    experiment: Experiment, prior: Environment | str, *, instances: int = 100, repeats: int = 10
 ) -> VarianceSplit:
     """Split the variance of the first other policy's effect into between and within instances.
 
-    Plays `repeats` replications on each of `instances` bandits drawn from the prior and takes the variance apart
-    (one-way analysis of variance). With n instances of r repeats the effect's variance is
+    Runs `repeats` replications on each of `instances` bandits drawn from the prior and splits the variance by
+    one-way analysis of variance. With n instances of r repeats the effect's variance is
     between / n + within / (n r).
 
     Args:
@@ -61,28 +69,25 @@ def split_variance(
         repeats: How many replications on each.
     """
     prior = as_environment(prior)
-    if not prior.is_prior:
+    if not isinstance(prior, _Prior):
         raise Invalid("split_variance needs a prior, such as bernoulli_prior(a=1, b=1)")
-    counts = isinstance(instances, int) and isinstance(repeats, int)
-    if not (counts and instances >= 2 and repeats >= 2):
-        raise Invalid("split_variance needs 2 instances and 2 repeats or more")
+    require_whole("instances", instances, 2)
+    require_whole("repeats", repeats, 2)
     whole = experiment.replace(replications=instances * repeats)
     checked_environment(whole, prior)
     others = [name for name in whole.policies if name != whole.control]
-    if len(others) <= 0:
+    if not others:
         raise Invalid("an experiment with one policy has no effect; give it two")
     table = np.empty((instances, repeats))
-    for place in range(instances):
-        bandit = prior.instance(whole.seed, place, whole.n_arms)
-        some = range(place * repeats, (place + 1) * repeats)
-        runs = simulate(whole, bandit, replications=some)
-        table[place] = differences(runs, (others[0], whole.control), 0)
+    for number in range(instances):
+        instance = prior.instance(whole.seed, number, whole.n_arms)
+        replications = range(number * repeats, (number + 1) * repeats)
+        runs = simulate(whole, instance, replications=replications)
+        table[number] = differences(runs, (others[0], whole.control), 0)
     return _split(table, others[0], whole.control)
 
 
-def _split(
-    table: np.ndarray[Any, np.dtype[np.float64]], policy: str, control: str
-) -> VarianceSplit:
+def _split(table: Floats, policy: str, control: str) -> VarianceSplit:
     instances, repeats = table.shape
     within = float(table.var(axis=1, ddof=1).mean())
     of_means = float(table.mean(axis=1).var(ddof=1))

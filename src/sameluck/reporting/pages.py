@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from pathlib import Path
 from string import Template
 from typing import NamedTuple
 
+from sameluck.errors import Invalid
+from sameluck.files import write_whole
 from sameluck.reporting.tables import html_table
 
 
 class Card(NamedTuple):
-    """One part of a report; empty parts are left out."""
+    """One section of a page; its empty fields are left out."""
 
     title: str
     sentence: str = ""
@@ -65,6 +68,14 @@ def render(title: str, cards: Sequence[Card], footer: str) -> str:
         cards="\n".join(_card(card) for card in cards),
         footer=html.escape(footer),
     )
+
+
+def write(path: str | Path, page: str) -> None:
+    """Write a page, whole or not at all."""
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise Invalid(f"cannot write {str(path)!r}: no folder {str(target.parent)!r}")
+    write_whole(target, page.encode())
 
 
 def _card(card: Card) -> str:

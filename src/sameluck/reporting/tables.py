@@ -1,4 +1,4 @@
-"""Tables of formatted cells: for a terminal, a page, a manuscript."""
+"""Tables of formatted cells, as HTML, text and LaTeX."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The same table for a terminal: first column to the left, numbers to the right."""
+    """A table for a terminal: the first column left-aligned, the others right-aligned."""
     lines = [list(header), *(list(row) for row in rows)]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(header))]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(
-            cell.rjust(width) if place else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+            cell.rjust(width) if column else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in lines
     )
 
 
 def wrapped(text: str) -> str:
-    """A paragraph for a terminal."""
+    """A paragraph for a terminal, in lines of at most 100 characters."""
     return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
 
 
 def latex_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The same table as a LaTeX tabular with booktabs rules."""
+    """A table as a LaTeX tabular with booktabs rules."""
     lines = [f"{' & '.join(map(_latex, line))} \\\\" for line in (header, *rows)]
     columns = "l" + "r" * (len(header) - 1)
     body = "\n".join(lines[1:])

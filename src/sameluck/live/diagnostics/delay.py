@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import betaincinv
+import scipy
 
 from sameluck.arrays import Floats, Ints
 from sameluck.errors import Invalid
@@ -69,7 +69,7 @@ def _delays_of(name: str, seconds: Floats, window: float | None, arms: int) -> d
     if window is None:
         return found
     last = int(np.sum(seconds > 0.9 * window))
-    least = float(betaincinv(last, count - last + 1, WATCH / arms)) if last else 0.0
+    least = float(scipy.special.betaincinv(last, count - last + 1, WATCH / arms)) if last else 0.0
     return found | {"last_tenth": last / count, "last_tenth_at_least": least}
 
 

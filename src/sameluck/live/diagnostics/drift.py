@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+import scipy
 
 from sameluck.arrays import Floats
 from sameluck.errors import Invalid
@@ -101,10 +101,12 @@ def _largest_of_three(bound: float) -> float:
         return 1.0
     nodes, weights = _nodes()
     middle, slope, rest = bound * nodes, 1 / math.sqrt(3), math.sqrt(2 / 3)
-    outside = ndtr((slope * middle - bound) / rest) + ndtr((-bound - slope * middle) / rest)
+    outside = scipy.special.ndtr((slope * middle - bound) / rest) + scipy.special.ndtr(
+        (-bound - slope * middle) / rest
+    )
     density = np.exp(-0.5 * middle**2) / math.sqrt(2 * math.pi)
     beyond = bound * float(np.sum(weights * density * outside * (2 - outside)))
-    return min(1.0, 2 * float(ndtr(-bound)) + beyond)
+    return min(1.0, 2 * float(scipy.special.ndtr(-bound)) + beyond)
 
 
 @cache
@@ -115,8 +117,8 @@ def _nodes() -> tuple[Floats, Floats]:
 def _detectable(sd: float, count: int, arms: int) -> float:
     """The step in the middle that is seen (p-value below `WATCH`) four times in five."""
     # Bonferroni over three cuts and the arms, a little above the bound of the largest of three.
-    bound = -float(ndtri(WATCH / (6 * arms)))
-    return (bound - float(ndtri(0.2))) * 2 * sd / math.sqrt(count)
+    bound = -float(scipy.special.ndtri(WATCH / (6 * arms)))
+    return (bound - float(scipy.special.ndtri(0.2))) * 2 * sd / math.sqrt(count)
 
 
 def _steady(tested: list[dict[str, Any]], arms: int, p_value: float) -> str:

@@ -7,8 +7,8 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import chdtrc
 
 from sameluck.arrays import Ints
 from sameluck.errors import Invalid
@@ -127,7 +127,9 @@ def stratified_p_value(arm: Ints, block: Ints, lost: NDArray[np.bool_]) -> float
     freedom = int(np.linalg.matrix_rank(covariance, hermitian=True))
     if freedom == 0:
         return 1.0
-    return float(chdtrc(freedom, excess @ np.linalg.pinv(covariance, hermitian=True) @ excess))
+    return float(
+        scipy.special.chdtrc(freedom, excess @ np.linalg.pinv(covariance, hermitian=True) @ excess)
+    )
 
 
 def _loss_check(

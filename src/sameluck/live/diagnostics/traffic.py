@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from scipy.special import betaln
+import scipy
 
 from sameluck.errors import Invalid
 from sameluck.live.diagnostics.check import Check, p_text, verdict_of
@@ -47,7 +47,9 @@ def sample_ratio(inside: int, outside: int, share: float) -> Check:
         need = f"The traffic gate needs {CALLS} users to be judged; so far: {total}."
         return Check("sample ratio", "unknown", need, None, details)
     ours, theirs = PRIOR_USERS * share, PRIOR_USERS * (1 - share)
-    evidence = float(betaln(ours + inside, theirs + outside) - betaln(ours, theirs))
+    evidence = float(
+        scipy.special.betaln(ours + inside, theirs + outside) - scipy.special.betaln(ours, theirs)
+    )
     evidence -= inside * math.log(share) + outside * math.log1p(-share)
     p_value = math.exp(-max(0.0, evidence))
     verdict = verdict_of(p_value)

@@ -1,0 +1,175 @@
+"""Figures of one small replication, period by period: its trajectories and its reward stacks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+from typing import NamedTuple
+
+from sameluck.errors import Invalid, optional
+from sameluck.reporting.figures import Axes, Figure, colour, drawing
+from sameluck.trajectories import Trajectory
+
+REAL, REPLAYED = (
+    "#A6CEE8",
+    "#FFD9A0",
+)  # light enough for print; replayed ones also have dashed frames
+
+_ARROW = {"arrowstyle": "-|>", "color": "#D55E00", "lw": 1.1, "shrinkA": 0, "shrinkB": 0}
+_BELOW = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "ncols": 3, "frameon": False}
+
+
+class Visit(NamedTuple):
+    """One period of one policy in a small replication."""
+
+    policy: str
+    period: int  # from 1
+    arm: int
+    position: int
+    reward: float
+    source: tuple[str, int] | None  # policy and period that revealed a replayed reward
+
+
+def visits(trajectories: Mapping[str, Trajectory]) -> list[Visit]:
+    """Every period of a traced replication, each replayed reward with its last earlier visit."""
+    seen: dict[tuple[int, int], tuple[str, int]] = {}
+    result = []
+    for policy, trajectory in trajectories.items():
+        columns = (column.tolist() for column in trajectory)
+        own = [
+            Visit(policy, period, arm, position, reward, seen[arm, position] if replayed else None)
+            for period, (arm, position, reward, replayed) in enumerate(
+                zip(*columns, strict=True), 1
+            )
+        ]
+        seen |= {(visit.arm, visit.position): (policy, visit.period) for visit in own}
+        result += own
+    return result
+
+
+def draw_trajectories(
+    trajectories: Mapping[str, Trajectory], *, arms: Sequence[str] = (), title: str = ""
+) -> Figure:
+    """A small replication as `trace` returns it: each policy's arms and rewards, and an arrow to each replay.
+
+    `arms` are the arms' names; their numbers, from 0, if not given.
+    """
+    patches = optional("matplotlib.patches", "plots")
+    names, all_visits = list(trajectories), visits(trajectories)
+    periods = max(visit.period for visit in all_visits)
+    with _cells(periods, (1.7 + 0.55 * periods, 0.7 + 1.25 * len(names)), title) as (figure, axes):
+        axes.set(xlim=(-0.3, periods + 0.6), ylim=(2.3 * len(names) - 1.2, -0.6))
+        for visit in all_visits:
+            row = 2.3 * names.index(visit.policy)
+            _draw_visit(axes, patches, visit, row, arms[visit.arm] if arms else str(visit.arm))
+            if visit.source is not None:
+                start = visit.source[1], 2.3 * names.index(visit.source[0]) + 1.03
+                axes.annotate("", (visit.period, row - 0.03), start, arrowprops=_ARROW, zorder=0)
+        for index, name in enumerate(names):
+            axes.text(0.3, 2.3 * index + 0.25, f"{name}  arm", ha="right", va="center")
+            axes.text(0.3, 2.3 * index + 0.75, "reward", ha="right", va="center")
+        for period in range(1, periods + 1):
+            axes.text(period, -0.3, f"{period}", ha="center", va="center", color="0.35", fontsize=9)
+        axes.text(0.3, -0.3, "period", ha="right", va="center", color="0.35", fontsize=9)
+        colours = {"asked of a real user": REAL, "replayed": REPLAYED}
+        axes.legend(*_legend(patches, colours), **_BELOW)
+    return figure
+
+
+def _draw_visit(axes: Axes, patches: ModuleType, visit: Visit, row: float, arm: str) -> None:
+    x, real = visit.period, visit.source is None
+    style = {"fc": REAL, "ls": "-"} if real else {"fc": REPLAYED, "ls": "--"}
+    axes.add_patch(patches.Rectangle((x - 0.4, row), 0.8, 1, ec="0.2", lw=0.8, **style))
+    axes.plot([x - 0.4, x + 0.4], [row + 0.5, row + 0.5], color="0.2", lw=0.6)
+    axes.text(x, row + 0.26, arm, ha="center", va="center", weight="bold")
+    axes.text(x, row + 0.76, f"{visit.reward:.3g}", ha="center", va="center")
+
+
+def draw_stacks(
+    trajectories: Mapping[str, Trajectory],
+    *,
+    arms: Sequence[str] = (),
+    unused: Sequence[Sequence[float]] = (),
+    title: str = "",
+) -> Figure:
+    """The reward stacks of a small replication: which policy used which entry, in which period.
+
+    Args:
+        trajectories: What `trace` returned.
+        arms: The arms' names; their numbers, from 0, if not given.
+        unused: The whole stack of each arm, where the rewards that no policy used are known too.
+        title: Above the figure.
+    """
+    patches = optional("matplotlib.patches", "plots")
+    names, all_visits = list(trajectories), visits(trajectories)
+    n_arms = max(len(arms), len(unused), 1 + max(visit.arm for visit in all_visits))
+    depth = max([1 + max(visit.position for visit in all_visits), *map(len, unused)])
+    with _cells(depth, (1.7 + 0.62 * depth, 1.0 + 0.72 * n_arms), title) as (figure, axes):
+        axes.set(xlim=(-0.3, depth + 0.1), ylim=(n_arms - 0.05, -0.4))
+        for arm, position in itertools.product(range(n_arms), range(depth)):
+            entry = [v for v in all_visits if (v.arm, v.position) == (arm, position)]
+            reward = entry[0].reward if entry else unused[arm][position] if unused else None
+            _draw_entry(axes, patches, (position, arm), entry, reward)
+            _draw_periods(axes, (position, arm), entry, names)
+        for arm in range(n_arms):
+            label = f"arm {arms[arm] if arms else arm}"
+            axes.text(-0.15, arm + 0.42, label, ha="right", va="center")
+        for index, name in enumerate(names):
+            style = {"ha": "center", "color": colour(index), "fontsize": 9}
+            axes.text(depth * (index + 0.5) / len(names), -0.22, f"period of {name}", **style)
+        several = "used by both" if len(names) == 2 else "used by several"
+        shades = {several: _shade(2), "used by one policy": _shade(1), "not used": _shade(0)}
+        axes.legend(*_legend(patches, shades), **_BELOW)
+    return figure
+
+
+def _draw_entry(
+    axes: Axes,
+    patches: ModuleType,
+    corner: tuple[int, int],
+    entry: Sequence[Visit],
+    reward: float | None,
+) -> None:
+    shade = _shade(len(entry))
+    axes.add_patch(patches.Rectangle(corner, 0.94, 0.84, fc=shade, ec="0.2", lw=0.8))
+    if reward is not None:
+        style = {
+            "fontsize": 11,
+            "color": "0.1" if entry else "0.55",
+            "ha": "center",
+            "va": "center",
+        }
+        axes.text(corner[0] + 0.56, corner[1] + 0.42, f"{reward:.3g}", **style)
+
+
+def _draw_periods(
+    axes: Axes, corner: tuple[int, int], entry: Sequence[Visit], names: Sequence[str]
+) -> None:
+    for visit in entry:
+        index = names.index(visit.policy)
+        height = corner[1] + 0.84 * (index + 0.6) / (len(names) + 0.2)
+        style = {"fontsize": 7.5, "va": "center", "weight": "bold", "color": colour(index)}
+        axes.text(corner[0] + 0.07, height, f"{visit.period}", **style)
+
+
+def _shade(policies: int) -> str:
+    return ("white", "#ECECEC", "#C9C9C9")[min(policies, 2)]
+
+
+@contextmanager
+def _cells(columns: int, size: tuple[float, float], title: str) -> Iterator[tuple[Figure, Axes]]:
+    """A figure of cells, without axes."""
+    if columns > 60:
+        raise Invalid(
+            f"a figure of single periods has room for 60 columns, got {columns:,}; trace a shorter horizon"
+        )
+    with drawing(size, title) as (figure, axes):
+        axes.axis("off")
+        yield figure, axes
+
+
+def _legend(patches: ModuleType, colours: Mapping[str, str]) -> tuple[list[object], list[str]]:
+    frames = [patches.Patch(fc=colour, ec="0.2", lw=0.8) for colour in colours.values()]
+    return frames, list(colours)

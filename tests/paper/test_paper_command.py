@@ -15,7 +15,9 @@ import pytest
 
 import sameluck as sl
 from sameluck import cli, paper
-from sameluck.paper import examples, published, running, tables, writing
+from sameluck.paper import parts, published
+from sameluck.paper import report as reports
+from sameluck.paper import run as runs
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -43,10 +45,10 @@ def test_results_have_every_number_and_its_published_counterpart(report):
     assert results["schema"] == 1
     assert results["settings"] == {"replications": 300, "seed": 7}
     assert (results["ok"], results["failing"], results["far"]) == (True, [], 4.0)
-    assert set(results["parts"]) == {part.name for part in running.PARTS}
+    assert set(results["parts"]) == {part.name for part in runs.PARTS}
     assert len(results["published"]) == 24
     for one in results["published"]:
-        assert set(one) == {"part", *examples.Match._fields}
+        assert set(one) == {"part", *published.Match._fields}
         assert one["z"] is None or isinstance(one["z"], float)
     said = {
         (one["part"], one["name"], one["horizon"]): one["published"] for one in results["published"]
@@ -77,7 +79,7 @@ def test_the_page_is_self_contained(report):
     assert page.count("<svg") == 10
     assert not re.search(r'(src|href)="(?!#)', page.replace('xlink:href="#', ""))
     assert "<script" not in page
-    for part in running.PARTS[1:]:
+    for part in runs.PARTS[1:]:
         assert part.title.split(":")[0] in page
 
 
@@ -107,11 +109,11 @@ def test_a_figures_data_are_the_numbers_found(report):
 
 
 def test_a_table_in_its_forms():
-    table = tables.Table("t", ("a_b", "n", "x"), [("p & q", 1_234, 0.5), ("  r|s", None, 0.0123)])
-    assert tables.as_csv(table) == "a_b,n,x\np & q,1234,0.5\nr|s,,0.0123\n"
-    assert r"a\_b & n & x \\" in tables.as_latex(table)
-    assert r"p \& q & 1,234 & 0.50 \\" in tables.as_latex(table)
-    assert tables.as_markdown_table(table).splitlines()[-1] == "| r&#124;s |  | 0.012 |"
+    table = parts.Table("t", ("a_b", "n", "x"), [("p & q", 1_234, 0.5), ("r|s", None, 0.0123)])
+    assert reports.as_csv(table) == "a_b,n,x\np & q,1234,0.5\nr|s,,0.0123\n"
+    assert r"a\_b & n & x \\" in reports.as_latex(table)
+    assert r"p \& q & 1,234 & 0.50 \\" in reports.as_latex(table)
+    assert reports.as_markdown_table(table).splitlines()[-1] == "| r&#124;s |  | 0.012 |"
 
 
 def test_the_same_settings_give_the_same_bytes(tmp_path):
@@ -139,11 +141,11 @@ def test_a_number_that_is_off_is_exit_code_1(tmp_path, monkeypatch, capsys):
 
 
 def test_a_theorem_that_fails_is_exit_code_1():
-    result = writing.results(
-        {"symmetry": {"passes": False}, "solo": {"passes": True}}, running.Settings()
+    result = reports.summarise(
+        {"symmetry": {"passes": False}, "solo": {"passes": True}}, parts.Settings()
     )
     assert (result["ok"], result["failing"]) == (False, ["symmetry"])
-    assert writing.verdict(result) == "1 of 2 checks of theorems hold. Not met: symmetry."
+    assert reports.verdict(result) == "1 of 2 checks of theorems hold. Not met: symmetry."
 
 
 @pytest.mark.parametrize(
@@ -216,11 +218,9 @@ def test_ctrl_c_keeps_what_is_finished_and_a_second_run_goes_on(tmp_path, monkey
     kept = {path: path.stat().st_mtime_ns for path in (folder / "parts").iterdir()}
     assert sorted(path.name for path in kept) == ["efficiency.json", "illustration.json"]
 
-    played = []
+    played, simulate = [], sl.simulate
     monkeypatch.setattr(
-        running,
-        "simulate",
-        lambda one, *_, **how: played.append(one) or sl.simulate(one, *_, **how),
+        sl, "simulate", lambda one, *_, **how: played.append(one) or simulate(one, *_, **how)
     )
     code, _, _ = run(capsys, "--replications", "2000", "--only", parts, "--out", str(folder))
     assert code == 0
@@ -233,7 +233,7 @@ def test_an_interruption_before_anything_is_finished_leaves_nothing(tmp_path, mo
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(running, "simulate", stop)
+    monkeypatch.setattr(sl, "simulate", stop)
     code, _, err = run(capsys, "--only", "example1", "--out", str(tmp_path / "a" / "b"))
     assert code == 130
     assert "nothing was written" in err
@@ -243,11 +243,9 @@ def test_an_interruption_before_anything_is_finished_leaves_nothing(tmp_path, mo
 def test_other_settings_or_a_broken_file_are_run_anew(tmp_path, monkeypatch):
     once = {"only": "efficiency", "out": tmp_path}
     paper.reproduce(replications=100, **once)
-    played = []
+    played, simulate = [], sl.simulate
     monkeypatch.setattr(
-        running,
-        "simulate",
-        lambda one, *_, **how: played.append(one) or sl.simulate(one, *_, **how),
+        sl, "simulate", lambda one, *_, **how: played.append(one) or simulate(one, *_, **how)
     )
     paper.reproduce(replications=100, **once)
     assert played == []

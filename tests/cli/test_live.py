@@ -197,7 +197,7 @@ def test_results_are_those_of_the_python_surface(shop, url, tmp_path, capsys):
     serve(url, 10)
     code, _, err = run(capsys, "results", shop)
     assert code == 2
-    assert "for what is known so far: --checkpoints " in err
+    assert "for the results so far: --checkpoints " in err
     early = err.split("--checkpoints ")[1].strip()
     assert answer(capsys, "results", shop, "--checkpoints", early)["effects"][0][
         "checkpoint"
@@ -228,9 +228,9 @@ def test_results_that_cannot_be_are_refused_for_what_is_wrong_with_them(
     )
     assert "level must be between 0 and 1" in run(capsys, "results", shop, "--level", 95)[2]
     assert "wait for rewards" in run(capsys, "results", shop)[2]
-    assert "have come to 1 period, " in run(capsys, "results", shop, "--checkpoints", 1)[2]
+    assert "have reached 1 period, " in run(capsys, "results", shop, "--checkpoints", 1)[2]
     run(capsys, "stop", shop, "--now")
-    assert "needs the first 2; it is stopped" in run(capsys, "results", shop)[2]
+    assert "needs the first 2; its status is stopped" in run(capsys, "results", shop)[2]
 
     single = FILE.format(exposure="implicit").replace("replications = 3", "replications = 1")
     (tmp_path / "single.toml").write_text(single)
@@ -327,7 +327,7 @@ def test_all_experiments_are_listed(url, tmp_path, capsys):
     (tmp_path / "shop.toml").write_text(FILE.format(exposure="implicit"))
     with sl.open(url):
         pass
-    assert "no experiments yet; begin with: sameluck live start" in run(capsys, "status")[1]
+    assert "no experiments yet; start one with: sameluck live start" in run(capsys, "status")[1]
     for name in ("first", "the second"):
         assert run(capsys, "start", "shop.toml", "--name", name)[0] == 0
     _, out, _ = run(capsys, "status")
@@ -350,10 +350,8 @@ def test_a_name_is_typed_or_written_or_the_files(url, tmp_path, capsys):
     assert sl.Experiment.from_dict(started["experiment"]).digest == started["digest"]
     code, _, err = run(capsys, "start", "shop.toml")
     assert code == 2
-    assert (
-        "there is an experiment 'shop' already; look at it with: sameluck live status shop" in err
-    )
-    assert "call this one otherwise: --name NAME" in err
+    assert "an experiment 'shop' exists already; show it with: sameluck live status shop" in err
+    assert "give this one another name: --name NAME" in err
 
 
 def test_one_file_serves_for_simulation_and_for_real_users(url, tmp_path, capsys):
@@ -480,7 +478,9 @@ WORDS = {
 def test_a_database_that_is_not_there_is_not_made(name, url, tmp_path, capsys):
     code, out, err = run(capsys, name, *WORDS[name])
     assert (code, out) == (2, "")
-    assert err.startswith("error: no database 'shop.db'; begin with: sameluck live start FILE.toml")
+    assert err.startswith(
+        "error: no database 'shop.db'; start one with: sameluck live start FILE.toml"
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -490,7 +490,7 @@ def test_a_database_in_which_nothing_was_started_stays_empty(name, url, tmp_path
     code, out, err = run(capsys, name, *WORDS[name])
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("error: no experiment was ever started in sqlite:///shop.db")
-    assert "begin with: sameluck live start FILE.toml, or say another --db" in err
+    assert "start one with: sameluck live start FILE.toml, or name another --db" in err
     assert (tmp_path / "shop.db").stat().st_size == 0
 
 
@@ -499,7 +499,7 @@ def test_an_empty_postgresql_database_stays_empty(postgres_url, tmp_path, monkey
     for words in (("status",), ("doctor",), ("assign", "shop", "--unit", 1), ("pause", "shop")):
         code, out, err = run(capsys, *words, "--db", postgres_url)
         assert (code, out, err.count("\n")) == (2, "", 1)
-        assert f"no experiment was ever started in {postgres_url}; begin with: " in err
+        assert f"no experiment was ever started in {postgres_url}; start one with: " in err
         assert f"sameluck live start FILE.toml --db {postgres_url}" in err
     with psycopg.connect(postgres_url) as connection:
         found = connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")
@@ -542,11 +542,11 @@ def test_the_page_says_what_exit_codes_mean():
         "cannot be reached or is being written by another process"
         in meaning[sl.Unavailable.exit_code]
     )
-    assert "not what its policies would have done" in meaning[sl.Diverged.exit_code]
+    assert "differs from what its policies would have chosen" in meaning[sl.Diverged.exit_code]
     assert "a name or an id is wrong" in meaning[sl.Unknown.exit_code]
-    assert "A word, a value" in meaning[sl.Invalid.exit_code]
+    assert "An option, a value" in meaning[sl.Invalid.exit_code]
     assert "not installed" in meaning[sl.Missing.exit_code]
-    assert "what happened before forbids it" in meaning[sl.Conflict.exit_code]
+    assert "the state of the experiment forbids it" in meaning[sl.Conflict.exit_code]
     assert "Ctrl-C" in meaning[Interrupted.exit_code]
 
 
@@ -575,8 +575,11 @@ def test_nonsense_is_one_clear_line(name, url, tmp_path, capsys):
     [
         (("status", "--db", "mysql://x"), "unknown kind of store 'mysql://x'"),
         (("status", "--db", "sqlite://shop.db"), "write sqlite:///shop.db (three slashes)"),
-        (("status", "--db", "sqlite://"), "sqlite:// is gone when the command ends"),
-        (("start", "a.toml", "--db", "sqlite://"), "sqlite:// is gone when the command ends"),
+        (("status", "--db", "sqlite://"), "sqlite:// is in memory and ends with the command"),
+        (
+            ("start", "a.toml", "--db", "sqlite://"),
+            "sqlite:// is in memory and ends with the command",
+        ),
         (("start", "a.toml", "--db", "sqlite:////no/where.db"), "no folder '/no'"),
         (("start", "no.toml"), "cannot read 'no.toml'"),
         (("start", "ucb1"), "an experiment is a TOML file"),
@@ -590,7 +593,7 @@ def test_nonsense_is_one_clear_line(name, url, tmp_path, capsys):
         (("simulate", "--days", "0"), "days must be > 0"),
         (("simulate", "--window", "0"), "Reward.window_seconds must be > 0"),
         (("simulate", "--level", "95"), "level must be between 0 and 1"),
-        (("simulate", "--db", "sqlite://"), "sqlite:// is gone"),
+        (("simulate", "--db", "sqlite://"), "sqlite:// is in memory"),
     ],
 )
 def test_bad_input_is_one_clear_line_and_exit_code_2(words, said, url, tmp_path, capsys):
@@ -667,15 +670,22 @@ def test_the_doctor_examines_everything_and_an_alarm_is_exit_code_1(shop, url, c
 
 
 def test_a_password_is_not_shown():
-    assert store_options.following("postgresql://me:secret@host/db", "status") == (
-        "sameluck live status --db 'postgresql://me:***@host/db'"
-    )
+    assert store_options.DatabaseOptions("postgresql://me:secret@host/db").next_command(
+        "status"
+    ) == ("sameluck live status --db 'postgresql://me:***@host/db'")
 
 
 def test_the_usual_database_needs_no_words(monkeypatch):
     monkeypatch.delenv("SAMELUCK_DB", raising=False)
-    assert store_options.following("sqlite:///sameluck.db", "status") == "sameluck live status"
-    assert store_options.following("sqlite:///a.db", "status").endswith(" --db sqlite:///a.db")
+    assert (
+        store_options.DatabaseOptions("sqlite:///sameluck.db").next_command("status")
+        == "sameluck live status"
+    )
+    assert (
+        store_options.DatabaseOptions("sqlite:///a.db")
+        .next_command("status")
+        .endswith(" --db sqlite:///a.db")
+    )
 
 
 def test_a_rehearsal_is_the_simulation_and_says_all(tmp_path, monkeypatch, capsys):
@@ -724,12 +734,12 @@ def test_a_rehearsal_can_be_kept_and_looked_at(url, capsys):
     words = ("simulate", "--horizon", 20, "--replications", 4, "--db", url, "--name", "try")
     code, _, err = run(capsys, *words, "--days", 0.01)
     assert code == 0
-    assert "look at it with: sameluck live status try" in err
+    assert "show it with: sameluck live status try" in err
     status = answer(capsys, "status", "try")
     assert (status["status"], status["complete"]) == ("running", 0)
     code, _, err = run(capsys, *words)
     assert code == 2
-    assert "there is an experiment 'try' already" in err
+    assert "an experiment 'try' exists already" in err
 
 
 def test_a_short_rehearsal_shows_what_is_known_so_far(capsys):
@@ -743,10 +753,10 @@ def test_an_interrupted_rehearsal_says_what_is_kept(url, monkeypatch, capsys):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(simulate, "rehearse", interrupt)
+    monkeypatch.setattr(sl, "rehearse", interrupt)
     code, out, err = run(capsys, "simulate", "--db", "sqlite:///a.db")
     assert (code, out) == (130, "")
-    assert "is kept; look at it with: sameluck live status rehearsal --db sqlite:///a.db" in err
+    assert "is kept; show it with: sameluck live status rehearsal --db sqlite:///a.db" in err
     code, _, err = run(capsys, "simulate")
     assert (code, err) == (130, "\nerror: interrupted; nothing was written\n")
 

@@ -308,7 +308,7 @@ def without(words, *names):
 
 BAD = [
     (("plan",), "name at least two policies"),
-    (("plan", "ucb1", "uniform", "--effect", "1", "--power", "0.9"), "say where rewards come from"),
+    (("plan", "ucb1", "uniform", "--effect", "1", "--power", "0.9"), "the environment is missing"),
     (("plan", "ucb1", *ENV, "--effect", "1", "--power", "0.9"), "the experiment has one"),
     (("plan", "ucb9", "uniform", *ENV), "unknown policy 'ucb9'; did you mean 'ucb1'?"),
     (without(PLAN, "--power"), "two of effect, power and replications"),
@@ -328,8 +328,8 @@ BAD = [
     ((*PLAN, "--horizon", "0"), "horizon must be"),
     ((*PLAN, "--design", "nave"), "did you mean 'naive'?"),
     ((*without(PLAN, "--power"), "--replications", "1"), "replications must be >= 2"),
-    ((*PLAN, "--env", "bernoulli_prior"), "say how many arms"),
-    (("race", *TWO), "say how much short of the best is good enough: --tolerance"),
+    ((*PLAN, "--env", "bernoulli_prior"), "the number of arms is missing"),
+    (("race", *TWO), "the acceptable loss against the best policy is missing: --tolerance"),
     ((*RACE, "--tolerance", "0"), "tolerance must be > 0"),
     ((*RACE, "--tolerance", "-1"), "tolerance must be > 0"),
     ((*RACE, "--tolerance", "nan"), "tolerance must be a finite number"),
@@ -337,7 +337,7 @@ BAD = [
     ((*RACE, "--tolerance", "1", "--level", "1"), "level must be"),
     ((*RACE, "--tolerance", "1", "--most", "4"), "most must be >= 30"),
     (("race", "ucb1", *ENV, "--tolerance", "1"), "a race needs at least two policies"),
-    (("race", "ucb1", "uniform", "--tolerance", "1"), "say where rewards come from"),
+    (("race", "ucb1", "uniform", "--tolerance", "1"), "the environment is missing"),
     (
         ("race", "thompson_bernoulli", "ucb1", "--env", "gaussian(1,2)", "--tolerance", "1"),
         "needs rewards 0 and 1",

@@ -1,4 +1,4 @@
-"""The command line as a stranger meets it: every command, every kind of mistake."""
+"""The commands `compare`, `demo`, `policies` and `environments`: every option, every kind of wrong input."""
 
 import contextlib
 import csv
@@ -294,7 +294,7 @@ def test_a_reader_that_goes_away_is_no_error():
 
 
 @pytest.mark.slow
-def test_long_work_shows_a_bar_to_somebody_who_watches():
+def test_long_work_shows_a_bar_on_a_terminal():
     words = [*COMPARE, "--horizon", "10000", "--replications", "20000", "--workers", "1"]
     parent, child = pty.openpty()
     with subprocess.Popen(

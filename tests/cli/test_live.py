@@ -1,4 +1,4 @@
-"""`sameluck live` as a stranger meets it: every command, every kind of mistake, beside a running server."""
+"""The commands of `sameluck live`: every option, every kind of wrong input, also beside a running server."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def run(capsys, *words):
 
 
 def answer(capsys, *words):
-    """What a command says with --json."""
+    """The JSON that a command prints."""
     code, out, err = run(capsys, *words, "--json")
     assert (code, err) == (0, "")
     return json.loads(out)
@@ -59,7 +59,7 @@ def answer(capsys, *words):
 
 @pytest.fixture
 def url(tmp_path, monkeypatch):
-    """An empty folder and the address of a database in it, as SAMELUCK_DB says it."""
+    """An empty folder and the address of a database in it, which SAMELUCK_DB holds."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SAMELUCK_DB", "sqlite:///shop.db?synchronous=normal")
     return "sqlite:///shop.db?synchronous=normal"
@@ -119,7 +119,7 @@ def test_a_start_says_what_follows_and_what_it_says_works(url, tmp_path, capsys)
     assert "started 'shop'" in out
     assert "ucb (control), thompson" in out
 
-    assigning, rewarding, *looking = [
+    assigning, rewarding, *reading = [
         line.split("  ")[1] for line in out.splitlines() if line.startswith("  sameluck live")
     ]
     assert "--db" not in assigning  # the variable says it
@@ -129,7 +129,7 @@ def test_a_start_says_what_follows_and_what_it_says_works(url, tmp_path, capsys)
     words = rewarding.replace("ID", id).replace("VALUE", "1")
     assert run(capsys, *shlex.split(words)[2:]) == (0, f"1 counts for {id}\n", "")
     assert "reported for" in run(capsys, *shlex.split(words)[2:])[1]
-    status, results, _ = (shlex.split(line)[2:] for line in looking)
+    status, results, _ = (shlex.split(line)[2:] for line in reading)
     assert run(capsys, *status)[0] == 0
     code, _, err = run(capsys, *results)
     assert code == 2
@@ -155,7 +155,7 @@ def test_serving_in_json(shop, url, capsys):
     assert "the first value counts" in err
 
 
-def test_exposure_is_told_and_an_assignment_can_be_voided(url, tmp_path, capsys):
+def test_exposure_is_reported_and_an_assignment_can_be_voided(url, tmp_path, capsys):
     (tmp_path / "shop.toml").write_text(FILE.format(exposure="explicit"))
     assert run(capsys, "start", "shop.toml", "--name", "x y")[0] == 0
     _, out, _ = run(capsys, "assign", "x y", "--unit", 1)
@@ -184,7 +184,7 @@ def test_a_user_the_experiment_has_no_use_for_gets_the_fallback(shop, capsys):
     assert run(capsys, "resume", shop)[1] == "shop: running\n"
 
 
-def test_stopping_finishes_what_was_begun_unless_told_otherwise(shop, capsys):
+def test_stopping_finishes_open_replications_unless_now_is_given(shop, capsys):
     _, out, _ = run(capsys, "stop", shop)
     assert out.startswith("shop: draining; 3 replications are finished first; to stop at once: ")
     assert answer(capsys, "stop", shop, "--now")["status"] == "stopped"
@@ -305,9 +305,9 @@ def test_a_ledger_is_exported_and_a_log_imported(shop, url, tmp_path, capsys):
     assert made["cautions"] == []
 
 
-def test_whoever_only_looks_can_do_so_beside_a_server(shop, url, tmp_path, capsys):
+def test_commands_that_only_read_work_beside_a_server(shop, url, tmp_path, capsys):
     serve(url, 60)
-    looking = [
+    reading = [
         ("status",),
         ("status", shop),
         ("results", shop),
@@ -317,7 +317,7 @@ def test_whoever_only_looks_can_do_so_beside_a_server(shop, url, tmp_path, capsy
         ("add-policy", shop, "uniform", "--preview"),
     ]
     with sl.open(url):
-        assert [run(capsys, *words)[0] for words in looking] == [0] * len(looking)
+        assert [run(capsys, *words)[0] for words in reading] == [0] * len(reading)
         code, out, err = run(capsys, "assign", shop, "--unit", 1)
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert "is being written by another process" in err
@@ -413,7 +413,7 @@ def test_a_bad_file_is_one_clear_line_and_starts_nothing(text, url, tmp_path, ca
 def test_a_file_is_named_with_the_options_that_override_it(url, tmp_path, capsys):
     text = 'environment = "bernoulli(0.5, 0.4, 0.3)"\n' + FILE.format(exposure="implicit")
     (tmp_path / "a.toml").write_text(text)
-    for words, said in (
+    for words, message in (
         (("--horizon", 0), "a.toml with --horizon: Experiment.horizon must be"),
         (
             ("--seed", 1, "--loss", 2),
@@ -423,7 +423,7 @@ def test_a_file_is_named_with_the_options_that_override_it(url, tmp_path, capsys
         (("--name", ""), "--name must be 1 to 200 printable characters, got ''"),
     ):
         code, out, err = run(capsys, "simulate", "a.toml", *words)
-        assert err.startswith(f"error: {said}")
+        assert err.startswith(f"error: {message}")
         assert (code, out, err.count("\n")) == (2, "", 1)
     (tmp_path / "log.csv").write_text("arm,value\nred,1\ngreen,0\n")
     (tmp_path / "options.toml").write_text('[live]\norder = "any"\n')
@@ -439,7 +439,7 @@ def test_words_that_a_live_experiment_does_not_keep_are_cautioned_about(url, tmp
     assert "caution: shop.toml: level is not kept" in err
 
 
-def test_a_policy_alone_is_told_how_to_find_company(url, tmp_path, capsys):
+def test_a_single_policy_gets_the_command_that_adds_another(url, tmp_path, capsys):
     alone = FILE.format(exposure="implicit").replace('thompson = "thompson_bernoulli"', "")
     (tmp_path / "shop.toml").write_text(alone)
     _, out, _ = run(capsys, "start", "shop.toml")
@@ -506,18 +506,18 @@ def test_an_empty_postgresql_database_stays_empty(postgres_url, tmp_path, monkey
         assert found.fetchone() == (0,)
 
 
-NOBODY_LISTENS = "postgresql://me:secret@127.0.0.1:1/shop"
+UNREACHABLE = "postgresql://me:secret@127.0.0.1:1/shop"
 
 
 @pytest.mark.parametrize("words", [("status",), ("doctor",), ("assign", "shop", "--unit", 1)])
 def test_a_database_that_cannot_be_reached_is_exit_code_1(words, capsys):
-    code, out, err = run(capsys, *words, "--db", NOBODY_LISTENS)
+    code, out, err = run(capsys, *words, "--db", UNREACHABLE)
     assert (code, out, err.count("\n")) == (sl.Unavailable.exit_code, "", 1)
     assert "cannot connect to PostgreSQL" in err
     assert "secret" not in err
 
 
-def test_whoever_may_not_use_a_database_is_told_so(postgres_url, capsys, tmp_path, monkeypatch):
+def test_a_missing_permission_is_one_clear_line(postgres_url, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shop.toml").write_text(FILE.format(exposure="implicit"))
     with psycopg.connect(postgres_url, autocommit=True) as connection:
@@ -557,8 +557,8 @@ def test_every_command_but_those_that_begin_something_needs_a_database():
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name in WORDS])
 def test_an_experiment_that_is_not_there_is_one_clear_line(name, shop, capsys):
     code, out, err = run(capsys, name, "shpo", *WORDS[name][1:])
-    said = "error: no experiment 'shpo' in this store; did you mean 'shop'? known: shop\n"
-    assert (code, out, err) == (2, "", said)
+    message = "error: no experiment 'shpo' in this store; did you mean 'shop'? known: shop\n"
+    assert (code, out, err) == (2, "", message)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -571,7 +571,7 @@ def test_nonsense_is_one_clear_line(name, url, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("status", "--db", "mysql://x"), "unknown kind of store 'mysql://x'"),
         (("status", "--db", "sqlite://shop.db"), "write sqlite:///shop.db (three slashes)"),
@@ -596,11 +596,11 @@ def test_nonsense_is_one_clear_line(name, url, tmp_path, capsys):
         (("simulate", "--db", "sqlite://"), "sqlite:// is in memory"),
     ],
 )
-def test_bad_input_is_one_clear_line_and_exit_code_2(words, said, url, tmp_path, capsys):
+def test_bad_input_is_one_clear_line_and_exit_code_2(words, message, url, tmp_path, capsys):
     (tmp_path / "a.toml").write_text(FILE.format(exposure="implicit"))
     (tmp_path / "text.db").write_text("not a database, but long enough to be looked at" * 99)
     code, out, err = run(capsys, *words)
-    assert said in err
+    assert message in err
     assert (code, out, err.count("\n")) == (2, "", 1)
 
 
@@ -693,13 +693,13 @@ def test_a_rehearsal_is_the_simulation_and_says_all(tmp_path, monkeypatch, capsy
     words = ("--horizon", 30, "--replications", 5, "--arrivals-per-day", 50_000, "--seed", 3)
     code, out, err = run(capsys, "simulate", *words)
     assert (code, err) == (0, "")
-    for said in (
+    for message in (
         "5 replications of 30 periods",
         "rehearsed ",
         "5 complete of 5",
         "\ndiagnostics\n",
     ):
-        assert said in out
+        assert message in out
     assert "thompson_bernoulli earned" in " ".join(out.split()) or "No difference" in out
     assert list(tmp_path.iterdir()) == []
 
@@ -776,7 +776,7 @@ def test_postgresql_serves_the_same_commands(postgres_url, tmp_path, monkeypatch
     assert [check["name"] for check in checks] == ["postgresql", "durability", "schema"]
 
 
-def test_long_rehearsals_show_a_bar_to_somebody_who_watches():
+def test_long_rehearsals_show_a_bar_on_a_terminal():
     words = ["live", "simulate", "--replications", "200", "--days", "1"]
     parent, child = pty.openpty()
     with subprocess.Popen(

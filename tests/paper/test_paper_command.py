@@ -1,4 +1,4 @@
-"""`sameluck paper` as a reader meets it: what it writes, how it goes on after Ctrl-C, what it says to bad input."""
+"""`sameluck paper`: the files that it writes, how it continues after Ctrl-C, its messages for wrong input."""
 
 import csv
 import importlib.util
@@ -50,13 +50,13 @@ def test_results_have_every_number_and_its_published_counterpart(report):
     for one in results["published"]:
         assert set(one) == {"part", *published.Match._fields}
         assert one["z"] is None or isinstance(one["z"], float)
-    said = {
+    printed = {
         (one["part"], one["name"], one["horizon"]): one["published"] for one in results["published"]
     }
-    assert said["example1", "interactions, replay", 10_000] == 10_092.58
-    assert said["example2", "interactions, replay", 100] == 109.52
-    assert said["example3", "slope", 10_000] == 1.09
-    assert said["illustration", "real interactions", 10] == 12
+    assert printed["example1", "interactions, replay", 10_000] == 10_092.58
+    assert printed["example2", "interactions, replay", 100] == 109.52
+    assert printed["example3", "slope", 10_000] == 1.09
+    assert printed["illustration", "real interactions", 10] == 12
 
 
 def test_json_is_strict_and_the_same_as_the_file(report, tmp_path, capsys):
@@ -149,7 +149,7 @@ def test_a_theorem_that_fails_is_exit_code_1():
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--replications", "0"], "--replications must be from 100 to 1,000,000, got 0"),
         (["--replications", "-5"], "got -5"),
@@ -162,10 +162,10 @@ def test_a_theorem_that_fails_is_exit_code_1():
         (["--only", " , "], "--only names no part"),
     ],
 )
-def test_bad_input_is_one_line_and_leaves_nothing(words, said, tmp_path, capsys):
+def test_bad_input_is_one_line_and_leaves_nothing(words, message, tmp_path, capsys):
     code, out, err = run(capsys, "--out", str(tmp_path / "report"), *words)
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert said in err
+    assert message in err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -180,8 +180,8 @@ def test_a_folder_that_cannot_be_written_is_one_line_and_leaves_nothing(out, tmp
     assert (tmp_path / "file").read_text() == "mine"
 
 
-# A shell's background jobs are born deaf to Ctrl-C, and the tests may be one.
-LISTENING = """
+# A background job of a shell ignores Ctrl-C, and the tests may be one.
+INTERRUPTIBLE = """
 import signal, sys
 from sameluck.__main__ import main
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -193,7 +193,7 @@ def interrupted(folder, parts, after):
     """Start the command, send SIGINT once a part is on disk; returns exit code and standard error."""
     words = ["paper", "--replications", "2000", "--only", parts, "--out", str(folder)]
     with subprocess.Popen(
-        [sys.executable, "-c", LISTENING, *words],
+        [sys.executable, "-c", INTERRUPTIBLE, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -207,7 +207,7 @@ def interrupted(folder, parts, after):
     return process.returncode, err
 
 
-def test_ctrl_c_keeps_what_is_finished_and_a_second_run_goes_on(tmp_path, monkeypatch, capsys):
+def test_ctrl_c_keeps_finished_parts_and_a_second_run_continues(tmp_path, monkeypatch, capsys):
     parts, folder = "illustration,efficiency,ucb", tmp_path / "report"
     code, err = interrupted(folder, parts, after="efficiency")
     assert code == 130

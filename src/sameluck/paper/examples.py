@@ -13,7 +13,6 @@ from scipy.special import stdtrit
 import sameluck as sl
 from sameluck.arrays import Ints
 from sameluck.design import Design
-from sameluck.environments.base import Environment
 from sameluck.intervals import t_interval
 from sameluck.paper import example_sections, published
 from sameluck.paper.parts import (
@@ -29,7 +28,6 @@ from sameluck.paper.parts import (
     variance,
 )
 from sameluck.paper.published import Match, match, printed_mean
-from sameluck.policies.base import Policy
 
 HORIZON = 10_000
 TABLE_HORIZONS = (10, 100, 1_000, 10_000)
@@ -52,8 +50,8 @@ class Example(NamedTuple):
 
     name: str
     title: str
-    policies: Mapping[str, Policy]
-    environment: Environment
+    policies: Mapping[str, sl.Policy]
+    environment: sl.Environment
 
 
 EXAMPLE_1 = Example(

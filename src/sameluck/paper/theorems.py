@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 
 import sameluck as sl
-from sameluck.environments.base import Environment
 from sameluck.paper.algorithms import AlteredUsers, History, Users, algorithm_2, centred_sums
 from sameluck.paper.checks import (
     PendingTest,
@@ -32,7 +31,6 @@ from sameluck.paper.parts import (
     no_simulations,
     variance,
 )
-from sameluck.policies.base import Policy
 
 HORIZON = 1_000
 LITERAL_HORIZON, LITERAL_REPLICATIONS = 60, 6  # plain Python, so few; equality needs no more
@@ -253,7 +251,7 @@ def _moments(example: Example, runs: sl.Runs) -> list[PendingTest]:
     return pending
 
 
-_PRIORS: dict[str, tuple[Environment, dict[str, Policy]]] = {
+_PRIORS: dict[str, tuple[sl.Environment, dict[str, sl.Policy]]] = {
     "Bernoulli arms, Beta(1, 1)": (
         sl.BernoulliPrior(),
         {"ucb1": sl.UCB1(2.0), "thompson": sl.ThompsonBernoulli(first_plays=1)},

@@ -38,7 +38,7 @@ def doctor_command(
             try:
                 live = store.peek(one, makers=functions)
                 checks[one] = live.diagnostics(silence_is_zero=silence_is_zero)
-            except sl.Invalid as error:  # a maker is missing, say; the others can be checked
+            except sl.Invalid as error:  # a maker is missing, for example; check the others
                 if name:
                     raise
                 checks[one] = (sl.Check("policies", "unknown", sentence(str(error)), None, {}),)

@@ -1,4 +1,4 @@
-"""The options of all live commands: the database, the experiment in it; and the commands that may follow."""
+"""What live commands share: the options of the database, and the commands to type next."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class DatabaseOptions(NamedTuple):
 
     @contextmanager
     def explain_name_conflict(self, name: str, remedy: str) -> Iterator[None]:
-        """If the name is taken, say so with the command that shows the other experiment, and the remedy."""
+        """If the name is taken, name the command that shows the other experiment, and the remedy."""
         try:
             yield
         except sl.Conflict as error:

@@ -1,4 +1,4 @@
-"""Print docs/cli.md: the help of every command as it is now."""
+"""Print docs/cli.md: the current help of every command."""
 
 from collections.abc import Iterator
 
@@ -7,20 +7,21 @@ import click
 from sameluck.cli import commands
 
 INTRODUCTION = """\
-Every command prints text or, with `--json`, JSON, on standard output. An error is one line on standard error: what
-was wrong and what to do. Exit codes:
+Every command prints text or, with `--json`, JSON, on standard output. An error is one line on standard error: the
+cause and the remedy. Exit codes:
 
-* 0: done.
-* 1: not the caller's fault. The database cannot be reached or is being written by another process (try again), a
-  ledger is not what its policies would have done, or a file cannot be written. For `live doctor`: there is an alarm.
-* 2: the caller's. A word, a value, a file, a name or an id is wrong, something is not installed, or what happened
-  before forbids it.
+* 0: success.
+* 1: a failure that is not due to the call. The database cannot be reached or is being written by another process (try
+  again), a ledger differs from what its policies would have chosen, or a file cannot be written. For `live doctor`:
+  there is an alarm.
+* 2: the call is not valid. An option, a value, a file, a name or an id is wrong, something is not installed, or the
+  state of the experiment forbids it.
 * 130: interrupted (Ctrl-C).
 """
 
 
 def every_command(words: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
-    """A command and, after it, those of its group."""
+    """A command, followed by those of its group."""
     yield words, command
     if isinstance(command, click.Group):
         within = command.commands

@@ -8,7 +8,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 
 def page(folder: Path) -> str:
-    """The page with its figures where the documentation keeps them."""
+    """The page with links to the figures of the documentation."""
     return (folder / "paper.md").read_text(encoding="utf-8").replace("](figures/", "](paper/")
 
 

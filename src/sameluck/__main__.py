@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> int:
-    """Run the command line, or say which extra brings it."""
+    """Run the command line; if its packages are missing, print the extra to install."""
     try:
         from sameluck import cli  # noqa: PLC0415
     except ModuleNotFoundError as error:

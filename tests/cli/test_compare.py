@@ -1,4 +1,4 @@
-"""The command line as a stranger meets it: every command, every kind of mistake."""
+"""The commands `compare`, `demo`, `policies` and `environments`: every option, every kind of wrong input."""
 
 import contextlib
 import csv
@@ -15,7 +15,7 @@ import sameluck as sl
 from sameluck import cli
 
 COMPARE = ["compare", "ucb1(alpha=2.5)", "ucb1(alpha=3)", "--env", "bernoulli(0.9,0.7,0.5,0.3,0.1)"]
-COMMANDS = sorted(  # those of a group have tests of their own: tests/live/test_cli_live.py
+COMMANDS = sorted(  # those of a group have tests of their own: test_live.py
     name for name, command in cli.commands.commands.items() if not isinstance(command, click.Group)
 )
 
@@ -188,7 +188,7 @@ ENV = ("--env", "bernoulli(0.7,0.3)")
 BAD = [
     ((), "", "Usage"),
     (("compare",), "error: name at least two policies, or a TOML file", ""),
-    (("compare", "ucb1", "uniform"), "error: say where rewards come from: --env", ""),
+    (("compare", "ucb1", "uniform"), "error: the environment is missing: --env", ""),
     (("compare", "ucb2", "uniform", *ENV), "unknown policy 'ucb2'; did you mean 'ucb1'?", ""),
     (
         ("compare", "ucb1(alpha=x)", "uniform", *ENV),
@@ -206,7 +206,11 @@ BAD = [
         "",
     ),
     (("compare", "ucb1", "uniform", "--env", "bernoulli(0.7)"), "from 2 to", ""),
-    (("compare", "ucb1", "uniform", "--env", "bernoulli_prior"), "say how many arms: --arms N", ""),
+    (
+        ("compare", "ucb1", "uniform", "--env", "bernoulli_prior"),
+        "the number of arms is missing: --arms N",
+        "",
+    ),
     (
         ("compare", "ucb1", "thompson_bernoulli", "--env", "gaussian(1,2)"),
         "needs rewards 0 and 1",
@@ -290,7 +294,7 @@ def test_a_reader_that_goes_away_is_no_error():
 
 
 @pytest.mark.slow
-def test_long_work_shows_a_bar_to_somebody_who_watches():
+def test_long_work_shows_a_bar_on_a_terminal():
     words = [*COMPARE, "--horizon", "10000", "--replications", "20000", "--workers", "1"]
     parent, child = pty.openpty()
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""`sameluck live` as a stranger meets it: every command, every kind of mistake, beside a running server."""
+"""The commands of `sameluck live`: every option, every kind of wrong input, also beside a running server."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def run(capsys, *words):
 
 
 def answer(capsys, *words):
-    """What a command says with --json."""
+    """The JSON that a command prints."""
     code, out, err = run(capsys, *words, "--json")
     assert (code, err) == (0, "")
     return json.loads(out)
@@ -59,7 +59,7 @@ def answer(capsys, *words):
 
 @pytest.fixture
 def url(tmp_path, monkeypatch):
-    """An empty folder and the address of a database in it, as SAMELUCK_DB says it."""
+    """An empty folder and the address of a database in it, which SAMELUCK_DB holds."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SAMELUCK_DB", "sqlite:///shop.db?synchronous=normal")
     return "sqlite:///shop.db?synchronous=normal"
@@ -119,7 +119,7 @@ def test_a_start_says_what_follows_and_what_it_says_works(url, tmp_path, capsys)
     assert "started 'shop'" in out
     assert "ucb (control), thompson" in out
 
-    assigning, rewarding, *looking = [
+    assigning, rewarding, *reading = [
         line.split("  ")[1] for line in out.splitlines() if line.startswith("  sameluck live")
     ]
     assert "--db" not in assigning  # the variable says it
@@ -129,7 +129,7 @@ def test_a_start_says_what_follows_and_what_it_says_works(url, tmp_path, capsys)
     words = rewarding.replace("ID", id).replace("VALUE", "1")
     assert run(capsys, *shlex.split(words)[2:]) == (0, f"1 counts for {id}\n", "")
     assert "reported for" in run(capsys, *shlex.split(words)[2:])[1]
-    status, results, _ = (shlex.split(line)[2:] for line in looking)
+    status, results, _ = (shlex.split(line)[2:] for line in reading)
     assert run(capsys, *status)[0] == 0
     code, _, err = run(capsys, *results)
     assert code == 2
@@ -155,7 +155,7 @@ def test_serving_in_json(shop, url, capsys):
     assert "the first value counts" in err
 
 
-def test_exposure_is_told_and_an_assignment_can_be_voided(url, tmp_path, capsys):
+def test_exposure_is_reported_and_an_assignment_can_be_voided(url, tmp_path, capsys):
     (tmp_path / "shop.toml").write_text(FILE.format(exposure="explicit"))
     assert run(capsys, "start", "shop.toml", "--name", "x y")[0] == 0
     _, out, _ = run(capsys, "assign", "x y", "--unit", 1)
@@ -184,7 +184,7 @@ def test_a_user_the_experiment_has_no_use_for_gets_the_fallback(shop, capsys):
     assert run(capsys, "resume", shop)[1] == "shop: running\n"
 
 
-def test_stopping_finishes_what_was_begun_unless_told_otherwise(shop, capsys):
+def test_stopping_finishes_open_replications_unless_now_is_given(shop, capsys):
     _, out, _ = run(capsys, "stop", shop)
     assert out.startswith("shop: draining; 3 replications are finished first; to stop at once: ")
     assert answer(capsys, "stop", shop, "--now")["status"] == "stopped"
@@ -197,7 +197,7 @@ def test_results_are_those_of_the_python_surface(shop, url, tmp_path, capsys):
     serve(url, 10)
     code, _, err = run(capsys, "results", shop)
     assert code == 2
-    assert "for what is known so far: --checkpoints " in err
+    assert "for the results so far: --checkpoints " in err
     early = err.split("--checkpoints ")[1].strip()
     assert answer(capsys, "results", shop, "--checkpoints", early)["effects"][0][
         "checkpoint"
@@ -228,9 +228,9 @@ def test_results_that_cannot_be_are_refused_for_what_is_wrong_with_them(
     )
     assert "level must be between 0 and 1" in run(capsys, "results", shop, "--level", 95)[2]
     assert "wait for rewards" in run(capsys, "results", shop)[2]
-    assert "have come to 1 period, " in run(capsys, "results", shop, "--checkpoints", 1)[2]
+    assert "have reached 1 period, " in run(capsys, "results", shop, "--checkpoints", 1)[2]
     run(capsys, "stop", shop, "--now")
-    assert "needs the first 2; it is stopped" in run(capsys, "results", shop)[2]
+    assert "needs the first 2; its status is stopped" in run(capsys, "results", shop)[2]
 
     single = FILE.format(exposure="implicit").replace("replications = 3", "replications = 1")
     (tmp_path / "single.toml").write_text(single)
@@ -305,9 +305,9 @@ def test_a_ledger_is_exported_and_a_log_imported(shop, url, tmp_path, capsys):
     assert made["cautions"] == []
 
 
-def test_whoever_only_looks_can_do_so_beside_a_server(shop, url, tmp_path, capsys):
+def test_commands_that_only_read_work_beside_a_server(shop, url, tmp_path, capsys):
     serve(url, 60)
-    looking = [
+    reading = [
         ("status",),
         ("status", shop),
         ("results", shop),
@@ -317,7 +317,7 @@ def test_whoever_only_looks_can_do_so_beside_a_server(shop, url, tmp_path, capsy
         ("add-policy", shop, "uniform", "--preview"),
     ]
     with sl.open(url):
-        assert [run(capsys, *words)[0] for words in looking] == [0] * len(looking)
+        assert [run(capsys, *words)[0] for words in reading] == [0] * len(reading)
         code, out, err = run(capsys, "assign", shop, "--unit", 1)
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert "is being written by another process" in err
@@ -327,7 +327,7 @@ def test_all_experiments_are_listed(url, tmp_path, capsys):
     (tmp_path / "shop.toml").write_text(FILE.format(exposure="implicit"))
     with sl.open(url):
         pass
-    assert "no experiments yet; begin with: sameluck live start" in run(capsys, "status")[1]
+    assert "no experiments yet; start one with: sameluck live start" in run(capsys, "status")[1]
     for name in ("first", "the second"):
         assert run(capsys, "start", "shop.toml", "--name", name)[0] == 0
     _, out, _ = run(capsys, "status")
@@ -350,10 +350,8 @@ def test_a_name_is_typed_or_written_or_the_files(url, tmp_path, capsys):
     assert sl.Experiment.from_dict(started["experiment"]).digest == started["digest"]
     code, _, err = run(capsys, "start", "shop.toml")
     assert code == 2
-    assert (
-        "there is an experiment 'shop' already; look at it with: sameluck live status shop" in err
-    )
-    assert "call this one otherwise: --name NAME" in err
+    assert "an experiment 'shop' exists already; show it with: sameluck live status shop" in err
+    assert "give this one another name: --name NAME" in err
 
 
 def test_one_file_serves_for_simulation_and_for_real_users(url, tmp_path, capsys):
@@ -415,7 +413,7 @@ def test_a_bad_file_is_one_clear_line_and_starts_nothing(text, url, tmp_path, ca
 def test_a_file_is_named_with_the_options_that_override_it(url, tmp_path, capsys):
     text = 'environment = "bernoulli(0.5, 0.4, 0.3)"\n' + FILE.format(exposure="implicit")
     (tmp_path / "a.toml").write_text(text)
-    for words, said in (
+    for words, message in (
         (("--horizon", 0), "a.toml with --horizon: Experiment.horizon must be"),
         (
             ("--seed", 1, "--loss", 2),
@@ -425,7 +423,7 @@ def test_a_file_is_named_with_the_options_that_override_it(url, tmp_path, capsys
         (("--name", ""), "--name must be 1 to 200 printable characters, got ''"),
     ):
         code, out, err = run(capsys, "simulate", "a.toml", *words)
-        assert err.startswith(f"error: {said}")
+        assert err.startswith(f"error: {message}")
         assert (code, out, err.count("\n")) == (2, "", 1)
     (tmp_path / "log.csv").write_text("arm,value\nred,1\ngreen,0\n")
     (tmp_path / "options.toml").write_text('[live]\norder = "any"\n')
@@ -441,7 +439,7 @@ def test_words_that_a_live_experiment_does_not_keep_are_cautioned_about(url, tmp
     assert "caution: shop.toml: level is not kept" in err
 
 
-def test_a_policy_alone_is_told_how_to_find_company(url, tmp_path, capsys):
+def test_a_single_policy_gets_the_command_that_adds_another(url, tmp_path, capsys):
     alone = FILE.format(exposure="implicit").replace('thompson = "thompson_bernoulli"', "")
     (tmp_path / "shop.toml").write_text(alone)
     _, out, _ = run(capsys, "start", "shop.toml")
@@ -480,7 +478,9 @@ WORDS = {
 def test_a_database_that_is_not_there_is_not_made(name, url, tmp_path, capsys):
     code, out, err = run(capsys, name, *WORDS[name])
     assert (code, out) == (2, "")
-    assert err.startswith("error: no database 'shop.db'; begin with: sameluck live start FILE.toml")
+    assert err.startswith(
+        "error: no database 'shop.db'; start one with: sameluck live start FILE.toml"
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -490,7 +490,7 @@ def test_a_database_in_which_nothing_was_started_stays_empty(name, url, tmp_path
     code, out, err = run(capsys, name, *WORDS[name])
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("error: no experiment was ever started in sqlite:///shop.db")
-    assert "begin with: sameluck live start FILE.toml, or say another --db" in err
+    assert "start one with: sameluck live start FILE.toml, or name another --db" in err
     assert (tmp_path / "shop.db").stat().st_size == 0
 
 
@@ -499,25 +499,25 @@ def test_an_empty_postgresql_database_stays_empty(postgres_url, tmp_path, monkey
     for words in (("status",), ("doctor",), ("assign", "shop", "--unit", 1), ("pause", "shop")):
         code, out, err = run(capsys, *words, "--db", postgres_url)
         assert (code, out, err.count("\n")) == (2, "", 1)
-        assert f"no experiment was ever started in {postgres_url}; begin with: " in err
+        assert f"no experiment was ever started in {postgres_url}; start one with: " in err
         assert f"sameluck live start FILE.toml --db {postgres_url}" in err
     with psycopg.connect(postgres_url) as connection:
         found = connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")
         assert found.fetchone() == (0,)
 
 
-NOBODY_LISTENS = "postgresql://me:secret@127.0.0.1:1/shop"
+UNREACHABLE = "postgresql://me:secret@127.0.0.1:1/shop"
 
 
 @pytest.mark.parametrize("words", [("status",), ("doctor",), ("assign", "shop", "--unit", 1)])
 def test_a_database_that_cannot_be_reached_is_exit_code_1(words, capsys):
-    code, out, err = run(capsys, *words, "--db", NOBODY_LISTENS)
+    code, out, err = run(capsys, *words, "--db", UNREACHABLE)
     assert (code, out, err.count("\n")) == (sl.Unavailable.exit_code, "", 1)
     assert "cannot connect to PostgreSQL" in err
     assert "secret" not in err
 
 
-def test_whoever_may_not_use_a_database_is_told_so(postgres_url, capsys, tmp_path, monkeypatch):
+def test_a_missing_permission_is_one_clear_line(postgres_url, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shop.toml").write_text(FILE.format(exposure="implicit"))
     with psycopg.connect(postgres_url, autocommit=True) as connection:
@@ -542,11 +542,11 @@ def test_the_page_says_what_exit_codes_mean():
         "cannot be reached or is being written by another process"
         in meaning[sl.Unavailable.exit_code]
     )
-    assert "not what its policies would have done" in meaning[sl.Diverged.exit_code]
+    assert "differs from what its policies would have chosen" in meaning[sl.Diverged.exit_code]
     assert "a name or an id is wrong" in meaning[sl.Unknown.exit_code]
-    assert "A word, a value" in meaning[sl.Invalid.exit_code]
+    assert "An option, a value" in meaning[sl.Invalid.exit_code]
     assert "not installed" in meaning[sl.Missing.exit_code]
-    assert "what happened before forbids it" in meaning[sl.Conflict.exit_code]
+    assert "the state of the experiment forbids it" in meaning[sl.Conflict.exit_code]
     assert "Ctrl-C" in meaning[Interrupted.exit_code]
 
 
@@ -557,8 +557,8 @@ def test_every_command_but_those_that_begin_something_needs_a_database():
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name in WORDS])
 def test_an_experiment_that_is_not_there_is_one_clear_line(name, shop, capsys):
     code, out, err = run(capsys, name, "shpo", *WORDS[name][1:])
-    said = "error: no experiment 'shpo' in this store; did you mean 'shop'? known: shop\n"
-    assert (code, out, err) == (2, "", said)
+    message = "error: no experiment 'shpo' in this store; did you mean 'shop'? known: shop\n"
+    assert (code, out, err) == (2, "", message)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -571,12 +571,15 @@ def test_nonsense_is_one_clear_line(name, url, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("status", "--db", "mysql://x"), "unknown kind of store 'mysql://x'"),
         (("status", "--db", "sqlite://shop.db"), "write sqlite:///shop.db (three slashes)"),
-        (("status", "--db", "sqlite://"), "sqlite:// is gone when the command ends"),
-        (("start", "a.toml", "--db", "sqlite://"), "sqlite:// is gone when the command ends"),
+        (("status", "--db", "sqlite://"), "sqlite:// is in memory and ends with the command"),
+        (
+            ("start", "a.toml", "--db", "sqlite://"),
+            "sqlite:// is in memory and ends with the command",
+        ),
         (("start", "a.toml", "--db", "sqlite:////no/where.db"), "no folder '/no'"),
         (("start", "no.toml"), "cannot read 'no.toml'"),
         (("start", "ucb1"), "an experiment is a TOML file"),
@@ -590,14 +593,14 @@ def test_nonsense_is_one_clear_line(name, url, tmp_path, capsys):
         (("simulate", "--days", "0"), "days must be > 0"),
         (("simulate", "--window", "0"), "Reward.window_seconds must be > 0"),
         (("simulate", "--level", "95"), "level must be between 0 and 1"),
-        (("simulate", "--db", "sqlite://"), "sqlite:// is gone"),
+        (("simulate", "--db", "sqlite://"), "sqlite:// is in memory"),
     ],
 )
-def test_bad_input_is_one_clear_line_and_exit_code_2(words, said, url, tmp_path, capsys):
+def test_bad_input_is_one_clear_line_and_exit_code_2(words, message, url, tmp_path, capsys):
     (tmp_path / "a.toml").write_text(FILE.format(exposure="implicit"))
     (tmp_path / "text.db").write_text("not a database, but long enough to be looked at" * 99)
     code, out, err = run(capsys, *words)
-    assert said in err
+    assert message in err
     assert (code, out, err.count("\n")) == (2, "", 1)
 
 
@@ -667,15 +670,22 @@ def test_the_doctor_examines_everything_and_an_alarm_is_exit_code_1(shop, url, c
 
 
 def test_a_password_is_not_shown():
-    assert store_options.following("postgresql://me:secret@host/db", "status") == (
-        "sameluck live status --db 'postgresql://me:***@host/db'"
-    )
+    assert store_options.DatabaseOptions("postgresql://me:secret@host/db").next_command(
+        "status"
+    ) == ("sameluck live status --db 'postgresql://me:***@host/db'")
 
 
 def test_the_usual_database_needs_no_words(monkeypatch):
     monkeypatch.delenv("SAMELUCK_DB", raising=False)
-    assert store_options.following("sqlite:///sameluck.db", "status") == "sameluck live status"
-    assert store_options.following("sqlite:///a.db", "status").endswith(" --db sqlite:///a.db")
+    assert (
+        store_options.DatabaseOptions("sqlite:///sameluck.db").next_command("status")
+        == "sameluck live status"
+    )
+    assert (
+        store_options.DatabaseOptions("sqlite:///a.db")
+        .next_command("status")
+        .endswith(" --db sqlite:///a.db")
+    )
 
 
 def test_a_rehearsal_is_the_simulation_and_says_all(tmp_path, monkeypatch, capsys):
@@ -683,13 +693,13 @@ def test_a_rehearsal_is_the_simulation_and_says_all(tmp_path, monkeypatch, capsy
     words = ("--horizon", 30, "--replications", 5, "--arrivals-per-day", 50_000, "--seed", 3)
     code, out, err = run(capsys, "simulate", *words)
     assert (code, err) == (0, "")
-    for said in (
+    for message in (
         "5 replications of 30 periods",
         "rehearsed ",
         "5 complete of 5",
         "\ndiagnostics\n",
     ):
-        assert said in out
+        assert message in out
     assert "thompson_bernoulli earned" in " ".join(out.split()) or "No difference" in out
     assert list(tmp_path.iterdir()) == []
 
@@ -724,12 +734,12 @@ def test_a_rehearsal_can_be_kept_and_looked_at(url, capsys):
     words = ("simulate", "--horizon", 20, "--replications", 4, "--db", url, "--name", "try")
     code, _, err = run(capsys, *words, "--days", 0.01)
     assert code == 0
-    assert "look at it with: sameluck live status try" in err
+    assert "show it with: sameluck live status try" in err
     status = answer(capsys, "status", "try")
     assert (status["status"], status["complete"]) == ("running", 0)
     code, _, err = run(capsys, *words)
     assert code == 2
-    assert "there is an experiment 'try' already" in err
+    assert "an experiment 'try' exists already" in err
 
 
 def test_a_short_rehearsal_shows_what_is_known_so_far(capsys):
@@ -743,10 +753,10 @@ def test_an_interrupted_rehearsal_says_what_is_kept(url, monkeypatch, capsys):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(simulate, "rehearse", interrupt)
+    monkeypatch.setattr(sl, "rehearse", interrupt)
     code, out, err = run(capsys, "simulate", "--db", "sqlite:///a.db")
     assert (code, out) == (130, "")
-    assert "is kept; look at it with: sameluck live status rehearsal --db sqlite:///a.db" in err
+    assert "is kept; show it with: sameluck live status rehearsal --db sqlite:///a.db" in err
     code, _, err = run(capsys, "simulate")
     assert (code, err) == (130, "\nerror: interrupted; nothing was written\n")
 
@@ -766,7 +776,7 @@ def test_postgresql_serves_the_same_commands(postgres_url, tmp_path, monkeypatch
     assert [check["name"] for check in checks] == ["postgresql", "durability", "schema"]
 
 
-def test_long_rehearsals_show_a_bar_to_somebody_who_watches():
+def test_long_rehearsals_show_a_bar_on_a_terminal():
     words = ["live", "simulate", "--replications", "200", "--days", "1"]
     parent, child = pty.openpty()
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The commands that plan, race and set designs side by side, and compare's options, as a stranger types them."""
+"""The commands `plan`, `race` and `designs`, and the options of `compare`."""
 
 import json
 import time
@@ -11,7 +11,7 @@ from sameluck import cli
 ENV = ("--env", "bernoulli(0.7,0.3)")
 TWO = ("ucb1", "thompson_bernoulli", *ENV, "--horizon", "100", "--seed", "3")
 NAMES = {"ucb1": "ucb1", "thompson_bernoulli": "thompson_bernoulli"}
-COINS = sl.Bernoulli((0.7, 0.3))
+ENVIRONMENT = sl.Bernoulli((0.7, 0.3))
 PLAN = ("plan", *TWO, "--effect", "2", "--power", "0.9", "--pilot", "60")
 RACE = ("race", "ucb1(0.2)", "uniform", "other=ucb1", *ENV, "--horizon", "100", "--seed", "3")
 DESIGNS = ("designs", *TWO, "--replications", "12")
@@ -46,7 +46,7 @@ PLANS = [
 
 @pytest.mark.parametrize(("words", "asked"), PLANS)
 def test_a_plan_is_the_python_surfaces_as_text_and_as_json(words, asked, capsys):
-    expected = sl.plan(experiment(), COINS, pilot=60, **asked)
+    expected = sl.plan(experiment(), ENVIRONMENT, pilot=60, **asked)
 
     code, out, err = run(capsys, *PLAN, *words)
     _, answer, _ = run(capsys, *PLAN, *words, "--json")
@@ -67,7 +67,7 @@ def test_a_plan_finds_whichever_of_the_three_is_missing_and_takes_a_design(capsy
         given = {name: value for name, value in asked.items() if name != missing}
         words = [word for name, value in given.items() for word in (f"--{name}", value)]
         _, out, _ = run(capsys, *base, *words)
-        expected = sl.plan(experiment(), COINS, pilot=60, **given)
+        expected = sl.plan(experiment(), ENVIRONMENT, pilot=60, **given)
         assert json.loads(out)["designs"][0][missing] == getattr(expected, missing)
 
     _, out, _ = run(capsys, *PLAN, "--design", "replay(share_noise=true)", "--json")
@@ -109,7 +109,7 @@ def test_a_plan_from_a_file_is_that_of_the_words(capsys, tmp_path):
 def race_of(**changes):
     field = {"ucb1(alpha=0.2)": "ucb1(0.2)", "uniform": "uniform", "other": "ucb1"}
     settings = {"tolerance": 5.0, "horizon": 100, "seed": 3}
-    return sl.race(field, COINS, **{**settings, **changes})
+    return sl.race(field, ENVIRONMENT, **{**settings, **changes})
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_file_with_a_json_list_is_refused_too(text, capsys, tmp_path):
 
 
 def test_designs_are_the_python_surfaces_as_text_and_as_json(capsys):
-    expected = sl.designs(experiment(replications=12), COINS)
+    expected = sl.designs(experiment(replications=12), ENVIRONMENT)
 
     code, out, err = run(capsys, *DESIGNS)
     _, answer, _ = run(capsys, *DESIGNS, "--json")
@@ -185,7 +185,7 @@ def test_designs_take_a_control_and_a_level(capsys):
     _, out, _ = run(capsys, *DESIGNS, "--control", "thompson_bernoulli", "--level", "0.5", "--json")
     changed = experiment(replications=12, control="thompson_bernoulli")
 
-    assert json.loads(out) == as_json(sl.designs(changed, COINS, level=0.5).to_dicts())
+    assert json.loads(out) == as_json(sl.designs(changed, ENVIRONMENT, level=0.5).to_dicts())
     assert {row["policy"] for row in json.loads(out)} == {"ucb1"}
 
 
@@ -213,7 +213,7 @@ def test_compare_asks_as_the_python_surface_does(words, asked, capsys):
     policies = {**NAMES, "epsilon_greedy": "epsilon_greedy"}
     runs = sl.simulate(
         experiment(policies=policies, replications=30),
-        COINS,
+        ENVIRONMENT,
         checkpoints=[50, 100],
         detail="adjust" in asked,
     )
@@ -247,9 +247,9 @@ def test_a_file_may_ask_the_same(capsys, tmp_path):
 
 
 def test_json_says_who_may_be_best_and_what_to_be_careful_about(capsys):
-    """What the text says, JSON says as data: nobody should have to read a sentence with a program."""
+    """JSON has as data what the text has as sentences: no program needs to parse a sentence."""
     _, out, _ = run(capsys, "compare", *TWO, "--replications", "5", "--best", "--json")
-    runs = sl.simulate(experiment(replications=5), COINS)
+    runs = sl.simulate(experiment(replications=5), ENVIRONMENT)
     expected = sl.compare(runs, best=True)
 
     assert json.loads(out)["standings"] == as_json([one._asdict() for one in expected.standings])
@@ -311,7 +311,7 @@ def without(words, *names):
 
 BAD = [
     (("plan",), "name at least two policies"),
-    (("plan", "ucb1", "uniform", "--effect", "1", "--power", "0.9"), "say where rewards come from"),
+    (("plan", "ucb1", "uniform", "--effect", "1", "--power", "0.9"), "the environment is missing"),
     (("plan", "ucb1", *ENV, "--effect", "1", "--power", "0.9"), "the experiment has one"),
     (("plan", "ucb9", "uniform", *ENV), "unknown policy 'ucb9'; did you mean 'ucb1'?"),
     (without(PLAN, "--power"), "two of effect, power and replications"),
@@ -334,8 +334,8 @@ BAD = [
         (*without(PLAN, "--power"), "--replications", "1"),
         "replications must be a whole number from 2 to 1,000,000,000",
     ),
-    ((*PLAN, "--env", "bernoulli_prior"), "say how many arms"),
-    (("race", *TWO), "say how much short of the best is good enough: --tolerance"),
+    ((*PLAN, "--env", "bernoulli_prior"), "the number of arms is missing"),
+    (("race", *TWO), "the acceptable loss against the best policy is missing: --tolerance"),
     ((*RACE, "--tolerance", "0"), "tolerance must be > 0"),
     ((*RACE, "--tolerance", "-1"), "tolerance must be > 0"),
     ((*RACE, "--tolerance", "nan"), "tolerance must be a finite number"),
@@ -343,7 +343,7 @@ BAD = [
     ((*RACE, "--tolerance", "1", "--level", "1"), "level must be"),
     ((*RACE, "--tolerance", "1", "--most", "4"), "most must be >= 30"),
     (("race", "ucb1", *ENV, "--tolerance", "1"), "a race needs at least two policies"),
-    (("race", "ucb1", "uniform", "--tolerance", "1"), "say where rewards come from"),
+    (("race", "ucb1", "uniform", "--tolerance", "1"), "the environment is missing"),
     (
         ("race", "thompson_bernoulli", "ucb1", "--env", "gaussian(1,2)", "--tolerance", "1"),
         "needs rewards 0 and 1",

@@ -1,4 +1,4 @@
-"""One run of the whole command with few replications, shared by the tests that look at what it wrote."""
+"""One run of the whole command with few replications, shared by the tests of its files."""
 
 import contextlib
 import io
@@ -12,7 +12,7 @@ REPLICATIONS = 300
 
 
 class Report:
-    """What one run of `sameluck paper` left behind."""
+    """The outcome of one run of `sameluck paper`."""
 
     def __init__(self, folder):
         self.folder = folder

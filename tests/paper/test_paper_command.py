@@ -1,4 +1,4 @@
-"""`sameluck paper` as a reader meets it: what it writes, how it goes on after Ctrl-C, what it says to bad input."""
+"""`sameluck paper`: the files that it writes, how it continues after Ctrl-C, its messages for wrong input."""
 
 import csv
 import importlib.util
@@ -15,7 +15,9 @@ import pytest
 
 import sameluck as sl
 from sameluck import cli, paper
-from sameluck.paper import examples, published, running, tables, writing
+from sameluck.paper import parts, published
+from sameluck.paper import report as reports
+from sameluck.paper import run as runs
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -43,18 +45,18 @@ def test_results_have_every_number_and_its_published_counterpart(report):
     assert results["schema"] == 1
     assert results["settings"] == {"replications": 300, "seed": 7}
     assert (results["ok"], results["failing"], results["far"]) == (True, [], 4.0)
-    assert set(results["parts"]) == {part.name for part in running.PARTS}
+    assert set(results["parts"]) == {part.name for part in runs.PARTS}
     assert len(results["published"]) == 24
     for one in results["published"]:
-        assert set(one) == {"part", *examples.Match._fields}
+        assert set(one) == {"part", *published.Match._fields}
         assert one["z"] is None or isinstance(one["z"], float)
-    said = {
+    printed = {
         (one["part"], one["name"], one["horizon"]): one["published"] for one in results["published"]
     }
-    assert said["example1", "interactions, replay", 10_000] == 10_092.58
-    assert said["example2", "interactions, replay", 100] == 109.52
-    assert said["example3", "slope", 10_000] == 1.09
-    assert said["illustration", "real interactions", 10] == 12
+    assert printed["example1", "interactions, replay", 10_000] == 10_092.58
+    assert printed["example2", "interactions, replay", 100] == 109.52
+    assert printed["example3", "slope", 10_000] == 1.09
+    assert printed["illustration", "real interactions", 10] == 12
 
 
 def test_json_is_strict_and_the_same_as_the_file(report, tmp_path, capsys):
@@ -77,7 +79,7 @@ def test_the_page_is_self_contained(report):
     assert page.count("<svg") == 10
     assert not re.search(r'(src|href)="(?!#)', page.replace('xlink:href="#', ""))
     assert "<script" not in page
-    for part in running.PARTS[1:]:
+    for part in runs.PARTS[1:]:
         assert part.title.split(":")[0] in page
 
 
@@ -107,11 +109,11 @@ def test_a_figures_data_are_the_numbers_found(report):
 
 
 def test_a_table_in_its_forms():
-    table = tables.Table("t", ("a_b", "n", "x"), [("p & q", 1_234, 0.5), ("  r|s", None, 0.0123)])
-    assert tables.as_csv(table) == "a_b,n,x\np & q,1234,0.5\nr|s,,0.0123\n"
-    assert r"a\_b & n & x \\" in tables.as_latex(table)
-    assert r"p \& q & 1,234 & 0.50 \\" in tables.as_latex(table)
-    assert tables.as_markdown_table(table).splitlines()[-1] == "| r&#124;s |  | 0.012 |"
+    table = parts.Table("t", ("a_b", "n", "x"), [("p & q", 1_234, 0.5), ("r|s", None, 0.0123)])
+    assert reports.as_csv(table) == "a_b,n,x\np & q,1234,0.5\nr|s,,0.0123\n"
+    assert r"a\_b & n & x \\" in reports.as_latex(table)
+    assert r"p \& q & 1,234 & 0.50 \\" in reports.as_latex(table)
+    assert reports.as_markdown_table(table).splitlines()[-1] == "| r&#124;s |  | 0.012 |"
 
 
 @pytest.mark.slow
@@ -141,15 +143,15 @@ def test_a_number_that_is_off_is_exit_code_1(tmp_path, monkeypatch, capsys):
 
 
 def test_a_theorem_that_fails_is_exit_code_1():
-    result = writing.results(
-        {"symmetry": {"passes": False}, "solo": {"passes": True}}, running.Settings()
+    result = reports.summarise(
+        {"symmetry": {"passes": False}, "solo": {"passes": True}}, parts.Settings()
     )
     assert (result["ok"], result["failing"]) == (False, ["symmetry"])
-    assert writing.verdict(result) == "1 of 2 checks of theorems hold. Not met: symmetry."
+    assert reports.verdict(result) == "1 of 2 checks of theorems hold. Not met: symmetry."
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--replications", "0"], "--replications must be from 100 to 1,000,000, got 0"),
         (["--replications", "-5"], "got -5"),
@@ -162,10 +164,10 @@ def test_a_theorem_that_fails_is_exit_code_1():
         (["--only", " , "], "--only names no part"),
     ],
 )
-def test_bad_input_is_one_line_and_leaves_nothing(words, said, tmp_path, capsys):
+def test_bad_input_is_one_line_and_leaves_nothing(words, message, tmp_path, capsys):
     code, out, err = run(capsys, "--out", str(tmp_path / "report"), *words)
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert said in err
+    assert message in err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -180,8 +182,8 @@ def test_a_folder_that_cannot_be_written_is_one_line_and_leaves_nothing(out, tmp
     assert (tmp_path / "file").read_text() == "mine"
 
 
-# A shell's background jobs are born deaf to Ctrl-C, and the tests may be one.
-LISTENING = """
+# A background job of a shell ignores Ctrl-C, and the tests may be one.
+INTERRUPTIBLE = """
 import signal, sys
 from sameluck.__main__ import main
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -193,7 +195,7 @@ def interrupted(folder, parts, after):
     """Start the command, send SIGINT once a part is on disk; returns exit code and standard error."""
     words = ["paper", "--replications", "2000", "--only", parts, "--out", str(folder)]
     with subprocess.Popen(
-        [sys.executable, "-c", LISTENING, *words],
+        [sys.executable, "-c", INTERRUPTIBLE, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -208,7 +210,7 @@ def interrupted(folder, parts, after):
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_what_is_finished_and_a_second_run_goes_on(tmp_path, monkeypatch, capsys):
+def test_ctrl_c_keeps_finished_parts_and_a_second_run_continues(tmp_path, monkeypatch, capsys):
     parts, folder = "illustration,efficiency,ucb", tmp_path / "report"
     code, err = interrupted(folder, parts, after="efficiency")
     assert code == 130
@@ -219,11 +221,9 @@ def test_ctrl_c_keeps_what_is_finished_and_a_second_run_goes_on(tmp_path, monkey
     kept = {path: path.stat().st_mtime_ns for path in (folder / "parts").iterdir()}
     assert sorted(path.name for path in kept) == ["efficiency.json", "illustration.json"]
 
-    played = []
+    played, simulate = [], sl.simulate
     monkeypatch.setattr(
-        running,
-        "simulate",
-        lambda one, *_, **how: played.append(one) or sl.simulate(one, *_, **how),
+        sl, "simulate", lambda one, *_, **how: played.append(one) or simulate(one, *_, **how)
     )
     code, _, _ = run(capsys, "--replications", "2000", "--only", parts, "--out", str(folder))
     assert code == 0
@@ -236,7 +236,7 @@ def test_an_interruption_before_anything_is_finished_leaves_nothing(tmp_path, mo
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(running, "simulate", stop)
+    monkeypatch.setattr(sl, "simulate", stop)
     code, _, err = run(capsys, "--only", "example1", "--out", str(tmp_path / "a" / "b"))
     assert code == 130
     assert "nothing was written" in err
@@ -247,11 +247,9 @@ def test_an_interruption_before_anything_is_finished_leaves_nothing(tmp_path, mo
 def test_other_settings_or_a_broken_file_are_run_anew(tmp_path, monkeypatch):
     once = {"only": "efficiency", "out": tmp_path}
     paper.reproduce(replications=100, **once)
-    played = []
+    played, simulate = [], sl.simulate
     monkeypatch.setattr(
-        running,
-        "simulate",
-        lambda one, *_, **how: played.append(one) or sl.simulate(one, *_, **how),
+        sl, "simulate", lambda one, *_, **how: played.append(one) or simulate(one, *_, **how)
     )
     paper.reproduce(replications=100, **once)
     assert played == []

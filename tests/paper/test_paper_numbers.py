@@ -7,16 +7,16 @@ import pytest
 from scipy import stats
 
 import sameluck as sl
-from sameluck.paper import asymptotics, checks, examples, published, running, theorems
-from sameluck.paper.literal import Altered, World, algorithm_2
+from sameluck.paper import asymptotics, checks, examples, published, theorems
+from sameluck.paper.algorithms import AlteredUsers, Users, algorithm_2, centred_sums
 from sameluck.paper.parts import Estimate, Settings, mean, variance
-from sameluck.paper.stacks import centred_sums
+from sameluck.paper.run import THEOREMS
 
 ALARM = 1e-6
 
 
-def far(looks):
-    return stats.norm.isf(ALARM / looks / 2)
+def far(tests):
+    return stats.norm.isf(ALARM / tests / 2)
 
 
 @pytest.mark.parametrize(
@@ -42,13 +42,13 @@ def test_the_naive_rows_are_exact(report):
 
 
 def test_the_published_sampling_error_is_counted_in():
-    cell = examples.match("x", 10, Estimate(10.5, 0.03), Estimate(10.4, 0.04))
+    cell = published.match("x", 10, Estimate(10.5, 0.03), Estimate(10.4, 0.04))
 
     assert cell.z == pytest.approx(2.0)
     assert cell.meets
-    assert not examples.match("x", 10, Estimate(10.7, 0.03), Estimate(10.4, 0.04)).meets
-    assert examples.match("x", 10, Estimate(1.0, 0.1), Estimate(9.0, 0.1), "<=").meets
-    assert not examples.match("x", 10, Estimate(9.0, 0.1), Estimate(1.0, 0.1), "<=").meets
+    assert not published.match("x", 10, Estimate(10.7, 0.03), Estimate(10.4, 0.04)).meets
+    assert published.match("x", 10, Estimate(1.0, 0.1), Estimate(9.0, 0.1), "<=").meets
+    assert not published.match("x", 10, Estimate(9.0, 0.1), Estimate(1.0, 0.1), "<=").meets
 
 
 def test_intervals_from_ten_runs_say_what_the_paper_says(report):
@@ -99,9 +99,9 @@ def test_shared_noise_helps_within_a_family(report):
         assert variances["replay, shared noise"] < variances["replay"] < variances["naive"]
 
 
-@pytest.mark.parametrize("part", [part.name for part in running.THEOREMS])
+@pytest.mark.parametrize("part", [part.name for part in THEOREMS])
 def test_a_theorem_holds(report, part):
-    """Budget 1e-6 for each theorem, shared among its looks."""
+    """Budget 1e-6 for each theorem, shared among its tests."""
     found = report.parts[part]
 
     assert found["passes"], [one for one in found["looks"] if not one["passes"]]
@@ -114,7 +114,7 @@ def test_a_theorem_holds(report, part):
 
 def test_a_check_sees_what_is_wrong():
     def fails(*pending):
-        return not checks.verdict("", "", pending)["passes"]
+        return not checks.check("", "", pending)["passes"]
 
     rng = np.random.default_rng(1)
     one, other = rng.normal(size=2_000), rng.normal(size=2_000)
@@ -130,8 +130,8 @@ def test_the_two_sample_test_is_scipys():
     rng = np.random.default_rng(2)
     one, other = rng.normal(size=300), rng.normal(0.1, 1, size=500)
 
-    look = checks.same_law("", one, other)(1)
-    assert look.measured == pytest.approx(
+    test = checks.same_law("", one, other)(1)
+    assert test.measured == pytest.approx(
         stats.ks_2samp(one, other, method="asymp").pvalue, abs=0.05
     )
 
@@ -150,20 +150,20 @@ def test_algorithm_2_spends_what_simulate_counts():
     experiment = examples.experiment(example, Settings(3, 11), 50)
     runs = sl.simulate(experiment, example.environment)
     for replication in range(3):
-        world = World(experiment, example.environment, replication)
-        played = algorithm_2(experiment, replication, world, tuple(example.policies))
-        real = sum(history.replayed.count(False) for history in played.values())
-        assert real == sum(world.pulls) == runs.interactions[replication, 0]
+        users = Users(experiment, example.environment, replication)
+        histories = algorithm_2(experiment, replication, users, tuple(example.policies))
+        real = sum(history.replayed.count(False) for history in histories.values())
+        assert real == sum(users.pulls) == runs.interactions[replication, 0]
 
 
-def test_an_altered_world_differs_only_from_there_on():
+def test_altered_users_differ_only_from_that_position_on():
     example = examples.EXAMPLE_1
     experiment = examples.experiment(example, Settings(1, 11), 50)
-    worlds = (
-        World(experiment, example.environment, 0),
-        Altered(experiment, example.environment, 0, 2, 4),
+    both = (
+        Users(experiment, example.environment, 0),
+        AlteredUsers(experiment, example.environment, 0, (2, 4)),
     )
-    rewards = [[[w.reward(arm, k) for k in range(8)] for arm in range(5)] for w in worlds]
+    rewards = [[[u.reward(arm, k) for k in range(8)] for arm in range(5)] for u in both]
 
     differing = np.argwhere(np.array(rewards[0]) != np.array(rewards[1]))
     assert differing.tolist() == [[2, k] for k in range(4, 8)]
@@ -192,5 +192,5 @@ def test_the_proofs_bounds_grow_as_the_square_of_the_logarithm():
 
 @pytest.mark.slow
 def test_the_literal_checks_are_made_on_both_policies_of_all_examples():
-    found = theorems.PARTS[0].find(Settings(100, 3), {})
+    found = theorems.PARTS[0].analyse(Settings(100, 3), {})
     assert [one["case"] for one in found["looks"]] == ["example1", "example2", "example3"]

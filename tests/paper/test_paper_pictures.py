@@ -1,4 +1,4 @@
-"""The illustration, and the pictures that anybody can draw of a replication of their own."""
+"""The illustration, and the same figures for any replication."""
 
 import pytest
 
@@ -76,7 +76,7 @@ def test_a_picture_that_would_not_be_readable_is_refused(draw):
         draw(own_trace(horizon=1_000))
 
 
-def test_lines_are_told_apart_without_colour():
+def test_lines_differ_without_colour():
     lines = [
         plots.Line(f"line {k}", (1, 10, 100), (k + 1.0, 2.0, 3.0), (0.1, 0.1, 0.1))
         for k in range(3)

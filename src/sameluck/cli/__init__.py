@@ -1,7 +1,8 @@
-"""The command line: the words of the Python surface as commands. Every command has `--json`.
+"""The command line: one command per function of the Python surface. Every command has `--json`.
 
-Results go to standard output, progress and errors to standard error: one line that says what was wrong and what to
-do. Exit code 2 is bad input, 1 what is not the caller's fault (a database that cannot be used just now), 130 Ctrl-C.
+Results are printed on standard output, progress and errors on standard error; an error is one line with its cause and
+its remedy. Exit code 2: the call is not valid; 1: any other failure (the database is not available, for example);
+130: Ctrl-C.
 """
 
 from __future__ import annotations
@@ -11,40 +12,36 @@ from importlib.metadata import version
 
 import click
 
-from sameluck.cli.compare import compare_command, demo_command, designs_command
-from sameluck.cli.live import live_commands
-from sameluck.cli.paper import paper_command
-from sameluck.cli.plan import plan_command, race_command
-from sameluck.cli.policies import environments_command, policies_command
+from sameluck.cli.discovery import add_commands
 from sameluck.errors import SameluckError
 
 
-def run(arguments: list[str]) -> int:  # noqa: PLR0911 a code for each way it may end
-    """Run one command; returns the exit code. The only place where errors become lines."""
+def run(arguments: list[str]) -> int:  # noqa: PLR0911 one code per kind of end
+    """Run one command; returns the exit code. The only place that turns errors into messages."""
     try:
         code = commands.main(arguments, prog_name="sameluck", standalone_mode=False)
     except click.ClickException as error:
-        return _complain(error.format_message() + _where_to_look(error), 2)
+        return _print_error(error.format_message() + _help_hint(error), 2)
     except SameluckError as error:
-        return _complain(str(error), error.exit_code)
+        return _print_error(str(error), error.exit_code)
     except (KeyboardInterrupt, click.Abort):
-        return _complain("interrupted; nothing was written", 130)
+        return _print_error("interrupted; nothing was written", 130)
     except BrokenPipeError:
-        sys.stderr.close()  # the reader (`| head`) has gone; Python would complain once more on exit
+        sys.stderr.close()  # the reader (`| head`) is gone; Python would report it again at exit
         return 0
     except OSError as error:
-        return _complain(f"cannot write: {error.strerror or error}", 1)
+        return _print_error(f"cannot write: {error.strerror or error}", 1)
     except MemoryError:
-        return _complain("out of memory; ask for fewer replications, checkpoints or arms", 2)
+        return _print_error("out of memory; use fewer replications, checkpoints or arms", 2)
     return code if isinstance(code, int) else 0
 
 
-def _where_to_look(error: click.ClickException) -> str:
+def _help_hint(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
     return f" See: {context.command_path} --help" if context else ""
 
 
-def _complain(message: str, code: int) -> int:
+def _print_error(message: str, code: int) -> int:
     click.echo(f"error: {' '.join(message.split())}", err=True)
     return code
 
@@ -61,15 +58,4 @@ def commands(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _command in (
-    compare_command,
-    designs_command,
-    plan_command,
-    race_command,
-    live_commands,
-    paper_command,
-    demo_command,
-    policies_command,
-    environments_command,
-):
-    commands.add_command(_command)
+add_commands(commands, __name__, __path__)

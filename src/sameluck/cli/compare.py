@@ -1,114 +1,131 @@
-"""`sameluck compare`, `designs` and `demo`: simulate, compare, show."""
+"""`sameluck compare`, `designs` and `demo`: simulate and compare."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
-from sameluck.adapters import dask
-from sameluck.cli.comparison_output import json_of, read_checkpoints, text_of, write_outputs
-from sameluck.cli.experiment_options import experiment_of, experiment_options
-from sameluck.cli.output import as_json_option, check_outputs, horizon_grid, progress_bar
-from sameluck.design import Naive, Replay
-from sameluck.environments.bernoulli import Bernoulli
-from sameluck.errors import Invalid
-from sameluck.experiment import Experiment
+import sameluck as sl
+from sameluck.adapters import dask as dask_adapter
+from sameluck.cli.comparison_output import (
+    curve_grid,
+    output_options,
+    pairs_option,
+    parse_checkpoints,
+    read_request,
+    show_comparison,
+    simultaneous_option,
+    take_outputs,
+)
+from sameluck.cli.experiment_options import (
+    control_option,
+    experiment_options,
+    read_experiment,
+    replications_option,
+)
+from sameluck.cli.output import (
+    check_outputs,
+    horizon_grid,
+    json_option,
+    plot_option,
+    progress_bar,
+    report_option,
+    report_written,
+)
 from sameluck.files import to_json
-from sameluck.inference.comparison import compare
-from sameluck.inference.design_comparison import designs
-from sameluck.inference.effects import Request, check_request
-from sameluck.inference.variance_split import split_variance
-from sameluck.policies.ucb import UCB1
-from sameluck.simulation.simulate import simulate
+from sameluck.simulation.simulate import MapLike
 
-ASKED = ("level", "pairs", "interval", "simultaneous", "adjust")
+workers_option = click.option("--workers", type=int, help="Threads.  [default: all cores]")
 
 
 @click.command(
     "compare",
     epilog='Example: sameluck compare "ucb1(alpha=2.5)" "ucb1(alpha=3)" --env "bernoulli(0.9,0.7,0.5)"',
 )
-@experiment_options
-@click.option("--replications", type=int, help="Independent repetitions.  [default: 100]")
+@experiment_options()
+@replications_option()
 @click.option(
     "--design", help="naive, replay, replay(share_noise=true), time_coupled.  [default: replay]"
 )
-@click.option("--control", help="The policy to compare with.  [default: the first]")
+@control_option
 @click.option(
     "--checkpoints", help="Horizons to report, e.g. 100,1000,10000.  [default: the horizon]"
 )
-@click.option("--pairs", help="control, all or best.  [default: control]")
+@pairs_option
 @click.option("--interval", help="t, bootstrap or anytime.  [default: t]")
-@click.option("--simultaneous", help="Let intervals hold together over pairs, checkpoints or both.")
+@simultaneous_option
 @click.option(
-    "--best", is_flag=True, default=None, help="Say which policies may be the best of all."
+    "--best", is_flag=True, default=None, help="Report which policies may be the best of all."
 )
-@click.option("--adjust", help="Take out luck of mean zero: means or exploration.")
+@click.option("--adjust", help="Remove noise of mean zero: means or exploration.")
 @click.option(
-    "--split", is_flag=True, help="On a prior: how much variance is which bandit was drawn."
+    "--split",
+    is_flag=True,
+    help="With a prior: report which share of the variance is due to the drawn instance.",
 )
-@click.option("--workers", type=int, help="Threads.  [default: all cores]")
+@workers_option
 @click.option("--dask", metavar="ADDRESS", help="Run on the Dask cluster at tcp://host:port.")
-@as_json_option
-@click.option("--csv", "csv_path", metavar="FILE", help="Write the effects as CSV.")
-@click.option("--plot", "plot_path", metavar="FILE", help="Draw the effects: .svg, .pdf or .png.")
-@click.option("--report", "report_path", metavar="FILE", help="Write a self-contained HTML page.")
-@click.option(
-    "--save", "runs_path", metavar="FILE", help="Keep the runs (.npz) for sameluck.Runs.load."
-)
-def compare_command(policies: tuple[str, ...], **options: Any) -> None:
+@json_option
+@output_options
+def compare_command(
+    policies: tuple[str, ...],
+    workers: int | None,
+    dask: str | None,
+    *,
+    split: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Compare policies by simulation.
 
-    Policies are written as in `sameluck policies`; `NAME=POLICY` gives one a name. All settings may stand in a
-    TOML file instead, with the same words (environment, horizon, ... and a table [policies]); options given
-    here override it.
+    Policies are written as in `sameluck policies`; `NAME=POLICY` gives one a name. The settings may be in a TOML file
+    instead, under the same names (environment, horizon, ... and a table [policies]); options override the file.
     """
-    outputs = {kind: options.pop(f"{kind}_path") for kind in ("csv", "plot", "report", "runs")}
-    check_outputs(outputs)
-    as_json, workers, dask, split = (
-        options.pop(name) for name in ("as_json", "workers", "dask", "split")
-    )
-    experiment, settings = experiment_of(policies, options)
-    if split and not settings["environment"].is_prior:
-        raise Invalid("--split needs a prior as --env")
-    asked = read_checkpoints(settings.get("checkpoints"), experiment)
-    drawn = outputs["plot"] or outputs["report"]
-    # A figure wants a curve; what is printed and written as numbers is what was asked for.
-    grid = horizon_grid(experiment.horizon) if drawn and len(asked) == 1 else []
-    wanted = {name: settings[name] for name in ASKED if name in settings}
-    check_request(experiment, experiment.replications, Request(**wanted))
+    outputs = take_outputs(options)
+    experiment, settings = read_experiment(policies, options)
+    environment, best = settings["environment"], settings.get("best", False)
+    if split and not environment.is_prior:
+        raise sl.Invalid("--split needs a prior as --env")
+    checkpoints = parse_checkpoints(settings.get("checkpoints"), experiment)
+    grid = curve_grid(checkpoints, outputs)
+    request = read_request(settings, experiment, experiment.replications)
     with _cluster(dask) as map_like, progress_bar("simulating") as progress:
-        runs = simulate(
+        runs = sl.simulate(
             experiment,
-            settings["environment"],
-            checkpoints=sorted({*asked, *grid}),
+            environment,
+            checkpoints=sorted({*checkpoints, *grid}),
             workers=workers,
             progress=progress,
             map=map_like,
             detail="adjust" in settings,
         )
-    best = settings.get("best", False)
-    result = compare(runs.at(asked), best=best, **wanted)
-    curve = compare(runs, best=best, **wanted) if grid else result
-    parts = split_variance(experiment, settings["environment"]) if split else None
-    written = write_outputs(result, curve, parts, outputs)
-    click.echo(json_of(result, parts) if as_json else text_of(result, parts))
-    for path in written:
-        click.echo(f"wrote {path}", err=True)
+    result = sl.compare(runs.at(checkpoints), best=best, **request)
+    curve = sl.compare(runs, best=best, **request) if grid else result
+    parts = sl.split_variance(experiment, environment) if split else None
+    show_comparison(result, curve, outputs, as_json=as_json, split=parts)
+
+
+@contextmanager
+def _cluster(address: str | None) -> Iterator[MapLike | None]:
+    if address is None:
+        yield None
+        return
+    with closing(dask_adapter.connect(address)) as client:
+        yield dask_adapter.on(client)
 
 
 @click.command("designs")
-@experiment_options
-@click.option("--replications", type=int, help="Independent repetitions.  [default: 100]")
-@click.option("--control", help="The policy to compare with.  [default: the first]")
-@click.option("--workers", type=int, help="Threads.  [default: all cores]")
-@as_json_option
-@click.option("--plot", "plot_path", metavar="FILE", help="Draw the effects: .svg, .pdf or .png.")
-@click.option("--report", "report_path", metavar="FILE", help="Write a self-contained HTML page.")
+@experiment_options()
+@replications_option()
+@control_option
+@workers_option
+@json_option
+@plot_option
+@report_option
 def designs_command(
     policies: tuple[str, ...],
     workers: int | None,
@@ -118,74 +135,60 @@ def designs_command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Show naive, time-coupled and replay side by side on your own case: variance, users, who wins."""
-    check_outputs({"plot": plot_path, "report": report_path})
-    experiment, settings = experiment_of(policies, options)
+    """Compare the naive, time-coupled and replay designs on one experiment: variance, users, winner."""
+    outputs = {"plot": plot_path, "report": report_path}
+    check_outputs(outputs)
+    experiment, settings = read_experiment(policies, options)
     level = settings.get("level", 0.95)
-    check_request(experiment, experiment.replications, Request(level))
-    drawn = plot_path or report_path
+    read_request({"level": level}, experiment, experiment.replications)
     with progress_bar("simulating") as progress:
-        found = designs(
+        comparison = sl.designs(
             experiment,
             settings["environment"],
             level=level,
-            checkpoints=horizon_grid(experiment.horizon) if drawn else None,
+            checkpoints=horizon_grid(experiment.horizon) if plot_path or report_path else None,
             workers=workers,
             progress=progress,
         )
     if plot_path:
-        found.plot(plot_path)
+        comparison.plot(plot_path)
     if report_path:
-        found.to_html(report_path)
-    click.echo(to_json(found.to_dicts()) if as_json else str(found))
-    for path in filter(None, (plot_path, report_path)):
-        click.echo(f"wrote {path}", err=True)
+        comparison.to_html(report_path)
+    click.echo(to_json(comparison.to_dicts()) if as_json else str(comparison))
+    report_written(outputs)
 
 
 @click.command("demo")
 @click.option(
     "--out", default="sameluck-demo", show_default=True, help="Folder for figure and report."
 )
-@as_json_option
+@json_option
 def demo_command(out: str, *, as_json: bool) -> None:
-    """Two UCB1 policies on five coins, naive against replay: the first example, with figure and report."""
+    """Run the first example: two UCB1 policies on five Bernoulli arms, naive and replay, with figure and report."""
     folder = Path(out)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Invalid(f"cannot make the folder {out!r}: {error.strerror}") from None
-    policies = {"ucb1(alpha=2.5)": UCB1(2.5), "ucb1(alpha=3)": UCB1(3.0)}
-    coins = Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
-    experiment = Experiment(policies=policies, arms=5, horizon=10_000, replications=10, seed=7)
+        raise sl.Invalid(f"cannot make the folder {out!r}: {error.strerror}") from None
+    policies = {"ucb1(alpha=2.5)": sl.UCB1(2.5), "ucb1(alpha=3)": sl.UCB1(3.0)}
+    experiment = sl.Experiment(policies=policies, arms=5, horizon=10_000, replications=10, seed=7)
     with progress_bar("both designs") as progress:
-        both = designs(
+        comparison = sl.designs(
             experiment,
-            coins,
-            designs=(Naive(), Replay()),
+            sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1)),
+            designs=(sl.Naive(), sl.Replay()),
             level=0.99,
             checkpoints=horizon_grid(10_000),
             progress=progress,
         )
     plot, report = folder / "effect.svg", folder / "report.html"
-    both.plot(plot)
-    both.to_html(report)
+    comparison.plot(plot)
+    comparison.to_html(report)
     if as_json:
-        click.echo(to_json(both.to_dicts()))
+        click.echo(to_json(comparison.to_dicts()))
         return
     click.echo(
-        "Which earns more on five coins in 10,000 periods: UCB1 with alpha 3 or with alpha 2.5?\n"
+        "Which policy earns more on five Bernoulli arms in 10,000 periods: UCB1 with alpha 3 or with alpha 2.5?\n"
     )
-    click.echo(f"{both}\n")
+    click.echo(f"{comparison}\n")
     click.echo(f"figure  {plot}\nreport  {report}")
-
-
-@contextmanager
-def _cluster(address: str | None) -> Iterator[Any]:
-    if address is None:
-        yield None
-        return
-    client = dask.connect(address)
-    try:
-        yield dask.on(client)
-    finally:
-        client.close()

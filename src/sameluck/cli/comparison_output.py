@@ -1,71 +1,108 @@
-"""How a comparison leaves a command: as text, JSON, CSV, a figure and a page."""
+"""Output of a comparison: as text, JSON, CSV, a figure and a page. Shared by `compare` and `live results`."""
 
 from __future__ import annotations
 
 import csv
 import io
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+import click
+
+import sameluck as sl
 from sameluck import text_forms
-from sameluck.errors import Invalid
-from sameluck.experiment import Experiment, checked_checkpoints
+from sameluck.cli.experiment_options import Command, Values
+from sameluck.cli.output import (
+    Outputs,
+    check_outputs,
+    horizon_grid,
+    plot_option,
+    report_option,
+    report_written,
+)
+from sameluck.experiment import checked_checkpoints
 from sameluck.files import to_json, write_whole
-from sameluck.inference.comparison import Comparison
-from sameluck.inference.variance_split import VarianceSplit
+from sameluck.inference.effects import Request, check_request
 from sameluck.reporting.pages import Card
 from sameluck.reporting.tables import wrapped
 
+pairs_option = click.option("--pairs", help="control, all or best.  [default: control]")
+simultaneous_option = click.option(
+    "--simultaneous",
+    help="Let the intervals hold simultaneously over pairs, checkpoints or both.",
+)
 
-def read_checkpoints(given: Any, experiment: Experiment) -> list[int]:
-    """The horizons to report: as typed, as a file has them, or the experiment's own."""
-    if given is None:
+
+def output_options(command: Command) -> Command:
+    """The files that a comparison can be written to."""
+    save = click.option(
+        "--save", "runs_path", metavar="FILE", help="Save the runs (.npz) for sameluck.Runs.load."
+    )
+    csv = click.option("--csv", "csv_path", metavar="FILE", help="Write the effects as CSV.")
+    return csv(plot_option(report_option(save(command))))
+
+
+def take_outputs(options: Values) -> dict[str, str | None]:
+    """Remove the files from the options; raise `Invalid` for one that cannot be written."""
+    outputs = {kind: options.pop(f"{kind}_path") for kind in ("csv", "plot", "report", "runs")}
+    check_outputs(outputs)
+    return outputs
+
+
+def parse_checkpoints(checkpoints: object, experiment: sl.Experiment) -> list[int]:
+    """The horizons to report: as typed, as a file has them, or the experiment's horizon."""
+    if checkpoints is None:
         return [experiment.horizon]
-    if not isinstance(given, list):
-        words = [word for word in re.split(r"[\s,]+", str(given).strip()) if word]
-        whole = bool(words) and all(re.fullmatch(r"\d[\d_]*", word) for word in words)
-        if not whole:
-            raise Invalid(f"--checkpoints must be whole numbers such as 100,1000, got {given!r}")
-        given = [int(word) for word in words]
-    return [int(horizon) for horizon in checked_checkpoints(experiment, given)]
+    if not isinstance(checkpoints, list):
+        words = [word for word in re.split(r"[\s,]+", str(checkpoints).strip()) if word]
+        if not words or not all(re.fullmatch(r"\d[\d_]*", word) for word in words):
+            raise sl.Invalid(
+                f"--checkpoints must be whole numbers such as 100,1000, got {checkpoints!r}"
+            )
+        checkpoints = [int(word) for word in words]
+    return [int(horizon) for horizon in checked_checkpoints(experiment, checkpoints)]
 
 
-def write_outputs(
-    result: Comparison,
-    curve: Comparison,
-    parts: VarianceSplit | None,
-    outputs: Mapping[str, str | None],
-) -> list[str]:
-    """Write every file asked for; their paths."""
-    note = [Card("Where the variance comes from", parts.verdict)] if parts else []
-    writers: dict[str, Callable[[Path], Any]] = {
+def read_request(values: Values, experiment: sl.Experiment, replications: int) -> Values:
+    """The arguments of `sl.compare` among some values; raise `Invalid` for one that is not valid."""
+    request = {name: values[name] for name in Request._fields if values.get(name) is not None}
+    check_request(experiment, replications, Request(**request))
+    return request
+
+
+def curve_grid(checkpoints: list[int], outputs: Outputs) -> list[int]:
+    """The horizons of a figure, which needs a curve; text and numbers have the checkpoints only."""
+    drawn = outputs["plot"] or outputs["report"]
+    return horizon_grid(checkpoints[-1]) if drawn and len(checkpoints) == 1 else []
+
+
+def show_comparison(
+    result: sl.Comparison,
+    curve: sl.Comparison,
+    outputs: Outputs,
+    *,
+    as_json: bool,
+    split: sl.VarianceSplit | None = None,
+) -> None:
+    """Write the files and print the comparison."""
+    note = [Card("Where the variance comes from", split.verdict)] if split else []
+    writers: dict[str, Callable[[Path], object]] = {
         "csv": lambda path: write_whole(path, _as_csv(result).encode()),
         "plot": curve.plot,
         "report": lambda path: result.to_html(path, curve=curve, more=note),
         "runs": curve.runs.save,
     }
-    written = []
     for kind, path in outputs.items():
         if path is not None:
             writers[kind](Path(path))
-            written.append(path)
-    return written
+    text = f"{result}\n\n{wrapped(split.verdict)}" if split else str(result)
+    click.echo(to_json(comparison_record(result, split)) if as_json else text)
+    report_written(outputs)
 
 
-def text_of(result: Comparison, parts: VarianceSplit | None = None) -> str:
-    """What is printed."""
-    return f"{result}\n\n{wrapped(parts.verdict)}" if parts else str(result)
-
-
-def json_of(result: Comparison, parts: VarianceSplit | None = None) -> str:
-    """What is printed with --json."""
-    return to_json(as_dict(result, parts))
-
-
-def as_dict(result: Comparison, parts: VarianceSplit | None = None) -> dict[str, Any]:
-    """A comparison as plain values."""
+def comparison_record(result: sl.Comparison, split: sl.VarianceSplit | None = None) -> Values:
+    """A comparison as values that JSON can hold."""
     environment = result.runs.environment
     return {
         "experiment": result.runs.experiment.to_dict(),
@@ -75,11 +112,11 @@ def as_dict(result: Comparison, parts: VarianceSplit | None = None) -> dict[str,
         "standings": [one._asdict() for one in result.standings],
         "verdict": result.verdict,
         "cautions": list(result.cautions),
-        "split": parts._asdict() if parts else None,
+        "split": split._asdict() if split else None,
     }
 
 
-def _as_csv(result: Comparison) -> str:
+def _as_csv(result: sl.Comparison) -> str:
     records = result.to_dicts()
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(records[0]), lineterminator="\n")

@@ -1,12 +1,12 @@
-"""From the words of a command, or a TOML file with the same words, to an experiment."""
+"""An experiment from the options of a command, or from a TOML file with the same names."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import click
 
@@ -14,9 +14,12 @@ from sameluck import text_forms
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid, did_you_mean
 from sameluck.experiment import Experiment, read_toml
-from sameluck.policies.base import POLICIES
+from sameluck.policies.base import POLICIES, Policy
 
-# What a file may say beside the experiment.
+Values: TypeAlias = dict[str, Any]  # options or the values of a TOML file, by name
+Command = TypeVar("Command", bound=Callable[..., object])
+
+# The settings of a file that are not fields of the experiment.
 SETTINGS = (
     "name",
     "environment",
@@ -31,29 +34,22 @@ SETTINGS = (
     "traffic",
 )
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 
-
-def experiment_options(command: Command) -> Command:
-    """The words that say what to compare, for every command that does."""
-    return options_with(horizon=1_000)(command)
-
-
-def options_with(*, horizon: int) -> Callable[[Command], Command]:
-    """The same, with another usual horizon."""
+def experiment_options(*, horizon: int = 1_000) -> Callable[[Command], Command]:
+    """The options that define an experiment; `horizon` is the default that the help states."""
     options = (
         click.argument("policies", nargs=-1, metavar="POLICY... | FILE.toml"),
         click.option(
-            "--env", "environment", help='Where rewards come from, e.g. "bernoulli(0.7, 0.3)".'
+            "--env", "environment", help='Environment of the rewards, e.g. "bernoulli(0.7, 0.3)".'
         ),
         click.option(
-            "--arms", type=int, help="Number of arms, where the environment does not say."
+            "--arms", type=int, help="Number of arms, if the environment does not determine it."
         ),
+        click.option("--horizon", type=int, help=f"Periods per replication.  [default: {horizon}]"),
+        click.option("--seed", type=int, help="The same seed gives the same bits.  [default: 0]"),
         click.option(
-            "--horizon", type=int, help=f"Periods in a replication.  [default: {horizon}]"
+            "--level", type=float, help="Confidence level of the intervals.  [default: 0.95]"
         ),
-        click.option("--seed", type=int, help="Same seed, same bits.  [default: 0]"),
-        click.option("--level", type=float, help="Confidence of the intervals.  [default: 0.95]"),
     )
 
     def decorate(command: Command) -> Command:
@@ -64,76 +60,78 @@ def options_with(*, horizon: int) -> Callable[[Command], Command]:
     return decorate
 
 
-def experiment_of(
-    policies: tuple[str, ...],
-    options: dict[str, Any],
-    *,
-    horizon: int = 1_000,
-    replications: int = 100,
-) -> tuple[Experiment, dict[str, Any]]:
-    """The experiment and the settings beside it; what was typed overrides what a file says."""
-    with naming(file_among(policies), options):
-        return _experiment_of(policies, options, horizon, replications)
+control_option = click.option("--control", help="The policy to compare with.  [default: the first]")
 
 
-def _experiment_of(
-    policies: tuple[str, ...], options: dict[str, Any], horizon: int, replications: int
-) -> tuple[Experiment, dict[str, Any]]:
-    values, settings = _values_and_settings(policies, options)
-    if "environment" not in settings:
-        raise Invalid(
-            'say where rewards come from: --env "bernoulli(0.7, 0.3)"; see sameluck environments'
-        )
-    environment = settings["environment"]
-    if "arms" not in values:
-        raise Invalid(f"say how many arms: --arms N ({text_forms.write(environment)} fits any)")
-    values.setdefault("horizon", horizon)
-    values.setdefault("replications", replications)
-    return Experiment.from_dict(values), settings
+def replications_option(default: int = 100) -> Callable[[Command], Command]:
+    """The option `--replications`; `default` is the one that the help states."""
+    return click.option(
+        "--replications", type=int, help=f"Independent replications.  [default: {default}]"
+    )
 
 
-def experiment_in(path: str) -> tuple[Experiment, dict[str, Any]]:
-    """The experiment in a file and the settings beside it; rewards may come from real users."""
+def read_experiment(
+    policies: tuple[str, ...], options: Values, *, horizon: int = 1_000, replications: int = 100
+) -> tuple[Experiment, Values]:
+    """The experiment and its other settings; options override the file."""
+    with prefix_errors(toml_file(policies), options):
+        values, settings = _values_and_settings(policies, options)
+        if "environment" not in settings:
+            raise Invalid(
+                'the environment is missing: --env "bernoulli(0.7, 0.3)"; see sameluck environments'
+            )
+        if "arms" not in values:
+            environment = text_forms.write(settings["environment"])
+            raise Invalid(
+                f"the number of arms is missing: --arms N ({environment} takes any number)"
+            )
+        values.setdefault("horizon", horizon)
+        values.setdefault("replications", replications)
+        return Experiment.from_dict(values), settings
+
+
+def read_experiment_file(path: str) -> tuple[Experiment, Values]:
+    """The experiment of a file and its other settings; the environment may be missing."""
     if not path.endswith(".toml"):
         raise Invalid(f"an experiment is a TOML file, got {path!r}")
-    with naming(path):
+    with prefix_errors(path):
         values, settings = _values_and_settings((path,), {})
         return Experiment.from_dict(values), settings
 
 
 @contextmanager
-def naming(file: str | None, options: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """What is wrong with a file begins with its name, and with the options that override it; None: no file."""
+def prefix_errors(file: str | None, options: Values | None = None) -> Iterator[None]:
+    """Begin the message of `Invalid` with the file and the options that override it; without a file, leave it."""
     try:
         yield
     except Invalid as error:
-        said = str(error)
-        if file is None or file in said:
+        message = str(error)
+        if file is None or file in message:
             raise
-        given = (options or {}).items()
-        typed = [name for name, value in given if value is not None and value is not False]
-        words = [f"--{name.replace('environment', 'env').replace('_', '-')}" for name in typed]
-        source = f"{file} with {', '.join(words)}" if words else file
-        raise type(error)(f"{source}: {said}") from error
+        names = [
+            f"--{name.replace('environment', 'env').replace('_', '-')}"
+            for name, value in (options or {}).items()
+            if value is not None and value is not False
+        ]
+        source = f"{file} with {', '.join(names)}" if names else file
+        raise type(error)(f"{source}: {message}") from error
 
 
-def file_among(words: tuple[str, ...]) -> str | None:
-    """The file that stands in place of policies, if one does."""
+def toml_file(words: tuple[str, ...]) -> str | None:
+    """The file that was typed in place of policies, if any."""
     return words[0] if len(words) == 1 and words[0].endswith(".toml") else None
 
 
-def _values_and_settings(
-    policies: tuple[str, ...], options: dict[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    values = _file_or_policies(policies)
+def _values_and_settings(policies: tuple[str, ...], options: Values) -> tuple[Values, Values]:
+    values = _read_policies_or_file(policies)
     values.update({name: value for name, value in options.items() if value is not None})
     settings = {name: values.pop(name) for name in SETTINGS if name in values}
     if not isinstance(settings.get("best", False), bool):
         raise Invalid("best must be true or false")
-    for table in ("live", "traffic"):
-        given = settings.get(table, {})
-        if not isinstance(given, dict):
-            raise Invalid(f"{table} must be a table [{table}], got {given!r}")
+    for name in ("live", "traffic"):
+        table = settings.get(name, {})
+        if not isinstance(table, dict):
+            raise Invalid(f"{name} must be a table [{name}], got {table!r}")
     if "environment" in settings:
         environment = settings["environment"] = as_environment(settings["environment"])
         if environment.arms is not None:
@@ -141,18 +139,18 @@ def _values_and_settings(
     return values, settings
 
 
-def _file_or_policies(words: tuple[str, ...]) -> dict[str, Any]:
-    file = file_among(words)
+def _read_policies_or_file(words: tuple[str, ...]) -> Values:
+    file = toml_file(words)
     if file is not None:
-        return read_file(file)
+        return read_settings_file(file)
     if not words:
         raise Invalid("name at least two policies, or a TOML file; see sameluck policies")
-    return {"policies": named_policies(words)}
+    return {"policies": parse_policies(words)}
 
 
-def named_policies(words: Iterable[str]) -> dict[str, Any]:
-    """Policies by name, each written as POLICY or NAME=POLICY."""
-    policies: dict[str, Any] = {}
+def parse_policies(words: Iterable[str]) -> dict[str, Policy]:
+    """Policies by name, each typed as POLICY or NAME=POLICY."""
+    policies: dict[str, Policy] = {}
     for word in words:
         named = re.match(r"\s*([^=()\[\]]+?)\s*=(.*)", word, re.DOTALL)
         text = named[2] if named else word
@@ -164,8 +162,8 @@ def named_policies(words: Iterable[str]) -> dict[str, Any]:
     return policies
 
 
-def read_file(path: str) -> dict[str, Any]:
-    """The values of a TOML file, every word of it known."""
+def read_settings_file(path: str) -> Values:
+    """The values of a TOML file; raise `Invalid` for an unknown name."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What every command shares: progress, JSON, files checked before the work and written after it."""
+"""Output of all commands: JSON, files that are checked before the work, progress."""
 
 from __future__ import annotations
 
@@ -15,22 +15,28 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from sameluck.errors import Invalid, optional
 from sameluck.reporting import plots
 
-as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+Outputs = Mapping[str, str | None]  # kind of file -> its path
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+plot_option = click.option(
+    "--plot", "plot_path", metavar="FILE", help="Draw the effects: .svg, .pdf or .png."
+)
+report_option = click.option(
+    "--report", "report_path", metavar="FILE", help="Write a self-contained HTML page."
+)
 
 
 def horizon_grid(horizon: int, points: int = 40) -> list[int]:
-    """Evenly spaced horizons for a curve, the last of them the horizon itself."""
+    """Evenly spaced horizons for a curve; the last is the horizon itself."""
     return sorted({max(1, round(horizon * k / points)) for k in range(1, points + 1)})
 
 
-def check_outputs(outputs: Mapping[str, str | None]) -> None:
-    """Refuse a file that could not be written, before the work that would be lost."""
-    named = [path for path in outputs.values() if path is not None]
-    if len(set(named)) != len(named):
+def check_outputs(outputs: Outputs) -> None:
+    """Raise `Invalid` for a file that cannot be written, before the work starts."""
+    paths = [path for path in outputs.values() if path is not None]
+    if len(set(paths)) != len(paths):
         raise Invalid("two outputs have the same file; name different ones")
-    for kind, path in outputs.items():
-        if path is None:
-            continue
+    for path in paths:
         folder = Path(path).parent
         if not folder.is_dir():
             raise Invalid(f"cannot write {path!r}: no folder {str(folder)!r}")
@@ -38,18 +44,23 @@ def check_outputs(outputs: Mapping[str, str | None]) -> None:
             raise Invalid(f"cannot write {path!r}: the folder is not writable")
         if Path(path).is_dir():
             raise Invalid(f"cannot write {path!r}: it is a folder")
-        if kind == "plot":
-            plots.checked_path(path)
-    drawn = outputs.get("plot") or outputs.get("report")
-    if drawn:
+    if plot := outputs.get("plot"):
+        plots.checked_path(plot)
+    if plot or outputs.get("report"):
         optional("matplotlib", "plots")
+
+
+def report_written(outputs: Outputs) -> None:
+    """Print the files that were written."""
+    for path in filter(None, outputs.values()):
+        click.echo(f"wrote {path}", err=True)
 
 
 @contextmanager
 def progress_bar(
     what: str, unit: str = "replications of a policy"
 ) -> Iterator[Callable[..., None]]:
-    """A bar on standard error, once the work has proved long and if somebody watches."""
+    """A bar on standard error if that is a terminal, from the second second on."""
     console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),

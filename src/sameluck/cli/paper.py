@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from sameluck.cli.output import as_json_option, progress_bar
+from sameluck.cli.output import json_option, progress_bar
 from sameluck.files import to_json
 
 
 @click.command("paper")
-@click.option("--replications", default=10_000, show_default=True, help="Of every simulation.")
+@click.option(
+    "--replications", default=10_000, show_default=True, help="Replications of every simulation."
+)
 @click.option(
     "--out",
     default="paper-report",
@@ -20,22 +21,26 @@ from sameluck.files import to_json
     help="Folder for report, figures and tables.",
 )
 @click.option("--only", metavar="PARTS", help="Some parts, e.g. example1,theorems.  [default: all]")
-@click.option("--seed", default=7, show_default=True, help="Same seed, same bits.")
-@as_json_option
-def paper_command(*, as_json: bool, **options: Any) -> int:
+@click.option("--seed", default=7, show_default=True, help="The same seed gives the same bits.")
+@json_option
+def paper_command(
+    replications: int, out: str, only: str | None, seed: int, *, as_json: bool
+) -> int:
     """Reproduce the paper: its tables, figures and theorems beside the published numbers.
 
-    Finished parts are kept in the folder, so an interrupted run goes on where it was. Exit code 1 if a published
+    Finished parts are kept in the folder, so that an interrupted run can be continued. Exit code 1 if a published
     number is off by more than 4 standard errors or the check of a theorem fails.
     """
-    from sameluck import paper  # noqa: PLC0415  other commands need not wait for it
+    from sameluck import paper  # noqa: PLC0415  only this command needs it
 
     with progress_bar("starting", "million decisions") as advance:
 
-        def report(what: str, done: int, total: int) -> None:
+        def progress(what: str, done: int, total: int) -> None:
             advance(done // 1_000_000, total // 1_000_000, what)
 
-        made = paper.reproduce(progress=report, **options)
-    click.echo(to_json(made.result) if as_json else made.text)
-    click.echo(f"report  {Path(options['out']) / 'report.html'}", err=as_json)
-    return 0 if made.ok else 1
+        reproduction = paper.reproduce(
+            replications=replications, seed=seed, only=only, out=out, progress=progress
+        )
+    click.echo(to_json(reproduction.result) if as_json else reproduction.text)
+    click.echo(f"report  {Path(out) / 'report.html'}", err=as_json)
+    return 0 if reproduction.ok else 1

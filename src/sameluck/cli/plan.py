@@ -1,4 +1,4 @@
-"""`sameluck plan` and `sameluck race`: before the experiment, and many candidates at once."""
+"""`sameluck plan` and `sameluck race`: the size of an experiment, and the best of many policies."""
 
 from __future__ import annotations
 
@@ -10,105 +10,97 @@ import click
 from rich.console import Console
 from rich.status import Status
 
-from sameluck.cli.experiment_options import experiment_of, experiment_options
-from sameluck.cli.output import as_json_option, check_outputs
-from sameluck.design import Replay
-from sameluck.errors import Interrupted, Invalid
+import sameluck as sl
+from sameluck.cli.experiment_options import experiment_options, read_experiment
+from sameluck.cli.output import check_outputs, json_option, report_written
 from sameluck.files import to_json
-from sameluck.inference.planning import plan
-from sameluck.inference.racing import race
+
+EXPERIMENT = ("environment", "arms", "horizon", "seed", "level", "design")
 
 
 @click.command(
     "plan",
     epilog='Example: sameluck plan ucb1 thompson_bernoulli --env "bernoulli(0.7,0.3)" --effect 10 --power 0.9',
 )
-@experiment_options
+@experiment_options()
 @click.option("--design", help="The design to plan for.  [default: replay]")
 @click.option("--effect", type=float, help="The difference in cumulative reward to detect.")
-@click.option("--power", type=float, help="The chance to detect it.")
-@click.option("--replications", type=int, help="How many are affordable. Give two of these three.")
+@click.option("--power", type=float, help="The probability to detect it.")
+@click.option(
+    "--replications", type=int, help="The number of replications. Give two of these three."
+)
 @click.option("--pilot", type=int, default=400, show_default=True, help="Replications to simulate.")
-@click.option("--arrivals-per-day", type=float, help="Users a day, for the wall-clock time.")
-@click.option("--reward-delay-seconds", type=float, default=0.0, help="From an arm to its reward.")
+@click.option("--arrivals-per-day", type=float, help="Users per day, for the duration.")
+@click.option(
+    "--reward-delay-seconds", type=float, default=0.0, help="Delay from an arm to its reward."
+)
 @click.option("--verify", is_flag=True, help="Simulate the plan: realised power and coverage.")
-@as_json_option
+@json_option
 @click.option("--plot", "plot_path", metavar="FILE", help="Draw power curves: .svg, .pdf or .png.")
 def plan_command(
-    policies: tuple[str, ...], plot_path: str | None, *, as_json: bool, **options: Any
+    policies: tuple[str, ...], plot_path: str | None, *, as_json: bool, **question: Any
 ) -> None:
-    """Say how many replications and users a comparison of two policies needs, under each design."""
-    check_outputs({"plot": plot_path})
-    asked = ("effect", "power", "replications", "pilot", "verify")
-    question = {
-        name: options.pop(name) for name in (*asked, "arrivals_per_day", "reward_delay_seconds")
-    }
-    experiment, settings = experiment_of(policies, options)
+    """Compute how many replications and users a comparison of two policies needs, under each design."""
+    outputs = {"plot": plot_path}
+    check_outputs(outputs)
+    options = {name: question.pop(name) for name in EXPERIMENT}
+    experiment, settings = read_experiment(policies, options)
     level = settings.get("level", 0.95)
-    found = plan(experiment, settings["environment"], level=level, **question)
+    plan = sl.plan(experiment, settings["environment"], level=level, **question)
     if plot_path:
-        found.plot(plot_path)
-        click.echo(f"wrote {plot_path}", err=True)
-    click.echo(_plan_json(found) if as_json else str(found))
+        plan.plot(plot_path)
+        report_written(outputs)
+    click.echo(_plan_json(plan) if as_json else str(plan))
 
 
-def _plan_json(found: Any) -> str:
+def _plan_json(plan: sl.Plan) -> str:
     return to_json(
         {
-            "designs": found.to_dicts(),
-            "by_horizon": [row._asdict() for row in found.by_horizon],
-            "pilot_effect": found.pilot_effect,
-            "pilot_effect_error": found.pilot_effect_error,
-            "check": found.check._asdict() if found.check else None,
-            "verdict": found.verdict,
+            "designs": plan.to_dicts(),
+            "by_horizon": [row._asdict() for row in plan.by_horizon],
+            "pilot_effect": plan.pilot_effect,
+            "pilot_effect_error": plan.pilot_effect_error,
+            "check": plan.check._asdict() if plan.check else None,
+            "verdict": plan.verdict,
         }
     )
-
-
-@contextmanager
-def _kept(path: str | None) -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        if path is None:
-            raise
-        raise Interrupted(
-            f"the race is kept in {path!r}; run the same command again to go on"
-        ) from None
 
 
 @click.command(
     "race",
     epilog='Example: sameluck race "ucb1(0.2)" "ucb1(1)" uniform --env "bernoulli(0.6,0.5)" --tolerance 5',
 )
-@experiment_options
-@click.option("--tolerance", type=float, help="How much short of the best is good enough.")
+@experiment_options()
+@click.option("--tolerance", type=float, help="The acceptable loss against the best policy.")
 @click.option(
-    "--least", type=int, default=30, show_default=True, help="Replications before deciding."
+    "--least", type=int, default=30, show_default=True, help="Replications before a decision."
 )
+@click.option("--most", type=int, default=1_000, show_default=True, help="Most replications.")
 @click.option(
-    "--most", type=int, default=1_000, show_default=True, help="Replications before giving up."
+    "--keep", metavar="FILE", help="Keep the race in this file and continue it from there."
 )
-@click.option("--keep", metavar="FILE", help="Keep the race here and go on from it.")
-@as_json_option
+@json_option
 def race_command(
     policies: tuple[str, ...],
     tolerance: float | None,
+    least: int,
+    most: int,
     keep: str | None,
     *,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Race any number of policies on the same luck until one is certainly good enough."""
-    least, most = options.pop("least"), options.pop("most")
+    """Race any number of policies on the same luck until one is certified as good enough."""
     if tolerance is None:
-        raise Invalid("say how much short of the best is good enough: --tolerance 5")
+        raise sl.Invalid(
+            "the acceptable loss against the best policy is missing: --tolerance 5, for example"
+        )
     check_outputs({"keep": keep})
-    experiment, settings = experiment_of(policies, options)
-    if experiment.design != Replay():
-        raise Invalid("a race shares all luck: take the design out of the file")
-    with _kept(keep), Status("racing", console=Console(stderr=True)) as status:
-        found = race(
+    experiment, settings = read_experiment(policies, options)
+    if experiment.design != sl.Replay():
+        raise sl.Invalid("a race always uses the design replay; remove the design from the file")
+    with _interruptible(keep), Status("racing", console=Console(stderr=True)) as status:
+        race = sl.race(
             experiment.policies,
             settings["environment"],
             tolerance=tolerance,
@@ -123,19 +115,32 @@ def race_command(
             ),
             keep=keep,
         )
-    if as_json:
-        whole = {
-            "certified": found.certified,
-            "best": found.best,
-            "replications": found.replications,
+    click.echo(_race_json(race) if as_json else str(race))
+
+
+def _race_json(race: sl.Race) -> str:
+    return to_json(
+        {
+            "certified": race.certified,
+            "best": race.best,
+            "replications": race.replications,
+            "users": race.users,
+            "policy_runs": race.policy_runs,
+            "naive_users": race.naive_users,
+            "runners": race.to_dicts(),
+            "verdict": race.verdict,
         }
-        costs = {
-            "users": found.users,
-            "policy_runs": found.policy_runs,
-            "naive_users": found.naive_users,
-        }
-        click.echo(
-            to_json({**whole, **costs, "runners": found.to_dicts(), "verdict": found.verdict})
-        )
-        return
-    click.echo(str(found))
+    )
+
+
+@contextmanager
+def _interruptible(path: str | None) -> Iterator[None]:
+    """After Ctrl-C, report the file that the race is kept in."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if path is None:
+            raise
+        raise sl.Interrupted(
+            f"the race is kept in {path!r}; run the same command again to continue it"
+        ) from None

@@ -1,4 +1,4 @@
-"""`sameluck policies` and `sameluck environments`: what there is, as text forms that parse."""
+"""`sameluck policies` and `sameluck environments`: the registered kinds with their text forms."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from collections.abc import Mapping
 import click
 
 from sameluck import text_forms
-from sameluck.cli.output import as_json_option
+from sameluck.cli.output import json_option
 from sameluck.environments.base import ENVIRONMENTS
 from sameluck.files import to_json
 from sameluck.policies.base import POLICIES
 
 
 @click.command("policies")
-@as_json_option
+@json_option
 def policies_command(*, as_json: bool) -> None:
     """List the policies and their parameters, as `compare` takes them."""
-    _list_kinds(POLICIES, as_json=as_json)
+    _print_kinds(POLICIES, as_json=as_json)
 
 
 @click.command("environments")
-@as_json_option
+@json_option
 def environments_command(*, as_json: bool) -> None:
     """List the environments and their parameters, as `--env` takes them."""
-    _list_kinds(ENVIRONMENTS, as_json=as_json)
+    _print_kinds(ENVIRONMENTS, as_json=as_json)
 
 
-def _list_kinds(kinds: Mapping[str, type], *, as_json: bool) -> None:
+def _print_kinds(kinds: Mapping[str, type], *, as_json: bool) -> None:
     rows = [
         {
             "name": name,
@@ -36,8 +36,5 @@ def _list_kinds(kinds: Mapping[str, type], *, as_json: bool) -> None:
         }
         for name, kind in kinds.items()
     ]
-    if as_json:
-        click.echo(to_json(rows))
-        return
-    for row in rows:
-        click.echo(f"{row['example']}\n    {row['about']}")
+    text = "\n".join(f"{row['example']}\n    {row['about']}" for row in rows)
+    click.echo(to_json(rows) if as_json else text)

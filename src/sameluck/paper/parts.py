@@ -1,60 +1,122 @@
-"""A part of the reproduction: which simulations it needs, and what it finds in them.
+"""The types of the reproduction: a part, its simulations, its estimates, the sections that show its result.
 
-The plan is data, so the runner knows how long a part will take before it starts and can tell whether a part on
-disk answers the same question.
+The simulations of a part are data: the number of decisions is known in advance, and a cached result can be compared
+with the simulations that it came from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sameluck import text_forms
-from sameluck.arrays import Floats
+from sameluck.arrays import Floats, Ints
+from sameluck.environments.base import Environment
 from sameluck.experiment import Experiment
+from sameluck.reporting import plots
 from sameluck.runs import Runs
 
-Findings: TypeAlias = dict[str, Any]  # plain values, as JSON carries them
+Record: TypeAlias = dict[str, Any]  # values that JSON can hold
+Cell: TypeAlias = str | float | int | bool | None
 
 
 class Settings(NamedTuple):
-    """What a reader may choose."""
+    """The options of a run."""
 
     replications: int = 10_000
     seed: int = 7
 
 
 class Simulation(NamedTuple):
-    """One call of `simulate`."""
+    """The arguments of one call of `simulate`."""
 
     experiment: Experiment
-    environment: Any
+    environment: Environment
     checkpoints: tuple[int, ...]
 
     @property
-    def steps(self) -> int:
-        """How many decisions it takes."""
+    def decisions(self) -> int:
+        """How many arms the policies choose in all."""
         experiment = self.experiment
         return experiment.replications * len(experiment.policies) * max(self.checkpoints)
 
-    def describe(self) -> list[Any]:
-        """What its result depends on."""
+    def describe(self) -> list[object]:
+        """Everything that its runs depend on."""
         return [self.experiment.digest, text_forms.write(self.environment), list(self.checkpoints)]
 
 
-Plan: TypeAlias = dict[str, Simulation]
+Simulations: TypeAlias = dict[str, Simulation]
+
+
+def no_simulations(settings: Settings) -> Simulations:  # noqa: ARG001
+    """For a part that needs none."""
+    return {}
 
 
 class Part(NamedTuple):
-    """One example, one theorem or one figure."""
+    """One example, one theorem or one figure of the paper."""
 
     name: str
     title: str
-    plan: Callable[[Settings], Plan]
-    find: Callable[[Settings, Mapping[str, Runs]], Findings]
+    simulations: Callable[[Settings], Simulations]
+    analyse: Callable[[Settings, Mapping[str, Runs]], Record]
+    sections: Callable[[Part, Record], list[Section]]
+
+
+class Table(NamedTuple):
+    """A table of values; each form formats them in its own way."""
+
+    name: str  # of its files
+    header: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    decimals: int = 2
+
+
+class Figure(NamedTuple):
+    """A figure, its data and its text alternative."""
+
+    name: str  # of its files
+    alt: str
+    data: Table
+    draw: Callable[[], object]
+
+
+class Section(NamedTuple):
+    """A section of the report: a title, a sentence, a table, a figure."""
+
+    title: str
+    text: str = ""
+    table: Table | None = None
+    figure: Figure | None = None
+    brief: bool = True  # whether the terminal prints its table too
+
+
+def line_figure(
+    name: str,
+    lines: Sequence[plots.Line],
+    title: str,
+    quantity: str,
+    *,
+    logarithmic: bool = False,
+    limit: float | None = None,
+) -> Figure:
+    """Lines over the horizon."""
+    rows = [
+        (line.label, horizon, value, error)
+        for line in lines
+        for horizon, value, error in zip(line.horizons, line.values, line.errors, strict=True)
+    ]
+    labels = ", ".join(line.label for line in lines)
+    return Figure(
+        name,
+        f"{title} over the horizon: {labels}",
+        Table(name, ("line", "horizon", "value", "standard_error"), rows),
+        lambda: plots.draw_lines(
+            lines, title=title, quantity=quantity, logarithmic=logarithmic, limit=limit
+        ),
+    )
 
 
 class Estimate(NamedTuple):
@@ -63,30 +125,29 @@ class Estimate(NamedTuple):
     value: float
     error: float
 
+    def scaled(self, factor: float) -> Estimate:
+        """The same estimate in another unit."""
+        return Estimate(self.value * factor, self.error * abs(factor))
 
-def mean(sample: NDArray[Any]) -> Estimate:
+
+def mean(sample: Floats | Ints) -> Estimate:
     """The mean over replications (the first axis)."""
     return Estimate(float(sample.mean()), float(sample.std(ddof=1)) / float(np.sqrt(len(sample))))
 
 
-def variance(sample: NDArray[Any]) -> Estimate:
-    """The variance over replications; its error from the fourth moment, so heavy tails are counted."""
+def variance(sample: Floats | Ints) -> Estimate:
+    """The variance over replications; its error comes from the fourth moment, so heavy tails count."""
     centred = np.asarray(sample, float) - sample.mean()
     value = float(sample.var(ddof=1))
     spread = max(float((centred**4).mean()) - value**2, 0.0)
     return Estimate(value, float(np.sqrt(spread / len(sample))))
 
 
-def scaled(one: Estimate, factor: float) -> Estimate:
-    """The same in another unit."""
-    return Estimate(one.value * factor, one.error * abs(factor))
-
-
 def effects(runs: Runs) -> Floats:
-    """What the second policy earned more than the first (replication, checkpoint): the paper's estimator."""
+    """The reward of the second policy minus that of the first (replication, checkpoint): the paper's estimator."""
     return np.asarray(runs.rewards[:, 1] - runs.rewards[:, 0])
 
 
-def at(runs: Runs, horizon: int) -> int:
-    """The place of a horizon among the checkpoints."""
+def checkpoint_index(runs: Runs, horizon: int) -> int:
+    """The index of a horizon among the checkpoints."""
     return int(np.searchsorted(runs.checkpoints, horizon))

@@ -1,10 +1,15 @@
-"""What the paper prints, and nothing computed: every published number the results are held against.
+"""The numbers that the paper prints, and how ours are compared with them.
 
 "Design Experiments to Compare Multi-armed Bandit Algorithms". All means are over `RUNS` independent runs, so a
 published mean has a sampling error of its own, the standard deviation of one run over the root of `RUNS`.
 """
 
 from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from sameluck.paper.parts import Estimate
 
 RUNS = 10_000
 INTERVAL_RUNS = 10  # runs behind the confidence intervals
@@ -26,7 +31,7 @@ HIGHEST_PULL_VARIANCE_2 = 0.15  # Var(N_2)/T of Thompson sampling, Example 2
 HIGHEST_PULL_VARIANCE_3 = 30.0  # the same, Example 3
 
 # The illustration with three arms and ten periods: arms (from 1) and rewards of the two policies in turn, and the
-# reward stacks, with the entries nobody used.
+# reward stacks, with the entries that neither used.
 ARMS = ((1, 2, 3, 1, 2, 3, 3, 3, 2, 3), (1, 2, 3, 3, 1, 2, 1, 2, 3, 2))
 REWARDS = ((1, 0, 1, 0, 0, 1, 1, 0, 0, 0), (1, 0, 1, 1, 0, 0, 0, 0, 1, 1))
 STACKS = (
@@ -36,3 +41,35 @@ STACKS = (
 )
 INTERACTIONS = 12
 REPLAYED = 8
+
+FAR = 4.0  # combined standard errors: from there on ours differs from the published number
+
+
+class Match(NamedTuple):
+    """Our number beside the published one."""
+
+    name: str
+    horizon: int | None
+    ours: float
+    error: float
+    relation: str  # "=", or "<=" where the paper gives only the end of an axis
+    published: float
+    published_error: float
+    z: float
+    meets: bool
+
+
+def match(
+    name: str, horizon: int | None, ours: Estimate, printed: Estimate, relation: str = "="
+) -> Match:
+    """How many combined standard errors ours is from the published number, and whether that is too far."""
+    combined = math.hypot(ours.error, printed.error)
+    gap = ours.value - printed.value
+    z = gap / combined if combined else math.copysign(math.inf, gap) if gap else 0.0
+    meets = z <= FAR if relation == "<=" else abs(z) <= FAR
+    return Match(name, horizon, *ours, relation, *printed, z, meets)
+
+
+def printed_mean(value: float, sd: float, step: float) -> Estimate:
+    """A mean over `RUNS` runs with a standard deviation, rounded to a step."""
+    return Estimate(value, math.hypot(sd / math.sqrt(RUNS), step / math.sqrt(12)))

@@ -48,6 +48,8 @@ def latex_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _latex(text: str) -> str:
     special = {
         "<": "$<$",
+        ">": "$>$",
+        "|": r"\textbar{}",
         "\\": r"\textbackslash{}",
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",

@@ -1,81 +1,71 @@
-"""`sameluck live assign`, `expose`, `reward`, `void`, `tick`: what an application does, by hand."""
+"""`sameluck live assign`, `expose`, `reward`, `void`, `tick`: the calls of an application as commands."""
 
 from __future__ import annotations
 
-import shlex
-
 import click
 
+import sameluck as sl
 from sameluck.cli.live.store_options import (
-    aligned,
-    following,
+    DatabaseOptions,
+    format_rows,
+    live_command,
     name_argument,
-    one_experiment,
-    store_options,
 )
-from sameluck.cli.output import as_json_option
 from sameluck.files import to_json
-from sameluck.live.experiment import LiveExperiment
-from sameluck.live.records import REASONS, Assignment, Description
+from sameluck.live.records import REASONS
+
+HELP_POSITION = 3
 
 _id_argument = click.argument("id")
 
 
-@click.command("assign")
+@live_command("assign")
 @name_argument
-@click.option("--unit", required=True, help="Who has arrived: any text that names the user.")
-@store_options
-@as_json_option
-def assign_command(
-    name: str, unit: str, url: str, makers: tuple[str, ...], *, as_json: bool
-) -> None:
-    """Say which arm to show a user."""
-    with one_experiment(url, name, makers) as live:
-        answer = live.assign(unit)
+@click.option("--unit", required=True, help="The user: any text that identifies one.")
+def assign_command(name: str, unit: str, database: DatabaseOptions, *, as_json: bool) -> None:
+    """Choose the arm to show to a user."""
+    with database.open_experiment(name) as live:
+        assignment = live.assign(unit)
         live.status()  # counts the call before this process ends
-        text = to_json(answer._asdict()) if as_json else _assigned(live, url, answer)
-    click.echo(text)
+        text = _assignment_text(live, database, assignment)
+    click.echo(to_json(assignment._asdict()) if as_json else text)
 
 
-def _assigned(live: LiveExperiment, url: str, answer: Assignment) -> str:
-    if answer.id is None:
-        because = f"not enrolled: {REASONS[answer.reason]}"
-        return aligned(("arm", f"{answer.arm} (the fallback)"), ("reason", because))
-    rows = [
-        ("arm", answer.arm),
-        ("assignment", answer.id),
-        ("reason", REASONS[answer.reason]),
-    ]
-    words = (shlex.quote(live.name), answer.id)
+def _assignment_text(
+    live: sl.LiveExperiment, database: DatabaseOptions, assignment: sl.Assignment
+) -> str:
+    reason = REASONS[assignment.reason]
+    if assignment.id is None:
+        return format_rows(
+            ("arm", f"{assignment.arm} (the fallback)"), ("reason", f"not enrolled: {reason}")
+        )
+    rows = [("arm", assignment.arm), ("assignment", assignment.id), ("reason", reason)]
+    words = (live.name, assignment.id)
     if live.live.exposure == "explicit":
-        rows.append(("once shown", following(url, "expose", *words)))
-    rows.append(("report", following(url, "reward", *words, "VALUE")))
-    return aligned(*rows)
+        rows.append(("once shown", database.next_command("expose", *words)))
+    rows.append(("report", database.next_command("reward", *words, "VALUE")))
+    return format_rows(*rows)
 
 
-@click.command("expose")
+@live_command("expose")
 @name_argument
 @_id_argument
-@store_options
-@as_json_option
-def expose_command(name: str, id: str, url: str, makers: tuple[str, ...], *, as_json: bool) -> None:
-    """Say that a user has seen the arm: from now on the user counts."""
-    with one_experiment(url, name, makers) as live:
+def expose_command(name: str, id: str, database: DatabaseOptions, *, as_json: bool) -> None:
+    """Report that a user has seen the arm: from now on the user counts."""
+    with database.open_experiment(name) as live:
         live.expose(id)
-        _show(live.describe(id), as_json=as_json)
+        _print_description(live.describe(id), as_json=as_json)
 
 
-@click.command("reward", context_settings={"ignore_unknown_options": True})  # values below zero
+@live_command("reward", ignore_unknown_options=True)  # values below zero
 @name_argument
 @_id_argument
 @click.argument("value", type=float)
-@store_options
-@as_json_option
 def reward_command(
-    name: str, id: str, value: float, url: str, makers: tuple[str, ...], *, as_json: bool
+    name: str, id: str, value: float, database: DatabaseOptions, *, as_json: bool
 ) -> None:
-    """Report what a user brought. The first value counts; the same value again changes nothing."""
-    with one_experiment(url, name, makers) as live:
+    """Report the reward of a user. The first value counts; the same value again changes nothing."""
+    with database.open_experiment(name) as live:
         receipt = live.reward(id, value)
     if as_json:
         click.echo(to_json(receipt._asdict()))
@@ -85,36 +75,30 @@ def reward_command(
         click.echo(f"{receipt.value:g} counts for {id}")
 
 
-@click.command("void")
+@live_command("void")
 @name_argument
 @_id_argument
-@store_options
-@as_json_option
-def void_command(name: str, id: str, url: str, makers: tuple[str, ...], *, as_json: bool) -> None:
-    """Say that a user never saw the arm: it is offered to somebody else."""
-    with one_experiment(url, name, makers) as live:
+def void_command(name: str, id: str, database: DatabaseOptions, *, as_json: bool) -> None:
+    """Report that a user never saw the arm: it is offered to another user."""
+    with database.open_experiment(name) as live:
         live.void(id)
-        _show(live.describe(id), as_json=as_json)
+        _print_description(live.describe(id), as_json=as_json)
 
 
-@click.command("tick")
+def _print_description(assignment: sl.Description, *, as_json: bool) -> None:
+    until = f", a reward counts until {assignment.due_at}" if assignment.due_at else ""
+    text = f"{assignment.id}: arm {assignment.arm}, {assignment.status}{until}"
+    click.echo(to_json(assignment._asdict()) if as_json else text)
+
+
+@live_command("tick")
 @name_argument
-@store_options
-@as_json_option
-def tick_command(name: str, url: str, makers: tuple[str, ...], *, as_json: bool) -> None:
-    """Deal with every assignment whose time is up: default rewards and offers to somebody else.
+def tick_command(name: str, database: DatabaseOptions, *, as_json: bool) -> None:
+    """Process every assignment whose time is up: default rewards, and arms offered to other users.
 
-    `assign` does it now and then too; a job that runs this is needed only where nobody calls.
+    `assign` does it from time to time too; a job that runs this command is needed only if there are no calls.
     """
-    with one_experiment(url, name, makers) as live:
-        done = live.tick()
-    said = "1 assignment was due" if done == 1 else f"{done:,} assignments were due"
-    click.echo(to_json({"name": name, "due": done}) if as_json else said)
-
-
-def _show(found: Description, *, as_json: bool) -> None:
-    if as_json:
-        click.echo(to_json(found._asdict()))
-        return
-    until = f", a reward counts until {found.due_at}" if found.due_at else ""
-    click.echo(f"{found.id}: arm {found.arm}, {found.status}{until}")
+    with database.open_experiment(name) as live:
+        due = live.tick()
+    text = "1 assignment was due" if due == 1 else f"{due:,} assignments were due"
+    click.echo(to_json({"name": name, "due": due}) if as_json else text)

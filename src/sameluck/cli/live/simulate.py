@@ -1,39 +1,46 @@
-"""`sameluck live simulate`: a live experiment on synthetic users, to see it move or to rehearse a plan."""
+"""`sameluck live simulate`: a live experiment on synthetic users, as a demonstration or to rehearse a plan."""
 
 from __future__ import annotations
 
-import shlex
 import time
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import click
 
+import sameluck as sl
 from sameluck import text_forms
-from sameluck.cli.comparison_output import as_dict, text_of
-from sameluck.cli.experiment_options import experiment_of, file_among, naming, options_with
-from sameluck.cli.live.status import checks_text, common_horizon
-from sameluck.cli.live.store_options import VARIABLE, cautions_noted, following, opened, taking
-from sameluck.cli.output import as_json_option, progress_bar
-from sameluck.errors import Interrupted
-from sameluck.experiment import Experiment
+from sameluck.cli.comparison_output import comparison_record, read_request
+from sameluck.cli.experiment_options import (
+    Values,
+    control_option,
+    experiment_options,
+    prefix_errors,
+    read_experiment,
+    replications_option,
+    toml_file,
+)
+from sameluck.cli.live.doctor import format_checks
+from sameluck.cli.live.results import common_horizon
+from sameluck.cli.live.store_options import (
+    URL_VARIABLE,
+    DatabaseOptions,
+    collect_cautions,
+    name_option,
+    print_cautions,
+)
+from sameluck.cli.output import json_option, progress_bar
 from sameluck.files import to_json
-from sameluck.inference.comparison import Comparison, compare
-from sameluck.inference.effects import Request, check_request
-from sameluck.live import store as stores
-from sameluck.live.diagnostics import Check
-from sameluck.live.experiment import LiveExperiment
-from sameluck.live.options import Live
-from sameluck.live.rehearsal.rehearsal import Rehearsal, VirtualClock, rehearse, span
-from sameluck.live.rehearsal.traffic import Traffic
+from sameluck.live.rehearsal.rehearsal import span
 from sameluck.reporting.tables import wrapped
-from sameluck.validation import require_name
+
+HELP_POSITION = 1
 
 POLICIES = ("ucb1(alpha=2)", "thompson_bernoulli")
 ENVIRONMENT = "bernoulli(0.6, 0.4, 0.2)"
 HORIZON, REPLICATIONS, WINDOW = 100, 20, 3600.0
 
 TRAFFIC = ("arrivals_per_day", "delay", "loss", "unexposed", "duplicates", "returning", "drift")
-ASKED = ("level", "pairs", "interval", "simultaneous")
 LIVE = ("order", "open_replications", "window", "batch")
 
 
@@ -42,16 +49,16 @@ LIVE = ("order", "open_replications", "window", "batch")
     epilog='Example: sameluck live simulate ucb1 uniform --env "bernoulli(0.6,0.5)" --delay "exponential(600)" '
     "--loss 0.1",
 )
-@options_with(horizon=HORIZON)
-@click.option("--replications", type=int, help="Independent repetitions.  [default: 20]")
+@experiment_options(horizon=HORIZON)
+@replications_option(REPLICATIONS)
 @click.option("--design", help="replay or naive.  [default: replay]")
-@click.option("--control", help="The policy to compare with.  [default: the first]")
-@click.option("--arrivals-per-day", type=float, help="Calls for an arm.  [default: 10000]")
+@control_option
+@click.option("--arrivals-per-day", type=float, help="Calls for an arm per day.  [default: 10000]")
 @click.option(
     "--delay",
     help="Seconds from arm to reward: 60, exponential(60), lognormal(60, 1.5).  [default: exponential(60)]",
 )
-@click.option("--loss", type=float, help="Share of rewards that never come.  [default: 0]")
+@click.option("--loss", type=float, help="Share of rewards that are lost.  [default: 0]")
 @click.option("--unexposed", type=float, help="Share of users who never see the arm.  [default: 0]")
 @click.option("--duplicates", type=float, help="Share of rewards reported twice.  [default: 0]")
 @click.option("--returning", type=float, help="Share of calls by earlier users.  [default: 0]")
@@ -61,18 +68,22 @@ LIVE = ("order", "open_replications", "window", "batch")
 )
 @click.option("--window", type=float, help="Seconds a reward may take.  [default: 3600]")
 @click.option("--order", help="lockstep or phase.  [default: lockstep]")
-@click.option("--open-replications", type=int, help="How many run at once.  [default: 10]")
-@click.option("--batch", type=int, help="A policy acts so often, then sees.  [default: 1]")
-@click.option("--days", type=float, help="Stop after so many virtual days.  [default: at its end]")
-@click.option("--traffic-seed", type=int, default=0, show_default=True, help="Of the traffic.")
+@click.option("--open-replications", type=int, help="Replications open at once.  [default: 10]")
+@click.option(
+    "--batch", type=int, help="Periods after which a policy sees its rewards.  [default: 1]"
+)
+@click.option(
+    "--days", type=float, help="Stop after this many virtual days.  [default: run to the end]"
+)
+@click.option("--traffic-seed", type=int, default=0, show_default=True, help="Seed of the traffic.")
 @click.option(
     "--db",
     "url",
     metavar="URL",
-    help=f"Keep the experiment there instead of in memory; {VARIABLE} is not heeded.",
+    help=f"Keep the experiment in this database instead of in memory; {URL_VARIABLE} is not used.",
 )
-@click.option("--name", default="rehearsal", show_default=True, help="What to call it there.")
-@as_json_option
+@name_option(default="rehearsal", show_default=True, help="Name of the experiment.")
+@json_option
 def simulate_command(
     policies: tuple[str, ...],
     url: str | None,
@@ -83,145 +94,150 @@ def simulate_command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Drive a live experiment with synthetic users on a virtual clock: the real engine, months in seconds.
+    """Run a live experiment with synthetic users on a virtual clock: the real engine, months in seconds.
 
-    Without policies it shows an example. A TOML file as for `sameluck live start` may be given instead, with the
-    tables [live] and [traffic]; options given here override it.
+    Without policies it runs an example. A TOML file as for `sameluck live start` may be given instead, with the
+    tables [live] and [traffic]; options override the file.
     """
-    given = {word: options.pop(word) for word in (*TRAFFIC, *LIVE)}
+    typed = {word: options.pop(word) for word in (*TRAFFIC, *LIVE)}
     if not policies and options["environment"] is None:
         options["environment"] = ENVIRONMENT
-    experiment, settings = experiment_of(
+    experiment, settings = read_experiment(
         policies or POLICIES, options, horizon=HORIZON, replications=REPLICATIONS
     )
-    table = settings.get("live", {})
-    wanted = {word: settings[word] for word in ASKED if word in settings}
-    require_name("--name", name)
-    with naming(file_among(policies), {**options, **given}):
-        traffic = _traffic(settings.get("traffic", {}), table, given)
-        check_request(experiment, experiment.replications, Request(**wanted))
-        live = _live(table, given, traffic)
+    with prefix_errors(toml_file(policies), {**options, **typed}):
+        traffic = _traffic(settings, typed)
+        request = read_request({**settings, "adjust": None}, experiment, experiment.replications)
+        live_options = _live_options(settings, typed, traffic)
+    database = DatabaseOptions(url or "")
     with _store(url) as store:
         with (
-            cautions_noted() as cautions,
-            naming(file_among(policies), {**options, **given}),
-            taking(url or "", name, "call this one otherwise: --name NAME"),
+            collect_cautions() as cautions,
+            prefix_errors(toml_file(policies), {**options, **typed}),
+            database.explain_name_conflict(name, "give this one another name: --name NAME"),
         ):
-            started = store.start(name, experiment, live=live)
+            live = store.start(name, experiment, live=live_options)
         try:
-            rehearsal = _drive(started, settings["environment"], traffic, days, traffic_seed)
+            rehearsal = _rehearse(live, settings, traffic, days, traffic_seed)
         except KeyboardInterrupt:
-            raise _interrupted(url, name) from None
-        result = _result(started, wanted)
-        shown = _Shown(
-            _title(experiment, settings["environment"], traffic),
-            rehearsal,
-            result,
-            started.diagnostics(),
-        )
-    click.echo(_json(shown, cautions) if as_json else _text(shown))
-    for caution in cautions:
-        click.echo(wrapped(f"caution: {caution}"), err=True)
+            raise _interruption(database, name) from None
+        outcome = _Outcome(rehearsal, _compare(live, request), live.diagnostics(), cautions)
+    title = _title(experiment, settings, traffic)
+    click.echo(_json(outcome) if as_json else _text(title, outcome))
+    print_cautions(cautions)
     if url is not None:
-        look = following(url, "status", shlex.quote(name))
-        click.echo(f"kept; look at it with: {look}", err=True)
+        click.echo(f"kept; {_how_to_show(database, name)}", err=True)
 
 
-def _result(live: LiveExperiment, wanted: dict[str, Any]) -> Comparison | None:
-    """What is known at the horizon, or at the last one that two replications have reached."""
-    runs, reached = live.runs(), live.experiment.horizon
-    if runs.replications < 2 and (reached := common_horizon(live)):
-        runs = live.runs([reached])
-    return compare(runs, **wanted) if runs.replications >= 2 else None
-
-
-class _Shown(NamedTuple):
-    title: str
-    rehearsal: Rehearsal
-    result: Comparison | None
-    checks: tuple[Check, ...]
-
-
-def _drive(
-    live: LiveExperiment, environment: Any, traffic: Traffic, days: float | None, seed: int
-) -> Rehearsal:
-    with progress_bar("rehearsing", "replications") as advance:
-
-        def report(now: Rehearsal) -> None:
-            advance(now.status.complete, now.status.planned, f"after {span(now.days)}")
-
-        return rehearse(live, environment, traffic=traffic, days=days, seed=seed, progress=report)
-
-
-def _title(experiment: Experiment, environment: Any, traffic: Traffic) -> str:
-    where = text_forms.write(environment)
-    where = where if len(where) <= 60 else where[:57] + "..."
-    delay = text_forms.write(traffic.delay)
-    return wrapped(
-        f"{', '.join(experiment.policies)} on {where}: {experiment.replications:,} replications of "
-        f"{experiment.horizon:,} periods; {traffic.arrivals_per_day:,.10g} calls a day, rewards after {delay} seconds"
+def _traffic(settings: Values, typed: Values) -> sl.Traffic:
+    live = settings.get("live", {})
+    planned = {word: live[word] for word in ("arrivals_per_day",) if word in live}
+    return sl.Traffic.from_dict(
+        {**planned, **settings.get("traffic", {}), **_without_none(typed, TRAFFIC)}
     )
 
 
-def _store(url: str | None) -> Any:
-    if url is None:
-        return stores.open("sqlite://", clock=VirtualClock())
-    waitless = url.startswith("sqlite:///") and "?" not in url  # users who do not exist can be lost
-    where = f"{url}?synchronous=normal" if waitless else url
-    return opened(where, new=True, clock=VirtualClock(time.time()))
-
-
-def _typed(given: dict[str, Any], words: tuple[str, ...]) -> dict[str, Any]:
-    return {word: given[word] for word in words if given[word] is not None}
-
-
-def _traffic(table: dict[str, Any], live: dict[str, Any], given: dict[str, Any]) -> Traffic:
-    expected = {word: live[word] for word in ("arrivals_per_day",) if word in live}
-    return Traffic.from_dict({**expected, **table, **_typed(given, TRAFFIC)})
-
-
-def _live(table: dict[str, Any], given: dict[str, Any], traffic: Traffic) -> Live:
-    values = dict(table)
-    values.update(_typed(given, ("order", "open_replications", "batch")))
+def _live_options(settings: Values, typed: Values, traffic: sl.Traffic) -> sl.Live:
+    values = {**settings.get("live", {})}
+    values.update(_without_none(typed, ("order", "open_replications", "batch")))
     if traffic.unexposed:
         values.setdefault("exposure", "explicit")
     values.setdefault("arrivals_per_day", traffic.arrivals_per_day)
     reward = values.get("reward", {})
     if isinstance(reward, dict):
-        typed = {} if given["window"] is None else {"window_seconds": given["window"]}
-        values["reward"] = {"window_seconds": WINDOW, **reward, **typed}
-    return Live.from_dict(values)
+        window = {} if typed["window"] is None else {"window_seconds": typed["window"]}
+        values["reward"] = {"window_seconds": WINDOW, **reward, **window}
+    return sl.Live.from_dict(values)
 
 
-def _interrupted(url: str | None, name: str) -> BaseException:
+def _without_none(values: Values, names: tuple[str, ...]) -> Values:
+    return {name: values[name] for name in names if values[name] is not None}
+
+
+def _store(url: str | None) -> AbstractContextManager[sl.Store]:
     if url is None:
+        return sl.open("sqlite://", clock=sl.VirtualClock())
+    # Synthetic users may be lost in a crash, so there is no need to wait for the disk.
+    plain_file = url.startswith("sqlite:///") and "?" not in url
+    address = f"{url}?synchronous=normal" if plain_file else url
+    return DatabaseOptions(address).open(new=True, clock=sl.VirtualClock(time.time()))
+
+
+def _rehearse(
+    live: sl.LiveExperiment,
+    settings: Values,
+    traffic: sl.Traffic,
+    days: float | None,
+    seed: int,
+) -> sl.Rehearsal:
+    with progress_bar("rehearsing", "replications") as advance:
+
+        def progress(now: sl.Rehearsal) -> None:
+            advance(now.status.complete, now.status.planned, f"after {span(now.days)}")
+
+        environment = settings["environment"]
+        return sl.rehearse(
+            live, environment, traffic=traffic, days=days, seed=seed, progress=progress
+        )
+
+
+def _interruption(database: DatabaseOptions, name: str) -> BaseException:
+    if not database.url:
         return KeyboardInterrupt()
-    look = following(url, "status", shlex.quote(name))
-    return Interrupted(f"what happened so far is kept; look at it with: {look}")
+    return sl.Interrupted(f"the experiment so far is kept; {_how_to_show(database, name)}")
 
 
-def _json(shown: _Shown, cautions: list[str]) -> str:
+def _how_to_show(database: DatabaseOptions, name: str) -> str:
+    return f"show it with: {database.next_command('status', name)}"
+
+
+def _compare(live: sl.LiveExperiment, request: Values) -> sl.Comparison | None:
+    """The comparison at the horizon, or at the last one that two replications have reached."""
+    runs = live.runs()
+    if runs.replications < 2 and (horizon := common_horizon(live)):
+        runs = live.runs([horizon])
+    return sl.compare(runs, **request) if runs.replications >= 2 else None
+
+
+class _Outcome(NamedTuple):
+    rehearsal: sl.Rehearsal
+    comparison: sl.Comparison | None
+    checks: tuple[sl.Check, ...]
+    cautions: list[str]
+
+
+def _json(outcome: _Outcome) -> str:
+    comparison = outcome.comparison
     return to_json(
         {
-            "rehearsal": shown.rehearsal.to_dict(),
-            "result": as_dict(shown.result) if shown.result else None,
-            "diagnostics": [check._asdict() for check in shown.checks],
-            "cautions": cautions,
+            "rehearsal": outcome.rehearsal.to_dict(),
+            "result": comparison_record(comparison) if comparison else None,
+            "diagnostics": [check._asdict() for check in outcome.checks],
+            "cautions": outcome.cautions,
         }
     )
 
 
-def _text(shown: _Shown) -> str:
-    found = (
-        text_of(shown.result)
-        if shown.result
-        else "No result yet: a comparison needs rewards in two replications. Give it more --days."
+def _title(experiment: sl.Experiment, settings: Values, traffic: sl.Traffic) -> str:
+    text = text_forms.write(settings["environment"])
+    text = text if len(text) <= 60 else text[:57] + "..."
+    delay = text_forms.write(traffic.delay)
+    return wrapped(
+        f"{', '.join(experiment.policies)} on {text}: {experiment.replications:,} replications of "
+        f"{experiment.horizon:,} periods; {traffic.arrivals_per_day:,.10g} calls per day, rewards after {delay} "
+        "seconds"
+    )
+
+
+def _text(title: str, outcome: _Outcome) -> str:
+    no_result = (
+        "No result yet: a comparison needs rewards in two replications. Simulate more --days."
     )
     parts = [
-        shown.title,
-        str(shown.rehearsal._replace(effects={})),
-        str(shown.rehearsal.status),
-        found,
-        f"diagnostics\n{checks_text(shown.checks)}",
+        title,
+        str(outcome.rehearsal._replace(effects={})),
+        str(outcome.rehearsal.status),
+        str(outcome.comparison) if outcome.comparison else no_result,
+        f"diagnostics\n{format_checks(outcome.checks)}",
     ]
     return "\n\n".join(parts)

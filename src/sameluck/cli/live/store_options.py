@@ -1,4 +1,4 @@
-"""What every live command shares: the database, the experiment in it, the commands that may follow."""
+"""What live commands share: the options of the database, and the commands to type next."""
 
 from __future__ import annotations
 
@@ -6,159 +6,189 @@ import importlib
 import os
 import shlex
 import sys
+import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import NamedTuple, TypeAlias
 
 import click
 
-from sameluck.errors import Conflict, Invalid, Unknown
-from sameluck.live import store as stores
+import sameluck as sl
+from sameluck.cli.output import json_option
 from sameluck.live.assignments import Clock
-from sameluck.live.experiment import LiveExperiment
-from sameluck.live.store import Store, without_password
+from sameluck.live.engine.walker import Maker
+from sameluck.live.store import without_password
+from sameluck.reporting.tables import wrapped
+from sameluck.validation import require_name
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Decorator: TypeAlias = Callable[[Callable[..., int | None]], click.Command]
 
-USUAL = "sqlite:///sameluck.db"
-VARIABLE = "SAMELUCK_DB"
+DEFAULT_URL = "sqlite:///sameluck.db"
+URL_VARIABLE = "SAMELUCK_DB"
 
 name_argument = click.argument("name")
-db_option = click.option(
+_url_option = click.option(
     "--db",
     "url",
     metavar="URL",
-    envvar=VARIABLE,
-    default=USUAL,
+    envvar=URL_VARIABLE,
+    default=DEFAULT_URL,
     show_default=True,
     show_envvar=True,
-    help="Where experiments are kept.",
+    help="The database of the experiments.",
 )
 _makers_option = click.option(
     "--maker",
     "makers",
     multiple=True,
     metavar="NAME=MODULE:FUNCTION",
-    help="For external policies: the function of a seed that makes the one of that name.",
+    help="For external policies: the function that makes the policy NAME from a seed.",
 )
 
 
-def store_options(command: Command) -> Command:
-    """The database, and how to make policies that are Python objects."""
-    return db_option(_makers_option(command))
+def _check_name(context: click.Context, param: click.Parameter, name: str | None) -> str | None:  # noqa: ARG001
+    if name is not None:
+        require_name("--name", name)
+    return name
 
 
-@contextmanager
-def opened(
-    url: str, *, read_only: bool = False, new: bool = False, clock: Clock | None = None
-) -> Iterator[Store]:
-    """A store; unless `new`, it must be there and have been used before."""
-    if url == "sqlite://" or url.startswith("sqlite:///"):
-        _check_file(url, new=new)
-    if not new and not read_only:  # what begins nothing makes no tables in an empty database
-        with suppress(
-            Invalid
-        ):  # an old schema, say, which is migrated when it is opened for writing
-            _open(url, read_only=True).close()
-    settings: dict[str, Any] = {} if clock is None else {"clock": clock}
-    with _open(url, read_only=read_only, **settings) as store:
-        yield store
+name_option = partial(click.option, "--name", callback=_check_name)
 
 
-def _open(url: str, **settings: Any) -> Store:
-    try:
-        return stores.open(url, **settings)
-    except Unknown:
-        begin = following(url, "start", "FILE.toml")
-        raise Unknown(
-            f"no experiment was ever started in {without_password(url)}; begin with: {begin}, or say another --db"
-        ) from None
+class DatabaseOptions(NamedTuple):
+    """The options --db and --maker: the database, and the functions that make external policies."""
 
+    url: str
+    makers: tuple[str, ...] = ()  # each NAME=MODULE:FUNCTION
 
-def _check_file(url: str, *, new: bool) -> None:
-    path = url.removeprefix("sqlite://").partition("?")[0][1:]
-    if path == "":
-        raise Invalid(f"{url} is gone when the command ends; give it a file, such as --db {USUAL}")
-    there = Path(path).exists()
-    if not new and not there:
-        raise Invalid(
-            f"no database {path!r}; begin with: {following(url, 'start', 'FILE.toml')}, or say another --db"
-        )
-    folder = Path(path).parent
-    if not folder.is_dir():
-        raise Invalid(f"cannot make {path!r}: no folder {str(folder)!r}")
+    @contextmanager
+    def open(
+        self, *, read_only: bool = False, new: bool = False, clock: Clock = time.time
+    ) -> Iterator[sl.Store]:
+        """A store; unless `new`, raise `Unknown` or `Invalid` if the database does not exist or was never used."""
+        if self.url == "sqlite://" or self.url.startswith("sqlite:///"):
+            self._check_file(new=new)
+        # Opening for writing would create the tables. A schema that must be migrated first is no reason to refuse.
+        if not new and not read_only:
+            with suppress(sl.Invalid):
+                self._open(read_only=True, clock=clock).close()
+        with self._open(read_only=read_only, clock=clock) as store:
+            yield store
 
+    @contextmanager
+    def open_experiment(self, name: str, *, read_only: bool = False) -> Iterator[sl.LiveExperiment]:
+        """An experiment by name."""
+        with self.open(read_only=read_only) as store:
+            yield store.peek(name, makers=self.import_makers())
 
-@contextmanager
-def one_experiment(
-    url: str, name: str, makers: tuple[str, ...] = (), *, read_only: bool = False
-) -> Iterator[LiveExperiment]:
-    """An experiment by name."""
-    with opened(url, read_only=read_only) as store:
-        yield store.peek(name, makers=found_makers(makers))
-
-
-@contextmanager
-def taking(url: str, name: str, other: str) -> Iterator[None]:
-    """A name that is taken is told with what to do here; `other`: how another one is given."""
-    try:
-        yield
-    except Conflict as error:
-        if error.code != "name_taken":
-            raise
-        look = following(url, "status", shlex.quote(name))
-        said = f"there is an experiment {name!r} already; look at it with: {look}, or {other}"
-        raise Conflict(said, error.code) from None
-
-
-def found_makers(words: tuple[str, ...]) -> dict[str, Any]:
-    """The functions that `--maker` names."""
-    makers = {}
-    for word in words:
-        name, _, place = word.partition("=")
-        module, _, function = place.partition(":")
-        if not bool(name and module and function):
-            raise Invalid(f"--maker must be NAME=MODULE:FUNCTION, got {word!r}")
-        if "" not in sys.path:
-            sys.path.insert(0, "")  # as `python -m` does: modules of the current folder
+    def _open(self, *, read_only: bool, clock: Clock) -> sl.Store:
         try:
-            makers[name] = getattr(importlib.import_module(module), function)
-        except (ImportError, AttributeError) as error:
-            raise Invalid(f"--maker {word}: {error}") from None
-    return makers
+            return sl.open(self.url, read_only=read_only, clock=clock)
+        except sl.Unknown:
+            raise sl.Unknown(
+                f"no experiment was ever started in {self.safe_url}; {self._how_to_start()}"
+            ) from None
+
+    def _check_file(self, *, new: bool) -> None:
+        path = self.url.removeprefix("sqlite://").partition("?")[0][1:]
+        if path == "":
+            raise sl.Invalid(
+                f"{self.url} is in memory and ends with the command; name a file, such as --db {DEFAULT_URL}"
+            )
+        if not new and not Path(path).exists():
+            raise sl.Invalid(f"no database {path!r}; {self._how_to_start()}")
+        folder = Path(path).parent
+        if not folder.is_dir():
+            raise sl.Invalid(f"cannot make {path!r}: no folder {str(folder)!r}")
+
+    def _how_to_start(self) -> str:
+        return f"start one with: {self.next_command('start', 'FILE.toml')}, or name another --db"
+
+    def import_makers(self) -> dict[str, Maker]:
+        """The functions that `--maker` names."""
+        functions = {}
+        for maker in self.makers:
+            name, _, place = maker.partition("=")
+            module, _, function = place.partition(":")
+            if not (name and module and function):
+                raise sl.Invalid(f"--maker must be NAME=MODULE:FUNCTION, got {maker!r}")
+            if "" not in sys.path:
+                sys.path.insert(0, "")  # as `python -m` does: modules of the current folder
+            try:
+                functions[name] = getattr(importlib.import_module(module), function)
+            except (ImportError, AttributeError) as error:
+                raise sl.Invalid(f"--maker {maker}: {error}") from None
+        return functions
+
+    @property
+    def safe_url(self) -> str:
+        """The address without its password."""
+        return without_password(self.url)
+
+    def next_command(self, *words: str) -> str:
+        """A live command to be typed next: with these makers, and the database unless it is the default."""
+        is_default = self.url in (DEFAULT_URL, os.environ.get(URL_VARIABLE))
+        database = [] if is_default else ["--db", self.safe_url]
+        makers = [word for maker in self.makers for word in ("--maker", maker)]
+        return shlex.join(["sameluck", "live", *words, *database, *makers])
+
+    @contextmanager
+    def explain_name_conflict(self, name: str, remedy: str) -> Iterator[None]:
+        """If the name is taken, name the command that shows the other experiment, and the remedy."""
+        try:
+            yield
+        except sl.Conflict as error:
+            if error.code != "name_taken":
+                raise
+            status = self.next_command("status", name)
+            raise sl.Conflict(
+                f"an experiment {name!r} exists already; show it with: {status}, or {remedy}",
+                error.code,
+            ) from None
 
 
-def following(url: str, *words: str) -> str:
-    """A command that may be typed next: with the makers of this one, and the database unless it is understood."""
-    understood = url in (USUAL, os.environ.get(VARIABLE))
-    database = [] if understood else ["--db", shlex.quote(without_password(url))]
-    context = click.get_current_context(silent=True)
-    makers = context.params.get("makers", ()) if context else ()
-    again = [word for maker in makers for word in ("--maker", shlex.quote(maker))]
-    return " ".join(["sameluck live", *words, *database, *again])
+def live_command(name: str, epilog: str | None = None, **context: bool) -> Decorator:
+    """A command with the options --db, --maker and --json; its function takes `database` and `as_json`."""
+
+    def decorate(function: Callable[..., int | None]) -> click.Command:
+        @wraps(function)
+        def callback(url: str, makers: tuple[str, ...], **options: object) -> int | None:
+            return function(database=DatabaseOptions(url, makers), **options)
+
+        command = click.command(name, epilog=epilog, context_settings=context)(callback)
+        return json_option(_makers_option(_url_option(command)))
+
+    return decorate
 
 
-def next_steps(*steps: tuple[str, str]) -> str:
-    """Commands and what they are for, one beneath the other."""
+def format_steps(*steps: tuple[str, str]) -> str:
+    """Commands and what each is for, one per line."""
     width = max(len(command) for command, _ in steps)
     return "\n".join(f"  {command.ljust(width)}  {purpose}" for command, purpose in steps)
 
 
-def aligned(*rows: tuple[str, str]) -> str:
-    """Labels and values, one beneath the other."""
+def format_rows(*rows: tuple[str, str]) -> str:
+    """Labels and values, one pair per line."""
     width = max(len(label) for label, _ in rows)
     return "\n".join(f"{label.ljust(width)}  {value}" for label, value in rows)
 
 
 @contextmanager
-def cautions_noted() -> Iterator[list[str]]:
-    """Warnings as a list instead of on the screen."""
-    noted: list[str] = []
+def collect_cautions() -> Iterator[list[str]]:
+    """The warnings issued within, as a list instead of on the screen."""
+    cautions: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            yield noted
+            yield cautions
         finally:
-            noted += [str(one.message) for one in caught if one.category is UserWarning]
+            cautions += [str(one.message) for one in caught if one.category is UserWarning]
+
+
+def print_cautions(cautions: Iterable[str]) -> None:
+    """Print cautions on standard error."""
+    for caution in cautions:
+        click.echo(wrapped(f"caution: {caution}"), err=True)

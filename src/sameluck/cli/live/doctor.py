@@ -1,0 +1,75 @@
+"""`sameluck live doctor`: checks of the database and its experiments."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+
+import click
+
+import sameluck as sl
+from sameluck.cli.live.store_options import DatabaseOptions, live_command
+from sameluck.files import to_json
+from sameluck.live.diagnostics.database import examine
+from sameluck.reporting.wording import sentence
+
+HELP_POSITION = 6
+
+
+@live_command("doctor")
+@click.argument("name", required=False)
+@click.option(
+    "--silence-is-zero",
+    is_flag=True,
+    help="The default reward is never reported (only purchases are sent, for example).",
+)
+def doctor_command(
+    name: str | None, database: DatabaseOptions, *, silence_is_zero: bool, as_json: bool
+) -> int:
+    """Check the database and every experiment in it (or the one named); each check has a verdict.
+
+    fine, watch (investigate), alarm (do not rely on the result before it is explained), unknown (not enough data
+    yet). Exit code 1 if there is an alarm.
+    """
+    with database.open(read_only=True) as store:
+        functions = database.import_makers()
+        checks = {"": examine(store)}
+        for one in [name] if name else store.names():
+            try:
+                live = store.peek(one, makers=functions)
+                checks[one] = live.diagnostics(silence_is_zero=silence_is_zero)
+            except sl.Invalid as error:  # a maker is missing, for example; check the others
+                if name:
+                    raise
+                checks[one] = (sl.Check("policies", "unknown", sentence(str(error)), None, {}),)
+    records = {one: [check._asdict() for check in many] for one, many in checks.items()}
+    answer = {"store": records.pop(""), "experiments": records}
+    click.echo(to_json(answer) if as_json else _text(checks, database.safe_url))
+    return int("alarm" in _verdicts(checks))
+
+
+def _verdicts(checks: Mapping[str, Sequence[sl.Check]]) -> list[str]:
+    return [check.verdict for many in checks.values() for check in many]
+
+
+def _text(checks: Mapping[str, Sequence[sl.Check]], address: str) -> str:
+    parts = [f"{name or address}\n{format_checks(many)}" for name, many in checks.items()]
+    verdicts = _verdicts(checks)
+    counts = [(verdicts.count(word), word) for word in ("alarm", "watch", "unknown", "fine")]
+    return "\n\n".join([*parts, ", ".join(f"{many} {word}" for many, word in counts if many)])
+
+
+def format_checks(checks: Sequence[sl.Check]) -> str:
+    """One paragraph per check: verdict, name, sentence."""
+    width = max(len(check.name) for check in checks)
+    return "\n".join(
+        textwrap.fill(
+            check.sentence,
+            100,
+            initial_indent=f"  {check.verdict:<7}  {check.name:<{width}}  ",
+            subsequent_indent=" " * (width + 13),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for check in checks
+    )

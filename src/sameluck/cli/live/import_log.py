@@ -1,0 +1,113 @@
+"""`sameluck live import`: an experiment from a production log."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import click
+
+import sameluck as sl
+from sameluck.cli.experiment_options import (
+    Values,
+    parse_policies,
+    prefix_errors,
+    read_settings_file,
+)
+from sameluck.cli.live.store_options import (
+    DatabaseOptions,
+    collect_cautions,
+    format_steps,
+    live_command,
+    name_argument,
+    print_cautions,
+)
+from sameluck.files import to_json
+
+HELP_POSITION = 10
+
+
+@live_command(
+    "import",
+    epilog="Example: sameluck live import old shop.csv ucb=ucb1 thompson_bernoulli --arm variant --reward bought",
+)
+@name_argument
+@click.argument("file")
+@click.argument("policies", nargs=-1, required=True, metavar="POLICY...")
+@click.option("--arm", required=True, metavar="COLUMN", help="The column of the arm shown.")
+@click.option("--reward", required=True, metavar="COLUMN", help="The column of the reward.")
+@click.option("--replication", metavar="COLUMN", help="The column of the replication.")
+@click.option("--time", metavar="COLUMN", help="The column to sort by.  [default: file order]")
+@click.option("--arms", help="The arms in order, e.g. red,green,blue.  [default: those of the log]")
+@click.option("--logged-by", metavar="NAME", help="The policy that made the log, to be checked.")
+@click.option("--options", metavar="FILE.toml", help="A file whose table [live] has the options.")
+@click.option("--horizon", type=int, help="Periods per replication.  [default: the shortest]")
+@click.option("--replications", type=int, help="Planned replications.  [default: the log's]")
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="Seed of the policies' random choices."
+)
+@click.option("--skip-bad", is_flag=True, help="Skip bad rows instead of refusing the log.")
+def import_command(
+    name: str,
+    file: str,
+    policies: tuple[str, ...],
+    database: DatabaseOptions,
+    arms: str | None,
+    options: str | None,
+    *,
+    as_json: bool,
+    **columns: Any,
+) -> None:
+    """Import a production log of one policy (.csv, .jsonl, .parquet) as an experiment.
+
+    The policies are run on the rewards of the log; the output states how many periods each completes without users.
+    """
+    if not Path(file).is_file():
+        raise sl.Invalid(f"cannot read {file!r}: no such file")
+    with prefix_errors(options):
+        live = sl.Live.from_dict(_live_table(options)) if options else None
+    with (
+        database.open(new=True) as store,
+        collect_cautions() as cautions,
+        database.explain_name_conflict(name, "choose another name"),
+    ):
+        imported = store.import_log(
+            name,
+            file,
+            policies=parse_policies(policies),
+            arms=[one for one in re.split(r"\s*,\s*", arms.strip()) if one] if arms else None,
+            live=live,
+            makers=database.import_makers(),
+            **columns,
+        )
+    click.echo(_json(imported, cautions) if as_json else _text(imported, database))
+    print_cautions(cautions)
+
+
+def _live_table(path: str) -> Values:
+    table = read_settings_file(path).get("live", {})
+    if not isinstance(table, dict):
+        raise sl.Invalid(f"live must be a table [live], got {table!r}")
+    return {name: value for name, value in table.items() if name != "name"}
+
+
+def _json(imported: sl.Imported, cautions: list[str]) -> str:
+    policies = {name: one._asdict() for name, one in imported.policies.items()}
+    replaced = {"live": imported.live.name, "policies": policies, "cautions": cautions}
+    return to_json({**imported._asdict(), **replaced})
+
+
+def _text(imported: sl.Imported, database: DatabaseOptions) -> str:
+    name = imported.live.name
+    steps = format_steps(
+        (database.next_command("status", name), "show the progress"),
+        (database.next_command("results", name), "compare the policies so far"),
+        (database.next_command("assign", name, "--unit", "USER"), "continue with real users"),
+    )
+    lines = "\n".join(
+        textwrap.fill(line, 100, subsequent_indent="    " if line.startswith(" ") else "")
+        for line in str(imported).splitlines()
+    )
+    return f"{lines}\n\nnext:\n{steps}"

@@ -1,0 +1,111 @@
+"""`sameluck live results`: the comparison of the policies so far."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+import sameluck as sl
+from sameluck.cli.comparison_output import (
+    curve_grid,
+    output_options,
+    pairs_option,
+    parse_checkpoints,
+    read_request,
+    show_comparison,
+    simultaneous_option,
+    take_outputs,
+)
+from sameluck.cli.experiment_options import Values
+from sameluck.cli.live.store_options import DatabaseOptions, live_command, name_argument
+from sameluck.live.replications import GOING
+from sameluck.reporting.wording import counted
+
+HELP_POSITION = 5
+
+
+@live_command("results")
+@name_argument
+@click.option("--checkpoints", help="Horizons to report, e.g. 10,100.  [default: the horizon]")
+@click.option("--policies", metavar="NAMES", help="Only these, e.g. a,b; the others may be behind.")
+@click.option("--level", type=float, help="Confidence level of the intervals.  [default: 0.95]")
+@click.option("--control", help="The policy to compare with.  [default: the experiment's]")
+@pairs_option
+@click.option(
+    "--interval", help="t, bootstrap or anytime.  [default: anytime while it runs, then t]"
+)
+@simultaneous_option
+@click.option("--best", is_flag=True, help="Report which policies may be the best of all.")
+@output_options
+def results_command(
+    name: str, database: DatabaseOptions, *, as_json: bool, best: bool, **options: Any
+) -> None:
+    """Compare the policies on the rewards so far.
+
+    Results use the complete prefix of replications. With lockstep order, earlier horizons are known sooner:
+    --checkpoints 10,50.
+    """
+    outputs = take_outputs(options)
+    with database.open_experiment(name, read_only=True) as live:
+        request = _read_request(options, live)
+        policies = _parse_names(options["policies"], live)
+        checkpoints = parse_checkpoints(options["checkpoints"], live.experiment)
+        grid = curve_grid(checkpoints, outputs)
+        runs = live.runs(sorted({*checkpoints, *grid}), policies=policies)
+        if runs.replications < 2:
+            raise _too_early(live, policies, runs.replications, checkpoints[-1])
+    result = sl.compare(runs.at(checkpoints), best=best, **request)
+    curve = sl.compare(runs, best=best, **request) if grid else result
+    show_comparison(result, curve, outputs, as_json=as_json)
+
+
+def _read_request(options: Values, live: sl.LiveExperiment) -> Values:
+    """The request; raise `Invalid` for one that no number of rewards can make valid."""
+    if len(live.experiment.policies) < 2:
+        raise sl.Invalid(
+            f"{live.name!r} has one policy, and a comparison needs two; add one with: sameluck live add-policy"
+        )
+    return read_request(options, live.experiment, max(2, live.experiment.replications))
+
+
+def _parse_names(names: str | None, live: sl.LiveExperiment) -> list[str] | None:
+    """The policies that `--policies` names; a comma within parentheses belongs to a name."""
+    if names is None:
+        return None
+    if names in live.experiment.policies:
+        return [names]
+    policies = [name.strip() for name in re.split(r",(?![^()]*\))", names) if name.strip()]
+    if not policies:
+        raise sl.Invalid(f"--policies must name policies such as a,b, got {names!r}")
+    return policies
+
+
+def _too_early(
+    live: sl.LiveExperiment, policies: list[str] | None, complete: int, horizon: int
+) -> sl.Invalid:
+    planned = live.experiment.replications
+    have = "has" if complete == 1 else "have"
+    return sl.Invalid(
+        f"{complete} of {counted(planned, 'replication')} of {live.name!r} {have} reached "
+        f"{counted(horizon, 'period')}, and a comparison needs the first 2; {_remedy(live, policies)}"
+    )
+
+
+def _remedy(live: sl.LiveExperiment, policies: list[str] | None) -> str:
+    if live.experiment.replications < 2:
+        return "only one is planned, and the replication is the unit of inference: start a new one with more"
+    horizon, status = common_horizon(live, policies), live.status().status
+    if horizon:
+        return f"for the results so far: --checkpoints {horizon}"
+    return "wait for rewards" if status in GOING else f"its status is {status}"
+
+
+def common_horizon(live: sl.LiveExperiment, policies: Sequence[str] | None = None) -> int:
+    """The last horizon that all policies have reached in the first two replications."""
+    if live.status().opened < 2:
+        return 0
+    traces = [live.trace(number) for number in (0, 1)]
+    return min(one[name].arms.size for one in traces for name in policies or one)

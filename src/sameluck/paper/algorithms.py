@@ -1,0 +1,140 @@
+"""Algorithm 2 as it is printed (slow and direct), and sums along the shared reward stacks.
+
+Algorithm 2 (phases, histories, a set of used entries, the earliest match) is the paper's canonical model; `trace`
+runs the shared-reward-stack model. Both read the same random bits, so the theorem that they agree in law becomes
+equality, to the bit.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sameluck.arrays import Floats, Ints
+from sameluck.compiled import compiled
+from sameluck.design import Replay
+from sameluck.environments.base import Environment, draw
+from sameluck.experiment import Experiment
+from sameluck.policies.base import Tally, memory_of, prepare, select
+from sameluck.randomness.streams import DECISION, EVERYBODY, REWARD, stream, within, word
+
+
+class History(NamedTuple):
+    """One policy's arms and rewards, period by period, and which rewards were replayed."""
+
+    arms: list[int]
+    rewards: list[float]
+    replayed: list[bool]
+
+
+class Users:
+    """The real users of one replication: the k-th user of an arm returns the reward at address (arm, k)."""
+
+    def __init__(self, experiment: Experiment, environment: Environment, replication: int) -> None:
+        only = range(replication, replication + 1)
+        self.law = environment.laws(experiment.seed, only, experiment.n_arms)
+        self.key = stream(np.uint64(experiment.seed), REWARD, replication, np.uint64(EVERYBODY))
+        self.pulls = [0] * experiment.n_arms
+
+    def pull(self, arm: int) -> float:
+        """The reward of the arm's next user."""
+        self.pulls[arm] += 1
+        return self.reward(arm, self.pulls[arm] - 1)
+
+    def reward(self, arm: int, position: int) -> float:
+        """The reward at a position of the arm's stack."""
+        return float(draw(self.law, 0, arm, word(within(self.key, arm), position)))
+
+
+class AlteredUsers(Users):
+    """The same users, with other rewards from one position of one arm's stack on."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        environment: Environment,
+        replication: int,
+        first_altered: tuple[int, int],
+    ) -> None:
+        super().__init__(experiment, environment, replication)
+        self.arm, self.position = first_altered
+
+    def reward(self, arm: int, position: int) -> float:
+        """One minus the reward if it is altered."""
+        reward = super().reward(arm, position)
+        return 1.0 - reward if arm == self.arm and position >= self.position else reward
+
+
+class _Learner:
+    """A policy with its own tally, history and random numbers."""
+
+    def __init__(self, experiment: Experiment, replication: int, name: str) -> None:
+        arms = experiment.n_arms
+        self.policy = prepare(experiment.policies[name], arms, experiment.horizon)
+        owner = Replay().noise_owner(name)
+        self.luck = stream(np.uint64(experiment.seed), DECISION, replication, np.uint64(owner))
+        self.pulls, self.totals = np.zeros(arms, np.int64), np.zeros(arms)
+        self.means, self.memory = np.zeros(arms), np.zeros(memory_of(self.policy, arms))
+        self.last, self.reward = 0, 0.0
+        self.history = History([], [], [])
+
+    def choose(self, period: int) -> int:
+        tally = Tally(self.pulls, self.totals, self.means, self.memory, self.last, self.reward)
+        return int(select(self.policy, tally, period, self.luck))
+
+    def learn(self, arm: int, reward: float, *, replayed: bool) -> None:
+        self.pulls[arm] += 1
+        self.totals[arm] += reward
+        self.means[arm] = self.totals[arm] / self.pulls[arm]
+        self.last, self.reward = arm, reward
+        self.history.arms.append(arm)
+        self.history.rewards.append(reward)
+        self.history.replayed.append(replayed)
+
+
+def algorithm_2(
+    experiment: Experiment, replication: int, users: Users, order: tuple[str, str]
+) -> dict[str, History]:
+    """Both phases for two policies, in the given order."""
+    first, second = (_Learner(experiment, replication, name) for name in order)
+    for period in range(1, experiment.horizon + 1):
+        arm = first.choose(period)
+        first.learn(arm, users.pull(arm), replayed=False)
+    used: set[int] = set()
+    for period in range(1, experiment.horizon + 1):
+        arm = second.choose(period)
+        match = _earliest_unused(first.history, used, arm)
+        if match is None:
+            second.learn(arm, users.pull(arm), replayed=False)
+        else:
+            used.add(match)
+            second.learn(arm, first.history.rewards[match], replayed=True)
+    return {order[0]: first.history, order[1]: second.history}
+
+
+def _earliest_unused(history: History, used: set[int], arm: int) -> int | None:
+    return next((s for s, old in enumerate(history.arms) if old == arm and s not in used), None)
+
+
+def centred_sums(
+    experiment: Experiment, environment: Environment, means: Floats, counts: Ints
+) -> Floats:
+    """S of the paper, the centred sum of an arm's first n rewards, at each n of `counts` (replication, stop, arm)."""
+    law = environment.laws(experiment.seed, range(counts.shape[0]), experiment.n_arms)
+    sums = np.empty(counts.shape)
+    _sum_stacks(law, np.uint64(experiment.seed), np.ascontiguousarray(counts), sums)
+    return np.asarray(sums - counts * means)
+
+
+@compiled
+def _sum_stacks(law, seed, counts, sums):  # type: ignore[no-untyped-def]
+    for row in range(counts.shape[0]):
+        key = stream(seed, REWARD, row, EVERYBODY)
+        for arm in range(counts.shape[2]):
+            stack = within(key, arm)
+            for stop in range(counts.shape[1]):
+                total = 0.0
+                for position in range(counts[row, stop, arm]):
+                    total += draw(law, row, arm, word(stack, position))
+                sums[row, stop, arm] = total

@@ -1,0 +1,219 @@
+"""`reproduce`: run the parts that have no cached result, then write the report."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import sameluck as sl
+from sameluck.errors import Interrupted, Invalid, did_you_mean, optional
+from sameluck.files import write_whole
+from sameluck.paper import asymptotics, checks, examples, illustration, report, theorems
+from sameluck.paper.parts import Part, Record, Section, Settings
+from sameluck.randomness import streams
+
+Progress: TypeAlias = Callable[[str, int, int], object]  # what is running, decisions done, in all
+
+FEWEST = 100  # replications; with fewer, a standard error is too rough for any comparison
+
+THEOREMS = (*theorems.PARTS, *asymptotics.PARTS)
+PARTS = (*illustration.PARTS, *examples.PARTS, *THEOREMS, examples.BEYOND)
+GROUPS = {"examples": examples.PARTS, "theorems": THEOREMS}
+
+
+class Reproduction(NamedTuple):
+    """The outcome of `reproduce`."""
+
+    result: Record  # as in results.json
+    text: str  # for a terminal
+
+    @property
+    def ok(self) -> bool:
+        """Whether every published number is met and every check of a theorem holds."""
+        return bool(self.result["ok"])
+
+
+def reproduce(
+    *,
+    replications: int = 10_000,
+    seed: int = 7,
+    only: str | None = None,
+    out: str | Path = "paper-report",
+    progress: Progress = lambda what, done, total: None,  # noqa: ARG005
+) -> Reproduction:
+    """Run the parts that are not yet on disk, and write the whole folder.
+
+    Args:
+        replications: Of every simulation; the paper has 10,000.
+        seed: The same seed gives the same bits.
+        only: Names of parts or groups of parts, separated by commas; all if not given.
+        out: The folder.
+        progress: Called as `progress(what, done, total)`, in decisions.
+    """
+    settings = checked_settings(replications, seed)
+    parts = selected_parts(only)
+    optional("matplotlib", "plots")
+    cache = PartCache(Path(out), settings)
+    cache.create()
+    try:
+        results = _run_parts(parts, cache, progress)
+        summary, sections = report.summarise(results, settings), _sections(parts, results)
+        report.write(Path(out), summary, sections, complete=len(parts) == len(PARTS))
+    except KeyboardInterrupt:
+        finished = sum(cache.load(part) is not None for part in parts)
+        raise Interrupted(_how_to_continue(Path(out), finished, len(parts))) from None
+    finally:
+        cache.remove_if_empty()
+    return Reproduction(summary, report.as_text(summary, sections))
+
+
+def checked_settings(replications: int, seed: int) -> Settings:
+    """The settings; raise `Invalid` if they are not valid."""
+    if not FEWEST <= replications <= 1_000_000:
+        raise Invalid(
+            f"--replications must be from {FEWEST} to 1,000,000, got {replications:,}; the paper has 10,000"
+        )
+    if not 0 <= seed < 2**63:
+        raise Invalid(f"--seed must be from 0 to 2^63 - 1, got {seed}")
+    return Settings(replications, seed)
+
+
+def selected_parts(only: str | None) -> tuple[Part, ...]:
+    """The parts that a list of names selects, in the order of the paper; all parts without a list."""
+    if only is None:
+        return PARTS
+    by_name = {part.name: (part,) for part in PARTS} | GROUPS
+    words = [word.strip() for word in only.split(",") if word.strip()]
+    if not words:
+        raise Invalid(f"--only names no part; known: {', '.join(by_name)}")
+    selected: set[str] = set()
+    for word in words:
+        if word not in by_name:
+            raise Invalid(f"--only: unknown part {word!r}; {did_you_mean(word, by_name)}")
+        selected |= {part.name for part in by_name[word]}
+    return tuple(part for part in PARTS if part.name in selected)
+
+
+class PartCache:
+    """The subfolder `parts` of the report, which holds the result of each finished part."""
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        self.folder = folder / "parts"
+        self.settings = settings
+
+    def create(self) -> None:
+        """Create the folder; raise `Invalid`, and leave nothing behind, if it cannot be written to."""
+        created = [one for one in (self.folder, *self.folder.parents) if not one.exists()]
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            probe = self.folder / f".{os.getpid()}.probe"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            _remove_empty(created)
+            reason = error.strerror or error
+            raise Invalid(
+                f"cannot write to {str(self.folder.parent)!r}: {reason}; name another --out"
+            ) from None
+
+    def remove_if_empty(self) -> None:
+        """Remove the folder if no part was finished."""
+        _remove_empty([self.folder, self.folder.parent])
+
+    def load(self, part: Part) -> Record | None:
+        """The result of the part's last run, if that had these settings and this code."""
+        try:
+            content = json.loads(self._path(part).read_text(encoding="utf-8"))
+            same = content["digest"] == self._digest(part)
+            return dict(content["findings"]) if same else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def save(self, part: Part, result: Record) -> Record:
+        """Store the result of a part; returns it as it will be loaded."""
+        content = {"part": part.name, "digest": self._digest(part), "findings": result}
+        write_whole(self._path(part), json.dumps(content, indent=1).encode())
+        return dict(json.loads(json.dumps(result)))
+
+    def _path(self, part: Part) -> Path:
+        return self.folder / f"{part.name}.json"
+
+    def _digest(self, part: Part) -> str:
+        simulations = {
+            name: one.describe() for name, one in part.simulations(self.settings).items()
+        }
+        code = version("sameluck"), streams.VERSION, _source_digest()
+        content = [*code, part.name, self.settings, simulations]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _source_digest() -> str:
+    root = Path(sl.__file__).parent
+    content = b"".join(path.read_bytes() for path in sorted(root.rglob("*.py")))
+    return hashlib.sha256(content).hexdigest()
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    for folder in folders:
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+
+
+def _run_parts(parts: Sequence[Part], cache: PartCache, progress: Progress) -> dict[str, Record]:
+    """The result of every part, by name."""
+    results = {part.name: cache.load(part) for part in parts}
+    missing = {
+        part.name: part.simulations(cache.settings) for part in parts if results[part.name] is None
+    }
+    total = sum(one.decisions for many in missing.values() for one in many.values())
+    done = 0
+    for part in parts:
+        if part.name not in missing:
+            continue
+        progress(part.name, done, total)
+        runs: dict[str, sl.Runs] = {}
+        for label, one in missing[part.name].items():
+            share = _share_of(progress, f"{part.name}: {label}", done, one.decisions, total)
+            runs[label] = sl.simulate(
+                one.experiment, one.environment, checkpoints=one.checkpoints, progress=share
+            )
+            done += one.decisions
+        results[part.name] = cache.save(part, part.analyse(cache.settings, runs))
+    progress("writing the report", total, total)
+    return {name: result for name, result in results.items() if result is not None}
+
+
+def _share_of(
+    progress: Progress, what: str, before: int, decisions: int, total: int
+) -> Callable[[int, int], None]:
+    def advance(done: int, of: int) -> None:
+        progress(what, before + decisions * done // of, total)
+
+    return advance
+
+
+def _sections(parts: Sequence[Part], results: dict[str, Record]) -> list[Section]:
+    """The sections of every part, with a summary before the first theorem."""
+    checked = {part.title: results[part.name] for part in parts if part in THEOREMS}
+    sections: list[Section] = []
+    for part in parts:
+        if part.title == next(iter(checked), None):
+            sections.append(checks.summary(checked))
+        sections += part.sections(part, results[part.name])
+    return sections
+
+
+def _how_to_continue(out: Path, finished: int, parts: int) -> str:
+    if not finished:
+        return "interrupted before the first part was finished; nothing was written"
+    return (
+        f"interrupted; {finished} of {parts} parts are finished and kept in {str(out / 'parts')!r}; "
+        "run the same command again to continue"
+    )

@@ -113,6 +113,7 @@ def test_a_table_in_its_forms():
     assert reports.as_csv(table) == "a_b,n,x\np & q,1234,0.5\nr|s,,0.0123\n"
     assert r"a\_b & n & x \\" in reports.as_latex(table)
     assert r"p \& q & 1,234 & 0.50 \\" in reports.as_latex(table)
+    assert r"r\textbar{}s &  & 0.012 \\" in reports.as_latex(table)
     assert reports.as_markdown_table(table).splitlines()[-1] == "| r&#124;s |  | 0.012 |"
 
 

@@ -17,10 +17,7 @@ from sameluck.environments.base import Environment
 from sameluck.environments.gaussian import Gaussian
 from sameluck.errors import Conflict
 from sameluck.experiment import Experiment
-from sameluck.live.experiment import LiveExperiment
-from sameluck.live.options import Live, Reward
-from sameluck.live.records import Assignment, Description, Receipt
-from sameluck.live.store import Store
+from sameluck.live import Assignment, Description, Live, LiveExperiment, Receipt, Reward, Store
 from sameluck.runs import Runs
 from sameluck.simulation.simulate import simulate
 from sameluck.testing import VirtualClock, reward_at

@@ -1,7 +1,7 @@
 """Random checks with a budget: each raises a false alarm with probability at most 1e-6.
 
-The seed is fixed, so a check never flickers; the bounds are wide enough that nearly every other seed passes too
-(SAMELUCK_TEST_SEED=2 pytest ... tries one). A check that looks at many numbers shares its budget among them.
+The seed is fixed, so the result of a check never changes; the bounds are wide enough that nearly every other seed
+passes too (SAMELUCK_TEST_SEED=2 pytest ... tries one). A check of several numbers divides its budget among them.
 """
 
 import os
@@ -66,7 +66,7 @@ def assert_chances(counts, chances, looks=1):
     if rare.any():
         counts = np.append(counts[~rare], counts[rare].sum())
         expected = np.append(expected[~rare], expected[rare].sum())
-        if expected[-1] < 50:  # still rare: with the next one
+        if expected[-1] < 50:  # still rare: added to the next cell
             counts = np.append(counts[:-2], counts[-2:].sum())
             expected = np.append(expected[:-2], expected[-2:].sum())
     p_value = stats.chisquare(counts, expected * (counts.sum() / expected.sum())).pvalue

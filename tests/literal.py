@@ -1,7 +1,7 @@
 """The paper's Algorithms 1 and 2 as they are printed: histories, marks, the earliest match. Slow and obvious.
 
-Nothing here is shared with the tuned code except the luck itself: which 64 bits stand at an address, and what
-draw they stand for. So every trajectory must be *equal* to the compiled one, not close.
+Nothing is shared with the compiled code except the random numbers: which 64 bits an address has, and which draw they
+stand for. So every trajectory must be *equal* to the compiled one, not close.
 
 A history is a list of (arm, reward). Periods count from 1, arms from 0.
 """
@@ -40,7 +40,7 @@ def play(experiment, environment, replication, periods=None):
 
 
 def interactions(paths):
-    """How many rewards came from the real world."""
+    """How many rewards came from real users."""
     return sum(path.replayed.count(False) for path in paths.values())
 
 
@@ -48,14 +48,14 @@ def interactions(paths):
 
 
 def naive(experiment, environment, replication, periods):
-    """Algorithm 1: each policy interacts with a real world of its own."""
+    """Algorithm 1: each policy interacts with real users of its own."""
     paths = {}
     for name in experiment.policies:
-        world = RealWorld(experiment, environment, replication, owner_of(name))
+        users = RealUsers(experiment, environment, replication, owner_of(name))
         history = []
         for period in range(1, periods + 1):
             arm = choose(experiment, replication, name, history, period)
-            reward = world.pull(arm)
+            reward = users.pull(arm)
             history.append((arm, reward))
         paths[name] = Path(history, [False] * periods)
     return paths
@@ -63,7 +63,7 @@ def naive(experiment, environment, replication, periods):
 
 def artificial_replay(experiment, environment, replication, periods):
     """Algorithm 2 for any number of policies: the record is what the earlier ones really pulled, in order."""
-    world = RealWorld(experiment, environment, replication, EVERYBODY)
+    users = RealUsers(experiment, environment, replication, EVERYBODY)
     record = []
     paths = {}
     for name in experiment.policies:
@@ -75,7 +75,7 @@ def artificial_replay(experiment, environment, replication, periods):
                 reward = record[match][1]
                 used.add(match)
             else:
-                reward = world.pull(arm)
+                reward = users.pull(arm)
                 fresh.append((arm, reward))
             history.append((arm, reward))
             replayed.append(match is not None)
@@ -94,7 +94,7 @@ def earliest_unused(record, used, arm):
 
 def time_coupled(experiment, environment, replication, periods):
     """One table of rewards by (period, arm) for all: an entry is replayed if an earlier policy asked for it."""
-    world = RealWorld(experiment, environment, replication, EVERYBODY)
+    users = RealUsers(experiment, environment, replication, EVERYBODY)
     table = {}
     paths = {}
     for name in experiment.policies:
@@ -102,17 +102,17 @@ def time_coupled(experiment, environment, replication, periods):
         for period in range(1, periods + 1):
             arm = choose(experiment, replication, name, history, period)
             replayed.append((period, arm) in table)
-            reward = table.setdefault((period, arm), world.reward(arm, period - 1))
+            reward = table.setdefault((period, arm), users.reward(arm, period - 1))
             history.append((arm, reward))
         paths[name] = Path(history, replayed)
     return paths
 
 
-# --- the real world ---------------------------------------------------------------------------------------------
+# --- the real users ---------------------------------------------------------------------------------------------
 
 
-class RealWorld:
-    """The users of one replication: the k-th real pull of an arm pays what stands at address (arm, k)."""
+class RealUsers:
+    """The users of one replication: the k-th real pull of an arm gives the reward at address (arm, k)."""
 
     def __init__(self, experiment, environment, replication, owner):
         arms = experiment.n_arms
@@ -151,8 +151,8 @@ DRAWS = {sl.Bernoulli: bernoulli, sl.Gaussian: gaussian, sl.Empirical: empirical
 # --- the policies, by their docstrings --------------------------------------------------------------------------
 
 
-class Scene(NamedTuple):
-    """All that a rule may look at."""
+class RuleInputs(NamedTuple):
+    """All that the choice of an arm may depend on."""
 
     history: list
     period: int
@@ -169,14 +169,14 @@ class Scene(NamedTuple):
 
 
 def choose(experiment, replication, name, history, period):
-    """The arm the named policy plays next, given its own history and its own luck."""
+    """The arm the named policy plays next, given its own history and its own random numbers."""
     owner = owner_of(name)
     if getattr(experiment.design, "share_noise", False):
         owner = EVERYBODY
     luck = stream(np.uint64(experiment.seed), DECISION, replication, np.uint64(owner))
     policy = experiment.policies[name]
-    scene = Scene(history, period, experiment.n_arms, experiment.horizon, luck)
-    return RULES[type(policy)](policy, scene)
+    inputs = RuleInputs(history, period, experiment.n_arms, experiment.horizon, luck)
+    return RULES[type(policy)](policy, inputs)
 
 
 def mean(rewards):
@@ -191,28 +191,30 @@ def first_of_the_largest(scores):
     return max(range(len(scores)), key=lambda arm: scores[arm])
 
 
-def ucb1(policy, scene):
-    if scene.period <= scene.arms:
-        return scene.period - 1
-    log = math.log(scene.period - 1)
-    return first_of_the_largest([upper_bound(seen, policy.alpha * log) for seen in scene.rewards()])
+def ucb1(policy, inputs):
+    if inputs.period <= inputs.arms:
+        return inputs.period - 1
+    log = math.log(inputs.period - 1)
+    return first_of_the_largest(
+        [upper_bound(seen, policy.alpha * log) for seen in inputs.rewards()]
+    )
 
 
-def ucb_delta(policy, scene):
-    if scene.period <= scene.arms:
-        return scene.period - 1
-    delta = scene.horizon**-policy.d if policy.delta is None else policy.delta
+def ucb_delta(policy, inputs):
+    if inputs.period <= inputs.arms:
+        return inputs.period - 1
+    delta = inputs.horizon**-policy.d if policy.delta is None else policy.delta
     scale = 2 * math.log(1 / delta)
-    return first_of_the_largest([upper_bound(seen, scale) for seen in scene.rewards()])
+    return first_of_the_largest([upper_bound(seen, scale) for seen in inputs.rewards()])
 
 
-def thompson_bernoulli(policy, scene):
-    if scene.period <= policy.first_plays * scene.arms:
-        return (scene.period - 1) % scene.arms
+def thompson_bernoulli(policy, inputs):
+    if inputs.period <= policy.first_plays * inputs.arms:
+        return (inputs.period - 1) % inputs.arms
     draws = []
-    for arm, seen in enumerate(scene.rewards()):
+    for arm, seen in enumerate(inputs.rewards()):
         successes, failures = seen.count(1.0), seen.count(0.0)
-        bits = at(scene.luck, scene.period, arm)
+        bits = at(inputs.luck, inputs.period, arm)
         draws.append(beta_order(bits, policy, successes, failures))
     return first_of_the_largest(draws)
 
@@ -226,42 +228,42 @@ def beta_order(bits, policy, successes, failures):
     return beta_odds(bits, depth_a, 1 / math.sqrt(9 * depth_a), depth_b, 1 / math.sqrt(9 * depth_b))
 
 
-def thompson_gaussian(policy, scene):
-    if scene.period <= policy.first_plays * scene.arms:
-        return (scene.period - 1) % scene.arms
+def thompson_gaussian(policy, inputs):
+    if inputs.period <= policy.first_plays * inputs.arms:
+        return (inputs.period - 1) % inputs.arms
     draws = []
-    for arm, seen in enumerate(scene.rewards()):
+    for arm, seen in enumerate(inputs.rewards()):
         precision = 1 / policy.prior_sd**2 + len(seen) / policy.noise_sd**2
         weighted = policy.prior_mean / policy.prior_sd**2 + sum(seen) / policy.noise_sd**2
-        luck = normal(at(scene.luck, scene.period, arm))
+        luck = normal(at(inputs.luck, inputs.period, arm))
         draws.append(weighted / precision + luck / math.sqrt(precision))
     return first_of_the_largest(draws)
 
 
-def epsilon_greedy(policy, scene):
-    if scene.period <= scene.arms:
-        return scene.period - 1
-    greedy = first_of_the_largest([mean(seen) for seen in scene.rewards()])
-    if uniform(at(scene.luck, scene.period, 0)) >= policy.epsilon:
+def epsilon_greedy(policy, inputs):
+    if inputs.period <= inputs.arms:
+        return inputs.period - 1
+    greedy = first_of_the_largest([mean(seen) for seen in inputs.rewards()])
+    if uniform(at(inputs.luck, inputs.period, 0)) >= policy.epsilon:
         return greedy
-    candidates = list(range(scene.arms))
+    candidates = list(range(inputs.arms))
     if policy.explore == "others":
         candidates.remove(greedy)
-    return candidates[math.floor(uniform(at(scene.luck, scene.period, 1)) * len(candidates))]
+    return candidates[math.floor(uniform(at(inputs.luck, inputs.period, 1)) * len(candidates))]
 
 
-def uniform_choice(policy, scene):
-    return math.floor(uniform(at(scene.luck, scene.period, 0)) * scene.arms)
+def uniform_choice(policy, inputs):
+    return math.floor(uniform(at(inputs.luck, inputs.period, 0)) * inputs.arms)
 
 
-def always(policy, scene):
+def always(policy, inputs):
     return policy.arm
 
 
-def batched(policy, scene):
-    batches_before = (scene.period - 1) // policy.size
-    seen = scene.history[: batches_before * policy.size]
-    return RULES[type(policy.policy)](policy.policy, scene._replace(history=seen))
+def batched(policy, inputs):
+    batches_before = (inputs.period - 1) // policy.size
+    seen = inputs.history[: batches_before * policy.size]
+    return RULES[type(policy.policy)](policy.policy, inputs._replace(history=seen))
 
 
 RULES = {

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,25 @@ from sameluck.errors import Invalid
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that a reader sees all of it or nothing of it."""
-    draft = path.parent / f".{secrets.token_hex(8)}.part"
-    try:
+    with draft_of(path) as draft:
         draft.write_bytes(content)
+
+
+@contextlib.contextmanager
+def draft_of(path: Path) -> Iterator[Path]:
+    """A new file that replaces `path` at the end, unless an error is raised."""
+    draft = path.parent / f".{secrets.token_hex(8)}.part"
+    if "\x00" in str(path):
+        raise Invalid(f"cannot write {str(path)!r}: a file name must not contain NUL")
+    try:
+        draft.touch()
+        yield draft
         draft.replace(path)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise Invalid(f"cannot write {str(path)!r}: {error.strerror or error}") from None
+    finally:
         with contextlib.suppress(OSError):
             draft.unlink()
-        reason = getattr(error, "strerror", None) or error
-        raise Invalid(f"cannot write {str(path)!r}: {reason}") from None
 
 
 def to_json(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""A process that rewards and sweeps when told to, in several threads at once, and says what it heard and when."""
+"""A process that reports rewards and calls `tick` in several threads at once and prints the timed results."""
 
 import json
 import sys
@@ -9,17 +9,17 @@ import sameluck as sl
 
 
 class Racer:
-    """One process's share in a race."""
+    """One process of a race."""
 
     def __init__(self, url, name):
-        self.now = 0.0
-        self.store = sl.open(url, clock=lambda: self.now)
+        self.clock = sl.VirtualClock()
+        self.store = sl.open(url, clock=self.clock)
         self.live = self.store.load(name)
-        self.heard = []
+        self.results = []
 
     def run(self, command):
-        """Each thread has its rewards to report, or none: then it sweeps until nothing is due."""
-        self.now, self.heard = command["now"], []
+        """One thread per list of rewards to report; with an empty list it calls `tick` until nothing is due."""
+        self.clock.seconds, self.results = command["now"], []
         threads = [
             threading.Thread(target=self.report if rewards else self.sweep, args=[rewards])
             for rewards in command["threads"]
@@ -28,13 +28,13 @@ class Racer:
             thread.start()
         for thread in threads:
             thread.join()
-        return self.heard
+        return self.results
 
     def report(self, rewards):
         for id, value in rewards:
             began = time.monotonic()
             answer = self.answer(id, value)
-            self.heard.append([id, value, answer, began, time.monotonic()])
+            self.results.append([id, value, answer, began, time.monotonic()])
 
     def answer(self, id, value):
         try:

@@ -17,7 +17,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-import world
+import users
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -50,7 +50,7 @@ REAL = [
 
 
 class Plot(NamedTuple):
-    """An experiment, how it is run, and the world it meets."""
+    """An experiment, how it is run, and the environment of its users."""
 
     experiment: sl.Experiment
     live: sl.Live
@@ -160,7 +160,7 @@ class Schedule:
         self.stores = [sl.open(url, clock=self.clock) for url in urls]
         first = self.stores[0].start(self.name, plot.experiment, live=plot.live)
         self.lives = [first, *(store.load(self.name) for store in self.stores[1:])]
-        self.world = world.World(first.experiment, plot.environment)
+        self.users = users.Users(first.experiment, plot.environment)
         self.seats = []
         self.units = 0
         self.calls_left = MOST_CALLS
@@ -225,7 +225,7 @@ class Schedule:
                 self.calls_left = min(self.calls_left, CALLS_AFTER_THE_END)
 
     def seat(self, live, unit, given):
-        place = world.place_of(live, given.id)
+        place = users.place_of(live, given.id)
         taken = {seat.place for seat in self.seats if seat.state != "voided"}
         assert place not in taken
         assert given.arm == live.experiment.arm_names[place.arm]
@@ -247,14 +247,14 @@ class Schedule:
     def reward(self, live, number):
         if (seat := self.pick(number, "assigned", "exposed")) is None:
             return
-        value = self.world.value(seat.place)
+        value = self.users.reward_at(seat.place)
         assert live.reward(seat.id, value) == (True, False, value)
         seat.state, seat.value = "settled", value
 
     def duplicate(self, live, number):
         if (seat := self.pick(number, "settled", "defaulted", "voided")) is None:
             return
-        value = self.world.value(seat.place)
+        value = self.users.reward_at(seat.place)
         if seat.state == "settled":
             assert live.reward(seat.id, value) == (False, True, value)
         else:
@@ -320,7 +320,7 @@ def oracle(experiment, checkpoints, value):
         for period in range(1, experiment.horizon + 1):
             arm = literal.choose(experiment, replication, name, history, period)
             owner = None if shared else name
-            reward = value(world.Place(replication, owner, arm, pulled[arm]))
+            reward = value(users.Place(replication, owner, arm, pulled[arm]))
             history.append((arm, reward))
             earned += reward
             pulled[arm] += 1
@@ -340,7 +340,7 @@ def check(plot, script, urls):
             schedule.play(script)
             faults.armed = False
             schedule.expire()
-            world.finish(schedule.lives[-1], schedule.world)
+            users.finish(schedule.lives[-1], schedule.users)
             for live in schedule.lives:
                 compare(schedule, live)
         finally:
@@ -352,11 +352,11 @@ def compare(schedule, live):
     runs = live.runs(plot.checkpoints)
 
     def value(place):
-        return plot.live.reward.default if place in defaults else schedule.world.value(place)
+        return plot.live.reward.default if place in defaults else schedule.users.reward_at(place)
 
-    world.assert_same(runs, oracle(live.experiment, plot.checkpoints, value))
+    users.assert_same(runs, oracle(live.experiment, plot.checkpoints, value))
     if not defaults:
-        world.assert_same(runs, schedule.world.simulated(plot.checkpoints))
+        users.assert_same(runs, schedule.users.simulated(plot.checkpoints))
     status = live.status()
     assert status.status == "complete"
     assert status.defaulted == len(defaults)
@@ -400,8 +400,8 @@ def test_a_failed_commit_leaves_nothing_in_memory(postgres_url):
         for first, second in zip(ids[::2], ids[1::2], strict=True):
             faults.armed = True
             with pytest.raises(Broken):
-                one.reward(first, schedule.world.answer(one, first))
-            other.reward(second, schedule.world.answer(other, second))
-        world.finish(one, schedule.world)
+                one.reward(first, schedule.users.reward(one, first))
+            other.reward(second, schedule.users.reward(other, second))
+        users.finish(one, schedule.users)
         compare(schedule, one)
         schedule.close()

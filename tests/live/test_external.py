@@ -12,7 +12,7 @@ import pytest
 import literal
 import sameluck as sl
 from sameluck.randomness.streams import DECISION, EVERYBODY, owner_of, stream, word
-from sameluck.testing.scenario import TWO, WORLD, Scenario, assert_same, options, simulated
+from sameluck.testing.scenario import ENVIRONMENT, TWO, Scenario, assert_same, options, simulated
 
 
 class Bound:
@@ -83,8 +83,8 @@ def by_hand(experiment, name, replication, makers=MAKERS):
     """One external policy through one replication, as one would write it down."""
     seed, policy = np.uint64(experiment.seed), experiment.policies[name]
     alone = isinstance(experiment.design, sl.Naive)
-    world = literal.RealWorld(
-        experiment, WORLD, replication, owner_of(name) if alone else EVERYBODY
+    users = literal.RealUsers(
+        experiment, ENVIRONMENT, replication, owner_of(name) if alone else EVERYBODY
     )
     made = makers[policy.name](
         int(word(stream(seed, DECISION, replication, np.uint64(owner_of(name))), 0))
@@ -101,7 +101,7 @@ def by_hand(experiment, name, replication, makers=MAKERS):
             else:
                 batch.append(int(made.select(period)))
         for arm in batch:
-            reward = world.pull(arm)
+            reward = users.pull(arm)
             made.update(arm, reward)
             arms.append(arm)
             rewards.append(reward)
@@ -309,7 +309,7 @@ def pending(scenario, live):
         for row in rows
         if row[4] == "assigned"
     ]
-    return id, scenario.worth(live, id)
+    return id, scenario.reward_of(live, id)
 
 
 class TestDeterminism:
@@ -407,4 +407,4 @@ class TestDefinition:
             policies={"a": sl.External("mine")}, arms=3, horizon=8, replications=2
         )
         with pytest.raises(sl.Invalid, match=r"(?i)external.*live"):
-            sl.simulate(experiment, WORLD)
+            sl.simulate(experiment, ENVIRONMENT)

@@ -19,8 +19,8 @@ from urllib.parse import quote
 
 import psycopg
 import pytest
+import users
 import victim
-import world
 
 import sameluck as sl
 
@@ -178,11 +178,11 @@ def assert_retries_agree(live, acks):
 
 
 def assert_ends_as_simulated(live, units=5_000):
-    answers = world.World(live.experiment, victim.ENVIRONMENT)
-    world.finish(live, answers, units)
+    answers = users.Users(live.experiment, victim.ENVIRONMENT)
+    users.finish(live, answers, units)
     assert live.status().status == "complete"
     checkpoints = sorted({1, live.experiment.horizon // 2, live.experiment.horizon})
-    world.assert_same(live.runs(checkpoints), answers.simulated(checkpoints))
+    users.assert_same(live.runs(checkpoints), answers.simulated(checkpoints))
     live.verify()
 
 
@@ -256,11 +256,11 @@ class TestUnderLoad:
             live = store.load(NAME)
             assert_kept(databases, url, acks)
             assert_retries_agree(live, acks[-40:])
-            answers = world.World(live.experiment, victim.ENVIRONMENT)
+            answers = users.Users(live.experiment, victim.ENVIRONMENT)
             last = max((unit for _, unit, *_ in said(acks, "assigned")), default=0)
             for unit in range(max(0, last - 20), last + 20):
                 if (id := live.assign(unit).id) is not None:
-                    live.reward(id, answers.answer(live, id))
+                    live.reward(id, answers.reward(live, id))
         return last + 20
 
 
@@ -283,10 +283,10 @@ class TestGroupCommit:
         with databases.open(url) as store:
             live = store.load(NAME)
             assert_kept(databases, url, acknowledged)
-            answers = world.World(live.experiment, victim.ENVIRONMENT)
+            answers = users.Users(live.experiment, victim.ENVIRONMENT)
             for unit in callers:
                 given = live.assign(unit)
-                value = answers.answer(live, given.id)
+                value = answers.reward(live, given.id)
                 assert given.reason == "STICKY"
                 assert live.reward(given.id, value) == (False, True, value)
             assert_ends_as_simulated(live)

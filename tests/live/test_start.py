@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-import world
+import users
 
 import sameluck as sl
 
@@ -37,11 +37,11 @@ def test_every_beginning_goes_on_with_the_same(url):
             live = start(store)
             if live.status().status == "complete":
                 break
-            answers = world.World(live.experiment, COINS)
+            answers = users.Users(live.experiment, COINS)
             for unit in range(3):
                 given = live.assign(f"{round_}-{unit}")
                 if given.id is not None:
-                    live.reward(given.id, answers.answer(live, given.id))
+                    live.reward(given.id, answers.reward(live, given.id))
     with sl.open(url) as store:
         found = start(store).runs()
         assert store.names() == ["socks"]

@@ -1,11 +1,11 @@
 """Processes that serve an experiment until they are killed.
 
-One process imports everything; told to on standard input, it forks a child that serves, and says how it ended. The
-child counts the statements it runs: told a number, it kills itself (SIGKILL) when it comes to that fail point.
-Otherwise the parent kills it after a while. Fail points lie before every statement that changes something, before
-every COMMIT, and after it. To die anywhere else is to die at the next of these: nothing but memory lies between.
+One process imports everything. For each command on standard input it forks a child that serves, and writes how the
+child ended. The child counts the statements it runs; if the command has the number of a fail point, it kills itself
+(SIGKILL) there, otherwise the parent kills it after a delay. Fail points are before every statement that changes
+something, before every COMMIT and after it. Between two of them only memory changes, so other places need no test.
 
-A child writes a line to a file (appended in one piece, so it survives the child) after each answered call.
+A child appends a line to a file after each call that returned; a line is one write, so it outlives the child.
 """
 
 import gc
@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 
 import psycopg
-import world
+import users
 
 import sameluck as sl
 from sameluck.live.databases.base import statements
@@ -47,12 +47,12 @@ LONG = SHORT.replace(horizon=30, replications=10)
 
 
 class FailPoints:
-    """Counts statements; kills at the one asked for."""
+    """Counts statements and kills the process at a given one."""
 
     def __init__(self, deadly):
         self.deadly = deadly
         self.passed = 0
-        self.calls_to_live = None  # it dies right after the commit of so many
+        self.calls_to_live = None  # it is killed right after the commit of so many
         self.lock = threading.Lock()
         self.local = threading.local()
 
@@ -67,7 +67,7 @@ class FailPoints:
     def around(self, talk, statement, execute):
         """Run a statement of a connection or a pipeline."""
         if self.calls_to_live and statement == "BEGIN IMMEDIATE":
-            time.sleep(0.1)  # until everybody else has queued up
+            time.sleep(0.1)  # until the other threads wait
         if self.calls_to_live and statement.startswith(ONE_CALL):
             self.calls_to_live -= 1
         if statement != "COMMIT":
@@ -91,7 +91,7 @@ class FailPoints:
             die()
 
     def safely(self, work, *arguments):
-        """Do something that is not the product's: no fail points."""
+        """Call something without fail points: it is not what is tested."""
         self.local.safe = True
         try:
             return work(*arguments)
@@ -139,68 +139,68 @@ def die():
 
 
 class Victim:
-    """The child: an experiment, and what it says of it."""
+    """The child: it serves an experiment and records what was acknowledged."""
 
     def __init__(self, command):
         self.command = command
         self.points = FailPoints(command.get("point"))
         self.acks = os.open(command["acks"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         self.name = command["name"]
-        self.now = START
+        self.clock = sl.VirtualClock(START)
 
-    def say(self, *words):
+    def record(self, *words):
         os.write(self.acks, (json.dumps(words) + "\n").encode())
 
     def run(self):
         self.points.instrument()
         getattr(self, self.command["scenario"])()
-        self.say("end", self.points.passed)
+        self.record("end", self.points.passed)
 
     # Every kind of call once, one after the other.
 
     def short(self):
-        store = sl.open(self.command["url"], clock=lambda: self.now, connections=2)
+        store = sl.open(self.command["url"], clock=self.clock, connections=2)
         live = self.live = store.start(self.name, SHORT, live=short_options())
-        self.say("started")
-        self.world = world.World(live.experiment, ENVIRONMENT)
+        self.record("started")
+        self.users = users.Users(live.experiment, ENVIRONMENT)
         first = self.assign(0)
         live.expose(first)
-        self.say("exposed", first)
+        self.record("exposed", first)
         self.reward(first)
         self.reward(first)
         self.assign(1)
-        self.now += LEASE
+        self.clock.advance(LEASE)
         live.tick()
-        self.say("ticked")
+        self.record("ticked")
         second = self.assign(1)
         live.void(second)
-        self.say("voided", second)
+        self.record("voided", second)
         live.pause()
-        self.say("paused")
+        self.record("paused")
         live.resume()
-        self.say("resumed")
+        self.record("resumed")
         live.add_policy("late", LATE)
-        self.say("joined")
+        self.record("joined")
         for unit in range(2, 7):
             self.reward(self.assign(unit))
         store.close()
 
     def assign(self, unit):
-        given = self.live.assign(unit)
-        self.say("assigned", unit, *given)
-        return given.id
+        assignment = self.live.assign(unit)
+        self.record("assigned", unit, *assignment)
+        return assignment.id
 
     def reward(self, id):
         if id is not None:
-            value = self.points.safely(self.world.answer, self.live, id)
-            self.say("rewarded", id, value, *self.live.reward(id, value))
+            value = self.points.safely(self.users.reward, self.live, id)
+            self.record("rewarded", id, value, *self.live.reward(id, value))
 
     # Several threads at once, as fast as they can.
 
     def load(self):
         store = sl.open(self.command["url"])
         self.live = store.load(self.name)
-        self.world = world.World(self.live.experiment, ENVIRONMENT)
+        self.users = users.Users(self.live.experiment, ENVIRONMENT)
         self.units = itertools.count(self.command["first"])
         self.next = threading.Lock()
         threads = [
@@ -214,24 +214,24 @@ class Victim:
         store.close()
 
     def serve(self, seed):
-        luck = random.Random(seed)
+        generator = random.Random(seed)
         served = []
         while True:
             with self.next:
                 unit = next(self.units)
-            given = self.live.assign(unit)
-            self.say("assigned", unit, *given)
-            if given.reason == "NOT_RUNNING":
+            assignment = self.live.assign(unit)
+            self.record("assigned", unit, *assignment)
+            if assignment.reason == "NOT_RUNNING":
                 return
-            if given.id is None:
+            if assignment.id is None:
                 time.sleep(0.001)
                 continue
-            served.append(given.id)
-            self.reward(given.id)
-            if luck.random() < 0.2:
-                self.reward(luck.choice(served))
+            served.append(assignment.id)
+            self.reward(assignment.id)
+            if generator.random() < 0.2:
+                self.reward(generator.choice(served))
 
-    # Callers who share transactions: killed after the last commit, when those who shared it have had no answer.
+    # Callers that share transactions: killed after the last commit, before any of their calls returns.
 
     def assign_together(self):
         self.together(self.assign)
@@ -242,7 +242,7 @@ class Victim:
     def together(self, call):
         store = sl.open(self.command["url"])
         self.live = store.load(self.name)
-        self.world = world.World(self.live.experiment, ENVIRONMENT)
+        self.users = users.Users(self.live.experiment, ENVIRONMENT)
         units = range(self.command["threads"])
         if call != self.assign:
             self.ids = [self.live.assign(unit).id for unit in units]
@@ -259,12 +259,12 @@ def short_options():
 
 
 def warm_up():
-    """Compile whatever the children will need."""
+    """Compile what the children need."""
     with sl.open("sqlite://") as store:
         for name, experiment in {"short": SHORT, "long": LONG}.items():
             live = store.start(name, experiment.replace(replications=1))
             live.add_policy("late", LATE)
-            world.finish(live, world.World(live.experiment, ENVIRONMENT))
+            users.finish(live, users.Users(live.experiment, ENVIRONMENT))
             live.runs()
 
 
@@ -297,7 +297,7 @@ def main():
 
 
 def acknowledged(path):
-    """What a victim, or several one after the other, said."""
+    """What one child, or several one after the other, recorded."""
     lines = Path(path).read_text().splitlines() if Path(path).exists() else []
     return [tuple(json.loads(line)) for line in lines]
 

@@ -57,7 +57,7 @@ def played_with_a_frozen_tally(experiment, environment, replication, policy, siz
     prepared = prepare(policy, experiment.n_arms, experiment.horizon)
     if memory_of(prepared, experiment.n_arms):
         prepared = prepared.batched()
-    world = literal.RealWorld(experiment, environment, replication, owner_of("it"))
+    users = literal.RealUsers(experiment, environment, replication, owner_of("it"))
     luck = stream(np.uint64(experiment.seed), DECISION, replication, np.uint64(owner_of("it")))
     pulls, totals, means = (np.zeros(experiment.n_arms, kind) for kind in (np.int64, float, float))
     arm, reward, path = 0, 0.0, []
@@ -65,7 +65,7 @@ def played_with_a_frozen_tally(experiment, environment, replication, policy, siz
         if period % size == 1 or size == 1:
             frozen = sl.Tally(pulls.copy(), totals.copy(), means.copy(), np.zeros(0), arm, reward)
         arm = int(body_of(prepared)(prepared, frozen, period, luck))
-        reward = world.pull(arm)
+        reward = users.pull(arm)
         pulls[arm] += 1
         totals[arm] += reward
         means[arm] = totals[arm] / pulls[arm]

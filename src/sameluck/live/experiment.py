@@ -15,7 +15,8 @@ from sameluck.live.assignments import SECOND, SWEEP_AT_ONCE, Assignments, Clock,
 from sameluck.live.challengers import join, preview
 from sameluck.live.databases.base import Database, Row, Transaction, Work
 from sameluck.live.diagnostics import Check
-from sameluck.live.diagnostics.snapshot import Snapshot, diagnostics
+from sameluck.live.diagnostics.registry import diagnostics
+from sameluck.live.diagnostics.snapshot import Snapshot
 from sameluck.live.engine.scheduler import Scheduler
 from sameluck.live.engine.walker import Maker
 from sameluck.live.ledger import read_replications, runs_of, trace_of
@@ -309,10 +310,9 @@ class LiveExperiment:
         def work(
             transaction: Transaction, scheduler: Scheduler, numbers: Sequence[int]
         ) -> tuple[Check, ...]:
-            snapshot = Snapshot(
-                transaction, self._id, scheduler, numbers, self.live, self._assignments.now()
-            )
-            return diagnostics(snapshot, silence_is_zero=silence_is_zero)
+            now = self._assignments.now()
+            ledger = transaction, self._id, scheduler, numbers
+            return diagnostics(Snapshot(*ledger, self.live, now, silence_is_zero))
 
         return self._read(work)
 
@@ -335,7 +335,7 @@ class LiveExperiment:
             format: "csv", "jsonl" or "parquet", whatever the path's ending.
         """
         named = (self._id, self.name, self.live.to_dict())
-        return export(self._database, named, path, what=what, format=format)
+        return export(self._database, *named, path, what=what, format=format)
 
     # Small things
 

@@ -17,8 +17,10 @@ from sameluck.live.assignments import Clock
 from sameluck.live.databases.base import Database
 from sameluck.live.engine.walker import Maker
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.logs import Columns
-from sameluck.live.logs.importing import Imported, ImportRequest, imported
+from sameluck.live.logs import LogColumns
+from sameluck.live.logs.imported import Imported
+from sameluck.live.logs.importing import import_log
+from sameluck.live.logs.request import ImportRequest
 from sameluck.live.options import Live, check_fit, feasibility, played
 from sameluck.live.start import StartRequest, begin, difference
 from sameluck.randomness import streams
@@ -213,11 +215,21 @@ class Store:
         if live is None:
             live = Live(order="phase")
         live = live if isinstance(live, Live) else Live.from_dict(live)
-        columns = Columns(arm, reward, replication, time)
         request = ImportRequest(
-            policies, arms, logged_by, live, skip_bad, seed, horizon, replications, makers
+            name,
+            source,
+            LogColumns(arm, reward, replication, time),
+            policies,
+            arms,
+            logged_by,
+            live,
+            skip_bad,
+            seed,
+            horizon,
+            replications,
+            makers,
         )
-        return imported(self._database, self._clock, name, source, columns, request)
+        return import_log(self._database, self._clock, request)
 
     def load(self, name: str, *, makers: Mapping[str, Maker] | None = None) -> LiveExperiment:
         """Go on with an experiment: its state is derived from the ledger and compared with what was asked for."""

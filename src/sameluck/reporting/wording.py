@@ -1,27 +1,35 @@
-"""How sentences name numbers of things, and arms."""
+"""Counts, arms, durations and lists as sentences write them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-AT_MOST = 10  # things that a sentence lists
+AT_MOST = 10  # items that a sentence lists
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """A number of things: `1 user`, `2 users`, `1,000 entries` (`plural` where an s does not do)."""
+    """A number with its noun: `1 user`, `2 users`, `1,000 entries` (`plural` if it is not the noun with an s)."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def arm_in(name: str) -> str:
-    """An arm in a list: by its name, or as `arm 0` if it has none but its number."""
+    """An arm as an item of a list: its name, or `arm 0` if the name is a number."""
     return f"arm {name}" if name.isdigit() else name
 
 
-def listed(things: Iterable[str]) -> str:
-    """Things with commas between them; of very many the first few."""
-    words = list(things)
+def listed(items: Iterable[str]) -> str:
+    """Items with commas between them, at most the first `AT_MOST`."""
+    words = list(items)
     left = len(words) - AT_MOST
     return ", ".join(words if left <= 0 else [*words[:AT_MOST], f"and {left:,} more"])
+
+
+def duration(seconds: float) -> str:
+    """A time in days, hours, minutes or seconds: `2 h`."""
+    for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s"
 
 
 def sentence(text: str) -> str:

@@ -1,1 +1,12 @@
-"""Tools for tests of stores and policies."""
+"""Tools for tests of stores, policies and environments.
+
+`store_contract.StoreContract` holds the rules of every store as tests, `scenario.Scenario` is what they run on (both
+need pytest). `VirtualClock` is a clock that a test advances, `reward_at` the reward of a simulation at one address.
+"""
+
+from __future__ import annotations
+
+from sameluck.live.rehearsal.clock import VirtualClock
+from sameluck.simulation.rewards import reward_at
+
+__all__ = ["VirtualClock", "reward_at"]

@@ -1,7 +1,7 @@
-"""What the contract's tests are played with: a clock set by hand, users who answer, and the runs they must lead to.
+"""The scenario of the contract's tests: a store, a clock that the test advances, and users with known rewards.
 
-The users' rewards stand at the addresses that a simulation of the same experiment would read. So a live experiment
-must give the simulation's runs, to the bit, whatever happened on the way.
+A user's reward is the one that a simulation of the same experiment reads at the same address (`reward_at`). So the
+runs of a live experiment must equal the simulation's, bit for bit, in whatever order things happened.
 """
 
 from __future__ import annotations
@@ -11,45 +11,28 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, TypeAlias
 
-import numpy as np
 import pytest
 
-from sameluck.environments.base import draw
+from sameluck.environments.base import Environment
 from sameluck.environments.gaussian import Gaussian
 from sameluck.errors import Conflict
-from sameluck.experiment import Experiment, checked_checkpoints
-from sameluck.live.engine.walker import Maker
-from sameluck.live.experiment import LiveExperiment
-from sameluck.live.options import Live, Reward
-from sameluck.live.records import Assignment, Description, Receipt
-from sameluck.live.store import Store
-from sameluck.randomness.streams import REWARD, stream, within, word
+from sameluck.experiment import Experiment
+from sameluck.live import Assignment, Description, Live, LiveExperiment, Receipt, Reward, Store
 from sameluck.runs import Runs
-from sameluck.simulation.loop import PolicyRunner
+from sameluck.simulation.simulate import simulate
+from sameluck.testing import VirtualClock, reward_at
 
+Maker: TypeAlias = Callable[[int], Any]  # of an external policy, from a seed
 OpenStore: TypeAlias = Callable[[Callable[[], float]], Store]
 
 TWO = {"ucb": "ucb1(alpha=2)", "thompson": "thompson_gaussian"}
 FIVE = {**TWO, "greedy": "epsilon_greedy", "uniform": "uniform", "fixed": "always(1)"}
-WORLD = Gaussian((0.0, 0.3, 0.6))
+ENVIRONMENT = Gaussian((0.0, 0.3, 0.6))
+START = 1_700_000_000.0
 WINDOW = 600.0
 LEASE = 60.0
-AWAY = 1_000_000.0  # no reward of the world's
-
-
-class HandClock:
-    """A clock that stands still until it is moved; counts whole microseconds."""
-
-    def __init__(self) -> None:
-        self.microseconds = 1_700_000_000_000_000
-
-    def __call__(self) -> float:
-        """Seconds since 1970."""
-        return self.microseconds / 1_000_000
-
-    def forward(self, seconds: float = 0.0, microseconds: int = 0) -> None:
-        """Let time pass."""
-        self.microseconds += round(seconds * 1_000_000) + microseconds
+MICROSECOND = 1e-6
+AUDIT_REWARD = 1_000_000.0  # far from every reward of the environment
 
 
 class Scenario:
@@ -58,7 +41,7 @@ class Scenario:
     def __init__(self, open_store: OpenStore) -> None:
         self._open_store = open_store
         self._units = count()
-        self.clock = HandClock()
+        self.clock = VirtualClock(START)
         self.store = open_store(self.clock)
 
     def start(
@@ -70,7 +53,7 @@ class Scenario:
         makers: Mapping[str, Maker] | None = None,
         **changes: Any,
     ) -> LiveExperiment:
-        """Begin an experiment; small, unless told otherwise."""
+        """Start an experiment, a small one by default; `changes` are further arguments of `Experiment`."""
         usual: dict[str, Any] = {"arms": 3, "horizon": 8, "replications": 3, "seed": 11}
         experiment = Experiment(policies=policies, **{**usual, **changes})
         return self.store.start(name, experiment, live=live or options(), makers=makers)
@@ -78,60 +61,66 @@ class Scenario:
     def reopen(
         self, live: LiveExperiment, makers: Mapping[str, Maker] | None = None
     ) -> LiveExperiment:
-        """Close the store, open the same database again and go on with an experiment."""
+        """Close the store, open the same database again and load the experiment."""
         self.store.close()
         self.store = self._open_store(self.clock)
         return self.store.load(live.name, makers=makers)
 
     def unit(self) -> str:
-        """Somebody who was never here."""
+        """A new unit."""
         return f"unit {next(self._units)}"
 
     def enrol(self, live: LiveExperiment) -> str:
-        """Let somebody new take part; the assignment's id."""
-        answer = live.assign(self.unit())
-        assert answer.id is not None, answer
-        return answer.id
+        """Enrol a new unit; the id of its assignment."""
+        assignment = live.assign(self.unit())
+        assert assignment.id is not None, assignment
+        return assignment.id
 
     def enrol_all(self, live: LiveExperiment) -> dict[str, Description]:
-        """Let as many take part as are wanted now; what each was assigned."""
-        found: dict[str, Description] = {}
-        while (answer := live.assign(self.unit())).id is not None:
-            found[answer.id] = live.describe(answer.id)
-        return found
+        """Enrol new units until no entry is wanted; the assignments by id."""
+        assignments: dict[str, Description] = {}
+        while (assignment := live.assign(self.unit())).id is not None:
+            assignments[assignment.id] = live.describe(assignment.id)
+        return assignments
 
-    def worth(self, live: LiveExperiment, id: str, environment: Any = WORLD) -> float:
-        """What the user of an assignment brings; whoever serves an audit brings something else altogether."""
-        told = live.describe(id)
-        return AWAY if told.audit else worth(live.experiment, told, environment)
+    def reward_of(
+        self, live: LiveExperiment, id: str, environment: Environment = ENVIRONMENT
+    ) -> float:
+        """The reward of an assignment's user; `AUDIT_REWARD` if the assignment is an audit."""
+        one = live.describe(id)
+        address = one.replication, one.policy, one.arm_index, one.position
+        return AUDIT_REWARD if one.audit else reward_at(live.experiment, environment, *address)
 
-    def pay(self, live: LiveExperiment, id: str, environment: Any = WORLD) -> Receipt:
-        """Report what the user of an assignment brings."""
-        return live.reward(id, self.worth(live, id, environment))
+    def pay(self, live: LiveExperiment, id: str, environment: Environment = ENVIRONMENT) -> Receipt:
+        """Report the reward of an assignment's user."""
+        return live.reward(id, self.reward_of(live, id, environment))
 
-    def serve(self, live: LiveExperiment, environment: Any = WORLD) -> Assignment:
-        """Somebody new comes and, if enrolled, brings a reward at once."""
-        answer = live.assign(self.unit())
-        if answer.id is not None:
-            self.pay(live, answer.id, environment)
-        return answer
+    def serve(self, live: LiveExperiment, environment: Environment = ENVIRONMENT) -> Assignment:
+        """Assign a new unit and, if it is enrolled, report its reward at once."""
+        assignment = live.assign(self.unit())
+        if assignment.id is not None:
+            self.pay(live, assignment.id, environment)
+        return assignment
 
     def finish(
-        self, live: LiveExperiment, environment: Any = WORLD, waiting: Sequence[str] = ()
+        self,
+        live: LiveExperiment,
+        environment: Environment = ENVIRONMENT,
+        waiting: Sequence[str] = (),
     ) -> None:
-        """Serve until the experiment needs nobody; rewards come late and in another order than their users."""
-        coins, pending = random.Random(7), list(waiting)
+        """Serve units until no entry is wanted; up to six rewards are outstanding and come in random order."""
+        generator, pending = random.Random(7), list(waiting)
         while True:
-            answer = live.assign(self.unit())
-            if answer.id is not None:
-                pending.append(answer.id)
+            assignment = live.assign(self.unit())
+            if assignment.id is not None:
+                pending.append(assignment.id)
             if not pending:
                 return
-            if answer.id is None or len(pending) > 5:
-                self.pay(live, pending.pop(coins.randrange(len(pending))), environment)
+            if assignment.id is None or len(pending) > 5:
+                self.pay(live, pending.pop(generator.randrange(len(pending))), environment)
 
     def events(self, live: LiveExperiment, id: str) -> list[tuple[float, str]]:
-        """The audit log of an assignment: values reported and what became of each, the first one first."""
+        """The reported rewards of an assignment with their outcomes, in order of arrival."""
         rows = self.store._database.read(
             lambda transaction: transaction.all("events", experiment=live._id)
         )
@@ -150,60 +139,48 @@ def options(**changes: Any) -> Live:
 
 
 def explicit(**changes: Any) -> Live:
-    """Options under which the application says who has seen an arm."""
+    """Options with explicit exposure and a short lease."""
     usual = {"exposure": "explicit", "lease_seconds": LEASE, "open_replications": 1}
     return options(**{**usual, **changes})
 
 
-def refused(call: Callable[[], object]) -> str:
-    """The code of the conflict that a call must raise."""
+def conflict_code(call: Callable[[], object]) -> str:
+    """The code of the `Conflict` that a call must raise."""
     with pytest.raises(Conflict) as caught:
         call()
     return caught.value.code
 
 
-def worth(experiment: Experiment, told: Description, environment: Any = WORLD) -> float:
-    """The reward that stands at an assignment's address."""
-    only = range(told.replication, told.replication + 1)
-    law = environment.laws(experiment.seed, only, experiment.n_arms)
-    owner = experiment.design.reward_owner(told.policy or "")
-    key = stream(np.uint64(experiment.seed), REWARD, told.replication, np.uint64(owner))
-    return float(draw(law, 0, told.arm_index, word(within(key, told.arm_index), told.position)))
-
-
 def simulated(
-    experiment: Experiment, environment: Any = WORLD, checkpoints: Sequence[int] | None = None
+    experiment: Experiment,
+    environment: Environment = ENVIRONMENT,
+    checkpoints: Sequence[int] | None = None,
 ) -> Runs:
-    """The runs of a simulation in the same world."""
-    horizons = checked_checkpoints(experiment, checkpoints)
-    all_of_them = range(experiment.replications)
-    sheets = [
-        PolicyRunner(experiment, environment, name).run(all_of_them, horizons)
-        for name in experiment.policies
-    ]
-    rewards = np.stack([sheet.rewards for sheet in sheets], axis=1)
-    pulls = np.stack([sheet.pulls for sheet in sheets], axis=1)
-    return Runs(experiment, horizons, rewards, pulls, experiment.design.interactions(pulls))
+    """The runs that a live experiment must have."""
+    return simulate(experiment, environment, checkpoints=checkpoints, workers=1)
 
 
-def assert_same(found: Runs, expected: Runs, replications: int | None = None) -> None:
-    """Two runs are the same to the bit; of the expected ones, so many replications."""
-    assert found.experiment == expected.experiment
-    assert found.replications == (expected.replications if replications is None else replications)
-    assert found.checkpoints.tolist() == expected.checkpoints.tolist()
-    assert found.rewards.tolist() == expected.rewards[:replications].tolist()
-    assert found.pulls.tolist() == expected.pulls[:replications].tolist()
-    assert found.interactions.tolist() == expected.interactions[:replications].tolist()
+def assert_same(runs: Runs, expected: Runs, replications: int | None = None) -> None:
+    """Two runs are equal bit for bit; `replications` compares only the first of the expected ones."""
+    assert runs.experiment == expected.experiment
+    assert runs.replications == (expected.replications if replications is None else replications)
+    assert runs.checkpoints.tolist() == expected.checkpoints.tolist()
+    assert runs.rewards.tolist() == expected.rewards[:replications].tolist()
+    assert runs.pulls.tolist() == expected.pulls[:replications].tolist()
+    assert runs.interactions.tolist() == expected.interactions[:replications].tolist()
 
 
 def assert_finished(
-    live: LiveExperiment, environment: Any = WORLD, *, audits: int = 0, voided: int = 0
+    live: LiveExperiment,
+    environment: Environment = ENVIRONMENT,
+    *,
+    audits: int = 0,
+    voided: int = 0,
 ) -> None:
-    """An experiment is over, gave the simulation's runs, and asked no user more than the design needs."""
-    found, told = live.runs(), live.status()
-    expected = simulated(live.experiment, environment)
-    assert_same(found, expected)
-    assert told.status == "complete"
-    assert told.users == expected.interactions[:, -1].sum() + audits
-    assert told.voided == voided
+    """An experiment is complete, its runs are the simulation's, and it used no more users than the design needs."""
+    status, expected = live.status(), simulated(live.experiment, environment)
+    assert_same(live.runs(), expected)
+    assert status.status == "complete"
+    assert status.users == expected.interactions[:, -1].sum() + audits
+    assert status.voided == voided
     assert live.verify() == live.experiment.replications

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 import psycopg
 import pytest
-from world import World, assert_same, finish
+from users import Users, assert_same, finish
 
 import sameluck as sl
 from sameluck.live.databases import postgres
-from sameluck.testing.scenario import FIVE, HandClock, Scenario, assert_finished, options
+from sameluck.testing.scenario import FIVE, START, Scenario, assert_finished, options
 from sameluck.testing.store_contract import StoreContract
 
 KILL = """
@@ -39,7 +39,7 @@ def kill_everybody(url):
 @pytest.fixture
 def scenarios(postgres_url):
     """Three stores on one database, each with connections of its own, as three processes have them."""
-    clock = HandClock()
+    clock = sl.VirtualClock(START)
     opened = []
     units = itertools.count()
     for _ in range(3):
@@ -277,15 +277,15 @@ class TestConfiguredServers:
     def test_floats_are_kept_to_the_bit_however_they_are_shown(self, postgres_url, digits):
         configured(postgres_url, f"extra_float_digits = {digits}")
         experiment = sl.Experiment(policies={"a": "uniform"}, arms=2, horizon=8, replications=2)
-        world = World(experiment, sl.Gaussian((0.0, 1.0)))
+        users = Users(experiment, sl.Gaussian((0.0, 1.0)))
         with sl.open(postgres_url) as store:
             live = store.start("trial", experiment)
             id = live.assign(0).id
-            value = world.answer(live, id)
+            value = users.reward(live, id)
             live.reward(id, value)
             assert struct.pack("d", live.describe(id).value) == struct.pack("d", value)
-            finish(live, world)
-            assert_same(live.runs(), world.simulated())
+            finish(live, users)
+            assert_same(live.runs(), users.simulated())
 
     @pytest.mark.parametrize("level", ["serializable", "repeatable read"])
     def test_transactions_are_as_isolated_as_they_need(self, postgres_url, level):

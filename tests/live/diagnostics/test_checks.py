@@ -13,10 +13,14 @@ from scipy import stats
 import budget
 import sameluck as sl
 from sameluck.errors import Invalid
-from sameluck.live import diagnostics as checks
-from sameluck.live.diagnostics import Outcome
-from sameluck.live.diagnostics.delay import TAIL_ALARM, TAIL_WATCH
-from sameluck.live.diagnostics.drift import _largest_of_three
+from sameluck.live.diagnostics.audit import replay_audit
+from sameluck.live.diagnostics.delay import TAIL_ALARM, TAIL_WATCH, delay
+from sameluck.live.diagnostics.drift import _largest_of_three, drift
+from sameluck.live.diagnostics.loss import loss, stratified_p_value, user_blocks
+from sameluck.live.diagnostics.same_policy import same_policy
+from sameluck.live.diagnostics.snapshot import End
+from sameluck.live.diagnostics.traffic import enrolment, sample_ratio
+from sameluck.reporting.wording import duration
 
 
 def assert_at_most(hits, trials, rate):
@@ -63,7 +67,7 @@ def experiments(many, means, *, replications, horizon, lost=0.0, shift=None, tog
 def drifts(chosen, rewards, arms):
     names = [f"arm {place}" for place in range(arms)]
     return [
-        checks.drift([reward[arm == place] for place in range(arms)], names)
+        drift([reward[arm == place] for place in range(arms)], names)
         for arm, reward in zip(chosen.T, rewards.T, strict=True)
     ]
 
@@ -84,7 +88,7 @@ class TestDrift:
             after = j > cut
             z.append(np.sum((weights * residuals)[after]) / (sd * np.linalg.norm(weights[after])))
 
-        found = checks.drift([y], ["a"]).details["arms"][0]
+        found = drift([y], ["a"]).details["arms"][0]
 
         assert abs(found["z"]) == pytest.approx(np.abs(z).max(), rel=1e-12)
         assert found["z"] == pytest.approx(z[int(np.abs(z).argmax())], rel=1e-12)
@@ -150,11 +154,11 @@ class TestDrift:
     def test_detectable_step_is_detected_four_times_in_five(self):
         rng, many, rewards = generator(), 400, 400
         noise = rng.normal(0, 1, (many, 3, rewards))
-        step = checks.drift(list(noise[0]), "abc").details["arms"][0]
+        step = drift(list(noise[0]), "abc").details["arms"][0]
         size = step["detectable_step"] / step["sd"]
         noise[:, 0, rewards // 2 :] += size
 
-        found = verdicts([checks.drift(list(one), "abc") for one in noise])
+        found = verdicts([drift(list(one), "abc") for one in noise])
 
         seen = len(found) - found.count("fine")
         assert_at_least(seen, many, 0.8)
@@ -163,7 +167,7 @@ class TestDrift:
     def test_sentence_names_the_arm_and_the_change(self):
         rng = generator()
         moved = np.concatenate([rng.normal(1, 1, 600), rng.normal(3, 1, 200)])
-        found = checks.drift([rng.normal(0, 1, 500), moved, np.ones(3)], ["old", "new", "rare"])
+        found = drift([rng.normal(0, 1, 500), moved, np.ones(3)], ["old", "new", "rare"])
 
         assert found.verdict == "alarm"
         assert "arm new changed: " in found.sentence
@@ -173,22 +177,22 @@ class TestDrift:
 
     def test_steady_arms_say_what_would_have_been_seen(self):
         rng = generator()
-        found = checks.drift([rng.normal(0, 1, 500), np.zeros(10)], ["old", "rare"])
+        found = drift([rng.normal(0, 1, 500), np.zeros(10)], ["old", "rare"])
 
         assert found.verdict == "fine"
         assert "1 of 2 arms has too few rewards" in found.sentence
 
     @pytest.mark.parametrize("rewards", [[], [1.0] * 49, [0.0] * 1_000, [0.0] * 1_000 + [1.0] * 19])
     def test_too_little_is_unknown(self, rewards):
-        found = checks.drift([np.array(rewards)], ["a"])
+        found = drift([np.array(rewards)], ["a"])
 
         assert found.verdict == "unknown"
         assert found.p_value is None
         assert "needs 50" in found.sentence
 
     def test_as_many_names_as_arms(self):
-        with pytest.raises(Invalid, match="one array of rewards for each arm"):
-            checks.drift([np.zeros(3)], ["a", "b"])
+        with pytest.raises(Invalid, match="one array of rewards per arm"):
+            drift([np.zeros(3)], ["a", "b"])
 
 
 class TestReplayAudit:
@@ -197,7 +201,7 @@ class TestReplayAudit:
         rng = generator()
         sums = (rng.integers(0, 2, (4_000, 20, 13)) - rng.integers(0, 2, (4_000, 20, 13))).sum(-1)
 
-        p_values = np.array([checks.replay_audit(one).p_value for one in sums])
+        p_values = np.array([replay_audit(one).p_value for one in sums])
 
         for level in (0.05, 0.01):
             assert_at_most(int(np.sum(p_values < level)), p_values.size, level)
@@ -208,15 +212,15 @@ class TestReplayAudit:
         shape = (300, 40, 50)
         sums = ((rng.random(shape) < 0.6).astype(int) - (rng.random(shape) < 0.5)).sum(-1)
 
-        found = verdicts([checks.replay_audit(one) for one in sums])
+        found = verdicts([replay_audit(one) for one in sums])
 
         assert_at_least(len(found) - found.count("fine"), len(found), 0.95)
 
     def test_words(self):
-        assert checks.replay_audit(np.zeros(9)).verdict == "unknown"
-        assert "needs 10 replications" in checks.replay_audit(np.zeros(9)).sentence
-        assert checks.replay_audit(np.zeros(10)).verdict == "fine"
-        shifted = checks.replay_audit(np.arange(20.0) + 5)
+        assert replay_audit(np.zeros(9)).verdict == "unknown"
+        assert "needs 10 replications" in replay_audit(np.zeros(9)).sentence
+        assert replay_audit(np.zeros(10)).verdict == "fine"
+        shifted = replay_audit(np.arange(20.0) + 5)
         assert shifted.verdict == "alarm"
         assert "Real users now give other rewards" in shifted.sentence
 
@@ -246,10 +250,10 @@ class TestStratified:
         """A textbook case: 1.5246 without correction, whereas the departments lumped together say 92.2."""
         arm, block, lost = users_of(BERKELEY)
 
-        assert checks.stratified_p_value(arm, block, lost) == pytest.approx(
+        assert stratified_p_value(arm, block, lost) == pytest.approx(
             stats.chi2.sf(1.52461, 1), rel=1e-4
         )
-        lumped = checks.stratified_p_value(arm, 0 * block, lost)
+        lumped = stratified_p_value(arm, 0 * block, lost)
         assert lumped == pytest.approx(stats.chi2.sf(92.1849, 1), rel=1e-2)
 
     def test_one_block_is_pearson_but_for_one_user(self):
@@ -257,35 +261,35 @@ class TestStratified:
         pearson = stats.chi2_contingency(table[0], correction=False).statistic
         users = table.sum()
 
-        found = checks.stratified_p_value(*users_of(table))
+        found = stratified_p_value(*users_of(table))
 
         assert found == pytest.approx(stats.chi2.sf(pearson * (users - 1) / users, 3), rel=1e-9)
 
     def test_blocks_that_cannot_tell_do_not_count(self):
         table = np.array([[[9, 3], [2, 8]], [[5, 0], [7, 0]], [[0, 0], [3, 4]], [[0, 1], [0, 0]]])
 
-        found = checks.stratified_p_value(*users_of(table))
+        found = stratified_p_value(*users_of(table))
 
-        assert found == pytest.approx(checks.stratified_p_value(*users_of(table[:1])), rel=1e-9)
-        assert checks.stratified_p_value(*users_of(table[1:])) == 1.0
+        assert found == pytest.approx(stratified_p_value(*users_of(table[:1])), rel=1e-9)
+        assert stratified_p_value(*users_of(table[1:])) == 1.0
 
     def test_arms_that_never_share_a_block(self):
         """Two pairs of arms in blocks of their own: two degrees of freedom, not three."""
         one = np.array([[[9, 3], [2, 8], [0, 0], [0, 0]], [[0, 0], [0, 0], [6, 5], [4, 7]]])
         parts = [one[:1, :2], one[1:, 2:]]
-        total = sum(stats.chi2.isf(checks.stratified_p_value(*users_of(part)), 1) for part in parts)
+        total = sum(stats.chi2.isf(stratified_p_value(*users_of(part)), 1) for part in parts)
 
-        assert checks.stratified_p_value(*users_of(one)) == pytest.approx(
+        assert stratified_p_value(*users_of(one)) == pytest.approx(
             stats.chi2.sf(total, 2), rel=1e-6
         )
 
 
 def losses(chosen, missing, **settings):
     """The check for experiments played by `experiments`."""
-    blocks = checks.user_blocks(len(chosen))
+    blocks = user_blocks(len(chosen))
     names = [f"arm {place}" for place in range(int(chosen.max()) + 1)]
     return [
-        checks.loss(arm, blocks, gone * int(Outcome.DEFAULTED), names, **settings)
+        loss(arm, blocks, gone * int(End.DEFAULTED), names, **settings)
         for arm, gone in zip(chosen.T, missing.T, strict=True)
     ]
 
@@ -316,7 +320,7 @@ class TestLoss:
 
         found = losses(chosen, missing)
         unstratified = [
-            checks.stratified_p_value(arm, 0 * arm, gone)
+            stratified_p_value(arm, 0 * arm, gone)
             for arm, gone in zip(chosen.T, missing.T, strict=True)
         ]
 
@@ -342,7 +346,7 @@ class TestLoss:
         return arm, np.zeros_like(arm), outcome
 
     def test_counts(self):
-        found = checks.loss(*self.outcomes((90, 8, 2), (50, 5, 0)), ["a", "b"], late=[3, 0])
+        found = loss(*self.outcomes((90, 8, 2), (50, 5, 0)), ["a", "b"], late=[3, 0])
 
         assert found.details["arms"] == [
             {"arm": "a", "assigned": 100, "observed": 90, "defaulted": 8, "voided": 2, "late": 3},
@@ -354,8 +358,8 @@ class TestLoss:
         assert "3 rewards (2.1% of all) came after the window" in found.sentence
 
     def test_defaults_and_voids_are_told_apart(self):
-        slow = checks.loss(*self.outcomes((900, 100, 20), (700, 300, 20)), ["a", "b"])
-        broken = checks.loss(*self.outcomes((900, 100, 0), (800, 100, 100)), ["a", "b"])
+        slow = loss(*self.outcomes((900, 100, 20), (700, 300, 20)), ["a", "b"])
+        broken = loss(*self.outcomes((900, 100, 0), (800, 100, 100)), ["a", "b"])
 
         assert slow.verdict == broken.verdict == "alarm"
         assert "fail to come more often" in slow.sentence
@@ -367,27 +371,27 @@ class TestLoss:
     def test_silence_that_means_nothing_earned_is_not_a_loss(self):
         table = self.outcomes((100, 900, 0), (300, 700, 0))
 
-        assert checks.loss(*table, ["a", "b"]).verdict == "alarm"
-        found = checks.loss(*table, ["a", "b"], silence_is_zero=True)
+        assert loss(*table, ["a", "b"]).verdict == "alarm"
+        found = loss(*table, ["a", "b"], silence_is_zero=True)
         assert found.verdict == "fine"
         assert found.p_value is None
 
     def test_nothing_lost_is_fine_and_nothing_ended_unknown(self):
-        assert checks.loss(*self.outcomes((100, 0, 0), (70, 0, 0)), ["a", "b"]).verdict == "fine"
+        assert loss(*self.outcomes((100, 0, 0), (70, 0, 0)), ["a", "b"]).verdict == "fine"
         none = np.zeros(0, np.int64)
-        assert checks.loss(none, none, none, ["a", "b"]).verdict == "unknown"
-        assert checks.loss(*self.outcomes((100, 0, 0), (0, 0, 0)), ["a", "b"]).verdict == "fine"
+        assert loss(none, none, none, ["a", "b"]).verdict == "unknown"
+        assert loss(*self.outcomes((100, 0, 0), (0, 0, 0)), ["a", "b"]).verdict == "fine"
 
     def test_many_late_rewards_are_worth_watching(self):
         table = self.outcomes((100, 50, 0), (100, 50, 0))
 
-        assert checks.loss(*table, ["a", "b"], late=[2, 3]).verdict == "fine"
-        assert checks.loss(*table, ["a", "b"], late=[10, 15]).verdict == "watch"
-        assert checks.loss(*self.outcomes((10, 5, 0)), ["a"], late=[5]).verdict == "watch"
+        assert loss(*table, ["a", "b"], late=[2, 3]).verdict == "fine"
+        assert loss(*table, ["a", "b"], late=[10, 15]).verdict == "watch"
+        assert loss(*self.outcomes((10, 5, 0)), ["a"], late=[5]).verdict == "watch"
 
     @pytest.mark.parametrize(("users", "blocks"), [(0, 0), (1, 1), (199, 1), (200, 2), (10**5, 20)])
     def test_blocks(self, users, blocks):
-        found = checks.user_blocks(users)
+        found = user_blocks(users)
 
         assert found.size == users
         assert np.unique(found).size == blocks
@@ -404,7 +408,7 @@ class TestDelay:
         arm = rng.integers(0, 2, rewards)
         seconds = rng.exponential(1_000 / np.array([20.0, means_in_window])[arm])
         within = seconds <= 1_000
-        return checks.delay(arm[within], seconds[within], self.NAMES, window=1_000)
+        return delay(arm[within], seconds[within], self.NAMES, window=1_000)
 
     def test_a_window_that_cuts_off_rewards(self):
         """0.1%, 5% and 22% of the slow arm's rewards come after the window (chance of another verdict < 1e-6)."""
@@ -432,14 +436,14 @@ class TestDelay:
         late = rng.random((2_000, 1_000)) < TAIL_WATCH
 
         found = verdicts(
-            checks.delay(arm, np.where(one, 95.0, 5.0), self.NAMES, window=100) for one in late
+            delay(arm, np.where(one, 95.0, 5.0), self.NAMES, window=100) for one in late
         )
 
         assert_at_most(len(found) - found.count("fine"), len(found), 0.01)
 
     def test_quantiles(self):
         arm, seconds = np.zeros(101, np.int64), np.arange(101.0)
-        found = checks.delay(arm, seconds, self.NAMES, window=None)
+        found = delay(arm, seconds, self.NAMES, window=None)
 
         assert found.verdict == "fine"
         first, second = found.details["arms"]
@@ -448,7 +452,7 @@ class TestDelay:
         assert "quick 50 s (99%: 99 s)" in found.sentence
 
     def test_too_few(self):
-        found = checks.delay(np.zeros(49, np.int64), np.zeros(49), self.NAMES, window=10)
+        found = delay(np.zeros(49, np.int64), np.zeros(49), self.NAMES, window=10)
 
         assert found.verdict == "unknown"
         assert "50 rewards" in found.sentence
@@ -458,7 +462,7 @@ class TestDelay:
         [(0.25, "0.25 s"), (119, "119 s"), (120, "2 min"), (9_000, "2.5 h"), (1e6, "11.6 days")],
     )
     def test_spans(self, seconds, words):
-        assert checks.span(seconds) == words
+        assert duration(seconds) == words
 
 
 class TestSampleRatio:
@@ -471,7 +475,7 @@ class TestSampleRatio:
 
         ever = [
             min(
-                checks.sample_ratio(int(count), int(users - count), share).p_value
+                sample_ratio(int(count), int(users - count), share).p_value
                 for count, users in zip(row, looks, strict=True)
             )
             < 0.05
@@ -484,7 +488,7 @@ class TestSampleRatio:
         """A gate of a half that loses one in ten of those it lets in: seen after 10,000 users."""
         inside = generator().binomial(10_000, 0.9 / 1.9, 300)
 
-        found = verdicts(checks.sample_ratio(int(one), 10_000 - int(one), 0.5) for one in inside)
+        found = verdicts(sample_ratio(int(one), 10_000 - int(one), 0.5) for one in inside)
 
         assert_at_least(len(found) - found.count("fine"), len(found), 0.9)
 
@@ -493,28 +497,28 @@ class TestSampleRatio:
         mixed = stats.betabinom.pmf(inside, 200, 100 * share, 100 * (1 - share))
         fixed = stats.binom.pmf(inside, 200, share)
 
-        found = checks.sample_ratio(inside, outside, share)
+        found = sample_ratio(inside, outside, share)
 
         assert found.p_value == pytest.approx(fixed / mixed, rel=1e-9)
 
     def test_words(self):
-        assert checks.sample_ratio(40, 59, 0.5).verdict == "unknown"
-        assert checks.sample_ratio(500, 500, 0.5).verdict == "fine"
-        assert checks.sample_ratio(5_000, 6_000, 0.5).verdict == "alarm"
-        assert checks.sample_ratio(500, 0, 1.0).verdict == "fine"
-        assert checks.sample_ratio(500, 1, 1.0).verdict == "alarm"
+        assert sample_ratio(40, 59, 0.5).verdict == "unknown"
+        assert sample_ratio(500, 500, 0.5).verdict == "fine"
+        assert sample_ratio(5_000, 6_000, 0.5).verdict == "alarm"
+        assert sample_ratio(500, 0, 1.0).verdict == "fine"
+        assert sample_ratio(500, 1, 1.0).verdict == "alarm"
         with pytest.raises(Invalid, match="share"):
-            checks.sample_ratio(1, 1, 0.0)
-        with pytest.raises(Invalid, match="negative"):
-            checks.sample_ratio(-1, 1, 0.5)
+            sample_ratio(1, 1, 0.0)
+        with pytest.raises(Invalid, match="counts of users must be >= 0"):
+            sample_ratio(-1, 1, 0.5)
 
 
 class TestSamePolicy:
     def test_exact(self):
         names = ("a", "b")
-        assert checks.same_policy(np.zeros(3), exact=True, names=names).verdict == "fine"
-        assert checks.same_policy(np.zeros(0), exact=True, names=names).verdict == "unknown"
-        found = checks.same_policy(np.array([0, 0, -1.0, 2]), exact=True, names=names)
+        assert same_policy(np.zeros(3), exact=True, names=names).verdict == "fine"
+        assert same_policy(np.zeros(0), exact=True, names=names).verdict == "unknown"
+        found = same_policy(np.array([0, 0, -1.0, 2]), exact=True, names=names)
         assert found.verdict == "alarm"
         assert "2 of 4 replications, first in replication 2 by -1" in found.sentence
 
@@ -527,9 +531,7 @@ class TestSamePolicy:
         runs = sl.simulate(experiment, sl.Gaussian((0.3, 0.0, 0.1)))
         differences = (runs.rewards[:, 1, -1] - runs.rewards[:, 0, -1]).reshape(400, 50)
 
-        p_values = [
-            checks.same_policy(one, exact=False, names=("a", "b")).p_value for one in differences
-        ]
+        p_values = [same_policy(one, exact=False, names=("a", "b")).p_value for one in differences]
 
         assert_at_most(sum(one < 0.05 for one in p_values), 400, 0.05)
 
@@ -537,14 +539,14 @@ class TestSamePolicy:
         """A difference of one sd of a replication's: 30 replications."""
         values = generator().normal(1, 1, (300, 30))
 
-        found = verdicts(checks.same_policy(one, exact=False, names=("a", "b")) for one in values)
+        found = verdicts(same_policy(one, exact=False, names=("a", "b")) for one in values)
 
         assert_at_least(len(found) - found.count("fine"), 300, 0.95)
-        alarmed = checks.same_policy(values[0] + 2, exact=False, names=("a", "b"))
+        alarmed = same_policy(values[0] + 2, exact=False, names=("a", "b"))
         assert "a and b are the same policy and yet differ" in alarmed.sentence
 
     def test_too_few(self):
-        found = checks.same_policy(np.ones(9), exact=False, names=("a", "b"))
+        found = same_policy(np.ones(9), exact=False, names=("a", "b"))
 
         assert found.verdict == "unknown"
         assert "need 10 replications" in found.sentence
@@ -552,7 +554,7 @@ class TestSamePolicy:
 
 class TestEnrolment:
     def test_crowded_out(self):
-        found = checks.enrolment(
+        found = enrolment(
             {"ASSIGNED": 100, "STICKY": 900, "NO_OPEN_SLOT": 400, "NOT_IN_TRAFFIC_SHARE": 5_000}
         )
 
@@ -564,34 +566,34 @@ class TestEnrolment:
         assert found.details["left_out"] == 0.8
 
     def test_other_reasons(self):
-        found = checks.enrolment({"ASSIGNED": 100, "BLOCKED": 300, "NO_OPEN_SLOT": 10})
+        found = enrolment({"ASSIGNED": 100, "BLOCKED": 300, "NO_OPEN_SLOT": 10})
 
         assert found.verdict == "watch"
         assert "open_replications" not in found.sentence
         assert "BLOCKED: 300; every open replication waits for rewards: 10." in found.sentence
 
     def test_fine_and_unknown(self):
-        assert checks.enrolment({"ASSIGNED": 100}).verdict == "fine"
-        assert checks.enrolment({"ASSIGNED": 100, "NO_OPEN_SLOT": 100}).verdict == "fine"
-        assert checks.enrolment({"ASSIGNED": 50, "DRAINING": 500}).verdict == "unknown"
-        assert checks.enrolment({"ASSIGNED": 100, "NOT_RUNNING": 500}).verdict == "fine"
-        assert checks.enrolment({}).verdict == "unknown"
+        assert enrolment({"ASSIGNED": 100}).verdict == "fine"
+        assert enrolment({"ASSIGNED": 100, "NO_OPEN_SLOT": 100}).verdict == "fine"
+        assert enrolment({"ASSIGNED": 50, "DRAINING": 500}).verdict == "unknown"
+        assert enrolment({"ASSIGNED": 100, "NOT_RUNNING": 500}).verdict == "fine"
+        assert enrolment({}).verdict == "unknown"
 
 
 def test_details_are_plain_json():
     rng = generator()
     arm = rng.integers(0, 2, 500)
     found = [
-        checks.drift([rng.normal(size=80), rng.normal(size=3)], "ab"),
-        checks.drift([], []),
-        checks.replay_audit(rng.normal(size=20)),
-        checks.replay_audit(rng.normal(size=2)),
-        checks.loss(arm, arm * 0, rng.integers(0, 3, 500), "ab", late=list(rng.integers(0, 9, 2))),
-        checks.delay(arm, rng.random(500), "ab", window=1.0),
-        checks.sample_ratio(60, 50, 0.5),
-        checks.same_policy(rng.normal(size=20), exact=True, names=("a", "b")),
-        checks.same_policy(rng.normal(size=20), exact=False, names=("a", "b")),
-        checks.enrolment({"ASSIGNED": 500}),
+        drift([rng.normal(size=80), rng.normal(size=3)], "ab"),
+        drift([], []),
+        replay_audit(rng.normal(size=20)),
+        replay_audit(rng.normal(size=2)),
+        loss(arm, arm * 0, rng.integers(0, 3, 500), "ab", late=list(rng.integers(0, 9, 2))),
+        delay(arm, rng.random(500), "ab", window=1.0),
+        sample_ratio(60, 50, 0.5),
+        same_policy(rng.normal(size=20), exact=True, names=("a", "b")),
+        same_policy(rng.normal(size=20), exact=False, names=("a", "b")),
+        enrolment({"ASSIGNED": 500}),
     ]
 
     for one in found:

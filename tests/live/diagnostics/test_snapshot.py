@@ -6,25 +6,21 @@ What is broken is broken so badly that its p-value is far below an alarm's.
 
 import hashlib
 import json
+import sys
 
 import numpy as np
 import pytest
-from world import ENDED, World, finish
+from users import ENDED, Users, finish
 
 import budget
 import sameluck as sl
-from sameluck.live.diagnostics import snapshot
+from sameluck.live import diagnostics
+from sameluck.live.diagnostics import registry
+from sameluck.live.diagnostics.open_slots import OFTEN
 
 BERNOULLI = sl.Bernoulli([0.5, 0.6])
+START = 1_700_000_000.0
 ALWAYS = {"rebuild", "open slots", "enrolment", "sample ratio", "drift", "loss", "delay"}
-
-
-class Clock:
-    def __init__(self):
-        self.now = 1_700_000_000.0
-
-    def __call__(self):
-        return self.now
 
 
 def experiment(**changes):
@@ -40,7 +36,7 @@ def experiment(**changes):
 
 @pytest.fixture
 def store():
-    with sl.open("sqlite://", clock=Clock()) as opened:
+    with sl.open("sqlite://", clock=sl.VirtualClock(START)) as opened:
         yield opened
 
 
@@ -50,7 +46,7 @@ def any_store(request, tmp_path):
         url = f"sqlite:///{tmp_path / 'live.db'}?synchronous=normal"
     else:
         url = request.getfixturevalue("postgres_url")
-    with sl.open(url, clock=Clock()) as opened:
+    with sl.open(url, clock=sl.VirtualClock(START)) as opened:
         yield opened
 
 
@@ -63,7 +59,7 @@ def coin(*place):
 def serve(live, clock, answer, *, units=3_000, seconds=1.0, first=0):
     """One unit a second; `answer(assignment, n)` gives its reward, or None for none."""
     for n in range(first, first + units):
-        clock.now += seconds
+        clock.advance(seconds)
         given = live.assign(n)
         if given.id is not None and (value := answer(given, n)) is not None:
             live.reward(given.id, value)
@@ -114,11 +110,11 @@ def test_a_sound_experiment_raises_no_alarm(any_store):
     live = any_store.start(
         "shop", experiment(), live=sl.Live(traffic_share=0.7, audit_share=0.2, open_replications=12)
     )
-    world = World(live.experiment, BERNOULLI)
+    users = Users(live.experiment, BERNOULLI)
     for unit in range(10_000):
-        any_store._clock.now += 1.0
+        any_store._clock.advance(1.0)
         if (given := live.assign(unit)).id:
-            live.reward(given.id, world.answer(live, given.id))
+            live.reward(given.id, users.reward(live, given.id))
         elif given.reason == "NOT_RUNNING":
             break
 
@@ -182,7 +178,7 @@ def test_time_is_up_whether_or_not_anybody_ticked(store):
         live.assign(unit)
     assert by_name(live.diagnostics())["loss"].verdict == "unknown"
 
-    store._clock.now += 1_000
+    store._clock.advance(1_000)
 
     found = by_name(live.diagnostics())["loss"]
     assert sum(one["defaulted"] for one in found.details["arms"]) == 10
@@ -199,14 +195,14 @@ class TestLoss:
         live = store.start("shop", experiment(replications=60), live=self.options())
         clock = store._clock
         for n in range(1_500):
-            clock.now += 1.0
+            clock.advance(1.0)
             given = live.assign(n)
             if given.id is None:
                 continue
             live.expose(given.id)
             if coin("lost", n) >= lost[given.arm]:
                 live.reward(given.id, int(coin("paid", n) < 0.5))
-        clock.now += 10
+        clock.advance(10)
         return live
 
     def test_one_arm_loses_rewards(self, store):
@@ -229,7 +225,7 @@ class TestLoss:
         live = store.start("shop", experiment(), live=self.options())
         id = live.assign("slow").id
         live.expose(id)
-        store._clock.now += 5
+        store._clock.advance(5)
         for _ in range(3):
             with pytest.raises(sl.Conflict):
                 live.reward(id, 1)
@@ -249,9 +245,9 @@ def test_delays_count_from_exposure(store):
     live = store.start("shop", experiment(replications=20), live=options)
     for n in range(200):
         given = live.assign(n)
-        store._clock.now += 50
+        store._clock.advance(50)
         live.expose(given.id)
-        store._clock.now += 95
+        store._clock.advance(95)
         live.reward(given.id, n % 2)
 
     found = by_name(live.diagnostics())["delay"]
@@ -299,13 +295,13 @@ class TestReplayAudit:
             experiment(replications=replications, horizon=20),
             live=sl.Live(audit_share=0.5, open_replications=1),
         )
-        world = World(live.experiment, BERNOULLI)
+        users = Users(live.experiment, BERNOULLI)
         differences = {}
         for unit in range(20_000):
             if (given := live.assign(unit)).id is None:
                 break
             one = live.describe(given.id)
-            value = world.answer(live, given.id)
+            value = users.reward(live, given.id)
             if one.audit:
                 asked = int(coin("audit", unit) < BERNOULLI.means[one.arm_index] + shift)
                 differences[one.replication] = differences.get(one.replication, 0) + asked - value
@@ -346,7 +342,7 @@ class TestReplayAudit:
 class TestSamePolicy:
     def found(self, store, **changes):
         live = store.start("shop", experiment(**changes))
-        finish(live, World(live.experiment, BERNOULLI))
+        finish(live, Users(live.experiment, BERNOULLI))
         return [one for one in live.diagnostics() if one.name == "same policy"]
 
     def test_without_coins_they_agree_to_the_bit(self, store):
@@ -385,9 +381,33 @@ class TestSamePolicy:
         assert self.found(store, policies={"a": "ucb1(alpha=1)", "b": "ucb1(alpha=2)"}) == []
 
 
+def test_a_module_of_the_package_is_a_check(store, tmp_path, monkeypatch):
+    (tmp_path / "arrivals.py").write_text(
+        "from sameluck.live.diagnostics.check import Check\n"
+        "from sameluck.live.diagnostics.registry import diagnostic\n\n\n"
+        "@diagnostic(order=45)\n"
+        "def arrivals(snapshot):\n"
+        "    calls = sum(snapshot.calls.values())\n"
+        "    yield Check('arrivals', 'fine', f'{calls} calls.', None, {'calls': calls})\n"
+    )
+    monkeypatch.setattr(diagnostics, "__path__", [*diagnostics.__path__, str(tmp_path)])
+    monkeypatch.setattr(registry, "_ORDER", dict(registry._ORDER))
+    live = store.start("shop", experiment())
+    live.assign("ann")
+
+    names = [check.name for check in live.diagnostics()]
+
+    sys.modules.pop("sameluck.live.diagnostics.arrivals")
+    assert names == [
+        *("rebuild", "open slots", "enrolment", "sample ratio"),
+        "arrivals",
+        *("drift", "loss", "delay"),
+    ]
+
+
 def test_a_ledger_that_was_edited(any_store):
     live = any_store.start("shop", experiment(policies={"a": "ucb1", "b": "ucb1"}))
-    finish(live, World(live.experiment, BERNOULLI))
+    finish(live, Users(live.experiment, BERNOULLI))
     change = "UPDATE entry SET value = 1 - value WHERE replication = 5 AND position < 8"
     any_store._database.write(lambda transaction: transaction.connection.execute(change))
 
@@ -403,7 +423,7 @@ class TestOpenSlots:
     def test_the_head_of_the_line(self, store):
         live = store.start("shop", experiment(), live=sl.Live(open_replications=3))
         live.assign("somebody")
-        store._clock.now += 7_200
+        store._clock.advance(7_200)
 
         found = by_name(live.diagnostics())["open slots"]
 
@@ -421,13 +441,13 @@ class TestOpenSlots:
             experiment(replications=30),
             live=sl.Live(open_replications=2, reward=sl.Reward(window_seconds=1e6)),
         )
-        world = World(live.experiment, BERNOULLI)
+        users = Users(live.experiment, BERNOULLI)
         first = live.assign("never answers")
         assert live.describe(first.id).replication == 0
-        serve(live, store._clock, lambda given, _: world.answer(live, given.id), units=800)
+        serve(live, store._clock, lambda given, _: users.reward(live, given.id), units=800)
 
         early = by_name(live.diagnostics())["open slots"]
-        store._clock.now += 10_000
+        store._clock.advance(10_000)
         late = by_name(live.diagnostics())["open slots"]
 
         assert early.details["slowest_complete_seconds"] > 0
@@ -446,22 +466,22 @@ class TestOpenSlots:
 
     def test_an_arm_that_cannot_be_shown(self, any_store):
         live = any_store.start("shop", experiment())
-        for n in range(snapshot.OFTEN + 1):
-            assert by_name(live.diagnostics())["open slots"].verdict == "fine" or n > snapshot.OFTEN
+        for n in range(OFTEN + 1):
+            assert by_name(live.diagnostics())["open slots"].verdict == "fine" or n > OFTEN
             live.void(live.assign(n).id)
 
         found = by_name(live.diagnostics())["open slots"]
 
         assert found.verdict == "watch"
         assert found.details["voided_often"] == [
-            {"replication": 0, "arm": "red", "position": 0, "times": snapshot.OFTEN + 1}
+            {"replication": 0, "arm": "red", "position": 0, "times": OFTEN + 1}
         ]
         assert "1 entry was voided more than 20 times" in found.sentence
         assert "that of arm red in replication 0 21 times" in found.sentence
 
     def test_nothing_is_open_any_more(self, store):
         live = store.start("shop", experiment(replications=2))
-        finish(live, World(live.experiment, BERNOULLI))
+        finish(live, Users(live.experiment, BERNOULLI))
 
         found = by_name(live.diagnostics())["open slots"]
 

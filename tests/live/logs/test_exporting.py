@@ -7,7 +7,7 @@ from datetime import datetime
 
 import numpy as np
 import pytest
-from world import World, finish
+from users import Users, finish
 
 import sameluck as sl
 from sameluck.live.engine.replication import Settled, check, rebuilt
@@ -17,14 +17,6 @@ from sameluck.live.logs import exporting
 
 NOON = 1_700_000_000.25  # a time whose microseconds are not zero
 ENVIRONMENT = sl.Gaussian([0.1, 0.3, 0.2], sd=1.0)
-
-
-class Clock:
-    def __init__(self):
-        self.now = NOON
-
-    def __call__(self):
-        return self.now
 
 
 def experiment(**changes):
@@ -44,13 +36,13 @@ def store(request, tmp_path):
         url = f"sqlite:///{tmp_path / 'live.db'}?synchronous=normal"
     else:
         url = request.getfixturevalue("postgres_url")
-    with sl.open(url, clock=Clock()) as opened:
+    with sl.open(url, clock=sl.VirtualClock(NOON)) as opened:
         yield opened
 
 
 @pytest.fixture
 def memory():
-    with sl.open("sqlite://", clock=Clock()) as opened:
+    with sl.open("sqlite://", clock=sl.VirtualClock(NOON)) as opened:
         yield opened
 
 
@@ -66,7 +58,7 @@ def of_every_kind(store):
     live.reward(given[1], -0.1)
     with pytest.raises(sl.Conflict):
         live.reward(given[1], 7.0)
-    store._clock.now += 86_400.0
+    store._clock.advance(86_400.0)
     live.tick()
     with pytest.raises(sl.Conflict):
         live.reward(given[2], 1 / 3)
@@ -177,7 +169,7 @@ def in_csv(value):
 def test_text_that_a_spreadsheet_would_run_is_kept_from_it(memory, tmp_path):
     names = ("=1+1", "+1", "-1", "@x", "plain", "1-1")
     live = memory.start("shop", experiment(arms=names, horizon=6, replications=1))
-    finish(live, World(live.experiment, sl.Gaussian([-1.0] * 6, sd=1.0)))
+    finish(live, Users(live.experiment, sl.Gaussian([-1.0] * 6, sd=1.0)))
     live.export(tmp_path / "ledger.csv")
 
     lines = read_csv(tmp_path / "ledger.csv")
@@ -190,12 +182,12 @@ def test_text_that_a_spreadsheet_would_run_is_kept_from_it(memory, tmp_path):
 @pytest.mark.parametrize("design", ["replay", "naive"])
 def test_the_ledger_read_back_gives_the_same_runs(memory, tmp_path, design):
     live = memory.start("shop", experiment(design=design), live=sl.Live(audit_share=0.5))
-    world = World(live.experiment, ENVIRONMENT)
+    users = Users(live.experiment, ENVIRONMENT)
     audits = 0
     for unit in range(1_000):
         if (given := live.assign(unit)).id:
             audits += live.describe(given.id).audit
-            live.reward(given.id, world.answer(live, given.id))
+            live.reward(given.id, users.reward(live, given.id))
     live.export(tmp_path / "ledger.jsonl")
 
     about, rows = read_jsonl(tmp_path / "ledger.jsonl")
@@ -244,7 +236,7 @@ def test_the_format_may_be_said(memory, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"path": "a.txt"}, r"the ending of '.*a\.txt' says no format; use one of \.csv"),
+        ({"path": "a.txt"}, r"no format for the suffix of '.*a\.txt'; use one of \.csv"),
         ({"path": "a.csv", "format": "jsonl2"}, "did you mean 'jsonl'"),
         ({"path": "a.csv", "what": "users"}, "what must be ledger or rewards, got 'users'"),
         ({"path": "nowhere/a.csv"}, r"cannot write '.*nowhere/a.csv': No such file"),

@@ -4,7 +4,7 @@ import csv
 
 import numpy as np
 import pytest
-from world import Place, World, assert_same, finish
+from users import Place, Users, assert_same, finish
 
 import sameluck as sl
 from sameluck.live.logs import importing
@@ -63,7 +63,7 @@ def url(request, tmp_path):
 
 def test_the_challenger_asks_only_for_what_the_log_cannot_answer(url):
     design = experiment()
-    world = World(design, BERNOULLI)
+    users = Users(design, BERNOULLI)
     with sl.open(url) as store:
         record = imported(store, design, log_of(design), logged_by="old")
         assert record.agrees
@@ -73,8 +73,8 @@ def test_the_challenger_asks_only_for_what_the_log_cannot_answer(url):
         assert record.live.live.order == "phase"
     with sl.open(url) as store:
         live = store.load("shop")
-        finish(live, world)
-        expected = world.simulated()
+        finish(live, users)
+        expected = users.simulated()
 
         assert_same(live.runs(), expected)
         assert live.status().users == expected.interactions.sum() - 4 * 40
@@ -118,8 +118,8 @@ def test_other_logging_policies(store, changes):
     record = imported(store, design, log_of(design), logged_by="old")
 
     assert record.agrees
-    finish(record.live, World(design, BERNOULLI))
-    assert_same(record.live.runs(), World(design, BERNOULLI).simulated())
+    finish(record.live, Users(design, BERNOULLI))
+    assert_same(record.live.runs(), Users(design, BERNOULLI).simulated())
 
 
 def test_an_object_of_the_application(store):
@@ -149,7 +149,7 @@ def test_an_object_of_the_application(store):
     with sl.open("sqlite://") as other:
         record = imported(other, design, rows, logged_by="mine", makers=makers)
     assert "record 41: it would have played 'red', the log has 'green'" in record.agreement
-    assert "tosses coins" in record.agreement, "of an object nobody knows that it does not"
+    assert "it is randomised" in record.agreement, "an object may always be"
 
 
 class TestALogByAnotherPolicy:
@@ -168,25 +168,29 @@ class TestALogByAnotherPolicy:
             f"the log is not what ucb1(alpha=2) would have done; first difference at line {place + 2}: it would "
             "have played 'red', the log has 'blue'; 1 of 4 replications differ"
         )
-        assert "coins" not in record.agreement
+        assert "randomised" not in record.agreement
         assert "BEWARE: the log is not what ucb1" in str(record)
         assert record.live.experiment.control == "old"
 
-    def test_other_coins(self, store):
+    def test_other_random_choices(self, store):
         design = experiment(policies={"old": "ucb1", "new": "thompson_bernoulli"})
 
         record = imported(store, design, log_of(design, "new"), logged_by="new", seed=4)
 
         assert not record.agrees
-        assert "it tosses coins, and the log's were others" in record.agreement
+        assert "it is randomised, and the log has other random choices" in record.agreement
         assert record.live.experiment.control == "new"
 
     def test_what_nobody_reads_is_kept(self, url):
         """The log's policy plays green alone for long: its stack is longer than any policy reads."""
         design = experiment()
-        world = World(design, BERNOULLI)
+        users = Users(design, BERNOULLI)
         rows = [
-            {"run": number, "shown": ARMS[arm], "paid": world.value(Place(number, None, arm, at))}
+            {
+                "run": number,
+                "shown": ARMS[arm],
+                "paid": users.reward_at(Place(number, None, arm, at)),
+            }
             for number in range(4)
             for arm, many in ((0, 1), (1, 2), (2, 200))
             for at in range(many)
@@ -199,8 +203,8 @@ class TestALogByAnotherPolicy:
             assert "further entries of their arms' stacks" in str(record)
         with sl.open(url) as store:
             live = store.load("shop")
-            finish(live, world)
-            expected = world.simulated()
+            finish(live, users)
+            expected = users.simulated()
 
             assert_same(live.runs(), expected)
             reached = expected.pulls[:, :, -1].max(axis=1)
@@ -240,8 +244,8 @@ class TestHorizon:
         )
         assert "Their lengths must not depend on their rewards" in said
         shorter = design.replace(horizon=40)
-        finish(record.live, World(shorter, BERNOULLI))
-        assert_same(record.live.runs(), World(shorter, BERNOULLI).simulated())
+        finish(record.live, Users(shorter, BERNOULLI))
+        assert_same(record.live.runs(), Users(shorter, BERNOULLI).simulated())
 
     def test_longer_than_the_log(self, store):
         design = experiment(horizon=60)
@@ -252,8 +256,8 @@ class TestHorizon:
         assert record.agrees, "as far as the log goes"
         assert "even the policy that wrote the log needs users" in str(record)
         assert record.policies["old"].finished == 0
-        finish(record.live, World(design, BERNOULLI))
-        assert_same(record.live.runs(), World(design, BERNOULLI).simulated())
+        finish(record.live, Users(design, BERNOULLI))
+        assert_same(record.live.runs(), Users(design, BERNOULLI).simulated())
 
     @pytest.mark.slow
     def test_a_batch_that_the_log_cuts_off(self, store):
@@ -272,8 +276,8 @@ def test_more_replications_may_be_planned(store):
 
     assert "3 more" not in str(record)
     assert "4 more are planned" in str(record)
-    finish(record.live, World(design, BERNOULLI))
-    assert_same(record.live.runs(), World(design, BERNOULLI).simulated())
+    finish(record.live, Users(design, BERNOULLI))
+    assert_same(record.live.runs(), Users(design, BERNOULLI).simulated())
 
 
 def test_lock_step_if_told_to(store):
@@ -281,8 +285,8 @@ def test_lock_step_if_told_to(store):
     record = imported(store, design, log_of(design), live={"order": "lockstep"})
 
     assert record.live.live.order == "lockstep"
-    finish(record.live, World(design, BERNOULLI))
-    assert_same(record.live.runs(), World(design, BERNOULLI).simulated())
+    finish(record.live, Users(design, BERNOULLI))
+    assert_same(record.live.runs(), Users(design, BERNOULLI).simulated())
 
 
 def test_a_log_that_answers_everything_is_a_finished_experiment(store):
@@ -290,7 +294,7 @@ def test_a_log_that_answers_everything_is_a_finished_experiment(store):
     record = imported(store, design, log_of(design), logged_by="old")
 
     assert record.live.status().status == "complete"
-    assert_same(record.live.runs(), World(design, BERNOULLI).simulated())
+    assert_same(record.live.runs(), Users(design, BERNOULLI).simulated())
 
 
 def test_a_challenger_may_join_later(store):
@@ -301,9 +305,9 @@ def test_a_challenger_may_join_later(store):
 
     record.live.add_policy("new", "thompson_bernoulli")
     record.live.add_policy("third", "ucb_delta")
-    finish(record.live, World(design, BERNOULLI))
+    finish(record.live, Users(design, BERNOULLI))
 
-    assert_same(record.live.runs(), World(design, BERNOULLI).simulated())
+    assert_same(record.live.runs(), Users(design, BERNOULLI).simulated())
 
 
 def test_what_was_imported_is_audited_once_it_is_replayed(store):
@@ -352,7 +356,7 @@ def test_an_export_can_be_imported(store, tmp_path, suffix):
     """The ledger stands in the order of its stacks; what holds no reward is left out."""
     design = experiment()
     live = store.start("first", design)
-    finish(live, World(design, BERNOULLI))
+    finish(live, Users(design, BERNOULLI))
     path = tmp_path / f"ledger.{suffix}"
     live.export(path)
 
@@ -442,7 +446,7 @@ def test_wrong_wishes(store, changes, message):
 def test_a_log_of_one_arm_does_not_say_what_the_others_are(store):
     rows = [{"shown": "red", "paid": 1}] * 5
 
-    with pytest.raises(sl.Invalid, match=r"has one arm, 'red'; say which others there are"):
+    with pytest.raises(sl.Invalid, match=r"has one arm, 'red'; name all arms: arms="):
         store.import_log("shop", rows, arm="shown", reward="paid", policies={"a": "ucb1"})
 
 
@@ -457,14 +461,14 @@ def test_a_name_is_taken_once(store):
 
 def test_all_or_nothing(url, monkeypatch):
     design = experiment()
-    whole = importing._fill
+    whole = importing.write_ledger
 
-    def broken(stacks, walked, transaction, id, now):
-        whole(stacks, walked, transaction, id, now)
+    def broken(*arguments):
+        whole(*arguments)
         raise RuntimeError("the lights went out")
 
     with sl.open(url) as store:
-        monkeypatch.setattr(importing, "_fill", broken)
+        monkeypatch.setattr(importing, "write_ledger", broken)
         with pytest.raises(RuntimeError, match="the lights went out"):
             imported(store, design, log_of(design))
         assert store.names() == []

@@ -289,7 +289,7 @@ class TestTimes:
         log = read_log(
             [dict(zip(("day", "at", "shown", "paid"), row, strict=True)) for row in rows], **FULL
         )
-        unknown = "in the same replication: which came first is unknown"
+        unknown = "in the same replication: their order is unknown"
 
         assert log.row.tolist() == [1, 2, 3]
         assert log.problems == (
@@ -339,8 +339,8 @@ class TestCsv:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("", "holds no rows"),
-            ("shown,paid\n", "holds no rows"),
+            ("", "has no rows"),
+            ("shown,paid\n", "has no rows"),
             ("shown,pais\na,1\n", "no column 'paid' for reward; did you mean 'pais'"),
             ("shown;paid\na;1\n", "no column 'shown' for arm.*known: shown;paid"),
             ("shown,paid,paid\na,1,1\n", "several columns 'paid'; rename"),
@@ -388,8 +388,8 @@ class TestJsonLines:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("", "holds no rows"),
-            ("\n \n", "holds no rows"),
+            ("", "has no rows"),
+            ("\n \n", "has no rows"),
             ('{"shown": 1, "pais": 2}', "no column 'paid' for reward; did you mean 'pais'"),
             ("{}", "no row can be used|no column"),
             ("[", "no row can be used: line 1: not JSON"),
@@ -425,7 +425,7 @@ class TestFrames:
     def test_missing_columns_and_rows(self, frame):
         with pytest.raises(Invalid, match=r"the DataFrame has no column 'shown' for arm; did you"):
             read_log(frame({"show": [1], "paid": [1]}), **NAMES)
-        with pytest.raises(Invalid, match="the DataFrame holds no rows"):
+        with pytest.raises(Invalid, match="the DataFrame has no rows"):
             read_log(frame({"shown": [], "paid": []}), **NAMES)
 
     def test_columns_of_one_name(self):
@@ -480,16 +480,16 @@ class TestRefused:
             read_log(source, **NAMES)
 
     def test_files(self, tmp_path):
-        with pytest.raises(Invalid, match=r"there is no file .*nowhere\.csv"):
+        with pytest.raises(Invalid, match=r"no file .*nowhere\.csv"):
             read_log(tmp_path / "nowhere.csv", **NAMES)
-        with pytest.raises(Invalid, match=r"its ending '\.json'.* did you mean '\.jsonl'"):
+        with pytest.raises(Invalid, match=r"unknown suffix '\.json'.* did you mean '\.jsonl'"):
             read_log(tmp_path / "log.json", **NAMES)
         (tmp_path / "folder.csv").mkdir()
         with pytest.raises(Invalid, match="there is no file"):
             read_log(tmp_path / "folder.csv", **NAMES)
 
     def test_records(self):
-        with pytest.raises(Invalid, match="the list holds no rows"):
+        with pytest.raises(Invalid, match="the list has no rows"):
             read_log([], **NAMES)
         with pytest.raises(Invalid, match=r"no row can be used: record 1: not a record \(1\)"):
             read_log([1, 2], **NAMES)
@@ -499,12 +499,12 @@ class TestRefused:
         [
             ({"arm": None}, "arm must be the name of a column"),
             ({"time": 3}, "time must be the name of a column"),
-            ({"arm": "paid"}, "one thing only, got paid, paid"),
+            ({"arm": "paid"}, "one role only, got paid, paid"),
             ({"low": 2, "high": 1}, "low must not exceed high"),
             ({"low": math.nan}, "low must be a finite number"),
-            ({"arm_names": "ab"}, "several names, got 'ab'"),
-            ({"arm_names": ["a", "a "]}, "different and not empty"),
-            ({"arm_names": ["a", ""]}, "different and not empty"),
+            ({"arm_names": "ab"}, "a list of names, got 'ab'"),
+            ({"arm_names": ["a", "a "]}, "distinct and not empty"),
+            ({"arm_names": ["a", ""]}, "distinct and not empty"),
         ],
     )
     def test_settings(self, settings, message):

@@ -1,5 +1,7 @@
 """Rehearsals: synthetic users, every kind of misfortune, and the simulation's runs to the bit."""
 
+from random import Random
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -281,8 +283,8 @@ def test_traffic_comes_back_from_its_plain_values():
     ],
 )
 def test_delays_follow_their_law(delay, law):
-    luck, delays = rehearsal.Random(budget.SEED), sl.Traffic(delay=delay).delay
-    sample = [delays.draw(luck) for _ in range(20_000)]
+    generator, delays = Random(budget.SEED), sl.Traffic(delay=delay).delay
+    sample = [delays.draw(generator) for _ in range(20_000)]
     budget.assert_law(sample, law, looks=2)
 
 
@@ -291,4 +293,4 @@ def test_delays_follow_their_law(delay, law):
     [(3, "3.0 days"), (0.5, "12.0 hours"), (0.01, "14.4 minutes"), (0, "0 seconds")],
 )
 def test_a_span_is_told_in_the_unit_that_suits_it(days, said):
-    assert rehearsal.span(days) == said
+    assert rehearsal.days_text(days) == said

@@ -31,7 +31,7 @@ from sameluck.cli.live.store_options import (
 )
 from sameluck.cli.output import json_option, progress_bar
 from sameluck.files import to_json
-from sameluck.live.rehearsal.rehearsal import span
+from sameluck.live.rehearsal.rehearsal import days_text
 from sameluck.reporting.tables import wrapped
 
 HELP_POSITION = 1
@@ -173,7 +173,7 @@ def _rehearse(
     with progress_bar("rehearsing", "replications") as advance:
 
         def progress(now: sl.Rehearsal) -> None:
-            advance(now.status.complete, now.status.planned, f"after {span(now.days)}")
+            advance(now.status.complete, now.status.planned, f"after {days_text(now.days)}")
 
         environment = settings["environment"]
         return sl.rehearse(

@@ -1,20 +1,22 @@
-"""What every check answers with: a `Check`, and the verdict that follows from a p-value."""
+"""`Check`, the result of every check, and the verdict that follows from a p-value."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 WATCH, ALARM = 0.01, 0.001  # p-values below
 
+Details: TypeAlias = dict[str, Any]  # plain values, ready for JSON
+
 
 class Check(NamedTuple):
-    """What one check found."""
+    """The result of one check."""
 
     name: str
     verdict: str  # "fine", "watch", "alarm", or "unknown" where there is too little data
     sentence: str  # what was found and what to do
     p_value: float | None
-    details: dict[str, Any]  # plain values, ready for JSON
+    details: Details
 
 
 def verdict_of(p_value: float) -> str:
@@ -25,5 +27,5 @@ def verdict_of(p_value: float) -> str:
 
 
 def p_text(p_value: float) -> str:
-    """A p-value as sentences give it."""
+    """A p-value as text."""
     return "p < 1e-9" if p_value < 1e-9 else f"p = {p_value:.2g}"

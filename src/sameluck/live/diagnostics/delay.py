@@ -1,9 +1,9 @@
-"""`delay`: how long rewards take, and whether the window cuts off rewards that were on their way."""
+"""`delay`: how long rewards take, and whether the reward window ends before they are reported."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TypedDict
 
 import numpy as np
 import scipy
@@ -11,25 +11,40 @@ import scipy
 from sameluck.arrays import Floats, Ints
 from sameluck.errors import Invalid
 from sameluck.live.diagnostics.check import WATCH, Check
-from sameluck.reporting.wording import arm_in, listed
+from sameluck.live.diagnostics.registry import diagnostic
+from sameluck.live.diagnostics.snapshot import End, Snapshot
+from sameluck.reporting.wording import arm_in, duration, listed
 
 DELAYS = 50
-# Rewards in the last tenth of the window, of those within it. Were delays exponential, 1% there would mean that 2%
-# of all rewards came too late, and 3% that 11% did.
-TAIL_WATCH, TAIL_ALARM = 0.01, 0.03
+TAIL_WATCH, TAIL_ALARM = (
+    0.01,
+    0.03,
+)  # share of the rewards within the window that came in its last tenth
+
+
+class ArmDelays(TypedDict, total=False):
+    """The delays of one arm in seconds; quantiles if it has rewards, the last tenth if there is a window."""
+
+    arm: str
+    rewards: int
+    median: float
+    p90: float
+    p99: float
+    last_tenth: float
+    last_tenth_at_least: float
 
 
 def delay(arm: Ints, seconds: Floats, arm_names: Sequence[str], *, window: float | None) -> Check:
-    """How long rewards take, and whether the window ends before they do.
+    """How long rewards take, and whether the window ends before they are reported.
 
-    One element for each reward that came within the window: its arm and the time from showing to reward. Give only
-    assignments old enough to have ended, or quick rewards are over-represented. Per arm the share of rewards in the
-    last tenth of the window is bounded from below (Clopper and Pearson, 99% over all arms together): above 1% is
-    something to watch, above 3% an alarm. Were delays exponential, these would mean that 2% and 11% of all rewards
-    came after the window.
+    `arm` and `seconds` hold the arm and the time from showing to reward of each reward within the window. Only
+    assignments old enough to have ended may be included, or quick rewards are over-represented. Per arm the share of
+    rewards in the last tenth of the window is bounded from below (Clopper and Pearson, 99% over all arms together):
+    the verdict is "watch" above 1%, "alarm" above 3%. With exponential delays these mean that 2% and 11% of all
+    rewards come after the window. There is no p-value.
     """
     if arm.shape != seconds.shape:
-        raise Invalid("delay needs arrays of one length")
+        raise Invalid("delay needs arrays of equal length")
     rows = [
         _delays_of(str(name), seconds[arm == place], window, len(arm_names))
         for place, name in enumerate(arm_names)
@@ -39,43 +54,42 @@ def delay(arm: Ints, seconds: Floats, arm_names: Sequence[str], *, window: float
         need = f"Delays need {DELAYS} rewards to be judged; so far: {seconds.size}."
         return Check("delay", "unknown", need, None, details)
     times = listed(
-        f"{arm_in(one['arm'])} {span(one['median'])} (99%: {span(one['p99'])})"
+        f"{arm_in(one['arm'])} {duration(one['median'])} (99%: {duration(one['p99'])})"
         for one in rows
         if one["rewards"]
     )
-    told = f"Half of the rewards came within: {times}."
+    half = f"Half of the rewards came within: {times}."
     if window is None:
-        return Check("delay", "fine", f"{told} No window is set.", None, details)
+        return Check("delay", "fine", f"{half} No window is set.", None, details)
     worst = max(rows, key=lambda one: one.get("last_tenth_at_least", 0.0))
     least = worst.get("last_tenth_at_least", 0.0)
     if least <= TAIL_WATCH:
-        sentence = f"{told} Few come near the end of the window of {span(window)}."
+        sentence = f"{half} Few come near the end of the window of {duration(window)}."
         return Check("delay", "fine", sentence, None, details)
     sentence = (
-        f"{told} {worst['last_tenth']:.1%} of arm {worst['arm']}'s came in the last tenth of the window of "
-        f"{span(window)}, so more would have come later: the experiment judges rewards within the window, and a "
-        "slow arm looks worse than it is. If later rewards matter, begin anew with a longer window."
+        f"{half} {worst['last_tenth']:.1%} of arm {worst['arm']}'s came in the last tenth of the window of "
+        f"{duration(window)}, so more would have come later: only rewards within the window count, and a "
+        "slow arm looks worse than it is. If later rewards matter, start again with a longer window."
     )
     return Check("delay", "alarm" if least > TAIL_ALARM else "watch", sentence, None, details)
 
 
-def _delays_of(name: str, seconds: Floats, window: float | None, arms: int) -> dict[str, Any]:
+def _delays_of(name: str, seconds: Floats, window: float | None, arms: int) -> ArmDelays:
     count = int(seconds.size)
-    found: dict[str, Any] = {"arm": name, "rewards": count}
+    row: ArmDelays = {"arm": name, "rewards": count}
     if count == 0:
-        return found
+        return row
     median, p90, p99 = (float(one) for one in np.quantile(seconds, [0.5, 0.9, 0.99]))
-    found |= {"median": median, "p90": p90, "p99": p99}
+    row |= {"median": median, "p90": p90, "p99": p99}
     if window is None:
-        return found
+        return row
     last = int(np.sum(seconds > 0.9 * window))
     least = float(scipy.special.betaincinv(last, count - last + 1, WATCH / arms)) if last else 0.0
-    return found | {"last_tenth": last / count, "last_tenth_at_least": least}
+    return row | {"last_tenth": last / count, "last_tenth_at_least": least}
 
 
-def span(seconds: float) -> str:
-    """A time in words."""
-    for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.3g} s"
+@diagnostic(order=70)
+def _delay(snapshot: Snapshot) -> Iterator[Check]:
+    arm = snapshot.ended.arm[snapshot.ended.end == End.OBSERVED]
+    window = snapshot.live.reward.window_seconds
+    yield delay(arm, snapshot.ended.delay, snapshot.experiment.arm_names, window=window)

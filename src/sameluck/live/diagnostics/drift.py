@@ -1,11 +1,11 @@
-"""`drift`: whether an arm paid the same early and late."""
+"""`drift`: whether the mean reward of an arm changed over the experiment."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import scipy
@@ -14,16 +14,36 @@ from sameluck.arrays import Floats
 from sameluck.errors import Invalid
 from sameluck.intervals import holm
 from sameluck.live.diagnostics.check import WATCH, Check, p_text, verdict_of
+from sameluck.live.diagnostics.registry import diagnostic
+from sameluck.live.diagnostics.snapshot import End, Snapshot
 from sameluck.reporting.wording import arm_in, listed
 
-DRIFT_REWARDS = 50  # of an arm, and among them
-DRIFT_UNUSUAL = 20  # other than the commonest: a mean of rarer ones is not yet normal
+REWARDS = 50  # of an arm, and among them
+UNUSUAL = 20  # other than the commonest one: with fewer the mean is not yet normal
+
+
+class ArmDrift(TypedDict, total=False):
+    """The rewards of one arm; from `mean` on only where there are enough of them."""
+
+    arm: str
+    rewards: int
+    unusual: int  # other than the commonest reward
+    mean: float
+    sd: float
+    quarters: list[float]  # means
+    step_at: float  # share of the rewards before the step
+    before: float
+    after: float
+    z: float
+    p_value: float
+    p_adjusted: float
+    detectable_step: float
 
 
 def drift(rewards_by_arm: Sequence[Floats], arm_names: Sequence[str]) -> Check:
-    """Whether each arm paid the same throughout.
+    """Whether the mean reward of each arm stayed the same.
 
-    An arm's rewards from real users stand in the order of assignment over the whole experiment: y_1..y_n. Their
+    Let y_1..y_n be an arm's rewards from real users in the order of assignment over the whole experiment. Their
     recursive residuals e_j = (y_j - mean(y_1..y_{j-1})) sqrt((j - 1) / j) are martingale differences whatever policy
     decided when to pull the arm. The statistic is the largest of three |z|, one for a step after a quarter, a half
     and three quarters of the rewards, each the sum of e_j / sqrt(j (j - 1)) over the j after the step, the best
@@ -31,11 +51,11 @@ def drift(rewards_by_arm: Sequence[Floats], arm_names: Sequence[str]) -> Check:
     that of (y_j - mean)^2, so z = (mean after - mean before) sqrt(m (n - m) / n) / s with the arm's sd s. Its
     p-value is that of the standardised Brownian bridge at 1/4, 1/2 and 3/4; Holm over the arms.
 
-    The p-value is for one look. It holds from about ten replications on: in one long replication whether an arm has
-    enough rewards to be tested depends on the rewards themselves, and twice as many false findings were measured.
+    The p-value is for one look. It is valid from about ten replications on: in one long replication whether an arm
+    has enough rewards to be tested depends on the rewards themselves, and twice as many false alarms were measured.
     """
     if len(rewards_by_arm) != len(arm_names):
-        raise Invalid("drift needs one array of rewards for each arm")
+        raise Invalid("drift needs one array of rewards per arm")
     arms = [
         _one_arm(str(name), np.asarray(rewards, float))
         for name, rewards in zip(arm_names, rewards_by_arm, strict=True)
@@ -43,7 +63,7 @@ def drift(rewards_by_arm: Sequence[Floats], arm_names: Sequence[str]) -> Check:
     tested = [one for one in arms if "p_value" in one]
     details = {"arms": arms}
     if not tested:
-        return Check("drift", "unknown", _drift_needs(arms), None, details)
+        return Check("drift", "unknown", _too_few(arms), None, details)
     adjusted = holm(np.array([one["p_value"] for one in tested]))
     for one, p_value in zip(tested, adjusted, strict=True):
         one["p_adjusted"] = float(p_value)
@@ -62,18 +82,19 @@ def drift(rewards_by_arm: Sequence[Floats], arm_names: Sequence[str]) -> Check:
     return Check("drift", verdict, sentence, p_value, details)
 
 
-def _one_arm(name: str, rewards: Floats) -> dict[str, Any]:
+def _one_arm(name: str, rewards: Floats) -> ArmDrift:
     count = int(rewards.size)
-    found: dict[str, Any] = {"arm": name, "rewards": count, "unusual": _unusual(rewards)}
-    if count < DRIFT_REWARDS or found["unusual"] < DRIFT_UNUSUAL:
-        return found
+    unusual = count - int(np.unique(rewards, return_counts=True)[1].max(initial=0))
+    row: ArmDrift = {"arm": name, "rewards": count, "unusual": unusual}
+    if count < REWARDS or unusual < UNUSUAL:
+        return row
     sums = np.cumsum(rewards - rewards.mean())
     sd = float(rewards.std(ddof=1))
     cuts = np.array([count // 4, count // 2, 3 * count // 4])
     # mean before = sums[m - 1] / m; after - before = -sums[m - 1] n / (m (n - m)), as the deviations sum to zero.
     z = -sums[cuts - 1] * np.sqrt(count / (cuts * (count - cuts))) / sd
     at = int(np.abs(z).argmax())
-    return found | {
+    return row | {
         "mean": float(rewards.mean()),
         "sd": sd,
         "quarters": [float(part.mean()) for part in np.split(rewards, cuts)],
@@ -85,28 +106,23 @@ def _one_arm(name: str, rewards: Floats) -> dict[str, Any]:
     }
 
 
-def _unusual(rewards: Floats) -> int:
-    if rewards.size == 0:
-        return 0
-    return int(rewards.size - np.unique(rewards, return_counts=True)[1].max())
-
-
 def _largest_of_three(bound: float) -> float:
-    """The chance that |B(u)| / sqrt(u (1 - u)) of a Brownian bridge B exceeds the bound at u = 1/4, 1/2 or 3/4.
+    """The probability that |B(u)| / sqrt(u (1 - u)) of a Brownian bridge B exceeds the bound at u = 1/4, 1/2 or 3/4.
 
-    Given the middle value the outer two are independent, each of correlation 1 / sqrt(3) with it, so that it is
+    Given the middle value the outer two are independent, each of correlation 1 / sqrt(3) with it, so it is
     one integral.
     """
     if bound == 0:
         return 1.0
     nodes, weights = _nodes()
     middle, slope, rest = bound * nodes, 1 / math.sqrt(3), math.sqrt(2 / 3)
-    outside = scipy.special.ndtr((slope * middle - bound) / rest) + scipy.special.ndtr(
+    normal_cdf = scipy.special.ndtr
+    outside = normal_cdf((slope * middle - bound) / rest) + normal_cdf(
         (-bound - slope * middle) / rest
     )
     density = np.exp(-0.5 * middle**2) / math.sqrt(2 * math.pi)
     beyond = bound * float(np.sum(weights * density * outside * (2 - outside)))
-    return min(1.0, 2 * float(scipy.special.ndtr(-bound)) + beyond)
+    return min(1.0, 2 * float(normal_cdf(-bound)) + beyond)
 
 
 @cache
@@ -115,31 +131,38 @@ def _nodes() -> tuple[Floats, Floats]:
 
 
 def _detectable(sd: float, count: int, arms: int) -> float:
-    """The step in the middle that is seen (p-value below `WATCH`) four times in five."""
-    # Bonferroni over three cuts and the arms, a little above the bound of the largest of three.
+    """The step in the middle that is detected (p-value below `WATCH`) with probability 0.8."""
+    # Bonferroni over three steps and the arms: slightly above the exact bound.
     bound = -float(scipy.special.ndtri(WATCH / (6 * arms)))
     return (bound - float(scipy.special.ndtri(0.2))) * 2 * sd / math.sqrt(count)
 
 
-def _steady(tested: list[dict[str, Any]], arms: int, p_value: float) -> str:
+def _steady(tested: Sequence[ArmDrift], arms: int, p_value: float) -> str:
     parts = listed(f"{arm_in(one['arm'])} {one['detectable_step']:.2g}" for one in tested)
     text = (
-        f"No sign of drift ({p_text(p_value)}). A lasting change of an arm's mean half-way would have been seen, "
-        f"four times in five, from this size on: {parts}."
+        f"No sign of drift ({p_text(p_value)}). A lasting change of an arm's mean half-way would have been detected "
+        f"with probability 80% from this size on: {parts}."
     )
     left = arms - len(tested)
-    return (
-        text
-        if not left
-        else f"{text} {left} of {arms} arms {'has' if left == 1 else 'have'} too few rewards to say."
-    )
+    if not left:
+        return text
+    return f"{text} {left} of {arms} arms {'has' if left == 1 else 'have'} too few rewards to be tested."
 
 
-def _drift_needs(arms: list[dict[str, Any]]) -> str:
+def _too_few(arms: Sequence[ArmDrift]) -> str:
     if not arms:
-        return "There are no arms to see drift in."
-    best = max(arms, key=lambda one: (min(one["rewards"], DRIFT_REWARDS), one["unusual"]))
+        return "There are no arms to test for drift."
+    best = max(arms, key=lambda one: (min(one["rewards"], REWARDS), one["unusual"]))
     return (
-        f"Too few rewards to see drift: an arm needs {DRIFT_REWARDS}, and {DRIFT_UNUSUAL} of them other than its "
+        f"Too few rewards to test for drift: an arm needs {REWARDS}, and {UNUSUAL} of them other than its "
         f"commonest reward; arm {best['arm']} comes nearest with {best['rewards']:,} and {best['unusual']:,}."
     )
+
+
+@diagnostic(order=50)
+def _drift(snapshot: Snapshot) -> Iterator[Check]:
+    """Default rewards count: a change in how often no reward is reported is a change of the arm."""
+    names, ended = snapshot.experiment.arm_names, snapshot.ended
+    counts = ended.end != End.VOIDED
+    arm, value = ended.arm[counts], ended.value[counts]
+    yield drift([value[arm == place] for place in range(len(names))], names)

@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from enum import IntEnum
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
-from sameluck.arrays import Ints
+from sameluck.arrays import Bools, Ints
 from sameluck.errors import Invalid
 from sameluck.intervals import holm
-from sameluck.live.diagnostics.check import Check, p_text, verdict_of
+from sameluck.live.diagnostics.check import Check, Details, p_text, verdict_of
+from sameluck.live.diagnostics.registry import diagnostic
+from sameluck.live.diagnostics.snapshot import End, Snapshot
 from sameluck.reporting.wording import arm_in, counted, listed
 
 LOSSES = 20  # of a kind, over all arms
-LATE_WATCH = 0.05  # rewards after the window, of all that came
+LATE_WATCH = 0.05  # share of rewards after the window, of all reported
 BLOCK_USERS, BLOCKS = 100, 20
 
 
-class Outcome(IntEnum):
-    """How an assignment ended; one that is still open is none of these."""
+class ArmLosses(NamedTuple):
+    """The ended assignments of one arm by their end, and its late rewards."""
 
-    OBSERVED = 0  # a reward came within the window
-    DEFAULTED = 1  # shown, but none came: the default reward counts
-    VOIDED = 2  # never shown: the entry was offered again
+    arm: str
+    assigned: int
+    observed: int
+    defaulted: int
+    voided: int
+    late: int
+
+    @property
+    def shown(self) -> int:
+        """Assignments that were not voided."""
+        return self.assigned - self.voided
 
 
 def loss(
     arm: Ints,
     block: Ints,
-    outcome: Ints,
+    end: Ints,
     arm_names: Sequence[str],
     *,
     late: Sequence[int] | None = None,
@@ -40,31 +48,34 @@ def loss(
 ) -> Check:
     """Whether one arm loses more users or rewards than another.
 
-    One element for each ended assignment: its arm, its time block and its `Outcome`. Two shares are compared between
-    arms: voided of assigned, and defaulted of shown. Arm shares change over time by design and so may losses, so
-    each comparison is made within blocks: the generalised Cochran-Mantel-Haenszel test of arm by lost or not,
-    chi-square with arms - 1 degrees of freedom; Holm over the two. `user_blocks` makes blocks.
+    Two shares are compared between arms: voided of assigned, and defaulted of shown. Arm shares change over time by
+    design, and losses may too, so each comparison is made within time blocks (`user_blocks`): the generalised
+    Cochran-Mantel-Haenszel test of arm by lost or not, chi-square with arms - 1 degrees of freedom; Holm over both.
 
     Args:
-        arm: Arms, from 0.
-        block: Time blocks, from 0.
-        outcome: `Outcome` values.
-        arm_names: A name for each arm.
-        late: For each arm, how many rewards came after the window and did not count.
-        silence_is_zero: Silence is how this experiment reports the default reward (only purchases are sent, say).
-            Then default shares are what the arms earn and differ as they do: shown, not tested.
+        arm: The arm of each ended assignment, from 0.
+        block: Its time block, from 0.
+        end: How it ended, an `End`.
+        arm_names: One name per arm.
+        late: Per arm, the number of rewards that came after the window and did not count.
+        silence_is_zero: Not reporting a reward means the default reward (for example if only purchases are sent).
+            Then default shares differ as the arms' rewards do: they are listed, not tested.
     """
-    if not (arm.shape == block.shape == outcome.shape):
-        raise Invalid("loss needs arrays of one length")
+    if not (arm.shape == block.shape == end.shape):
+        raise Invalid("loss needs arrays of equal length")
     late = [0] * len(arm_names) if late is None else [int(one) for one in late]
-    table = _loss_table(arm, outcome, arm_names, late)
-    shown = outcome != Outcome.VOIDED
-    p_values: dict[str, float] = {}
+    table = _loss_table(arm, end, arm_names, late)
+    shown, defaulted = end != End.VOIDED, end == End.DEFAULTED
+    losses = {"voided": (arm, block, ~shown)}
     if not silence_is_zero:
-        _test_loss(p_values, "defaulted", arm[shown], block[shown], outcome[shown])
-    _test_loss(p_values, "voided", arm, block, outcome)
+        losses = {"defaulted": (arm[shown], block[shown], defaulted[shown])} | losses
+    p_values = {
+        kind: stratified_p_value(*columns)
+        for kind, columns in losses.items()
+        if columns[-1].sum() >= LOSSES
+    }
     details = {
-        "arms": table,
+        "arms": [one._asdict() for one in table],
         "blocks": int(np.unique(block).size),
         "silence_is_zero": silence_is_zero,
     }
@@ -72,56 +83,39 @@ def loss(
 
 
 def user_blocks(users: int) -> Ints:
-    """Time blocks for `loss`, for users in the order of assignment: of equal length, 100 users at least, at most 20.
+    """Time blocks for `loss`, for users in the order of assignment: of equal length, at least 100 users, at most 20.
 
-    Shorter ones let more of the policies' own reaction to a lost reward into the comparison: with blocks of 40 users
-    of one replication after the other up to 7.4% of p-values fell below 5%, with these 4 to 7%.
+    In shorter blocks the policies' own reaction to a lost reward has a larger share in the comparison: with blocks of
+    40 users of one replication after the other up to 7.4% of p-values were below 5%, with these 4 to 7%.
     """
-    many = min(BLOCKS, max(1, users // BLOCK_USERS))
-    return np.arange(users, dtype=np.int64) * many // max(users, 1)
+    blocks = min(BLOCKS, max(1, users // BLOCK_USERS))
+    return np.arange(users, dtype=np.int64) * blocks // max(users, 1)
 
 
-def _loss_table(
-    arm: Ints, outcome: Ints, names: Sequence[str], late: list[int]
-) -> list[dict[str, Any]]:
-    counts = np.zeros((len(names), len(Outcome)), np.int64)
-    np.add.at(counts, (arm, outcome), 1)
+def _loss_table(arm: Ints, end: Ints, names: Sequence[str], late: list[int]) -> list[ArmLosses]:
+    counts = np.zeros((len(names), len(End)), np.int64)
+    np.add.at(counts, (arm, end), 1)
     return [
-        {
-            "arm": str(name),
-            "assigned": int(row.sum()),
-            "observed": int(row[Outcome.OBSERVED]),
-            "defaulted": int(row[Outcome.DEFAULTED]),
-            "voided": int(row[Outcome.VOIDED]),
-            "late": after,
-        }
-        for name, row, after in zip(names, counts, late, strict=True)
+        ArmLosses(str(name), sum(row), row[0], row[1], row[2], after)
+        for name, row, after in zip(names, counts.tolist(), late, strict=True)
     ]
 
 
-def _test_loss(
-    p_values: dict[str, float], kind: str, arm: Ints, block: Ints, outcome: Ints
-) -> None:
-    lost = outcome == Outcome[kind.upper()]
-    if lost.sum() >= LOSSES:
-        p_values[kind] = stratified_p_value(arm, block, lost)
-
-
-def stratified_p_value(arm: Ints, block: Ints, lost: NDArray[np.bool_]) -> float:
+def stratified_p_value(arm: Ints, block: Ints, lost: Bools) -> float:
     """The generalised Cochran-Mantel-Haenszel test that being lost does not depend on the arm within a block.
 
     In a block with n users, m_a of them on arm a, and r lost, the losses of the arms are hypergeometric under the
     null: mean r m_a / n, covariance r (n - r) / (n^2 (n - 1)) (n diag(m) - m m'). Means and covariances add up over
-    blocks; 1 where no block can tell.
+    blocks; 1 if no block has any information.
     """
     places = np.unique(block, return_inverse=True)[1], np.unique(arm, return_inverse=True)[1]
     shape = tuple(int(one.max(initial=-1)) + 1 for one in places)
     pulls, losses = np.zeros(shape), np.zeros(shape)
     np.add.at(pulls, places, 1.0)
     np.add.at(losses, places, lost.astype(float))
-    users, gone = pulls.sum(axis=1), losses.sum(axis=1)
-    excess = (losses - pulls * (gone / users)[:, None]).sum(axis=0)
-    spread = gone * (users - gone) / (users**2 * np.maximum(users - 1, 1))
+    users, lost_users = pulls.sum(axis=1), losses.sum(axis=1)
+    excess = (losses - pulls * (lost_users / users)[:, None]).sum(axis=0)
+    spread = lost_users * (users - lost_users) / (users**2 * np.maximum(users - 1, 1))
     covariance = np.diag((spread * users) @ pulls) - (pulls * spread[:, None]).T @ pulls
     # One row is minus the sum of the others: the pseudo-inverse of all equals the inverse without it.
     freedom = int(np.linalg.matrix_rank(covariance, hermitian=True))
@@ -132,23 +126,19 @@ def stratified_p_value(arm: Ints, block: Ints, lost: NDArray[np.bool_]) -> float
     )
 
 
-def _loss_check(
-    table: list[dict[str, Any]], p_values: dict[str, float], details: dict[str, Any]
-) -> Check:
-    late = sum(one["late"] for one in table)
-    came = late + sum(one["observed"] for one in table)
-    shares = _loss_sentence(table)
-    tail = _late_sentence(late, came)
-    if not table or sum(one["assigned"] for one in table) == 0:
+def _loss_check(table: Sequence[ArmLosses], p_values: dict[str, float], details: Details) -> Check:
+    late = sum(one.late for one in table)
+    reported = late + sum(one.observed for one in table)
+    shares, tail = _loss_sentence(table), _late_sentence(late, reported)
+    many_late = late > LATE_WATCH * reported
+    if sum(one.assigned for one in table) == 0:
         return Check("loss", "unknown", "No assignment has ended yet.", None, details)
     if not p_values:
-        verdict = "watch" if late > LATE_WATCH * came else _untested_verdict(table, details)
-        few = (
-            ""
-            if verdict == "fine"
-            else f" Too few to compare the arms: {LOSSES} of a kind are needed."
-        )
-        return Check("loss", verdict, shares + few + tail, None, details)
+        lost = sum(one.voided for one in table)
+        lost += 0 if details["silence_is_zero"] else sum(one.defaulted for one in table)
+        verdict = "watch" if many_late else "unknown" if lost else "fine"
+        few = f" Too few to compare the arms: {LOSSES} of a kind are needed."
+        return Check("loss", verdict, shares + few * (verdict != "fine") + tail, None, details)
     adjusted = holm(np.array(list(p_values.values())))
     details = details | {
         "p_values": {kind: float(one) for kind, one in zip(p_values, adjusted, strict=True)}
@@ -157,7 +147,7 @@ def _loss_check(
     p_value, verdict = float(adjusted.min()), verdict_of(float(adjusted.min()))
     if verdict == "fine":
         sentence = f"{shares} No arm loses more than the others ({p_text(p_value)})."
-        verdict = "watch" if late > LATE_WATCH * came else "fine"
+        verdict = "watch" if many_late else "fine"
     else:
         sentence = f"{shares} {_REMEDIES[worst].format(p=p_text(p_value))}"
     return Check("loss", verdict, sentence + tail, p_value, details)
@@ -166,53 +156,46 @@ def _loss_check(
 _REMEDIES = {
     "defaulted": (
         "Within time blocks, rewards of one arm fail to come more often than of another ({p}): look for lost or slow "
-        "reports of that arm. If silence is how the default reward is reported here, look again with "
+        "reports of that arm. If no report means the default reward here, check again with "
         "silence_is_zero=True (doctor --silence-is-zero)."
     ),
     "voided": (
         "Within time blocks, one arm is more often not shown than another ({p}): its users are replaced, so it is "
-        "judged by those to whom it could be shown. Mend the showing, or count such users as shown."
+        "judged by those to whom it could be shown. Repair how it is shown, or count such users as shown."
     ),
 }
 
 
-def _untested_verdict(table: list[dict[str, Any]], details: dict[str, Any]) -> str:
-    silent = details["silence_is_zero"]
-    lost = sum(one["voided"] + (0 if silent else one["defaulted"]) for one in table)
-    return "unknown" if lost else "fine"
+def _loss_sentence(table: Sequence[ArmLosses]) -> str:
+    assigned, shown = sum(one.assigned for one in table), sum(one.shown for one in table)
+    defaults = listed(f"{arm_in(one.arm)} {_share(one.defaulted, one.shown)}" for one in table)
+    voids = listed(f"{arm_in(one.arm)} {_share(one.voided, one.assigned)}" for one in table)
+    missing = f"No reward is missing ({shown:,} shown)."
+    if any(one.defaulted for one in table):
+        missing = f"Of {shown:,} shown, without a reward in the window: {defaults}."
+    if assigned == shown:
+        return f"{missing} No arm was left unshown ({assigned:,} assigned)."
+    return f"{missing} Of {assigned:,} assigned, never shown: {voids}."
 
 
-def _loss_sentence(table: list[dict[str, Any]]) -> str:
-    assigned, voided = (sum(one[kind] for one in table) for kind in ("assigned", "voided"))
-    silent, shown = sum(one["defaulted"] for one in table), assigned - voided
-    defaults = listed(
-        f"{arm_in(one['arm'])} {_share(one['defaulted'], one['assigned'] - one['voided'])}"
-        for one in table
-    )
-    voids = listed(
-        f"{arm_in(one['arm'])} {_share(one['voided'], one['assigned'])}" for one in table
-    )
-    rewarded = (
-        f"Of {shown:,} shown, without a reward in the window: {defaults}."
-        if silent
-        else f"No reward is missing ({shown:,} shown)."
-    )
-    seen = (
-        f"Of {assigned:,} assigned, never shown: {voids}."
-        if voided
-        else f"No arm was left unshown ({assigned:,} assigned)."
-    )
-    return f"{rewarded} {seen}"
-
-
-def _late_sentence(late: int, came: int) -> str:
+def _late_sentence(late: int, reported: int) -> str:
     if not late:
         return ""
     return (
-        f" {counted(late, 'reward')} ({_share(late, came)} of all) came after the window and did not count: the "
-        "experiment judges rewards within the window. If later ones matter, begin anew with a longer window."
+        f" {counted(late, 'reward')} ({_share(late, reported)} of all) came after the window and did not count: only "
+        "rewards within the window do. If later ones matter, start again with a longer window."
     )
 
 
 def _share(part: int, whole: int) -> str:
     return f"{part / whole:.1%}" if whole else "none"
+
+
+@diagnostic(order=60)
+def _loss(snapshot: Snapshot) -> Iterator[Check]:
+    names, ended = snapshot.experiment.arm_names, snapshot.ended
+    late = [0] * len(names)
+    for arm, count in snapshot.rows("count_late"):
+        late[arm] = count
+    blocks, silence = user_blocks(ended.arm.size), snapshot.silence_is_zero
+    yield loss(ended.arm, blocks, ended.end, names, late=late, silence_is_zero=silence)

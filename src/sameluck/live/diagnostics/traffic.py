@@ -1,110 +1,116 @@
-"""Who gets into an experiment: `sample_ratio` judges the traffic gate, `enrolment` what happens behind it."""
+"""`sample ratio`: whether the traffic gate admits its share. `enrolment`: whether calls find an open entry."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 import scipy
 
 from sameluck.errors import Invalid
-from sameluck.live.diagnostics.check import Check, p_text, verdict_of
-from sameluck.live.records import (
-    ASSIGNED,
-    DRAINING,
-    NO_OPEN_SLOT,
-    NOT_IN_TRAFFIC_SHARE,
-    NOT_RUNNING,
-    REASONS,
-    STICKY,
-)
+from sameluck.live import records
+from sameluck.live.diagnostics.check import Check, Details, p_text, verdict_of
+from sameluck.live.diagnostics.registry import diagnostic
+from sameluck.live.diagnostics.snapshot import Snapshot
 from sameluck.reporting.wording import counted
 from sameluck.validation import require_number
 
 CALLS = 100
-PRIOR_USERS = 100  # how sure the gate's alternative is of the share: spread 5 points around a half
-CROWDED_OUT = 0.5  # calls without a place, of those that could have had one
-BY_DESIGN = {NOT_IN_TRAFFIC_SHARE, NOT_RUNNING, DRAINING}
+PRIOR_USERS = 100  # weight of the prior on the gate's share: standard deviation 0.05 at one half
+CROWDED_OUT = 0.5  # share of calls without an open entry, of those that could be enrolled
+BY_DESIGN = {records.NOT_IN_TRAFFIC_SHARE, records.NOT_RUNNING, records.DRAINING}
 
 
 def sample_ratio(inside: int, outside: int, share: float) -> Check:
-    """Whether the traffic gate lets in the share it was told to; may be looked at after every user.
+    """Whether the traffic gate admits the share it is set to; the p-value is valid after every user.
 
     The evidence against the share s is the ratio of the users' likelihood with the share drawn from
     Beta(100 s, 100 (1 - s)) to that under s, a martingale of mean 1; the p-value is one over it, at most 1
     (Lindon and Malek, 2022).
     """
     require_number("share", share, above=0, at_most=1)
-    if not (min(inside, outside) >= 0):
-        raise Invalid("counts of users cannot be negative")
+    if min(inside, outside) < 0:
+        raise Invalid(f"counts of users must be >= 0, got {inside} and {outside}")
     total = inside + outside
-    found = inside / total if total else None
-    details = {"inside": inside, "outside": outside, "share": float(share), "found": found}
+    details: Details = {"inside": inside, "outside": outside, "share": float(share)}
+    details["found"] = inside / total if total else None
+    if share == 1 and outside:
+        sentence = f"All traffic may enter, yet the gate kept out {counted(outside, 'user')}."
+        return Check("sample ratio", "alarm", sentence, None, details)
     if share == 1:
-        return _no_gate(outside, details)
+        sentence = "All traffic may enter: no gate to check."
+        return Check("sample ratio", "fine", sentence, None, details)
     if total < CALLS:
         need = f"The traffic gate needs {CALLS} users to be judged; so far: {total}."
         return Check("sample ratio", "unknown", need, None, details)
-    ours, theirs = PRIOR_USERS * share, PRIOR_USERS * (1 - share)
-    evidence = float(
-        scipy.special.betaln(ours + inside, theirs + outside) - scipy.special.betaln(ours, theirs)
-    )
+    a, b = PRIOR_USERS * share, PRIOR_USERS * (1 - share)
+    evidence = float(scipy.special.betaln(a + inside, b + outside) - scipy.special.betaln(a, b))
     evidence -= inside * math.log(share) + outside * math.log1p(-share)
     p_value = math.exp(-max(0.0, evidence))
     verdict = verdict_of(p_value)
-    told = (
-        f"{inside:,} of {total:,} users ({inside / total:.2%}) came through a gate of {share:.4g}"
-    )
+    counts = f"{inside:,} of {total:,} users ({inside / total:.2%}) passed a gate of {share:.4g}"
     if verdict == "fine":
-        sentence = f"{told} ({p_text(p_value)})."
+        sentence = f"{counts} ({p_text(p_value)})."
     else:
         sentence = (
-            f"{told}: that is not chance ({p_text(p_value)}). Some users are lost, counted twice or routed on one "
+            f"{counts}: that is not chance ({p_text(p_value)}). Some users are lost, counted twice or routed on one "
             "side of the gate only; find out which before believing a result."
         )
     return Check("sample ratio", verdict, sentence, p_value, details)
 
 
-def _no_gate(outside: int, details: dict[str, Any]) -> Check:
-    if outside:
-        sentence = f"All traffic is to enter, yet {counted(outside, 'user was', 'users were')} kept out at the gate."
-        return Check("sample ratio", "alarm", sentence, None, details)
-    return Check("sample ratio", "fine", "All traffic may enter: no gate to check.", None, details)
-
-
 def enrolment(calls_by_reason: Mapping[str, int]) -> Check:
-    """How many calls found a place in the experiment.
+    """How many calls found an open entry.
 
-    Calls by the reason of the answer: ASSIGNED entered; STICKY came back and are not counted; those outside the
-    traffic share or while the experiment does not run or is being stopped stay out by design. Of the rest, more than
-    half without a place is something to watch. It biases nothing, so it is never an alarm: it costs time.
+    Calls by reason: ASSIGNED are enrolled; STICKY are units enrolled before and do not count; those outside the
+    traffic share, or while the experiment does not run or is draining, are excluded by design. If more than half of
+    the rest found no open entry, the verdict is "watch". It causes no bias, only delay, so it is never an alarm.
     """
     calls = {str(reason): int(count) for reason, count in calls_by_reason.items()}
-    entered = calls.get(ASSIGNED, 0)
-    out = {
+    entered = calls.get(records.ASSIGNED, 0)
+    excluded = {
         reason: count
         for reason, count in sorted(calls.items(), key=lambda one: (-one[1], one[0]))
-        if count and reason not in {ASSIGNED, STICKY}
+        if count and reason not in {records.ASSIGNED, records.STICKY}
     }
-    wanted = {reason: count for reason, count in out.items() if reason not in BY_DESIGN}
-    could = entered + sum(wanted.values())
-    left_out = sum(wanted.values()) / could if could else None
+    eligible = {reason: count for reason, count in excluded.items() if reason not in BY_DESIGN}
+    could = entered + sum(eligible.values())
+    left_out = sum(eligible.values()) / could if could else None
     details = {"calls": calls, "could_enter": could, "left_out": left_out}
     if could < CALLS:
         need = f"Enrolment needs {CALLS} calls to be judged; so far: {could}."
         return Check("enrolment", "unknown", need, None, details)
-    reasons = "; ".join(f"{REASONS.get(one, one)}: {count:,}" for one, count in out.items())
+    reasons = "; ".join(
+        f"{records.REASONS.get(one, one)}: {count:,}" for one, count in excluded.items()
+    )
     sentence = f"{entered:,} of {could:,} users who could enter did."
-    if out:
+    if excluded:
         sentence += f" Not enrolled, by reason: {reasons}."
-    if sum(wanted.values()) <= CROWDED_OUT * could:
+    if sum(eligible.values()) <= CROWDED_OUT * could:
         return Check("enrolment", "fine", sentence, None, details)
-    if wanted.get(NO_OPEN_SLOT, 0) > sum(wanted.values()) / 2:
+    if eligible.get(records.NO_OPEN_SLOT, 0) > sum(eligible.values()) / 2:
         remedy = (
             " More open replications (Live.open_replications) would use them: about as many are needed as users "
             "arrive in the time a reward takes."
         )
     else:
-        remedy = " The experiment ends later than it could; the largest number above says why."
+        remedy = " The experiment ends later than it could; the largest number above is the cause."
     return Check("enrolment", "watch", sentence + remedy, None, details)
+
+
+@diagnostic(order=30)
+def _enrolment(snapshot: Snapshot) -> Iterator[Check]:
+    yield enrolment(snapshot.calls)
+
+
+@diagnostic(order=40)
+def _sample_ratio(snapshot: Snapshot) -> Iterator[Check]:
+    """The gate decides by unit, but calls are counted: divided by the mean number of calls per enrolled unit."""
+    calls = snapshot.calls
+    outside = calls.get(records.NOT_IN_TRAFFIC_SHARE, 0)
+    inside = sum(calls.values()) - outside
+    enrolled = calls.get(records.ASSIGNED, 0)
+    per_user = 1 + calls.get(records.STICKY, 0) / enrolled if enrolled else 1.0
+    share = snapshot.live.traffic_share
+    check = sample_ratio(round(inside / per_user), round(outside / per_user), share)
+    yield check._replace(details=check.details | {"calls_a_user": per_user})

@@ -1,32 +1,32 @@
-"""Exports: a ledger, or the audit log of its rewards, as CSV, JSON Lines or Parquet.
+"""Exporting a ledger, or the log of its reported rewards, as CSV, JSON Lines or Parquet.
 
-Rows are written as they are read, so the memory needed does not grow with the ledger. Parquet (in the file's
-metadata, under "sameluck") and JSON Lines (as the first record, of kind "experiment") carry the experiment's
+Rows are written as they are read: memory does not grow with the ledger. Parquet (in the file's
+metadata, under "sameluck") and JSON Lines (as the first record, of kind "experiment") contain the experiment's
 definition, its digest and its options; floats keep every bit in all three.
 """
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import json
 import os
-import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import count, islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from sameluck.errors import Invalid, did_you_mean, optional
+from sameluck.errors import Invalid, optional
 from sameluck.experiment import Experiment
+from sameluck.files import draft_of
 from sameluck.live.databases.base import Database, Row, Transaction
 from sameluck.live.engine.scheduler import AUDITED
 from sameluck.live.records import moment
 from sameluck.live.replications import found
 from sameluck.randomness import streams
+from sameluck.validation import require_one_of
 
 CHUNK = 20_000  # rows of one Parquet group
-FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would run
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # first characters of what a spreadsheet evaluates
 
 # A column's kind: whole, number, text, truth, or time (microseconds; ISO 8601 in text, a timestamp in Parquet).
 ColumnTypes: TypeAlias = dict[str, str]
@@ -66,35 +66,53 @@ SUFFIXES = {
 }
 
 
+class HistoryRow(NamedTuple):
+    """An entry with its assignment, if it has one; or a voided assignment."""
+
+    replication: int
+    owner: int
+    arm: int
+    position: int
+    state: str
+    value: float | None
+    source: str | None
+    settled_us: int | None
+    id: str | None
+    unit: str | None
+    assigned_us: int | None
+    exposed_us: int | None
+    voided_us: int | None
+
+
 class Table(NamedTuple):
-    """What to write: columns, rows, and what the rows belong to."""
+    """What to write: columns, rows, and the experiment they belong to."""
 
     kind: str  # of a row
     columns: ColumnTypes
     rows: Iterator[Row]
-    about: dict[str, Any]
+    about: Mapping[str, object]
 
 
-Writer: TypeAlias = Callable[[Path, Table], int]
+Writer: TypeAlias = Callable[[Path, Table], None]
 
 
 def export(
     database: Database,
-    named: Row,
+    id: int,
+    name: str,
+    options: Mapping[str, object],
     path: str | os.PathLike[str],
     *,
     what: str,
     format: str | None,
 ) -> int:
-    """Write a file, whole or not at all; how many rows it has. `named` is the experiment's id, name and options."""
-    sheets = {"ledger": _ledger, "rewards": _rewards}
-    if what not in sheets:
-        raise Invalid(f"export: what must be {' or '.join(sheets)}, got {what!r}")
+    """Write a file of an experiment, whole or not at all; the number of its rows."""
+    if what not in TABLES:
+        raise Invalid(f"export: what must be {' or '.join(TABLES)}, got {what!r}")
     writer = _writer(path, format)
-    with _draft(Path(path)) as draft:
+    with draft_of(Path(path)) as draft:
 
         def work(transaction: Transaction) -> int:
-            id, name, options = named
             definition, status, _ = found(transaction.one("experiment_now", experiment=id))
             experiment = Experiment.from_json(definition)
             about = {
@@ -107,77 +125,55 @@ def export(
                 "options": options,
                 "status": status,
             }
-            return writer(draft, sheets[what](transaction, id, experiment, about))
+            read, kind, columns = TABLES[what]
+            counter = count()  # takes a number per row
+            rows = (row for row, _ in zip(read(transaction, id, experiment), counter, strict=False))
+            writer(draft, Table(kind, columns, rows, about))
+            return next(counter)
 
         return database.read(work)
 
 
 def _writer(path: str | os.PathLike[str], format: str | None) -> Writer:
-    writers: dict[str, Writer] = {"csv": _as_csv, "jsonl": _as_jsonl, "parquet": _as_parquet}
     if format is None:
         suffix = Path(path).suffix.lower()
         if suffix not in SUFFIXES:
             raise Invalid(
-                f"export: the ending of {str(path)!r} says no format; use one of {', '.join(SUFFIXES)}, "
-                "or say the format (format=, --format)"
+                f"export: no format for the suffix of {str(path)!r}; use one of {', '.join(SUFFIXES)}, "
+                "or give the format (format=, --format)"
             )
         format = SUFFIXES[suffix]
-    if format not in writers:
-        raise Invalid(f"export: unknown format {format!r}; {did_you_mean(str(format), writers)}")
-    return writers[format]
+    require_one_of("format", format, list(FORMATS))
+    return FORMATS[format]
 
 
-@contextlib.contextmanager
-def _draft(path: Path) -> Iterator[Path]:
-    """Where to write; what was written takes its place at the end, so that a reader sees all of it or nothing."""
-    draft = path.parent / f".{secrets.token_hex(8)}.part"
-    if "\x00" in str(path):
-        raise Invalid(f"cannot write {str(path)!r}: a file's name has no NUL")
-    try:
-        draft.touch()
-        yield draft
-        draft.replace(path)
-    except OSError as error:
-        raise Invalid(f"cannot write {str(path)!r}: {error.strerror or error}") from None
-    finally:
-        with contextlib.suppress(OSError):
-            draft.unlink()
-
-
-def _ledger(
-    transaction: Transaction, id: int, experiment: Experiment, about: dict[str, Any]
-) -> Table:
-    """Every entry in order, with the assignment that holds it; after them the assignments that were voided."""
+def _ledger(transaction: Transaction, id: int, experiment: Experiment) -> Iterator[Row]:
+    """Every entry in order with its assignment, then the voided assignments."""
     arms, policies = experiment.arm_names, tuple(experiment.policies)
-
-    def rows() -> Iterator[Row]:
-        for statement in ("history", "voided"):
-            for row in transaction.each(statement, experiment=id):
-                replication, owner, arm, position, state, value, source, settled, *rest = row
-                policy = policies[owner - 1] if owner > 0 else None
-                shown = state == "assigned" and rest[3] is not None
-                state = "exposed" if shown else state
-                entry = replication, policy, arms[arm], arm, position, state, value, source
-                yield *entry, owner == AUDITED, *rest, settled
-
-    return Table("entry", LEDGER, rows(), about)
+    for statement in ("history", "voided"):
+        for row in transaction.each(statement, experiment=id):
+            one = HistoryRow(*row)
+            policy = policies[one.owner - 1] if one.owner > 0 else None
+            exposed = one.state == "assigned" and one.exposed_us is not None
+            state = "exposed" if exposed else one.state
+            entry = one.replication, policy, arms[one.arm], one.arm, one.position
+            times = one.assigned_us, one.exposed_us, one.voided_us, one.settled_us
+            audit = one.owner == AUDITED
+            yield *entry, state, one.value, one.source, audit, one.id, one.unit, *times
 
 
-def _rewards(
-    transaction: Transaction, id: int, experiment: Experiment, about: dict[str, Any]
-) -> Table:
-    """Every reward ever reported, in order of arrival, and what became of it."""
+def _rewards(transaction: Transaction, id: int, experiment: Experiment) -> Iterator[Row]:
+    """Every reported reward with its outcome, in order of arrival."""
     arms = experiment.arm_names
-
-    def rows() -> Iterator[Row]:
-        for row in transaction.each("events", experiment=id):
-            assignment, replication, arm, position, value, outcome, received = row
-            yield assignment, replication, arms[arm], arm, position, value, outcome, received
-
-    return Table("reward", REWARDS, rows(), about)
+    for row in transaction.each("events", experiment=id):
+        assignment, replication, arm, *rest = row
+        yield assignment, replication, arms[arm], arm, *rest
 
 
-def _shown(columns: ColumnTypes, rows: Iterable[Row]) -> Iterator[list[Any]]:
+TABLES = {"ledger": (_ledger, "entry", LEDGER), "rewards": (_rewards, "reward", REWARDS)}
+
+
+def _with_text_times(columns: ColumnTypes, rows: Iterable[Row]) -> Iterator[list[object]]:
     """Rows with their times as text."""
     times = [place for place, kind in enumerate(columns.values()) if kind == "time"]
     for row in rows:
@@ -187,49 +183,31 @@ def _shown(columns: ColumnTypes, rows: Iterable[Row]) -> Iterator[list[Any]]:
         yield values
 
 
-def _as_csv(path: Path, table: Table) -> int:
-    with _text(path) as file:
+def _write_csv(path: Path, table: Table) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(table.columns)
-        count = 0
-        for values in _shown(table.columns, table.rows):
+        for values in _with_text_times(table.columns, table.rows):
             writer.writerow([_cell(value) for value in values])
-            count += 1
-    return count
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     if isinstance(value, bool):
         return "true" if value else "false"
-    # Names are other people's text; a spreadsheet must not take one for a formula.
+    # Names are text from outside; a spreadsheet must not evaluate one.
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULAS) else value
 
 
-def _as_jsonl(path: Path, table: Table) -> int:
-    names = ["kind", *table.columns]
-    with _text(path) as file:
-        file.write(_line(table.about))
-        count = 0
-        for values in _shown(table.columns, table.rows):
-            file.write(_line(dict(zip(names, [table.kind, *values], strict=True))))
-            count += 1
-    return count
+def _write_jsonl(path: Path, table: Table) -> None:
+    names, encode = ["kind", *table.columns], json.JSONEncoder(ensure_ascii=False).encode
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.write(encode(table.about) + "\n")
+        for values in _with_text_times(table.columns, table.rows):
+            file.write(encode(dict(zip(names, [table.kind, *values], strict=True))) + "\n")
 
 
-def _text(path: Path) -> IO[str]:
-    return path.open("w", encoding="utf-8", newline="")
-
-
-_encode = json.JSONEncoder(ensure_ascii=False).encode
-
-
-def _line(values: dict[str, Any]) -> str:
-    return _encode(values) + "\n"
-
-
-def _as_parquet(path: Path, table: Table) -> int:
-    arrow: Any = optional("pyarrow", "data")
-    parquet: Any = optional("pyarrow.parquet", "data")
+def _write_parquet(path: Path, table: Table) -> None:
+    arrow, parquet = optional("pyarrow", "data"), optional("pyarrow.parquet", "data")
     kinds = {
         "whole": arrow.int64(),
         "number": arrow.float64(),
@@ -241,19 +219,14 @@ def _as_parquet(path: Path, table: Table) -> int:
         [(name, kinds[kind]) for name, kind in table.columns.items()],
         metadata={"sameluck": json.dumps(table.about, ensure_ascii=False)},
     )
-    count = 0
     with parquet.ParquetWriter(path, schema) as writer:
-        for some in _chunks(table.rows):
-            columns = zip(*some, strict=True)
+        while rows := list(islice(table.rows, CHUNK)):
+            columns = zip(*rows, strict=True)
             arrays = [
                 arrow.array(column, field.type)
                 for column, field in zip(columns, schema, strict=True)
             ]
             writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
-            count += len(some)
-    return count
 
 
-def _chunks(rows: Iterator[Row]) -> Iterator[Sequence[Row]]:
-    while some := list(islice(rows, CHUNK)):
-        yield some
+FORMATS: dict[str, Writer] = {"csv": _write_csv, "jsonl": _write_jsonl, "parquet": _write_parquet}

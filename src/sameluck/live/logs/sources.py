@@ -1,4 +1,4 @@
-"""The rows of a log, wherever it is: the wanted values of each row, or what is wrong with the row as a whole."""
+"""The rows of a log from a file, a DataFrame or records: the values to read, or why a row cannot be read."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
 from sameluck.errors import Invalid, did_you_mean, optional
-from sameluck.live.logs.values import Bad, short
+from sameluck.live.logs.values import BadRow, excerpt
 
-Row: TypeAlias = tuple[int, Sequence[Any] | Bad]
+LogRow: TypeAlias = tuple[int, Sequence[object] | BadRow]  # its number and its values
 
 
-class Columns(NamedTuple):
-    """Which columns of a log to read."""
+class LogColumns(NamedTuple):
+    """The columns of a log to read."""
 
     arm: str
     reward: str
@@ -26,87 +27,86 @@ class Columns(NamedTuple):
     time: str | None
 
     @property
-    def wanted(self) -> list[str]:
-        """The names of those to read."""
+    def names(self) -> list[str]:
+        """The names of those that are given."""
         return [name for name in self if name is not None]
 
 
-class Source(NamedTuple):
-    """A log that was opened."""
+class OpenLog(NamedTuple):
+    """A log whose rows can be read."""
 
     name: str
-    unit: str
-    rows: Iterator[Row]  # the wanted values, in the order of `Columns.wanted`
+    unit: str  # of row numbers: "line" or "record"
+    rows: Iterator[LogRow]  # values in the order of `LogColumns.names`
 
 
-def open_source(source: Any, columns: Columns) -> Source:
-    """The rows of whatever holds a log: a file by its ending, a DataFrame or records."""
+def open_log(source: object, columns: LogColumns) -> OpenLog:
+    """The rows of a file (by its suffix), a DataFrame or records."""
     if isinstance(source, str | os.PathLike):
         return _open_file(Path(source), columns)
     name = f"the {type(source).__name__}"
     if hasattr(source, "columns") and hasattr(source, "to_dict"):
-        return Source(name, "record", _frame_rows(name, source, columns))
+        return OpenLog(name, "record", _frame_rows(name, source, columns))
     if isinstance(source, Iterable) and not isinstance(source, Mapping | bytes):
-        return Source(name, "record", _record_rows(name, source, columns))
+        return OpenLog(name, "record", _read_records(name, enumerate(source, 1), columns))
     raise Invalid(
         f"a log is a path ending in {', '.join(_KINDS)}, a pandas or polars DataFrame, or records (a list of dicts); "
         f"got {type(source).__name__}"
     )
 
 
-def _open_file(path: Path, columns: Columns) -> Source:
+def _open_file(path: Path, columns: LogColumns) -> OpenLog:
     kind = _KINDS.get(path.suffix.lower())
     if kind is None:
         raise Invalid(
-            f"{path}: its ending {path.suffix!r} does not say what kind of log it is; "
-            f"{did_you_mean(path.suffix, _KINDS)}"
+            f"{path}: unknown suffix {path.suffix!r} of a log; {did_you_mean(path.suffix, _KINDS)}"
         )
     if not path.is_file():
-        raise Invalid(f"there is no file {path}; give the path of a log")
+        raise Invalid(f"no file {path}; give the path of a log")
     unit, rows = kind
-    return Source(str(path), unit, rows(path, columns))
+    return OpenLog(str(path), unit, rows(path, columns))
 
 
-def _require_columns(name: str, known: Sequence[Any], columns: Columns) -> None:
+def _require_columns(name: str, known: Sequence[object], columns: LogColumns) -> None:
     for role, column in columns._asdict().items():
         if column is None:
             continue
         if column not in known:
-            shown = did_you_mean(column, [str(one) for one in known])
-            raise Invalid(f"{name} has no column {column!r} for {role}; {shown}")
+            hint = did_you_mean(column, [str(one) for one in known])
+            raise Invalid(f"{name} has no column {column!r} for {role}; {hint}")
         if list(known).count(column) != 1:
             raise Invalid(f"{name} has several columns {column!r}; rename all but one")
 
 
-def _csv_rows(path: Path, columns: Columns) -> Iterator[Row]:
+def _csv_rows(path: Path, columns: LogColumns) -> Iterator[LogRow]:
     name = str(path)
-    spoilt: list[bool] = []
+    not_utf8: list[str] = []  # lines since the last record
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        reader = csv.reader(_watched(file, spoilt), strict=True)
+        reader = csv.reader(_checked_lines(file, not_utf8), strict=True)
         header = _header(name, reader)
         if not header:
             return
-        if spoilt:
+        if not_utf8:
             raise Invalid(f"{name}: its first line is not UTF-8; save the log as UTF-8")
         _require_columns(name, header, columns)
-        places = [header.index(column) for column in columns.wanted]
+        places = [header.index(column) for column in columns.names]
         for row, fields in _records(reader):
-            if spoilt:
-                spoilt.clear()
-                yield row, Bad("bytes that are not UTF-8")
-            elif isinstance(fields, Bad):
+            if not_utf8:
+                not_utf8.clear()
+                yield row, BadRow("bytes that are not UTF-8")
+            elif isinstance(fields, BadRow):
                 yield row, fields
             elif len(fields) == len(header):
                 yield row, [fields[place] for place in places]
             elif any(field.strip() for field in fields):
-                yield row, Bad(f"{len(fields)} fields instead of {len(header)}")
+                yield row, BadRow(f"{len(fields)} fields instead of {len(header)}")
 
 
-def _watched(lines: Iterable[str], spoilt: list[bool]) -> Iterator[str]:
-    """The lines; those with bytes that are not UTF-8 leave a mark."""
+def _checked_lines(lines: Iterable[str], not_utf8: list[str]) -> Iterator[str]:
+    """The lines; those with bytes that are not UTF-8 are also appended to `not_utf8`."""
     for line in lines:
         if not line.isascii() and _SURROGATE.search(line):
-            spoilt.append(True)
+            not_utf8.append(line)
         yield line
 
 
@@ -120,74 +120,72 @@ def _header(name: str, reader: Iterator[list[str]]) -> list[str]:
         raise Invalid(f"{name}: its first line is not CSV ({error})") from error
 
 
-def _records(reader: Any) -> Iterator[tuple[int, list[str] | Bad]]:
-    """The records of a CSV, each with the line it begins at."""
+def _records(reader: Any) -> Iterator[tuple[int, list[str] | BadRow]]:
+    """The records of a CSV file, each with the number of its first line."""
     while True:
-        begins = reader.line_num + 1
+        first = reader.line_num + 1
         try:
-            yield begins, next(reader)
+            yield first, next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            ends = reader.line_num
-            reach = f" up to line {ends}" if ends > begins else ""
-            yield begins, Bad(f"not CSV{reach} ({error})")
+            last = reader.line_num
+            upto = f" up to line {last}" if last > first else ""
+            yield first, BadRow(f"not CSV{upto} ({error})")
 
 
-def _json_rows(path: Path, columns: Columns) -> Iterator[Row]:
+def _json_rows(path: Path, columns: LogColumns) -> Iterator[LogRow]:
     with path.open("rb") as file:
         lines = ((row, line) for row, line in enumerate(file, 1) if not line.isspace())
         records = ((row, _from_json(line.removeprefix(b"\xef\xbb\xbf"))) for row, line in lines)
-        yield from _picked(str(path), records, columns)
+        yield from _read_records(str(path), records, columns)
 
 
-def _from_json(line: bytes) -> Any:
+def _from_json(line: bytes) -> object:
     try:
         return json.loads(line.decode())
     except UnicodeDecodeError:
-        return Bad("bytes that are not UTF-8")
+        return BadRow("bytes that are not UTF-8")
     except (ValueError, RecursionError) as error:
-        return Bad(f"not JSON ({error})")
+        return BadRow(f"not JSON ({error})")
 
 
-def _record_rows(name: str, records: Iterable[Any], columns: Columns) -> Iterator[Row]:
-    return _picked(name, enumerate(records, 1), columns)
-
-
-def _picked(name: str, records: Iterable[tuple[int, Any]], columns: Columns) -> Iterator[Row]:
-    """The wanted values of each record; a record may lack one, but not all may lack it."""
-    wanted = columns.wanted
+def _read_records(
+    name: str, records: Iterable[tuple[int, object]], columns: LogColumns
+) -> Iterator[LogRow]:
+    """The values of each record; a record may lack a column, unless every record lacks it."""
+    wanted = columns.names
     unseen = set(wanted)
-    known: dict[Any, None] = {}
+    known: dict[object, None] = {}
     for row, record in records:
         if isinstance(record, Mapping):
             if unseen:
                 unseen.difference_update(record)
                 known.update(dict.fromkeys(record))
             yield row, [record.get(column) for column in wanted]
+        elif isinstance(record, BadRow):
+            yield row, record
         else:
-            bad = isinstance(record, Bad)
-            yield row, record if bad else Bad(f"not a record ({short(record)})")
+            yield row, BadRow(f"not a record ({excerpt(record)})")
     if known:
         _require_columns(name, list(known), columns)
 
 
-def _frame_rows(name: str, frame: Any, columns: Columns) -> Iterator[Row]:
+def _frame_rows(name: str, frame: Any, columns: LogColumns) -> Iterator[LogRow]:
     _require_columns(name, list(frame.columns), columns)
-    lists = [_values(frame[column]) for column in columns.wanted]
+    lists = [_values(frame[column]) for column in columns.names]
     return enumerate(zip(*lists, strict=True), 1)
 
 
-def _values(column: Any) -> list[Any]:
+def _values(column: Any) -> list[object]:
     if hasattr(column, "to_list") and not hasattr(column, "iloc"):
         return column.to_list()
     return column.astype(object).where(column.notna(), None).tolist()
 
 
-def _parquet_rows(path: Path, columns: Columns) -> Iterator[Row]:
-    arrow: Any = optional("pyarrow", "data")
-    parquet: Any = optional("pyarrow.parquet", "data")
-    wanted = columns.wanted
+def _parquet_rows(path: Path, columns: LogColumns) -> Iterator[LogRow]:
+    arrow, parquet = optional("pyarrow", "data"), optional("pyarrow.parquet", "data")
+    wanted = columns.names
     try:
         with parquet.ParquetFile(path) as file:
             _require_columns(str(path), file.schema_arrow.names, columns)
@@ -201,14 +199,14 @@ def _parquet_rows(path: Path, columns: Columns) -> Iterator[Row]:
         raise Invalid(f"{path} cannot be read as Parquet: {error}") from error
 
 
-def _arrow_values(arrow: Any, column: Any) -> list[Any]:
+def _arrow_values(arrow: ModuleType, column: Any) -> list[object]:
     kind = column.type
-    if arrow.types.is_timestamp(kind) and kind.unit == "ns":  # Python's dates have no nanoseconds
+    if arrow.types.is_timestamp(kind) and kind.unit == "ns":  # Python's datetime has no nanoseconds
         column = column.cast(arrow.timestamp("us", kind.tz), safe=False)
     return column.to_pylist()
 
 
-_KINDS: dict[str, tuple[str, Callable[[Path, Columns], Iterator[Row]]]] = {
+_KINDS: dict[str, tuple[str, Callable[[Path, LogColumns], Iterator[LogRow]]]] = {
     ".csv": ("line", _csv_rows),
     ".jsonl": ("line", _json_rows),
     ".ndjson": ("line", _json_rows),

@@ -1,4 +1,4 @@
-"""Rules about who is served: users who keep their arm, the entries they are asked for, and those not needed."""
+"""Rules of assignment: units keep their arm, entries are asked for in order, units that are not needed get an arm."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from sameluck.live import records as say
+from sameluck.live import records
 from sameluck.live.records import Assignment
 from sameluck.testing.scenario import TWO, Scenario, assert_finished, options, simulated
 
 
-class Units:
-    """Rules about the users."""
+class AssignmentRules:
+    """Rules about units, entries and the fallback arm."""
 
     def test_a_unit_keeps_its_arm(self, scenario: Scenario) -> None:
-        """Before and after its reward, and after a restart; to serve it again costs nothing."""
+        """Before and after its reward, and after a restart, without another user."""
         live = scenario.start()
         first = live.assign("ann")
-        assert (first.enrolled, first.reason) == (True, say.ASSIGNED)
-        again = first._replace(reason=say.STICKY)
+        assert (first.enrolled, first.reason) == (True, records.ASSIGNED)
+        again = first._replace(reason=records.STICKY)
         assert live.assign("ann") == again
         scenario.pay(live, str(first.id))
         assert live.assign("ann") == again
@@ -28,49 +28,47 @@ class Units:
         assert live.status().users == 1
 
     def test_a_number_is_the_unit_of_that_text(self, scenario: Scenario) -> None:
-        """`assign(7)` and `assign("7")` are about the same user."""
+        """`assign(7)` and `assign("7")` are the same unit."""
         live = scenario.start()
         assert live.assign(7).id == live.assign("7").id
 
-    def test_units_are_not_kept_in_clear(self, scenario: Scenario) -> None:
-        """The database knows a unit again and cannot name it."""
+    def test_units_are_stored_as_hashes(self, scenario: Scenario) -> None:
+        """The database does not contain the unit's name."""
         live = scenario.start()
         live.assign("ann@example.org")
         rows = scenario.store._database.read(lambda t: t.all("history", experiment=live._id))
         assert not any("ann" in str(value) for row in rows for value in row)
 
     def test_traffic_share_is_a_fixed_function_of_the_unit(self, scenario: Scenario) -> None:
-        """Whoever is outside stays outside; of 400 units 58 to 144 are inside but for a chance of 1e-6."""
+        """A unit outside stays outside; of 400 units 58 to 144 are inside with probability 1 - 1e-6."""
         live = scenario.start(live=options(traffic_share=0.25))
         units = [scenario.unit() for _ in range(400)]
-        outside = [live.assign(unit).reason == say.NOT_IN_TRAFFIC_SHARE for unit in units]
+        outside = [live.assign(unit).reason == records.NOT_IN_TRAFFIC_SHARE for unit in units]
         assert 58 <= 400 - sum(outside) <= 144
         live = scenario.reopen(live)
-        assert [live.assign(unit).reason == say.NOT_IN_TRAFFIC_SHARE for unit in units] == outside
-
-
-class Entries:
-    """Rules about the places of the ledger that users are asked for."""
+        assert [
+            live.assign(unit).reason == records.NOT_IN_TRAFFIC_SHARE for unit in units
+        ] == outside
 
     def test_policies_that_wait_for_the_same_entry_share_one_user(self, scenario: Scenario) -> None:
-        """Three policies of one rule need one user a period, not three."""
-        rules = dict.fromkeys(["a", "b", "c"], "ucb1(alpha=2)")
-        live = scenario.start(rules, live=options(open_replications=1))
+        """Three equal policies need one user per period, not three."""
+        policies = dict.fromkeys(["a", "b", "c"], "ucb1(alpha=2)")
+        live = scenario.start(policies, live=options(open_replications=1))
         assert len(scenario.enrol_all(live)) == 1
         live.stop(drain=False)
-        live = scenario.start(rules, name="whole")
+        live = scenario.start(policies, name="whole")
         scenario.finish(live)
         assert_finished(live)
         assert live.status().users == 8 * 3
 
     def test_position_is_fixed_at_assignment(self, scenario: Scenario) -> None:
-        """Rewards that come in reverse order stand where their users were asked, not where they arrived."""
+        """Rewards reported in reverse order count at the position of the assignment, not of arrival."""
         live = scenario.start(
             {"fixed": "always(1)"}, horizon=6, replications=1, live=options(batch=6)
         )
         asked = scenario.enrol_all(live)
-        assert [told.position for told in asked.values()] == list(range(6))
-        values = {id: scenario.worth(live, id) for id in asked}
+        assert [one.position for one in asked.values()] == list(range(6))
+        values = {id: scenario.reward_of(live, id) for id in asked}
         for id in reversed(asked):
             scenario.pay(live, id)
             assert live.describe(id).position == asked[id].position
@@ -78,16 +76,16 @@ class Entries:
         assert_finished(live)
 
     def test_the_lowest_open_replication_comes_first(self, scenario: Scenario) -> None:
-        """A user goes to the first replication that wants one."""
+        """A unit is assigned to the first replication that wants one."""
         live = scenario.start({"ucb": "ucb1"}, live=options(open_replications=3))
         asked = scenario.enrol_all(live)
-        assert [told.replication for told in asked.values()] == [0, 1, 2]
+        assert [one.replication for one in asked.values()] == [0, 1, 2]
         for id in reversed(asked):
             scenario.pay(live, id)
-        assert [told.replication for told in scenario.enrol_all(live).values()] == [0, 1, 2]
+        assert [one.replication for one in scenario.enrol_all(live).values()] == [0, 1, 2]
 
     def test_in_lock_step_policies_advance_together(self, scenario: Scenario) -> None:
-        """Whoever is ahead waits: nobody is asked for its next arm until the others have come as far."""
+        """A policy that is ahead waits: no user is asked for it until the others have reached its period."""
         live = scenario.start(design="naive", live=options(open_replications=1))
         for _ in range(8):
             first, second = scenario.enrol_all(live).values()
@@ -98,38 +96,38 @@ class Entries:
         assert live.status().complete == 1
 
     def test_in_phase_order_one_policy_follows_the_other(self, scenario: Scenario) -> None:
-        """The second asks nobody before the first has reached the horizon."""
+        """The second asks for no user before the first has reached the horizon."""
         live = scenario.start(design="naive", replications=1, live=options(order="phase"))
         for policy in TWO:
             for _ in range(8):
-                (told,) = scenario.enrol_all(live).values()
-                assert told.policy == policy
-                scenario.pay(live, told.id)
+                (assignment,) = scenario.enrol_all(live).values()
+                assert assignment.policy == policy
+                scenario.pay(live, assignment.id)
         assert_finished(live)
 
     def test_replications_open_one_after_the_other(self, scenario: Scenario) -> None:
-        """As soon as one is complete, and never more at once than was said."""
+        """As soon as one is complete, and never more at once than `open_replications`."""
         live = scenario.start({"ucb": "ucb1"}, horizon=2, live=options(open_replications=2))
         for opened, complete in [(2, 0), (2, 0), (3, 1), (3, 1), (3, 2), (3, 2)]:
-            told = live.status()
-            assert (told.opened, told.complete) == (opened, complete)
+            status = live.status()
+            assert (status.opened, status.complete) == (opened, complete)
             scenario.serve(live)
         assert live.status().status == "complete"
 
     def test_the_database_forbids_a_second_live_assignment_of_an_entry(
         self, scenario: Scenario
     ) -> None:
-        """Even if the code were wrong."""
-        self._insert_refused(scenario, same_entry=True, unit="somebody else")
+        """By an index, independent of the code."""
+        self._insert_refused(scenario, same_entry=True, unit="another unit")
 
     def test_the_database_forbids_a_second_enrolment_of_a_unit(self, scenario: Scenario) -> None:
-        """Even if the code were wrong."""
+        """By an index, independent of the code."""
         self._insert_refused(scenario, same_entry=False, unit=None)
 
     def _insert_refused(self, scenario: Scenario, *, same_entry: bool, unit: str | None) -> None:
         live = scenario.start()
-        told = live.describe(scenario.enrol(live))
-        place = {"owner": 0, "arm": told.arm_index, "position": told.position}
+        assignment = live.describe(scenario.enrol(live))
+        place = {"owner": 0, "arm": assignment.arm_index, "position": assignment.position}
         other = place if same_entry else {**place, "position": 5}
         key = {"experiment": live._id, "replication": 0}
         code = unit or live._assignments.code("unit 0")
@@ -143,40 +141,36 @@ class Entries:
         with pytest.raises(Exception, match=r"(?i)unique"):
             database.write(insert)
         assert live.status().users == 1
-        scenario.finish(live, waiting=[told.id])
+        scenario.finish(live, waiting=[assignment.id])
         assert_finished(live)
 
-
-class Fallback:
-    """An application always gets an arm."""
-
-    def test_who_is_not_needed_gets_the_fallback_arm(self, scenario: Scenario) -> None:
-        """Nothing is expected of them, and reporting something all the same does nothing."""
+    def test_a_unit_that_is_not_needed_gets_the_fallback_arm(self, scenario: Scenario) -> None:
+        """No reward is expected, and reporting one has no effect."""
         live = scenario.start(
             arms=("old", "new", "odd"), live=options(open_replications=1, fallback="odd")
         )
         scenario.enrol_all(live)
         answer = live.assign(scenario.unit())
-        assert answer == Assignment(None, "odd", enrolled=False, reason=say.NO_OPEN_SLOT)
+        assert answer == Assignment(None, "odd", enrolled=False, reason=records.NO_OPEN_SLOT)
         live.expose(answer.id)
         assert live.reward(answer.id, 0.5) == (False, False, 0.5)
         live.void(answer.id)
         assert live.status().settled == 0
 
     def test_every_reason(self, scenario: Scenario) -> None:
-        """Paused, draining, stopped, complete: no call raises, and calls are counted by reason."""
+        """Paused, draining, stopped, complete: no call raises an error, and calls are counted by reason."""
         live = scenario.start(live=options(open_replications=1))
         waiting = list(scenario.enrol_all(live))
         live.pause()
-        assert live.assign(scenario.unit()).reason == say.NOT_RUNNING
+        assert live.assign(scenario.unit()).reason == records.NOT_RUNNING
         live.resume()
         live.stop()
-        assert live.assign(scenario.unit()).reason == say.DRAINING
+        assert live.assign(scenario.unit()).reason == records.DRAINING
         scenario.finish(live, waiting=waiting)
-        nobody = Assignment(None, "0", enrolled=False, reason=say.NOT_RUNNING)
-        assert live.assign(scenario.unit()) == nobody
-        live.status()  # counts are written once a second, and when somebody asks
-        counted = scenario.reopen(live).status().answers
-        assert counted[say.ASSIGNED] == simulated(live.experiment).interactions[0, 0]
-        assert counted[say.DRAINING] >= 1
-        assert counted[say.NOT_RUNNING] >= 2
+        fallback = Assignment(None, "0", enrolled=False, reason=records.NOT_RUNNING)
+        assert live.assign(scenario.unit()) == fallback
+        live.status()  # counts are written once per second, and by `status`
+        calls = scenario.reopen(live).status().answers
+        assert calls[records.ASSIGNED] == simulated(live.experiment).interactions[0, 0]
+        assert calls[records.DRAINING] >= 1
+        assert calls[records.NOT_RUNNING] >= 2

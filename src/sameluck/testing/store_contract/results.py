@@ -1,4 +1,4 @@
-"""Rules about results: at any moment and under every design they are those of the simulation."""
+"""Rules of results: at any time and under every design they are those of the simulation."""
 
 from __future__ import annotations
 
@@ -12,33 +12,32 @@ from sameluck.environments.bernoulli import Bernoulli
 from sameluck.errors import Unknown
 from sameluck.live.engine.scheduler import AUDITED, Entry
 from sameluck.live.options import Reward
-from sameluck.simulation.loop import PolicyRunner
+from sameluck.simulation.trace import trace
 from sameluck.testing.scenario import (
+    ENVIRONMENT,
     FIVE,
     TWO,
     WINDOW,
-    WORLD,
     Scenario,
     assert_finished,
     assert_same,
+    conflict_code,
     explicit,
     options,
-    refused,
     simulated,
 )
-from sameluck.trajectories import empty_trajectory
 
 
-class Results:
-    """Rules about what an experiment has shown so far."""
+class ResultRules:
+    """Rules about runs and traces, and every way to run an experiment."""
 
     def test_only_the_complete_prefix_counts(self, scenario: Scenario) -> None:
-        """A complete one does not count while an earlier one is open: how long one takes depends on how it goes."""
+        """A complete replication does not count while an earlier one is open: its duration depends on its rewards."""
         live = scenario.start(replications=2, live=options(open_replications=2))
         locked = []
         while live.status().complete < 1:
-            for id, told in scenario.enrol_all(live).items():
-                if told.replication == 0:
+            for id, assignment in scenario.enrol_all(live).items():
+                if assignment.replication == 0:
                     locked.append(id)
                 else:
                     scenario.pay(live, id)
@@ -48,8 +47,8 @@ class Results:
         scenario.finish(live, waiting=locked)
         assert_finished(live)
 
-    def test_checkpoints_come_in_on_the_way(self, scenario: Scenario) -> None:
-        """In lock-step a replication counts at a horizon once every policy has passed it."""
+    def test_checkpoints_count_before_the_horizon(self, scenario: Scenario) -> None:
+        """In lock-step a replication counts at a checkpoint once every policy has passed it."""
         live = scenario.start(FIVE, replications=2, live=options(open_replications=2))
         expected = simulated(live.experiment, checkpoints=[2, 5])
         seen = []
@@ -63,7 +62,7 @@ class Results:
         assert_finished(live)
 
     def test_some_policies_need_not_wait_for_the_others(self, scenario: Scenario) -> None:
-        """In phase order the first one is there long before the last."""
+        """In phase order the first policy is complete long before the last."""
         live = scenario.start(replications=1, live=options(order="phase"))
         while live.runs(policies=["ucb"]).replications == 0:
             scenario.serve(live)
@@ -71,24 +70,23 @@ class Results:
         alone = live.experiment.replace(policies={"ucb": TWO["ucb"]})
         assert_same(live.runs(policies=["ucb"]), simulated(alone))
 
-    def test_a_trace_tells_every_period(self, scenario: Scenario) -> None:
-        """As far as it has come; in the end it is the simulation's."""
+    def test_a_trace_has_every_period(self, scenario: Scenario) -> None:
+        """Up to the current one; in the end it is the simulation's."""
         live = scenario.start()
         assert live.trace(0)["ucb"].arms.size == 0
         scenario.finish(live)
-        trajectory = empty_trajectory(8)
+        expected = trace(live.experiment, ENVIRONMENT, 2)
         for name in TWO:
-            PolicyRunner(live.experiment, WORLD, name).run(range(2, 3), np.array([8]), trajectory)
-            found = live.trace(2)[name]
-            assert found.arms.tolist() == trajectory.arms.tolist()
-            assert found.positions.tolist() == trajectory.positions.tolist()
-            assert found.rewards.tolist() == trajectory.rewards.tolist()
+            one, other = live.trace(2)[name], expected[name]
+            assert one.arms.tolist() == other.arms.tolist()
+            assert one.positions.tolist() == other.positions.tolist()
+            assert one.rewards.tolist() == other.rewards.tolist()
         assert live.trace(2).interactions == simulated(live.experiment).interactions[2, 0]
 
-    def test_opening_again_gives_the_same_state_at_any_moment(self, scenario: Scenario) -> None:
-        """Whatever was acknowledged, assigned or voided before."""
+    def test_reopening_gives_the_same_state_at_any_time(self, scenario: Scenario) -> None:
+        """After any rewards, assignments and voids."""
         live = scenario.start(FIVE, horizon=4, live=explicit(open_replications=2))
-        coins, pending = random.Random(5), []
+        generator, pending = random.Random(5), []
         while live.status().status != "complete":
             before, runs = live.status(), live.runs([1, 3])
             live = scenario.reopen(live)
@@ -96,14 +94,14 @@ class Results:
             assert_same(live.runs([1, 3]), runs)
             answers = [live.assign(scenario.unit()) for _ in range(3)]
             pending += [answer.id for answer in answers if answer.id is not None]
-            coins.shuffle(pending)
+            generator.shuffle(pending)
             for id in pending[: len(pending) // 2 + 1]:
-                live.void(id) if coins.random() < 0.2 else scenario.pay(live, id)
+                live.void(id) if generator.random() < 0.2 else scenario.pay(live, id)
             del pending[: len(pending) // 2 + 1]
         assert_finished(live, voided=live.status().voided)
 
-    def test_experiments_of_one_store_do_not_mind_each_other(self, scenario: Scenario) -> None:
-        """The same unit may take part in both; an assignment belongs to one of them."""
+    def test_experiments_of_one_store_are_independent(self, scenario: Scenario) -> None:
+        """The same unit may be enrolled in both; an assignment belongs to one of them."""
         one, other = scenario.start(name="one"), scenario.start(name="other", seed=12)
         first, second = one.assign("ann"), other.assign("ann")
         assert first.id != second.id
@@ -116,18 +114,14 @@ class Results:
         assert_finished(one)
         assert_finished(other)
         assert scenario.store.names() == ["one", "other"]
-        assert refused(lambda: scenario.start(name="one")) == "name_taken"
-
-
-class Designs:
-    """Every way to run an experiment gives the simulation's runs."""
+        assert conflict_code(lambda: scenario.start(name="one")) == "name_taken"
 
     @pytest.mark.parametrize("order", ["lockstep", "phase"])
     @pytest.mark.parametrize("design", ["replay", "naive", "replay(share_noise=true)"])
     def test_live_runs_are_the_simulations(
         self, scenario: Scenario, design: str, order: str
     ) -> None:
-        """For five policies and rewards that come in any order."""
+        """For five policies and rewards in any order."""
         live = scenario.start(FIVE, design=design, live=options(order=order, open_replications=2))
         scenario.finish(live)
         assert_finished(live)
@@ -135,21 +129,21 @@ class Designs:
     @pytest.mark.parametrize("batch", [3, {"ucb": 4}, 100])
     @pytest.mark.parametrize("design", ["replay", "naive"])
     def test_batches(self, scenario: Scenario, design: str, batch: Any) -> None:
-        """A policy acts some times, then sees the rewards."""
+        """A policy plays several arms, then sees their rewards."""
         live = scenario.start(design=design, live=options(batch=batch))
         scenario.finish(live)
         assert_finished(live)
 
     def test_policies_that_count_successes(self, scenario: Scenario) -> None:
-        """Take 0 and 1 only."""
-        coins = Bernoulli((0.2, 0.5, 0.8))
+        """With rewards of 0 and 1."""
+        environment = Bernoulli((0.2, 0.5, 0.8))
         binary = options(reward=Reward(min=0, max=1, window_seconds=WINDOW))
         live = scenario.start({"beta": "thompson_bernoulli", "ucb": "ucb1"}, live=binary)
-        scenario.finish(live, coins)
-        assert_finished(live, coins)
+        scenario.finish(live, environment)
+        assert_finished(live, environment)
 
     def test_audits_change_no_result(self, scenario: Scenario) -> None:
-        """Every entry drawn for the audit is asked for once, and what its user brings is only compared."""
+        """Every entry drawn for the audit is asked for once, and its reward is only compared."""
         live = scenario.start(FIVE, live=options(audit_share=0.3, open_replications=2))
         scenario.finish(live)
         rows = scenario.store._database.read(lambda t: t.all("history", experiment=live._id))
@@ -167,8 +161,8 @@ class Designs:
         assert set(asked) == drawn
         assert_finished(live, audits=len(asked))
 
-    def test_a_rehearsal_lets_all_play_by_the_controls_rule(self, scenario: Scenario) -> None:
-        """With a rule that tosses no coin every difference is zero."""
+    def test_in_an_aa_rehearsal_all_policies_are_the_control(self, scenario: Scenario) -> None:
+        """With a deterministic control every difference is zero."""
         live = scenario.start(live=options(aa=True))
         scenario.finish(live)
         assert_finished(live)

@@ -1,37 +1,38 @@
-"""Rules about what users bring, when it counts, and what becomes of those who never saw their arm."""
+"""Rules of rewards: which value counts, until when, and the entries of users who never saw their arm."""
 
 from __future__ import annotations
 
 import random
 from functools import partial
-from typing import Any
 
 import pytest
 
-from sameluck.live import records as say
+from sameluck.live import records
 from sameluck.live.options import Reward
+from sameluck.live.records import Description
 from sameluck.testing.scenario import (
     FIVE,
     LEASE,
+    MICROSECOND,
     WINDOW,
     Scenario,
     assert_finished,
+    conflict_code,
     explicit,
     options,
-    refused,
 )
 
 
-class Rewards:
-    """Rules about what users bring."""
+class RewardRules:
+    """Rules about rewards and exposure."""
 
     def test_the_first_value_counts(self, scenario: Scenario) -> None:
-        """The same value again is a retry, another one a conflict; all of them are kept in the audit log."""
+        """The same value again is a duplicate, another one a conflict; all of them are in the reward log."""
         live = scenario.start()
         id = scenario.enrol(live)
         assert live.reward(id, 0.25) == (True, False, 0.25)
         assert live.reward(id, 0.25) == (False, True, 0.25)
-        assert refused(lambda: live.reward(id, 0.5)) == "reward_conflict"
+        assert conflict_code(lambda: live.reward(id, 0.5)) == "reward_conflict"
         live = scenario.reopen(live)
         assert live.reward(id, 0.25).duplicate
         assert live.describe(id).value == 0.25
@@ -41,17 +42,17 @@ class Rewards:
         )
 
     def test_a_conflict_changes_nothing_else(self, scenario: Scenario) -> None:
-        """The experiment goes on with the first value."""
+        """The experiment continues with the first value."""
         live = scenario.start()
         id = scenario.enrol(live)
         scenario.pay(live, id)
         for value in (1e6, -1e6):
-            assert refused(partial(live.reward, id, value)) == "reward_conflict"
+            assert conflict_code(partial(live.reward, id, value)) == "reward_conflict"
         scenario.finish(live)
         assert_finished(live)
 
     def test_the_database_forbids_a_second_applied_reward(self, scenario: Scenario) -> None:
-        """Even if the code were wrong."""
+        """By an index, independent of the code."""
         live = scenario.start()
         id = scenario.enrol(live)
         scenario.pay(live, id)
@@ -65,48 +66,48 @@ class Rewards:
     def test_a_reward_is_late_when_the_window_is_over(
         self, scenario: Scenario, microseconds: int, ticks: int
     ) -> None:
-        """To the microsecond, whether or not anybody has ticked."""
+        """To the microsecond, whether or not `tick` was called."""
         late = microseconds >= 0
         live = scenario.start(live=options(reward=Reward(default=-2.0, window_seconds=10)))
         id = scenario.enrol(live)
-        scenario.clock.forward(10, microseconds)
+        scenario.clock.advance(10 + microseconds * MICROSECOND)
         for _ in range(ticks):
             assert live.tick() == late
         if not late:
             assert live.reward(id, 0.5).applied
             return
-        assert refused(lambda: live.reward(id, 0.5)) == "reward_late"
-        told = live.describe(id)
-        assert (told.value, told.source, told.status) == (-2.0, "default", "settled")
+        assert conflict_code(lambda: live.reward(id, 0.5)) == "reward_late"
+        assignment = live.describe(id)
+        assert (assignment.value, assignment.source, assignment.status) == (
+            -2.0,
+            "default",
+            "settled",
+        )
         assert scenario.events(live, id) == [(0.5, "late")]
 
     def test_no_reward_in_the_window_is_the_default_reward(self, scenario: Scenario) -> None:
-        """The policies see it like any other, and the next call for an arm is enough to make it count."""
+        """The policies see it like any other, and the next call of `assign` is enough to make it count."""
         live = scenario.start({"fixed": "always(2)"}, horizon=2, replications=1, live=options())
         scenario.enrol(live)
-        scenario.clock.forward(WINDOW)
+        scenario.clock.advance(WINDOW)
         second = scenario.enrol(live)
         assert live.describe(second).position == 1
         live.reward(second, 0.5)
         assert live.runs().rewards.tolist() == [[[0.5]]]
         assert (live.status().defaulted, live.status().status) == (1, "complete")
 
-    def test_tick_says_how_many_were_due(self, scenario: Scenario) -> None:
-        """And does nothing the second time."""
+    def test_tick_returns_how_many_were_due(self, scenario: Scenario) -> None:
+        """And has no effect the second time."""
         live = scenario.start(live=options(open_replications=3))
         asked = scenario.enrol_all(live)
         assert live.tick() == 0
-        scenario.clock.forward(WINDOW)
+        scenario.clock.advance(WINDOW)
         assert live.tick() == len(asked)
         assert live.tick() == 0
         assert live.status().defaulted == len(asked)
 
-
-class Exposure:
-    """Rules about users who may not have seen their arm."""
-
     def test_a_voided_entry_is_offered_again(self, scenario: Scenario) -> None:
-        """The same entry, to somebody else; what the first one brings no longer counts."""
+        """To another unit; the reward of the first one no longer counts."""
         live = scenario.start(live=explicit())
         id = scenario.enrol(live)
         before = live.describe(id)
@@ -116,97 +117,97 @@ class Exposure:
         other = live.describe(scenario.enrol(live))
         assert _entry(other) == _entry(before)
         assert other.id != id
-        assert refused(lambda: live.reward(id, 0.5)) == "assignment_voided"
-        assert refused(lambda: live.expose(id)) == "assignment_voided"
+        assert conflict_code(lambda: live.reward(id, 0.5)) == "assignment_voided"
+        assert conflict_code(lambda: live.expose(id)) == "assignment_voided"
         assert scenario.events(live, id) == [(0.5, "voided")]
         scenario.finish(live, waiting=[other.id])
         assert_finished(live, voided=1)
 
     def test_a_unit_that_was_voided_may_take_part_again(self, scenario: Scenario) -> None:
-        """It never saw an arm."""
+        """It has not seen an arm."""
         live = scenario.start(live=explicit())
         first = live.assign("ann")
         live.void(first.id)
         second = live.assign("ann")
-        assert (second.reason, second.arm) == (say.ASSIGNED, first.arm)
+        assert (second.reason, second.arm) == (records.ASSIGNED, first.arm)
         assert second.id != first.id
 
     @pytest.mark.parametrize("microseconds", [-1, 0, 1])
     def test_a_lease_that_is_over_voids(self, scenario: Scenario, microseconds: int) -> None:
-        """To the microsecond: not exposed in time, so the entry is offered again."""
+        """To the microsecond: without exposure in time the entry is offered again."""
         live = scenario.start(live=explicit())
         id = scenario.enrol(live)
-        scenario.clock.forward(LEASE, microseconds)
+        scenario.clock.advance(LEASE + microseconds * MICROSECOND)
         if microseconds < 0:
             live.expose(id)
             assert live.describe(id).status == "exposed"
             return
-        assert refused(lambda: live.expose(id)) == "assignment_voided"
+        assert conflict_code(lambda: live.expose(id)) == "assignment_voided"
         assert _entry(live.describe(scenario.enrol(live))) == _entry(live.describe(id))
 
-    def test_who_comes_next_gets_an_entry_whose_lease_is_over(self, scenario: Scenario) -> None:
-        """Nobody has to tick."""
+    def test_the_next_unit_gets_an_entry_whose_lease_is_over(self, scenario: Scenario) -> None:
+        """Without a call of `tick`."""
         live = scenario.start(live=explicit())
         first = live.describe(scenario.enrol(live))
-        assert live.assign(scenario.unit()).reason == say.NO_OPEN_SLOT
-        scenario.clock.forward(LEASE)
+        assert live.assign(scenario.unit()).reason == records.NO_OPEN_SLOT
+        scenario.clock.advance(LEASE)
         assert _entry(live.describe(scenario.enrol(live))) == _entry(first)
 
     def test_an_exposed_entry_is_never_offered_again(self, scenario: Scenario) -> None:
-        """Neither by void nor when the lease is over: it waits for its window, then gets the default reward."""
+        """Neither by `void` nor when the lease is over: at the end of its window it gets the default reward."""
         live = scenario.start(live=explicit())
         id = scenario.enrol(live)
-        scenario.clock.forward(LEASE - 1)
+        scenario.clock.advance(LEASE - 1)
         live.expose(id)
-        assert refused(lambda: live.void(id)) == "already_exposed"
-        scenario.clock.forward(WINDOW - 1)
-        assert live.assign(scenario.unit()).reason == say.NO_OPEN_SLOT
-        scenario.clock.forward(1)
+        assert conflict_code(lambda: live.void(id)) == "already_exposed"
+        scenario.clock.advance(WINDOW - 1)
+        assert live.assign(scenario.unit()).reason == records.NO_OPEN_SLOT
+        scenario.clock.advance(1)
         other = live.describe(scenario.enrol(live))
         assert _entry(other) != _entry(live.describe(id))
         assert live.describe(id).source == "default"
 
     def test_the_window_begins_with_exposure(self, scenario: Scenario) -> None:
-        """With the first one: telling it twice gains no time."""
+        """The first one: exposing again does not extend it."""
         live = scenario.start(live=explicit())
         id = scenario.enrol(live)
-        scenario.clock.forward(LEASE / 2)
+        scenario.clock.advance(LEASE / 2)
         live.expose(id)
         due = live.describe(id).due_at
-        scenario.clock.forward(WINDOW / 2)
+        scenario.clock.advance(WINDOW / 2)
         live.expose(id)
         assert live.describe(id).due_at == due
-        scenario.clock.forward(WINDOW / 2, microseconds=-1)
+        scenario.clock.advance(WINDOW / 2 - MICROSECOND)
         assert live.reward(id, 0.5).applied
         live.expose(id)
-        assert refused(lambda: live.void(id)) == "already_settled"
+        assert conflict_code(lambda: live.void(id)) == "already_settled"
 
     def test_a_reward_is_proof_of_exposure(self, scenario: Scenario) -> None:
-        """It counts although nobody said that the arm was seen."""
+        """It counts although `expose` was not called."""
         live = scenario.start(live=explicit())
         id = scenario.enrol(live)
         assert live.reward(id, 0.5).applied
-        scenario.clock.forward(10 * LEASE)
+        scenario.clock.advance(10 * LEASE)
         assert live.tick() == 0
         assert live.describe(id).value == 0.5
 
     def test_losing_users_costs_users_and_nothing_else(self, scenario: Scenario) -> None:
-        """Some never see their arm; the runs are those of a simulation all the same."""
-        coins = random.Random(3)
+        """Some never see their arm; the runs are still those of a simulation."""
+        generator = random.Random(3)
         live = scenario.start(FIVE, live=explicit(open_replications=2))
         lost = 0
         while asked := scenario.enrol_all(live):
             for id in asked:
-                fate = coins.choice(["seen", "seen", "void", "silence"])
-                if fate == "seen":
+                end = generator.choice(["seen", "seen", "void", "silence"])
+                if end == "seen":
                     live.expose(id)
                     scenario.pay(live, id)
-                elif fate == "void":
+                elif end == "void":
                     live.void(id)
-                lost += fate != "seen"
-            scenario.clock.forward(LEASE)
+                lost += end != "seen"
+            scenario.clock.advance(LEASE)
         assert_finished(live, voided=lost)
 
 
-def _entry(told: Any) -> tuple[int, int, int]:
-    return told.replication, told.arm_index, told.position
+def _entry(assignment: Description) -> tuple[int, int, int]:
+    return assignment.replication, assignment.arm_index, assignment.position

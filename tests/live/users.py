@@ -1,4 +1,4 @@
-"""A world that answers a live experiment from the simulation's own addresses: its runs must equal `simulate`'s."""
+"""Users whose rewards are those of a simulation: the runs of a live experiment must equal `simulate`'s."""
 
 import contextlib
 from typing import NamedTuple
@@ -6,8 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 import sameluck as sl
-from sameluck.environments.base import draw
-from sameluck.randomness.streams import REWARD, stream, within, word
+from sameluck.testing import reward_at
 
 ENDED = ("complete", "stopped", "failed")
 
@@ -21,24 +20,20 @@ class Place(NamedTuple):
     position: int
 
 
-class World:
-    """What the user at each place of the ledger brings."""
+class Users:
+    """The reward of every entry of the ledger."""
 
     def __init__(self, experiment, environment):
         self.experiment = experiment
         self.environment = environment
 
-    def value(self, place):
-        """The reward that the simulation pays there."""
-        seed, arms = self.experiment.seed, self.experiment.n_arms
-        law = self.environment.laws(seed, range(place.replication, place.replication + 1), arms)
-        owner = np.uint64(self.experiment.design.reward_owner(place.policy or ""))
-        key = stream(np.uint64(seed), REWARD, place.replication, owner)
-        return float(draw(law, 0, place.arm, word(within(key, place.arm), place.position)))
+    def reward_at(self, place):
+        """The reward of an entry."""
+        return reward_at(self.experiment, self.environment, *place)
 
-    def answer(self, live, id):
-        """The reward that an assignment brings."""
-        return self.value(place_of(live, id))
+    def reward(self, live, id):
+        """The reward of an assignment."""
+        return self.reward_at(place_of(live, id))
 
     def simulated(self, checkpoints=None):
         """The runs that the live experiment must have."""
@@ -46,18 +41,18 @@ class World:
 
 
 def place_of(live, id):
-    """Where an assignment stands."""
+    """The entry of an assignment."""
     one = live.describe(id)
     return Place(one.replication, one.policy, one.arm_index, one.position)
 
 
-def finish(live, world, units=100_000):
-    """Serve units 0, 1, 2, ... until the experiment has ended; those that take part already are rewarded (again)."""
+def finish(live, users, units=100_000):
+    """Serve units 0, 1, 2, ... until the experiment has ended; the reward of an enrolled unit is reported again."""
     for unit in range(units):
-        given = live.assign(unit)
-        if given.id is not None:
+        assignment = live.assign(unit)
+        if assignment.id is not None:
             with contextlib.suppress(sl.Conflict):
-                live.reward(given.id, world.answer(live, given.id))
+                live.reward(assignment.id, users.reward(live, assignment.id))
         elif live.status().status in ENDED:
             return
     raise AssertionError(f"{units} units were not enough: {live.status()}")

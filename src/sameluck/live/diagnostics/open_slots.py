@@ -1,0 +1,100 @@
+"""`open slots`: the entries that the experiment waits for, and whether one holds it up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from sameluck.live.diagnostics.check import Check
+from sameluck.live.diagnostics.registry import diagnostic
+from sameluck.live.diagnostics.snapshot import SECOND, Snapshot
+from sameluck.live.replications import GOING
+from sameluck.reporting.wording import counted, duration
+
+OFTEN = 20  # voids of one entry; more are worth a look
+SLOW, ENOUGH = 3, 10  # times the slowest complete replication, of at least so many
+
+
+class ReplicationTimes(NamedTuple):
+    """When a replication was opened and completed."""
+
+    number: int
+    opened_us: int
+    completed_us: int | None
+
+
+class VoidedEntry(NamedTuple):
+    """An entry whose assignments were voided again and again."""
+
+    replication: int
+    arm: str
+    position: int
+    times: int
+
+
+@diagnostic(order=20)
+def _open_slots(snapshot: Snapshot) -> Iterator[Check]:
+    [(_, status, _)] = snapshot.rows("experiment_now")
+    entries = {"wanted": 0, "assigned": 0}
+    for state, _, count in snapshot.rows("count_entries"):
+        entries[state] = entries.get(state, 0) + count
+    names = snapshot.experiment.arm_names
+    voided = [
+        VoidedEntry(replication, names[arm], position, count)
+        for replication, arm, position, count in snapshot.rows("often_voided", often=OFTEN)
+    ]
+    times = [ReplicationTimes(*row) for row in snapshot.rows("replication_times")]
+    slowest = _slowest(times)
+    head = min((one for one in times if one.completed_us is None), default=None)
+    age = (snapshot.now - head.opened_us) / SECOND if head else None
+    details = {
+        "status": status,
+        "wanted": entries["wanted"],
+        "assigned": entries["assigned"],
+        "head_of_line": head.number if head else None,
+        "open_for_seconds": age,
+        "slowest_complete_seconds": slowest,
+        "voided_often": [one._asdict() for one in voided],
+    }
+    sentences = ["No replication is open."]
+    if head and age is not None and status in GOING:
+        waiting = "entry waits" if entries["wanted"] == 1 else "entries wait"
+        sentences = [
+            f"{entries['wanted']:,} {waiting} for a user and {entries['assigned']:,} for a reward. Results wait for "
+            f"replication {head.number}, open for {duration(age)}.",
+            *_slow(age, slowest),
+        ]
+    elif head:
+        until = "" if status == "stopped" else " until it is resumed"
+        sentences = [
+            f"The experiment is {status}: no unit is enrolled, and replication {head.number} stays unfinished{until}."
+        ]
+    if status in GOING:
+        sentences += _voided_often(voided)
+    verdict = "watch" if len(sentences) > 1 else "fine"
+    yield Check("open slots", verdict, " ".join(sentences), None, details)
+
+
+def _slowest(times: Sequence[ReplicationTimes]) -> float | None:
+    """The seconds that the slowest complete replication took; None if few are complete."""
+    took = [one.completed_us - one.opened_us for one in times if one.completed_us is not None]
+    return max(took) / SECOND if len(took) >= ENOUGH else None
+
+
+def _slow(age: float, slowest: float | None) -> list[str]:
+    if not slowest or age <= SLOW * slowest:
+        return []
+    return [
+        f"No complete one took longer than {duration(slowest)}: see what holds it up (too few users, rewards that "
+        "never come, a long window)."
+    ]
+
+
+def _voided_often(voided: Sequence[VoidedEntry]) -> list[str]:
+    if not voided:
+        return []
+    worst = voided[0]
+    return [
+        f"{counted(len(voided), 'entry was', 'entries were')} voided more than {OFTEN} times, that of arm "
+        f"{worst.arm} in replication {worst.replication} {worst.times:,} times: can that arm be shown at all?"
+    ]

@@ -1,0 +1,90 @@
+"""`same policy`: whether two equal policies make no difference (A/A)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from sameluck import text_forms
+from sameluck.arrays import Floats
+from sameluck.intervals import anytime_p_values
+from sameluck.live.diagnostics.check import Check, Details, p_text, verdict_of
+from sameluck.live.diagnostics.registry import diagnostic
+from sameluck.live.diagnostics.snapshot import Snapshot
+from sameluck.live.engine.scheduler import is_randomised
+from sameluck.live.ledger import runs_of
+from sameluck.reporting.wording import counted
+
+REPLICATIONS = 10
+
+
+def same_policy(differences: Floats, *, exact: bool, names: Sequence[str]) -> Check:
+    """Whether two equal policies earn the same: one difference of their rewards per replication.
+
+    `exact` holds where they must agree to the bit: deterministic policies, or randomised ones that share their
+    noise, under a design that shares rewards. Otherwise the mean is tested by the t-mixture p-value of
+    `intervals.anytime_p_values`, which is valid after every replication.
+    """
+    values = np.asarray(differences, float)
+    pair, count = " and ".join(names), int(values.size)
+    details: Details = {"replications": count, "policies": list(names), "exact": exact}
+    if exact:
+        return _exactly_equal(values, pair, details)
+    if count < REPLICATIONS:
+        sentence = f"{pair} need {REPLICATIONS} replications for an A/A test and have {count}."
+        return Check("same policy", "unknown", sentence, None, details)
+    p_value, mean = float(anytime_p_values(values)[-1]), float(values.mean())
+    details["mean"] = mean
+    verdict = verdict_of(p_value)
+    if verdict == "fine":
+        sentence = f"{pair} are the same policy and differ by chance alone: {mean:+.3g} ({p_text(p_value)})."
+    else:
+        sentence = (
+            f"{pair} are the same policy and yet differ by {mean:+.3g} per replication ({p_text(p_value)}): do not "
+            "trust other differences of this experiment before the cause is found."
+        )
+    return Check("same policy", verdict, sentence, p_value, details)
+
+
+def _exactly_equal(values: Floats, pair: str, details: Details) -> Check:
+    different = np.flatnonzero(values != 0)
+    details = details | {"different": int(different.size)}
+    if values.size == 0:
+        sentence = f"{pair} need one complete replication to be compared."
+        return Check("same policy", "unknown", sentence, None, details)
+    if different.size == 0:
+        where = "the one replication" if values.size == 1 else f"all {values.size:,} replications"
+        sentence = f"{pair} are the same policy and earned the same in {where}."
+        return Check("same policy", "fine", sentence, None, details)
+    first = int(different[0])
+    sentence = (
+        f"{pair} are the same policy on the same luck, yet differ in {different.size:,} of "
+        f"{counted(values.size, 'replication')}, first in replication {first} by {values[first]:+.3g}. The cause is "
+        "a policy that is not a function of what it has seen, or an entry that was read twice: stop and find it."
+    )
+    return Check("same policy", "alarm", sentence, None, details | {"first": first})
+
+
+@diagnostic(order=90)
+def _same_policy(snapshot: Snapshot) -> Iterator[Check]:
+    """Every policy against the first one with the same definition; nothing if the ledger cannot be rebuilt."""
+    groups: dict[str, list[str]] = {}
+    for name, policy in snapshot.experiment.policies.items():
+        groups.setdefault(text_forms.write(policy), []).append(name)
+    equal = [names for names in groups.values() if len(names) > 1]
+    if not equal or snapshot.divergence is not None:
+        return
+    policies = [name for names in equal for name in names]
+    end = np.array([snapshot.experiment.horizon])
+    runs = runs_of(
+        snapshot.transaction, snapshot.id, snapshot.scheduler, snapshot.numbers, end, policies
+    )
+    rewards = dict(zip(policies, runs.rewards[:, :, -1].T, strict=True))
+    design = snapshot.experiment.design
+    for first, *others in equal:
+        randomised = is_randomised(snapshot.experiment.policies[first])
+        exact = design.shares_rewards and (design.shares_noise or not randomised)
+        for other in others:
+            difference = rewards[other] - rewards[first]
+            yield same_policy(difference, exact=exact, names=(other, first))

@@ -1,0 +1,100 @@
+"""`ImportRequest`: what to import, the rows of it that can be used, and the experiment they begin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sameluck.errors import Invalid, did_you_mean
+from sameluck.experiment import Experiment
+from sameluck.live.engine.walker import Maker
+from sameluck.live.logs.rows import Log, Problem, read_log, refuse_problems
+from sameluck.live.logs.sources import LogColumns
+from sameluck.live.options import Live, check_fit, played
+from sameluck.policies.base import Policy, needs_binary
+from sameluck.policies.registry import as_policy
+from sameluck.validation import require_name
+
+
+class ImportRequest(NamedTuple):
+    """The arguments of `Store.import_log`."""
+
+    name: str
+    source: object
+    columns: LogColumns
+    policies: Mapping[str, Policy]
+    arms: Sequence[str] | None
+    logged_by: str | None
+    live: Live
+    skip_bad: bool
+    seed: int
+    horizon: int | None
+    replications: int | None
+    makers: Mapping[str, Maker] | None
+
+    def check(self) -> None:
+        """Raise `Invalid` if an argument is not valid."""
+        require_name("an experiment's name", self.name)
+        if not isinstance(self.policies, Mapping) or not self.policies:
+            raise Invalid(f"import_log: policies must map names to policies, got {self.policies!r}")
+        if self.logged_by is not None and self.logged_by not in self.policies:
+            raise Invalid(
+                f"import_log: logged_by {self.logged_by!r} is not one of policies; "
+                f"{did_you_mean(str(self.logged_by), self.policies)}"
+            )
+
+    def read(self) -> Log:
+        """The log without rows that cannot be used; raise `Invalid` for these unless they may be skipped."""
+        reward = self.live.reward
+        columns = self.columns._asdict()
+        log = read_log(self.source, **columns, arm_names=self.arms, low=reward.min, high=reward.max)
+        if len(log.arms) <= 1:
+            raise Invalid(f"{log.name} has one arm, {log.arms[0]!r}; name all arms: arms=[...]")
+        policies = [as_policy(policy, len(log.arms)) for policy in self.policies.values()]
+        if any(needs_binary(policy) for policy in policies):
+            log = _binary(log)
+        if not self.skip_bad:
+            refuse_problems(log)
+        if log.row.size == 0:
+            raise Invalid(f"{log.name}: no row can be used: {log.problems[:1]}")
+        return log
+
+    def experiment(self, log: Log) -> Experiment:
+        """The experiment that begins with a log."""
+        lengths = np.bincount(log.replication)
+        experiment = Experiment(
+            policies=self.policies,
+            arms=log.arms,
+            horizon=int(lengths.min()) if self.horizon is None else self.horizon,
+            replications=lengths.size if self.replications is None else self.replications,
+            control=self.logged_by or "",
+            seed=self.seed,
+        )
+        if experiment.replications < lengths.size:
+            raise Invalid(
+                f"import_log: replications is {self.replications!r}, but the log has {lengths.size:,}; plan at least "
+                "as many"
+            )
+        experiment = played(experiment, self.live)
+        check_fit(experiment, self.live)
+        return experiment
+
+
+def _binary(log: Log) -> Log:
+    """The log with every reward but 0 and 1 as a problem."""
+    good = np.isin(log.reward, (0.0, 1.0))
+    more = [
+        Problem(row, f"reward {value:g} is neither 0 nor 1, and a policy counts successes")
+        for row, value in zip(log.row[~good].tolist(), log.reward[~good].tolist(), strict=True)
+    ]
+    left, replication = np.unique(log.replication[good], return_inverse=True)
+    return log._replace(
+        replications=tuple(log.replications[place] for place in left.tolist()),
+        replication=replication,
+        arm=log.arm[good],
+        reward=log.reward[good],
+        row=log.row[good],
+        problems=tuple(sorted([*log.problems, *more])),
+    )

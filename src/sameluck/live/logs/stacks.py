@@ -1,0 +1,132 @@
+"""A log as a ledger: its rows as entries of the shared stacks, and the policies run on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sameluck.arrays import Floats, Ints
+from sameluck.live.databases.base import Transaction
+from sameluck.live.engine.replication import Settled, rebuilt
+from sameluck.live.engine.scheduler import SHARED, Entry, Scheduler
+from sameluck.live.engine.walker import empty_results
+from sameluck.live.logs.rows import Log
+
+
+class Difference(NamedTuple):
+    """The first row of a replication at which a policy plays another arm than the log has."""
+
+    row: int
+    policy_arm: int
+    log_arm: int
+
+
+class LoggedReplication(NamedTuple):
+    """The state of one replication after every policy has run as far as the log reaches."""
+
+    number: int
+    version: int
+    complete: bool
+    reaches: list[int]  # periods of each policy
+    wanted: list[int]  # entries that each policy waits for
+    asks: list[Entry]
+    difference: Difference | None  # of the policy that wrote the log
+
+
+class LogStacks:
+    """The rows of a log by replication, arm and position."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        code = log.replication * len(log.arms) + log.arm
+        order = np.argsort(code, kind="stable")
+        code = code[order]
+        self.replication: Ints = log.replication[order]
+        self.arm: Ints = log.arm[order]
+        self.position: Ints = np.arange(code.size) - np.searchsorted(code, code)
+        self.value: Floats = log.reward[order]
+        numbers = np.arange(len(log.replications) + 1)
+        self.starts: Ints = np.searchsorted(log.replication, numbers)
+        self.settled: Ints = order - self.starts[self.replication] + 1  # the order of the log
+
+    def span(self, number: int) -> slice:
+        """The rows of one replication."""
+        return slice(self.starts[number], self.starts[number + 1])
+
+    def entries(self, number: int) -> Settled:
+        """The settled entries of one replication."""
+        span = self.span(number)
+        value = self.value[span]
+        owner, imported = np.full(value.size, SHARED), np.ones(value.size, bool)
+        return Settled(owner, self.arm[span], self.position[span], value, imported)
+
+    def replay(self, scheduler: Scheduler, number: int, logged_by: str | None) -> LoggedReplication:
+        """Run every policy on the entries of one replication; compare the one that wrote the log with it."""
+        names = list(scheduler.experiment.policies)
+        results = [
+            empty_results(scheduler.experiment, trajectory=name == logged_by) for name in names
+        ]
+        state = rebuilt(scheduler, number, self.entries(number), [], results)
+        difference = None
+        if logged_by is not None:
+            k = names.index(logged_by)
+            walker = state.walkers[k]
+            next_arms = np.array([arm for arm, _ in walker.picks()], np.int64)
+            arms = np.concatenate([results[k].trajectory.arms[: walker.reach], next_arms])
+            difference = self._difference(number, arms)
+        wanted = [len(state.wants([k])) for k in range(len(names))]
+        state_now = number, state.version, state.complete, state.reaches
+        return LoggedReplication(*state_now, wanted, state.ask(), difference)
+
+    def _difference(self, number: int, policy_arms: Ints) -> Difference | None:
+        span = self.span(number)
+        log_arms = self.log.arm[span]
+        both = min(policy_arms.size, log_arms.size)
+        differs = np.flatnonzero(policy_arms[:both] != log_arms[:both])
+        if differs.size == 0:
+            return None
+        first = int(differs[0])
+        return Difference(
+            int(self.log.row[span][first]), int(policy_arms[first]), int(log_arms[first])
+        )
+
+    def rows(self, experiment: int, now: int) -> Iterator[dict[str, str | float]]:
+        """The parameters of `import_entry` for every entry."""
+        common: dict[str, str | float] = {"experiment": experiment, "owner": SHARED, "now": now}
+        common |= {"state": "settled", "source": "imported"}
+        names = ("replication", "arm", "position", "value", "settled")
+        columns = (getattr(self, name).tolist() for name in names)
+        for values in zip(*columns, strict=True):
+            yield common | dict(zip(names, values, strict=True))
+
+
+def write_ledger(
+    stacks: LogStacks,
+    replications: Sequence[LoggedReplication],
+    transaction: Transaction,
+    experiment: int,
+    now: int,
+) -> None:
+    """Write the replications, their entries and the entries that the policies wait for."""
+    rows = [
+        {
+            "experiment": experiment,
+            "number": one.number,
+            "state": "complete" if one.complete else "open",
+            "version": one.version,
+            "policies": len(one.reaches),
+            "complete": one.complete,
+            "now": now,
+        }
+        for one in replications
+    ]
+    transaction.many("import_replication", rows)
+    transaction.many("import_entry", stacks.rows(experiment, now))
+    wanted = [
+        {"experiment": experiment, "replication": one.number, **entry._asdict()}
+        for one in replications
+        for entry in one.asks
+    ]
+    transaction.many("want", wanted)

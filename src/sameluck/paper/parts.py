@@ -80,7 +80,7 @@ class Figure(NamedTuple):
     name: str  # of its files
     alt: str
     data: Table
-    draw: Callable[[], object]
+    draw: Callable[[], plots.Figure]
 
 
 class Section(NamedTuple):

@@ -18,20 +18,14 @@ class Design:
     """Which rewards and which decision noise the policies of a replication share."""
 
     __slots__ = ()
-
-    @property
-    def shares_rewards(self) -> bool:
-        """Whether all policies of a replication read the same rewards."""
-        return False
+    shares_rewards = False  # whether all policies of a replication read the same rewards
+    timed = (
+        False  # whether rewards are indexed by the period rather than by the position in the stack
+    )
 
     @property
     def shares_noise(self) -> bool:
         """Whether all policies of a replication read the same decision noise."""
-        return False
-
-    @property
-    def timed(self) -> bool:
-        """Whether rewards are indexed by the period rather than by the position in the arm's stack."""
         return False
 
     def reward_owner(self, policy: str) -> int:
@@ -85,10 +79,7 @@ class Replay(Design, _ReplayParameters):
     """
 
     __slots__ = ()
-
-    @property
-    def shares_rewards(self) -> bool:  # noqa: D102
-        return True
+    shares_rewards = True
 
     @property
     def shares_noise(self) -> bool:  # noqa: D102
@@ -102,14 +93,8 @@ class TimeCoupled(Design, _NoParameters):
     """
 
     __slots__ = ()
-
-    @property
-    def shares_rewards(self) -> bool:  # noqa: D102
-        return True
-
-    @property
-    def timed(self) -> bool:  # noqa: D102
-        return True
+    shares_rewards = True
+    timed = True
 
 
 DESIGNS: dict[str, type[Design]] = {

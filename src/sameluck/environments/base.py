@@ -44,6 +44,8 @@ class Environment:
     """Where simulated rewards come from: a NamedTuple of parameters whose class has a draw body."""
 
     __slots__ = ()
+    binary = False  # whether rewards are 0 and 1 only
+    is_prior = False  # whether each replication has an instance of its own
 
     @property
     def means(self) -> Sequence[float]:
@@ -54,16 +56,6 @@ class Environment:
     def arms(self) -> int | None:
         """How many arms it has; None if any number fits."""
         return len(self.means)
-
-    @property
-    def binary(self) -> bool:
-        """Whether rewards are 0 and 1 only."""
-        return False
-
-    @property
-    def is_prior(self) -> bool:
-        """Whether each replication has an instance of its own (a prior)."""
-        return False
 
     @property
     def best_arm(self) -> int:

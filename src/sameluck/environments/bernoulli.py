@@ -23,15 +23,12 @@ class Bernoulli(_Parameters, Environment):
     """Rewards 0 and 1 with the given success probabilities."""
 
     __slots__ = ()
+    binary = True
 
     @staticmethod
     def sample() -> str:
         """A text form to show."""
         return "bernoulli(0.7, 0.3)"
-
-    @property
-    def binary(self) -> bool:  # noqa: D102
-        return True
 
     def check(self, arms: int) -> None:
         """Raise `Invalid` for probabilities outside [0, 1]."""

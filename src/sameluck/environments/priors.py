@@ -34,14 +34,8 @@ class BernoulliPrior(_BetaParameters, Environment):
     """
 
     __slots__ = ()
-
-    @property
-    def binary(self) -> bool:  # noqa: D102
-        return True
-
-    @property
-    def is_prior(self) -> bool:  # noqa: D102
-        return True
+    binary = True
+    is_prior = True
 
     @property
     def arms(self) -> int | None:  # noqa: D102
@@ -88,10 +82,7 @@ class GaussianPrior(_NormalParameters, Environment):
     """
 
     __slots__ = ()
-
-    @property
-    def is_prior(self) -> bool:  # noqa: D102
-        return True
+    is_prior = True
 
     @property
     def arms(self) -> int | None:  # noqa: D102

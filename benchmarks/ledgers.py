@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sameluck.live.engine.replication import Settled, rebuilt
+from sameluck.live.engine.replication import SettledEntries, rebuild
 from sameluck.live.engine.scheduler import SHARED, Entry, Scheduler
 
 STARTED = 1_700_000_000_000_000  # microseconds
@@ -29,7 +29,7 @@ class Made(NamedTuple):
     """A replication of which some periods have been played."""
 
     number: int
-    settled: Settled
+    settled: SettledEntries
     outstanding: list[Entry]
     complete: bool
 
@@ -44,16 +44,16 @@ def make(experiment, reaches, means):
         known = np.zeros(experiment.n_arms, np.int64)
         if reach:
             everything = _first_of(stacks, np.full(experiment.n_arms, reach))
-            known = rebuilt(casts[reach], number, everything, []).ends(SHARED)
+            known = rebuild(casts[reach], number, everything, []).read_ends(SHARED)
         settled = _first_of(stacks, known)
-        state = rebuilt(whole, number, settled, [])
-        yield Made(number, settled, state.ask(), state.complete)
+        state = rebuild(whole, number, settled, [])
+        yield Made(number, settled, state.want(), state.complete)
 
 
 def _first_of(stacks, counts):
     arms = np.repeat(np.arange(counts.size), counts)
     positions = np.concatenate([np.arange(count) for count in counts])
-    return Settled(np.full(arms.size, SHARED), arms, positions, stacks[arms, positions])
+    return SettledEntries(np.full(arms.size, SHARED), arms, positions, stacks[arms, positions])
 
 
 def fill(add, policies, replications, *, whole):

@@ -135,7 +135,7 @@ def _commit(connection, calls):
 
 # What `LiveExperiment` does for one user, most often. pgbench has no policies: it asks for the next entry of the arm.
 PAIR = {
-    ("take", "enrol"),
+    ("assign", "enrol"),
     ("lock_assignment", "note_reward", "settle", "advance_replication", "want"),
 }
 SCRIPT = """

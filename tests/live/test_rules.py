@@ -58,7 +58,7 @@ def play(scheduler, number, user, *, by_arrival=False):
     def fetch(owner, arm, first, stop):
         return [values[owner, arm, position] for position in range(first, stop)]
 
-    welcome(replication.begin())
+    welcome(replication.start())
     while coming:
         now, _, entry, value = heapq.heappop(coming)
         if by_arrival:
@@ -67,7 +67,7 @@ def play(scheduler, number, user, *, by_arrival=False):
         values[entry] = value
         welcome(replication.settle(entry, value, fetch))
     assert replication.complete
-    return [walker.earned for walker in replication.walkers]
+    return [walker.total_reward for walker in replication.walkers]
 
 
 def effects(scheduler, replications, user, **options):

@@ -86,7 +86,9 @@ def test_policies_that_joined_are_no_difference(url):
 def test_another_experiment_of_the_same_name_is_refused(experiment, live, said):
     with sl.open("sqlite://") as store:
         first = start(store)
-        with pytest.raises(sl.Conflict, match=f"'socks' was started otherwise: {said}") as refused:
+        with pytest.raises(
+            sl.Conflict, match=f"'socks' was started with other settings: {said}"
+        ) as refused:
             start(store, experiment, live)
         assert refused.value.code == "name_taken"
         assert store.names() == ["socks"]

@@ -1,4 +1,4 @@
-"""What happens to one user, as pieces of work on the ledger: assigned, exposed, rewarded, voided, overdue."""
+"""What happens to the users of a live experiment: assigned, exposed, rewarded, voided, overdue."""
 
 from __future__ import annotations
 
@@ -6,259 +6,323 @@ import hashlib
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from functools import partial
 
 import numpy as np
 
-from sameluck.errors import Conflict, Invalid, Unknown
-from sameluck.live import records as say
-from sameluck.live.databases.base import Transaction
-from sameluck.live.engine.scheduler import Entry
-from sameluck.live.options import fallback_arm
-from sameluck.live.records import Assignment, Receipt
-from sameluck.live.replications import GOING, LockedAssignment, OpenReplications, found
-from sameluck.validation import require_number
+from sameluck.errors import Conflict, Diverged, Invalid, Unknown, Unplayable
+from sameluck.live.databases.base import SqlValue, Transaction, Values
+from sameluck.live.databases.rows import (
+    AssignmentRow,
+    EnrolmentRow,
+    EntryRow,
+    LockedAssignment,
+    Text,
+)
+from sameluck.live.engine.scheduler import Scheduler
+from sameluck.live.ledger import description_of
+from sameluck.live.options import Clock, fallback_arm
+from sameluck.live.records import (
+    ACTIVE,
+    ASSIGNED,
+    DRAINING,
+    NO_OPEN_SLOT,
+    NOT_IN_TRAFFIC_SHARE,
+    NOT_RUNNING,
+    STICKY,
+    Assignment,
+    Description,
+    Receipt,
+)
+from sameluck.live.replications import OpenReplications
+from sameluck.validation import is_whole, require_number
 
 SECOND = 1_000_000  # microseconds
-SWEEP_AT_ONCE = 100
-
-Clock: TypeAlias = Callable[[], float]
+MOST_OVERDUE = 100  # assignments read at once
 
 
 class Assignments:
     """The users of one experiment."""
 
-    def __init__(self, name: str, replications: OpenReplications, salt: str, clock: Clock) -> None:
-        self.name = name
-        self.replications = replications
-        self.live = replications.live
-        self.clock = clock
+    def __init__(self, replications: OpenReplications, salt: str, clock: Clock) -> None:
+        self._replications = replications
+        self._live = replications.live
         self._salt = bytes.fromhex(salt)
-        experiment = replications.experiment
-        self._fallback = experiment.arm_names[fallback_arm(experiment, self.live)]
-        self._bounds = self.live.reward.bounds
-        explicit = self.live.exposure == "explicit"
-        patience = self.live.lease_seconds if explicit else self.live.reward.window_seconds
-        self._patience = round(patience * SECOND)
+        self.clock = clock
+        experiment, live = replications.experiment, replications.live
+        self._fallback = experiment.arm_names[fallback_arm(experiment, live)]
+        self._bounds = live.reward.bounds
+        self._explicit = live.exposure == "explicit"
+        self._window = round(live.reward.window_seconds * SECOND)
+        self._lease = round(live.lease_seconds * SECOND) if self._explicit else self._window
         self._guard = threading.Lock()
-        self._calls: Counter[str] = Counter()
+        self._answers: Counter[str] = Counter()  # that are not in the database
         self._next_count = 0
+        self._next_sweep = 0
 
     def now(self) -> int:
         """Microseconds since 1970."""
         return round(self.clock() * SECOND)
 
-    def code(self, unit: str | int) -> str:
-        """A unit is kept as a keyed hash: enough to know it again, and no name in the database."""
-        if isinstance(unit, int) and not isinstance(unit, bool):
-            unit = str(unit)
-        fits = isinstance(unit, str) and 0 < len(unit) <= 1_000
-        if not fits:
+    def assign(self, unit: str | int) -> Assignment:
+        """See `LiveExperiment.assign`."""
+        code = self.hash_unit(unit)
+        if not self._in_traffic_share(code):
+            return self._count(self._not_enrolled(NOT_IN_TRAFFIC_SHARE))
+        now = self.now()
+        if now >= self._next_sweep:
+            self._next_sweep = now + SECOND
+            self._sweep()
+        answer = self._replications.write(partial(self._assign, code=code))
+        if answer.reason in (NO_OPEN_SLOT, DRAINING) and self._sweep():
+            answer = self._replications.write(partial(self._assign, code=code))
+        return self._count(answer)
+
+    def hash_unit(self, unit: str | int) -> str:
+        """The keyed hash that a unit is stored as: the database holds no name."""
+        text = str(unit) if is_whole(unit) else unit
+        if not isinstance(text, str) or not 0 < len(text) <= 1_000:
             raise Invalid(
                 f"a unit must be text of 1 to 1,000 characters (or a whole number), got {unit!r}"
             )
         try:
-            content = unit.encode()  # type: ignore[union-attr]
+            content = text.encode()
         except UnicodeEncodeError:
             raise Invalid(f"a unit must be valid Unicode, got {unit!r}") from None
         return hashlib.blake2b(content, key=self._salt, digest_size=16).hexdigest()
 
-    def takes_part(self, code: str) -> bool:
+    def _in_traffic_share(self, code: str) -> bool:
         """Whether a unit is inside the traffic share: a fixed function of the unit."""
-        if self.live.traffic_share >= 1:
+        share = self._live.traffic_share
+        if share >= 1:
             return True
-        place = hashlib.blake2b(b"traffic share", key=bytes.fromhex(code), digest_size=8).digest()
-        return int.from_bytes(place, "little") < self.live.traffic_share * 2**64
+        draw = hashlib.blake2b(b"traffic share", key=bytes.fromhex(code), digest_size=8).digest()
+        return int.from_bytes(draw, "little") < share * 2**64
 
-    def checked_reward(self, value: Any) -> float:
-        """A reward that some policy could not take is refused; True and False are 1 and 0."""
-        low, high = self._bounds
-        if isinstance(value, bool | np.bool_):  # whether somebody bought is a reward too
-            value = float(value)
-        if (
-            type(value) is not float or not low <= value <= high
-        ):  # the usual case needs no closer look
-            require_number("a reward", value, at_least=low, at_most=high)
-        if value not in (0, 1) and self.replications.scheduler.binary:
-            raise Invalid(f"a reward must be 0 or 1 (a policy counts successes), got {value!r}")
-        return float(value)
-
-    def assign(self, transaction: Transaction, code: str) -> Assignment:
-        """The arm for a unit: the one it has, or that of the lowest entry that waits for somebody."""
+    def _assign(self, transaction: Transaction, code: str) -> Assignment:
+        """The arm of a unit: that of its assignment, or of the first wanted entry."""
         now = self.now()
-        self.count_calls(transaction, now)
+        if now >= self._next_count:
+            self._next_count = now + SECOND
+            self._write_counts(transaction)
         transaction.lock(int(code[:15], 16))  # two calls of one unit get one answer
-        new, key = _new_id(now), {"experiment": self.replications.id, "unit": code}
-        due = now + self._patience
-        taken = transaction.one("take", **key, assignment=new, due=due)
-        if taken is None:
-            return self._untaken(*found(transaction.one("standing", **key)))
-        replication, owner, arm, position = taken
-        entry = {"replication": replication, "owner": owner, "arm": arm, "position": position}
-        transaction.run("enrol", assignment=new, **key, **entry, now=now)
-        return self._shown(new, arm, say.ASSIGNED)
+        id, due = _new_id(now), now + self._lease
+        key: dict[str, SqlValue] = {"experiment": self._replications.id, "unit": code}
+        entry = transaction.find(EntryRow, "assign", **key, assignment=id, due=due)
+        if entry is not None:
+            transaction.run("enrol", assignment=id, **key, **entry._asdict(), now=now)
+            return self._enrolled(id, entry.arm, ASSIGNED)
+        before = transaction.one(EnrolmentRow, "enrolment", **key)
+        if before.id is not None and before.arm is not None:
+            return self._enrolled(before.id, before.arm, STICKY)
+        if before.status not in ACTIVE:
+            return self._not_enrolled(NOT_RUNNING)
+        return self._not_enrolled(NO_OPEN_SLOT if before.status == "running" else DRAINING)
 
-    def _untaken(self, status: str, enrolled: str | None, arm: int) -> Assignment:
-        if enrolled is not None:
-            return self._shown(enrolled, arm, say.STICKY)
-        if status not in GOING:
-            return self.turned_away(say.NOT_RUNNING)
-        return self.turned_away(say.NO_OPEN_SLOT if status == "running" else say.DRAINING)
+    def _enrolled(self, id: str, arm: int, reason: str) -> Assignment:
+        name = self._replications.scheduler.arm_names[arm]
+        return Assignment(id, name, enrolled=True, reason=reason)
 
-    def _shown(self, id: str, arm: int, reason: str) -> Assignment:
-        return Assignment(
-            id, self.replications.scheduler.arm_names[arm], enrolled=True, reason=reason
-        )
-
-    def turned_away(self, reason: str) -> Assignment:
-        """The fallback arm."""
+    def _not_enrolled(self, reason: str) -> Assignment:
         return Assignment(None, self._fallback, enrolled=False, reason=reason)
 
-    def expose(self, transaction: Transaction, id: str) -> Conflict | None:
-        """The unit has seen its arm."""
-        locked, now = self._hold(transaction, id)
-        if not locked.live:
+    def expose(self, id: str | None) -> None:
+        """See `LiveExperiment.expose`."""
+        if id is not None:
+            _raise(self._replications.write(partial(self._expose, id=id)))
+
+    def _expose(self, transaction: Transaction, id: str) -> Conflict | None:
+        locked, now = self._lock(transaction, id)
+        if locked.voided:
             return _voided(id)
-        if locked.exposed or locked.state == "settled":
+        if locked.exposed_us is not None or locked.state == "settled":
             return None
         transaction.run("expose", assignment=id, now=now)
-        if self.live.exposure == "explicit":
-            due = now + round(self.live.reward.window_seconds * SECOND)
-            transaction.run("set_due", **self.replications.key(locked), due=due)
+        if self._explicit:
+            transaction.run("set_due", **locked.key(), due=now + self._window)
         return None
 
-    def reward(
+    def reward(self, id: str | None, value: float) -> Receipt:
+        """See `LiveExperiment.reward`."""
+        value = self._checked_reward(value, self._replications.scheduler)
+        if id is None:
+            return Receipt(applied=False, duplicate=False, value=value)
+        receipt, conflict = self._replications.write(partial(self._reward, id=id, value=value))
+        _raise(conflict)
+        return receipt
+
+    def _checked_reward(self, value: object, scheduler: Scheduler) -> float:
+        """Raise `Invalid` for a reward that some policy cannot take; True and False are 1 and 0."""
+        low, high = self._bounds
+        if isinstance(value, bool | np.bool_):
+            value = float(value)
+        if type(value) is not float or not low <= value <= high:  # or the usual case
+            require_number("a reward", value, at_least=low, at_most=high)
+        number = float(value)  # type: ignore[arg-type]
+        if number not in (0, 1) and scheduler.binary_rewards:
+            raise Invalid(f"a reward must be 0 or 1 (a policy counts successes), got {value!r}")
+        return number
+
+    def _reward(
         self, transaction: Transaction, id: str, value: float
     ) -> tuple[Receipt, Conflict | None]:
-        """A reward was reported: it counts, or is noted as one that does not."""
-        locked, now = self._hold(transaction, id)
-        if locked.policies != len(self.replications.scheduler.prepared):
-            self.replications.refresh(transaction)
-            self.checked_reward(value)
-        outcome, conflict = _judge(locked, value)
+        locked, now = self._lock(transaction, id)
+        if locked.policies != len(self._replications.scheduler.prepared):
+            self._checked_reward(value, self._replications.current(transaction))
+        outcome, conflict = _outcome(locked, value)
         transaction.run("note_reward", assignment=id, value=value, now=now, outcome=outcome)
         if outcome == "applied":
-            self.replications.settle(transaction, locked, value, "observed", now)
+            self._replications.settle(transaction, locked, value, "observed", now)
         receipt = Receipt(outcome == "applied", outcome == "duplicate", value)
         return receipt, conflict
 
-    def void(self, transaction: Transaction, id: str) -> Conflict | None:
-        """The unit never saw its arm."""
-        locked, now = self._hold(transaction, id)
-        if locked.state == "settled" and locked.live:
-            said = f"assignment {id!r} is settled with {locked.value!r} ({locked.source}) and cannot be voided"
-            return Conflict(said, "already_settled")
-        if locked.exposed:
-            said = f"assignment {id!r} was exposed and cannot be voided; it gets the default reward if none comes"
-            return Conflict(said, "already_exposed")
-        if locked.live:
-            self._offer_again(transaction, locked, now)
+    def void(self, id: str | None) -> None:
+        """See `LiveExperiment.void`."""
+        if id is not None:
+            _raise(self._replications.write(partial(self._void, id=id)))
+
+    def _void(self, transaction: Transaction, id: str) -> Conflict | None:
+        locked, now = self._lock(transaction, id)
+        if locked.voided:
+            return None
+        if locked.state == "settled":
+            message = f"is settled with {locked.value!r} ({locked.source}) and cannot be voided"
+            return Conflict(f"assignment {id!r} {message}", "already_settled")
+        if locked.exposed_us is not None:
+            message = "was exposed and cannot be voided; it gets the default reward if none comes"
+            return Conflict(f"assignment {id!r} {message}", "already_exposed")
+        self._want_again(transaction, locked, now)
         return None
 
-    def overdue(self, transaction: Transaction) -> list[str]:
-        """Assignments whose lease or window has run out, the oldest first."""
-        now = self.now()
-        rows = transaction.all(
-            "overdue", experiment=self.replications.id, now=now, limit=SWEEP_AT_ONCE
-        )
-        return [id for (id,) in rows]
+    def tick(self) -> int:
+        """See `LiveExperiment.tick`."""
+        done = 0
+        while True:
+            overdue = self._replications.database.read(self._overdue)
+            for (id,) in overdue:
+                done += self._replications.write(partial(self._expire_if_due, id=id))
+            if len(overdue) < MOST_OVERDUE:
+                return done
 
-    def expire_if_due(self, transaction: Transaction, id: str) -> bool:
-        """Deal with one of them, unless somebody else has."""
-        locked, now = self._look(transaction, id), self.now()
+    def _sweep(self) -> int:
+        try:
+            return self.tick()
+        except (Diverged, Unplayable):
+            return 0  # the experiment's status is failed now; the unit gets the fallback arm
+
+    def _overdue(self, transaction: Transaction) -> list[Text]:
+        """Assignments whose lease or window has ended, the oldest first."""
+        values = {"experiment": self._replications.id, "now": self.now(), "limit": MOST_OVERDUE}
+        return transaction.all(Text, "overdue", **values)
+
+    def _expire_if_due(self, transaction: Transaction, id: str) -> bool:
+        locked, now = self._read(transaction, id), self.now()
         expires = locked.is_due(now)
         if expires:
             self._expire(transaction, locked, now)
         return expires
 
     def _expire(self, transaction: Transaction, locked: LockedAssignment, now: int) -> None:
-        if locked.exposed or self.live.exposure == "implicit":
-            self.replications.settle(transaction, locked, self.live.reward.default, "default", now)
+        if locked.exposed_us is not None or not self._explicit:
+            default = self._live.reward.default
+            self._replications.settle(transaction, locked, default, "default", now)
         else:
-            self._offer_again(transaction, locked, now)
+            self._want_again(transaction, locked, now)
 
-    def _offer_again(self, transaction: Transaction, locked: LockedAssignment, now: int) -> None:
+    def _want_again(self, transaction: Transaction, locked: LockedAssignment, now: int) -> None:
         transaction.run("void", assignment=locked.id, now=now)
-        transaction.run("offer_again", **self.replications.key(locked), assignment=locked.id)
+        transaction.run("want_again", **locked.key(), assignment=locked.id)
 
-    def _hold(self, transaction: Transaction, id: str) -> tuple[LockedAssignment, int]:
-        """An assignment as it stands now: if its time is up, that has been dealt with."""
-        locked, now = self._look(transaction, id), self.now()
+    def _lock(self, transaction: Transaction, id: str) -> tuple[LockedAssignment, int]:
+        """An assignment, expired first if it is due."""
+        locked, now = self._read(transaction, id), self.now()
         if locked.is_due(now):
             self._expire(transaction, locked, now)
-            locked = self._look(transaction, id)
+            locked = self._read(transaction, id)
         return locked, now
 
-    def _look(self, transaction: Transaction, id: str) -> LockedAssignment:
-        row = transaction.one("lock_assignment", assignment=id) if is_id(id) else None
-        if row is None or row[0] != self.replications.id:
-            raise self.unknown(id)
-        _, replication, owner, arm, position, exposed, current, state, due, *rest = row
-        entry = Entry(owner, arm, position)
-        return LockedAssignment(
-            id, replication, entry, exposed is not None, current == id, state, due, *rest
-        )
+    def _read(self, transaction: Transaction, id: str) -> LockedAssignment:
+        row = None
+        if _is_id(id):
+            row = transaction.find(LockedAssignment, "lock_assignment", assignment=id)
+        if row is None or row.experiment != self._replications.id:
+            raise self._unknown(id)
+        return row
 
-    def unknown(self, id: object) -> Unknown:
-        """What to say of an id that is not there."""
+    def describe(self, id: str) -> Description:
+        """See `LiveExperiment.describe`."""
+
+        def work(transaction: Transaction) -> Description:
+            row = transaction.find(AssignmentRow, "describe", assignment=id) if _is_id(id) else None
+            if row is None or row.experiment != self._replications.id:
+                raise self._unknown(id)
+            experiment = self._replications.current(transaction).experiment
+            return description_of(id, self._replications.name, experiment, row)
+
+        return self._replications.database.read(work)
+
+    def _unknown(self, id: object) -> Unknown:
+        name = self._replications.name
         return Unknown(
-            f"no assignment {id!r} in experiment {self.name!r}; use the id that assign returned"
+            f"no assignment {id!r} in experiment {name!r}; use the id that assign returned"
         )
 
-    def count(self, answer: Assignment) -> Assignment:
-        """Remember how a call was answered."""
+    def _count(self, answer: Assignment) -> Assignment:
         with self._guard:
-            self._calls[answer.reason] += 1
+            self._answers[answer.reason] += 1
         return answer
 
-    @property
-    def uncounted(self) -> bool:
-        """Whether there are calls that the database does not know of."""
-        return bool(self._calls)
+    def write_counts(self) -> None:
+        """Write how calls were answered since the last time."""
+        if self._answers and not self._replications.database.read_only:
+            self._replications.write(self._write_counts)
 
-    def count_calls(self, transaction: Transaction, now: int | None = None) -> None:
-        """Write down how calls were answered: now, or if that was long ago."""
-        if now is not None and now < self._next_count:
-            return
+    def _write_counts(self, transaction: Transaction) -> None:
         with self._guard:
-            calls, self._calls = self._calls, Counter()
-            self._next_count = max(self._next_count, (now or 0) + SECOND)
-        if not calls:
+            answers, self._answers = self._answers, Counter()
+        if not answers:
             return
-        transaction.undo(lambda: self._calls.update(calls))
-        rows = [
-            {"experiment": self.replications.id, "reason": r, "calls": n}
-            for r, n in sorted(calls.items())
+        transaction.undo(lambda: self._answers.update(answers))
+        rows: list[Values] = [
+            {"experiment": self._replications.id, "reason": reason, "calls": calls}
+            for reason, calls in sorted(answers.items())
         ]
         transaction.many("count_answers", rows)
 
 
-def _judge(locked: LockedAssignment, value: float) -> tuple[str, Conflict | None]:
-    """What a reported reward comes to, and what to say if it does not count."""
-    if not locked.live:
+def _outcome(locked: LockedAssignment, value: float) -> tuple[str, Conflict | None]:
+    """The outcome of a reported reward, and the error to raise if it does not count."""
+    name = f"assignment {locked.id!r}"
+    if locked.voided:
         return "voided", _voided(locked.id)
     if locked.state == "assigned":
         return "applied", None
     if locked.source == "default":
-        said = f"assignment {locked.id!r}: its window is over, and the default reward {locked.value!r} counts"
-        return "late", Conflict(said, "reward_late")
+        message = f"{name}: its window is over, and the default reward {locked.value!r} counts"
+        return "late", Conflict(message, "reward_late")
     if locked.value == value:
         return "duplicate", None
-    said = f"assignment {locked.id!r} was rewarded with {locked.value!r}; the first value counts, {value!r} does not"
-    return "conflict", Conflict(said, "reward_conflict")
+    message = (
+        f"{name} was rewarded with {locked.value!r}; the first value counts, {value!r} does not"
+    )
+    return "conflict", Conflict(message, "reward_conflict")
 
 
 def _voided(id: str) -> Conflict:
-    said = f"assignment {id!r} was voided (not exposed in time, or by request); its entry went to somebody else"
-    return Conflict(said, "assignment_voided")
+    message = "was voided (not exposed in time, or by request); its entry goes to another unit"
+    return Conflict(f"assignment {id!r} {message}", "assignment_voided")
 
 
-def is_id(id: Any) -> bool:
+def _raise(conflict: Conflict | None) -> None:
+    if conflict is not None:
+        raise conflict
+
+
+def _is_id(id: object) -> bool:
     """Whether this could be an assignment's id."""
     return isinstance(id, str) and id.isascii() and id.isprintable() and len(id) <= 100
 
 
 def _new_id(now: int) -> str:
-    # Time first: new rows go to the end of the index. 80 random bits: nobody guesses one.
+    # Time first: new rows go to the end of the index. 80 random bits cannot be guessed.
     return f"asg_{now // 1000:012x}{os.urandom(10).hex()}"

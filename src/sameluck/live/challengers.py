@@ -1,48 +1,52 @@
-"""A policy that joins late: what it would come to, and letting it in."""
+"""A policy that is added to a running experiment: what it would need, and adding it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Transaction
-from sameluck.live.options import Live, check_fit, only_binary, played
+from sameluck.live.databases.rows import CurrentRow, Number
+from sameluck.live.options import Live, check_fit, needs_binary_rewards, played
 from sameluck.live.records import Joining
-from sameluck.live.replications import ChallengerProgress, OpenReplications, found
+from sameluck.live.replications import ChallengerProgress, OpenReplications
+from sameluck.policies.base import Policy
 from sameluck.validation import require_name
 
 
 def preview(
-    transaction: Transaction, replications: OpenReplications, challenger: str, policy: Any
+    transaction: Transaction, replications: OpenReplications, name: str, policy: Policy | str
 ) -> Joining:
-    """What `join` would answer; nothing is changed."""
-    definition, _, _ = found(transaction.one("experiment_now", experiment=replications.id))
-    wider = _with_challenger(transaction, replications, definition, challenger, policy)
-    (users,) = found(transaction.one("count_assigned", experiment=replications.id))
-    return _summary(challenger, replications.preview(transaction, wider.to_json()), users)
+    """What `join` would return; nothing is changed."""
+    current = transaction.one(CurrentRow, "experiment_now", experiment=replications.id)
+    wider = _with_challenger(transaction, replications, current.definition, name, policy)
+    users = transaction.one(Number, "count_assigned", experiment=replications.id).number
+    return _summary(name, replications.preview_challenger(transaction, wider.to_json()), users)
 
 
 def join(
-    transaction: Transaction, replications: OpenReplications, challenger: str, policy: Any, now: int
+    transaction: Transaction,
+    replications: OpenReplications,
+    name: str,
+    policy: Policy | str,
+    now: int,
 ) -> Joining:
-    """Let a challenger walk through every replication begun; one that was over goes on for it."""
-    definition, status, reason = found(
-        transaction.one("lock_experiment", experiment=replications.id)
-    )
+    """Add a policy, which reads every replication begun first; one that was complete is opened again for it."""
+    key = {"experiment": replications.id}
+    definition, status, reason = transaction.one(CurrentRow, "lock_experiment", **key)
     if status == "failed":
-        raise Invalid(f"the experiment has failed ({reason}); nobody can join it")
-    (users,) = found(transaction.one("count_assigned", experiment=replications.id))
-    wider = _with_challenger(transaction, replications, definition, challenger, policy)
-    (left_open,) = found(transaction.one("count_open", experiment=replications.id))
-    progress = replications.join(transaction, wider.to_json(), now)
-    (opened,) = found(transaction.one("count_open", experiment=replications.id))
-    drained = status == "stopped" and not left_open  # what was stopped at once stays so
-    if opened and (status == "complete" or drained):
+        raise Invalid(f"cannot add a policy: the experiment's status is failed ({reason})")
+    users = transaction.one(Number, "count_assigned", **key).number
+    wider = _with_challenger(transaction, replications, definition, name, policy)
+    open_before = transaction.one(Number, "count_open", **key).number
+    progress = replications.add_challenger(transaction, wider.to_json(), now)
+    open_now = transaction.one(Number, "count_open", **key).number
+    drained = status == "stopped" and not open_before  # one that was stopped at once stays stopped
+    if open_now and (status == "complete" or drained):
         again = "running" if status == "complete" else "draining"
-        transaction.run("set_status", experiment=replications.id, status=again, reason=reason)
-    return _summary(challenger, progress, users)
+        transaction.run("set_status", **key, status=again, reason=reason)
+    return _summary(name, progress, users)
 
 
 def _with_challenger(
@@ -50,7 +54,7 @@ def _with_challenger(
     replications: OpenReplications,
     definition: str,
     name: str,
-    policy: Any,
+    policy: Policy | str,
 ) -> Experiment:
     before, live = Experiment.from_json(definition), replications.live
     require_name("a policy's name", name)
@@ -58,14 +62,15 @@ def _with_challenger(
         raise Invalid(f"the experiment has a policy {name!r} already; choose another name")
     if live.aa:
         raise Invalid(
-            "an A/A rehearsal takes no challenger: every policy plays the control's rule. Start another experiment"
+            "cannot add a policy to an A/A rehearsal: every policy plays the control's rule. Start another experiment"
         )
     wider = before.replace(policies={**before.policies, name: policy})
     if isinstance(live.batch, int):
         wider = played(wider, Live(batch={name: live.batch}))
     check_fit(wider, live)
-    others = only_binary(wider) and transaction.one("not_binary", experiment=replications.id)
-    if others:
+    if needs_binary_rewards(wider) and transaction.find(
+        Number, "not_binary", experiment=replications.id
+    ):
         raise Invalid(f"policy {name!r} needs rewards 0 and 1, but the experiment has had others")
     return wider
 

@@ -3,43 +3,46 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from numbers import Real
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 from sameluck import text_forms
 from sameluck.environments.base import LARGEST
 from sameluck.errors import Invalid, did_you_mean
 from sameluck.experiment import Experiment
+from sameluck.policies.base import Policy, needs_binary
 from sameluck.policies.batched import Batched, batch_of
 from sameluck.policies.external import External
-from sameluck.validation import require_number
+from sameluck.validation import is_whole, require_number, require_one_of, require_whole
 
 ORDERS = ("lockstep", "phase")
 EXPOSURES = ("implicit", "explicit")
 
-# What one machine can serve; a million periods are a million users for each replication.
+# What one machine can serve; a million periods are a million users per replication.
 MOST_ARMS, MOST_POLICIES, MOST_PERIODS, MOST_REPLICATIONS = 10_000, 100, 10_000_000, 1_000_000
-MOST_NUMBERS = 100_000_000  # floats kept for open replications
+MOST_NUMBERS = 100_000_000  # floats in memory for open replications
+MOST = 1 << 40  # of any other whole number
 
 HOUR, DAY = 3_600.0, 86_400.0
 LONG, ABSURD = 730.0, 36_500.0  # days
 
 Options = TypeVar("Options")
+Maker: TypeAlias = Callable[[int], object]  # makes an external policy from a seed
+Clock: TypeAlias = Callable[[], float]  # seconds since 1970
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reward:
-    """What a reward may be and how long one waits for it.
+    """The range of rewards, and how long to wait for one.
 
     Args:
-        min: The least a reward can be; None for no bound (but -1e50).
-        max: The most.
-        default: What counts if no reward comes within the window: part of the question, so it is declared at the
-            start. A user who saw the arm is never replaced by another (that would estimate the reward of those who
-            answer).
-        window_seconds: From exposure to the last moment a reward is taken.
+        min: The least reward; None for no bound (but -1e50).
+        max: The largest.
+        default: The reward if none comes within the window: part of the question, so it is declared at the start. A
+            user who saw the arm is never replaced by another (that would estimate the reward of those who respond).
+        window_seconds: From exposure to the last moment at which a reward is taken.
     """
 
     min: float | None = None
@@ -55,10 +58,10 @@ class Reward:
                     f"Reward.{name}", getattr(self, name), at_least=-LARGEST, at_most=LARGEST
                 )
         low, high = self.bounds
-        if not (low < high):
+        if not low < high:
             raise Invalid(f"Reward.min must be below Reward.max, got {self.min!r} and {self.max!r}")
         require_number("Reward.default", self.default)
-        if not (low <= self.default <= high):
+        if not low <= self.default <= high:
             raise Invalid(f"Reward.default must lie between min and max, got {self.default!r}")
         require_number(
             "Reward.window_seconds", self.window_seconds, above=0, at_most=10 * 365 * DAY
@@ -67,7 +70,7 @@ class Reward:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The range; where none was given, as far as sums of rewards can be told."""
+        """The range; without a bound, the largest rewards whose sums are exact enough."""
         low = -LARGEST if self.min is None else self.min
         return low, LARGEST if self.max is None else self.max
 
@@ -77,20 +80,20 @@ class Live:
     """How to run an experiment on real users; fixed once it has started.
 
     Args:
-        fallback: The arm (its name, or its index) for users the experiment has no use for; the first if not given.
+        fallback: The arm (its name, or its index) for units that are not enrolled; the first if not given.
         reward: Range, default and window of rewards: a `Reward`, or a mapping of its fields.
-        exposure: "implicit": whoever is assigned an arm has seen it. "explicit": the application calls `expose`.
-        lease_seconds: Under explicit exposure, how long from assignment to exposure before the entry is offered to
-            somebody else.
+        exposure: "implicit": a unit that is assigned an arm has seen it. "explicit": the application calls `expose`.
+        lease_seconds: Under explicit exposure, how long from assignment to exposure before the entry is assigned to
+            another unit.
         order: "lockstep": the policies advance together. "phase": one after the other, as in the paper. The same law;
-            lock-step suffers far less if the world drifts, and gives an estimate at every horizon on the way.
-        open_replications: How many replications run at once; 10, or all if there are fewer, if not given. More let
-            more users take part at the same time.
-        traffic_share: The share of units that take part; which ones is a fixed function of the unit.
-        batch: A policy acts that often, then sees the rewards: for all policies, or by name.
-        audit_share: The share of replayed entries that one more user is asked for, only to be compared.
-        aa: Let every policy play the control's rule: a rehearsal in which every effect is zero.
-        arrivals_per_day: Users expected; with it a plan that cannot finish is refused or warned about.
+            lock-step is far less sensitive to drift, and gives an estimate at every horizon before the last.
+        open_replications: How many replications are open at once; 10, or all if there are fewer, if not given. With
+            more, more users can be enrolled at the same time.
+        traffic_share: The share of units that may be enrolled: a fixed function of the unit.
+        batch: A policy acts that often, then observes the rewards: for all policies, or by name.
+        audit_share: The share of replayed entries for which one more user is requested, only to be compared.
+        aa: Every policy plays the control's rule: a rehearsal in which every effect is zero.
+        arrivals_per_day: Users expected: a plan that cannot finish raises `Invalid`, one that takes long warns.
         days: How long it may take.
     """
 
@@ -113,27 +116,24 @@ class Live:
             object.__setattr__(self, "reward", _from_mapping(Reward, self.reward, "reward"))
         if not isinstance(self.reward, Reward):
             raise Invalid(f"Live.reward must be a Reward, got {self.reward!r}")
-        _one_of("Live.order", self.order, ORDERS)
-        _one_of("Live.exposure", self.exposure, EXPOSURES)
+        require_one_of("Live.order", self.order, ORDERS)
+        require_one_of("Live.exposure", self.exposure, EXPOSURES)
         require_number("Live.lease_seconds", self.lease_seconds, above=0, at_most=10 * 365 * DAY)
         require_number("Live.traffic_share", self.traffic_share, above=0, at_most=1)
         require_number("Live.audit_share", self.audit_share, at_least=0, at_most=1)
         if not isinstance(self.aa, bool):
             raise Invalid(f"Live.aa must be true or false, got {self.aa!r}")
         if self.open_replications is not None:
-            _whole("Live.open_replications", self.open_replications)
-        if isinstance(self.batch, Mapping):
-            object.__setattr__(self, "batch", dict(self.batch))
-        sizes = self.batch.values() if isinstance(self.batch, Mapping) else [self.batch]
-        for size in sizes:
-            _whole("Live.batch", size)
+            many = require_whole("Live.open_replications", self.open_replications, 1, MOST)
+            object.__setattr__(self, "open_replications", many)
+        object.__setattr__(self, "batch", _checked_batch(self.batch))
         for name in ("arrivals_per_day", "days"):
             if getattr(self, name) is not None:
                 require_number(f"Live.{name}", getattr(self, name), above=0)
         _make_plain(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values: what JSON, TOML and HTTP carry."""
+        """Plain values, as in JSON and TOML."""
         return asdict(self)
 
     @classmethod
@@ -142,15 +142,21 @@ class Live:
         return _from_mapping(cls, values, "live")
 
 
-def _make_plain(options: Any) -> None:
-    """Numbers of whatever kind as JSON carries them."""
+def _checked_batch(batch: object) -> int | dict[str, int]:
+    if isinstance(batch, Mapping):
+        return {name: cast(int, _checked_batch(size)) for name, size in batch.items()}
+    return require_whole("Live.batch", batch, 1, MOST)
+
+
+def _make_plain(options: Reward | Live) -> None:
+    """Replace numbers of other kinds, NumPy's for instance, by floats, as in JSON."""
     for item in fields(options):
         value = getattr(options, item.name)
         if isinstance(value, Real) and not isinstance(value, int | float):
             object.__setattr__(options, item.name, float(value))
 
 
-def _from_mapping(kind: type[Options], values: Any, what: str) -> Options:
+def _from_mapping(kind: type[Options], values: object, what: str) -> Options:
     if not isinstance(values, Mapping):
         raise Invalid(f"{what} must be an object of options, got {values!r}")
     known = [item.name for item in fields(kind)]  # type: ignore[arg-type]
@@ -160,36 +166,25 @@ def _from_mapping(kind: type[Options], values: Any, what: str) -> Options:
     return kind(**values)
 
 
-def _one_of(name: str, value: Any, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise Invalid(f"{name} must be one of {', '.join(known)}, got {value!r}")
-
-
-def _whole(name: str, value: Any) -> None:
-    whole = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 1 << 40
-    if not whole:
-        raise Invalid(f"{name} must be a whole number >= 1, got {value!r}")
-
-
 def fallback_arm(experiment: Experiment, live: Live) -> int:
-    """The index of the arm for everybody who does not take part."""
-    given, names = live.fallback, experiment.arm_names
-    if given is None:
+    """The index of the arm for units that are not enrolled."""
+    arm, names = live.fallback, experiment.arm_names
+    if arm is None:
         return 0
-    if isinstance(given, str) and given in names:
-        return names.index(given)
-    if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < len(names):
-        return given
-    raise Invalid(f"Live.fallback {given!r} is not an arm; {did_you_mean(str(given), names[:50])}")
+    if isinstance(arm, str) and arm in names:
+        return names.index(arm)
+    if is_whole(arm) and 0 <= arm.__index__() < len(names):
+        return arm.__index__()
+    raise Invalid(f"Live.fallback {arm!r} is not an arm; {did_you_mean(str(arm), names[:50])}")
 
 
 def open_at_once(experiment: Experiment, live: Live) -> int:
-    """How many replications run at once."""
+    """How many replications are open at once."""
     return live.open_replications or min(10, experiment.replications)
 
 
 def played(experiment: Experiment, live: Live) -> Experiment:
-    """The experiment as it is played: policies batched as asked for, all like the control in a rehearsal."""
+    """The experiment as it is run: its policies batched, all equal to the control in an A/A rehearsal."""
     names = tuple(experiment.policies)
     sizes = live.batch if isinstance(live.batch, Mapping) else dict.fromkeys(names, live.batch)
     for name in sizes:
@@ -203,7 +198,7 @@ def played(experiment: Experiment, live: Live) -> Experiment:
     return experiment.replace(policies=policies)
 
 
-def _batched(policy: Any, size: int) -> Any:
+def _batched(policy: Policy, size: int) -> Policy:
     if size == 1:
         return policy
     if isinstance(policy, External):
@@ -215,12 +210,12 @@ def _batched(policy: Any, size: int) -> Any:
     return Batched(policy, size)
 
 
-def _batch_size(policy: Any) -> int:
+def _batch_size(policy: Policy) -> int:
     return policy.batch if isinstance(policy, External) else batch_of(policy)
 
 
 def check_fit(experiment: Experiment, live: Live) -> None:
-    """Refuse options that do not fit the experiment, and experiments too large to serve."""
+    """Raise `Invalid` if the options do not fit the experiment, or if it is too large to serve."""
     if experiment.design.timed:
         raise Invalid("time_coupled is for simulation; live use Replay() or Naive()")
     fallback_arm(experiment, live)
@@ -231,10 +226,10 @@ def check_fit(experiment: Experiment, live: Live) -> None:
         ("replications", experiment.replications, MOST_REPLICATIONS),
     )
     for what, value, most in sizes:
-        if not (value <= most):
+        if value > most:
             raise Invalid(f"a live experiment takes at most {most:,} {what}, got {value:,}")
     at_once = open_at_once(experiment, live)
-    if not (at_once <= experiment.replications):
+    if at_once > experiment.replications:
         raise Invalid(
             f"Live.open_replications is {at_once:,}, but the experiment has {experiment.replications:,} replications"
         )
@@ -242,7 +237,7 @@ def check_fit(experiment: Experiment, live: Live) -> None:
     numbers = (
         at_once * len(experiment.policies) * experiment.n_arms * min(deepest, experiment.horizon)
     )
-    if not (numbers <= MOST_NUMBERS):
+    if numbers > MOST_NUMBERS:
         raise Invalid(
             f"{at_once:,} open replications x {len(experiment.policies)} policies x {experiment.n_arms:,} arms x "
             f"batches of {deepest:,} need too much memory; open fewer replications at once or make smaller batches"
@@ -251,57 +246,55 @@ def check_fit(experiment: Experiment, live: Live) -> None:
 
 
 def _check_binary(experiment: Experiment, reward: Reward) -> None:
+    if reward.default in (0, 1) and reward.min in (None, 0) and reward.max in (None, 1):
+        return
     for name, policy in experiment.policies.items():
-        if getattr(policy, "needs_binary", False):
-            if not (
-                reward.default in (0, 1) and reward.min in (None, 0) and reward.max in (None, 1)
-            ):
-                raise Invalid(
-                    f"policy {name!r} ({text_forms.write(policy)}) needs rewards 0 and 1; "
-                    "set Reward(min=0, max=1, default=0)"
-                )
+        if needs_binary(policy):
+            raise Invalid(
+                f"policy {name!r} ({text_forms.write(policy)}) needs rewards 0 and 1; "
+                "set Reward(min=0, max=1, default=0)"
+            )
 
 
-def only_binary(experiment: Experiment) -> bool:
-    """Whether some policy takes no rewards but 0 and 1."""
-    return any(getattr(policy, "needs_binary", False) for policy in experiment.policies.values())
+def needs_binary_rewards(experiment: Experiment) -> bool:
+    """Whether some policy takes only rewards 0 and 1."""
+    return any(map(needs_binary, experiment.policies.values()))
 
 
 def feasibility(experiment: Experiment, live: Live) -> list[str]:
-    """Cautions about a plan that may not finish; `Invalid` if it cannot."""
-    return [*_patience(experiment, live), *_traffic(experiment, live)]
+    """Cautions about a plan that may not finish; raises `Invalid` if it cannot."""
+    return [*_delays(experiment, live), *_traffic(experiment, live)]
 
 
-def _patience(experiment: Experiment, live: Live) -> list[str]:
-    """A replication is a chain: a policy waits for one batch of rewards before it chooses the next."""
+def _delays(experiment: Experiment, live: Live) -> list[str]:
+    """A replication is sequential: a policy waits for one batch of rewards before it chooses the next."""
     smallest = min(_batch_size(policy) for policy in experiment.policies.values())
     window = live.reward.window_seconds / DAY
     chain = math.ceil(experiment.horizon / smallest) * window
-    said = (
+    message = (
         f"if rewards take the whole window ({live.reward.window_seconds:,.10g} seconds), one replication of "
         f"{experiment.horizon:,} periods in batches of {smallest:,} takes {chain:,.0f} days"
     )
     remedy = "shorten the window, enlarge the batches, or lower the horizon"
     if live.days is not None and chain > live.days:
-        raise Invalid(f"{said}, but Live.days is {live.days:g}; {remedy}")
-    if not (chain <= ABSURD):
-        raise Invalid(f"{said}; {remedy}")
-    return [f"{said}; {remedy}"] if chain > LONG else []
+        raise Invalid(f"{message}, but Live.days is {live.days:g}; {remedy}")
+    if chain > ABSURD:
+        raise Invalid(f"{message}; {remedy}")
+    return [f"{message}; {remedy}"] if chain > LONG else []
 
 
 def _traffic(experiment: Experiment, live: Live) -> list[str]:
     if live.arrivals_per_day is None:
         return []
-    alone = not experiment.design.shares_rewards
-    copies = len(experiment.policies) if alone else 1
+    copies = 1 if experiment.design.shares_rewards else len(experiment.policies)
     users = copies * experiment.horizon * experiment.replications
-    a_day = live.arrivals_per_day * live.traffic_share
-    days = users / a_day
-    said = f"it needs at least {users:,} users, which at {a_day:,.4g} a day is {days:,.0f} days"
+    per_day = live.arrivals_per_day * live.traffic_share
+    days, remedy = users / per_day, "fewer replications or a lower horizon"
+    message = (
+        f"it needs at least {users:,} users, which at {per_day:,.4g} per day is {days:,.0f} days"
+    )
     if live.days is not None and days > live.days:
-        raise Invalid(
-            f"{said}, but Live.days is {live.days:g}; ask for fewer replications or a lower horizon"
-        )
-    if not (days <= ABSURD):
-        raise Invalid(f"{said}; ask for fewer replications or a lower horizon")
-    return [f"{said}; consider fewer replications or a lower horizon"] if days > LONG else []
+        raise Invalid(f"{message}, but Live.days is {live.days:g}; choose {remedy}")
+    if days > ABSURD:
+        raise Invalid(f"{message}; choose {remedy}")
+    return [f"{message}; consider {remedy}"] if days > LONG else []

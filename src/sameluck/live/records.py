@@ -1,4 +1,4 @@
-"""What a live experiment answers: plain records."""
+"""What a live experiment returns: plain records, and the words in them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from sameluck.reporting.wording import counted
+
+ACTIVE = ("running", "draining")  # statuses in which units are enrolled
 
 ASSIGNED = "ASSIGNED"
 STICKY = "STICKY"
@@ -15,28 +17,28 @@ NOT_IN_TRAFFIC_SHARE = "NOT_IN_TRAFFIC_SHARE"
 DRAINING = "DRAINING"
 
 REASONS = {
-    ASSIGNED: "a new unit takes part",
-    STICKY: "this unit takes part already: the same arm again",
+    ASSIGNED: "a new unit was enrolled",
+    STICKY: "the unit is enrolled already: the same arm again",
     NO_OPEN_SLOT: "every open replication waits for rewards",
     NOT_RUNNING: "the experiment is paused, stopped or complete",
-    NOT_IN_TRAFFIC_SHARE: "this unit is outside the traffic share",
-    DRAINING: "the experiment is being stopped and needs nobody just now",
+    NOT_IN_TRAFFIC_SHARE: "the unit is outside the traffic share",
+    DRAINING: "the experiment is being stopped and needs no unit at the moment",
 }
 
 
 class Assignment(NamedTuple):
-    """Which arm to show a unit. Says neither which policy asked nor in which replication."""
+    """The arm to show a unit; neither the policy that requested it nor the replication is in it."""
 
-    id: str | None  # None if the unit does not take part: no reward is expected
+    id: str | None  # None if the unit is not enrolled: no reward is expected
     arm: str
     enrolled: bool
     reason: str  # one of REASONS
 
 
 class Receipt(NamedTuple):
-    """What became of a reported reward."""
+    """The outcome of a reported reward."""
 
-    applied: bool  # it settled its entry, now
+    applied: bool  # it settled its entry
     duplicate: bool  # the same value was reported before
     value: float  # the value that counts
 
@@ -62,7 +64,7 @@ class Description(NamedTuple):
 
 
 class Status(NamedTuple):
-    """How far an experiment has come."""
+    """The status of an experiment, with counts."""
 
     name: str
     status: str
@@ -72,18 +74,18 @@ class Status(NamedTuple):
     complete: int
     prefix: int  # replications 0..prefix-1 are complete: what results use
     horizon: int
-    users: int  # real users asked so far, audits included
+    users: int  # real users so far, audits included
     settled: int
     defaulted: int
     imported: int
     waiting: int  # assigned, no reward yet
-    wanted: int  # entries that wait for a user
+    wanted: int  # entries without a user yet
     voided: int
     answers: dict[str, int]  # calls by reason
 
     def __str__(self) -> str:
         calls = sum(self.answers.values())
-        turned = [
+        not_enrolled = [
             f"                {count:,} not enrolled: {REASONS.get(reason, reason)}"
             for reason, count in self.answers.items()
             if reason not in (ASSIGNED, STICKY)
@@ -97,32 +99,32 @@ class Status(NamedTuple):
             + (f"; {self.imported:,} entries imported" if self.imported else ""),
             f"  wanted        {self._wanted()}",
             f"  calls         {calls:,}",
-            *turned,
+            *not_enrolled,
         ]
         return "\n".join(lines)
 
     def _wanted(self) -> str:
         if self.status in ("stopped", "complete"):
-            return "nobody any more"
+            return "no more users"
         when = "at this moment" if self.status in ("running", "draining") else "once it is resumed"
         return f"{counted(self.wanted, 'more user')}, {when}"
 
 
 class Joining(NamedTuple):
-    """What a policy that joins late will need."""
+    """What a policy that is added to a running experiment will need."""
 
     policy: str
-    replications: int  # already begun, which it walks through first
-    finished: int  # of those, without asking anybody
-    replayed: int  # periods it has played on what is known
-    users_at_least: int  # entries it asks for at this moment; it will ask for more as it goes on
-    users_so_far: int  # real users of the experiment before it progress
+    replications: int  # already begun, which it reads first
+    finished: int  # of those, without a user
+    replayed: int  # periods it has played on settled entries
+    users_at_least: int  # entries it requests at this moment; it will request more later
+    users_so_far: int  # real users of the experiment before it was added
 
     def __str__(self) -> str:
         return (
             f"{self.policy} has replayed {counted(self.replayed, 'period')} of "
             f"{counted(self.replications, 'replication')} without a user and finished {self.finished:,} of them; at "
-            f"this moment it asks for {counted(self.users_at_least, 'new user')}, and for more as it goes on (the "
+            f"this moment it requests {counted(self.users_at_least, 'new user')}, and will request more later (the "
             f"experiment has used {self.users_so_far:,}). Do not tune it on this ledger: it would be judged "
             "on what it was tuned on."
         )

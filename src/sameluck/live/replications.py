@@ -1,117 +1,152 @@
-"""Where an experiment's open replications stand, in memory, in step with their rows.
+"""State of an experiment's open replications, in memory, in step with their rows.
 
-Every change goes through here inside a transaction that holds the replication's row. What is kept in memory only
-saves walking the history again: it is forgotten when a transaction fails, caught up when another process has gone
-on, and rebuilt from the ledger when there is nothing to catch up from.
+Every change is made here, inside a transaction that holds the replication's row. The state in memory only saves
+running the policies over the ledger again: it is dropped when a transaction fails, brought up to date when another
+process has settled entries, and otherwise rebuilt from the ledger.
 """
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
+from sameluck.errors import Conflict, Diverged, Unplayable
 from sameluck.experiment import Experiment
-from sameluck.live.databases.base import Transaction
+from sameluck.live.databases.base import Database, Transaction, Work
+from sameluck.live.databases.rows import (
+    CurrentRow,
+    ExperimentRow,
+    LockedAssignment,
+    Number,
+    ReplicationRow,
+    SettledRow,
+    Text,
+    Value,
+)
 from sameluck.live.engine.replication import Fetch, Replication
 from sameluck.live.engine.scheduler import Entry, Scheduler
-from sameluck.live.engine.walker import Maker
-from sameluck.live.ledger import read_replications
-from sameluck.live.options import Live, open_at_once
+from sameluck.live.ledger import Ledger, read_replications, replication_numbers
+from sameluck.live.options import Live, Maker, open_at_once
+from sameluck.live.records import ACTIVE
 
-GOING = ("running", "draining")
-
-
-class LockedAssignment(NamedTuple):
-    """An assignment with its entry and its replication, their rows locked."""
-
-    id: str
-    replication: int
-    entry: Entry
-    exposed: bool
-    live: bool  # not voided
-    state: str
-    due: int | None
-    value: float | None
-    source: str | None
-    version: int
-    policies: int
-
-    def is_due(self, now: int) -> bool:
-        """Whether its lease or its window has run out and nobody has acted on that."""
-        return self.live and self.state == "assigned" and self.due is not None and self.due <= now
+T = TypeVar("T")
 
 
 class ChallengerProgress(NamedTuple):
-    """How far a challenger came in one replication on what was known."""
+    """How far a challenger gets in one replication on settled entries alone."""
 
     finished: bool
     replayed: int
     wanted: int
 
 
+class _Definition:
+    """An experiment as it was defined at one time; its policies are prepared when they are first run."""
+
+    def __init__(self, text: str, live: Live, makers: Mapping[str, Maker]) -> None:
+        self.text = text
+        self.experiment = Experiment.from_json(text)
+        self._live, self._makers = live, makers
+
+    @cached_property
+    def scheduler(self) -> Scheduler:
+        order, share = self._live.order, self._live.audit_share
+        return Scheduler(self.experiment, order=order, audit_share=share, makers=self._makers)
+
+
 class OpenReplications:
     """The open replications of one experiment."""
 
-    def __init__(self, id: int, definition: str, live: Live, makers: Mapping[str, Maker]) -> None:
-        self.id = id
-        self.live = live
-        self.makers = dict(makers)
+    def __init__(
+        self, database: Database, row: ExperimentRow, makers: Mapping[str, Maker] | None
+    ) -> None:
+        self.database = database
+        self.id, self.name = row.id, row.name
+        self.live = Live.from_dict(json.loads(row.options))
+        self._makers = dict(makers or {})
         self._states: dict[int, Replication] = {}
         self._locks: dict[int, Lock] = {}
         self._guard = threading.Lock()
-        self.take_definition(definition)
-
-    def take_definition(self, definition: str) -> None:
-        """Play the experiment as it is defined now."""
-        self._experiment = Experiment.from_json(definition)
-        self._played: tuple[str, Scheduler | None] = definition, None
+        self._definition = self._read_definition(row.definition)
 
     @property
     def experiment(self) -> Experiment:
-        """What is being compared, as this process knows it; to look at it or to pause it takes no policies."""
-        return self._experiment
+        """The experiment as this process knows it; reading it prepares no policy."""
+        return self._definition.experiment
 
     @property
     def scheduler(self) -> Scheduler:
-        """The policies as this process knows them, made ready when somebody plays."""
-        definition, scheduler = self._played
-        if scheduler is None:
-            scheduler = self.scheduler_of(definition)
-            self._played = definition, scheduler
-        return scheduler
+        """The policies as this process knows them."""
+        return self._definition.scheduler
 
-    @property
-    def definition(self) -> str:
-        """The experiment as this process knows it."""
-        return self._played[0]
+    def add_maker(self, name: str, make: Maker) -> None:
+        """Remember how an external policy is made."""
+        self._makers[name] = make
 
-    def scheduler_of(self, definition: str) -> Scheduler:
-        """The policies of a definition, made ready."""
-        order, share = self.live.order, self.live.audit_share
-        experiment = Experiment.from_json(definition)
-        return Scheduler(experiment, order=order, audit_share=share, makers=self.makers)
+    def write(self, work: Work[T]) -> T:
+        """Run a transaction; if a policy fails or disagrees with the ledger, the experiment's status is failed."""
+        try:
+            return self.database.write(work)
+        except (Diverged, Unplayable) as error:
+            self.fail(str(error))
+            raise
+
+    def read(self, work: Callable[[Ledger], T]) -> T:
+        """Run work on one consistent state of the ledger."""
+
+        def on_ledger(transaction: Transaction) -> T:
+            scheduler = self.current(transaction)
+            numbers = replication_numbers(transaction, self.id)
+            return work(Ledger(transaction, self.id, scheduler, numbers))
+
+        return self.database.read(on_ledger)
+
+    def fail(self, reason: str) -> None:
+        """Set the experiment's status to failed."""
+        self.database.write(
+            lambda transaction: transaction.run(
+                "set_status", experiment=self.id, status="failed", reason=reason
+            )
+        )
+
+    def change_status(self, change: str, allowed: Sequence[str], reason: str, now: int) -> None:
+        """Set the status that a change (paused, resumed, drained or stopped) leads to, from those allowed."""
+
+        def work(transaction: Transaction) -> None:
+            before = transaction.one(CurrentRow, "lock_experiment", experiment=self.id).status
+            resumed = transaction.one(Text, "resumes_as", experiment=self.id).text
+            after = {"resumed": resumed, "drained": "draining"}.get(change, change)
+            if before == after:
+                return
+            if before not in allowed:
+                message = f"experiment {self.name!r} is {before} and cannot be {change}"
+                raise Conflict(message, "invalid_transition")
+            transaction.run("set_status", experiment=self.id, status=after, reason=reason)
+            if after in ACTIVE:
+                self.open_next(transaction, now)
+
+        self.write(work)
 
     def current(self, transaction: Transaction) -> Scheduler:
-        """The policies as the database has them now; a challenger may have progress elsewhere."""
-        definition, _, _ = found(transaction.one("experiment_now", experiment=self.id))
-        if definition == self.definition:
-            return self.scheduler
-        scheduler = self.scheduler_of(definition)
-        if len(scheduler.prepared) > len(self.experiment.policies):  # policies are only ever added
-            self._experiment, self._played = scheduler.experiment, (definition, scheduler)
-        return scheduler
+        """The policies as the database has them now; another process may have added one."""
+        row = transaction.one(CurrentRow, "experiment_now", experiment=self.id)
+        return self._take(row.definition).scheduler
 
-    def refresh(self, transaction: Transaction) -> None:
-        """Play the experiment as the database has it now."""
-        definition, _, _ = found(transaction.one("experiment_now", experiment=self.id))
-        if definition != self.definition:
-            self.take_definition(definition)
+    def _take(self, text: str) -> _Definition:
+        """A definition that the database has; it is used from now on, unless one with more policies is."""
+        definition = self._definition
+        if text != definition.text:
+            definition = self._read_definition(text)
+            if len(definition.experiment.policies) > len(self.experiment.policies):
+                self._definition = definition
+        return definition
 
-    def key(self, locked: LockedAssignment) -> dict[str, int]:
-        """An entry's place in the database."""
-        return {"experiment": self.id, "replication": locked.replication, **locked.entry._asdict()}
+    def _read_definition(self, text: str) -> _Definition:
+        return _Definition(text, self.live, self._makers)
 
     def settle(
         self,
@@ -121,21 +156,31 @@ class OpenReplications:
         source: str,
         now: int,
     ) -> None:
-        """Write a reward into its entry, let the policies go on, and ask for what they need next."""
+        """Settle an entry, advance the policies, and want what they need next."""
         state = self._state(transaction, locked)
-        settled = {"value": value, "source": source, "settled": locked.version + 1, "now": now}
-        transaction.run("settle", **self.key(locked), assignment=locked.id, **settled)
-        wants = state.settle(locked.entry, value, self._fetch(transaction, state.number))
-        self._write(transaction, state, wants, now)
+        transaction.run(
+            "settle",
+            **locked.key(),
+            assignment=locked.id,
+            value=value,
+            source=source,
+            settled=locked.version + 1,
+            now=now,
+        )
+        entry = Entry(locked.owner, locked.arm, locked.position)
+        wanted = state.settle(entry, value, self._fetch(transaction, state.number))
+        self._write_state(transaction, state, wanted, now)
         if state.complete:
-            self.go_on(transaction, now)
+            self.open_next(transaction, now)
 
     def _state(self, transaction: Transaction, locked: LockedAssignment) -> Replication:
         number = locked.replication
         self._hold(transaction, number)
         state = self._states.get(number)
         if state is None or state.policies != locked.policies or state.version > locked.version:
-            state = self._states[number] = self._rebuilt(transaction, locked)
+            scheduler = self.current(transaction)
+            (state,) = read_replications(transaction, self.id, scheduler, [number])
+            self._states[number] = state
         elif state.version < locked.version:
             self._catch_up(transaction, state)
         return state
@@ -146,29 +191,22 @@ class OpenReplications:
         transaction.hold(lock)
         transaction.undo(lambda: self._states.pop(number, None))
 
-    def _rebuilt(self, transaction: Transaction, locked: LockedAssignment) -> Replication:
-        scheduler = self.current(transaction)
-        (state,) = read_replications(transaction, self.id, scheduler, [locked.replication])
-        return state
-
     def _catch_up(self, transaction: Transaction, state: Replication) -> None:
         fetch = self._fetch(transaction, state.number)
-        since = {"replication": state.number, "version": state.version}
-        for owner, arm, place, value in transaction.all(
-            "settled_since", experiment=self.id, **since
-        ):
-            state.settle(Entry(owner, arm, place), value, fetch)
+        key = {"experiment": self.id, "replication": state.number, "version": state.version}
+        for *entry, value in transaction.all(SettledRow, "settled_since", **key):
+            state.settle(Entry(*entry), value, fetch)
 
     def _fetch(self, transaction: Transaction, number: int) -> Fetch:
         def fetch(owner: int, arm: int, first: int, stop: int) -> list[float]:
             span = {"owner": owner, "arm": arm, "first": first, "stop": stop}
-            rows = transaction.all("values", experiment=self.id, replication=number, **span)
-            return [value for (value,) in rows]
+            key = {"experiment": self.id, "replication": number}
+            return [value for (value,) in transaction.all(Value, "values", **key, **span)]
 
         return fetch
 
-    def _write(
-        self, transaction: Transaction, state: Replication, wants: Sequence[Entry], now: int
+    def _write_state(
+        self, transaction: Transaction, state: Replication, wanted: Sequence[Entry], now: int
     ) -> None:
         complete = state.complete
         transaction.run(
@@ -181,76 +219,82 @@ class OpenReplications:
             complete=complete,
             now=now,
         )
-        self._want(transaction, state.number, wants)
-        if complete and not state.asked:
+        self._want(transaction, state.number, wanted)
+        if complete and not state.outstanding:
             self._states.pop(state.number, None)
             self._locks.pop(state.number, None)
 
-    def _want(self, transaction: Transaction, number: int, wants: Sequence[Entry]) -> None:
+    def _want(self, transaction: Transaction, number: int, wanted: Sequence[Entry]) -> None:
         key = {"experiment": self.id, "replication": number}
-        if len(wants) == 1:
-            transaction.run("want", **key, **wants[0]._asdict())
-        elif wants:
-            transaction.many("want", [{**key, **entry._asdict()} for entry in wants])
+        if len(wanted) == 1:
+            transaction.run("want", **key, **wanted[0]._asdict())
+        elif wanted:
+            transaction.many("want", [{**key, **entry._asdict()} for entry in wanted])
 
-    def go_on(self, transaction: Transaction, now: int) -> None:
-        """Open the next replications; or end the experiment if nobody is needed any more, not even for an audit."""
-        definition, status, reason = found(transaction.one("lock_experiment", experiment=self.id))
-        if definition != self.definition:
-            self.take_definition(definition)
-        (opened,) = found(transaction.one("count_open", experiment=self.id))
-        (last,) = found(transaction.one("last_replication", experiment=self.id))
-        experiment = self.experiment
-        most = open_at_once(experiment, self.live)
-        while status == "running" and last + 1 < experiment.replications and opened < most:
+    def open_next(self, transaction: Transaction, now: int) -> None:
+        """Open the next replications; or end the experiment if no entry is outstanding, not even of an audit."""
+        row = transaction.one(CurrentRow, "lock_experiment", experiment=self.id)
+        definition = self._take(row.definition)
+        opened = transaction.one(Number, "count_open", experiment=self.id).number
+        last = transaction.one(Number, "last_replication", experiment=self.id).number
+        planned, most = (
+            definition.experiment.replications,
+            open_at_once(definition.experiment, self.live),
+        )
+        while row.status == "running" and last + 1 < planned and opened < most:
             last, opened = last + 1, opened + 1
-            self._open(transaction, last, now)
-        (needed,) = found(transaction.one("any_outstanding", experiment=self.id))
-        if opened == 0 and not needed and status in GOING:
-            ended = "complete" if last + 1 == experiment.replications else "stopped"
-            transaction.run("set_status", experiment=self.id, status=ended, reason=reason)
+            self._open(transaction, definition.scheduler, last, now)
+        outstanding = transaction.one(Number, "any_outstanding", experiment=self.id).number
+        if opened == 0 and not outstanding and row.status in ACTIVE:
+            status = "complete" if last + 1 == planned else "stopped"
+            transaction.run("set_status", experiment=self.id, status=status, reason=row.reason)
 
-    def _open(self, transaction: Transaction, number: int, now: int) -> None:
+    def _open(self, transaction: Transaction, scheduler: Scheduler, number: int, now: int) -> None:
         self._hold(transaction, number)
-        state = Replication(self.scheduler, number)
-        wants = state.begin()
+        state = Replication(scheduler, number)
+        wanted = state.start()
         values = {"number": number, "policies": state.policies, "now": now}
         transaction.run("open_replication", experiment=self.id, **values)
-        self._want(transaction, number, wants)
+        self._want(transaction, number, wanted)
         self._states[number] = state
 
-    def join(self, transaction: Transaction, definition: str, now: int) -> list[ChallengerProgress]:
-        """Let the policy that a new definition adds walk through every replication begun so far."""
-        before, scheduler = self.definition, self.scheduler_of(definition)
+    def add_challenger(
+        self, transaction: Transaction, definition: str, now: int
+    ) -> list[ChallengerProgress]:
+        """Use a definition with one more policy, which reads every open or complete replication first."""
+        before, after = self._definition, self._read_definition(definition)
         transaction.run("set_definition", experiment=self.id, definition=definition)
         progress = []
-        for number, *_ in transaction.all("replications", experiment=self.id):
-            transaction.one("lock_replication", experiment=self.id, replication=number)
+        for number in replication_numbers(transaction, self.id):
+            key = {"experiment": self.id, "replication": number}
+            transaction.one(ReplicationRow, "lock_replication", **key)
             self._hold(transaction, number)
-            (state,) = read_replications(transaction, self.id, scheduler, [number], checked=False)
+            (state,) = read_replications(
+                transaction, self.id, after.scheduler, [number], checked=False
+            )
             progress.append(_progress(state))
             self._states[number] = state
-            self._write(transaction, state, state.ask(), now)
-        transaction.undo(lambda: self.take_definition(before))
-        self.take_definition(definition)
+            self._write_state(transaction, state, state.want(), now)
+
+        def undo() -> None:
+            self._definition = before
+
+        transaction.undo(undo)
+        self._definition = after
         return progress
 
-    def preview(self, transaction: Transaction, definition: str) -> list[ChallengerProgress]:
-        """What `join` would come to; nothing is changed."""
-        numbers = [number for number, *_ in transaction.all("replications", experiment=self.id)]
-        scheduler = self.scheduler_of(definition)
+    def preview_challenger(
+        self, transaction: Transaction, definition: str
+    ) -> list[ChallengerProgress]:
+        """What `add_challenger` would return; nothing is changed."""
+        numbers = replication_numbers(transaction, self.id)
+        scheduler = self._read_definition(definition).scheduler
         states = read_replications(transaction, self.id, scheduler, numbers, checked=False)
         return [_progress(state) for state in states]
 
 
 def _progress(state: Replication) -> ChallengerProgress:
     challenger = state.policies - 1
-    reach = state.reaches[challenger]
-    wanted = len(state.wants([challenger]) - state.asked)
-    return ChallengerProgress(reach == state.scheduler.experiment.horizon, reach, wanted)
-
-
-def found(row: tuple[object, ...] | None) -> tuple[Any, ...]:
-    """A row that must be there."""
-    assert row is not None
-    return row
+    periods = state.periods_done[challenger]
+    wanted = len(state.needed_by([challenger]) - state.outstanding)
+    return ChallengerProgress(periods == state.scheduler.experiment.horizon, periods, wanted)

@@ -1,4 +1,4 @@
-"""The transaction in which an experiment begins, with an empty ledger or with one that is known already."""
+"""Starting an experiment, with an empty ledger or with imported entries, and loading one."""
 
 from __future__ import annotations
 
@@ -6,74 +6,95 @@ import json
 import secrets
 from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from sameluck.errors import Conflict
+from sameluck.errors import Conflict, Invalid
 from sameluck.experiment import Experiment
-from sameluck.live.assignments import Clock
+from sameluck.live.assignments import SECOND, Assignments
 from sameluck.live.databases.base import Database, Transaction
-from sameluck.live.engine.walker import Maker
+from sameluck.live.databases.rows import ExperimentRow, Number
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.options import Live
-from sameluck.live.replications import found
+from sameluck.live.options import Clock, Live, Maker
+from sameluck.live.replications import OpenReplications
 from sameluck.randomness import streams
 
-Fill: TypeAlias = Callable[[Transaction, int, int], None]  # of an experiment's id, at a time
+Fill: TypeAlias = Callable[[Transaction, int, int], None]  # an experiment's id, the time
 
 
 class StartRequest(NamedTuple):
-    """What an experiment begins with."""
+    """What an experiment starts with."""
 
     name: str
-    experiment: Experiment  # as it is played
+    experiment: Experiment  # with its policies as they are run
     live: Live
     makers: Mapping[str, Maker] | None
 
 
-def begin(
-    database: Database, clock: Clock, new: StartRequest, fill: Fill | None = None
+def load(
+    database: Database, clock: Clock, row: ExperimentRow, makers: Mapping[str, Maker] | None
 ) -> LiveExperiment:
-    """Begin an experiment in one transaction; `fill` writes what is known of its ledger."""
-    salt = secrets.token_hex(16)
+    """The experiment of a row; raises `Invalid` if it needs another version of sameluck."""
+    if row.streams != streams.VERSION:
+        raise Invalid(
+            f"experiment {row.name!r} uses stream version {row.streams}, this sameluck has {streams.VERSION}; use "
+            "the sameluck version it was started with"
+        )
+    return _live_experiment(OpenReplications(database, row, makers), row, clock)
+
+
+def _live_experiment(
+    replications: OpenReplications, row: ExperimentRow, clock: Clock
+) -> LiveExperiment:
+    assignments = Assignments(replications, row.salt, clock)
+    return LiveExperiment(replications, assignments, row.started_us)
+
+
+def start(
+    database: Database, clock: Clock, request: StartRequest, fill: Fill | None = None
+) -> LiveExperiment:
+    """Start an experiment in one transaction; `fill` writes the entries that are known already."""
+    name, salt = request.name, secrets.token_hex(16)
 
     def work(transaction: Transaction) -> LiveExperiment:
-        if (there := transaction.one("experiment", name=new.name)) is not None:
-            if there[6] != salt:  # ours, if the connection was lost after it had been committed
-                said = (
-                    f"there is an experiment {new.name!r} already; load it, or choose another name"
+        before = transaction.find(ExperimentRow, "experiment", name=name)
+        if before is not None:
+            if before.salt != salt:  # ours, if the connection was lost after the commit
+                message = (
+                    f"there is an experiment {name!r} already; load it, or choose another name"
                 )
-                raise Conflict(said, "name_taken")
-            return LiveExperiment(database, there, new.makers, clock)
-        now = round(clock() * 1_000_000)
-        values = {
-            "name": new.name,
-            "definition": new.experiment.to_json(),
-            "options": json.dumps(new.live.to_dict()),
-            "salt": salt,
-            "streams": streams.VERSION,
-            "now": now,
-        }
-        transaction.one("start", **values)
-        row = found(transaction.one("experiment", name=new.name))
-        started = LiveExperiment(database, row, new.makers, clock)
+                raise Conflict(message, "name_taken")
+            return load(database, clock, before, request.makers)
+        now = round(clock() * SECOND)
+        transaction.one(
+            Number,
+            "start",
+            name=name,
+            definition=request.experiment.to_json(),
+            options=json.dumps(request.live.to_dict()),
+            salt=salt,
+            streams=streams.VERSION,
+            now=now,
+        )
+        row = transaction.one(ExperimentRow, "experiment", name=name)
         if fill is not None:
-            fill(transaction, row[0], now)
-        started.begin(transaction)
-        return started
+            fill(transaction, row.id, now)
+        replications = OpenReplications(database, row, request.makers)
+        replications.open_next(transaction, now)
+        return _live_experiment(replications, row, clock)
 
     return database.write(work)
 
 
-def difference(there: Experiment, live: Live, request: StartRequest) -> str | None:
-    """The first setting in which an experiment differs from what it would begin with; None if there is none.
+def first_difference(experiment: Experiment, live: Live, request: StartRequest) -> str | None:
+    """The first setting in which an experiment differs from a request; None if there is none.
 
-    Policies may have progress since: those at the end that the request does not name are no difference.
+    Policies that were added later, which the request does not name, are no difference.
     """
-    theirs, ours = there.to_dict(), request.experiment.to_dict()
-    policies, wished = theirs.pop("policies"), ours.pop("policies")
+    theirs, ours = experiment.to_dict(), request.experiment.to_dict()
+    policies, requested = theirs.pop("policies"), ours.pop("policies")
     pairs = {
-        "policies": (list(islice(policies, len(wished))), list(wished)),
-        **_pairs("policy ", policies, wished),
+        "policies": (list(islice(policies, len(requested))), list(requested)),
+        **_pairs("policy ", policies, requested),
         **_pairs("", theirs, ours),
         **_pairs("Live.", live.to_dict(), request.live.to_dict()),
     }
@@ -83,5 +104,7 @@ def difference(there: Experiment, live: Live, request: StartRequest) -> str | No
     return None
 
 
-def _pairs(owner: str, theirs: dict[str, Any], ours: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    return {f"{owner}{key}": (theirs.get(key), ours[key]) for key in ours}
+def _pairs(
+    prefix: str, theirs: Mapping[str, object], ours: Mapping[str, object]
+) -> dict[str, tuple[object, object]]:
+    return {f"{prefix}{key}": (theirs.get(key), ours[key]) for key in ours}

@@ -18,6 +18,7 @@ from sameluck.environments.gaussian import Gaussian
 from sameluck.errors import Conflict
 from sameluck.experiment import Experiment
 from sameluck.live import Assignment, Description, Live, LiveExperiment, Receipt, Reward, Store
+from sameluck.live.databases.rows import EventRow
 from sameluck.runs import Runs
 from sameluck.simulation.simulate import simulate
 from sameluck.testing import VirtualClock, reward_at
@@ -122,11 +123,9 @@ class Scenario:
     def events(self, live: LiveExperiment, id: str) -> list[tuple[float, str]]:
         """The reported rewards of an assignment with their outcomes, in order of arrival."""
         rows = self.store._database.read(
-            lambda transaction: transaction.all("events", experiment=live._id)
+            lambda transaction: transaction.all(EventRow, "events", experiment=live._id)
         )
-        return [
-            (value, outcome) for assignment, _, _, _, value, outcome, _ in rows if assignment == id
-        ]
+        return [(row.value, row.outcome) for row in rows if row.assignment == id]
 
     def close(self) -> None:
         """Close the store."""

@@ -13,6 +13,7 @@ import sameluck as sl
 from sameluck.live.databases import pipeline
 from sameluck.live.databases.pipeline import Pipeline
 from sameluck.live.databases.postgres import Postgres
+from sameluck.live.databases.rows import AnswerRow, ExperimentRow, Number, Text
 
 START = {"definition": "", "options": "", "salt": "", "streams": 1, "now": 0}
 
@@ -31,7 +32,7 @@ def connection(postgres_url, database):
 
 
 def names(database):
-    return [name for (name,) in database.read(lambda t: t.all("names"))]
+    return [name for (name,) in database.read(lambda t: t.all(Text, "names"))]
 
 
 def server_process(database):
@@ -83,16 +84,16 @@ def test_statements_between_the_rows_of_another(database):
 
     def fill(transaction):
         transaction.many("start", [{"name": f"n{k}", **START} for k in range(3)])
-        row = transaction.one("experiment", name="n0")
+        row = transaction.one(ExperimentRow, "experiment", name="n0")
         insert = "INSERT INTO answer SELECT %s, 'r' || k, k FROM generate_series(1, 45000) k"
-        transaction.connection.execute(insert, [row[0]])
-        return row[0]
+        transaction.connection.execute(insert, [row.id])
+        return row.id
 
     def look(transaction):
         found = 0
-        for reason, calls in transaction.each("answers", experiment=id):
+        for reason, calls in transaction.each(AnswerRow, "answers", experiment=id):
             if calls % 9_000 == 0:
-                assert transaction.one("experiment", name="n1")[1] == "n1"
+                assert transaction.one(ExperimentRow, "experiment", name="n1").name == "n1"
             found += reason == f"r{calls}"
         return found
 
@@ -120,7 +121,7 @@ class TestFailures:
     def test_of_a_statement_that_was_sent_earlier(self, database):
         def work(transaction):
             transaction.run("count_answers", experiment=999, reason="X", calls=1)
-            return transaction.one("start", name="a", **START)
+            return transaction.one(Number, "start", name="a", **START)
 
         with pytest.raises(psycopg.errors.ForeignKeyViolation):
             database.write(work)
@@ -170,7 +171,7 @@ class TestWaiting:
     def test_does_not_hold_up_other_threads(self, database, taken):
         def work(transaction):
             transaction.lock(7)
-            return transaction.one("names")
+            return transaction.find(Text, "names")
 
         waiting = threading.Thread(target=database.write, args=[work])
         waiting.start()
@@ -191,7 +192,7 @@ class TestWaiting:
 
         def work(transaction):
             transaction.lock(7)
-            transaction.one("names")
+            transaction.find(Text, "names")
             attempts.append(len(attempts))
             begun.set()
             assert go.wait(60)
@@ -224,7 +225,7 @@ class TestWaiting:
             transaction.run("start", name="mine", **START)
             transaction.lock(7)
             begun.set()
-            transaction.one("names")
+            transaction.find(Text, "names")
 
         other = threading.Thread(target=interrupt)
         other.start()

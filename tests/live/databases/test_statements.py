@@ -9,14 +9,14 @@ from sameluck.live.databases.base import statements
 
 # Each call of assign, expose, reward, void and tick runs some of these; the word is what finds its rows.
 HOT = {
-    "standing": "one_enrolment_a_unit",
-    "take": "entry_wanted (experiment=? AND state=?)",
+    "enrolment": "one_enrolment_a_unit",
+    "assign": "entry_wanted (experiment=? AND state=?)",
     "enrol": "",
     "lock_assignment": "PRIMARY KEY (id=?)",
     "note_reward": "",
     "settle": "PRIMARY KEY (experiment=? AND replication=? AND owner=? AND arm=? AND position=?)",
     "set_due": "PRIMARY KEY (experiment=? AND replication=? AND owner=? AND arm=? AND position=?)",
-    "offer_again": "PRIMARY KEY (experiment=? AND replication=? AND owner=? AND arm=? AND position=?)",
+    "want_again": "PRIMARY KEY (experiment=? AND replication=? AND owner=? AND arm=? AND position=?)",
     "expose": "PRIMARY KEY (id=?)",
     "void": "PRIMARY KEY (id=?)",
     "overdue": "entry_due (experiment=? AND state=? AND due_us<?)",

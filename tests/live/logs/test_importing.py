@@ -222,7 +222,7 @@ class TestALogByAnotherPolicy:
             store._database.write(lambda transaction: transaction.connection.execute(change))
         with (
             sl.open(where) as store,
-            pytest.raises(sl.Diverged, match="was settled, but no policy reads it"),
+            pytest.raises(sl.Diverged, match="is settled, but no policy reads it"),
         ):
             store.load("shop")
 
@@ -431,7 +431,7 @@ class TestBadRows:
         ({"replications": 3}, "replications is 3, but the log has 4"),
         ({"horizon": 0}, "Experiment.horizon must be a whole number from 1"),
         ({"arm": "colour"}, "no column 'colour' for arm"),
-        ({"live": {"order": "no"}}, "Live.order must be one of"),
+        ({"live": {"order": "no"}}, "unknown Live.order 'no'; "),
         ({"live": sl.Live(open_replications=5)}, "Live.open_replications is 5"),
         ({"policies": {"mine": sl.External("x")}}, "makers"),
     ],

@@ -21,7 +21,7 @@ from sameluck.cli.comparison_output import (
 )
 from sameluck.cli.experiment_options import Values
 from sameluck.cli.live.store_options import DatabaseOptions, live_command, name_argument
-from sameluck.live.replications import GOING
+from sameluck.live.records import ACTIVE
 from sameluck.reporting.wording import counted
 
 HELP_POSITION = 5
@@ -100,7 +100,7 @@ def _remedy(live: sl.LiveExperiment, policies: list[str] | None) -> str:
     horizon, status = common_horizon(live, policies), live.status().status
     if horizon:
         return f"for the results so far: --checkpoints {horizon}"
-    return "wait for rewards" if status in GOING else f"its status is {status}"
+    return "wait for rewards" if status in ACTIVE else f"its status is {status}"
 
 
 def common_horizon(live: sl.LiveExperiment, policies: Sequence[str] | None = None) -> int:

@@ -1,45 +1,50 @@
-"""What a database must do for the live engine: run a piece of work as one transaction.
+"""What a database must do for live experiments: run a piece of work as one transaction.
 
-All logic is in `LiveExperiment`, as work on named statements (`statements.sql`), the same for every database. Another
-store is a class with `write`, `read` and `close`; `sameluck.testing.store_contract.StoreContract` tests it.
+All logic is in work on named statements (`statements.sql`), the same for every database. Another store is a class
+with `write`, `read` and `close`; `sameluck.testing.store_contract.StoreContract` tests it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from operator import itemgetter
 from threading import Lock
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
-Row: TypeAlias = tuple[Any, ...]
+Row = TypeVar("Row", bound=tuple[object, ...])
+SqlValue: TypeAlias = str | float | None  # a float, an int or a bool
+Values: TypeAlias = Mapping[str, SqlValue]  # of a statement's parameters
 
 
 class Transaction(Protocol):
-    """Named statements, and what must happen if it comes to nothing."""
+    """Runs statements by name; their rows are of the class that is asked for (`databases.rows`)."""
 
-    def one(self, name: str, /, **values: Any) -> Row | None:
+    def one(self, row: type[Row], name: str, /, **values: SqlValue) -> Row:
+        """The first row; there is one."""
+
+    def find(self, row: type[Row], name: str, /, **values: SqlValue) -> Row | None:
         """The first row, or None."""
 
-    def all(self, name: str, /, **values: Any) -> list[Row]:
+    def all(self, row: type[Row], name: str, /, **values: SqlValue) -> list[Row]:
         """Every row."""
 
-    def each(self, name: str, /, **values: Any) -> Iterator[Row]:
+    def each(self, row: type[Row], name: str, /, **values: SqlValue) -> Iterator[Row]:
         """Row by row, for results that may be long."""
 
-    def run(self, name: str, /, **values: Any) -> None:
-        """Change something."""
+    def run(self, name: str, /, **values: SqlValue) -> None:
+        """Run a statement that returns no rows."""
 
-    def many(self, name: str, /, rows: Iterable[dict[str, Any]]) -> None:
-        """The same change for several rows."""
+    def many(self, name: str, /, rows: Iterable[Values]) -> None:
+        """Run it for several rows of parameters."""
 
     def lock(self, number: int) -> None:
-        """Let nobody else pass who names the same number, in any process, until the transaction has ended."""
+        """Take the lock of a number, across processes, until the transaction ends."""
 
     def hold(self, lock: Lock) -> None:
-        """Take a lock of this process's and keep it until the transaction has ended."""
+        """Take a lock of this process until the transaction ends."""
 
     def undo(self, forget: Callable[[], object]) -> None:
         """Call this if the transaction is not committed."""
@@ -49,39 +54,40 @@ Work: TypeAlias = Callable[[Transaction], T]
 
 
 class Database(Protocol):
-    """A place where ledgers are kept."""
+    """Where ledgers are kept."""
 
+    kind: str  # "sqlite" or "postgresql": what `sameluck live doctor` can examine
     read_only: bool
 
     def write(self, work: Work[T]) -> T:
-        """Run the work as one transaction and return what it returned, once that is durable.
+        """Run the work as one transaction and return its result once that is durable.
 
-        The work may be run again (it must not mind), and alone or together with others'.
+        The work may be run again, and alone or together with other work.
         """
 
     def read(self, work: Work[T]) -> T:
-        """Run work that changes nothing on one consistent state, without holding up those who write."""
+        """Run work that changes nothing on one consistent state, without blocking writers."""
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release everything."""
 
 
 def statements() -> dict[str, str]:
     """Every statement by its name."""
-    text = _package_text("statements.sql")
-    found = {}
+    text = (files("sameluck.live.databases") / "statements.sql").read_text(encoding="utf-8")
+    by_name = {}
     for part in re.split(r"^-- name: ", text, flags=re.MULTILINE)[1:]:
         name, _, body = part.partition("\n")
         lines = [line for line in body.splitlines() if not line.startswith("--")]
-        found[name.strip()] = "\n".join(lines).strip()
-    return found
+        by_name[name.strip()] = "\n".join(lines).strip()
+    return by_name
 
 
-PARAMETER = re.compile(r"(?<![:\w]):(\w+)")  # but not a scheduler, ::text
+PARAMETER = re.compile(r"(?<![:\w]):(\w+)")  # but not a type conversion, ::text
 
 
-def values_of(names: Sequence[str]) -> Callable[[dict[str, Any]], Sequence[Any]]:
-    """A function that takes the values of these names, in their order."""
+def values_of(names: Sequence[str]) -> Callable[[Values], tuple[SqlValue, ...]]:
+    """A function that returns the values of these names, in their order."""
     if len(names) == 1:
         return lambda values: (values[names[0]],)
     return itemgetter(*names) if names else lambda _: ()
@@ -94,11 +100,7 @@ def migrations() -> dict[int, str]:
     return {int(name[:4]): (folder / name).read_text(encoding="utf-8") for name in names}
 
 
-def _package_text(name: str) -> str:
-    return (files("sameluck.live.databases") / name).read_text(encoding="utf-8")
-
-
 def for_postgres(sql: str) -> str:
-    """The same text as PostgreSQL takes it."""
-    opened = re.sub(r"/\*pg (.*?)\*/", r"\1", sql, flags=re.DOTALL)
-    return opened.replace(" WITHOUT ROWID", "")
+    """SQL text for PostgreSQL: comments that begin with pg are part of it."""
+    uncommented = re.sub(r"/\*pg (.*?)\*/", r"\1", sql, flags=re.DOTALL)
+    return uncommented.replace(" WITHOUT ROWID", "")

@@ -1,20 +1,51 @@
-"""Statements sent to PostgreSQL ahead of their answers.
+"""Statements sent to PostgreSQL before the results of earlier ones have arrived.
 
-A change of a ledger is a handful of small prepared statements, and few of their answers are looked at. psycopg's
-cursors spend three to four times as much of the client's time on them as its wrapper of libpq, which is used here.
+A change of a ledger is a handful of small prepared statements, most of whose results are not used. psycopg's cursors
+take three to four times as much of the client's time for them as its wrapper of libpq, which is used here.
 """
 
 from __future__ import annotations
 
 import select
 import struct
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from sameluck.errors import Invalid, optional
-from sameluck.live.databases.base import PARAMETER, Row, for_postgres, statements, values_of
+from sameluck.live.databases.base import (
+    PARAMETER,
+    SqlValue,
+    Values,
+    for_postgres,
+    statements,
+    values_of,
+)
 
-CHECK_MS = 100  # so often a wait for the server looks whether somebody pressed Ctrl-C
+if TYPE_CHECKING:
+    from psycopg import Connection
+    from psycopg.pq.abc import PGresult
+
+CHECK_MS = 100  # how often a wait for the server notices Ctrl-C
+Cells: TypeAlias = tuple[SqlValue, ...]  # of one row
+
+_POLLIN, _POLLOUT = getattr(select, "POLLIN", 1), getattr(select, "POLLOUT", 4)
+
+
+class _SelectPoll:
+    """`select.poll` of one socket by `select.select`, for platforms that have no poll (Windows)."""
+
+    def register(self, socket: int, events: int) -> None:
+        self._socket, self._events = socket, events
+
+    modify = register
+
+    def poll(self, milliseconds: float) -> None:
+        reading = [self._socket] if self._events & _POLLIN else []
+        writing = [self._socket] if self._events & _POLLOUT else []
+        select.select(reading, writing, [], milliseconds / 1_000)
+
+
+_new_poll = getattr(select, "poll", _SelectPoll)
 
 
 class _Statement(NamedTuple):
@@ -22,13 +53,13 @@ class _Statement(NamedTuple):
 
     name: bytes
     text: bytes
-    values: Callable[[dict[str, Any]], Sequence[Any]]
+    values: Callable[[Values], Cells]
 
 
 def _statement(name: str, sql: str) -> _Statement:
     text = for_postgres(sql)
     names = list(dict.fromkeys(PARAMETER.findall(text)))
-    by_place = PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", text)
+    by_place = PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", text)
     return _Statement(name.encode(), by_place.encode(), values_of(names))
 
 
@@ -50,16 +81,16 @@ def _text(value: str) -> bytes:
     return value.encode()
 
 
-_WRITTEN: dict[type, Callable[[Any], bytes | None]] = {
+_ENCODERS: dict[type, Callable[[Any], bytes | None]] = {
     int: lambda value: b"%d" % value,
     float: lambda value: repr(value).encode(),
     str: _text,
     bool: lambda value: b"t" if value else b"f",
     type(None): lambda _: None,
 }
-# How answers come. As text a float would have only as many digits as the server is configured to show.
+# The format of results. As text a float would have only as many digits as the server is configured to show.
 _BINARY = 1
-_READ: dict[int, Callable[[bytes], Any]] = {  # by PostgreSQL's number for a type
+_DECODERS: dict[int, Callable[[bytes], SqlValue]] = {  # by PostgreSQL's number of a type
     16: lambda cell: cell == b"\1",
     20: lambda cell: int.from_bytes(cell, "big", signed=True),
     23: lambda cell: int.from_bytes(cell, "big", signed=True),
@@ -69,48 +100,48 @@ _READ: dict[int, Callable[[bytes], Any]] = {  # by PostgreSQL's number for a typ
 
 
 class Pipeline:
-    """What one transaction says to the server."""
+    """The statements of one transaction."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._psycopg = optional("psycopg", "postgres")
-        self._wire = connection.pgconn
-        self._ready = select.poll()
+        self._connection = connection.pgconn
+        self._ready = _new_poll()
         self._entered = False
 
     def prepare(self) -> None:
-        """Make every statement known to the connection, once."""
+        """Prepare every statement on the connection, once."""
         self._enter()
         for statement in _STATEMENTS.values():
-            self._wire.send_prepare(statement.name, statement.text)
+            self._connection.send_prepare(statement.name, statement.text)
         self.leave()
 
-    def send(self, name: str, values: dict[str, Any]) -> None:
-        """Run a statement; its answer is looked at later."""
+    def send(self, name: str, values: Values) -> None:
+        """Run a statement without waiting for its result."""
         self._enter()
         statement = _STATEMENTS[name]
-        written = [_WRITTEN[type(value)](value) for value in statement.values(values)]
-        self._wire.send_query_prepared(statement.name, written, result_format=_BINARY)
+        encoded = [_ENCODERS[type(value)](value) for value in statement.values(values)]
+        self._connection.send_query_prepared(statement.name, encoded, result_format=_BINARY)
 
-    def row(self, name: str, values: dict[str, Any]) -> Row | None:
-        """The first row of a statement's answer, or None."""
+    def row(self, name: str, values: Values) -> Cells | None:
+        """The first row of a statement's result, or None."""
         self.send(name, values)
-        last, error = self._answers()
+        last, error = self._results()
         if error is not None:
             raise error
-        return _first_row(last)
+        return None if last is None else _first_row(last)
 
     def leave(self) -> None:
-        """Wait until every statement has been answered: from here on psycopg's cursors may be used."""
+        """Wait for every result; after it psycopg's cursors may be used."""
         if not self._entered:
             return
-        _, error = self._answers()
-        self._wire.exit_pipeline_mode()
+        _, error = self._results()
+        self._connection.exit_pipeline_mode()
         self._entered = False
         if error is not None:
             raise error
 
     def abandon(self) -> None:
-        """Leave, whatever the answers; a lost connection raises."""
+        """Leave whatever the results; a lost connection raises."""
         try:
             self.leave()
         except self._psycopg.DatabaseError:
@@ -119,26 +150,26 @@ class Pipeline:
 
     def _enter(self) -> None:
         if not self._entered:
-            self._ready.register(self._wire.socket, select.POLLIN)
-            self._wire.enter_pipeline_mode()
+            self._ready.register(self._connection.socket, _POLLIN)
+            self._connection.enter_pipeline_mode()
             self._entered = True
 
-    def _answers(self) -> tuple[Any, Exception | None]:
-        """The answer to the last statement sent, and the first error of any.
+    def _results(self) -> tuple[PGresult | None, Exception | None]:
+        """The result of the last statement sent, and the first error of any.
 
-        A sync rather than a flush: the server then takes a client that falls silent for idle in its transaction, and
-        `idle_in_transaction_session_timeout` can free what it holds.
+        A sync rather than a flush: the server then considers a client that stops idle in its transaction, and
+        `idle_in_transaction_session_timeout` can release its locks.
         """
-        self._wire.pipeline_sync()
+        self._connection.pipeline_sync()
         last, first = None, None
         synced = self._psycopg.pq.ExecStatus.PIPELINE_SYNC
         while True:
             try:
-                result = self._answer()
+                result = self._result()
             except self._psycopg.DatabaseError as error:
                 first = first or error
-                if self._wire.status == self._psycopg.pq.ConnStatus.BAD:
-                    raise first  # noqa: B904 what the server said last, rather than that it says no more
+                if self._connection.status == self._psycopg.pq.ConnStatus.BAD:
+                    raise first  # noqa: B904 the server's last error rather than that the connection is lost
                 continue
             if result is None:
                 continue
@@ -146,32 +177,32 @@ class Pipeline:
                 return last, first
             last = result
 
-    def _answer(self) -> Any:
-        """The next answer, or None between two statements; an error raises."""
+    def _result(self) -> PGresult | None:
+        """The next result, or None between two statements; an error raises."""
         self._wait()
-        result, status = self._wire.get_result(), self._psycopg.pq.ExecStatus
+        result, status = self._connection.get_result(), self._psycopg.pq.ExecStatus
         if result is None:
-            if self._wire.status == self._psycopg.pq.ConnStatus.BAD:
+            if self._connection.status == self._psycopg.pq.ConnStatus.BAD:
                 raise self._psycopg.OperationalError("the connection was lost")
         elif result.status in (status.FATAL_ERROR, status.PIPELINE_ABORTED):
             raise self._psycopg.errors.error_from_result(result)
         return result
 
     def _wait(self) -> None:
-        """Until there is an answer to read. libpq would wait too, but keep every other thread waiting with it."""
-        wire = self._wire
-        while wire.flush():
-            self._ready.modify(wire.socket, select.POLLIN | select.POLLOUT)
+        """Wait for a result. libpq would wait too, but block every other thread meanwhile."""
+        connection = self._connection
+        while connection.flush():
+            self._ready.modify(connection.socket, _POLLIN | _POLLOUT)
             self._ready.poll(CHECK_MS)
-            self._ready.modify(wire.socket, select.POLLIN)
-            wire.consume_input()
-        while wire.is_busy():
+            self._ready.modify(connection.socket, _POLLIN)
+            connection.consume_input()
+        while connection.is_busy():
             self._ready.poll(CHECK_MS)
-            wire.consume_input()  # even if nothing came: under TLS something may have been read before
+            connection.consume_input()  # even after a timeout: under TLS bytes may have been read before
 
 
-def _first_row(result: Any) -> Row | None:
+def _first_row(result: PGresult) -> Cells | None:
     if result.ntuples == 0:
         return None
     cells = [(result.get_value(0, place), result.ftype(place)) for place in range(result.nfields)]
-    return tuple(None if cell is None else _READ[kind](cell) for cell, kind in cells)
+    return tuple(None if cell is None else _DECODERS[kind](cell) for cell, kind in cells)

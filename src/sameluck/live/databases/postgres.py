@@ -1,9 +1,9 @@
 """PostgreSQL: several processes serve one experiment.
 
-Every change of a replication holds the row lock of that replication; users are dealt out with SKIP LOCKED, so callers
-never wait for one another there. READ COMMITTED and explicit locks are enough: what a policy does depends on rows
-under the lock alone, and the unique indexes would stop a double assignment or a double reward even if that were
-wrong. A transaction that lost a race, a deadlock or its connection is run again: all work is idempotent.
+Every change of a replication holds the row lock of that replication; entries are assigned with SKIP LOCKED, so
+callers do not wait for one another there. READ COMMITTED and explicit locks suffice: what a policy does depends only
+on rows under the lock, and the unique indexes would prevent a double assignment or a double reward even if that were
+wrong. A transaction that fails by a race, a deadlock or a lost connection is run again: all work is idempotent.
 """
 
 from __future__ import annotations
@@ -19,21 +19,33 @@ from concurrent.futures import Future
 from functools import partial
 from itertools import islice
 from threading import Lock
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
 
 from sameluck.errors import Invalid, Unavailable, Unknown, optional
-from sameluck.live.databases.base import PARAMETER, Row, Work, for_postgres, migrations, statements
+from sameluck.live.databases.base import (
+    PARAMETER,
+    Row,
+    SqlValue,
+    Values,
+    Work,
+    for_postgres,
+    migrations,
+    statements,
+)
 from sameluck.live.databases.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from psycopg import Connection
 
 T = TypeVar("T")
 
 ATTEMPTS = 12
-AT_ONCE, FEW = 5_000, 20  # rows of one statement; so few go one by one
-PATIENCE = 5.0  # seconds to wait for a connection, or for a lock of this process's own
-_MIGRATING = 0x5A11C  # the advisory lock under which the schema is made
+MOST_ROWS, FEW_ROWS = 5_000, 20  # of one statement; rows that are sent one by one
+TIMEOUT = 5.0  # seconds to wait for a connection, or for a lock of this process
+_MIGRATION_LOCK = 0x5A11C  # the advisory lock under which the schema is made
 
-_POOLER = "a pooler in between must know prepared statements (PgBouncer does from 1.21 on), or pool whole sessions"
+_POOLER = "a connection pooler must support prepared statements (PgBouncer does from 1.21 on), or pool whole sessions"
 _REMEDIES = {  # by PostgreSQL's code of an error
     "22P05": "make the database with ENCODING 'UTF8'",
     "25006": "is this a standby, or default_transaction_read_only on?",
@@ -42,75 +54,77 @@ _REMEDIES = {  # by PostgreSQL's code of an error
     "26000": _POOLER,
     "42P05": _POOLER,
     "53300": "raise max_connections, or open stores with fewer connections",
-    "55P03": "somebody holds a lock for longer than lock_timeout",
-    "57014": "raise statement_timeout, unless somebody canceled it by hand",
+    "55P03": "another session holds a lock for longer than lock_timeout",
+    "57014": "raise statement_timeout, unless it was canceled by hand",
 }
-
-
-def _with_parameters(sql: str) -> str:
-    return PARAMETER.sub(r"%(\1)s", for_postgres(sql))
 
 
 _ARRAYS = {int: "bigint[]", float: "float8[]", str: "text[]"}
 _PLAIN = re.compile(r"(INSERT INTO \w+ \([\w, ]+\))\s+VALUES \(((?::\w+(?:, )?)+)\)")
 
 
-def _by_columns(name: str, rows: list[dict[str, Any]]) -> tuple[str, dict[str, list[Any]]] | None:
-    """An insertion of its parameters alone, for arrays of them: many times faster; None for another statement."""
+def _by_columns(name: str, rows: list[Values]) -> tuple[bytes, dict[str, list[SqlValue]]] | None:
+    """An insertion of parameters alone, of arrays of them: many times faster; None for another statement."""
     plain = _PLAIN.fullmatch(_NAMED[name])
     if plain is None:
         return None
     columns = {each: [row[each] for row in rows] for each in re.findall(r"\w+", plain[2])}
     arrays = (f"%({each})s::{_ARRAYS[type(values[0])]}" for each, values in columns.items())
-    return f"{plain[1]} SELECT * FROM unnest({', '.join(arrays)})", columns
+    return f"{plain[1]} SELECT * FROM unnest({', '.join(arrays)})".encode(), columns
 
 
 _NAMED = statements()
-_SQL = {name: _with_parameters(sql) for name, sql in _NAMED.items()}
+_SQL = {name: PARAMETER.sub(r"%(\1)s", for_postgres(sql)).encode() for name, sql in _NAMED.items()}
 
 
 class _Again(Exception):
-    """Somebody of this process holds a lock for too long; begin anew."""
+    """Another call of this process holds a lock for too long; run the work again."""
 
 
 class _Statements:
     """A connection in a transaction that runs statements by name."""
 
-    def __init__(self, connection: Any, pipeline: Pipeline) -> None:
+    def __init__(self, connection: Connection, pipeline: Pipeline) -> None:
         self._connection = connection
         self.pipeline = pipeline
         self.forget: list[Callable[[], object]] = []
         self.locked: list[Lock] = []
 
     @property
-    def connection(self) -> Any:
-        """psycopg's, once everything sent before has been answered."""
+    def connection(self) -> Connection:
+        """psycopg's, once every statement sent before has its result."""
         self.pipeline.leave()
         return self._connection
 
-    def one(self, name: str, /, **values: Any) -> Row | None:
-        return self.pipeline.row(name, values)
+    def one(self, row: type[Row], name: str, /, **values: SqlValue) -> Row:
+        cells = self.pipeline.row(name, values)
+        assert cells is not None
+        return tuple.__new__(row, cells)
 
-    def all(self, name: str, /, **values: Any) -> list[Row]:
-        rows: list[Row] = self.connection.execute(_SQL[name], values, binary=True).fetchall()
-        return rows
+    def find(self, row: type[Row], name: str, /, **values: SqlValue) -> Row | None:
+        cells = self.pipeline.row(name, values)
+        return None if cells is None else tuple.__new__(row, cells)
 
-    def each(self, name: str, /, **values: Any) -> Iterator[Row]:
+    def all(self, row: type[Row], name: str, /, **values: SqlValue) -> list[Row]:
+        cursor = self.connection.execute(_SQL[name], values, binary=True)
+        return [tuple.__new__(row, cells) for cells in cursor]
+
+    def each(self, row: type[Row], name: str, /, **values: SqlValue) -> Iterator[Row]:
         cursor = self.connection.cursor(name="rows", binary=True)
         # Closed twice: the first time leaves it open if the connection is lost just then.
         with contextlib.closing(cursor), cursor:
             cursor.execute(_SQL[name], values)
             while rows := cursor.fetchmany(20_000):
-                yield from rows
-                self.pipeline.leave()  # somebody may have sent something between two rows
+                yield from map(partial(tuple.__new__, row), rows)
+                self.pipeline.leave()  # a statement may have been sent between two rows
 
-    def run(self, name: str, /, **values: Any) -> None:
+    def run(self, name: str, /, **values: SqlValue) -> None:
         self.pipeline.send(name, values)
 
-    def many(self, name: str, /, rows: Iterable[dict[str, Any]]) -> None:
+    def many(self, name: str, /, rows: Iterable[Values]) -> None:
         following = iter(rows)
-        while some := list(islice(following, AT_ONCE)):
-            together = _by_columns(name, some) if len(some) > FEW else None
+        while some := list(islice(following, MOST_ROWS)):
+            together = _by_columns(name, some) if len(some) > FEW_ROWS else None
             if together:
                 self.connection.execute(*together)
                 continue
@@ -123,7 +137,7 @@ class _Statements:
     def hold(self, lock: Lock) -> None:
         if lock in self.locked:
             return
-        if not lock.acquire(timeout=PATIENCE):
+        if not lock.acquire(timeout=TIMEOUT):
             raise _Again("another call of this process is busy with the same replication")
         self.locked.append(lock)
 
@@ -142,9 +156,11 @@ class _Statements:
 class Postgres:
     """A PostgreSQL database, through a pool of connections."""
 
+    kind = "postgresql"
+
     def __init__(self, url: str, *, connections: int = 8, read_only: bool = False) -> None:
         self._psycopg = optional("psycopg", "postgres")
-        pool = optional("psycopg_pool", "postgres")
+        self._psycopg_pool = optional("psycopg_pool", "postgres")
         self.url = url
         self.read_only = read_only
         self._process = os.getpid()
@@ -153,20 +169,20 @@ class Postgres:
             self._psycopg.conninfo.conninfo_to_dict(url)
         except self._psycopg.Error as error:
             raise Invalid(f"not a PostgreSQL address: {_first_line(error)}") from None
-        self._pool = pool.ConnectionPool(
+        self._pool = self._psycopg_pool.ConnectionPool(
             url,
             min_size=1,
             max_size=connections,
             open=False,
-            timeout=PATIENCE,
-            reconnect_timeout=PATIENCE,  # or it would try ever more rarely while the server is away
+            timeout=TIMEOUT,
+            reconnect_timeout=TIMEOUT,  # or it would try ever more rarely while the server is down
             kwargs={
                 "autocommit": True,
                 "client_encoding": "utf8",
                 "prepare_threshold": None,  # it would drop ours with its own when a transaction is rolled back
             },
         )
-        self._prepared: WeakSet[Any] = WeakSet()  # connections that know the statements
+        self._prepared: WeakSet[Connection] = WeakSet()  # connections with our statements prepared
         self._connect_once()
         self._pool.open()
         try:
@@ -176,7 +192,7 @@ class Postgres:
             raise
 
     def _connect_once(self) -> None:
-        """Say at once what is wrong with an address, rather than time out later."""
+        """Raise `Unavailable` for a wrong address at once rather than after a timeout."""
         try:
             self._psycopg.connect(self.url, connect_timeout=10).close()
         except self._psycopg.Error as error:
@@ -191,35 +207,35 @@ class Postgres:
         except errors.InsufficientPrivilege as error:
             raise Invalid(
                 f"this PostgreSQL user may not use the database: {_first_line(error)}; grant it, or "
-                "say another user"
+                "use another user"
             ) from error
         except self._psycopg.ProgrammingError as error:
             raise Invalid(
-                f"the database holds something else, or its schema cannot be brought up to date; nothing was "
+                f"the database was not made by sameluck, or its schema cannot be brought up to date; nothing was "
                 f"changed: {_first_line(error)}"
             ) from error
         except self._psycopg.Error as error:
-            raise Unavailable(_said(error)) from error
+            raise Unavailable(_message(error)) from error
 
     def _check_schema(self) -> None:
-        connection = self._taken()
+        connection = self._take_connection()
         try:
             self._migrate(connection)
         finally:
             self._pool.putconn(connection)
 
-    def _migrate(self, connection: Any) -> None:
+    def _migrate(self, connection: Connection) -> None:
         with connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", [_MIGRATING])
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", [_MIGRATION_LOCK])
             version, newest = _schema_version(connection), max(migrations())
             if version > newest:
                 raise Invalid(
                     f"the database has schema version {version}, this sameluck knows {newest}; upgrade sameluck"
                 )
             if self.read_only and version == 0:
-                if _there(connection, "experiment"):
+                if _has_table(connection, "experiment"):
                     raise Invalid(
-                        "the database has a table experiment that is not ours; choose another"
+                        "the database has a table experiment that sameluck did not make; choose another"
                     )
                 raise Unknown("no experiment was ever started in this database; start one first")
             if self.read_only and version < newest:
@@ -228,30 +244,30 @@ class Postgres:
                     "open it for writing once"
                 )
             for step in range(version + 1, newest + 1):
-                connection.execute(for_postgres(migrations()[step]))
+                connection.execute(for_postgres(migrations()[step]).encode())
             if version < newest:
                 connection.execute("DELETE FROM schema_version")
                 connection.execute("INSERT INTO schema_version VALUES (%s)", [newest])
 
     def write(self, work: Work[T]) -> T:
-        """Run the work as one transaction, again if it lost a race."""
+        """Run the work as one transaction; again if it failed by a race."""
         if self.read_only:
             raise Invalid("the store was opened read-only; open it without read_only to change it")
-        return self._done(work, "BEGIN")
+        return self._run(work, "BEGIN")
 
     def read(self, work: Work[T]) -> T:
         """Run the work on one consistent state."""
-        return self._done(work, "BEGIN_READING")
+        return self._run(work, "BEGIN_READING")
 
-    def _done(self, work: Work[T], begin: str) -> T:
+    def _run(self, work: Work[T], begin: str) -> T:
         try:
             return self._attempt(partial(self._once, work, begin))
-        except self._psycopg.IntegrityError:  # no server's fault
+        except self._psycopg.IntegrityError:  # not a failure of the server
             raise
         except self._psycopg.errors.UntranslatableCharacter as error:
-            raise Invalid(_said(error)) from error
+            raise Invalid(_message(error)) from error
         except self._psycopg.Error as error:  # no permission, say
-            raise Unavailable(_said(error)) from error
+            raise Unavailable(_message(error)) from error
 
     def _attempt(self, once: Callable[[], T]) -> T:
         errors = self._psycopg.errors
@@ -260,7 +276,7 @@ class Postgres:
             errors.DeadlockDetected,
             errors.UniqueViolation,
             errors.IdleInTransactionSessionTimeout,
-            errors.InvalidSqlStatementName,  # somebody made the connection forget our statements
+            errors.InvalidSqlStatementName,  # the connection has lost our statements
             errors.DuplicatePreparedStatement,
             self._psycopg.OperationalError,
             _Again,
@@ -270,13 +286,13 @@ class Postgres:
                 return once()
             except again as error:
                 if attempt == ATTEMPTS - 1:
-                    raise Unavailable(_said(error)) from error
+                    raise Unavailable(_message(error)) from error
                 time.sleep(random.random() * 0.002 * 2 ** min(attempt, 8))
         raise AssertionError
 
-    def _taken(self) -> Any:
-        """A connection of the pool's."""
-        if os.getpid() != self._process:  # parent and child would talk on one wire
+    def _take_connection(self) -> Connection:
+        """A connection of the pool."""
+        if os.getpid() != self._process:  # parent and child would share one socket
             raise Unavailable(
                 "the store was opened before this process was forked; open it afterwards, in each process"
             )
@@ -284,43 +300,41 @@ class Postgres:
         try:
             if free or threading.current_thread() is not threading.main_thread():
                 return self._pool.getconn()
-            return self._waited_for()
-        except Exception as error:
-            if type(error).__name__ == "PoolClosed":
-                raise Unavailable(f"PostgreSQL: {_first_line(error)}") from None
-            if type(error).__name__ == "PoolTimeout":
-                raise Unavailable(
-                    f"PostgreSQL: no connection within {PATIENCE:g} seconds: the server is away or takes no more, or "
-                    f"all {self._most} connections of this store are busy"
-                ) from None
-            raise
+            return self._wait_for_connection()
+        except self._psycopg_pool.PoolClosed as error:
+            raise Unavailable(f"PostgreSQL: {_first_line(error)}") from None
+        except self._psycopg_pool.PoolTimeout:
+            raise Unavailable(
+                f"PostgreSQL: no connection within {TIMEOUT:g} seconds: the server is down or accepts no more, or "
+                f"all {self._most} connections of this store are busy"
+            ) from None
 
-    def _waited_for(self) -> Any:
+    def _wait_for_connection(self) -> Connection:
         """A connection that another thread waits for.
 
-        Ctrl-C would leave our place in the pool's queue, and the next connection would go to nobody.
+        Ctrl-C would leave our place in the pool's queue, and the next connection would be lost.
         """
-        found: Future[Any] = Future()
+        future: Future[Connection] = Future()
 
         def wait() -> None:
             try:
-                found.set_result(self._pool.getconn())
+                future.set_result(self._pool.getconn())
             except Exception as error:
-                found.set_exception(error)
+                future.set_exception(error)
 
         try:
             threading.Thread(target=wait, daemon=True).start()
-            return found.result()
+            return future.result()
         except BaseException:
-            found.add_done_callback(self._give_back)
+            future.add_done_callback(self._give_back)
             raise
 
-    def _give_back(self, found: Future[Any]) -> None:
-        if found.exception() is None:
-            self._pool.putconn(found.result())
+    def _give_back(self, future: Future[Connection]) -> None:
+        if future.exception() is None:
+            self._pool.putconn(future.result())
 
     def _once(self, work: Work[T], begin: str) -> T:
-        connection = self._taken()
+        connection = self._take_connection()
         pipeline = Pipeline(connection)
         statements = _Statements(connection, pipeline)
         committed = False
@@ -342,12 +356,12 @@ class Postgres:
             statements.end(committed=committed)
             self._pool.putconn(connection)
 
-    def _roll_back(self, connection: Any, pipeline: Pipeline, error: BaseException) -> None:
-        """Undo what was done; a connection that cannot be trusted any more is closed, and the pool replaces it."""
+    def _roll_back(self, connection: Connection, pipeline: Pipeline, error: BaseException) -> None:
+        """Roll back; a connection in an unknown state is closed, and the pool replaces it."""
         errors = self._psycopg.errors
-        forgetful = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
-        # Ctrl-C: no time to wait for answers.
-        if not isinstance(error, Exception) or isinstance(error, forgetful):
+        lost_statements = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
+        # After Ctrl-C there is no time to wait for results.
+        if not isinstance(error, Exception) or isinstance(error, lost_statements):
             connection.close()
             return
         try:
@@ -355,25 +369,27 @@ class Postgres:
             connection.execute("ROLLBACK")
         except self._psycopg.Error:
             connection.close()
-            self._pool.check()  # a server that went away took the other connections with it
+            self._pool.check()  # a server that went down closed the other connections too
 
     def close(self) -> None:
-        """Close every connection; those of a process that this one was forked from are its own."""
+        """Close every connection, unless they belong to the process that this one was forked from."""
         if os.getpid() == self._process:
             self._pool.close()
 
 
-def _there(connection: Any, table: str) -> bool:
-    return connection.execute("SELECT to_regclass(%s)", [table]).fetchone()[0] is not None
+def _has_table(connection: Connection, table: str) -> bool:
+    return connection.execute("SELECT to_regclass(%s)", [table]).fetchall() != [(None,)]
 
 
-def _schema_version(connection: Any) -> int:
-    if not _there(connection, "schema_version"):
+def _schema_version(connection: Connection) -> int:
+    if not _has_table(connection, "schema_version"):
         return 0
-    found = connection.execute("SELECT version FROM schema_version").fetchall()
-    if len(found) != 1 or not isinstance(found[0][0], int):
-        raise Invalid("the database has a table schema_version that is not ours; choose another")
-    return found[0][0]
+    versions = connection.execute("SELECT version FROM schema_version").fetchall()
+    if len(versions) != 1 or not isinstance(versions[0][0], int):
+        raise Invalid(
+            "the database has a table schema_version that sameluck did not make; choose another"
+        )
+    return int(versions[0][0])
 
 
 def _first_line(error: BaseException) -> str:
@@ -381,6 +397,6 @@ def _first_line(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def _said(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     remedy = _REMEDIES.get(getattr(error, "sqlstate", None) or "")
     return f"PostgreSQL: {_first_line(error)}" + (f"; {remedy}" if remedy else "")

@@ -1,30 +1,33 @@
 """SQLite: one file, one writing process, group commit.
 
-Concurrent callers queue their work; whoever comes first runs everything that is waiting as one transaction, so that
-they share one wait for the disk. `synchronous=FULL` makes what was answered survive a power cut. A lock file beside
-the database keeps a second process from writing: two writers in WAL mode can corrupt a database of SQLite 3.7.0 to
-3.51.2. Readers use connections of their own and hold up nobody.
+Concurrent callers queue their work; the first of them, the leader, runs the whole queue as one transaction, so that
+they share one wait for the disk. `synchronous=FULL` makes what was acknowledged survive a power cut. A lock file
+beside the database keeps a second process from writing: two writers in WAL mode can corrupt a database of SQLite
+3.7.0 to 3.51.2. Readers use connections of their own and block nobody.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
 from sameluck.errors import Invalid, Unavailable, Unknown
+from sameluck.live.databases import writer_lock
 from sameluck.live.databases.base import (
     PARAMETER,
     Row,
+    SqlValue,
     Transaction,
+    Values,
     Work,
     migrations,
     statements,
@@ -33,22 +36,21 @@ from sameluck.live.databases.base import (
 
 T = TypeVar("T")
 
-MOST_TOGETHER = 256  # pieces of work in one transaction
-PATIENCE = 0.001  # seconds that a leader waits for others
+MOST_JOBS = 256  # in one transaction
+GATHER_SECONDS = 0.001  # that a leader waits for others
 
 
 class _Prepared(NamedTuple):
-    """A statement with its parameters by place: SQLite binds them faster than by name."""
+    """A statement with parameters by place: SQLite binds them faster than by name."""
 
     text: str
-    values: Callable[[dict[str, Any]], Any]
+    values: Callable[[Values], tuple[SqlValue, ...]]
 
 
-def _prepared(sql: str) -> _Prepared:
-    return _Prepared(PARAMETER.sub("?", sql), values_of(PARAMETER.findall(sql)))
-
-
-_SQL = {name: _prepared(sql) for name, sql in statements().items()}
+_SQL = {
+    name: _Prepared(PARAMETER.sub("?", sql), values_of(PARAMETER.findall(sql)))
+    for name, sql in statements().items()
+}
 
 
 class _Statements:
@@ -58,26 +60,32 @@ class _Statements:
         self.connection = connection
         self.forget: list[Callable[[], object]] = []
 
-    def _execute(self, name: str, values: dict[str, Any]) -> sqlite3.Cursor:
+    def _execute(self, name: str, values: Values) -> sqlite3.Cursor:
         sql = _SQL[name]
         return self.connection.execute(sql.text, sql.values(values))
 
-    def one(self, name: str, /, **values: Any) -> Row | None:
+    def one(self, row: type[Row], name: str, /, **values: SqlValue) -> Row:
         cursor = self._execute(name, values)
-        row: Row | None = cursor.fetchone()
+        cells = cursor.fetchone()
         cursor.close()  # a statement that is not finished would keep the transaction open
-        return row
+        return tuple.__new__(row, cells)
 
-    def all(self, name: str, /, **values: Any) -> list[Row]:
-        return self._execute(name, values).fetchall()
+    def find(self, row: type[Row], name: str, /, **values: SqlValue) -> Row | None:
+        cursor = self._execute(name, values)
+        cells = cursor.fetchone()
+        cursor.close()
+        return None if cells is None else tuple.__new__(row, cells)
 
-    def each(self, name: str, /, **values: Any) -> Iterator[Row]:
-        return self._execute(name, values)
+    def all(self, row: type[Row], name: str, /, **values: SqlValue) -> list[Row]:
+        return [tuple.__new__(row, cells) for cells in self._execute(name, values)]
 
-    def run(self, name: str, /, **values: Any) -> None:
+    def each(self, row: type[Row], name: str, /, **values: SqlValue) -> Iterator[Row]:
+        return map(partial(tuple.__new__, row), self._execute(name, values))
+
+    def run(self, name: str, /, **values: SqlValue) -> None:
         self._execute(name, values)
 
-    def many(self, name: str, /, rows: Iterable[dict[str, Any]]) -> None:
+    def many(self, name: str, /, rows: Iterable[Values]) -> None:
         sql = _SQL[name]
         self.connection.executemany(sql.text, map(sql.values, rows))
 
@@ -92,7 +100,7 @@ class _Statements:
 
 
 class _Job:
-    """A piece of work that waits for its transaction."""
+    """Work in the queue."""
 
     __slots__ = ("error", "finished", "gate", "result", "work")
 
@@ -113,6 +121,8 @@ class _Job:
 class Sqlite:
     """A SQLite file, or a database in memory if no path is given."""
 
+    kind = "sqlite"
+
     def __init__(
         self, path: str | None, *, read_only: bool = False, synchronous: str = "full"
     ) -> None:
@@ -122,15 +132,15 @@ class Sqlite:
         self.synchronous = synchronous
         self._queue: deque[_Job] = deque()
         self._mutex = Lock()
-        self._quiet = threading.Condition(self._mutex)  # nobody leads
-        self._enough = threading.Condition(self._mutex)  # for the leader to begin
-        self._expected = 0  # callers, to judge by the last time
-        self._awaited = 0  # how many the leader waits for
+        self._no_leader = threading.Condition(self._mutex)
+        self._gathered = threading.Condition(self._mutex)  # enough jobs for the leader to begin
+        self._expected = 0  # callers: as many as the last time
+        self._awaited = 0  # jobs that the leader waits for
         self._leading = False
-        self._heir: _Job | None = None  # who was told to lead next and has not begun
+        self._next_leader: _Job | None = None  # chosen, and has not begun
         self._closed = False
-        self._idle: list[sqlite3.Connection] = []  # readers that nobody uses just now
-        self._lock_file: int | None = None
+        self._idle: list[sqlite3.Connection] = []  # of readers
+        self._lock_handle: int | None = None
         if self.path is None:
             if read_only:
                 raise Invalid("a database in memory is empty; open it without read_only")
@@ -143,25 +153,25 @@ class Sqlite:
             with self._reading() as connection:
                 self._check_version(connection)
         else:
-            self._lock_file = _lock(self.path)
+            self._lock_handle = writer_lock.acquire(self.path)
             try:
                 self._writer = self._open_file(self.path)
             except BaseException:
-                os.close(self._lock_file)
+                writer_lock.release(self._lock_handle)
                 raise
 
     def _open_file(self, path: Path) -> sqlite3.Connection:
-        with contextlib.ExitStack() as unless_it_works:
+        with contextlib.ExitStack() as on_error:
             try:
                 connection = self._connect(str(path))
-                unless_it_works.callback(connection.close)
-                check_not_newer(connection, path)  # before anything in somebody else's file changes
+                on_error.callback(connection.close)
+                check_not_newer(connection, path)  # before anything in a foreign file is changed
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute(f"PRAGMA synchronous = {self.synchronous}")
                 migrate(connection, path)
             except sqlite3.Error as error:
                 raise Invalid(f"cannot open {str(path)!r} as a SQLite database: {error}") from None
-            unless_it_works.pop_all()
+            on_error.pop_all()
         return connection
 
     def _connect(self, where: str, *, uri: bool = False) -> sqlite3.Connection:
@@ -173,7 +183,7 @@ class Sqlite:
         return connection
 
     def write(self, work: Work[T]) -> T:
-        """Run the work as one transaction, together with whatever else is waiting."""
+        """Run the work as one transaction, together with everything else in the queue."""
         if self.read_only:
             raise Invalid(
                 f"{self.path} was opened read-only; open it without read_only to change it"
@@ -181,13 +191,13 @@ class Sqlite:
         job = _Job(work)
         try:
             self._take_turn(job)
-        except BaseException:  # Ctrl-C: the others must not wait for a leader who has gone
+        except BaseException:  # Ctrl-C: the others must not wait for a leader that is gone
             self._withdraw(job)
             raise
         return job.outcome()
 
     def _take_turn(self, job: _Job) -> None:
-        """Wait until somebody has done the work, or until it is this caller's turn to lead."""
+        """Wait until a leader has run the job, or until this caller is the leader."""
         if os.getpid() != self._process:
             raise Unavailable(
                 "the store was opened before this process was forked, and one process writes; open it afterwards"
@@ -198,9 +208,9 @@ class Sqlite:
             self._queue.append(job)
             waits, self._leading = self._leading, True
             if not waits:
-                self._heir = job
+                self._next_leader = job
             if 0 < self._awaited <= len(self._queue):
-                self._enough.notify()
+                self._gathered.notify()
         if waits:
             job.gate.acquire()
         if not job.finished:
@@ -210,17 +220,17 @@ class Sqlite:
         with self._mutex:
             if job in self._queue:
                 self._queue.remove(job)
-            heir = self._pass_on() if self._heir is job else None
-        if heir is not None:
-            heir.gate.release()
+            following = self._choose_leader() if self._next_leader is job else None
+        if following is not None:
+            following.gate.release()
 
-    def _pass_on(self) -> _Job | None:
-        """Who leads next (the mutex is locked)."""
-        self._heir = self._queue[0] if self._queue else None
-        self._leading = self._heir is not None
+    def _choose_leader(self) -> _Job | None:
+        """The next leader, if there is one (the mutex is locked)."""
+        self._next_leader = self._queue[0] if self._queue else None
+        self._leading = self._next_leader is not None
         if not self._leading:
-            self._quiet.notify_all()
-        return self._heir
+            self._no_leader.notify_all()
+        return self._next_leader
 
     def _lead(self, own: _Job) -> None:
         batch: list[_Job] = []
@@ -235,7 +245,7 @@ class Sqlite:
                 while self._queue and self._queue[0].finished:
                     self._queue.popleft()
                 self._expected = len(batch) + len(self._queue)
-                following = self._pass_on()
+                following = self._choose_leader()
             for job in batch:
                 if job is not own:
                     job.gate.release()
@@ -243,22 +253,23 @@ class Sqlite:
                 following.gate.release()
 
     def _gather(self, batch: list[_Job]) -> None:
-        """What to run together: wait a moment for those who were here the last time and may come back.
+        """The jobs to run together: wait a moment for as many callers as the last time.
 
-        Fewer commits, and nobody asks for the interpreter while the leader runs: that would cost more than the wait.
+        That makes fewer commits, and no other thread asks for the interpreter while the leader runs, which would cost
+        more than the wait.
         """
         with self._mutex:
             if len(self._queue) < self._expected:
                 self._awaited = self._expected
-                self._enough.wait_for(lambda: len(self._queue) >= self._awaited, PATIENCE)
+                self._gathered.wait_for(lambda: len(self._queue) >= self._awaited, GATHER_SECONDS)
                 self._awaited = 0
-            batch.extend(islice(self._queue, MOST_TOGETHER))
-            self._heir = None
+            batch.extend(islice(self._queue, MOST_JOBS))
+            self._next_leader = None
             for _ in batch:
                 self._queue.popleft()
 
     def _run(self, batch: list[_Job]) -> None:
-        """Run all of them as one transaction; if one fails after it wrote, all but that one again."""
+        """Run jobs as one transaction; if one fails after it wrote, run the others again."""
         waiting = batch
         while waiting:
             waiting = self._try(waiting)
@@ -310,12 +321,12 @@ class Sqlite:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection of the caller's own for a while; there are as many as ever read at the same time."""
+        """A connection for one reader; there are as many as have ever read at the same time."""
         with self._mutex:
             if self._closed:
                 raise Unavailable("the store is closed")
-            found = self._idle.pop() if self._idle else None
-        connection = found or self._new_reader()
+            idle = self._idle.pop() if self._idle else None
+        connection = idle or self._new_reader()
         try:
             yield connection
             connection.rollback()
@@ -331,15 +342,15 @@ class Sqlite:
 
     def _new_reader(self) -> sqlite3.Connection:
         assert self.path is not None
-        with contextlib.ExitStack() as unless_it_works:
+        with contextlib.ExitStack() as on_error:
             try:
                 connection = self._connect(f"{self.path.resolve().as_uri()}?mode=ro", uri=True)
-                unless_it_works.callback(connection.close)
+                on_error.callback(connection.close)
                 connection.execute("PRAGMA query_only = ON")
                 connection.execute("SELECT 1 FROM sqlite_master")
             except sqlite3.Error as error:
                 raise Invalid(f"cannot read {str(self.path)!r}: {error}") from None
-            unless_it_works.pop_all()
+            on_error.pop_all()
         return connection
 
     def _check_version(self, connection: sqlite3.Connection) -> None:
@@ -357,19 +368,19 @@ class Sqlite:
             )
 
     def close(self) -> None:
-        """Close every connection, once what was asked for is done, and let another process write."""
+        """Close every connection once the queue is empty, and let another process write."""
         with self._mutex:
             if self._closed:
                 return
             self._closed = True
-            self._quiet.wait_for(lambda: not self._leading)
+            self._no_leader.wait_for(lambda: not self._leading)
             readers, self._idle = self._idle, []
         for connection in readers:
             connection.close()
         if not self.read_only:
             self._writer.close()
-        if self._lock_file is not None:
-            os.close(self._lock_file)
+        if self._lock_handle is not None:
+            writer_lock.release(self._lock_handle)
 
 
 def _unavailable(error: BaseException) -> BaseException:
@@ -380,40 +391,22 @@ def _unavailable(error: BaseException) -> BaseException:
     )
 
 
-def _lock(path: Path) -> int:
-    """The right to write: locked by one process, given back by the system when that process ends, however it ends."""
-    where = path.with_name(path.name + ".writer")
-    try:
-        handle = os.open(where, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise Invalid(f"cannot open {str(path)!r} for writing: {error.strerror}") from None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        raise Unavailable(
-            f"{str(path)!r} is being written by another process or store; let that one serve, only look "
-            "(read_only=True; status, results and doctor do), or use PostgreSQL for several processes"
-        ) from None
-    return handle
-
-
 def schema_version(connection: sqlite3.Connection) -> int:
     """The schema's version; 0 for an empty database."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     if not tables:
         return 0
-    found = []
+    versions = []
     if "schema_version" in tables:
         with contextlib.suppress(sqlite3.OperationalError):  # a table of that name, but not ours
-            found = connection.execute("SELECT version FROM schema_version").fetchall()
-    if len(found) != 1 or not isinstance(found[0][0], int):
-        raise Invalid("this SQLite database holds something else; choose another file")
-    return found[0][0]
+            versions = connection.execute("SELECT version FROM schema_version").fetchall()
+    if len(versions) != 1 or not isinstance(versions[0][0], int):
+        raise Invalid("this SQLite database was not made by sameluck; choose another file")
+    return int(versions[0][0])
 
 
 def check_not_newer(connection: sqlite3.Connection, path: Path | None) -> int:
-    """The schema's version; refuse one that a later sameluck made."""
+    """The schema's version; raise `Invalid` if a later sameluck made it."""
     version, newest = schema_version(connection), max(migrations())
     if version > newest:
         raise Invalid(
@@ -423,21 +416,18 @@ def check_not_newer(connection: sqlite3.Connection, path: Path | None) -> int:
 
 
 def migrate(connection: sqlite3.Connection, path: Path | None) -> None:
-    """Bring the schema up to date in one transaction, after a copy of what was there; refuse a newer one."""
+    """Bring the schema up to date in one transaction, after a backup; raise `Invalid` for a newer one."""
     steps, version = migrations(), check_not_newer(connection, path)
     newest = max(steps)
     if version == newest:
         return
     if version > 0 and path is not None:
-        _back_up(connection, path.with_name(f"{path.name}.before-{newest}"))
+        backup = path.with_name(f"{path.name}.before-{newest}")
+        with contextlib.closing(sqlite3.connect(backup)) as copy:
+            connection.backup(copy)
     script = [steps[step] for step in range(version + 1, newest + 1)]
     script.append(f"DELETE FROM schema_version; INSERT INTO schema_version VALUES ({newest});")
     connection.executescript("\n".join(["BEGIN IMMEDIATE;", *script, "COMMIT;"]))
-
-
-def _back_up(connection: sqlite3.Connection, where: Path) -> None:
-    with contextlib.closing(sqlite3.connect(where)) as copy:
-        connection.backup(copy)
 
 
 _: type[Transaction] = _Statements

@@ -1,5 +1,5 @@
--- Every statement the live engine runs, by name, for both databases. Comments that begin with "pg" are opened for
--- PostgreSQL; to SQLite, which has one writer anyway, they stay comments.
+-- Every statement of live experiments, by name, for both databases. Comments that begin with "pg" are part of the text
+-- for PostgreSQL; for SQLite, which has one writer, they stay comments.
 
 -- name: names
 SELECT name FROM experiment ORDER BY id
@@ -41,7 +41,7 @@ WHERE experiment = :experiment AND number = :replication
 SELECT number, state, version, policies FROM replication WHERE experiment = :experiment ORDER BY number
 
 -- name: lock_replication
-SELECT state, version, policies FROM replication
+SELECT number, state, version, policies FROM replication
 WHERE experiment = :experiment AND number = :replication /*pg FOR UPDATE */
 
 -- name: count_open
@@ -66,14 +66,13 @@ VALUES (:experiment, :number, :state, :version, :policies, :now, CASE WHEN :comp
 INSERT INTO entry (experiment, replication, owner, arm, position, state, value, source, settled, settled_us)
 VALUES (:experiment, :replication, :owner, :arm, :position, :state, :value, :source, :settled, :now)
 
--- name: standing
+-- name: enrolment
 SELECT e.status, a.id, a.arm FROM experiment e
 LEFT JOIN assignment a ON a.experiment = e.id AND a.unit = :unit AND a.voided_us IS NULL
 WHERE e.id = :experiment
 
--- Users go to the lowest open replication first; a unit that takes part already, or an experiment that does not run,
--- takes nothing.
--- name: take
+-- The lowest open replication first; no row if the unit is enrolled already or the experiment is not running.
+-- name: assign
 UPDATE entry SET state = 'assigned', assignment = :assignment, due_us = :due
 WHERE (experiment, replication, owner, arm, position) = (
   SELECT w.experiment, w.replication, w.owner, w.arm, w.position FROM entry w
@@ -88,9 +87,9 @@ RETURNING replication, owner, arm, position
 INSERT INTO assignment (id, experiment, replication, owner, arm, position, unit, assigned_us)
 VALUES (:assignment, :experiment, :replication, :owner, :arm, :position, :unit, :now)
 
--- PostgreSQL rereads the locked rows once it has the locks; what is not locked never changes while the entry is held.
+-- PostgreSQL rereads the locked rows once it has the locks; other rows do not change while the entry is locked.
 -- name: lock_assignment
-SELECT a.experiment, a.replication, a.owner, a.arm, a.position, a.exposed_us, e.assignment, e.state, e.due_us,
+SELECT a.id, a.experiment, a.replication, a.owner, a.arm, a.position, a.exposed_us, e.assignment, e.state, e.due_us,
        e.value, e.source, r.version, r.policies
 FROM assignment a
 JOIN entry e ON e.experiment = a.experiment AND e.replication = a.replication AND e.owner = a.owner
@@ -126,7 +125,7 @@ WHERE experiment = :experiment AND replication = :replication AND owner = :owner
 -- name: void
 UPDATE assignment SET voided_us = :now WHERE id = :assignment
 
--- name: offer_again
+-- name: want_again
 UPDATE entry SET state = 'wanted', assignment = NULL, due_us = NULL
 WHERE experiment = :experiment AND replication = :replication AND owner = :owner AND arm = :arm
   AND position = :position AND assignment = :assignment
@@ -146,7 +145,7 @@ WHERE experiment = :experiment AND replication = :replication AND state = 'settl
 ORDER BY settled
 
 -- name: ledger
-SELECT replication, owner, arm, position, value, source = 'imported' FROM entry
+SELECT replication, owner, arm, position, value, source = 'imported' AS imported FROM entry
 WHERE experiment = :experiment AND replication >= :first AND replication < :stop AND state = 'settled'
 ORDER BY experiment, replication, owner, arm, position
 
@@ -156,17 +155,13 @@ WHERE experiment = :experiment AND replication >= :first AND replication < :stop
 ORDER BY experiment, replication, owner, arm, position
 
 -- name: count_entries
-SELECT state, source, COUNT(*) FROM entry WHERE experiment = :experiment GROUP BY state, source
+SELECT state, source, COUNT(*) AS total FROM entry WHERE experiment = :experiment GROUP BY state, source
 
 -- name: count_voided
 SELECT COUNT(*) FROM assignment WHERE experiment = :experiment AND voided_us IS NOT NULL
 
 -- name: count_assigned
 SELECT COUNT(*) FROM assignment WHERE experiment = :experiment AND voided_us IS NULL
-
--- name: count_events
-SELECT v.outcome, COUNT(*) FROM reward_event v JOIN assignment a ON a.id = v.assignment
-WHERE a.experiment = :experiment GROUP BY v.outcome
 
 -- name: count_answers
 INSERT INTO answer (experiment, reason, calls) VALUES (:experiment, :reason, :calls)
@@ -184,7 +179,8 @@ WHERE e.experiment = :experiment
 ORDER BY e.experiment, e.replication, e.owner, e.arm, e.position
 
 -- name: voided
-SELECT replication, owner, arm, position, 'voided', NULL, NULL, NULL, id, unit, assigned_us, exposed_us, voided_us
+SELECT replication, owner, arm, position, 'voided' AS state, NULL AS value, NULL AS source, NULL AS settled_us, id, unit,
+       assigned_us, exposed_us, voided_us
 FROM assignment WHERE experiment = :experiment AND voided_us IS NOT NULL ORDER BY id
 
 -- name: events
@@ -196,22 +192,22 @@ SELECT 1 FROM entry WHERE experiment = :experiment AND value NOT IN (0, 1) LIMIT
 
 -- Every assignment ever made and how it ended: 0 observed, 1 defaulted, 2 voided, -1 not yet.
 -- name: assignments
-SELECT a.arm, a.assigned_us, COALESCE(a.exposed_us, a.assigned_us), a.exposed_us IS NOT NULL,
+SELECT a.arm, a.assigned_us, COALESCE(a.exposed_us, a.assigned_us) AS shown_us, a.exposed_us IS NOT NULL AS exposed,
        CASE WHEN a.voided_us IS NOT NULL THEN 2 WHEN e.source = 'observed' THEN 0 WHEN e.source = 'default' THEN 1
-            ELSE -1 END,
-       a.voided_us IS NULL AND e.state = 'assigned' AND COALESCE(e.due_us <= :now, FALSE),
-       COALESCE(e.value, 0), COALESCE(e.settled_us, 0)
+            ELSE -1 END AS outcome,
+       a.voided_us IS NULL AND e.state = 'assigned' AND COALESCE(e.due_us <= :now, FALSE) AS overdue,
+       COALESCE(e.value, 0) AS value, COALESCE(e.settled_us, 0) AS settled_us
 FROM assignment a
 JOIN entry e ON e.experiment = a.experiment AND e.replication = a.replication AND e.owner = a.owner
             AND e.arm = a.arm AND e.position = a.position
 WHERE a.experiment = :experiment
 
 -- name: count_late
-SELECT a.arm, COUNT(DISTINCT v.assignment) FROM reward_event v JOIN assignment a ON a.id = v.assignment
+SELECT a.arm, COUNT(DISTINCT v.assignment) AS total FROM reward_event v JOIN assignment a ON a.id = v.assignment
 WHERE a.experiment = :experiment AND v.outcome = 'late' GROUP BY a.arm
 
 -- name: audits
-SELECT e.replication, e.value - s.value FROM entry e
+SELECT e.replication, e.value - s.value AS difference FROM entry e
 JOIN entry s ON s.experiment = e.experiment AND s.replication = e.replication AND s.owner = 0 AND s.arm = e.arm
             AND s.position = e.position
 WHERE e.experiment = :experiment AND e.owner = -1
@@ -220,6 +216,6 @@ WHERE e.experiment = :experiment AND e.owner = -1
 SELECT number, opened_us, completed_us FROM replication WHERE experiment = :experiment ORDER BY number
 
 -- name: often_voided
-SELECT replication, arm, position, COUNT(*) FROM assignment
+SELECT replication, arm, position, COUNT(*) AS total FROM assignment
 WHERE experiment = :experiment AND voided_us IS NOT NULL
 GROUP BY replication, owner, arm, position HAVING COUNT(*) > :often ORDER BY COUNT(*) DESC, replication LIMIT 100

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.intervals import t_interval
+from sameluck.live.databases.rows import AuditRow, ReplicationRow
 from sameluck.live.diagnostics.check import WATCH, Check, p_text, verdict_of
 from sameluck.live.diagnostics.registry import diagnostic
 from sameluck.live.diagnostics.snapshot import Snapshot
@@ -50,13 +50,6 @@ def replay_audit(differences: Floats) -> Check:
     return Check("replay audit", verdict, sentence, interval.p_value, details)
 
 
-class AuditRow(NamedTuple):
-    """One audited step."""
-
-    replication: int
-    difference: float | None  # asked - replayed; None until both are settled
-
-
 @diagnostic(order=80)
 def _replay_audit(snapshot: Snapshot) -> Iterator[Check]:
     """The sums of the complete prefix, up to the first replication with an audit that is not settled."""
@@ -64,14 +57,13 @@ def _replay_audit(snapshot: Snapshot) -> Iterator[Check]:
         return
     sums: dict[int, float] = {}
     unsettled = set()
-    for row in snapshot.transaction.each("audits", experiment=snapshot.id):
-        step = AuditRow(*row)
+    for step in snapshot.transaction.each(AuditRow, "audits", experiment=snapshot.id):
         if step.difference is None:
             unsettled.add(step.replication)
         else:
             sums[step.replication] = sums.get(step.replication, 0.0) + step.difference
     differences = []
-    for place, (number, state, *_) in enumerate(snapshot.rows("replications")):
+    for place, (number, state, *_) in enumerate(snapshot.rows(ReplicationRow, "replications")):
         if number != place or state != "complete" or number in unsettled:
             break
         if number in sums:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from sameluck.live.databases.base import Database, Row, migrations
+from sameluck.live.databases.base import Database, migrations
 from sameluck.live.diagnostics.check import Check
 from sameluck.live.store import Store
 
@@ -15,10 +15,8 @@ WAL_BUG = (3, 7, 0), (3, 51, 2)
 
 def examine(store: Store) -> tuple[Check, ...]:
     """Whether the database is sound and keeps what it acknowledges."""
-    from sameluck.live.databases.sqlite import Sqlite  # noqa: PLC0415 only if it is wanted
-
     database = store._database
-    checks = _sqlite if isinstance(database, Sqlite) else _postgres
+    checks = {"sqlite": _sqlite, "postgresql": _postgres}[database.kind]
     return (*checks(database), _schema(int(_one(database, "SELECT version FROM schema_version"))))
 
 
@@ -26,8 +24,8 @@ def _check(name: str, verdict: str, sentence: str, **details: object) -> Check:
     return Check(name, verdict, sentence, None, details)
 
 
-def _rows(database: Database, sql: str) -> list[Row]:
-    def work(transaction: Any) -> list[Row]:
+def _rows(database: Database, sql: str) -> list[tuple[object, ...]]:
+    def work(transaction: Any) -> list[tuple[object, ...]]:
         return [tuple(row) for row in transaction.connection.execute(sql).fetchall()]
 
     return database.read(work)

@@ -11,6 +11,7 @@ import scipy
 from sameluck.arrays import Bools, Ints
 from sameluck.errors import Invalid
 from sameluck.intervals import holm
+from sameluck.live.databases.rows import ArmCount
 from sameluck.live.diagnostics.check import Check, Details, p_text, verdict_of
 from sameluck.live.diagnostics.registry import diagnostic
 from sameluck.live.diagnostics.snapshot import End, Snapshot
@@ -195,7 +196,7 @@ def _share(part: int, whole: int) -> str:
 def _loss(snapshot: Snapshot) -> Iterator[Check]:
     names, ended = snapshot.experiment.arm_names, snapshot.ended
     late = [0] * len(names)
-    for arm, count in snapshot.rows("count_late"):
+    for arm, count in snapshot.rows(ArmCount, "count_late"):
         late[arm] = count
     blocks, silence = user_blocks(ended.arm.size), snapshot.silence_is_zero
     yield loss(ended.arm, blocks, ended.end, names, late=late, silence_is_zero=silence)

@@ -5,22 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from sameluck.live.databases.rows import CurrentRow, EntryCount, ReplicationTimes, VoidCount
 from sameluck.live.diagnostics.check import Check
 from sameluck.live.diagnostics.registry import diagnostic
 from sameluck.live.diagnostics.snapshot import SECOND, Snapshot
-from sameluck.live.replications import GOING
+from sameluck.live.records import ACTIVE
 from sameluck.reporting.wording import counted, duration
 
 OFTEN = 20  # voids of one entry; more are worth a look
 SLOW, ENOUGH = 3, 10  # times the slowest complete replication, of at least so many
-
-
-class ReplicationTimes(NamedTuple):
-    """When a replication was opened and completed."""
-
-    number: int
-    opened_us: int
-    completed_us: int | None
 
 
 class VoidedEntry(NamedTuple):
@@ -34,16 +27,18 @@ class VoidedEntry(NamedTuple):
 
 @diagnostic(order=20)
 def _open_slots(snapshot: Snapshot) -> Iterator[Check]:
-    [(_, status, _)] = snapshot.rows("experiment_now")
+    [(_, status, _)] = snapshot.rows(CurrentRow, "experiment_now")
     entries = {"wanted": 0, "assigned": 0}
-    for state, _, count in snapshot.rows("count_entries"):
+    for state, _, count in snapshot.rows(EntryCount, "count_entries"):
         entries[state] = entries.get(state, 0) + count
     names = snapshot.experiment.arm_names
     voided = [
         VoidedEntry(replication, names[arm], position, count)
-        for replication, arm, position, count in snapshot.rows("often_voided", often=OFTEN)
+        for replication, arm, position, count in snapshot.rows(
+            VoidCount, "often_voided", often=OFTEN
+        )
     ]
-    times = [ReplicationTimes(*row) for row in snapshot.rows("replication_times")]
+    times = snapshot.rows(ReplicationTimes, "replication_times")
     slowest = _slowest(times)
     head = min((one for one in times if one.completed_us is None), default=None)
     age = (snapshot.now - head.opened_us) / SECOND if head else None
@@ -57,7 +52,7 @@ def _open_slots(snapshot: Snapshot) -> Iterator[Check]:
         "voided_often": [one._asdict() for one in voided],
     }
     sentences = ["No replication is open."]
-    if head and age is not None and status in GOING:
+    if head and age is not None and status in ACTIVE:
         waiting = "entry waits" if entries["wanted"] == 1 else "entries wait"
         sentences = [
             f"{entries['wanted']:,} {waiting} for a user and {entries['assigned']:,} for a reward. Results wait for "
@@ -69,7 +64,7 @@ def _open_slots(snapshot: Snapshot) -> Iterator[Check]:
         sentences = [
             f"The experiment is {status}: no unit is enrolled, and replication {head.number} stays unfinished{until}."
         ]
-    if status in GOING:
+    if status in ACTIVE:
         sentences += _voided_often(voided)
     verdict = "watch" if len(sentences) > 1 else "fine"
     yield Check("open slots", verdict, " ".join(sentences), None, details)

@@ -12,8 +12,8 @@ from sameluck.intervals import anytime_p_values
 from sameluck.live.diagnostics.check import Check, Details, p_text, verdict_of
 from sameluck.live.diagnostics.registry import diagnostic
 from sameluck.live.diagnostics.snapshot import Snapshot
-from sameluck.live.engine.scheduler import is_randomised
 from sameluck.live.ledger import runs_of
+from sameluck.policies.base import is_randomised
 from sameluck.reporting.wording import counted
 
 REPLICATIONS = 10
@@ -83,7 +83,7 @@ def _same_policy(snapshot: Snapshot) -> Iterator[Check]:
     rewards = dict(zip(policies, runs.rewards[:, :, -1].T, strict=True))
     design = snapshot.experiment.design
     for first, *others in equal:
-        randomised = is_randomised(snapshot.experiment.policies[first])
+        randomised = is_randomised(snapshot.experiment.policies[first], snapshot.experiment.n_arms)
         exact = design.shares_rewards and (design.shares_noise or not randomised)
         for other in others:
             difference = rewards[other] - rewards[first]

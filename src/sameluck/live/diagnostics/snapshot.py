@@ -13,7 +13,8 @@ import numpy as np
 from sameluck.arrays import Floats, Ints
 from sameluck.errors import Diverged, Invalid
 from sameluck.experiment import Experiment
-from sameluck.live.databases.base import Row, Transaction
+from sameluck.live.databases.base import Row, SqlValue, Transaction
+from sameluck.live.databases.rows import AnswerRow, OutcomeRow
 from sameluck.live.engine.scheduler import Scheduler
 from sameluck.live.ledger import read_replications
 from sameluck.live.options import Live
@@ -71,14 +72,14 @@ class Snapshot:
         """The experiment's definition."""
         return self.scheduler.experiment
 
-    def rows(self, statement: str, **values: object) -> list[Row]:
+    def rows(self, row: type[Row], statement: str, **values: SqlValue) -> list[Row]:
         """The rows that a statement returns for this experiment."""
-        return self.transaction.all(statement, experiment=self.id, **values)
+        return self.transaction.all(row, statement, experiment=self.id, **values)
 
     @cached_property
     def calls(self) -> dict[str, int]:
         """The number of calls of `assign` by reason."""
-        return {str(reason): int(count) for reason, count in self.rows("answers")}
+        return dict(self.rows(AnswerRow, "answers"))
 
     @cached_property
     def divergence(self) -> str | None:
@@ -94,8 +95,8 @@ class Snapshot:
     @cached_property
     def ended(self) -> EndedAssignments:
         """The assignments before the first that is still open."""
-        each = self.transaction.each("assignments", experiment=self.id, now=self.now)
-        rows = np.fromiter(each, _ASSIGNMENT)
+        key = {"experiment": self.id, "now": self.now}
+        rows = np.fromiter(self.transaction.each(OutcomeRow, "assignments", **key), _ASSIGNMENT)
         rows = rows[np.argsort(rows["assigned"], kind="stable")]
         implicit = self.live.exposure == "implicit"
         # An overdue assignment has ended, whether or not `tick` has been called since.

@@ -1,59 +1,61 @@
-"""One policy walking over the rewards that are known: the loop of `playing`, with a table instead of a function.
+"""One policy run over the settled entries of one replication: the loop of `simulate`, with a table of rewards.
 
-A policy chooses a batch of arms (one, unless it is batched), stops until the entries it named are known, is paid and
-goes on. What it does is a function of the values it reads alone: neither of when they became known, nor of who asked
-for them. The same loop plays a replication live, one reward at a time, and from the ledger, all at once.
+A policy chooses a batch of arms (one arm, unless it is batched), stops until the entries it chose are settled,
+observes their rewards and continues. What it does is a function of the rewards it reads alone: neither of when they
+were settled, nor of which policy they were requested for. The same loop runs a replication live, one reward at a
+time, and from its ledger, all rewards at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
-from sameluck.bodies import locate_error
+from sameluck.bodies import is_ours, locate_error
 from sameluck.compiled import compiled, uncached
 from sameluck.errors import Unplayable
 from sameluck.experiment import Experiment
-from sameluck.policies.base import Tally, body_of, select
+from sameluck.live.options import Maker
+from sameluck.policies.base import Policy, Tally, body_of, select
 from sameluck.randomness.streams import DECISION, Key, stream
 from sameluck.trajectories import Trajectory, empty_trajectory
 
-Maker: TypeAlias = Callable[[int], Any]  # of an external policy, from a seed
-Place: TypeAlias = tuple[int, int]  # an arm and a position in its stack, both from 0
+ArmPosition: TypeAlias = tuple[int, int]  # an arm and a position in its stack, both from 0
 
-SHORTEST = 8  # values a policy keeps at hand for each arm before it asks the ledger again
+SMALLEST_BUFFER = 8  # rewards per arm
+
+# Indices of PolicyState.counters and PolicyState.sums
+PERIODS, CHOSEN, LAST_ARM, CHECKPOINTS = 0, 1, 2, 3
+LAST_REWARD, TOTAL_REWARD = 0, 1
 
 
 class PolicyState(NamedTuple):
-    """Where a policy stands in one replication."""
+    """State of one policy in one replication."""
 
-    pulls: Ints  # of each arm, as far as it has been paid
+    pulls: Ints  # per arm, in the periods whose rewards it has observed
     totals: Floats
     means: Floats
     memory: Floats
-    batch: Ints  # the arms it has chosen and not been paid for
-    ahead: Ints  # how often each arm is among them
-    marks: Ints  # periods paid, arms chosen, the last arm, checkpoints passed
-    money: Floats  # the last reward, all rewards
-
-
-REACH, CHOSEN, LAST, PASSED = 0, 1, 2, 3
+    batch: Ints  # the arms it has chosen and whose rewards it has not observed
+    pending: Ints  # how often each arm is among them
+    counters: Ints  # periods observed, arms chosen, the last arm, checkpoints passed
+    sums: Floats  # the last reward, the sum of all
 
 
 class RewardBuffers(NamedTuple):
-    """Values known to a policy and not yet read: for each arm a ring of the positions up to `limit`."""
+    """Rewards that a policy can read next: per arm a ring buffer of the positions before `end`."""
 
     values: Floats
     offset: Ints
     size: Ints
-    limit: Ints
+    end: Ints
 
 
 class WalkResults(NamedTuple):
-    """What to write down on the way: at some checkpoints, and of every period; either may be empty."""
+    """What the loop records: totals at some checkpoints, and every period; either may be empty."""
 
     checkpoints: Ints
     rewards: Floats  # (checkpoint,)
@@ -63,33 +65,34 @@ class WalkResults(NamedTuple):
 
 @compiled
 def _walk(  # noqa: C901 one loop, kept whole for the compiler
-    policy: Any,
+    policy: Policy,
     luck: Key,
     horizon: int,
     state: PolicyState,
     buffers: RewardBuffers,
     results: WalkResults,
 ) -> int:
-    # Returns 0, or the period in which the policy named an arm that is not there.
+    # Returns 0, or the period in which the policy chose an arm that does not exist.
     arms = state.pulls.size
-    reach, chosen, last = state.marks[0], state.marks[1], state.marks[2]
-    reward, earned = state.money[0], state.money[1]
+    periods, chosen = state.counters[PERIODS], state.counters[CHOSEN]
+    last = state.counters[LAST_ARM]
+    reward, earned = state.sums[LAST_REWARD], state.sums[TOTAL_REWARD]
     failed = 0
-    while reach < horizon and failed == 0:
-        size = min(state.batch.size, horizon - reach)
+    while periods < horizon and failed == 0:
+        size = min(state.batch.size, horizon - periods)
         while chosen < size:
             tally = Tally(state.pulls, state.totals, state.means, state.memory, last, reward)
-            arm = select(policy, tally, reach + chosen + 1, luck)
+            arm = select(policy, tally, periods + chosen + 1, luck)
             if arm < 0 or arm >= arms:
-                failed = reach + chosen + 1
+                failed = periods + chosen + 1
                 break
             state.batch[chosen] = arm
-            state.ahead[arm] += 1
+            state.pending[arm] += 1
             chosen += 1
         known = failed == 0
         for place in range(chosen):
             arm = state.batch[place]
-            if state.pulls[arm] + state.ahead[arm] > buffers.limit[arm]:
+            if state.pulls[arm] + state.pending[arm] > buffers.end[arm]:
                 known = False
                 break
         if not known:
@@ -102,22 +105,23 @@ def _walk(  # noqa: C901 one loop, kept whole for the compiler
             state.pulls[last] = pulled + 1
             state.totals[last] = total
             state.means[last] = total / (pulled + 1)
-            state.ahead[last] -= 1
+            state.pending[last] -= 1
             earned += reward
             if results.trajectory.arms.size > 0:
-                results.trajectory.arms[reach] = last
-                results.trajectory.positions[reach] = pulled
-                results.trajectory.rewards[reach] = reward
-            reach += 1
-            passed = state.marks[3]
-            if passed < results.checkpoints.size and reach == results.checkpoints[passed]:
+                results.trajectory.arms[periods] = last
+                results.trajectory.positions[periods] = pulled
+                results.trajectory.rewards[periods] = reward
+            periods += 1
+            passed = state.counters[CHECKPOINTS]
+            if passed < results.checkpoints.size and periods == results.checkpoints[passed]:
                 results.rewards[passed] = earned
                 for each in range(arms):
                     results.pulls[passed, each] = state.pulls[each]
-                state.marks[3] = passed + 1
+                state.counters[CHECKPOINTS] = passed + 1
         chosen = 0
-    state.marks[0], state.marks[1], state.marks[2] = reach, chosen, last
-    state.money[0], state.money[1] = reward, earned
+    state.counters[PERIODS], state.counters[CHOSEN] = periods, chosen
+    state.counters[LAST_ARM] = last
+    state.sums[LAST_REWARD], state.sums[TOTAL_REWARD] = reward, earned
     return failed
 
 
@@ -135,54 +139,54 @@ class Walker(Protocol):
     results: WalkResults
 
     @property
-    def reach(self) -> int:
-        """Periods it has been paid for."""
+    def periods_done(self) -> int:
+        """Periods whose rewards it has observed."""
 
     @property
     def pulls(self) -> Ints:
-        """How often it has pulled each arm in them."""
+        """Pulls of each arm in those periods."""
 
     @property
-    def earned(self) -> float:
-        """What it was paid."""
+    def total_reward(self) -> float:
+        """The sum of their rewards."""
 
-    def limit(self, arm: int) -> int:
-        """How many positions of an arm's stack it has been handed."""
+    def buffer_end(self, arm: int) -> int:
+        """The position in an arm's stack of the next reward to push."""
 
-    def room(self, arm: int) -> int:
-        """How many more values of an arm it can be handed before it walks on."""
+    def buffer_room(self, arm: int) -> int:
+        """How many more rewards of an arm can be pushed before it advances."""
 
-    def hand(self, arm: int, values: Sequence[float] | Floats) -> None:
-        """Hand it the next values of an arm's stack."""
+    def push(self, arm: int, values: Sequence[float] | Floats) -> None:
+        """Append the next rewards of an arm's stack to its buffer."""
 
-    def offer(self, arm: int, position: int, values: Sequence[float]) -> None:
-        """Hand it values that have just become known, as far as they are the next and there is room."""
+    def push_if_next(self, arm: int, position: int, values: Sequence[float]) -> None:
+        """Append rewards that were just settled, if they are the next and as many as there is room for."""
 
     def advance(self) -> None:
-        """Walk as far as the values it was handed carry."""
+        """Run the policy until it needs a reward that is not in its buffers, or to the horizon."""
 
-    def picks(self) -> list[Place]:
-        """The entries it needs next, known or not; none once it has reached the horizon."""
+    def next_entries(self) -> list[ArmPosition]:
+        """The entries it needs next, settled or not; none at the horizon."""
 
     def shrink_buffers(self) -> None:
-        """Forget the values that it was handed and has not read; they will be handed to it again."""
+        """Drop the rewards that it has not read; they must be pushed again."""
 
 
 class PreparedPolicy(NamedTuple):
-    """One policy of an experiment, made ready once for all replications."""
+    """One policy of an experiment, prepared once for all replications."""
 
     experiment: Experiment
     name: str
-    policy: Any
+    policy: Policy  # as the compiled loop takes it
     memory: int
     batch: int
-    make: Maker | None = None
+    make: Maker | None = None  # of an external policy
 
 
 def empty_results(
     experiment: Experiment, checkpoints: Ints | None = None, *, trajectory: bool = False
 ) -> WalkResults:
-    """Room for some checkpoints, and for every period if asked for."""
+    """Arrays for some checkpoints, and for every period if asked for."""
     horizons = np.empty(0, np.int64) if checkpoints is None else checkpoints
     shape = (horizons.size, experiment.n_arms)
     periods = experiment.horizon if trajectory else 0
@@ -192,10 +196,17 @@ def empty_results(
 
 
 class CompiledWalker:
-    """A policy with a compiled body in one replication."""
+    """A policy with a compiled body in one replication.
+
+    `stack_sizes`, the number of entries per arm, makes the buffers large enough for a whole ledger.
+    """
 
     def __init__(
-        self, prepared: PreparedPolicy, replication: int, counts: Ints | None, results: WalkResults
+        self,
+        prepared: PreparedPolicy,
+        replication: int,
+        stack_sizes: Ints | None,
+        results: WalkResults,
     ) -> None:
         experiment = prepared.experiment
         arms = experiment.n_arms
@@ -203,73 +214,59 @@ class CompiledWalker:
         self.results = results
         owner = experiment.design.noise_owner(prepared.name)
         key = _decision_key(np.uint64(experiment.seed), replication, np.uint64(owner))
-        self.luck = Key(*map(np.uint64, key))  # machine code hands out plain integers
+        self.luck = Key(*map(np.uint64, key))  # machine code returns plain integers
         self.state = PolicyState(
-            np.zeros(arms, np.int64),
-            np.zeros(arms),
-            np.zeros(arms),
-            np.zeros(prepared.memory),
-            np.zeros(prepared.batch, np.int64),
-            np.zeros(arms, np.int64),
-            np.zeros(4, np.int64),
-            np.zeros(2),
+            pulls=np.zeros(arms, np.int64),
+            totals=np.zeros(arms),
+            means=np.zeros(arms),
+            memory=np.zeros(prepared.memory),
+            batch=np.zeros(prepared.batch, np.int64),
+            pending=np.zeros(arms, np.int64),
+            counters=np.zeros(4, np.int64),
+            sums=np.zeros(2),
         )
-        self.buffers = _empty_buffers(arms, prepared.batch, counts)
-        self._ring = 0 if counts is not None else int(self.buffers.size[0])
-        ours = body_of(prepared.policy).__module__.startswith("sameluck.")
-        self._loop = _walk if ours else _walk_uncached
+        self.buffers = _empty_buffers(arms, prepared.batch, stack_sizes)
+        # The common size of all rings; 0 if they differ.
+        self._ring = 0 if stack_sizes is not None else int(self.buffers.size[0])
+        self._loop = _walk if is_ours(body_of(prepared.policy)) else _walk_uncached
 
     @property
-    def reach(self) -> int:
-        """Periods it has been paid for."""
-        return int(self.state.marks[REACH])
+    def periods_done(self) -> int:  # noqa: D102
+        return int(self.state.counters[PERIODS])
 
     @property
-    def pulls(self) -> Ints:
-        """How often it has pulled each arm in them."""
+    def pulls(self) -> Ints:  # noqa: D102
         return self.state.pulls
 
     @property
-    def earned(self) -> float:
-        """What it was paid."""
-        return float(self.state.money[1])
+    def total_reward(self) -> float:  # noqa: D102
+        return float(self.state.sums[TOTAL_REWARD])
 
-    def limit(self, arm: int) -> int:
-        """How many positions of an arm's stack it has been handed."""
-        return int(self.buffers.limit[arm])
+    def buffer_end(self, arm: int) -> int:  # noqa: D102
+        return int(self.buffers.end[arm])
 
-    def room(self, arm: int) -> int:
-        """How many more values of an arm it can be handed before it walks on."""
+    def buffer_room(self, arm: int) -> int:  # noqa: D102
         buffers = self.buffers
-        return int(buffers.size[arm] - (buffers.limit[arm] - self.state.pulls[arm]))
+        return int(buffers.size[arm] - (buffers.end[arm] - self.state.pulls[arm]))
 
-    def hand(self, arm: int, values: Sequence[float] | Floats) -> None:
-        """Hand it the next values of an arm's stack."""
+    def push(self, arm: int, values: Sequence[float] | Floats) -> None:  # noqa: D102
         buffers = self.buffers
-        first, size, offset = (
-            int(buffers.limit[arm]),
-            int(buffers.size[arm]),
-            int(buffers.offset[arm]),
-        )
-        if len(values) == 1:
-            buffers.values[offset + first % size] = values[0]
-        else:
-            buffers.values[offset + np.arange(first, first + len(values)) % size] = values
-        buffers.limit[arm] = first + len(values)
+        first, stop = int(buffers.end[arm]), int(buffers.end[arm]) + len(values)
+        ring = np.arange(first, stop) % buffers.size[arm]
+        buffers.values[buffers.offset[arm] + ring] = values
+        buffers.end[arm] = stop
 
-    def offer(self, arm: int, position: int, values: Sequence[float]) -> None:
-        """Hand it values that have just become known, as far as they are the next and there is room."""
-        if self.buffers.limit[arm] != position:
+    def push_if_next(self, arm: int, position: int, values: Sequence[float]) -> None:  # noqa: D102
+        if self.buffers.end[arm] != position:
             return
-        if len(values) == 1 and self._ring:  # one value, as usual: without further ado
+        if len(values) == 1 and self._ring:  # the usual case, without arrays
             if position - self.state.pulls[arm] < self._ring:
                 self.buffers.values[arm * self._ring + position % self._ring] = values[0]
-                self.buffers.limit[arm] = position + 1
-        elif room := self.room(arm):
-            self.hand(arm, values[:room])
+                self.buffers.end[arm] = position + 1
+        elif room := self.buffer_room(arm):
+            self.push(arm, values[:room])
 
-    def advance(self) -> None:
-        """Walk as far as the values it was handed carry."""
+    def advance(self) -> None:  # noqa: D102
         prepared = self.prepared
         horizon = prepared.experiment.horizon
         try:
@@ -286,35 +283,33 @@ class CompiledWalker:
                 "its select body must return an arm's index"
             )
 
-    def shrink_buffers(self) -> None:
-        """Forget the values that it was handed and has not read; they will be handed to it again."""
+    def shrink_buffers(self) -> None:  # noqa: D102
         buffers = _empty_buffers(self.state.pulls.size, self.prepared.batch, None)
-        buffers.limit[:] = self.state.pulls
+        buffers.end[:] = self.state.pulls
         self.buffers, self._ring = buffers, int(buffers.size[0])
 
-    def picks(self) -> list[Place]:
-        """The entries it needs next, known or not; none once it has reached the horizon."""
-        chosen = int(self.state.marks[CHOSEN])
+    def next_entries(self) -> list[ArmPosition]:  # noqa: D102
+        chosen = int(self.state.counters[CHOSEN])
         if chosen == 1:
             arm = int(self.state.batch[0])
             return [(arm, int(self.state.pulls[arm]))]
-        return places(self.state.batch[:chosen].tolist(), self.state.pulls)
+        return entries_of(self.state.batch[:chosen].tolist(), self.state.pulls)
 
 
-def places(chosen: Sequence[int], pulls: Ints) -> list[Place]:
-    """The entries that a batch of arms stands for, on top of the pulls so far."""
+def entries_of(batch: Sequence[int], pulls: Ints) -> list[ArmPosition]:
+    """The entries of a batch of arms that is chosen after `pulls` of each."""
     following: dict[int, int] = {}
-    found = []
-    for arm in chosen:
+    entries = []
+    for arm in batch:
         position = following.get(arm, int(pulls[arm]))
         following[arm] = position + 1
-        found.append((arm, position))
-    return found
+        entries.append((arm, position))
+    return entries
 
 
-def _empty_buffers(arms: int, batch: int, counts: Ints | None) -> RewardBuffers:
-    size = (
-        np.full(arms, max(SHORTEST, batch), np.int64) if counts is None else np.maximum(counts, 1)
-    )
+def _empty_buffers(arms: int, batch: int, stack_sizes: Ints | None) -> RewardBuffers:
+    size = np.full(arms, max(SMALLEST_BUFFER, batch), np.int64)
+    if stack_sizes is not None:
+        size = np.maximum(stack_sizes, 1)
     offset = np.concatenate([[0], np.cumsum(size)[:-1]])
     return RewardBuffers(np.zeros(int(size.sum())), offset, size, np.zeros(arms, np.int64))

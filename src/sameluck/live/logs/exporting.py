@@ -13,15 +13,15 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count, islice
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from sameluck.errors import Invalid, optional
 from sameluck.experiment import Experiment
 from sameluck.files import draft_of
-from sameluck.live.databases.base import Database, Row, Transaction
+from sameluck.live.databases.base import Database, Transaction
+from sameluck.live.databases.rows import CurrentRow, EventRow, HistoryRow
 from sameluck.live.engine.scheduler import AUDITED
 from sameluck.live.records import moment
-from sameluck.live.replications import found
 from sameluck.randomness import streams
 from sameluck.validation import require_one_of
 
@@ -30,6 +30,7 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # first characters of what a spread
 
 # A column's kind: whole, number, text, truth, or time (microseconds; ISO 8601 in text, a timestamp in Parquet).
 ColumnTypes: TypeAlias = dict[str, str]
+Row: TypeAlias = tuple[Any, ...]
 LEDGER: ColumnTypes = {
     "replication": "whole",
     "policy": "text",
@@ -66,24 +67,6 @@ SUFFIXES = {
 }
 
 
-class HistoryRow(NamedTuple):
-    """An entry with its assignment, if it has one; or a voided assignment."""
-
-    replication: int
-    owner: int
-    arm: int
-    position: int
-    state: str
-    value: float | None
-    source: str | None
-    settled_us: int | None
-    id: str | None
-    unit: str | None
-    assigned_us: int | None
-    exposed_us: int | None
-    voided_us: int | None
-
-
 class Table(NamedTuple):
     """What to write: columns, rows, and the experiment they belong to."""
 
@@ -113,7 +96,7 @@ def export(
     with draft_of(Path(path)) as draft:
 
         def work(transaction: Transaction) -> int:
-            definition, status, _ = found(transaction.one("experiment_now", experiment=id))
+            definition, status, _ = transaction.one(CurrentRow, "experiment_now", experiment=id)
             experiment = Experiment.from_json(definition)
             about = {
                 "kind": "experiment",
@@ -151,8 +134,7 @@ def _ledger(transaction: Transaction, id: int, experiment: Experiment) -> Iterat
     """Every entry in order with its assignment, then the voided assignments."""
     arms, policies = experiment.arm_names, tuple(experiment.policies)
     for statement in ("history", "voided"):
-        for row in transaction.each(statement, experiment=id):
-            one = HistoryRow(*row)
+        for one in transaction.each(HistoryRow, statement, experiment=id):
             policy = policies[one.owner - 1] if one.owner > 0 else None
             exposed = one.state == "assigned" and one.exposed_us is not None
             state = "exposed" if exposed else one.state
@@ -165,7 +147,7 @@ def _ledger(transaction: Transaction, id: int, experiment: Experiment) -> Iterat
 def _rewards(transaction: Transaction, id: int, experiment: Experiment) -> Iterator[Row]:
     """Every reported reward with its outcome, in order of arrival."""
     arms = experiment.arm_names
-    for row in transaction.each("events", experiment=id):
+    for row in transaction.each(EventRow, "events", experiment=id):
         assignment, replication, arm, *rest = row
         yield assignment, replication, arms[arm], arm, *rest
 

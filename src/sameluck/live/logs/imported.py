@@ -9,11 +9,11 @@ import numpy as np
 
 from sameluck import text_forms
 from sameluck.experiment import Experiment
-from sameluck.live.engine.scheduler import is_randomised
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.logs.rows import Log
 from sameluck.live.logs.stacks import LoggedReplication
 from sameluck.live.records import Joining
+from sameluck.policies.base import is_randomised
 from sameluck.reporting.wording import counted, sentence
 
 
@@ -93,8 +93,8 @@ def imported(
             policy: Joining(
                 policy=policy,
                 replications=len(replications),
-                finished=sum(one.reaches[k] == experiment.horizon for one in replications),
-                replayed=sum(one.reaches[k] for one in replications),
+                finished=sum(one.periods_done[k] == experiment.horizon for one in replications),
+                replayed=sum(one.periods_done[k] for one in replications),
                 users_at_least=sum(one.wanted[k] for one in replications),
                 users_so_far=0,
             )
@@ -119,7 +119,7 @@ def _agreement(
         f"played {arms[first.policy_arm]!r}, the log has {arms[first.log_arm]!r}; {len(differences):,} of "
         f"{len(replications):,} replications differ"
     )
-    if is_randomised(policy):
+    if is_randomised(policy, experiment.n_arms):
         text += " (it is randomised, and the log has other random choices)"
     if log.problems:
         text += " (rows left out may be why)"

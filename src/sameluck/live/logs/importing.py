@@ -7,13 +7,13 @@ what they were then. Everything is computed before the transaction that writes i
 
 from __future__ import annotations
 
-from sameluck.live.assignments import Clock
 from sameluck.live.databases.base import Database
 from sameluck.live.engine.scheduler import Scheduler
 from sameluck.live.logs.imported import Imported, imported
 from sameluck.live.logs.request import ImportRequest
 from sameluck.live.logs.stacks import LogStacks, write_ledger
-from sameluck.live.start import StartRequest, begin
+from sameluck.live.options import Clock
+from sameluck.live.start import StartRequest, start
 
 
 def import_log(database: Database, clock: Clock, request: ImportRequest) -> Imported:
@@ -28,5 +28,5 @@ def import_log(database: Database, clock: Clock, request: ImportRequest) -> Impo
         for number in range(len(log.replications))
     ]
     new = StartRequest(request.name, experiment, live, makers)
-    begun = begin(database, clock, new, lambda *at: write_ledger(stacks, replications, *at))
+    begun = start(database, clock, new, lambda *at: write_ledger(stacks, replications, *at))
     return imported(begun, log, replications, request.logged_by)

@@ -9,10 +9,9 @@ import numpy as np
 
 from sameluck.errors import Invalid, did_you_mean
 from sameluck.experiment import Experiment
-from sameluck.live.engine.walker import Maker
 from sameluck.live.logs.rows import Log, Problem, read_log, refuse_problems
 from sameluck.live.logs.sources import LogColumns
-from sameluck.live.options import Live, check_fit, played
+from sameluck.live.options import Live, Maker, check_fit, played
 from sameluck.policies.base import Policy, needs_binary
 from sameluck.policies.registry import as_policy
 from sameluck.validation import require_name

@@ -9,7 +9,7 @@ import numpy as np
 
 from sameluck.arrays import Floats, Ints
 from sameluck.live.databases.base import Transaction
-from sameluck.live.engine.replication import Settled, rebuilt
+from sameluck.live.engine.replication import SettledEntries, rebuild
 from sameluck.live.engine.scheduler import SHARED, Entry, Scheduler
 from sameluck.live.engine.walker import empty_results
 from sameluck.live.logs.rows import Log
@@ -29,7 +29,7 @@ class LoggedReplication(NamedTuple):
     number: int
     version: int
     complete: bool
-    reaches: list[int]  # periods of each policy
+    periods_done: list[int]  # of each policy
     wanted: list[int]  # entries that each policy waits for
     asks: list[Entry]
     difference: Difference | None  # of the policy that wrote the log
@@ -55,12 +55,12 @@ class LogStacks:
         """The rows of one replication."""
         return slice(self.starts[number], self.starts[number + 1])
 
-    def entries(self, number: int) -> Settled:
+    def entries(self, number: int) -> SettledEntries:
         """The settled entries of one replication."""
         span = self.span(number)
         value = self.value[span]
         owner, imported = np.full(value.size, SHARED), np.ones(value.size, bool)
-        return Settled(owner, self.arm[span], self.position[span], value, imported)
+        return SettledEntries(owner, self.arm[span], self.position[span], value, imported)
 
     def replay(self, scheduler: Scheduler, number: int, logged_by: str | None) -> LoggedReplication:
         """Run every policy on the entries of one replication; compare the one that wrote the log with it."""
@@ -68,17 +68,17 @@ class LogStacks:
         results = [
             empty_results(scheduler.experiment, trajectory=name == logged_by) for name in names
         ]
-        state = rebuilt(scheduler, number, self.entries(number), [], results)
+        state = rebuild(scheduler, number, self.entries(number), [], results)
         difference = None
         if logged_by is not None:
             k = names.index(logged_by)
             walker = state.walkers[k]
-            next_arms = np.array([arm for arm, _ in walker.picks()], np.int64)
-            arms = np.concatenate([results[k].trajectory.arms[: walker.reach], next_arms])
+            next_arms = np.array([arm for arm, _ in walker.next_entries()], np.int64)
+            arms = np.concatenate([results[k].trajectory.arms[: walker.periods_done], next_arms])
             difference = self._difference(number, arms)
-        wanted = [len(state.wants([k])) for k in range(len(names))]
-        state_now = number, state.version, state.complete, state.reaches
-        return LoggedReplication(*state_now, wanted, state.ask(), difference)
+        wanted = [len(state.needed_by([k])) for k in range(len(names))]
+        state_now = number, state.version, state.complete, state.periods_done
+        return LoggedReplication(*state_now, wanted, state.want(), difference)
 
     def _difference(self, number: int, policy_arms: Ints) -> Difference | None:
         span = self.span(number)
@@ -116,7 +116,7 @@ def write_ledger(
             "number": one.number,
             "state": "complete" if one.complete else "open",
             "version": one.version,
-            "policies": len(one.reaches),
+            "policies": len(one.periods_done),
             "complete": one.complete,
             "now": now,
         }

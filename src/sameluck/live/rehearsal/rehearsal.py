@@ -19,11 +19,10 @@ from typing import Any, NamedTuple, TypeAlias
 from sameluck.environments.base import EnvironmentLike
 from sameluck.errors import Conflict, Invalid
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.records import ASSIGNED, NOT_RUNNING, Status
+from sameluck.live.records import ACTIVE, ASSIGNED, NOT_RUNNING, Status
 from sameluck.live.rehearsal.clock import VirtualClock
 from sameluck.live.rehearsal.traffic import Traffic
 from sameluck.live.rehearsal.users import UserRewards
-from sameluck.live.replications import GOING
 from sameluck.validation import require_number
 
 DAY = 86_400.0  # seconds
@@ -47,7 +46,7 @@ class Rehearsal(NamedTuple):
     @property
     def finished(self) -> bool:
         """Whether the experiment has ended."""
-        return self.status.status not in GOING
+        return self.status.status not in ACTIVE
 
     @property
     def turned_away_share(self) -> float:
@@ -119,7 +118,7 @@ def rehearse(
             "Traffic.unexposed needs Live(exposure='explicit'): otherwise every assigned unit counts as exposed"
         )
     status = live.status().status
-    if status not in GOING:
+    if status not in ACTIVE:
         raise Invalid(f"experiment {live.name!r} is {status}; only a running one can be rehearsed")
     rewards = UserRewards(live, environment, traffic.drift)
     loop = _EventLoop(live, clock, rewards, traffic, Random(seed))

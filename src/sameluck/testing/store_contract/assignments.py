@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sameluck.live import records
+from sameluck.live.databases.rows import HistoryRow
 from sameluck.live.records import Assignment
 from sameluck.testing.scenario import TWO, Scenario, assert_finished, options, simulated
 
@@ -36,7 +37,9 @@ class AssignmentRules:
         """The database does not contain the unit's name."""
         live = scenario.start()
         live.assign("ann@example.org")
-        rows = scenario.store._database.read(lambda t: t.all("history", experiment=live._id))
+        rows = scenario.store._database.read(
+            lambda t: t.all(HistoryRow, "history", experiment=live._id)
+        )
         assert not any("ann" in str(value) for row in rows for value in row)
 
     def test_traffic_share_is_a_fixed_function_of_the_unit(self, scenario: Scenario) -> None:
@@ -130,7 +133,7 @@ class AssignmentRules:
         place = {"owner": 0, "arm": assignment.arm_index, "position": assignment.position}
         other = place if same_entry else {**place, "position": 5}
         key = {"experiment": live._id, "replication": 0}
-        code = unit or live._assignments.code("unit 0")
+        code = unit or live._assignments.hash_unit("unit 0")
         database = scenario.store._database
 
         def insert(transaction: Any) -> None:

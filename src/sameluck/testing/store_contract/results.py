@@ -10,6 +10,7 @@ import pytest
 
 from sameluck.environments.bernoulli import Bernoulli
 from sameluck.errors import Unknown
+from sameluck.live.databases.rows import HistoryRow
 from sameluck.live.engine.scheduler import AUDITED, Entry
 from sameluck.live.options import Reward
 from sameluck.simulation.trace import trace
@@ -146,7 +147,9 @@ class ResultRules:
         """Every entry drawn for the audit is asked for once, and its reward is only compared."""
         live = scenario.start(FIVE, live=options(audit_share=0.3, open_replications=2))
         scenario.finish(live)
-        rows = scenario.store._database.read(lambda t: t.all("history", experiment=live._id))
+        rows = scenario.store._database.read(
+            lambda t: t.all(HistoryRow, "history", experiment=live._id)
+        )
         asked = [(row[0], Entry(*row[1:4])) for row in rows if row[1] == AUDITED]
         assert {row[4] for row in rows} == {"settled"}
         assert len(asked) == len(set(asked)) > 0
@@ -156,7 +159,7 @@ class ResultRules:
             (replication, entry)
             for replication, arms in enumerate(counts.tolist())
             for arm, many in enumerate(arms)
-            for entry in scheduler.audits(replication, arm, range(many))
+            for entry in scheduler.audit_entries(replication, arm, range(many))
         }
         assert set(asked) == drawn
         assert_finished(live, audits=len(asked))

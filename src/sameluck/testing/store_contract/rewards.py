@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from sameluck.live import records
+from sameluck.live.databases.base import Values
 from sameluck.live.options import Reward
 from sameluck.live.records import Description
 from sameluck.testing.scenario import (
@@ -56,7 +57,7 @@ class RewardRules:
         live = scenario.start()
         id = scenario.enrol(live)
         scenario.pay(live, id)
-        event = {"assignment": id, "value": 3.0, "now": 0, "outcome": "applied"}
+        event: Values = {"assignment": id, "value": 3.0, "now": 0, "outcome": "applied"}
         with pytest.raises(Exception, match=r"(?i)unique"):
             scenario.store._database.write(lambda t: t.run("note_reward", **event))
         assert len(scenario.events(live, id)) == 1

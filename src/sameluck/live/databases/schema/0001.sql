@@ -1,6 +1,6 @@
--- What the world said, and to whom. Nothing here is derived but for which entries are wanted, and that is checked
--- against the policies whenever an experiment is opened. SQLite reads this file as it is; for PostgreSQL the
--- comments that begin with "pg" are opened and WITHOUT ROWID is left out. Times are microseconds since 1970, UTC.
+-- The ledgers of live experiments. Nothing here is derived but for which entries are wanted, and that is checked
+-- against the policies whenever an experiment is loaded. SQLite reads this file as it is; for PostgreSQL the comments
+-- that begin with "pg" are part of it and WITHOUT ROWID is left out. Times are microseconds since 1970, UTC.
 
 CREATE TABLE schema_version (version INTEGER NOT NULL);
 
@@ -29,7 +29,7 @@ CREATE TABLE replication (
 ) WITHOUT ROWID;
 CREATE INDEX replication_state ON replication (experiment, state);
 
--- The ledger: the reward stacks, as far as anybody asked.
+-- The ledger: the entries of the reward stacks that were requested or imported.
 CREATE TABLE entry (
   experiment  INTEGER NOT NULL,
   replication INTEGER NOT NULL,

@@ -1,0 +1,240 @@
+"""The rows that statements return: one class per list of columns, its fields named as the columns are.
+
+Times end in `_us` and are microseconds since 1970.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Text(NamedTuple):
+    """A row of one text."""
+
+    text: str
+
+
+class Number(NamedTuple):
+    """A row of one whole number."""
+
+    number: int
+
+
+class Value(NamedTuple):
+    """A row of one reward."""
+
+    value: float
+
+
+class ExperimentRow(NamedTuple):
+    """An experiment."""
+
+    id: int
+    name: str
+    definition: str
+    options: str
+    status: str
+    reason: str
+    salt: str
+    streams: int
+    started_us: int
+
+
+class CurrentRow(NamedTuple):
+    """What may change of an experiment."""
+
+    definition: str
+    status: str
+    reason: str
+
+
+class ReplicationRow(NamedTuple):
+    """A replication."""
+
+    number: int
+    state: str
+    version: int
+    policies: int
+
+
+class ReplicationTimes(NamedTuple):
+    """When a replication was opened and completed."""
+
+    number: int
+    opened_us: int
+    completed_us: int | None
+
+
+class EntryRow(NamedTuple):
+    """An entry of the ledger."""
+
+    replication: int
+    owner: int
+    arm: int
+    position: int
+
+
+class SettledRow(NamedTuple):
+    """A settled entry of one replication."""
+
+    owner: int
+    arm: int
+    position: int
+    value: float
+
+
+class LedgerRow(NamedTuple):
+    """A settled entry."""
+
+    replication: int
+    owner: int
+    arm: int
+    position: int
+    value: float
+    imported: bool
+
+
+class EnrolmentRow(NamedTuple):
+    """An experiment's status, and the assignment of a unit if it has one."""
+
+    status: str
+    id: str | None
+    arm: int | None
+
+
+class LockedAssignment(NamedTuple):
+    """An assignment with its entry and its replication, their rows locked."""
+
+    id: str
+    experiment: int
+    replication: int
+    owner: int
+    arm: int
+    position: int
+    exposed_us: int | None
+    assignment: str | None  # the one that the entry has now
+    state: str
+    due_us: int | None
+    value: float | None
+    source: str | None
+    version: int
+    policies: int
+
+    @property
+    def voided(self) -> bool:
+        """Whether the entry has another assignment now, or none."""
+        return self.assignment != self.id
+
+    def is_due(self, now: int) -> bool:
+        """Whether its lease or its window has ended and the entry is still assigned."""
+        due = self.due_us is not None and self.due_us <= now
+        return due and self.state == "assigned" and not self.voided
+
+    def key(self) -> dict[str, int]:
+        """The primary key of its entry."""
+        return {
+            "experiment": self.experiment,
+            "replication": self.replication,
+            "owner": self.owner,
+            "arm": self.arm,
+            "position": self.position,
+        }
+
+
+class AssignmentRow(NamedTuple):
+    """An assignment with its entry."""
+
+    experiment: int
+    replication: int
+    owner: int
+    arm: int
+    position: int
+    assigned_us: int
+    exposed_us: int | None
+    voided_us: int | None
+    state: str
+    value: float | None
+    source: str | None
+    settled_us: int | None
+    due_us: int | None
+
+
+class HistoryRow(NamedTuple):
+    """An entry with its assignment, if it has one; or a voided assignment."""
+
+    replication: int
+    owner: int
+    arm: int
+    position: int
+    state: str
+    value: float | None
+    source: str | None
+    settled_us: int | None
+    id: str | None
+    unit: str | None
+    assigned_us: int | None
+    exposed_us: int | None
+    voided_us: int | None
+
+
+class OutcomeRow(NamedTuple):
+    """An assignment and how it ended."""
+
+    arm: int
+    assigned_us: int
+    shown_us: int
+    exposed: bool
+    outcome: int
+    overdue: bool
+    value: float
+    settled_us: int
+
+
+class EventRow(NamedTuple):
+    """A reward that was reported."""
+
+    assignment: str
+    replication: int
+    arm: int
+    position: int
+    value: float
+    outcome: str
+    received_us: int
+
+
+class EntryCount(NamedTuple):
+    """How many entries have a state and a source."""
+
+    state: str
+    source: str | None
+    total: int
+
+
+class ArmCount(NamedTuple):
+    """A count of one arm."""
+
+    arm: int
+    total: int
+
+
+class VoidCount(NamedTuple):
+    """How often an entry's assignments were voided."""
+
+    replication: int
+    arm: int
+    position: int
+    total: int
+
+
+class AnswerRow(NamedTuple):
+    """How many calls were answered with a reason."""
+
+    reason: str
+    calls: int
+
+
+class AuditRow(NamedTuple):
+    """The reward of an audit minus that of the entry it audits; None until both are settled."""
+
+    replication: int
+    difference: float | None

@@ -1,0 +1,34 @@
+"""Every statement is read as rows of the class that has its columns."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import sameluck as sl
+from sameluck.live.databases import rows
+from sameluck.live.databases.base import statements
+
+SOURCES = Path(sl.__file__).parent.rglob("*.py")
+CALL = re.compile(r"\.(?:one|find|all|each|rows)\(\s*(\w+),\s*\"(\w+)\"")
+PAIRS = {pair for source in SOURCES for pair in CALL.findall(source.read_text())}
+PAIRS |= {("HistoryRow", "history"), ("HistoryRow", "voided")}  # named in a loop
+
+
+def test_every_statement_with_rows_is_read_somewhere():
+    returning = {
+        name for name, sql in statements().items() if re.match("SELECT|.*RETURNING", sql, re.S)
+    }
+    assert {name for _, name in PAIRS} == returning
+
+
+@pytest.mark.parametrize(("kind", "name"), sorted(PAIRS))
+def test_the_fields_of_a_row_are_the_columns(kind, name):
+    fields = getattr(rows, kind)._fields
+    sql = statements()[name]
+    with sl.open("sqlite://") as store:
+        values = dict.fromkeys(re.findall(r"(?<!:):(\w+)", sql), 1)
+        columns = [one[0] for one in store._database._writer.execute(sql, values).description]
+    assert len(columns) == len(fields)
+    if len(fields) > 1:
+        assert tuple(columns) == fields

@@ -1,9 +1,6 @@
 """Intervals and adjustments against SciPy, published constants, literal versions and their own promises."""
 
-import ast
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -182,13 +179,3 @@ def test_a_plan_of_looks_that_makes_no_sense_is_refused():
             iv.obrien_fleming(100, looks, 0.95)
     with pytest.raises(sl.Invalid, match="replications must be a whole number >= 6, got 5"):
         iv.obrien_fleming(5, 3, 0.95)
-
-
-def test_importing_sameluck_loads_no_part_of_scipy():
-    """They load when a function first needs them: they take as long as all of sameluck's own modules together."""
-    code = "import sys, sameluck; print([m for m in sys.modules if m.startswith('scipy.')])"
-    answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    loaded = [name for name in ast.literal_eval(answer.stdout) if name.count(".") == 1]
-    assert not {"scipy.special", "scipy.stats", "scipy.optimize", "scipy.linalg"} & set(loaded)

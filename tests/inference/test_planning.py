@@ -133,7 +133,7 @@ def test_impossible_requests_are_refused_in_words(request_, fragment):
 
 
 def test_one_policy_and_too_small_a_pilot_are_refused():
-    with pytest.raises(sl.Invalid, match="the experiment has one"):
+    with pytest.raises(sl.Invalid, match="the experiment has one policy"):
         sl.plan(EXPERIMENT.replace(policies={"a": sl.UCB1()}), COINS, effect=1.0, power=0.9)
     runs = sl.simulate(EXPERIMENT.replace(replications=5), COINS)
     with pytest.raises(sl.Invalid, match="at least 10 replications"):

@@ -1,9 +1,11 @@
 """A design is a choice of owners: the contract each keeps, by discovery."""
 
+import numpy as np
 import pytest
 
 import cases
 import sameluck as sl
+from sameluck import text_forms
 from sameluck.design import as_design
 from sameluck.randomness.streams import EVERYBODY, owner_of
 
@@ -42,12 +44,30 @@ def test_what_each_design_shares(design, rewards_shared, noise_shared, timed):
 
 
 @pytest.mark.parametrize("design", cases.ALL_DESIGNS, ids=cases.name)
-def test_a_design_is_frozen(design):
-    """It is part of an experiment's identity, so nobody changes it later."""
-    with pytest.raises(AttributeError):
-        design.timed = not design.timed
-    with pytest.raises(AttributeError):
-        design.share_noise = True
+def test_a_design_holds_its_parameters_and_nothing_else(design):
+    """It is part of an experiment's identity: equal by class and parameters, and nothing can be added later."""
+    same, others = as_design(text_forms.write(design)), set(cases.ALL_DESIGNS) - {design}
+    assert (same, hash(same)) == (design, hash(design))
+    assert len(others) == len(cases.ALL_DESIGNS) - 1
+    assert not any(design == other for other in others)
+    assert all(design != other for other in others)
+    assert design != tuple(design)
+    for name in ("timed", "shares_rewards", "shares_noise", "share_noise", "note"):
+        with pytest.raises(AttributeError):
+            setattr(design, name, True)
+    assert not hasattr(design, "__dict__")
+
+
+def test_interactions_are_the_largest_pulls_on_shared_stacks_and_all_pulls_otherwise():
+    """Two replications of three policies at two checkpoints, counted arm by arm."""
+    pulls = np.arange(2 * 3 * 2 * 4).reshape(2, 3, 2, 4) ** 2 % 17
+    for design in (sl.Naive(), sl.Replay(), sl.Replay(share_noise=True)):
+        count = max if design.shares_rewards else sum
+        expected = [
+            [sum(count(pulls[row, :, index, arm]) for arm in range(4)) for index in range(2)]
+            for row in range(2)
+        ]
+        assert design.interactions(pulls).tolist() == expected
 
 
 @pytest.mark.parametrize(

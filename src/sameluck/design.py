@@ -49,6 +49,9 @@ class Design:
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and super().__eq__(other)
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # a tuple's own compares parameters only
+
     def __hash__(self) -> int:
         return hash((type(self).__name__, *self))  # type: ignore[misc]  # a NamedTuple
 

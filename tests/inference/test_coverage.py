@@ -1,8 +1,11 @@
 """Intervals keep their promises on real policies, and peeking at a t interval is shown to break it."""
 
+import math
+
 import pytest
 
 import sameluck as sl
+from sameluck.intervals import intervals
 
 COINS = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
 EXAMPLES = {
@@ -53,6 +56,9 @@ def test_equal_deterministic_policies_never_differ():
     )
     found = sl.coverage(twins, COINS, experiments=20)
     assert (found.covered, found.power, found.truth) == (1.0, 0.0, 0.0)
+    assert found.error == pytest.approx(20**-1.5), (
+        "never 0: that of a share of one in n experiments"
+    )
 
 
 def test_power_against_an_effect_grows_with_it():
@@ -64,6 +70,40 @@ def test_power_against_an_effect_grows_with_it():
     assert small.power < large.power
 
 
+@pytest.mark.parametrize(
+    ("interval", "peek", "effect"),
+    [
+        ("t", False, None),
+        ("t", False, 1.0),
+        ("bootstrap", False, None),
+        ("t", True, None),
+        ("anytime", True, 1.0),
+    ],
+)
+def test_coverage_is_the_share_of_experiments_counted_one_by_one(interval, peek, effect):
+    one, environment = experiment("example 1", 8)
+    found = sl.coverage(
+        one, environment, level=0.8, interval=interval, experiments=40, peek=peek, effect=effect
+    )
+    runs = sl.simulate(one.replace(replications=320), environment)
+    values = runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]
+    truth = values.mean()
+    if effect is not None:
+        values, truth = values - truth + effect, effect
+    covered = decided = 0
+    for group in values.reshape(40, 8):
+        looks = [intervals[interval](group[:m], 0.8) for m in (range(5, 9) if peek else [8])]
+        covered += all(look.low <= truth <= look.high for look in looks)
+        decided += any(look.low > 0 or look.high < 0 for look in looks)
+
+    share = covered / 40
+    assert 0 < share < 1 or interval == "anytime"
+    assert (found.covered, found.power) == pytest.approx((share, decided / 40))
+    assert found.truth == pytest.approx(truth, rel=1e-12)
+    assert found.error == pytest.approx(math.sqrt(max(share * (1 - share), 40**-2) / 40), rel=1e-12)
+    assert (found.level, found.experiments, found.replications) == (0.8, 40, 8)
+
+
 def test_bad_requests_are_refused():
     one, environment = experiment("example 1", 10)
     with pytest.raises(sl.Invalid, match="unknown interval 'z'; known: t, bootstrap, anytime"):
@@ -72,5 +112,5 @@ def test_bad_requests_are_refused():
         sl.coverage(one, environment, experiments=1)
     with pytest.raises(sl.Invalid, match="peek=True takes"):
         sl.coverage(one, environment, interval="bootstrap", peek=True)
-    with pytest.raises(sl.Invalid, match="one policy"):
+    with pytest.raises(sl.Invalid, match="the experiment has one policy"):
         sl.coverage(one.replace(policies={"a": sl.UCB1()}), environment)

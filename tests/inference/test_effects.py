@@ -7,8 +7,9 @@ import pytest
 from scipy import stats
 
 import sameluck as sl
-from sameluck.inference.effects import pairings
-from sameluck.intervals import t_interval
+from sameluck import intervals
+from sameluck.inference.effects import pairings, variance_ratio
+from sameluck.intervals import anytime_interval, max_t_critical, t_interval
 
 
 def runs_of(rewards: list[list[float]], **changes: object) -> sl.Runs:
@@ -136,3 +137,149 @@ def test_on_a_prior_the_naive_variance_cannot_be_told_from_the_same_runs():
     assert math.isnan(result.effects[0].naive_replications)
     assert result.cautions == ()
     assert " -\n" in str(result)
+
+
+MADE_UP = np.random.default_rng(4).normal(size=(20, 3, 2)).cumsum(axis=2) @ np.array(
+    [[3.0, 1.0], [0.0, 2.0]]
+) + np.array([5.0, 5.5, 6.5])[:, None] * np.array([1.0, 4.0])
+
+
+def made_up_runs(rewards=MADE_UP, **changes):
+    """Three policies at two checkpoints, with rewards, pulls and users of no policy in particular."""
+    experiment = sl.Experiment(
+        policies={"a": sl.Uniform(), "b": sl.UCB1(), "c": sl.UCB1(2.0)},
+        arms=2,
+        horizon=40,
+        replications=len(rewards),
+        **changes,
+    )
+    pulls = np.full((*rewards.shape, 2), 5)
+    users = np.arange(2 * len(rewards)).reshape(-1, 2) ** 2
+    return sl.Runs(experiment, np.array([10, 40]), rewards, pulls, users)
+
+
+def jackknife(first, second, level):
+    """The variance ratio with an interval of its logarithm, each replication left out in turn."""
+
+    def ratio(rows):
+        x, y = first[rows], second[rows]
+        return (x.var(ddof=1) + y.var(ddof=1)) / (x - y).var(ddof=1)
+
+    many = first.size
+    logs = np.log([ratio(np.arange(many) != left_out) for left_out in range(many)])
+    error = math.sqrt((many - 1) / many * ((logs - logs.mean()) ** 2).sum())
+    value, factor = ratio(slice(None)), math.exp(stats.t.ppf(0.5 + level / 2, many - 1) * error)
+    return value, value / factor, value * factor
+
+
+def step_down(p_values):
+    """Holm's method, one hypothesis after another."""
+    adjusted, largest = {}, 0.0
+    for rank, key in enumerate(sorted(p_values, key=p_values.get)):
+        largest = max(largest, min(1.0, p_values[key] * (len(p_values) - rank)))
+        adjusted[key] = largest
+    return adjusted
+
+
+@pytest.mark.parametrize("design", ["replay", "naive"])
+def test_every_field_of_an_effect_follows_from_its_definition(design):
+    runs, level = made_up_runs(design=design), 0.9
+    found = sl.compare(runs, pairs="all", level=level).effects
+    pairs = [("b", "a"), ("c", "a"), ("c", "b")]
+    assert [one[:3] for one in found] == [(*pair, at) for pair in pairs for at in (10, 40)]
+    for one in found:
+        index = (10, 40).index(one.checkpoint)
+        tests = {}
+        for pair in pairs:
+            first, second = (MADE_UP[:, "abc".index(name), index] for name in pair)
+            tests[pair] = (
+                stats.ttest_rel(first, second)
+                if design == "replay"
+                else stats.ttest_ind(first, second, equal_var=False)
+            )
+        pair = one[:2]
+        first, second = (MADE_UP[:, "abc".index(name), index] for name in pair)
+        bounds = tests[pair].confidence_interval(level)
+        apart = first.var(ddof=1) + second.var(ddof=1)
+        variance = (first - second).var(ddof=1) if design == "replay" else apart
+        ratio = jackknife(first, second, level) if design == "replay" else (1, 1, 1)
+        expected = {
+            "effect": first.mean() - second.mean(),
+            "low": bounds.low,
+            "high": bounds.high,
+            "level": level,
+            "p_value": tests[pair].pvalue,
+            "p_adjusted": step_down({key: test.pvalue for key, test in tests.items()})[pair],
+            "sd": math.sqrt(variance),
+            "reward": first.mean(),
+            "control_reward": second.mean(),
+            "replications": 20,
+            "interactions": runs.interactions[:, index].mean(),
+            "naive_interactions": 3 * one.checkpoint,
+            "variance_ratio": ratio[0],
+            "ratio_low": ratio[1],
+            "ratio_high": ratio[2],
+            "naive_replications": math.ceil(20 * ratio[0]),
+            "plain_effect": first.mean() - second.mean(),
+            "plain_sd": math.sqrt(variance),
+        }
+        assert one[:3] == (*pair, one.checkpoint)
+        assert {name: getattr(one, name) for name in expected} == pytest.approx(expected, rel=1e-9)
+        assert len(expected) + 3 == len(one)
+
+
+@pytest.mark.parametrize("family", ["pairs", "checkpoints", "both"])
+def test_simultaneous_intervals_share_the_level_within_their_family(family, monkeypatch):
+    """Bonferroni for the anytime interval; for t the critical value of max-t over the columns of the family."""
+    monkeypatch.setattr(intervals, "DRAWS", 3_000)
+    runs, size = made_up_runs(), {"pairs": 3, "checkpoints": 2, "both": 6}[family]
+    asked = {"pairs": "all", "level": 0.9}
+    differences = {
+        one[:3]: MADE_UP[:, "abc".index(one.policy), index]
+        - MADE_UP[:, "abc".index(one.control), index]
+        for one in sl.compare(runs, **asked).effects
+        for index in [(10, 40).index(one.checkpoint)]
+    }
+    for one in sl.compare(runs, interval="anytime", simultaneous=family, **asked).effects:
+        values = differences[one[:3]]
+        interval = anytime_interval(values, 1 - 0.1 / size)
+        assert (one.low, one.high) == pytest.approx(interval[:2], rel=1e-12)
+        assert one.p_value == anytime_interval(values, 0.9).p_value
+    for one in sl.compare(runs, simultaneous=family, **asked).effects:
+        part = {"pairs": slice(2, 3), "checkpoints": slice(0, 2), "both": slice(0, 0)}[family]
+        members = [values for key, values in differences.items() if key[part] == one[:3][part]]
+        values = differences[one[:3]]
+        half = max_t_critical(np.column_stack(members), 0.9) * stats.sem(values)
+        assert len(members) == size
+        assert (one.low, one.high) == pytest.approx(
+            (values.mean() - half, values.mean() + half), rel=1e-9
+        )
+
+
+def test_the_variance_ratio_without_enough_variation():
+    """No bounds below four replications, or if a replication carries all the variance of the difference."""
+    two = np.array([[1.0, 2.0], [3.0, 3.0], [2.0, 5.0], [4.0, 6.5], [0.0, 1.0]])
+    assert variance_ratio(two[:3, 0], two[:3, 1], 0.9)[1:] == (0, math.inf)
+    assert variance_ratio(two[:4, 0], two[:4, 1], 0.9) == pytest.approx(
+        jackknife(two[:4, 0], two[:4, 1], 0.9), rel=1e-9
+    )
+    assert variance_ratio(two[:, 0], two[:, 0] + 5.0 * (np.arange(5) == 2), 0.9)[1:] == (
+        0,
+        math.inf,
+    )
+    assert variance_ratio(two[:, 0], two[:, 0] + 1, 0.9) == (math.inf,) * 3
+    assert variance_ratio(np.ones(5), np.zeros(5), 0.9) == (1, 1, 1)
+    assert math.isfinite(variance_ratio(two[:4, 0], two[:4, 1], 1 - 1e-12).high)
+
+
+def test_the_best_policy_is_that_of_the_last_checkpoint():
+    """The control of pairs="best" earned most at the end, not before; an infinite reward is named by its row."""
+    rewards = MADE_UP.copy()
+    rewards[:, 0, 0] += 1_000
+    rewards[:, 1, 1] += 1_000
+    assert {one.control for one in sl.compare(made_up_runs(rewards), pairs="best").effects} == {"b"}
+    rewards[7, 2, 0] = math.inf
+    with pytest.raises(
+        sl.Invalid, match="rewards must be finite; replication 7 has one that is not"
+    ):
+        sl.compare(made_up_runs(rewards))

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import integrate, stats
 
 import sameluck as sl
 from sameluck.inference.planning import power_of
@@ -133,8 +133,156 @@ def test_impossible_requests_are_refused_in_words(request_, fragment):
 
 
 def test_one_policy_and_too_small_a_pilot_are_refused():
-    with pytest.raises(sl.Invalid, match="the experiment has one"):
+    with pytest.raises(sl.Invalid, match="the experiment has one policy"):
         sl.plan(EXPERIMENT.replace(policies={"a": sl.UCB1()}), COINS, effect=1.0, power=0.9)
     runs = sl.simulate(EXPERIMENT.replace(replications=5), COINS)
     with pytest.raises(sl.Invalid, match="at least 10 replications"):
         sl.plan(EXPERIMENT, runs, effect=1.0, power=0.9)
+
+
+def exact_power(effect, sd, replications, level, freedom):
+    critical = stats.t.ppf(0.5 + level / 2, freedom)
+    centre = abs(effect) * math.sqrt(replications) / sd
+    return stats.nct.sf(critical, freedom, centre) + stats.nct.cdf(-critical, freedom, centre)
+
+
+def assert_row(row, values, interactions, asked, level, freedom):
+    """Every number of a plan's row from the pilot's values, with SciPy's noncentral t."""
+
+    def power(effect, replications):
+        return exact_power(effect, sd, replications, level, freedom(replications))
+
+    sd, fourth = values.std(ddof=1), ((values - values.mean()) ** 4).mean()
+    assert row.sd == pytest.approx(sd)
+    assert row.sd_error == pytest.approx(math.sqrt((fourth - sd**4) / values.size) / (2 * sd))
+    assert power(row.effect, row.replications) == pytest.approx(row.power, rel=1e-6)
+    assert row.effect == asked.get("effect", row.effect)
+    assert row.replications == asked.get("replications", row.replications)
+    if "effect" not in asked:
+        assert row.power == asked["power"]
+        assert row.effect > 0
+    elif "power" in asked:
+        assert power(row.effect, row.replications - 1) < asked["power"] <= row.power
+    assert row.interactions == pytest.approx(interactions)
+    assert row.users == pytest.approx(row.replications * interactions)
+
+
+@pytest.fixture(scope="module")
+def pilot_runs():
+    experiment = EXPERIMENT.replace(policies={**EXPERIMENT.policies, "third": sl.Uniform()})
+    return sl.simulate(experiment.replace(replications=40), COINS, checkpoints=[200, 1_000])
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"effect": 2.0, "power": 0.9},
+        {"effect": -3.0, "power": 0.6},
+        {"effect": 1.5, "replications": 9},
+        {"power": 0.8, "replications": 7},
+    ],
+)
+def test_every_number_of_a_plan_follows_from_the_pilot(pilot_runs, asked):
+    """Each row recomputed with SciPy's noncentral t; for naive from replications next to each other."""
+    level = 0.9
+    found = sl.plan(
+        EXPERIMENT,
+        pilot_runs,
+        level=level,
+        arrivals_per_day=50,
+        reward_delay_seconds=8_640,
+        **asked,
+    )
+    low, high = pilot_runs.rewards[:, 0], pilot_runs.rewards[:, 1]
+    users = pilot_runs.interactions.mean(axis=0)
+    rows = [
+        (found.by_horizon[0], 0, "replay"),
+        (found.rows[0], 1, "replay"),
+        (found.rows[1], 1, "naive"),
+    ]
+    assert (len(found.by_horizon), len(found.rows)) == (1, 2)
+    for row, index, design in rows:
+        control, other = (x[:, index] - x[:, index].mean() for x in (low, high))
+        values = other - (control if design == "replay" else np.roll(control, 1))
+        each = users[index] if design == "replay" else 2 * (200, 1_000)[index]
+        factor = 1 if design == "replay" else 2
+        assert row[:2] == (design, (200, 1_000)[index])
+        assert_row(row, values, each, asked, level, lambda m, k=factor: k * (m - 1))
+        assert row.days == pytest.approx(max(row.users / 50, (200, 1_000)[index] / 10))
+    difference = high[:, 1] - low[:, 1]
+    assert found.pilot_effect == pytest.approx(difference.mean())
+    assert found.pilot_effect_error == pytest.approx(stats.sem(difference))
+    assert (found.pilot_replications, found.level) == (40, level)
+    assert found.asked_power == asked.get("power")
+    assert (found.interactions, found.naive_interactions) == (
+        found.rows[0].users,
+        found.rows[1].users,
+    )
+
+
+@pytest.mark.parametrize("replications", [2, 3, 40])
+def test_power_far_out_is_that_of_the_normal_law_over_the_estimated_sd(replications):
+    """A noncentrality above 25, where SciPy's series fails: numerical integration over the chi law of the sd."""
+    freedom, level = replications - 1, 0.99
+    critical = stats.t.ppf(0.5 + level / 2, freedom)
+    for centre in (25.5, 40.0):
+        effect = -centre / math.sqrt(replications)
+        spread = stats.chi(freedom, scale=1 / math.sqrt(freedom))
+        expected, _ = integrate.quad(
+            lambda s, centre=centre, spread=spread: (
+                spread.pdf(s)
+                * (stats.norm.cdf(centre - critical * s) + stats.norm.cdf(-centre - critical * s))
+            ),
+            0,
+            10,
+            points=[centre / critical],
+        )
+        assert power_of(effect, 1.0, replications, level) == pytest.approx(expected, abs=2e-4)
+
+
+def test_power_curves_are_the_power_of_the_replications_that_users_pay_for(pilot_runs):
+    found = sl.plan(EXPERIMENT, pilot_runs, effect=2.0, power=0.9)
+    most, least = (
+        max(row.users for row in found.rows),
+        min(2 * row.interactions for row in found.rows),
+    )
+    curves = found.power_curves(points=7)
+    assert [curve.label for curve in curves] == ["replay", "naive"]
+    for curve, row, factor in zip(curves, found.rows, (1, 2), strict=True):
+        assert curve.users == pytest.approx(np.geomspace(least, max(2 * most, 10 * least), 7))
+        for users, power in zip(curve.users, curve.power, strict=True):
+            m = max(2, int(users / row.interactions))
+            if 2.0 * math.sqrt(m) > 20 * row.sd:
+                assert power > 0.999
+                continue
+            assert power == pytest.approx(
+                exact_power(2.0, row.sd, m, 0.95, factor * (m - 1)), abs=2e-4
+            )
+
+
+def test_runs_of_another_experiment_are_no_pilot(pilot_runs):
+    with pytest.raises(sl.Invalid, match="did not run 'high' as ucb1"):
+        sl.plan(
+            EXPERIMENT.replace(policies={"low": sl.UCB1(2.5), "high": sl.UCB1(9)}),
+            pilot_runs, effect=2.0, power=0.9,
+        )  # fmt: skip
+    with pytest.raises(sl.Invalid, match="up to 1,000 periods, the experiment has 500"):
+        sl.plan(EXPERIMENT.replace(horizon=500), pilot_runs, effect=2.0, power=0.9)
+    with pytest.raises(sl.Invalid, match="verify=True needs an environment"):
+        sl.plan(EXPERIMENT, pilot_runs, effect=2.0, power=0.9, verify=True)
+    with pytest.raises(sl.Invalid, match="never differ in the pilot"):
+        sl.plan(
+            EXPERIMENT.replace(policies={"a": "ucb1", "b": "ucb1"}), COINS, effect=2.0, power=0.9
+        )
+
+
+def test_a_prior_is_paired_in_every_design_and_a_coupled_pilot_of_it_says_nothing_of_naive():
+    prior, asked = sl.BernoulliPrior(), {"effect": 5.0, "power": 0.8}
+    short = EXPERIMENT.replace(horizon=30, replications=20)
+    coupled = sl.plan(short, sl.simulate(short, prior), **asked)
+    assert [row.design for row in coupled.rows] == ["replay"]
+    assert coupled.naive_interactions is None
+    naive = short.replace(design="naive")
+    runs = sl.simulate(naive, prior)
+    values = runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]
+    assert_row(sl.plan(naive, runs, **asked).own, values, 60, asked, 0.95, lambda m: m - 1)

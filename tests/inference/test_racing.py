@@ -1,10 +1,14 @@
 """A race names a policy that is good enough, keeps its promise, and can be taken up again."""
 
 import json
+import math
 
+import numpy as np
 import pytest
+from scipy import stats
 
 import sameluck as sl
+from sameluck.intervals import anytime_interval
 
 FIELD = {
     "u0.2": sl.UCB1(0.2),
@@ -48,6 +52,40 @@ def test_what_everybody_earned_is_what_simulate_says():
         assert runner.reward == pytest.approx(
             rewards[: runner.replications, column].mean(), rel=1e-12
         )
+
+
+def test_every_number_of_a_race_follows_from_the_rewards_of_simulate():
+    """Users, costs of the alternatives and intervals, recomputed from one simulation of every policy."""
+    race = run()
+    experiment = sl.Experiment(
+        policies=FIELD, arms=3, horizon=300, replications=race.replications, seed=1
+    )
+    runs = sl.simulate(experiment, COINS)
+    rewards = dict(zip(FIELD, runs.rewards[:, :, 0].T, strict=True))
+    counts = {one.policy: one.replications for one in race.runners}
+    in_race = np.array([[row < counts[name] for name in FIELD] for row in range(race.replications)])
+    users = (runs.pulls[:, :, 0] * in_race[:, :, None]).max(axis=1).sum()
+    undropped = runs.interactions[: min(counts.values()), 0]
+    best, second = (one.policy for one in race.runners[:2])
+    a, b = (rewards[name][: counts[second]] for name in (best, second))
+    ratio = (a.var(ddof=1) + b.var(ddof=1)) / (a - b).var(ddof=1)
+
+    assert min(counts.values()) < race.replications
+    assert ratio > 1
+    assert race.users == users
+    assert race.fixed_users == round(race.replications * undropped.mean())
+    assert race.naive_users == math.ceil(race.replications * ratio) * 5 * 300
+    costs = f"without dropping about {race.fixed_users:,} users and {race.replications * 5:,} policy runs"
+    assert f"{costs}; the naive design about {race.naive_users:,} users" in race.verdict
+    for one in race.runners[1:]:
+        other = rewards[one.dropped_by or best][: one.replications]
+        values = other - rewards[one.policy][: one.replications]
+        interval = anytime_interval(values, 1 - 0.05 / 4)
+        assert (one.low, one.high) == pytest.approx((interval.low, interval.high), rel=1e-12)
+        assert one.behind == pytest.approx(values.mean(), rel=1e-12)
+        assert one.skewness == pytest.approx(stats.skew(values), rel=1e-9)
+        assert (one.low > 0) == (one.dropped_by is not None)
+    assert race.runners[0][2:6] == (0, 0, 0, 0)
 
 
 @pytest.mark.slow

@@ -1,8 +1,10 @@
 """Between bandits and on a given bandit: the law of total variance on a prior."""
 
-import numpy as np
+import math
+
 import pytest
 
+import budget
 import sameluck as sl
 
 EXPERIMENT = sl.Experiment(
@@ -14,17 +16,44 @@ EXPERIMENT = sl.Experiment(
 )
 
 
-def test_the_parts_add_up_to_the_variance_of_one_replication_an_instance():
-    """Against 20,000 replications with an instance each, the usual way: within 5 standard errors of the split's own
-    sampling (about 10% with 300 instances; false alarm below 1e-6)."""
-    split = sl.split_variance(EXPERIMENT, sl.BernoulliPrior(), instances=300, repeats=10)
-    runs = sl.simulate(EXPERIMENT.replace(replications=20_000, seed=6), sl.BernoulliPrior())
-    values = runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]
+@pytest.mark.parametrize("prior", [sl.BernoulliPrior(), sl.BernoulliPrior(a=600, b=400)])
+def test_the_parts_are_those_of_a_one_way_analysis_of_variance(prior):
+    """Sums of squares written out, from each instance simulated alone; one prior has a part between of 0."""
+    instances, repeats = 6, 4
+    split = sl.split_variance(EXPERIMENT, prior, instances=instances, repeats=repeats)
+    groups = []
+    for number in range(instances):
+        whole = EXPERIMENT.replace(replications=instances * repeats)
+        rows = range(number * repeats, (number + 1) * repeats)
+        runs = sl.simulate(whole, prior.instance(5, number, 3), replications=rows)
+        groups.append((runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]).tolist())
+    means, grand = [sum(group) / repeats for group in groups], sum(map(sum, groups)) / 24
+    within = sum((x - m) ** 2 for g, m in zip(groups, means, strict=True) for x in g) / (6 * 3)
+    between = repeats * sum((m - grand) ** 2 for m in means) / 5
+    expected = max(0.0, (between - within) / repeats)
 
-    assert split.between + split.within == pytest.approx(values.var(), rel=0.5)
-    assert abs(split.effect - values.mean()) < 5 * np.hypot(
-        split.error, values.std() / np.sqrt(20_000)
-    )
+    assert (expected == 0) == (prior.a != 1)
+    assert (split.policy, split.control) == ("thompson", "ucb")
+    assert split.effect == pytest.approx(grand, rel=1e-12)
+    assert split.error == pytest.approx(math.sqrt(between / 24), rel=1e-12)
+    assert (split.between, split.within) == pytest.approx((expected, within), rel=1e-12)
+    assert (split.instances, split.repeats) == (6, 4)
+    assert split.share_between == pytest.approx(expected / (expected + within), rel=1e-12)
+
+
+def test_the_parts_are_those_of_a_known_law():
+    """Two fixed arms of uniform probabilities over T periods: T^2 / 6 between and T / 3 within instances.
+
+    The variance of a sample variance is (kurtosis - 1) / n of its square, with kurtosis 2.5 for the means of
+    instances; that of one within is 0.8 of its square (the variance itself varies between instances).
+    """
+    arms = {"first": sl.Always(0), "second": sl.Always(1)}
+    experiment = sl.Experiment(policies=arms, arms=2, horizon=6, replications=2, seed=budget.SEED)
+    split = sl.split_variance(experiment, sl.BernoulliPrior(), instances=300, repeats=4)
+    of_means = split.between + split.within / 4
+    assert of_means == pytest.approx(6 + 0.5, rel=budget.z_bound(3) * math.sqrt(1.6 / 300))
+    assert split.within == pytest.approx(2, rel=budget.z_bound(3) * math.sqrt(0.9 / 300))
+    assert abs(split.effect) < budget.z_bound(3) * split.error
 
 
 def test_a_prior_without_spread_has_nothing_between():
@@ -49,7 +78,7 @@ def test_it_needs_a_prior_and_enough_of_everything():
         sl.split_variance(EXPERIMENT, sl.Bernoulli((0.1, 0.2, 0.3)))
     with pytest.raises(sl.Invalid, match="instances must be a whole number >= 2"):
         sl.split_variance(EXPERIMENT, sl.BernoulliPrior(), instances=1)
-    with pytest.raises(sl.Invalid, match="one policy"):
+    with pytest.raises(sl.Invalid, match="the experiment has one policy"):
         sl.split_variance(EXPERIMENT.replace(policies={"a": sl.UCB1()}), sl.BernoulliPrior())
     with pytest.raises(sl.Invalid, match="needs rewards 0 and 1"):
         sl.split_variance(EXPERIMENT, sl.GaussianPrior())

@@ -9,11 +9,10 @@ import numpy as np
 import scipy
 
 from sameluck.arrays import Floats
-from sameluck.environments.base import Environment
-from sameluck.environments.registry import as_environment
+from sameluck.environments.base import EnvironmentLike
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
-from sameluck.inference.effects import differences
+from sameluck.inference.effects import differences, first_pair
 from sameluck.intervals import anytime_half_widths, check_level, intervals
 from sameluck.simulation.simulate import simulate
 from sameluck.validation import require_one_of, require_whole
@@ -35,7 +34,7 @@ class Coverage(NamedTuple):
 
 def coverage(
     experiment: Experiment,
-    environment: Environment | str,
+    environment: EnvironmentLike,
     *,
     level: float = 0.95,
     interval: str = "t",
@@ -74,13 +73,10 @@ def coverage(
     return Coverage(share, error, level, experiments, experiment.replications, power, truth)
 
 
-def simulated_differences(experiment: Experiment, environment: Environment | str) -> Floats:
+def simulated_differences(experiment: Experiment, environment: EnvironmentLike) -> Floats:
     """The first other policy's reward minus the control's at the horizon, in each replication."""
-    others = [name for name in experiment.policies if name != experiment.control]
-    if not others:
-        raise Invalid("an experiment with one policy has no effect to cover; give it two")
-    runs = simulate(experiment, as_environment(environment))
-    return differences(runs, (others[0], experiment.control), 0)
+    pair = first_pair(experiment)
+    return differences(simulate(experiment, environment), pair, 0)
 
 
 def _bounds(groups: Floats, level: float, interval: str, *, peek: bool) -> tuple[Floats, Floats]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sameluck import text_forms
 from sameluck.design import Design, Naive, Replay, TimeCoupled, as_design
-from sameluck.environments.base import Environment
-from sameluck.environments.registry import as_environment
+from sameluck.environments.base import EnvironmentLike
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.inference.comparison import Comparison, compare, cost, finding, footer
@@ -50,21 +50,12 @@ class DesignComparison:
         rows = []
         for label, result in self.results.items():
             naive = self.results.get("naive", result).last_effects
-            for one, of_reference, of_naive in zip(
-                result.last_effects, reference, naive, strict=True
-            ):
-                ratio = (of_naive.sd / one.sd) ** 2 if one.sd else math.inf
-                needed = _replications_needed(one, of_reference)
-                rows.append(
-                    DesignRow(
-                        label,
-                        *(one.policy, one.control, one.effect, one.low, one.high, one.sd),
-                        ratio,
-                        one.interactions,
-                        needed,
-                        needed * one.interactions,
-                    )
-                )
+            for one, best, independent in zip(result.last_effects, reference, naive, strict=True):
+                estimate = (one.policy, one.control, one.effect, one.low, one.high, one.sd)
+                ratio = (independent.sd / one.sd) ** 2 if one.sd else math.inf
+                needed = _replications_needed(one, best)
+                users = (one.interactions, needed, needed * one.interactions)
+                rows.append(DesignRow(label, *estimate, ratio, *users))
         return tuple(rows)
 
     @property
@@ -158,7 +149,7 @@ class DesignComparison:
 
 def designs(
     experiment: Experiment,
-    environment: Environment | str,
+    environment: EnvironmentLike,
     *,
     designs: Iterable[Design | str] = (Naive(), TimeCoupled(), Replay()),
     level: float = 0.95,
@@ -177,21 +168,12 @@ def designs(
         workers: Threads; all cores if not given.
         progress: As for `simulate`, once for each design.
     """
-    environment = as_environment(environment)
     by_label = {text_forms.write(one, brief=True): one for one in map(as_design, designs)}
     if not by_label:
         raise Invalid("designs needs at least one design")
+    run = partial(simulate, checkpoints=checkpoints, workers=workers, progress=progress)
     results = {
-        label: compare(
-            simulate(
-                experiment.replace(design=design),
-                environment,
-                checkpoints=checkpoints,
-                workers=workers,
-                progress=progress,
-            ),
-            level=level,
-        )
+        label: compare(run(experiment.replace(design=design), environment), level=level)
         for label, design in by_label.items()
     }
     return DesignComparison(results)

@@ -141,6 +141,14 @@ def _checked_request(runs: Runs, request: Request) -> Request:
     return request
 
 
+def first_pair(experiment: Experiment) -> Pair:
+    """The first other policy and the control, or `Invalid` if there is no other."""
+    for name in experiment.policies:
+        if name != experiment.control:
+            return name, experiment.control
+    raise Invalid("the experiment has one policy; give it two to compare")
+
+
 def best_policy(runs: Runs) -> str:
     """The policy with the highest mean reward at the last checkpoint; the first of several."""
     return runs.policies[int(np.argmax(runs.rewards[:, :, -1].mean(axis=0)))]

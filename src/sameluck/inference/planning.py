@@ -17,12 +17,11 @@ import scipy
 from sameluck import text_forms
 from sameluck.arrays import Floats
 from sameluck.design import Design, Naive, Replay, TimeCoupled
-from sameluck.environments.base import Environment
-from sameluck.environments.registry import as_environment
+from sameluck.environments.base import EnvironmentLike
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.inference.coverage import Coverage, coverage
-from sameluck.inference.effects import differences, has_prior
+from sameluck.inference.effects import Pair, differences, first_pair, has_prior
 from sameluck.intervals import check_level, t_critical
 from sameluck.reporting import plots, tables
 from sameluck.reporting.formats import percent
@@ -30,17 +29,8 @@ from sameluck.runs import Runs
 from sameluck.simulation.simulate import simulate
 from sameluck.validation import require_number, require_whole
 
-_HEADER = (
-    "design",
-    "horizon",
-    "sd",
-    "effect",
-    "power",
-    "replications",
-    "users each",
-    "users",
-    "days",
-)
+_NUMBERS = ("sd", "effect", "power", "replications", "users each", "users", "days")
+_HEADER = ("design", "horizon", *_NUMBERS)
 
 PILOT = 400
 LARGE = 25.0  # noncentrality above which the power is integrated numerically
@@ -137,7 +127,7 @@ class Plan:
     @property
     def title(self) -> str:
         """What is planned, on one line."""
-        control, other = _control_and_other(self.experiment)
+        other, control = first_pair(self.experiment)
         return (
             f"{other} against {control} over {self.experiment.horizon:,} periods, {percent(self.level)} intervals; "
             f"sd from {self.pilot_replications:,} pilot replications"
@@ -195,7 +185,7 @@ def _power_curve(row: DesignPlan, users: Floats, effect: float, level: float) ->
 
 def plan(  # noqa: PLR0913
     experiment: Experiment,
-    environment: Environment | str | Runs,
+    environment: EnvironmentLike | Runs,
     *,
     effect: float | None = None,
     power: float | None = None,
@@ -230,7 +220,7 @@ def plan(  # noqa: PLR0913
     timing = _Timing(arrivals_per_day, reward_delay_seconds)
     pilots = _pilots(experiment, environment, pilot)
     own_design, own = next(iter(pilots.items()))
-    values = _differences(own, -1)
+    values = differences(own, first_pair(experiment), -1)
     if values.std() == 0:
         raise Invalid(
             "the two policies never differ in the pilot, so there is nothing to plan; try another environment"
@@ -284,23 +274,23 @@ class _Timing(NamedTuple):
 
 
 def _pilots(
-    experiment: Experiment, environment: Environment | str | Runs, pilot: int
+    experiment: Experiment, environment: EnvironmentLike | Runs, pilot: int
 ) -> dict[str, Runs]:
     if isinstance(environment, Runs):
         return _pilots_of_runs(experiment, environment)
-    environment = as_environment(environment)
     designs: list[Design] = [experiment.design, Naive(), TimeCoupled(), Replay()]
     horizons = sorted({max(1, experiment.horizon * k // 8) for k in (1, 2, 4, 8)})
-    policies = {name: experiment.policies[name] for name in _control_and_other(experiment)}
     by_name = {text_forms.write(design, brief=True): design for design in designs}
+    two = _with_two_policies(experiment, pilot)
     return {
-        name: simulate(
-            experiment.replace(policies=policies, replications=pilot, design=design),
-            environment,
-            checkpoints=horizons,
-        )
+        name: simulate(two.replace(design=design), environment, checkpoints=horizons)
         for name, design in by_name.items()
     }
+
+
+def _with_two_policies(experiment: Experiment, replications: int) -> Experiment:
+    policies = {name: experiment.policies[name] for name in reversed(first_pair(experiment))}
+    return experiment.replace(policies=policies, replications=replications)
 
 
 def _pilots_of_runs(experiment: Experiment, runs: Runs) -> dict[str, Runs]:
@@ -308,7 +298,7 @@ def _pilots_of_runs(experiment: Experiment, runs: Runs) -> dict[str, Runs]:
         raise Invalid(
             f"a pilot needs at least 10 replications to estimate a variance, got {runs.replications}"
         )
-    for name in _control_and_other(experiment):
+    for name in first_pair(experiment):
         policy, of_pilot = experiment.policies[name], runs.experiment.policies.get(name)
         if of_pilot is None or text_forms.write(of_pilot) != text_forms.write(policy):
             raise Invalid(
@@ -324,22 +314,11 @@ def _pilots_of_runs(experiment: Experiment, runs: Runs) -> dict[str, Runs]:
     return {own: runs} if coupled and has_prior(runs) else {own: runs, "naive": runs}
 
 
-def _control_and_other(experiment: Experiment) -> tuple[str, str]:
-    others = [name for name in experiment.policies if name != experiment.control]
-    if not others:
-        raise Invalid("plan compares two policies; the experiment has one")
-    return experiment.control, others[0]
-
-
-def _differences(runs: Runs, index: int) -> Floats:
-    control, other = _control_and_other(runs.experiment)
-    return differences(runs, (other, control), index)
-
-
 def _row(runs: Runs, design: str, index: int, request: _Request, timing: _Timing) -> DesignPlan:
     paired = design != "naive" or has_prior(runs)
-    values = _differences(runs, index) if paired else _independent_differences(runs, index)
-    sd, error = _standard_deviation(values)
+    pair = first_pair(runs.experiment)
+    of_pair = differences if paired else _independent_differences
+    sd, error = _standard_deviation(of_pair(runs, pair, index))
     effect, power, replications = _solve(request, sd, paired=paired)
     horizon = int(runs.checkpoints[index])
     naive = design == "naive"
@@ -350,10 +329,9 @@ def _row(runs: Runs, design: str, index: int, request: _Request, timing: _Timing
     return DesignPlan(design, horizon, sd, error, *solution, interactions, users, days)
 
 
-def _independent_differences(runs: Runs, index: int) -> Floats:
+def _independent_differences(runs: Runs, pair: Pair, index: int) -> Floats:
     """Differences between replications next to each other, with the variance that independent policies have."""
-    names = _control_and_other(runs.experiment)
-    control, other = (runs.rewards[:, runs.policies.index(name), index] for name in names)
+    other, control = (runs.rewards[:, runs.policies.index(name), index] for name in pair)
     return (other - other.mean()) - np.roll(control - control.mean(), 1)
 
 
@@ -431,7 +409,7 @@ def _effect_for(power: float, sd: float, replications: int, level: float, *, pai
 
 
 def _simulated(
-    experiment: Experiment, environment: Environment | str | Runs, row: DesignPlan, level: float
+    experiment: Experiment, environment: EnvironmentLike | Runs, row: DesignPlan, level: float
 ) -> Coverage:
     if isinstance(environment, Runs):
         raise Invalid("verify=True needs an environment to simulate, not runs")
@@ -439,6 +417,5 @@ def _simulated(
         raise Invalid(
             f"verify=True would simulate {VERIFICATIONS} x {row.replications:,} replications; plan without it"
         )
-    policies = {name: experiment.policies[name] for name in _control_and_other(experiment)}
-    planned = experiment.replace(policies=policies, replications=row.replications)
+    planned = _with_two_policies(experiment, row.replications)
     return coverage(planned, environment, level=level, experiments=VERIFICATIONS, effect=row.effect)

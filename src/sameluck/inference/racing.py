@@ -24,7 +24,7 @@ import numpy as np
 
 from sameluck import text_forms
 from sameluck.arrays import Floats
-from sameluck.environments.base import Environment
+from sameluck.environments.base import Environment, EnvironmentLike
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
@@ -127,14 +127,8 @@ class Race:
         return tuple(sentences)
 
     def __str__(self) -> str:
-        header = [
-            "policy",
-            "reward",
-            "behind",
-            f"{percent(self.level)} interval",
-            "replications",
-            "dropped by",
-        ]
+        interval = f"{percent(self.level)} interval"
+        header = ["policy", "reward", "behind", interval, "replications", "dropped by"]
         rows = [
             [
                 one.policy,
@@ -153,7 +147,7 @@ class Race:
 
 def race(  # noqa: PLR0913
     policies: Mapping[str, Policy],
-    environment: Environment | str,
+    environment: EnvironmentLike,
     *,
     tolerance: float,
     horizon: int = 1_000,
@@ -240,15 +234,11 @@ class _RaceState:
                 progress(self.replications, self.remaining)
 
     def _run_block(self) -> None:
-        names = self.remaining
-        last = min(self.replications + BLOCK, self.experiment.replications)
-        runs = simulate(
-            self.experiment.replace(
-                policies={name: self.experiment.policies[name] for name in names}
-            ),
-            self.environment,
-            replications=range(self.replications, last),
-        )
+        names, first = self.remaining, self.replications
+        policies = {name: self.experiment.policies[name] for name in names}
+        block = range(first, min(first + BLOCK, self.experiment.replications))
+        experiment = self.experiment.replace(policies=policies)
+        runs = simulate(experiment, self.environment, replications=block)
         for row in range(runs.replications):
             columns = [index for index, name in enumerate(names) if name not in self.dropped]
             for column in columns:
@@ -281,14 +271,9 @@ class _RaceState:
     def result(self) -> Race:
         means = {name: float(np.mean(self.rewards[name])) for name in self.remaining}
         leader = max(means, key=lambda name: means[name])
-        runners = sorted(
-            (self._runner(name, leader) for name in self.names),
-            key=lambda one: (
-                one.policy != leader,
-                one.dropped_by is not None,
-                -one.replications,
-                one.behind,
-            ),
+        runners = [self._runner(name, leader) for name in self.names]
+        runners.sort(
+            key=lambda r: (r.policy != leader, r.dropped_by is not None, -r.replications, r.behind)
         )
         return Race(
             experiment=self.experiment,
@@ -311,9 +296,8 @@ class _RaceState:
         half = 0.0 if name == leader else float(anytime_half_widths(values, self.level)[-1])
         behind, sd = float(values.mean()), float(values.std())
         skewness = float(np.mean(((values - behind) / sd) ** 3)) if sd else 0.0
-        interval = (behind - half, behind + half)
-        reward = float(own.mean())
-        return Runner(name, reward, behind, *interval, skewness, own.size, dropped_by)
+        means = (float(own.mean()), behind, behind - half, behind + half)
+        return Runner(name, *means, skewness, own.size, dropped_by)
 
     def _common_rewards(self, first: str, second: str) -> tuple[Floats, Floats]:
         count = min(len(self.rewards[first]), len(self.rewards[second]))

@@ -8,11 +8,11 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from sameluck.arrays import Floats
-from sameluck.environments.base import Environment
+from sameluck.environments.base import Environment, EnvironmentLike
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
-from sameluck.inference.effects import differences
+from sameluck.inference.effects import Pair, differences, first_pair
 from sameluck.simulation.preconditions import checked_environment
 from sameluck.simulation.simulate import simulate
 from sameluck.validation import require_whole
@@ -54,7 +54,7 @@ class VarianceSplit(NamedTuple):
 
 
 def split_variance(
-    experiment: Experiment, prior: Environment | str, *, instances: int = 100, repeats: int = 10
+    experiment: Experiment, prior: EnvironmentLike, *, instances: int = 100, repeats: int = 10
 ) -> VarianceSplit:
     """Split the variance of the first other policy's effect into between and within instances.
 
@@ -75,24 +75,20 @@ def split_variance(
     require_whole("repeats", repeats, 2)
     whole = experiment.replace(replications=instances * repeats)
     checked_environment(whole, prior)
-    others = [name for name in whole.policies if name != whole.control]
-    if not others:
-        raise Invalid("an experiment with one policy has no effect; give it two")
+    pair = first_pair(whole)
     table = np.empty((instances, repeats))
     for number in range(instances):
         instance = prior.instance(whole.seed, number, whole.n_arms)
         replications = range(number * repeats, (number + 1) * repeats)
         runs = simulate(whole, instance, replications=replications)
-        table[number] = differences(runs, (others[0], whole.control), 0)
-    return _split(table, others[0], whole.control)
+        table[number] = differences(runs, pair, 0)
+    return _split(table, pair)
 
 
-def _split(table: Floats, policy: str, control: str) -> VarianceSplit:
+def _split(table: Floats, pair: Pair) -> VarianceSplit:
     instances, repeats = table.shape
     within = float(table.var(axis=1, ddof=1).mean())
     of_means = float(table.mean(axis=1).var(ddof=1))
     between = max(0.0, of_means - within / repeats)
-    error = math.sqrt(of_means / instances)
-    return VarianceSplit(
-        policy, control, float(table.mean()), error, between, within, instances, repeats
-    )
+    effect, error = float(table.mean()), math.sqrt(of_means / instances)
+    return VarianceSplit(*pair, effect, error, between, within, instances, repeats)

@@ -8,31 +8,9 @@ from sameluck.reporting.effect_plots import (
     draw_lines,
     draw_power,
 )
-from sameluck.reporting.figures import (
-    Figure,
-    checked_path,
-    save,
-    svg_element,
-    to_bytes,
-    to_svg,
-)
+from sameluck.reporting.figures import Figure, checked_path, save, svg_element, to_bytes, to_svg
 from sameluck.reporting.trajectory_plots import Visit, draw_stacks, draw_trajectories, visits
 
-__all__ = [
-    "Curve",
-    "Figure",
-    "Line",
-    "PowerCurve",
-    "Visit",
-    "checked_path",
-    "draw_effects",
-    "draw_lines",
-    "draw_power",
-    "draw_stacks",
-    "draw_trajectories",
-    "save",
-    "svg_element",
-    "to_bytes",
-    "to_svg",
-    "visits",
-]
+__all__ = ["Curve", "Line", "PowerCurve", "draw_effects", "draw_lines", "draw_power"]
+__all__ += ["Figure", "checked_path", "save", "svg_element", "to_bytes", "to_svg"]
+__all__ += ["Visit", "draw_stacks", "draw_trajectories", "visits"]

@@ -37,12 +37,10 @@ def visits(trajectories: Mapping[str, Trajectory]) -> list[Visit]:
     seen: dict[tuple[int, int], tuple[str, int]] = {}
     result = []
     for policy, trajectory in trajectories.items():
-        columns = (column.tolist() for column in trajectory)
+        rows = zip(*(column.tolist() for column in trajectory), strict=True)
         own = [
             Visit(policy, period, arm, position, reward, seen[arm, position] if replayed else None)
-            for period, (arm, position, reward, replayed) in enumerate(
-                zip(*columns, strict=True), 1
-            )
+            for period, (arm, position, reward, replayed) in enumerate(rows, 1)
         ]
         seen |= {(visit.arm, visit.position): (policy, visit.period) for visit in own}
         result += own
@@ -135,13 +133,8 @@ def _draw_entry(
     shade = _shade(len(entry))
     axes.add_patch(patches.Rectangle(corner, 0.94, 0.84, fc=shade, ec="0.2", lw=0.8))
     if reward is not None:
-        style = {
-            "fontsize": 11,
-            "color": "0.1" if entry else "0.55",
-            "ha": "center",
-            "va": "center",
-        }
-        axes.text(corner[0] + 0.56, corner[1] + 0.42, f"{reward:.3g}", **style)
+        style = {"color": "0.1" if entry else "0.55", "ha": "center", "va": "center"}
+        axes.text(corner[0] + 0.56, corner[1] + 0.42, f"{reward:.3g}", fontsize=11, **style)
 
 
 def _draw_periods(

@@ -94,6 +94,7 @@ DO $$ DECLARE schema text; BEGIN
         EXECUTE format('DROP SCHEMA %I CASCADE', schema);
     END LOOP;
     CREATE SCHEMA public;
+    GRANT USAGE ON SCHEMA public TO PUBLIC;  -- as in a new database
 END $$
 """
 

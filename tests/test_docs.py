@@ -95,8 +95,13 @@ def test_links_lead_somewhere(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_no_page_is_empty(page):
-    assert len(page.read_text()) > 500
+def test_every_section_of_a_page_has_a_heading_of_its_own_and_text(page):
+    text = re.sub(r"^```.*?^```$", "code", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    _, *parts = re.split(r"^(#+ .+)$", text, flags=re.MULTILINE)
+    headings, texts = parts[::2], parts[1::2]
+    assert len(set(headings)) == len(headings)
+    sections = zip(headings, texts, strict=True)
+    assert [h for h, one in sections if not one.strip() and not h.startswith("# ")] == []
 
 
 def test_the_readme_example_is_short():

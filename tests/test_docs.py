@@ -32,6 +32,7 @@ def blocks(page: Path, language: str) -> list[str]:
 RUN_FROM_TOP_TO_BOTTOM = [p for p in PAGES if blocks(p, "python") and p.name != "CONTRIBUTING.md"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", RUN_FROM_TOP_TO_BOTTOM, ids=lambda p: p.name)
 def test_the_python_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -49,6 +50,7 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", COMMANDS)
 def test_the_commands_of_a_page_work_as_written(line, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -56,6 +58,7 @@ def test_the_commands_of_a_page_work_as_written(line, tmp_path, monkeypatch, cap
     assert capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "console")], ids=lambda p: p.name)
 def test_what_a_page_types_works_from_top_to_bottom(page, tmp_path, monkeypatch, capsys):
     """Its files, each with its name in the first line, then its commands, all in one folder."""

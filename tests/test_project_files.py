@@ -57,6 +57,7 @@ def test_the_workflow_runs_what_a_contributor_runs():
     assert "python .github/smoke.py" in commands_of("elsewhere")
 
 
+@pytest.mark.slow
 def test_the_smoke_test_of_the_workflow_passes(capsys):
     runpy.run_path(str(ROOT / ".github" / "smoke.py"))
     assert "thompson" in capsys.readouterr().out

@@ -10,8 +10,8 @@ SOURCE = ROOT / "src" / "sameluck"
 PAGE = ROOT / "docs" / "glossary.md"
 MARK = "## Classes\n"
 INTRODUCTION = """
-Every public class, its module in `sameluck` and the first line of its docstring. The classes for users are in `sameluck`
-itself (`sl.Experiment`). `make docs` writes this list.
+Every public class, its module in `sameluck` and the first line of its docstring. The classes for users are in
+`sameluck` itself (`sl.Experiment`). `make docs` writes this list.
 """
 
 

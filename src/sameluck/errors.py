@@ -2,8 +2,8 @@
 
 SameluckError
   Invalid        an argument is not valid                      (also a ValueError)    exit code 2
-    TooLarge     the results do not fit into memory                                  exit code 2
-    Unplayable   a policy raised an error or chose an arm that does not exist        exit code 2
+    TooLarge     the results do not fit into memory                                   exit code 2
+    Unplayable   a policy raised an error or chose an arm that does not exist         exit code 2
   Missing        an optional dependency is not installed       (also an ImportError)  exit code 2
   Interrupted    Ctrl-C was pressed; some results were kept                           exit code 130
   AddressReused  a policy read one address twice, which would change its law          exit code 1

@@ -215,6 +215,9 @@ experiment = sl.Experiment(
 )
 sl.trace(experiment, "poisson(3, 2)", guard=True)
 assert outliers(np.array([0, 1, 1]), np.array([0.0, 9.0, 1.0]), ["a", "b"]).verdict == "watch"
+with sl.open("sqlite://", clock=sl.VirtualClock()) as store:
+    names = [check.name for check in store.start("shop", experiment).diagnostics()]
+assert "outliers" in names
 with open("shop.toml", "w") as file:
     file.write(experiment.to_toml())
 assert cli.run(["arms", "shop.toml", "--json"]) == 0

@@ -1,8 +1,14 @@
 """The documentation is run, and compared with the code."""
 
+import ast
 import importlib.util
+import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,15 +17,22 @@ import sameluck as sl
 from sameluck import cli
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SOURCE = ROOT / "src" / "sameluck"
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 
 
 def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
+RUN_FROM_TOP_TO_BOTTOM = [p for p in PAGES if blocks(p, "python") and p.name != "CONTRIBUTING.md"]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", RUN_FROM_TOP_TO_BOTTOM, ids=lambda p: p.name)
 def test_the_python_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "docs"}
@@ -63,13 +76,17 @@ def test_the_session_of_a_page_works_from_top_to_bottom(page, tmp_path, monkeypa
         assert capsys.readouterr().out, line
 
 
-def test_the_command_line_page_is_the_current_help():
-    """Run `make docs` after changing a command."""
-    path = ROOT / "scripts" / "cli_docs.py"
-    spec = importlib.util.spec_from_file_location("cli_docs", path)
+def script(name: str):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert (ROOT / "docs" / "cli.md").read_text() == module.page()
+    return module
+
+
+@pytest.mark.parametrize("name", ["cli", "glossary"])
+def test_a_page_that_a_script_writes_is_current(name):
+    """Run `make docs` after changing a command or a class."""
+    assert (ROOT / "docs" / f"{name}.md").read_text() == script(f"{name}_docs").page()
 
 
 def test_every_public_name_is_in_the_documentation():
@@ -77,7 +94,9 @@ def test_every_public_name_is_in_the_documentation():
     assert [name for name in sl.__all__ if not re.search(rf"\b{name}\b", text)] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / ".github" / "pull_request_template.md"], ids=lambda p: p.name
+)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), target
@@ -102,3 +121,143 @@ def test_make_bench_runs_every_benchmark_that_can_be_run():
     runnable = [one.name for one in scripts if 'if __name__ == "__main__":' in one.read_text()]
     recipe = (ROOT / "Makefile").read_text().split("\nbench:")[1].split("\n\n")[0]
     assert sorted(re.findall(r"benchmarks/(\w+\.py)", recipe)) == runnable
+
+
+# The architecture
+
+
+def names_defined(path: Path) -> set[str]:
+    """Of a module its classes, functions and constants, and `Class.method`; of SQL its named statements."""
+    if path.suffix == ".sql":
+        return set(re.findall(r"^-- name: (\w+)$", path.read_text(), re.MULTILINE))
+    names = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{one.name}" for one in node.body if hasattr(one, "name")}
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names.add(node.name)
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return names
+
+
+def named_links(page: Path) -> list[tuple[str, Path]]:
+    """Links such as [`name`](module.py): a name, and where it must be defined."""
+    found = re.findall(r"\[`([\w.]+)`\]\(([^)]+\.(?:py|sql))\)", page.read_text())
+    return [(name, page.parent / target) for name, target in found if name != "sameluck"]
+
+
+@pytest.mark.parametrize("page", [ROOT / "docs" / "architecture.md", ROOT / "CONTRIBUTING.md"])
+def test_a_linked_file_defines_the_linked_name(page):
+    links = named_links(page)
+    assert links
+    assert [(name, path.name) for name, path in links if name not in names_defined(path)] == []
+
+
+def test_the_layers_of_the_architecture_are_the_import_contract():
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    (contract,) = [one for one in tools["importlinter"]["contracts"] if one["type"] == "layers"]
+    picture, *_ = blocks(ROOT / "docs" / "architecture.md", "text")
+    assert [re.split("  +", line)[0] for line in picture.splitlines()] == contract["layers"]
+
+
+# The glossary
+
+
+GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
+LISTED = re.findall(r"^\| `(\w+)` \| `([\w.]+)` \| (.+?) \|$", GLOSSARY, re.MULTILINE)
+
+
+@pytest.mark.parametrize("module", sorted({module for _, module, _ in LISTED}))
+def test_the_glossary_lists_the_public_classes_of_a_module_and_no_others(module):
+    """Python itself says which there are."""
+    imported = importlib.import_module(f"sameluck.{module}")
+    there = {
+        name
+        for name, kind in vars(imported).items()
+        if isinstance(kind, type) and kind.__module__ == imported.__name__ and name[0] != "_"
+    }
+    assert {name for name, where, _ in LISTED if where == module} == there
+
+
+def test_every_class_of_the_public_list_is_in_the_glossary():
+    kinds = {name for name in sl.__all__ if isinstance(getattr(sl, name), type)}
+    assert kinds <= {name for name, _, _ in LISTED}
+
+
+def test_the_glossary_says_what_a_class_is_in_one_sentence():
+    assert [row for row in LISTED if not re.fullmatch(r"[A-Z0-9][^|]{5,}\.", row[2])] == []
+
+
+def test_the_words_of_the_glossary_name_classes_that_exist():
+    words, _ = GLOSSARY.split("## Classes")
+    names = set(re.findall(r"`([A-Z]\w+)`", words))
+    assert names <= {name for name, _, _ in LISTED}
+
+
+# The recipes of CONTRIBUTING.md
+
+
+RECIPES = dict(
+    re.match(r"# (\S+\.py)\n(.*)", block, re.DOTALL).groups()
+    for block in blocks(ROOT / "CONTRIBUTING.md", "python")
+)
+USE_OF_THE_RECIPES = """
+import numpy as np
+
+import sameluck as sl
+from sameluck import cli
+from sameluck.live.diagnostics.outliers import outliers
+
+experiment = sl.Experiment(
+    policies={"winner": "play_the_winner(success=3)"}, arms=["a", "b"], horizon=20, replications=2
+)
+sl.trace(experiment, "poisson(3, 2)", guard=True)
+assert outliers(np.array([0, 1, 1]), np.array([0.0, 9.0, 1.0]), ["a", "b"]).verdict == "watch"
+with sl.open("sqlite://", clock=sl.VirtualClock()) as store:
+    names = [check.name for check in store.start("shop", experiment).diagnostics()]
+assert "outliers" in names
+with open("shop.toml", "w") as file:
+    file.write(experiment.to_toml())
+assert cli.run(["arms", "shop.toml", "--json"]) == 0
+print(sl.__file__)
+"""
+
+
+def run_python(*arguments, folder, **variables):
+    """Run Python in a folder with further environment variables; what it printed."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        check=False,
+        cwd=folder,
+        env={**os.environ, **{name: str(value) for name, value in variables.items()}},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_recipes_work_in_a_copy_of_the_package(tmp_path):
+    """One file each, and nothing else is touched."""
+    source, cache = tmp_path / "src", tmp_path / "cache"
+    shutil.copytree(SOURCE, source / "sameluck")
+    for path, code in RECIPES.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(code)
+    variables = {"PYTHONPATH": source, "SAMELUCK_CACHE_DIR": cache}
+    assert str(source) in run_python("-c", USE_OF_THE_RECIPES, folder=tmp_path, **variables)
+
+
+@pytest.mark.slow
+def test_the_database_of_the_recipes_keeps_the_contract(tmp_path):
+    """Some of it: the whole would take as long as for a database of ours."""
+    (path,) = (path for path in RECIPES if path.startswith("tests/"))
+    (tmp_path / "test_it.py").write_text(RECIPES[path])
+    options = ["-q", "-p", "no:randomly", "-p", "no:cacheprovider", "-k", "value or unit"]
+    printed = run_python(
+        "-m", "pytest", *options, "test_it.py", folder=tmp_path, PYTHONPATH=SOURCE.parent
+    )
+    assert int(re.search(r"(\d+) passed", printed)[1]) > 5

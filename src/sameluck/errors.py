@@ -1,18 +1,18 @@
-"""What can go wrong, and what each kind means to the command line.
+"""Exceptions, and the exit code of the command line for each.
 
 SameluckError
-  Invalid        the caller's arguments are wrong              (also a ValueError)    exit code 2
-    TooLarge     a valid request this machine has no memory for                       exit code 2
-    Unplayable   a policy failed, or chose an arm that is not there                   exit code 2
+  Invalid        an argument is not valid                      (also a ValueError)    exit code 2
+    TooLarge     the results do not fit into memory                                   exit code 2
+    Unplayable   a policy raised an error or chose an arm that does not exist         exit code 2
   Missing        an optional dependency is not installed       (also an ImportError)  exit code 2
-  Interrupted    somebody pressed Ctrl-C; says what was kept                          exit code 130
-  AddressReused  a policy read the same luck twice, which would change its law        exit code 1
-  Unknown        no experiment or assignment of that name      (also a LookupError)   exit code 2
-  Conflict       what happened before forbids it; says what                           exit code 2
-  Diverged       a ledger is not what its policies would have done                    exit code 1
-  Unavailable    the database cannot be used just now; says why                       exit code 1
+  Interrupted    Ctrl-C was pressed; some results were kept                           exit code 130
+  AddressReused  a policy read one address twice, which would change its law          exit code 1
+  Unknown        no experiment or assignment has that name     (also a LookupError)   exit code 2
+  Conflict       the call contradicts an earlier one                                  exit code 2
+  Diverged       a ledger differs from what its policies request                      exit code 1
+  Unavailable    the database cannot be used at the moment                            exit code 1
 
-Messages name the object, the rule, the value and what to do.
+A message names the object, the rule, the value and the remedy.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from types import ModuleType
 
 
 class SameluckError(Exception):
-    """Anything sameluck raises on purpose."""
+    """The base class of the errors that sameluck raises on purpose."""
 
     exit_code = 1
 
 
 class Invalid(SameluckError, ValueError):
-    """The caller's arguments are wrong; nothing was done."""
+    """An argument is not valid; nothing was changed."""
 
     exit_code = 2
 
 
 class TooLarge(Invalid):
-    """The request is valid, but this machine has not the memory for it."""
+    """The request is valid, but its results do not fit into the memory of this machine."""
 
 
 class Unplayable(Invalid):
-    """A policy raised an error while it was played, or chose an arm that is not there."""
+    """A policy raised an error while it was run, or chose an arm that does not exist."""
 
 
 class Missing(SameluckError, ImportError):
@@ -50,23 +50,23 @@ class Missing(SameluckError, ImportError):
 
 
 class Interrupted(SameluckError):
-    """Somebody pressed Ctrl-C; the message says what was kept and how to go on."""
+    """Ctrl-C was pressed; the message says which results were kept and how to continue."""
 
     exit_code = 130
 
 
 class AddressReused(SameluckError):
-    """A policy read one address twice: its law is no longer its solo law (the fresh-key lemma)."""
+    """A policy read one address twice: its law is not the law it has alone (the fresh-key lemma)."""
 
 
 class Unknown(SameluckError, LookupError):
-    """There is no experiment or assignment of that name."""
+    """No experiment or assignment has that name."""
 
     exit_code = 2
 
 
 class Conflict(SameluckError):
-    """What happened before forbids it; nothing was changed but the audit log.
+    """The call contradicts an earlier one; only the audit log was changed.
 
     `code` says what happened: `reward_conflict`, `reward_late`, `assignment_voided`, `already_exposed`,
     `already_settled`, `name_taken`, `invalid_transition`.
@@ -80,15 +80,15 @@ class Conflict(SameluckError):
 
 
 class Diverged(SameluckError):
-    """A ledger is not what its policies would have done; the experiment is stopped."""
+    """A ledger differs from what its policies request; the experiment is stopped."""
 
 
 class Unavailable(SameluckError):
-    """The database cannot be used just now: another process writes to it, or it cannot be reached."""
+    """The database cannot be used at the moment: another process writes to it, or it cannot be reached."""
 
 
 def optional(module: str, extra: str) -> ModuleType:
-    """Import an optional dependency, or say which extra brings it."""
+    """Import an optional dependency, or raise `Missing` with the extra that installs it."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -98,7 +98,7 @@ def optional(module: str, extra: str) -> ModuleType:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The known words, the nearest one first where one is near: the end of an error message."""
+    """The end of an error message: the known words, with the closest match first if there is one."""
     words = list(known)
     near = difflib.get_close_matches(word, words, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""

@@ -1,0 +1,126 @@
+"""The files that tools read: hooks, workflow, templates and citation are valid and agree with pyproject.toml."""
+
+import ast
+import re
+import runpy
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PINNED = dict(
+    re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+)
+YAML = [
+    ROOT / "CITATION.cff",
+    ROOT / ".pre-commit-config.yaml",
+    *sorted((ROOT / ".github").rglob("*.yml")),
+]
+CLAIMED = [
+    one.split(" :: ")[-1]
+    for one in PROJECT["classifiers"]
+    if re.fullmatch(r"Programming Language :: Python :: 3\.\d+", one)
+]
+
+
+def parsed(path):
+    return yaml.safe_load((ROOT / path).read_text())
+
+
+def workflow():
+    return parsed(".github/workflows/tests.yml")
+
+
+@pytest.mark.parametrize("path", YAML, ids=lambda path: path.name)
+def test_it_is_a_yaml_mapping(path):
+    assert isinstance(parsed(path), dict)
+
+
+@pytest.mark.parametrize("job", workflow()["jobs"])
+def test_the_workflow_tests_the_versions_of_python_that_are_claimed(job):
+    assert workflow()["jobs"][job]["strategy"]["matrix"]["python"] == CLAIMED
+    assert PROJECT["requires-python"] == f">={CLAIMED[0]}"
+
+
+def commands_of(job):
+    return [step["run"] for step in workflow()["jobs"][job]["steps"] if "run" in step]
+
+
+def test_the_workflow_runs_what_a_contributor_runs():
+    assert commands_of("linux") == ["make test"]
+    assert {"windows-latest", "macos-latest"} == {
+        *workflow()["jobs"]["elsewhere"]["strategy"]["matrix"]["system"]
+    }
+    assert "python .github/smoke.py" in commands_of("elsewhere")
+
+
+@pytest.mark.slow
+def test_the_smoke_test_of_the_workflow_passes(capsys):
+    runpy.run_path(str(ROOT / ".github" / "smoke.py"))
+    assert "thompson" in capsys.readouterr().out
+
+
+def test_the_hooks_are_the_pinned_tools():
+    (repository,) = parsed(".pre-commit-config.yaml")["repos"]
+    tools = set()
+    for hook in repository["hooks"]:
+        assert hook["language"] == "system"
+        path, *_ = hook["entry"].split()
+        assert path.startswith(".venv/bin/")
+        tools.add(Path(path).name)
+    wanted = (ROOT / "requirements-dev.txt").read_text().split()
+    assert tools == {"ruff", "mypy"} <= {*wanted} & {*PINNED}
+
+
+def test_every_development_requirement_is_pinned():
+    pinned = {name.lower() for name in PINNED}
+    assert {*(ROOT / "requirements-dev.txt").read_text().split()} <= pinned
+
+
+def test_the_citation_is_complete():
+    """What CFF 1.2.0 requires, and the authors and the licence of pyproject.toml."""
+    citation = parsed("CITATION.cff")
+    assert {"cff-version", "message", "title", "authors"} <= citation.keys()
+    assert citation["cff-version"] == "1.2.0"
+    assert citation["type"] == "software"
+    assert citation["license"] == PROJECT["license"]
+    assert citation["authors"] == PROJECT["authors"]
+    (paper,) = citation["references"]
+    assert {"type", "title", "authors"} <= paper.keys()
+    assert all({"family-names", "given-names"} <= author.keys() for author in paper["authors"])
+    assert paper["title"] in (ROOT / "docs" / "paper.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["bug", "feature"])
+def test_an_issue_template_has_what_github_requires(name):
+    template = parsed(f".github/ISSUE_TEMPLATE/{name}.yml")
+    assert template["name"]
+    assert template["description"]
+    fields = [one for one in template["body"] if one["type"] != "markdown"]
+    assert all(one["attributes"]["label"] for one in fields)
+    assert len({one["id"] for one in fields}) == len(fields)
+    assert any(one.get("validations", {}).get("required") for one in fields)
+
+
+FORBIDDEN = {"pickle", "marshal", "shelve", "eval", "exec"}
+
+
+def names_used(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (one.name.partition(".")[0] for one in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield (node.module or "").partition(".")[0]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield node.func.id
+
+
+def test_the_package_neither_unpickles_nor_evaluates():
+    """As SECURITY.md promises."""
+    sources = sorted((ROOT / "src").rglob("*.py"))
+    assert {
+        path.name: found for path in sources if (found := FORBIDDEN & {*names_used(path)})
+    } == {}

@@ -19,8 +19,11 @@ def pytest_collection_modifyitems(items):
     """One worker runs all cases of a function, of a class, or of tests that share a fixture; slow ones begin first.
 
     The cases of a function share what is compiled; a slow function that begins last keeps one worker waiting.
+    `make check` starts no server, so every test that needs one is slow.
     """
     for item in items:
+        if "postgres_server" in item.fixturenames:
+            item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("xdist_group") is None:
             together = item.cls.__name__ if item.cls else item.name.partition("[")[0]
             item.add_marker(pytest.mark.xdist_group(together))

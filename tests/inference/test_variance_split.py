@@ -14,6 +14,7 @@ EXPERIMENT = sl.Experiment(
 )
 
 
+@pytest.mark.slow
 def test_the_parts_add_up_to_the_variance_of_one_replication_an_instance():
     """Against 20,000 replications with an instance each, the usual way: within 5 standard errors of the split's own
     sampling (about 10% with 300 instances; false alarm below 1e-6)."""

@@ -24,7 +24,6 @@ WHERE datname = current_database() AND pid <> pg_backend_pid()
 """
 
 
-@pytest.mark.slow
 class TestPostgres(StoreContract):
     @pytest.fixture
     def open_store(self, postgres_url):

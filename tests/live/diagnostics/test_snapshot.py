@@ -40,7 +40,7 @@ def store():
         yield opened
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def any_store(request, tmp_path):
     if request.param == "sqlite":
         url = f"sqlite:///{tmp_path / 'live.db'}?synchronous=normal"

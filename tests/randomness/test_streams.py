@@ -13,8 +13,6 @@ from budget import SEED, assert_chances, assert_count, assert_rates, z_bound
 from sameluck.errors import AddressReused
 from sameluck.randomness import streams
 
-pytestmark = pytest.mark.xdist_group("streams")  # which share compiled loops
-
 WORDS = st.integers(0, 2**64 - 1)
 
 # --- version 1, written a second time with Python's own integers ------------------------------------------------

@@ -5,8 +5,9 @@
 #   make check  the same without the slow tests, in less than a minute
 PYTHON ?= python3
 BIN := .venv/bin
-# One worker for each core, so one thread of linear algebra for each worker.
-PYTEST = OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder
+# One worker for each core, so one thread of linear algebra for each worker. A file's tests share fixtures and compiled
+# loops, so one worker runs them all; the files keep the order that tests/conftest.py gives them.
+PYTEST = OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint fast-tests format bench docs clean

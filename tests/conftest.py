@@ -16,15 +16,15 @@ hypothesis.settings.load_profile("sameluck")
 
 
 def pytest_collection_modifyitems(items):
-    """One worker runs all cases of a function, of a class, or of tests that share a fixture; slow ones begin first.
+    """Files with slow tests come first: one that begins last would keep the other workers waiting.
 
-    The cases of a function share what is compiled; a slow function that begins last keeps one worker waiting.
+    `make check` starts no server, so every test that needs one is slow.
     """
     for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            together = item.cls.__name__ if item.cls else item.name.partition("[")[0]
-            item.add_marker(pytest.mark.xdist_group(together))
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+        if "postgres_server" in item.fixturenames:
+            item.add_marker(pytest.mark.slow)
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 import sameluck
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("compiled")]
+pytestmark = pytest.mark.slow
 
 PLAY = """
 import sys

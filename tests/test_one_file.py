@@ -11,7 +11,7 @@ import pytest
 
 import sameluck
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("one file")]
+pytestmark = pytest.mark.slow
 
 POLICY = '''
 """`LastArm`: the arm with the highest index, but at first each arm once."""

@@ -51,6 +51,7 @@ def test_numbers_survive_to_the_last_bit(means):
     assert text_forms.normal_form(found) == bandit
 
 
+@pytest.mark.slow
 @given(st.text(max_size=30).filter(lambda text: text.isprintable()))
 def test_texts_survive(explore):
     """Any printable text, although no policy takes more than two of them."""
@@ -203,6 +204,7 @@ def refusal(call):
     return ""
 
 
+@pytest.mark.slow
 @given(st.sampled_from(cases.POLICY_KINDS), st.lists(ANYTHING, max_size=4))
 def test_no_parameters_of_a_policy_raise_anything_but_invalid(kind, values):
     """A policy built with any values is taken or refused with `Invalid`, and nothing else."""

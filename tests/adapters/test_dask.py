@@ -13,8 +13,6 @@ import sameluck as sl
 from sameluck import cli
 from sameluck.adapters import dask
 
-pytestmark = pytest.mark.xdist_group("dask")
-
 EXPERIMENT = sl.Experiment(
     policies={"ucb": sl.UCB1(), "thompson": sl.ThompsonBernoulli()},
     arms=3,

@@ -776,6 +776,7 @@ def test_postgresql_serves_the_same_commands(postgres_url, tmp_path, monkeypatch
     assert [check["name"] for check in checks] == ["postgresql", "durability", "schema"]
 
 
+@pytest.mark.slow
 def test_long_rehearsals_show_a_bar_on_a_terminal():
     words = ["live", "simulate", "--replications", "200", "--days", "1"]
     parent, child = pty.openpty()

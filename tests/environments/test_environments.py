@@ -63,6 +63,7 @@ def test_it_knows_its_means_best_arm_and_gaps(environment):
     assert all(gap == max(means) - mean for gap, mean in zip(gaps, means, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("environment", ALL, ids=cases.name)
 def test_it_pays_its_means_on_average(environment):
     """The first reward of each of 20,000 replications. False alarm 1e-6 an arm; sees a mean off by 0.035 sd."""
@@ -75,6 +76,7 @@ def test_it_pays_its_means_on_average(environment):
             assert_mean(sample, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("environment", ALL, ids=cases.name)
 def test_binary_means_zeros_and_ones(environment):
     """Where `binary` is true nothing else is ever paid; where it is false something else is."""

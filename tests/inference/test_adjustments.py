@@ -134,6 +134,7 @@ def test_with_a_prior_each_replication_has_the_means_of_its_own_instance(prior):
         budget.assert_mean(column, 0.0, looks=6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_adjusting_by_means_is_unbiased_in_small_experiments(name):
     """The adjusted effect minus the plain one has mean zero over 200 experiments of 50 (or 20) replications.
@@ -151,6 +152,7 @@ def test_adjusting_by_means_is_unbiased_in_small_experiments(name):
     budget.assert_mean(moved, 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_adjusting_by_means_takes_most_of_the_variance_on_the_first_two_examples(name):
     """At 1,000 periods the variance falls to 0.16 and 0.19 of replay's, with an error of 0.006 and 0.035 here.
@@ -268,6 +270,7 @@ def test_the_verdict_says_what_the_effect_is_without_adjustment():
     assert "Without adjustment the first effect is" in result.verdict
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("environment", [BELLS, COINS], ids=cases.name)
 def test_exploration_luck_has_mean_zero(environment):
     """Both ways to explore and uniform play at three horizons: 9 looks sharing 1e-6.
@@ -334,6 +337,7 @@ def chances_literally(policy, means, period):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("design", ["replay", "naive", "time_coupled", "replay(share_noise=true)"])
 @pytest.mark.parametrize("environment", [BELLS, sl.GaussianPrior()], ids=cases.name)
 def test_luck_and_totals_are_those_of_the_trace_summed_in_plain_python(environment, design):
@@ -380,6 +384,7 @@ def test_every_stated_chance_is_of_a_policy_that_the_tests_play():
     assert {type(policy) for policy in STATING} >= {sl.EpsilonGreedy, sl.Uniform}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seen", TALLIES)
 @pytest.mark.parametrize("policy", STATING, ids=cases.name)
 def test_stated_chances_are_those_of_the_arms_played(policy, seen):
@@ -419,6 +424,7 @@ def own_chances(own_policies):
     _CHANCES_BODIES.update(before)
 
 
+@pytest.mark.slow
 def test_a_policy_of_ones_own_states_its_chances_from_what_it_knew(own_chances):
     """A policy that repeats its last arm half of the time; its tally must be the one it chose with.
 

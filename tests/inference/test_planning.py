@@ -53,6 +53,7 @@ def test_every_design_has_its_row_and_replay_needs_fewest_users():
     assert [row.horizon for row in planned.by_horizon] == [125, 250, 500]
 
 
+@pytest.mark.slow
 def test_the_spread_comes_with_its_error():
     """The pilot's sd against that of 40,000 others, within 5 of its own stated errors (false alarm 6e-7)."""
     planned = sl.plan(EXPERIMENT, COINS, effect=2.0, power=0.9)

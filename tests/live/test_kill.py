@@ -24,7 +24,7 @@ import victim
 
 import sameluck as sl
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kill")]
+pytestmark = pytest.mark.slow
 
 KILLS = int(os.environ.get("SAMELUCK_KILLS", "10"))
 NAME = "experiment"

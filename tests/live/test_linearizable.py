@@ -17,7 +17,7 @@ import racer
 
 import sameluck as sl
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("race")]
+pytestmark = pytest.mark.slow
 
 NAME, START, WINDOW = "race", 1_700_000_000, 100
 DEFAULT = -1.0

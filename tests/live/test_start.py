@@ -19,7 +19,7 @@ EXPERIMENT = sl.Experiment(
 LIVE = sl.Live(fallback="red", batch={"ts": 2}, reward=sl.Reward(window_seconds=900))
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def url(request, tmp_path):
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'shop.db'}?synchronous=normal"

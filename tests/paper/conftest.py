@@ -32,8 +32,7 @@ def report(tmp_path_factory):
 
 
 def pytest_collection_modifyitems(items):
-    """What looks at the report runs on the one worker that has made it."""
+    """The report takes several seconds to make."""
     for item in items:
         if "report" in item.fixturenames:
             item.add_marker(pytest.mark.slow)
-            item.add_marker(pytest.mark.xdist_group("report"))

@@ -67,7 +67,6 @@ def table(request):
     return request.param, runs
 
 
-@pytest.mark.xdist_group("tables")
 def test_the_published_tables(table):
     """Average interactions within 4 combined standard errors: ours of 4,000 runs, the paper's of its 10,000.
 
@@ -83,7 +82,6 @@ def test_the_published_tables(table):
         assert abs(spent.mean() - published) < 4 * np.hypot(ours, theirs)
 
 
-@pytest.mark.xdist_group("tables")
 def test_the_tables_measured_by_another_program(table):
     """The same against 2,000,000 runs of another program. False alarm 1e-6 a cell; sees 0.04 at T = 10 and 2 at
     T = 10,000."""

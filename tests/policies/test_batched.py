@@ -142,6 +142,7 @@ def test_an_arm_that_has_not_been_seen_has_an_infinite_bound():
         assert arms.arms[:4].tolist() == [0, 1, 2, 2]
 
 
+@pytest.mark.slow
 def test_a_batch_longer_than_the_horizon_sees_nothing():
     """Thompson sampling then draws from its prior in every period: a fixed law, whatever the arms pay."""
     one, other = (
@@ -185,6 +186,7 @@ def test_chances_are_those_of_the_tally_before_the_batch(explore, size):
         assert runs.luck[replication, 0, 0] == pytest.approx(luck, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_the_luck_of_a_batched_coin_has_mean_zero():
     """3,000 replications see a mean of 0.1 standard deviations; false alarm 1e-6."""
     experiment = experiment_of(sl.Batched(sl.EpsilonGreedy(0.3), 7), replications=3_000)

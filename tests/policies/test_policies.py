@@ -65,6 +65,7 @@ def test_its_text_form_is_the_policy(policy):
     assert type(by_text.policies["it"]) is type(policy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", cases.ALL_POLICIES, ids=cases.name)
 def test_playing_changes_nothing_outside(policy):
     """Two replications are played with the same working arrays; nothing of the first is left in the second."""
@@ -144,6 +145,7 @@ def test_thompson_sampling_survives_tiny_priors():
     assert (abs(first - 1_000) < 5.1 * np.sqrt(3_000 * 2 / 9)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arms", [1_000])
 @pytest.mark.parametrize("kind", cases.POLICY_KINDS, ids=lambda kind: kind.__name__)
 def test_many_arms_are_no_problem(kind, arms):

@@ -19,8 +19,6 @@ from budget import (
 from sameluck.randomness import samplers
 from sameluck.randomness.streams import Key, again, stream, within, word
 
-pytestmark = pytest.mark.xdist_group("samplers")  # which share compiled loops
-
 DRAWS = 200_000
 
 

@@ -13,8 +13,6 @@ from budget import SEED, assert_chances, assert_count, assert_rates, z_bound
 from sameluck.errors import AddressReused
 from sameluck.randomness import streams
 
-pytestmark = pytest.mark.xdist_group("streams")  # which share compiled loops
-
 WORDS = st.integers(0, 2**64 - 1)
 
 # --- version 1, written a second time with Python's own integers ------------------------------------------------
@@ -190,6 +188,7 @@ def assert_sound(words, looks):
     assert_rates(bits, flips.size, 0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("reader", "place"), COORDINATES)
 def test_words_along_every_coordinate_are_sound(reader, place):
     """Neighbouring addresses, in whichever coordinate, are as good as independent.
@@ -200,6 +199,7 @@ def test_words_along_every_coordinate_are_sound(reader, place):
     assert_sound(words_along(reader, place, 1 << 19), looks=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [2, 3, 1 << 20, 1 << 32, GOLDEN, SECOND])
 def test_words_at_regular_steps_are_sound(step):
     """Steps of other sizes along the position, also those that the generator's own constants suggest."""
@@ -221,6 +221,7 @@ LAST = {reader: len(names) - 1 for reader, names in READERS.values()}
 STREAMS = [case for case in COORDINATES if case.values[1] != LAST[case.values[0]]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("reader", "place"), STREAMS)
 def test_two_streams_do_not_move_together(reader, place):
     """Cross-correlation of two streams whose addresses differ by 1 in a coordinate, at the same positions and at
@@ -259,6 +260,7 @@ def random_addresses(names, count):
     return np.column_stack(columns)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", READERS)
 def test_one_flipped_bit_of_an_address_flips_every_bit_with_chance_one_half(kind):
     """Avalanche: each used bit of each coordinate against each bit of the word. False alarm 1e-6 a coordinate; sees
@@ -279,6 +281,7 @@ def repeated(words):
     return np.count_nonzero(ordered[1:] == ordered[:-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("reader", "place"), COORDINATES)
 def test_collisions_are_as_rare_as_birthdays(reader, place):
     """Of 2^18 words none are equal; among their upper (lower) 32 bits about 8 pairs are, as by chance.
@@ -309,6 +312,7 @@ def fill_keys(seeds, owners, replications, arms, keys):
                         row += 1
 
 
+@pytest.mark.slow
 def test_no_two_addresses_share_a_key():
     """A grid of a million streams with small, neighbouring coordinates: no two keys are equal.
 
@@ -324,6 +328,7 @@ def test_no_two_addresses_share_a_key():
     assert np.unique(keys[:, 1]).size == len(keys)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("swapped", [((1, 2), (2, 1)), ((1, 1), (2, 2)), ((3, 1), (1, 3))])
 def test_streams_that_share_half_a_key_do_not_move_together(swapped):
     """(seed 1, purpose 2) and (seed 2, purpose 1) have the same first half of the key, as have (1, 1) and (2, 2):
@@ -346,6 +351,7 @@ def test_the_largest_number_of_arms_has_a_slot_each():
     assert streams.at(luck, 5, streams.SLOTS) == streams.at(luck, 6, 0)
 
 
+@pytest.mark.slow
 def test_ones_are_as_many_as_zeros():
     """4 million words of one stream: every bit is set half of the time. Sees a rate of 50.15%; false alarm 2e-6."""
     words = words_along(reward_word, 5, 1 << 22)

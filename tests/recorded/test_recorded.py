@@ -8,8 +8,6 @@ import pytest
 import sameluck as sl
 from recorded import record
 
-pytestmark = pytest.mark.xdist_group("recorded")
-
 FACTS = json.loads((record.HERE / "facts.json").read_text(encoding="utf-8"))
 
 

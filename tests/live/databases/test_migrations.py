@@ -23,7 +23,7 @@ def sqlite_url(tmp_path):
     return f"sqlite:///{tmp_path}/ledger.db?synchronous=normal"
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def url(request):
     return request.getfixturevalue(f"{request.param}_url")
 

@@ -40,7 +40,7 @@ def store():
         yield opened
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def any_store(request, tmp_path):
     if request.param == "sqlite":
         url = f"sqlite:///{tmp_path / 'live.db'}?synchronous=normal"
@@ -106,6 +106,7 @@ class TestAnEmptyExperiment:
         assert found["drift"].verdict == "unknown", "a log's rewards are nobody's today"
 
 
+@pytest.mark.slow
 def test_a_sound_experiment_raises_no_alarm(any_store):
     live = any_store.start(
         "shop", experiment(), live=sl.Live(traffic_share=0.7, audit_share=0.2, open_replications=12)
@@ -133,6 +134,7 @@ def test_a_sound_experiment_raises_no_alarm(any_store):
         assert one.sentence.endswith((".", "?"))
 
 
+@pytest.mark.slow
 def test_drift_is_seen_in_the_order_of_assignment(store):
     live = store.start("shop", experiment(replications=20))
 
@@ -185,6 +187,7 @@ def test_time_is_up_whether_or_not_anybody_ticked(store):
     assert live.status().defaulted == 0, "looking changes nothing"
 
 
+@pytest.mark.slow
 class TestLoss:
     def options(self):
         return sl.Live(
@@ -288,6 +291,7 @@ class TestSampleRatio:
         assert by_name(live.diagnostics())["enrolment"].details["could_enter"] == 7
 
 
+@pytest.mark.slow
 class TestReplayAudit:
     def run(self, store, shift, replications=30):
         live = store.start(

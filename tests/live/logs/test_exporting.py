@@ -30,7 +30,7 @@ def experiment(**changes):
     return sl.Experiment(**{**values, **changes})
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def store(request, tmp_path):
     if request.param == "sqlite":
         url = f"sqlite:///{tmp_path / 'live.db'}?synchronous=normal"
@@ -271,6 +271,7 @@ def test_what_was_there_stays_if_writing_fails(memory, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
 def test_memory_does_not_grow_with_the_ledger(tmp_path, monkeypatch, suffix):
     """20,000 rows as Python objects would take more than 10 MB."""

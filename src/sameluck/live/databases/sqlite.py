@@ -13,90 +13,21 @@ import os
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from sameluck.errors import Invalid, Unavailable, Unknown
 from sameluck.live.databases import writer_lock
-from sameluck.live.databases.base import (
-    PARAMETER,
-    Row,
-    SqlValue,
-    Transaction,
-    Values,
-    Work,
-    migrations,
-    statements,
-    values_of,
-)
+from sameluck.live.databases.base import Work, migrations
+from sameluck.live.databases.sqlite_transaction import SqliteTransaction
 
 T = TypeVar("T")
 
 MOST_JOBS = 256  # in one transaction
 GATHER_SECONDS = 0.001  # that a leader waits for others
-
-
-class _Prepared(NamedTuple):
-    """A statement with parameters by place: SQLite binds them faster than by name."""
-
-    text: str
-    values: Callable[[Values], tuple[SqlValue, ...]]
-
-
-_SQL = {
-    name: _Prepared(PARAMETER.sub("?", sql), values_of(PARAMETER.findall(sql)))
-    for name, sql in statements().items()
-}
-
-
-class _Statements:
-    """A connection that runs statements by name."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self.connection = connection
-        self.forget: list[Callable[[], object]] = []
-
-    def _execute(self, name: str, values: Values) -> sqlite3.Cursor:
-        sql = _SQL[name]
-        return self.connection.execute(sql.text, sql.values(values))
-
-    def one(self, row: type[Row], name: str, /, **values: SqlValue) -> Row:
-        cursor = self._execute(name, values)
-        cells = cursor.fetchone()
-        cursor.close()  # a statement that is not finished would keep the transaction open
-        return tuple.__new__(row, cells)
-
-    def find(self, row: type[Row], name: str, /, **values: SqlValue) -> Row | None:
-        cursor = self._execute(name, values)
-        cells = cursor.fetchone()
-        cursor.close()
-        return None if cells is None else tuple.__new__(row, cells)
-
-    def all(self, row: type[Row], name: str, /, **values: SqlValue) -> list[Row]:
-        return [tuple.__new__(row, cells) for cells in self._execute(name, values)]
-
-    def each(self, row: type[Row], name: str, /, **values: SqlValue) -> Iterator[Row]:
-        return map(partial(tuple.__new__, row), self._execute(name, values))
-
-    def run(self, name: str, /, **values: SqlValue) -> None:
-        self._execute(name, values)
-
-    def many(self, name: str, /, rows: Iterable[Values]) -> None:
-        sql = _SQL[name]
-        self.connection.executemany(sql.text, map(sql.values, rows))
-
-    def lock(self, number: int) -> None:
-        """There is one writer."""
-
-    def hold(self, lock: Lock) -> None:
-        """There is one writer."""
-
-    def undo(self, forget: Callable[[], object]) -> None:
-        self.forget.append(forget)
 
 
 class _Job:
@@ -276,7 +207,7 @@ class Sqlite:
 
     def _try(self, jobs: list[_Job]) -> list[_Job]:
         connection = self._writer
-        statements = _Statements(connection)
+        statements = SqliteTransaction(connection)
         try:
             connection.execute("BEGIN IMMEDIATE")
             for job in jobs:
@@ -301,7 +232,7 @@ class Sqlite:
             job.finished = True
         return []
 
-    def _roll_back(self, statements: _Statements) -> None:
+    def _roll_back(self, statements: SqliteTransaction) -> None:
         for forget in statements.forget:
             forget()
         with contextlib.suppress(sqlite3.Error):
@@ -315,7 +246,7 @@ class Sqlite:
         with self._reading() as connection:
             try:
                 connection.execute("BEGIN")
-                return work(_Statements(connection))
+                return work(SqliteTransaction(connection))
             except sqlite3.Error as error:
                 raise Unavailable(f"SQLite could not read {str(self.path)!r}: {error}") from error
 
@@ -428,6 +359,3 @@ def migrate(connection: sqlite3.Connection, path: Path | None) -> None:
     script = [steps[step] for step in range(version + 1, newest + 1)]
     script.append(f"DELETE FROM schema_version; INSERT INTO schema_version VALUES ({newest});")
     connection.executescript("\n".join(["BEGIN IMMEDIATE;", *script, "COMMIT;"]))
-
-
-_: type[Transaction] = _Statements

@@ -1,0 +1,81 @@
+"""Statements by name on a SQLite connection."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from threading import Lock
+from typing import NamedTuple
+
+from sameluck.live.databases.base import (
+    PARAMETER,
+    Row,
+    SqlValue,
+    Transaction,
+    Values,
+    statements,
+    values_of,
+)
+
+
+class _Prepared(NamedTuple):
+    """A statement with parameters by place: SQLite binds them faster than by name."""
+
+    text: str
+    values: Callable[[Values], tuple[SqlValue, ...]]
+
+
+_SQL = {
+    name: _Prepared(PARAMETER.sub("?", sql), values_of(PARAMETER.findall(sql)))
+    for name, sql in statements().items()
+}
+
+
+class SqliteTransaction:
+    """A connection that runs statements by name."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.forget: list[Callable[[], object]] = []
+
+    def _execute(self, name: str, values: Values) -> sqlite3.Cursor:
+        sql = _SQL[name]
+        return self.connection.execute(sql.text, sql.values(values))
+
+    def one(self, row: type[Row], name: str, /, **values: SqlValue) -> Row:  # noqa: D102
+        cursor = self._execute(name, values)
+        cells = cursor.fetchone()
+        cursor.close()  # a statement that is not finished would keep the transaction open
+        return tuple.__new__(row, cells)
+
+    def find(self, row: type[Row], name: str, /, **values: SqlValue) -> Row | None:  # noqa: D102
+        cursor = self._execute(name, values)
+        cells = cursor.fetchone()
+        cursor.close()
+        return None if cells is None else tuple.__new__(row, cells)
+
+    def all(self, row: type[Row], name: str, /, **values: SqlValue) -> list[Row]:  # noqa: D102
+        return [tuple.__new__(row, cells) for cells in self._execute(name, values)]
+
+    def each(self, row: type[Row], name: str, /, **values: SqlValue) -> Iterator[Row]:  # noqa: D102
+        return map(partial(tuple.__new__, row), self._execute(name, values))
+
+    def run(self, name: str, /, **values: SqlValue) -> None:  # noqa: D102
+        self._execute(name, values)
+
+    def many(self, name: str, /, rows: Iterable[Values]) -> None:  # noqa: D102
+        sql = _SQL[name]
+        self.connection.executemany(sql.text, map(sql.values, rows))
+
+    def lock(self, number: int) -> None:
+        """There is one writer."""
+
+    def hold(self, lock: Lock) -> None:
+        """There is one writer."""
+
+    def undo(self, forget: Callable[[], object]) -> None:  # noqa: D102
+        self.forget.append(forget)
+
+
+_: type[Transaction] = SqliteTransaction

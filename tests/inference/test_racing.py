@@ -88,6 +88,48 @@ def test_every_number_of_a_race_follows_from_the_rewards_of_simulate():
     assert race.runners[0][2:6] == (0, 0, 0, 0)
 
 
+def literal_race(rewards, level, tolerance, least):
+    """The rules of a race, one replication after another: who was dropped by whom and when, and how it ended."""
+    level, dropped, most = 1 - (1 - level) / (len(rewards) - 1), {}, len(rewards["u1"])
+
+    def interval(first, second, m):
+        values = rewards[first][:m] - rewards[second][:m]
+        return anytime_interval(values, level) if values.std() > 0 else (-math.inf, math.inf, 1)
+
+    for m in range(least, most + 1):
+        names = [name for name in rewards if name not in dropped]
+        for name in names:
+            better = [other for other in names if other != name and interval(other, name, m)[0] > 0]
+            if better:
+                dropped[name] = max(better, key=lambda other: rewards[other][:m].mean()), m
+        leader = max(names, key=lambda name: rewards[name][:m].mean())
+        rivals = [name for name in names if name not in dropped and name != leader]
+        if all(interval(rival, leader, m)[1] <= tolerance for rival in rivals):
+            return dropped, m, True, leader
+    return dropped, most, False, leader
+
+
+@pytest.mark.parametrize("tolerance", [0.5, 4.0])
+@pytest.mark.parametrize(("level", "least"), [(0.95, 5), (0.5, 12)])
+def test_a_race_follows_its_rules_literally(tolerance, level, least):
+    """40 replications in blocks of 16, three seeds; some races are certified and some are not."""
+    for seed in range(3):
+        settings = {"horizon": 60, "seed": seed, "least": least, "most": 40}
+        race = sl.race(FIELD, COINS, tolerance=tolerance, level=level, **settings)
+        whole = sl.Experiment(policies=FIELD, arms=3, horizon=60, replications=40, seed=seed)
+        table = dict(zip(FIELD, sl.simulate(whole, COINS).rewards[:, :, 0].T, strict=True))
+        dropped, replications, certified, leader = literal_race(table, level, tolerance, least)
+        assert (race.certified, race.replications, race.best) == (certified, replications, leader)
+        assert set(race.remaining) == set(FIELD) - set(dropped)
+        for one in race.runners:
+            expected = dropped.get(one.policy, (None, replications))
+            assert (one.dropped_by, one.replications) == expected
+        order = [
+            (one.dropped_by is not None, -one.replications, one.behind) for one in race.runners
+        ]
+        assert order[1:] == sorted(order[1:])
+
+
 @pytest.mark.slow
 def test_the_certificate_is_seldom_wrong():
     """60 races at 90%: a leader worse than the tolerance at most 6 times on average; 18 has chance below 1e-5.

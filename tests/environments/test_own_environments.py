@@ -12,6 +12,8 @@ from sameluck import randomness, text_forms
 from sameluck.environments.base import ENVIRONMENTS
 from sameluck.randomness import discrete, exponential, gamma, normal, poisson, uniform
 
+pytestmark = pytest.mark.slow  # each test compiles a loop of its own
+
 
 @pytest.fixture(autouse=True)
 def own_environments():

@@ -391,7 +391,9 @@ def test_bad_input_is_refused_with_one_clear_line(call, fragment):
 
 def test_too_much_memory_is_its_own_kind_of_refusal():
     """The estimate is in the message, and nothing was allocated before it."""
-    with pytest.raises(sl.TooLarge, match=r"about [\d,.]+ GiB.*2^40 replications x 2 policies"):
+    with pytest.raises(
+        sl.TooLarge, match=r"about [\d,.]+ GiB.*1,099,511,627,776 replications x 2 policies"
+    ):
         sl.simulate(experiment(replications=2**40), BERNOULLI)
 
 

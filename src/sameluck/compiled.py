@@ -23,9 +23,14 @@ import threading
 from collections.abc import Callable
 from functools import cache, wraps
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
+
+from sameluck.files import locked
+
+if TYPE_CHECKING:
+    from numba.core.caching import FunctionCache
 
 Body = TypeVar("Body", bound=Callable[..., Any])
 
@@ -145,25 +150,41 @@ def branch_hint() -> None:
     """
 
 
-def _dispatcher(body: Callable[..., Any], *, cached: bool) -> Callable[..., Any]:
-    import numba  # noqa: PLC0415 it takes longer to import than everything else
-
-    _register_overloads()
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(cache_directory()) if cached else before
-    try:
-        return numba.njit(cache=cached, nogil=True, **_OPTIONS)(body)
-    finally:
-        numba.config.CACHE_DIR = before
-
-
-def _register_overloads() -> None:
-    from numba.extending import overload  # noqa: PLC0415 as above
+def load_compiler() -> None:
+    """Import Numba and tell it what compiled code calls; the first call of a loop does so too."""
+    from numba.extending import overload  # noqa: PLC0415 it takes longer to import than everything else
 
     _register_branch_hint()
     while _overloads:
         function, choose, options = _overloads.pop()
         overload(function, jit_options=options, strict=False)(choose)
+
+
+def _dispatcher(body: Callable[..., Any], *, cached: bool) -> Callable[..., Any]:
+    import numba  # noqa: PLC0415 as above
+
+    load_compiler()
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(cache_directory()) if cached else before
+    try:
+        dispatcher = numba.njit(cache=cached, nogil=True, **_OPTIONS)(body)
+    finally:
+        numba.config.CACHE_DIR = before
+    if cached:
+        _save_in_turn(dispatcher._cache)
+    return dispatcher
+
+
+def _save_in_turn(cache: FunctionCache) -> None:
+    # Numba numbers the files of a function's signatures without a lock: of two processes that save at the same time,
+    # one could later load the machine code of the other's signature.
+    save = cache.save_overload
+
+    def save_locked(signature: object, result: object) -> None:
+        with locked(cache_directory() / "lock"):
+            save(signature, result)
+
+    cache.save_overload = save_locked
 
 
 @cache

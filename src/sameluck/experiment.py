@@ -19,7 +19,7 @@ from sameluck.errors import Invalid, did_you_mean
 from sameluck.policies.base import Policy
 from sameluck.policies.registry import as_policy
 from sameluck.randomness import streams
-from sameluck.validation import require_name, require_whole
+from sameluck.validation import require_fields, require_name, require_whole
 
 MOST = 1 << 40  # periods or replications
 
@@ -119,13 +119,7 @@ class Experiment:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Experiment:
         """The experiment that `to_dict` described."""
-        if not isinstance(values, Mapping):
-            raise Invalid(f"an experiment must be an object, got {values!r}")
-        known = [item.name for item in fields(cls)]
-        for name in values:
-            if name not in known:
-                hint = did_you_mean(str(name), known)
-                raise Invalid(f"unknown field {name!r} in an experiment; {hint}")
+        require_fields("an experiment", values, [item.name for item in fields(cls)])
         needed = [n for n in ("policies", "arms", "horizon", "replications") if n not in values]
         if needed:
             raise Invalid(f"an experiment needs {', '.join(needed)}")

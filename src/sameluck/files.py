@@ -1,16 +1,51 @@
-"""Files written whole or not at all, and valid JSON."""
+"""Files written whole or not at all, locked files, and valid JSON."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import math
+import os
 import secrets
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from sameluck.errors import Invalid
+
+
+def lock(handle: int, *, wait: bool) -> None:
+    """Lock an open file against other processes: `flock`, or its first byte on Windows; `OSError` if it is locked.
+
+    The operating system releases the lock when the process ends, however it ends.
+    """
+    try:
+        fcntl = import_module("fcntl")
+    except ImportError:  # Windows
+        msvcrt = import_module("msvcrt")
+        msvcrt.locking(handle, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+    else:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+
+
+def unlock(handle: int) -> None:
+    """Release a lock and close the file."""
+    with contextlib.suppress(ImportError):  # Windows, where closing alone may release it only later
+        msvcrt = import_module("msvcrt")
+        msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
+    os.close(handle)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, which is made if need be."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    lock(handle, wait=True)
+    try:
+        yield
+    finally:
+        unlock(handle)
 
 
 def write_whole(path: Path, content: bytes) -> None:

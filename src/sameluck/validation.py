@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, SupportsIndex, TypeGuard
 
 import numpy as np
@@ -67,6 +67,16 @@ def require_number(
     broken = [rule for holds, rule in bounds if not holds]
     if broken:
         raise Invalid(f"{name} must be {' and '.join(broken)}, got {value!r}")
+
+
+def require_fields(what: str, values: object, known: Sequence[str]) -> Mapping[str, Any]:
+    """The values, or `Invalid` unless they are a mapping with no other keys than the known ones."""
+    if not isinstance(values, Mapping):
+        raise Invalid(f"{what} must be an object, got {values!r}")
+    for name in values:
+        if name not in known:
+            raise Invalid(f"unknown field {name!r} in {what}; {did_you_mean(str(name), known)}")
+    return values
 
 
 def require_one_of(name: str, value: object, known: Sequence[str]) -> None:

@@ -380,9 +380,7 @@ BAD_FILES = {
     "horzon = 3": "unknown 'horzon'; did you mean 'horizon'?",
     "arms = 2": "an experiment needs policies, horizon, replications",
     "live = 3": "live must be a table [live], got 3",
-    FILE.replace(
-        "fallback", "fallbck"
-    ): "unknown option 'fallbck' in live; did you mean 'fallback'",
+    FILE.replace("fallback", "fallbck"): "unknown field 'fallbck' in live; did you mean 'fallback'",
     FILE.replace('"red"\nexp', '"pink"\nexp'): "Live.fallback 'pink' is not an arm",
     FILE.replace("min = 0", "min = 2"): "Reward.min must be below Reward.max",
     FILE.replace("{exposure}", "some"): "unknown Live.exposure 'some'; known: implicit, explicit",

@@ -114,7 +114,7 @@ class TestLive:
             ({"reward": {"default": 2, "max": 1}}, "Reward.default must lie between"),
             (
                 {"reward": {"defualt": 2}},
-                "unknown option 'defualt' in reward; did you mean 'default'?",
+                "unknown field 'defualt' in reward; did you mean 'default'?",
             ),
         ],
     )
@@ -167,12 +167,12 @@ class TestPlainForm:
     @pytest.mark.parametrize(
         ("values", "said"),
         [
-            ({"ordre": "phase"}, "unknown option 'ordre' in live; did you mean 'order'?"),
-            ({"W": 3}, "unknown option 'W' in live; known: fallback, reward"),
-            ({7: 3}, "unknown option 7 in live"),
-            ([], "live must be an object of options, got []"),
-            ("phase", "live must be an object of options, got 'phase'"),
-            (0, "live must be an object of options, got 0"),
+            ({"ordre": "phase"}, "unknown field 'ordre' in live; did you mean 'order'?"),
+            ({"W": 3}, "unknown field 'W' in live; known: fallback, reward"),
+            ({7: 3}, "unknown field 7 in live"),
+            ([], "live must be an object, got []"),
+            ("phase", "live must be an object, got 'phase'"),
+            (0, "live must be an object, got 0"),
         ],
     )
     def test_refused(self, start, values, said):

@@ -15,7 +15,13 @@ from sameluck.experiment import Experiment
 from sameluck.policies.base import Policy, needs_binary
 from sameluck.policies.batched import Batched, batch_of
 from sameluck.policies.external import External
-from sameluck.validation import is_whole, require_number, require_one_of, require_whole
+from sameluck.validation import (
+    is_whole,
+    require_fields,
+    require_number,
+    require_one_of,
+    require_whole,
+)
 
 ORDERS = ("lockstep", "phase")
 EXPOSURES = ("implicit", "explicit")
@@ -157,13 +163,8 @@ def _make_plain(options: Reward | Live) -> None:
 
 
 def _from_mapping(kind: type[Options], values: object, what: str) -> Options:
-    if not isinstance(values, Mapping):
-        raise Invalid(f"{what} must be an object of options, got {values!r}")
     known = [item.name for item in fields(kind)]  # type: ignore[arg-type]
-    for name in values:
-        if name not in known:
-            raise Invalid(f"unknown option {name!r} in {what}; {did_you_mean(str(name), known)}")
-    return kind(**values)
+    return kind(**require_fields(what, values, known))
 
 
 def fallback_arm(experiment: Experiment, live: Live) -> int:

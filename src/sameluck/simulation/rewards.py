@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sameluck.environments.base import Environment, draw
+from sameluck.environments.base import Environment, compiled_law, draw
 from sameluck.experiment import Experiment
 from sameluck.randomness.streams import REWARD, Bits, stream, within, word
 
@@ -24,5 +24,6 @@ def reward_at(
     position: int,
 ) -> float:
     """The reward of an entry, equal to the one in `simulate` bit for bit."""
-    law = environment.laws(experiment.seed, range(replication, replication + 1), experiment.n_arms)
+    only = range(replication, replication + 1)
+    law = compiled_law(environment, experiment.seed, only, experiment.n_arms)
     return float(draw(law, 0, arm, bits_at(experiment, replication, policy, arm, position)))

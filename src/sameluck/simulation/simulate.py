@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sameluck import text_forms
+from sameluck.compiled import load_compiler
 from sameluck.environments.base import Environment, EnvironmentLike
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment, checked_checkpoints
@@ -94,6 +95,7 @@ def _mapping(map_like: MapLike | None, workers: int) -> Iterator[MapLike]:
 
 def _compile(experiment: Experiment, environment: Environment, *, recorded: bool) -> None:
     # Here rather than in the threads, which would wait for one another, and to say what takes so long.
+    load_compiler()
     end = np.array([experiment.horizon])
     for name, policy in experiment.policies.items():
         kinds = f"{text_forms.name_of(type(policy))} with {text_forms.name_of(type(environment))}"

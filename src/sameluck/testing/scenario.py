@@ -177,8 +177,10 @@ def assert_finished(
     voided: int = 0,
 ) -> None:
     """An experiment is complete, its runs are the simulation's, and it used no more users than the design needs."""
-    status, expected = live.status(), simulated(live.experiment, environment)
-    assert_same(live.runs(), expected)
+    # Reading the runs first: then `live.experiment` has the policies that another process added.
+    runs, status = live.runs(), live.status()
+    expected = simulated(live.experiment, environment)
+    assert_same(runs, expected)
     assert status.status == "complete"
     assert status.users == expected.interactions[:, -1].sum() + audits
     assert status.voided == voided

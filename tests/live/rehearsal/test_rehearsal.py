@@ -259,7 +259,7 @@ def test_what_cannot_be_rehearsed_is_refused(start):
         ({"delay": None}, "Traffic.delay must be a number or one of constant"),
         ({"drift": True}, "Traffic.drift must be a number or one of linear, step"),
         ({"drift": "nan"}, "Linear.per_thousand must be a finite number"),
-        ({"los": 0.1}, "unknown option 'los' in traffic; did you mean 'loss'"),
+        ({"los": 0.1}, "unknown field 'los' in traffic; did you mean 'loss'"),
     ],
 )
 def test_bad_traffic_is_refused_in_words(values, said):

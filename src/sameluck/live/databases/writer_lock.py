@@ -1,15 +1,12 @@
-"""The right to write a SQLite file: a lock on a file beside it, held by one store of one process.
-
-The operating system releases it when the process ends, however it ends. It is `flock`, or a locked byte on Windows.
-"""
+"""The right to write a SQLite file: a lock on a file beside it, held by one store of one process."""
 
 from __future__ import annotations
 
 import os
-from importlib import import_module
 from pathlib import Path
 
 from sameluck.errors import Invalid, Unavailable
+from sameluck.files import lock, unlock
 
 
 def acquire(path: Path) -> int:
@@ -19,7 +16,7 @@ def acquire(path: Path) -> int:
     except OSError as error:
         raise Invalid(f"cannot open {str(path)!r} for writing: {error.strerror}") from None
     try:
-        _lock(handle)
+        lock(handle, wait=False)
     except OSError:
         os.close(handle)
         raise Unavailable(
@@ -29,21 +26,4 @@ def acquire(path: Path) -> int:
     return handle
 
 
-def _lock(handle: int) -> None:
-    try:
-        fcntl = import_module("fcntl")
-    except ImportError:  # Windows
-        msvcrt = import_module("msvcrt")
-        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-    else:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def release(handle: int) -> None:
-    """Unlock a database."""
-    try:
-        import_module("fcntl")
-    except ImportError:  # Windows, where closing alone may unlock it only later
-        msvcrt = import_module("msvcrt")
-        msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
-    os.close(handle)
+release = unlock

@@ -13,8 +13,8 @@ from random import Random
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from sameluck import text_forms
-from sameluck.errors import Invalid, did_you_mean
-from sameluck.validation import is_whole, require_number
+from sameluck.errors import Invalid
+from sameluck.validation import is_whole, require_fields, require_number
 
 LONGEST_DELAY = 10 * 365 * 86_400.0  # seconds
 
@@ -137,15 +137,7 @@ class Traffic:
     @classmethod
     def from_dict(cls, values: Mapping[str, object]) -> Traffic:
         """Traffic from plain values, as a file has them."""
-        if not isinstance(values, Mapping):
-            raise Invalid(f"traffic must be an object, got {values!r}")
-        known = [item.name for item in fields(cls)]
-        for name in values:
-            if name not in known:
-                raise Invalid(
-                    f"unknown option {name!r} in traffic; {did_you_mean(str(name), known)}"
-                )
-        return cls(**values)  # type: ignore[arg-type]  # checked by the constructor
+        return cls(**require_fields("traffic", values, [item.name for item in fields(cls)]))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""

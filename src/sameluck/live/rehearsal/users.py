@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 
-from sameluck.environments.base import EnvironmentLike, draw
+from sameluck.environments.base import EnvironmentLike, compiled_law, draw
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid, did_you_mean
 from sameluck.experiment import Experiment
@@ -40,7 +40,8 @@ class UserRewards:
 
     def _law_of(self, replication: int) -> Parameters:
         replications = range(replication, replication + 1)
-        return self.environment.laws(self.experiment.seed, replications, self.experiment.n_arms)
+        experiment = self.experiment
+        return compiled_law(self.environment, experiment.seed, replications, experiment.n_arms)
 
     def reward(self, assignment: Description, user: int, generator: Random) -> float:
         """The reward of one assignment; that of an audit is drawn anew."""

@@ -72,12 +72,12 @@ def test_equal_values_give_an_interval_without_width(name):
 def test_the_anytime_interval_is_the_set_of_means_its_evidence_does_not_refute():
     """The closed form against the definition: E_m(mu) crosses 1 / alpha exactly at both ends."""
     values, level = sample(25), 0.95
-    c, many = iv._mixture(1 - level), 25
+    c, count = iv._mixture(1 - level), 25
     low, high, _ = iv.anytime_interval(values, level)
     for mu in (low, high):
         total, squares = np.sum(values - mu), np.sum((values - mu) ** 2)
-        evidence = math.sqrt(c / (many + c)) * (squares / (squares - total**2 / (many + c))) ** (
-            many / 2
+        evidence = math.sqrt(c / (count + c)) * (squares / (squares - total**2 / (count + c))) ** (
+            count / 2
         )
         assert evidence == pytest.approx(1 / (1 - level), rel=1e-9)
 
@@ -85,11 +85,11 @@ def test_the_anytime_interval_is_the_set_of_means_its_evidence_does_not_refute()
 def test_the_anytime_evidence_is_a_fair_bet():
     """E[E_m(0)] = 1 for normal values of mean zero at m = 2, 5, 12: |z| < 5, false alarm 2e-6."""
     rng = np.random.default_rng(3)
-    for many in (2, 5, 12):
-        c, values = iv._mixture(0.05), rng.normal(0, 3, (200_000, many))
+    for count in (2, 5, 12):
+        c, values = iv._mixture(0.05), rng.normal(0, 3, (200_000, count))
         total, squares = values.sum(1), (values**2).sum(1)
-        evidence = np.sqrt(c / (many + c)) * (squares / (squares - total**2 / (many + c))) ** (
-            many / 2
+        evidence = np.sqrt(c / (count + c)) * (squares / (squares - total**2 / (count + c))) ** (
+            count / 2
         )
         assert abs(evidence.mean() - 1) < 5 * evidence.std() / math.sqrt(evidence.size)
 
@@ -118,9 +118,9 @@ def test_the_anytime_p_value_and_interval_agree(level):
 def test_anytime_half_widths_are_those_of_each_prefix():
     values = sample(40) + 1e6  # far from zero: cancellation must not eat the spread
     widths = iv.anytime_half_widths(values, 0.9)
-    for many in (10, 23, 40):
-        low, high, _ = iv.anytime_interval(values[:many], 0.9)
-        assert widths[many - 1] == pytest.approx((high - low) / 2, rel=1e-9)
+    for count in (10, 23, 40):
+        low, high, _ = iv.anytime_interval(values[:count], 0.9)
+        assert widths[count - 1] == pytest.approx((high - low) / 2, rel=1e-9)
     assert np.isinf(widths[0])
 
 
@@ -194,10 +194,10 @@ def literal_bca(values, level):
     return np.quantile(means, stats.norm.cdf(shifted))
 
 
-@pytest.mark.parametrize("many", [12, 450])
-def test_the_bootstrap_interval_is_the_literal_one(many):
+@pytest.mark.parametrize("count", [12, 450])
+def test_the_bootstrap_interval_is_the_literal_one(count):
     """450 values are resampled in two blocks; the law is skewed, so that bias and acceleration count."""
-    values = np.random.default_rng(many).exponential(size=many) ** 2
+    values = np.random.default_rng(count).exponential(size=count) ** 2
     for level in (0.5, 0.95):
         found = iv.bootstrap_interval(values, level)
         assert found[:2] == pytest.approx(literal_bca(values, level), rel=1e-9)

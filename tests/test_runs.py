@@ -329,3 +329,28 @@ def test_some_checkpoints_of_runs_are_what_those_alone_would_be():
     for missing in ([7], [5, 6], []):
         with pytest.raises(sl.Invalid, match="these runs report at"):
             whole.at(missing)
+
+
+def test_one_checkpoint_is_enough_and_none_is_refused(runs):
+    assert runs.at([20]).checkpoints.tolist() == [20]
+    for checkpoints in ([], [20, 30]):
+        with pytest.raises(sl.Invalid, match="these runs report at"):
+            runs.at(checkpoints)
+
+
+class _Pickled:
+    def __reduce__(self):
+        return pytest.fail, ("a file was unpickled",)
+
+
+def test_a_file_with_a_pickle_is_refused_and_not_unpickled(runs, tmp_path):
+    """Unpickling runs whatever the file says; NumPy refuses, and so do we."""
+    path = tmp_path / "runs.npz"
+    runs.save(path)
+    with np.load(path) as data:
+        arrays = dict(data)
+    np.savez(path, **{**arrays, "rewards": np.array([_Pickled()], dtype=object)})
+    with pytest.raises(
+        sl.Invalid, match="is not a file that Runs.save wrote: Object arrays cannot"
+    ):
+        sl.Runs.load(path)

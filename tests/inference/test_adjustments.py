@@ -63,12 +63,12 @@ def some_rows(runs, start, stop):
     )
 
 
-def reward_luck_literally(runs, means, place=-1):
+def reward_luck_literally(runs, means, index=-1):
     """Per replication: for both policies and each arm, what it paid more than pulls x mean."""
     return [
         [
-            runs.totals[row, policy, place, arm]
-            - means[row][arm] * runs.pulls[row, policy, place, arm]
+            runs.totals[row, policy, index, arm]
+            - means[row][arm] * runs.pulls[row, policy, index, arm]
             for policy in (1, 0)
             for arm in range(len(means[row]))
         ]
@@ -281,8 +281,8 @@ def test_exploration_luck_has_mean_zero(environment):
         COIN_TOSSERS, environment, horizon=100, checkpoints=[10, 40, 100], replications=3_000
     )
     for column in range(3):
-        for place in range(3):
-            budget.assert_mean(runs.luck[:, column, place], 0.0, looks=9)
+        for index in range(3):
+            budget.assert_mean(runs.luck[:, column, index], 0.0, looks=9)
 
 
 def test_the_exploration_adjustment_needs_no_second_replication():
@@ -362,9 +362,9 @@ def test_luck_and_totals_are_those_of_the_trace_summed_in_plain_python(environme
                 totals[arm] += float(reward)
                 pulls[arm] += 1
                 if period in runs.checkpoints:
-                    place = runs.checkpoints.tolist().index(period)
-                    found = runs.totals[replication, column, place]
-                    assert runs.luck[replication, column, place] == pytest.approx(luck, abs=1e-9)
+                    index = runs.checkpoints.tolist().index(period)
+                    found = runs.totals[replication, column, index]
+                    assert runs.luck[replication, column, index] == pytest.approx(luck, abs=1e-9)
                     assert found.tolist() == pytest.approx(totals, rel=1e-12)
     np.testing.assert_allclose(runs.totals.sum(axis=-1), runs.rewards, rtol=1e-10, atol=1e-9)
 

@@ -28,7 +28,7 @@ def made_up(differences, design="replay", policies=2):
     rewards[:, 1, 0] = values
     pulls = np.full((*rewards.shape, 2), 5)
     pulls[:, 1, 0] = (6, 4)
-    names = {f"p{place}": sl.Uniform() for place in range(policies)}
+    names = {f"p{index}": sl.Uniform() for index in range(policies)}
     experiment = sl.Experiment(
         policies=names, arms=2, horizon=10, replications=values.size, design=design
     )

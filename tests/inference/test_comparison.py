@@ -162,9 +162,9 @@ def test_an_experiment_on_the_way_gets_an_interval_that_may_be_looked_at():
 
 def test_a_t_interval_on_the_way_carries_a_caution():
     runs = sl.simulate(EXPERIMENT, sl.Bernoulli([0.6, 0.4]))
-    said = sl.compare(live_like(runs, 11), interval="t").cautions[0]
-    assert "11 of 12 planned" in said
-    assert "anytime" in said
+    caution = sl.compare(live_like(runs, 11), interval="t").cautions[0]
+    assert "11 of 12 planned" in caution
+    assert "anytime" in caution
     assert not any("planned" in one for one in sl.compare(live_like(runs, 11)).cautions)
     assert not any("planned" in one for one in sl.compare(live_like(runs, 12)).cautions)
 
@@ -179,11 +179,11 @@ def test_too_early_is_said_in_words(complete):
 
 def test_an_interval_without_bounds_is_said_in_words():
     runs = sl.simulate(EXPERIMENT, sl.Bernoulli([0.6, 0.4]))
-    said = sl.compare(live_like(runs, 3))
-    assert "no bound to no bound" in str(said)
+    result = sl.compare(live_like(runs, 3))
+    assert "no bound to no bound" in str(result)
     assert (
         "Too few replications to compare greedy and ucb: the anytime interval has no bounds yet."
-        in said.verdict
+        in result.verdict
     )
 
 

@@ -15,7 +15,7 @@ from sameluck.intervals import anytime_interval, max_t_critical, t_interval
 def runs_of(rewards: list[list[float]], **changes: object) -> sl.Runs:
     """Runs of made-up rewards (replication, policy) at one checkpoint."""
     array = np.array(rewards, dtype=float)[:, :, None]
-    names = [f"p{place}" for place in range(array.shape[1])]
+    names = [f"p{index}" for index in range(array.shape[1])]
     experiment = sl.Experiment(
         policies={name: sl.Uniform() for name in names},
         arms=2,
@@ -165,10 +165,10 @@ def jackknife(first, second, level):
         x, y = first[rows], second[rows]
         return (x.var(ddof=1) + y.var(ddof=1)) / (x - y).var(ddof=1)
 
-    many = first.size
-    logs = np.log([ratio(np.arange(many) != left_out) for left_out in range(many)])
-    error = math.sqrt((many - 1) / many * ((logs - logs.mean()) ** 2).sum())
-    value, factor = ratio(slice(None)), math.exp(stats.t.ppf(0.5 + level / 2, many - 1) * error)
+    count = first.size
+    logs = np.log([ratio(np.arange(count) != left_out) for left_out in range(count)])
+    error = math.sqrt((count - 1) / count * ((logs - logs.mean()) ** 2).sum())
+    value, factor = ratio(slice(None)), math.exp(stats.t.ppf(0.5 + level / 2, count - 1) * error)
     return value, value / factor, value * factor
 
 

@@ -76,7 +76,7 @@ TWINS = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("policy", "design"), TWINS, ids=cases.name)
 def test_equal_policies_on_the_same_luck_are_exactly_equal_and_cost_one(policy, design):
-    """Deterministic ones under every design that shares rewards; randomised ones when they share their coins too."""
+    """Deterministic ones under every design that shares rewards; randomised ones if it shares noise too."""
     runs = played({"a": policy, "b": policy}, THREE, design=design, checkpoints=[7, 50])
 
     for one in sl.compare(runs).effects:
@@ -148,13 +148,13 @@ def test_wider_families_have_wider_intervals_around_the_same_effect(interval):
         family: sl.compare(runs, simultaneous=family, **asked).effects
         for family in ("pairs", "checkpoints", "both")
     }
-    for place, one in enumerate(single):
-        width = {name: found[place].high - found[place].low for name, found in families.items()}
+    for index, one in enumerate(single):
+        width = {name: found[index].high - found[index].low for name, found in families.items()}
         assert one.high - one.low < min(width["pairs"], width["checkpoints"])
         assert max(width["pairs"], width["checkpoints"]) < width["both"]
         for found in families.values():
-            assert found[place].effect == one.effect
-            assert found[place].p_value == one.p_value
+            assert found[index].effect == one.effect
+            assert found[index].p_value == one.p_value
 
 
 def test_naive_is_compared_as_two_samples_and_shared_luck_within_replications():
@@ -270,10 +270,10 @@ def test_shared_noise_leaves_every_policys_own_law_as_it_is():
     )
     looks = 2 * len(FAMILY) * 2
     for column, name in enumerate(FAMILY):
-        for place in range(2):
+        for index in range(2):
             for one, other in (
-                (plain.rewards[:, column, place], shared.rewards[:, column, place]),
-                (plain.pulls[:, column, place, 0], shared.pulls[:, column, place, 0]),
+                (plain.rewards[:, column, index], shared.rewards[:, column, index]),
+                (plain.pulls[:, column, index, 0], shared.pulls[:, column, index, 0]),
             ):
                 p_value = stats.ks_2samp(one, other).pvalue
                 assert p_value > budget.ALARM / looks, f"{name}: p = {p_value:.1e}"
@@ -310,7 +310,7 @@ def test_shared_noise_lowers_the_variance_between_relatives(name):
     assert np.log(shared.mean() / plain.mean()) + budget.z_bound() * error < np.log(0.95)
 
 
-def test_shared_noise_changes_nothing_for_policies_without_coins():
+def test_shared_noise_changes_nothing_for_deterministic_policies():
     policies = {"a": sl.UCB1(0.5), "b": sl.UCB1(), "c": sl.UCBDelta()}
     plain, shared = (played(policies, THREE, design=design) for design in ("replay", SHARED))
 

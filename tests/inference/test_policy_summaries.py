@@ -26,7 +26,7 @@ def played(environment, policies=None, **changes):
 def made_up(rewards):
     """Runs of given rewards (replication, policy) at one checkpoint."""
     table = np.asarray(rewards, float)[:, :, None]
-    names = {f"p{place}": sl.Uniform() for place in range(table.shape[1])}
+    names = {f"p{index}": sl.Uniform() for index in range(table.shape[1])}
     experiment = sl.Experiment(policies=names, arms=2, horizon=10, replications=len(table))
     return sl.Runs(
         experiment,
@@ -56,17 +56,17 @@ def test_a_summary_is_the_direct_sum_over_replications_with_each_its_own_means(e
 
     assert list(found) == [(name, end) for name in POLICIES for end in (20, 80)]
     for (name, end), one in found.items():
-        column, place = list(POLICIES).index(name), [20, 80].index(end)
+        column, index = list(POLICIES).index(name), [20, 80].index(end)
         regret, best, pulls = [], [], []
         for row in range(25):
             bandit = environment
             if hasattr(environment, "instance"):
                 bandit = environment.instance(experiment.seed, 15 + row, 3)
-            means, counts = list(bandit.means), runs.pulls[row, column, place].tolist()
+            means, counts = list(bandit.means), runs.pulls[row, column, index].tolist()
             regret.append(sum((max(means) - m) * n for m, n in zip(means, counts, strict=True)))
             best.append(counts[means.index(max(means))] / end)
             pulls.append(counts)
-        earned = runs.rewards[:, column, place]
+        earned = runs.rewards[:, column, index]
         assert one.reward == pytest.approx(float(np.mean(earned)))
         assert one.sd == pytest.approx(float(np.std(earned, ddof=1)))
         assert one.pulls == pytest.approx(tuple(np.mean(pulls, axis=0)))
@@ -102,15 +102,15 @@ def test_a_comparison_carries_the_summaries_and_standings_only_when_asked():
     assert {one.checkpoint for one in asked.standings} == {80}
 
 
-def standing_literally(table, place, level):
+def standing_literally(table, index, level):
     """Nelson and Matejcik with two-sided Bonferroni: the worst of the differences, with its own half-width."""
-    many, policies = table.shape
-    critical = stats.t.ppf(1 - (1 - level) / (policies - 1) / 2, many - 1)
+    count, policies = table.shape
+    critical = stats.t.ppf(1 - (1 - level) / (policies - 1) / 2, count - 1)
     lows, highs = [], []
     for other in range(policies):
-        if other != place:
-            values = [row[place] - row[other] for row in table]
-            half = critical * np.std(values, ddof=1) / math.sqrt(many)
+        if other != index:
+            values = [row[index] - row[other] for row in table]
+            half = critical * np.std(values, ddof=1) / math.sqrt(count)
             lows.append(np.mean(values) - half)
             highs.append(np.mean(values) + half)
     return min(0.0, *lows), max(0.0, min(highs)), min(highs) >= 0
@@ -124,12 +124,12 @@ def test_standings_are_the_literal_comparison_with_the_best(policies, level):
 
     found = standings(made_up(table), Request(level=level, interval="t"))
 
-    for place, one in enumerate(found):
-        low, high, may = standing_literally(table, place, level)
+    for index, one in enumerate(found):
+        low, high, may = standing_literally(table, index, level)
         assert (one.low, one.high) == pytest.approx((low, high), abs=1e-10)
         assert one.may_be_best == may
         assert one.low <= 0 <= one.high
-        assert one.policy == f"p{place}"
+        assert one.policy == f"p{index}"
 
 
 @pytest.mark.parametrize("interval", ["t", "bootstrap", "anytime"])
@@ -202,8 +202,8 @@ def test_the_anytime_standings_hold_at_every_look():
     ever = 0
     for table in experiments(200, 60):
         looks = (
-            standings(made_up(table[:many]), Request(level=0.9, interval="anytime"))
-            for many in range(5, 61, 5)
+            standings(made_up(table[:count]), Request(level=0.9, interval="anytime"))
+            for count in range(5, 61, 5)
         )
         ever += any(not found[0].may_be_best for found in looks)
     assert_seldom(ever, 200, 0.1)

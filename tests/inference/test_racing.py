@@ -40,8 +40,8 @@ def test_the_leader_is_certified_and_the_beaten_have_left():
     assert race.fixed_users < race.naive_users
 
 
-def test_what_everybody_earned_is_what_simulate_says():
-    """Dropping others changes nobody's luck."""
+def test_every_policys_reward_is_that_of_simulate():
+    """Dropping a policy leaves the rewards of the others unchanged."""
     race = run()
     experiment = sl.Experiment(
         policies=FIELD, arms=3, horizon=300, replications=race.replications, seed=1
@@ -204,7 +204,7 @@ def test_a_race_needs_rivals_and_arms():
 
 
 def test_what_has_not_varied_proves_nothing():
-    """Equal so far is not equal: no certificate from differences without variance, and it is said."""
+    """Equal so far is not equal: no certificate from differences without variance, and a caution."""
     twins = {"a": sl.UCB1(), "b": sl.UCB1()}
     race = sl.race(twins, COINS, tolerance=5.0, horizon=50, most=40)
     assert not race.certified

@@ -122,7 +122,7 @@ def test_the_naive_variance_is_the_sum_of_two():
     False alarm 1e-6; sees a correlation of 0.05.
     """
     runs = play(1, 10_000, 200, sl.Naive())
-    one, other = (runs.rewards[:, place, 0] - runs.rewards[:, place, 0].mean() for place in (0, 1))
+    one, other = (runs.rewards[:, index, 0] - runs.rewards[:, index, 0].mean() for index in (0, 1))
 
     assert_mean(one * other, 0.0)
 
@@ -181,10 +181,10 @@ def test_every_policy_keeps_its_solo_law(solo, design):
     alone. Two-sample chi-square on 5,000 runs each; false alarm 1e-6 a policy; sees a shift of 0.15 sd."""
     shared = all_policies_together(design, 990 + SEED)
 
-    for place in range(len(solo.policies)):
-        assert_same_law(solo.rewards[:, place, 0], shared.rewards[:, place, 0])
+    for index in range(len(solo.policies)):
+        assert_same_law(solo.rewards[:, index, 0], shared.rewards[:, index, 0])
         for arm in range(3):
-            assert_same_law(solo.pulls[:, place, 0, arm], shared.pulls[:, place, 0, arm], looks=3)
+            assert_same_law(solo.pulls[:, index, 0, arm], shared.pulls[:, index, 0, arm], looks=3)
 
 
 def test_swapping_the_order_swaps_the_results():
@@ -215,9 +215,9 @@ def test_centred_sums_have_mean_zero_and_the_variance_of_their_pulls(example, de
     means = np.array(environment.means)
     variances = means * (1 - means) if environment.binary else np.ones(means.size)
 
-    for place in range(2):
-        pulls = runs.pulls[:, place, 0]
-        centred = runs.rewards[:, place, 0] - pulls @ means
+    for index in range(2):
+        pulls = runs.pulls[:, index, 0]
+        centred = runs.rewards[:, index, 0] - pulls @ means
         assert_mean(centred, 0.0)
         assert_mean(centred**2 - pulls @ variances, 0.0)
 

@@ -6,10 +6,10 @@ from sameluck.reporting.wording import AT_MOST, arm_in, counted, listed, sentenc
 
 
 @pytest.mark.parametrize(
-    ("number", "said"), [(0, "0 users"), (1, "1 user"), (2, "2 users"), (1_000, "1,000 users")]
+    ("number", "text"), [(0, "0 users"), (1, "1 user"), (2, "2 users"), (1_000, "1,000 users")]
 )
-def test_one_is_not_many(number, said):
-    assert counted(number, "user") == said
+def test_one_is_not_many(number, text):
+    assert counted(number, "user") == text
 
 
 def test_a_plural_may_be_given():

@@ -351,6 +351,6 @@ def test_a_file_with_a_pickle_is_refused_and_not_unpickled(runs, tmp_path):
         arrays = dict(data)
     np.savez(path, **{**arrays, "rewards": np.array([_Pickled()], dtype=object)})
     with pytest.raises(
-        sl.Invalid, match="is not a file that Runs.save wrote: Object arrays cannot"
+        sl.Invalid, match=r"is not a file that Runs\.save wrote: Object arrays cannot"
     ):
         sl.Runs.load(path)

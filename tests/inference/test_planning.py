@@ -181,6 +181,8 @@ def pilot_runs():
         {"effect": -3.0, "power": 0.6},
         {"effect": 1.5, "replications": 9},
         {"power": 0.8, "replications": 7},
+        {"power": 0.15, "replications": 40},
+        {"power": 0.9, "replications": 4},
     ],
 )
 def test_every_number_of_a_plan_follows_from_the_pilot(pilot_runs, asked):
@@ -215,6 +217,8 @@ def test_every_number_of_a_plan_follows_from_the_pilot(pilot_runs, asked):
     assert found.pilot_effect_error == pytest.approx(stats.sem(difference))
     assert (found.pilot_replications, found.level) == (40, level)
     assert found.asked_power == asked.get("power")
+    assert f"pilot's own effect is {difference.mean():.4g} (standard" in found.verdict
+    assert f"{found.rows[1].users:,.0f}" in found.verdict.partition("naive design")[2]
     assert (found.interactions, found.naive_interactions) == (
         found.rows[0].users,
         found.rows[1].users,
@@ -261,7 +265,7 @@ def test_power_curves_are_the_power_of_the_replications_that_users_pay_for(pilot
             )
 
 
-def test_runs_of_another_experiment_are_no_pilot(pilot_runs):
+def test_a_plan_that_cannot_be_made_is_refused(pilot_runs):
     with pytest.raises(sl.Invalid, match="did not run 'high' as ucb1"):
         sl.plan(
             EXPERIMENT.replace(policies={"low": sl.UCB1(2.5), "high": sl.UCB1(9)}),
@@ -271,6 +275,14 @@ def test_runs_of_another_experiment_are_no_pilot(pilot_runs):
         sl.plan(EXPERIMENT.replace(horizon=500), pilot_runs, effect=2.0, power=0.9)
     with pytest.raises(sl.Invalid, match="verify=True needs an environment"):
         sl.plan(EXPERIMENT, pilot_runs, effect=2.0, power=0.9, verify=True)
+    with pytest.raises(sl.Invalid, match="would simulate 500 x"):
+        sl.plan(EXPERIMENT, COINS, effect=0.1, replications=10_001, verify=True, pilot=10)
+    with pytest.raises(sl.Invalid, match="arrivals_per_day must be > 0"):
+        sl.plan(EXPERIMENT, pilot_runs, effect=2.0, power=0.9, arrivals_per_day=0)
+    with pytest.raises(sl.Invalid, match="reward_delay_seconds must be >= 0"):
+        sl.plan(EXPERIMENT, pilot_runs, effect=2.0, power=0.9, reward_delay_seconds=-0.5)
+    slow = sl.plan(EXPERIMENT, pilot_runs, effect=2.0, power=0.9, arrivals_per_day=0.5)
+    assert slow.own.days == 2 * slow.own.users
     with pytest.raises(sl.Invalid, match="never differ in the pilot"):
         sl.plan(
             EXPERIMENT.replace(policies={"a": "ucb1", "b": "ucb1"}), COINS, effect=2.0, power=0.9

@@ -235,3 +235,19 @@ def test_a_damaged_file_is_refused(tmp_path, text):
     kept.write_text(text)
     with pytest.raises(sl.Invalid, match="does not hold a race"):
         run(keep=kept)
+
+
+def test_a_leader_without_rivals_is_certified_whatever_the_tolerance():
+    """Differences of 5 with a standard deviation below 1 drop the worse policy; the better one remains alone."""
+    arms = {"good": sl.Always(0), "bad": sl.Always(1)}
+    environment = sl.Gaussian((1.0, 0.0), sd=0.1)
+    race = sl.race(arms, environment, tolerance=1e-9, horizon=5, least=5, most=30)
+    assert race.certified
+    assert race.remaining == ("good",)
+    assert race.replications < 30
+
+
+def test_equal_policies_need_as_many_replications_under_naive():
+    twins = {"a": sl.UCB1(), "b": sl.UCB1()}
+    race = sl.race(twins, COINS, tolerance=5.0, horizon=50, most=40)
+    assert race.naive_users == 40 * 2 * 50

@@ -125,7 +125,8 @@ class FailPoints:
                 points.after_commit(pipeline)
 
         def mortal_execute(cursor, statement, *rest, **options):
-            if not statement.startswith(HARMLESS):
+            text = statement.decode() if isinstance(statement, bytes) else statement
+            if not text.startswith(HARMLESS):
                 points.pass_one()
             return execute(cursor, statement, *rest, **options)
 

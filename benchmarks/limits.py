@@ -25,6 +25,7 @@ PGBENCH = "pgbench was skipped: it is not installed (it comes with PostgreSQL)."
 class Recorder:
     """A database in memory that notes the statements of every write, with their values."""
 
+    kind = "sqlite"
     read_only = False
 
     def __init__(self):
@@ -57,9 +58,12 @@ class _Noting:
         if method in ("hold", "lock", "undo"):
             return passed_on
 
-        def run(name, /, *rows, **values):
-            self._noted += [(SQL[name], row) for row in (rows[0] if rows else [values])]
-            return passed_on(name, *rows, **values)
+        def run(*arguments, **values):
+            # A row class and a name, a name alone, or a name and rows of parameters.
+            name = next(one for one in arguments if isinstance(one, str))
+            rows = arguments[-1] if method == "many" else [values]
+            self._noted += [(SQL[name], row) for row in rows]
+            return passed_on(*arguments, **values)
 
         return run
 
@@ -146,7 +150,7 @@ SCRIPT = """
 \\set due :now + 3600000000
 BEGIN;
 SELECT pg_advisory_xact_lock(:unit);
-{take} \\gset
+{assign} \\gset
 {begin_pipe}
 {enrol};
 COMMIT;

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import numbers
+import operator
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, SupportsIndex, TypeGuard
-
-import numpy as np
 
 from sameluck.errors import Invalid, did_you_mean
 
 
 def is_whole(value: object) -> TypeGuard[SupportsIndex]:
     """Whether a value is a whole number; True and False are not."""
-    return isinstance(value, SupportsIndex) and not isinstance(value, bool | np.bool_)
+    try:
+        operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return False
+    return not isinstance(value, bool)
 
 
 def is_listed(value: object) -> TypeGuard[Sequence[Any]]:
@@ -24,7 +27,7 @@ def is_listed(value: object) -> TypeGuard[Sequence[Any]]:
 
 def require_whole(name: str, value: object, low: int, high: int | None = None) -> int:
     """The value as an int, or `Invalid` unless it is a whole number from `low` to `high`."""
-    number = value.__index__() if is_whole(value) else low - 1
+    number = operator.index(value) if is_whole(value) else low - 1
     if number < low or (high is not None and number > high):
         raise Invalid(f"{name} must be a whole number {_span(low, high)}, got {value!r}")
     return number

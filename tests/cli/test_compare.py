@@ -132,6 +132,7 @@ def test_policies_and_environments_are_listed_with_text_forms_that_parse(capsys)
         assert sl.Experiment(policies={"p": row["example"]}, arms=2, horizon=1, replications=1)
 
 
+@pytest.mark.slow
 def test_a_figure_changes_no_number(capsys, tmp_path):
     """The curve behind a figure stays out of what is asked for: same table, JSON and intervals."""
     words = [*COMPARE, "--horizon", "200", "--replications", "12", "--simultaneous", "both"]
@@ -141,6 +142,7 @@ def test_a_figure_changes_no_number(capsys, tmp_path):
         assert drawn == plain
 
 
+@pytest.mark.slow
 def test_on_a_prior_the_variance_is_split_on_request(capsys, tmp_path):
     words = [
         "compare",
@@ -172,6 +174,7 @@ def test_the_version_is_the_packages(capsys):
     assert out.startswith("sameluck 0.")
 
 
+@pytest.mark.slow
 def test_the_demo_shows_both_designs_and_writes_figure_and_report(capsys, tmp_path):
     code, out, _ = run(capsys, "demo", "--out", str(tmp_path / "demo"))
 
@@ -286,6 +289,7 @@ def test_a_bad_file_is_one_clear_line(capsys, tmp_path):
     assert "not UTF-8" in run(capsys, "compare", str(file))[2]
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error():
     program = [sys.executable, "-m", "sameluck", "policies"]
     with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -35,6 +35,7 @@ def run(*words, **settings):
     return subprocess.run(command, check=True, capture_output=True, text=True, **settings).stdout
 
 
+@pytest.mark.slow
 def test_a_new_module_is_a_new_command(tmp_path):
     package = tmp_path / "sameluck"
     ignore = shutil.ignore_patterns("__pycache__")

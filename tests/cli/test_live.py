@@ -686,6 +686,7 @@ def test_the_usual_database_needs_no_words(monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_a_rehearsal_is_the_simulation_and_says_all(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     words = ("--horizon", 30, "--replications", 5, "--arrivals-per-day", 50_000, "--seed", 3)

@@ -101,6 +101,7 @@ def test_days_follow_arrivals_and_the_wait_for_rewards():
     assert by_wait.own.days == pytest.approx(1_000 / 24)
 
 
+@pytest.mark.slow
 def test_the_plan_prints_a_table_and_a_sentence_and_draws(tmp_path):
     planned = sl.plan(EXPERIMENT, COINS, effect=2.0, power=0.9)
     text = " ".join(str(planned).split())

@@ -179,6 +179,7 @@ def assert_seldom(misses, trials, rate):
     assert chance > budget.ALARM, f"{misses} misses in {trials}: chance {chance:.1e}"
 
 
+@pytest.mark.slow
 def test_the_true_best_is_seldom_ruled_out_and_all_the_bounds_hold_together():
     """1,000 experiments of 12 at 90%: at most 10% misses, exact binomial bound at 1e-6 (sees 15%).
 

@@ -109,6 +109,7 @@ def literal_race(rewards, level, tolerance, least):
     return dropped, most, False, leader
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tolerance", [0.5, 4.0])
 @pytest.mark.parametrize(("level", "least"), [(0.95, 5), (0.5, 12)])
 def test_a_race_follows_its_rules_literally(tolerance, level, least):

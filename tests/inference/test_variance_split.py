@@ -41,6 +41,7 @@ def test_the_parts_are_those_of_a_one_way_analysis_of_variance(prior):
     assert split.share_between == pytest.approx(expected / (expected + within), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_the_parts_are_those_of_a_known_law():
     """Two fixed arms of uniform probabilities over T periods: T^2 / 6 between and T / 3 within instances.
 

@@ -35,6 +35,7 @@ COMMAND = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "output"), [(WORK, "1\n5\n"), (COMMAND, "ucb1")], ids=["library", "command"]
 )

@@ -94,6 +94,7 @@ def test_lines_differ_without_colour():
     ]
 
 
+@pytest.mark.slow
 def test_a_figures_bytes_are_the_same_every_time():
     for ending in (".svg", ".pdf"):
         once, again = (plots.to_bytes(plots.draw_stacks(own_trace()), ending) for _ in range(2))

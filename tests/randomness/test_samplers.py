@@ -188,6 +188,7 @@ def test_gamma_with_prepared_shape(shape):
 SHAPES = [(1.0, 1.0), (2.0, 5.0), (1e5, 3.0), (3.0, 1e5), (0.5, 0.5), (1e-1, 4.0), (1e6, 1e6)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("a", "b"), SHAPES)
 def test_beta(a, b):
     """Law and mean, from U-shaped to needle-shaped."""
@@ -220,6 +221,7 @@ def lower_tail(y, a, b):
     return np.where(y < -30, first_term, special.betainc(a, b, special.expit(np.maximum(y, -30))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("a", "b"), [(1.0, 1.0), (3.0, 2.0), (400.0, 30.0), (1e5, 3.0)])
 def test_beta_odds(a, b):
     """odds / (1 + odds) is Beta(a, b), for the shapes Thompson sampling meets."""
@@ -228,6 +230,7 @@ def test_beta_odds(a, b):
     assert_law(odds / (1 + odds), stats.beta(a, b).cdf)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mean", [0.1, 1.0, 9.99, 10.0, 30.5, 1e3, 1e6])
 def test_poisson(mean):
     """Chi-square over some 100 cells, on either side of the change of method at 10. Sees one cell of a hundred off by

@@ -466,6 +466,7 @@ class TestDelay:
 
 
 class TestSampleRatio:
+    @pytest.mark.slow
     @pytest.mark.parametrize("share", [0.5, 0.1])
     def test_false_alarms_however_often_one_looks(self, share):
         """1,000 experiments of 10,000 users, 50 looks at each: at most 5% ever fall below 5%."""

@@ -85,6 +85,7 @@ def test_without_lost_late_or_drifting_rewards_the_runs_are_the_simulations(
         assert min(found.duplicates, found.status.voided, found.status.answers["STICKY"]) > 0
 
 
+@pytest.mark.slow
 def test_the_same_seed_brings_the_same_traffic_and_another_one_another(start):
     records = [
         sl.rehearse(start(exposure="explicit"), COINS, traffic=ROUGH, seed=seed)
@@ -120,6 +121,7 @@ def test_calls_come_at_the_rate_asked_for(start):
     assert found.turned_away_share > 0.9
 
 
+@pytest.mark.slow
 def test_a_lost_reward_is_the_default_and_as_many_are_lost_as_asked_for(start):
     live = start(experiment_of(horizon=100), reward={"default": 1.0, "window_seconds": 600})
     found = sl.rehearse(
@@ -141,6 +143,7 @@ def test_a_reward_after_its_window_is_late_and_the_default_counts(start):
     assert (live.runs().rewards[:, :, -1] == 10.0).all()
 
 
+@pytest.mark.slow
 def test_users_who_never_see_their_arm_are_replaced(start):
     live = start(experiment_of(horizon=100), exposure="explicit", lease_seconds=30)
     found = sl.rehearse(live, COINS, traffic={"unexposed": 0.25, "delay": 10}, seed=budget.SEED)
@@ -191,6 +194,7 @@ def test_a_drift_that_has_not_begun_changes_nothing(start):
     assert_simulated(live, COINS)
 
 
+@pytest.mark.slow
 def test_an_audit_is_new_luck_and_changes_no_result(start):
     live = start(experiment_of(replications=20), audit_share=0.5)
     found = sl.rehearse(live, COINS, traffic=CALM)

@@ -19,6 +19,8 @@ def hello_command():
 LIVE = '''
 import click
 
+import pytest
+
 from sameluck.cli.live.store_options import live_command
 
 HELP_POSITION = 3.5

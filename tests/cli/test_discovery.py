@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import sameluck
 
 TOP = '''
@@ -18,8 +20,6 @@ def hello_command():
 '''
 LIVE = '''
 import click
-
-import pytest
 
 from sameluck.cli.live.store_options import live_command
 

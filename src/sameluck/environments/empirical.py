@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
-from sameluck.environments.base import LIMITS, Environment, check_length, draws
+from sameluck.environments.base import LARGEST, LIMITS, Environment, check_length, draws
 from sameluck.errors import Invalid
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import Bits
@@ -49,6 +49,8 @@ class Empirical(_Parameters, Environment):
         for arm, values in enumerate(self.samples):
             if not is_listed(values) or len(values) == 0:
                 raise Invalid(f"Empirical.samples[{arm}] must be a list of rewards, got {values!r}")
+            if _all_within_limits(values):
+                continue
             for row, value in enumerate(values):
                 require_number(f"Empirical.samples[{arm}][{row}]", value, **LIMITS)
 
@@ -57,6 +59,12 @@ class Empirical(_Parameters, Environment):
         sizes = [len(values) for values in self.samples]
         start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         return EmpiricalLaw(np.concatenate([np.asarray(v, float) for v in self.samples]), start)
+
+
+def _all_within_limits(values: Sequence[object]) -> bool:
+    # Millions of values are not checked one by one unless one of them is wrong and must be named.
+    floats = all(type(value) is float for value in values)
+    return floats and bool((np.abs(np.array(values)) <= LARGEST).all())
 
 
 class EmpiricalLaw(NamedTuple):

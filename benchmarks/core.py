@@ -28,7 +28,7 @@ import peers
 import reference
 import vectorised
 from sameluck import Experiment, simulate
-from sameluck.randomness.streams import EVERYBODY, owner_of
+from sameluck.randomness.streams import ALL_POLICIES, owner_of
 
 SEED = 7
 FIVE_COINS, TWO_COINS, FIVE_BELLS = (
@@ -126,7 +126,7 @@ def contestants_of(number, libraries, size):
             lambda alone=alone: simulate(alone, environment_of(number), workers=1),
             rows * horizon,
         )
-        owners = (SEED, EVERYBODY, owner_of(role))
+        owners = (SEED, ALL_POLICIES, owner_of(role))
         for kind, library in libraries.items():
             job = (library, number, role, arms, owners, rows, horizon)
             runs[kind, role] = (lambda job=job: reference.play(*job), rows * horizon)
@@ -156,7 +156,7 @@ def assert_equal_to_c(number, libraries, size):
     rows, horizon = size["replications"], size["horizon"]
     runs = simulate(experiment_of(number, policies, rows, horizon), environment_of(number))
     for place, role in enumerate(policies):
-        owners = (SEED, EVERYBODY, owner_of(role))
+        owners = (SEED, ALL_POLICIES, owner_of(role))
         earned, pulls = reference.play(
             libraries["C"], number, role, len(means), owners, rows, horizon
         )

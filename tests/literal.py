@@ -14,8 +14,8 @@ import numpy as np
 import sameluck as sl
 from sameluck.randomness.samplers import beta_log_odds, beta_odds, normal, uniform
 from sameluck.randomness.streams import (
+    ALL_POLICIES,
     DECISION,
-    EVERYBODY,
     REWARD,
     at,
     owner_of,
@@ -63,7 +63,7 @@ def naive(experiment, environment, replication, periods):
 
 def artificial_replay(experiment, environment, replication, periods):
     """Algorithm 2 for any number of policies: the record is what the earlier ones really pulled, in order."""
-    users = RealUsers(experiment, environment, replication, EVERYBODY)
+    users = RealUsers(experiment, environment, replication, ALL_POLICIES)
     record = []
     paths = {}
     for name in experiment.policies:
@@ -94,7 +94,7 @@ def earliest_unused(record, used, arm):
 
 def time_coupled(experiment, environment, replication, periods):
     """One table of rewards by (period, arm) for all: an entry is replayed if an earlier policy asked for it."""
-    users = RealUsers(experiment, environment, replication, EVERYBODY)
+    users = RealUsers(experiment, environment, replication, ALL_POLICIES)
     table = {}
     paths = {}
     for name in experiment.policies:
@@ -172,7 +172,7 @@ def choose(experiment, replication, name, history, period):
     """The arm the named policy plays next, given its own history and its own random numbers."""
     owner = owner_of(name)
     if getattr(experiment.design, "share_noise", False):
-        owner = EVERYBODY
+        owner = ALL_POLICIES
     luck = stream(np.uint64(experiment.seed), DECISION, replication, np.uint64(owner))
     policy = experiment.policies[name]
     inputs = RuleInputs(history, period, experiment.n_arms, experiment.horizon, luck)

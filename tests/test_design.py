@@ -7,7 +7,7 @@ import cases
 import sameluck as sl
 from sameluck import text_forms
 from sameluck.design import as_design
-from sameluck.randomness.streams import EVERYBODY, owner_of
+from sameluck.randomness.streams import ALL_POLICIES, owner_of
 
 NAMES = ["ucb", "thompson", "\N{SAUROPOD}", " "]
 
@@ -23,7 +23,7 @@ def test_owners_are_shared_by_all_or_by_none(design):
     """An owner is everybody or a hash of the policy's own name, so no two policies share luck by accident."""
     for owner in (design.reward_owner, design.noise_owner):
         found = [owner(name) for name in NAMES]
-        assert found in ([EVERYBODY] * len(NAMES), [owner_of(name) for name in NAMES])
+        assert found in ([ALL_POLICIES] * len(NAMES), [owner_of(name) for name in NAMES])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Select and draw bodies: who may register one, under which name it is compiled, what went wrong in it."""
+"""Select and draw bodies: their registration, the names they are compiled under, and their errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _serial = itertools.count()
 def renamed(kind: type) -> type:
     """A NamedTuple class with the same fields under a name that was never used before.
 
-    Numba tells NamedTuples apart by name: a class defined again, as in a notebook, would run the machine code of the
+    Numba identifies NamedTuples by name: a class defined again, as in a notebook, would run the machine code of the
     previous one. What a user registers is therefore compiled under a new name.
     """
     return namedtuple(f"{kind.__name__}_{next(_serial)}", kind._fields)  # type: ignore[attr-defined]

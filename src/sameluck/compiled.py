@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 Body = TypeVar("Body", bound=Callable[..., Any])
 
-# Compiled bodies never allocate, so they need not count references to the arrays they are handed: counting
+# Compiled bodies never allocate, so they need not count references to the arrays passed to them: counting
 # them in every period costs a third of the speed and half of the compile time.
 _OPTIONS = {"error_model": "numpy", "_nrt": False}
 _INLINED = {**_OPTIONS, "forceinline": True}
-# Stated, because what an inlined body calls is inlined too unless it says otherwise.
+# Explicit, because by default what an inlined body calls is inlined too.
 _CALLED = {**_OPTIONS, "forceinline": False}
 _PACKAGE = Path(__file__).parent
 
@@ -143,7 +143,7 @@ def _replace(
 
 
 def branch_hint() -> None:
-    """Keep the branch it stands in a conditional jump, which the processor predicts; it does nothing else.
+    """Keep the branch that calls it a conditional jump, which the processor predicts; it has no other effect.
 
     LLVM tends to turn an argmax into conditional moves. Then each period waits for the whole of the one before,
     although the arm is easy to predict.
@@ -151,7 +151,7 @@ def branch_hint() -> None:
 
 
 def load_compiler() -> None:
-    """Import Numba and tell it what compiled code calls; the first call of a loop does so too."""
+    """Import Numba and register what compiled code calls; the first call of a loop does so too."""
     from numba.extending import overload  # noqa: PLC0415 it takes longer to import than everything else
 
     _register_branch_hint()
@@ -225,8 +225,8 @@ def cache_directory() -> Path:
 
 
 def _user_cache() -> Path:
-    if chosen := os.environ.get("SAMELUCK_CACHE_DIR"):
-        return Path(chosen)
+    if folder := os.environ.get("SAMELUCK_CACHE_DIR"):
+        return Path(folder)
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home()) / "sameluck" / "cache"
     if sys.platform == "darwin":

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from sameluck import text_forms
 from sameluck.arrays import Ints
 from sameluck.errors import Invalid, did_you_mean
-from sameluck.randomness.streams import EVERYBODY, owner_of
+from sameluck.randomness.streams import ALL_POLICIES, owner_of
 
 
 class Design:
@@ -30,17 +30,17 @@ class Design:
 
     def reward_owner(self, policy: str) -> int:
         """The owner in the address of a policy's rewards."""
-        return EVERYBODY if self.shares_rewards else owner_of(policy)
+        return ALL_POLICIES if self.shares_rewards else owner_of(policy)
 
     def noise_owner(self, policy: str) -> int:
         """The owner in the address of a policy's decision noise."""
-        return EVERYBODY if self.shares_noise else owner_of(policy)
+        return ALL_POLICIES if self.shares_noise else owner_of(policy)
 
     def interactions(self, pulls: Ints) -> Ints:
         """Real users that the design spends, from pull counts (replication, policy, checkpoint, arm).
 
         On shared stacks the sum over arms of the largest pull count; otherwise every pull. Not for `TimeCoupled`,
-        whose users cannot be told from pull counts.
+        whose users do not follow from pull counts.
         """
         used = pulls.max(axis=1) if self.shares_rewards else pulls.sum(axis=1)
         total: Ints = used.sum(axis=-1)

@@ -50,7 +50,7 @@ class Missing(SameluckError, ImportError):
 
 
 class Interrupted(SameluckError):
-    """Ctrl-C was pressed; the message says which results were kept and how to continue."""
+    """Ctrl-C was pressed; the message names the results that were kept and how to continue."""
 
     exit_code = 130
 
@@ -68,7 +68,7 @@ class Unknown(SameluckError, LookupError):
 class Conflict(SameluckError):
     """The call contradicts an earlier one; only the audit log was changed.
 
-    `code` says what happened: `reward_conflict`, `reward_late`, `assignment_voided`, `already_exposed`,
+    `code` is the reason: `reward_conflict`, `reward_late`, `assignment_voided`, `already_exposed`,
     `already_settled`, `name_taken`, `invalid_transition`.
     """
 

@@ -106,7 +106,7 @@ class Experiment:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values: what JSON, TOML and HTTP carry."""
+        """Plain values, as in JSON and TOML."""
         policies = {name: text_forms.write(policy) for name, policy in self.policies.items()}
         arms = self.arms if isinstance(self.arms, int) else list(self.arms)
         return {
@@ -176,7 +176,7 @@ def checked_checkpoints(
 
 
 def read_toml(text: str) -> dict[str, Any]:
-    """The values of a TOML document, or a message that says where it breaks."""
+    """The values of a TOML document; raise `Invalid` with the place of an error."""
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:

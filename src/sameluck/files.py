@@ -39,7 +39,7 @@ def unlock(handle: int) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file, which is made if need be."""
+    """Hold the lock of a file, which is created if it does not exist."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     lock(handle, wait=True)
     try:

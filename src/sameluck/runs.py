@@ -1,4 +1,4 @@
-"""`Runs`: what happened, whoever made it happen. Everything downstream takes only this."""
+"""`Runs`: the outcome of an experiment, simulated or live. Estimates, figures and reports are made from it alone."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class Runs:
         environment: The simulated environment (or its text form); None for real traffic.
         first: The number of the first replication; the others follow it.
         totals: What each arm paid (replication, policy, checkpoint, arm); with `simulate(detail=True)`.
-        luck: How much better than expected the policy's own coins fell (replication, policy, checkpoint); likewise.
+        luck: By how much the policy's random choices exceeded their expectation (replication, policy, checkpoint);
+            likewise.
     """
 
     experiment: Experiment
@@ -78,7 +79,7 @@ class Runs:
 
     @property
     def replayed(self) -> NDArray[np.int64]:
-        """Rewards that cost no real user, as interactions: N T minus those (replication, checkpoint)."""
+        """Rewards that cost no real user: N T minus the interactions (replication, checkpoint)."""
         return len(self.policies) * self.checkpoints - self.interactions
 
     def __repr__(self) -> str:
@@ -88,7 +89,7 @@ class Runs:
         return (
             f"Runs({self.replications:,} replications of {', '.join(self.policies)}; "
             f"{len(self.checkpoints)} checkpoints up to {last:,}; "
-            f"{self.interactions[:, -1].mean():,.2f} interactions a replication)"
+            f"{self.interactions[:, -1].mean():,.2f} interactions per replication)"
         )
 
     def at(self, checkpoints: Sequence[int]) -> Runs:

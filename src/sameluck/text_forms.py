@@ -72,9 +72,9 @@ def name_of(kind: type) -> str:
 def discover(package: ModuleType) -> dict[str, type]:
     """The public NamedTuple classes that the modules of a package define, by the name of their text form."""
     modules = [
-        import_module(f"{package.__name__}.{found.name}")
-        for found in pkgutil.iter_modules(package.__path__)
-        if found.name not in ("base", "registry")
+        import_module(f"{package.__name__}.{module.name}")
+        for module in pkgutil.iter_modules(package.__path__)
+        if module.name not in ("base", "registry")
     ]
     return {
         name_of(kind): kind
@@ -87,7 +87,7 @@ def discover(package: ModuleType) -> dict[str, type]:
 
 
 def parse(text: str, kinds: Mapping[str, type[Kind]], what: str) -> Kind:
-    """The object a text form stands for, built from the class its name says."""
+    """The object that a text form describes, of the class with its name."""
     if not isinstance(text, str):
         raise Invalid(f"{what} must be text such as 'name(value)', got {text!r}")
     if not (len(text) <= LONGEST):
@@ -98,7 +98,7 @@ def parse(text: str, kinds: Mapping[str, type[Kind]], what: str) -> Kind:
 def write(value: object, *, brief: bool = False) -> str:
     """The text form of a policy, an environment or a design; `parse` gives the same object back.
 
-    In brief, parameters at their defaults are left out: the same text for everybody who means the same.
+    In brief, parameters at their defaults are left out, so that equal objects have equal texts.
     """
     parameters: Any = value  # a NamedTuple
     fields = parameters._asdict()
@@ -122,7 +122,7 @@ def _write_item(kind: type, name: str, field: object, *, brief: bool) -> str:
 def normal_form(value: Kind, kinds: Mapping[str, type] | None = None) -> Kind:
     """The same object with numbers as its annotations say (2 becomes 2.0) and lists as tuples.
 
-    An object that it holds comes to its normal form too; given `kinds`, it may also be a text form.
+    An object that it holds is brought to its normal form too; with `kinds`, it may also be a text form.
     """
     parameters: Any = value
     hints, nested = get_type_hints(type(value)), _nested_field(type(value))
@@ -193,7 +193,7 @@ def _first_field(kind: type, fits: Callable[[object], bool]) -> str | None:
 
 @dataclass(frozen=True)
 class _Call:
-    """A name with arguments, as it stands in a text."""
+    """A name with arguments, as parsed."""
 
     name: str
     positional: list[_Argument]
@@ -282,22 +282,22 @@ class _Reader:
             match = _TOKEN.match(self.text, place)
             if match is None:
                 rest = self.text[place:].lstrip()[:20]
-                raise Invalid(f"cannot read {self.what} {self._shown()} at {rest!r}")
+                raise Invalid(f"cannot read {self.what} {self._excerpt()} at {rest!r}")
             yield match.lastgroup, match[match.lastgroup or ""]
             place = match.end()
 
-    def _shown(self) -> str:
+    def _excerpt(self) -> str:
         return repr(self.text if len(self.text) <= 80 else self.text[:77] + "...")
 
     def whole(self) -> _Call:
         call = self._call(0)
         if self.place != len(self.tokens):
-            raise Invalid(f"{self._shown()} goes on after its end")
+            raise Invalid(f"{self._excerpt()} has text after its end")
         return call
 
     def _call(self, depth: int) -> _Call:
         if not (depth < DEEPEST):
-            raise Invalid(f"{self._shown()} is nested too deeply")
+            raise Invalid(f"{self._excerpt()} is nested too deeply")
         name = self._take("word")
         positional: list[_Argument] = []
         named: dict[str, _Argument] = {}
@@ -315,21 +315,21 @@ class _Reader:
             name = self._take("word")
             self._take("mark", "=")
             if name in named:
-                raise Invalid(f"{self._shown()} gives {name} twice")
+                raise Invalid(f"{self._excerpt()} gives {name} twice")
             named[name] = self._value_or_call(depth)
             return
         if named:
-            raise Invalid(f"{self._shown()}: a value without a name follows one with a name")
+            raise Invalid(f"{self._excerpt()}: a value without a name follows one with a name")
         positional.append(self._value_or_call(depth))
 
     def _value_or_call(self, depth: int) -> _Argument:
         kinds = [kind for kind, _ in self.tokens[self.place : self.place + 1]]
-        opened = self.tokens[self.place + 1 : self.place + 2] == [("mark", "(")]
-        return self._call(depth + 1) if kinds == ["word"] and opened else self._value(0)
+        has_arguments = self.tokens[self.place + 1 : self.place + 2] == [("mark", "(")]
+        return self._call(depth + 1) if kinds == ["word"] and has_arguments else self._value(0)
 
     def _value(self, depth: int) -> Value:
         if not (depth < DEEPEST):
-            raise Invalid(f"{self._shown()}: lists are nested too deeply")
+            raise Invalid(f"{self._excerpt()}: lists are nested too deeply")
         if self._accept("["):
             items: list[Value] = []
             while not self._accept("]"):
@@ -344,28 +344,28 @@ class _Reader:
         if kind == "text":
             return self._string(token)
         if kind != "word":
-            raise Invalid(f"{self._shown()}: expected a value, got {token!r}")
+            raise Invalid(f"{self._excerpt()}: expected a value, got {token!r}")
         return _WORDS.get(token.lower(), token)
 
     def _string(self, token: str) -> str:
         try:
             return str(json.loads(token))
         except ValueError:
-            raise Invalid(f"{self._shown()}: {token} is not a valid text") from None
+            raise Invalid(f"{self._excerpt()}: {token} is not a valid text") from None
 
     def _next(self) -> Token:
         if not (self.place < len(self.tokens)):
-            raise Invalid(f"{self.what} {self._shown()} ends too early")
+            raise Invalid(f"{self.what} {self._excerpt()} ends too early")
         self.place += 1
         return self.tokens[self.place - 1]
 
     def _take(self, kind: str, text: str | None = None) -> str:
-        found, token = self._next()
-        wanted = repr(text) if text else f"a {kind}"
-        fits = found == kind and text in (None, token)
+        token_kind, token = self._next()
+        expected = repr(text) if text else f"a {kind}"
+        fits = token_kind == kind and text in (None, token)
         if not fits:
             raise Invalid(
-                f"cannot read {self.what} {self._shown()}: expected {wanted}, got {token!r}"
+                f"cannot read {self.what} {self._excerpt()}: expected {expected}, got {token!r}"
             )
         return token
 

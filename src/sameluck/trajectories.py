@@ -19,7 +19,7 @@ class Trajectory(NamedTuple):
     arms: Ints
     positions: Ints  # which entry of the arm's stack (under TimeCoupled: which period's)
     rewards: Floats
-    replayed: Bools  # an earlier policy had revealed the entry; False where a real user was asked
+    replayed: Bools  # an earlier policy had revealed the entry; False if a real user did
 
     def until(self, period: int) -> Trajectory:
         """The first periods only."""
@@ -57,7 +57,7 @@ class Trace(Mapping[str, Trajectory]):
 
     @property
     def interactions(self) -> int:
-        """Real users asked in this replication."""
+        """Real users in this replication."""
         return sum(int((~one.replayed).sum()) for one in self.trajectories.values())
 
     def to_dicts(self) -> list[dict[str, Any]]:
@@ -79,12 +79,12 @@ class Trace(Mapping[str, Trajectory]):
         periods = self.experiment.horizon
         lines = [f"replication {self.replication}: {self.interactions:,} real interactions"]
         for name, one in self.trajectories.items():
-            shown = " ".join(
+            arms = " ".join(
                 f"{arm}{'*' if old else ''}"
                 for arm, old in zip(one.arms[:24], one.replayed[:24], strict=True)
             )
             more = " ..." if periods > 24 else ""
-            lines.append(f"  {name}: arms {shown}{more}  (earned {one.rewards.sum():g})")
+            lines.append(f"  {name}: arms {arms}{more}  (earned {one.rewards.sum():g})")
         return "\n".join([*lines, "  * replayed"])
 
 

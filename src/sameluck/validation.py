@@ -37,8 +37,8 @@ def _span(low: int, high: int | None) -> str:
     if high is None:
         return f">= {low}"
     power = high.bit_length() - 1
-    shown = {1 << power: f"2^{power}", (2 << power) - 1: f"2^{power + 1} - 1"}.get(high)
-    return f"from {low} to {shown if shown and high > 1 << 32 else f'{high:,}'}"
+    as_power = {1 << power: f"2^{power}", (2 << power) - 1: f"2^{power + 1} - 1"}.get(high)
+    return f"from {low} to {as_power if as_power and high > 1 << 32 else f'{high:,}'}"
 
 
 def _finite(value: object) -> float | None:

@@ -743,7 +743,7 @@ def test_a_rehearsal_can_be_kept_and_looked_at(url, capsys):
 
 def test_a_short_rehearsal_shows_what_is_known_so_far(capsys):
     _, out, _ = run(capsys, "simulate", "--days", 0.02)
-    assert "the experiment goes on" in out
+    assert "the experiment has not ended" in out
     assert "95% anytime interval" in out
     assert "No result yet" in run(capsys, "simulate", "--days", 0.0001)[1]
 

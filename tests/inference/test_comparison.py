@@ -42,13 +42,13 @@ def test_an_undecided_comparison_says_so():
     verdict = comparison(design="naive").verdict
     assert "No difference between eager and steady is shown over 2,000 periods" in verdict
     assert "contains 0" in verdict
-    assert verdict.endswith("The naive design asks 4,000 users per replication.")
+    assert verdict.endswith("The naive design needs 4,000 users per replication.")
 
 
 def test_equal_policies_earn_exactly_the_same_and_cost_one():
     result = comparison(policies={"one": sl.UCB1(), "other": sl.UCB1()})
     assert "earned exactly the same" in result.verdict
-    assert "asks 2,000 users per replication instead of 4,000" in result.verdict
+    assert "needs 2,000 users per replication instead of 4,000" in result.verdict
     assert "none left" in str(result)
 
 

@@ -12,7 +12,7 @@ import pytest
 import literal
 import sameluck as sl
 from sameluck.live.databases.rows import HistoryRow
-from sameluck.randomness.streams import DECISION, EVERYBODY, owner_of, stream, word
+from sameluck.randomness.streams import ALL_POLICIES, DECISION, owner_of, stream, word
 from sameluck.testing.scenario import ENVIRONMENT, TWO, Scenario, assert_same, options, simulated
 
 
@@ -85,7 +85,7 @@ def by_hand(experiment, name, replication, makers=MAKERS):
     seed, policy = np.uint64(experiment.seed), experiment.policies[name]
     alone = isinstance(experiment.design, sl.Naive)
     users = literal.RealUsers(
-        experiment, ENVIRONMENT, replication, owner_of(name) if alone else EVERYBODY
+        experiment, ENVIRONMENT, replication, owner_of(name) if alone else ALL_POLICIES
     )
     made = makers[policy.name](
         int(word(stream(seed, DECISION, replication, np.uint64(owner_of(name))), 0))

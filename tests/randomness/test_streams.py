@@ -69,7 +69,7 @@ def test_version_one_is_frozen():
     """Change a bit of this and every published result changes: that is what `VERSION` is for."""
     assert streams.VERSION == 1
     assert (streams.REWARD, streams.DECISION, streams.INSTANCE) == (1, 2, 3)
-    assert streams.EVERYBODY == 0
+    assert streams.ALL_POLICIES == 0
     key = streams.stream(7, streams.REWARD, 5, streams.owner_of("ucb"))
     stack = streams.within(key, 3)
     luck = streams.stream(7, streams.DECISION, 5, 0)

@@ -1,4 +1,4 @@
-"""The command line: one command per function of the Python surface. Every command has `--json`.
+"""The command line: one command per function of the Python interface. Every command has `--json`.
 
 Results are printed on standard output, progress and errors on standard error; an error is one line with its cause and
 its remedy. Exit code 2: the call is not valid; 1: any other failure (the database is not available, for example);

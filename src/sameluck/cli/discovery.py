@@ -12,7 +12,7 @@ import click
 
 def add_commands(group: click.Group, package: str, path: Iterable[str]) -> None:
     """Add the commands of the package's modules to a group, ordered by `HELP_POSITION` (modules without it last)."""
-    modules = [import_module(f"{package}.{found.name}") for found in pkgutil.iter_modules(path)]
+    modules = [import_module(f"{package}.{module.name}") for module in pkgutil.iter_modules(path)]
     modules.sort(key=lambda module: getattr(module, "HELP_POSITION", math.inf))
     for module in modules:
         for value in vars(module).values():

@@ -1,7 +1,7 @@
 """How an environment is written and registered: `Environment`, `draws`.
 
-A draw body is a pure function of (law, row, arm, bits): the reward of an arm that 64 random bits stand for. It runs
-as plain Python and as machine code:
+A draw body is a pure function of (law, row, arm, bits) that turns 64 random bits into a reward of an arm. It runs as
+plain Python and as machine code:
 
     class Exponential(NamedTuple):
         means: Sequence[float]
@@ -10,9 +10,9 @@ as plain Python and as machine code:
     def _(law, row, arm, bits):
         return law.means[arm] * exponential(bits)
 
-That is all an environment needs: `law` holds the parameters, sequences as arrays of floats. It is given those methods
-of `Environment` that it does not define. An environment that differs between replications (a prior) defines `laws`
-and reads the row of its replication.
+That is all an environment needs: `law` holds the parameters, sequences as arrays of floats. The methods of
+`Environment` that it does not define are added. An environment that differs between replications (a prior) defines
+`laws` and reads the row of its replication.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def draws(kind: type) -> Callable[[DrawBody], DrawBody]:
 
 
 def _complete(kind: type) -> None:
-    """Give a user's class the methods of `Environment` that it does not define."""
+    """Add the methods of `Environment` that a user's class does not define."""
     if not hasattr(kind, "means"):
         raise Invalid(f"{kind.__name__} has no means; give it a field `means`, one mean per arm")
     for name in _OPTIONAL:
@@ -118,7 +118,7 @@ def _complete(kind: type) -> None:
 
 
 def _draw(law: text_forms.Parameters, row: int, arm: int, bits: Bits) -> float:
-    """The reward of an arm that the given bits stand for, in the instance of the given row."""
+    """Turn 64 random bits into a reward of an arm, in the instance of the given row."""
     raise NotImplementedError
 
 

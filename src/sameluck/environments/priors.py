@@ -13,7 +13,7 @@ from sameluck.environments.base import LARGEST, LIMITS, Environment, check_each,
 from sameluck.environments.bernoulli import Bernoulli, BernoulliLaw, bernoulli_law
 from sameluck.environments.gaussian import Gaussian, GaussianLaw
 from sameluck.randomness.samplers import beta, normal
-from sameluck.randomness.streams import EVERYBODY, INSTANCE, Bits, stream, word
+from sameluck.randomness.streams import ALL_POLICIES, INSTANCE, Bits, stream, word
 from sameluck.validation import is_listed
 
 
@@ -120,7 +120,7 @@ class GaussianPrior(_NormalParameters, Environment):
 @compiled
 def _draw_chances(seed: Bits, first: int, a: Floats, b: Floats, chances: Floats) -> None:
     for row in range(chances.shape[0]):
-        key = stream(seed, INSTANCE, first + row, EVERYBODY)
+        key = stream(seed, INSTANCE, first + row, ALL_POLICIES)
         for arm in range(chances.shape[1]):
             chances[row, arm] = beta(word(key, arm), a[arm], b[arm])
 
@@ -128,6 +128,6 @@ def _draw_chances(seed: Bits, first: int, a: Floats, b: Floats, chances: Floats)
 @compiled
 def _draw_means(seed: Bits, first: int, mean: Floats, sd: Floats, means: Floats) -> None:
     for row in range(means.shape[0]):
-        key = stream(seed, INSTANCE, first + row, EVERYBODY)
+        key = stream(seed, INSTANCE, first + row, ALL_POLICIES)
         for arm in range(means.shape[1]):
             means[row, arm] = mean[arm] + sd[arm] * normal(word(key, arm))

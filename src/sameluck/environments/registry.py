@@ -1,4 +1,4 @@
-"""The environments there are, and `as_environment`."""
+"""The registered environments, and `as_environment`."""
 
 from __future__ import annotations
 

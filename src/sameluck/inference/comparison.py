@@ -234,7 +234,7 @@ def compare(
     if interim and runs.replications < 2:
         raise Invalid(
             f"{runs.replications} of {runs.experiment.replications:,} replications are complete, and compare needs "
-            "2: the replication is the unit of inference. Wait, or ask for an earlier horizon with "
+            "2: the replication is the unit of inference. Wait, or choose an earlier horizon with "
             "live.runs(checkpoints=[...])"
         )
     default = "anytime" if interim else "t"
@@ -278,7 +278,7 @@ def finding(effect: Effect) -> str:
 
 def cost(effect: Effect, design: str) -> str:
     """The real users per replication, as a sentence."""
-    users = f"The {design} design asks {effect.interactions:,.0f} users per replication"
+    users = f"The {design} design needs {effect.interactions:,.0f} users per replication"
     saves = effect.interactions < effect.naive_interactions
     return f"{users} instead of {effect.naive_interactions:,}." if saves else f"{users}."
 

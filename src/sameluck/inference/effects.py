@@ -165,7 +165,7 @@ def has_prior(runs: Runs) -> bool:
 
 
 def differences(runs: Runs, pair: Pair, index: int, request: Request | None = None) -> Floats:
-    """The first policy's reward minus the second's in each replication, adjusted if the request says so.
+    """The first policy's reward minus the second's in each replication, adjusted if requested.
 
     `index` is that of the checkpoint.
     """

@@ -122,7 +122,7 @@ class Race:
         if skewed:
             sentences.append(
                 f"the differences from {', '.join(skewed)} are skewed: a policy may fail rarely and badly; "
-                "ask for more with least=..."
+                "require more replications with least=..."
             )
         return tuple(sentences)
 

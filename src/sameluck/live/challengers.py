@@ -8,7 +8,7 @@ from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import CurrentRow, Number
-from sameluck.live.options import Live, check_fit, needs_binary_rewards, played
+from sameluck.live.options import Live, check_fit, experiment_as_run, needs_binary_rewards
 from sameluck.live.records import Joining
 from sameluck.live.replications import ChallengerProgress, OpenReplications
 from sameluck.policies.base import Policy
@@ -32,7 +32,7 @@ def join(
     policy: Policy | str,
     now: int,
 ) -> Joining:
-    """Add a policy, which reads every replication begun first; one that was complete is opened again for it."""
+    """Add a policy. It reads the replications begun so far first; a complete one is opened again for it."""
     key = {"experiment": replications.id}
     definition, status, reason = transaction.one(CurrentRow, "lock_experiment", **key)
     if status == "failed":
@@ -66,7 +66,7 @@ def _with_challenger(
         )
     wider = before.replace(policies={**before.policies, name: policy})
     if isinstance(live.batch, int):
-        wider = played(wider, Live(batch={name: live.batch}))
+        wider = experiment_as_run(wider, Live(batch={name: live.batch}))
     check_fit(wider, live)
     if needs_binary_rewards(wider) and transaction.find(
         Number, "not_binary", experiment=replications.id

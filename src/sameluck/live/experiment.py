@@ -80,7 +80,7 @@ class LiveExperiment:
         """Expire every assignment that is due; returns how many.
 
         Exposed, and no reward within the window: the default reward. Not exposed within the lease: voided, and the
-        entry is wanted again. `assign` does this about once a second too, and a reward after its window is late
+        entry is wanted again. `assign` does this about once per second too, and a reward after its window is late
         whether or not this was called.
         """
         return self._assignments.tick()
@@ -88,7 +88,7 @@ class LiveExperiment:
     # Control
 
     def pause(self, reason: str = "") -> None:
-        """Enrol no unit until `resume`; rewards are still taken."""
+        """Enrol no unit until `resume`; rewards are still accepted."""
         self._change_status("paused", ("running", "draining"), reason)
 
     def resume(self) -> None:
@@ -117,7 +117,7 @@ class LiveExperiment:
         """Add a challenger, even to a finished experiment.
 
         It first reads the entries that are settled, and requests users only for entries that no policy has requested.
-        The result says how many periods it has replayed and how many users it needs at least. Do not tune a
+        The result holds how many periods it has replayed and how many users it needs at least. Do not tune a
         challenger on the ledger that it is added to.
 
         Args:

@@ -21,7 +21,7 @@ from sameluck.live.databases.rows import (
     Number,
     ReplicationRow,
 )
-from sameluck.live.engine.replication import Replication, SettledEntries, check, rebuild
+from sameluck.live.engine.replication import Replication, SettledEntries, check_ledger, rebuild
 from sameluck.live.engine.scheduler import AUDITED, Entry, Scheduler
 from sameluck.live.engine.walker import WalkResults, empty_results
 from sameluck.live.records import Description, Status, moment
@@ -59,7 +59,7 @@ def read_replications(
     for number, settled, outstanding in _ledgers(transaction, experiment, numbers):
         replication = rebuild(scheduler, number, settled, outstanding)
         if checked:
-            check(replication)
+            check_ledger(replication)
         yield replication
 
 
@@ -99,7 +99,7 @@ def runs_of(
         fewest = min(replication.periods_done[column] for column in columns)
         if number != first + len(results) or fewest < checkpoints[-1]:
             break
-        check(replication)
+        check_ledger(replication)
         results.append([own[column] for column in columns])
     some = {name: scheduler.experiment.policies[name] for name in policies}
     return _gather(scheduler.experiment.replace(policies=some), checkpoints, results, first)

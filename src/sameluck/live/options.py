@@ -48,7 +48,7 @@ class Reward:
         max: The largest.
         default: The reward if none comes within the window: part of the question, so it is declared at the start. A
             user who saw the arm is never replaced by another (that would estimate the reward of those who respond).
-        window_seconds: From exposure to the last moment at which a reward is taken.
+        window_seconds: From exposure to the last moment at which a reward is accepted.
     """
 
     min: float | None = None
@@ -96,7 +96,7 @@ class Live:
         open_replications: How many replications are open at once; 10, or all if there are fewer, if not given. With
             more, more users can be enrolled at the same time.
         traffic_share: The share of units that may be enrolled: a fixed function of the unit.
-        batch: A policy acts that often, then observes the rewards: for all policies, or by name.
+        batch: Periods that a policy acts before it observes their rewards: one number, or one by policy name.
         audit_share: The share of replayed entries for which one more user is requested, only to be compared.
         aa: Every policy plays the control's rule: a rehearsal in which every effect is zero.
         arrivals_per_day: Users expected: a plan that cannot finish raises `Invalid`, one that takes long warns.
@@ -184,7 +184,7 @@ def open_at_once(experiment: Experiment, live: Live) -> int:
     return live.open_replications or min(10, experiment.replications)
 
 
-def played(experiment: Experiment, live: Live) -> Experiment:
+def experiment_as_run(experiment: Experiment, live: Live) -> Experiment:
     """The experiment as it is run: its policies batched, all equal to the control in an A/A rehearsal."""
     names = tuple(experiment.policies)
     sizes = live.batch if isinstance(live.batch, Mapping) else dict.fromkeys(names, live.batch)

@@ -1,4 +1,4 @@
-"""What a live experiment returns: plain records, and the words in them."""
+"""The records that a live experiment returns, and the statuses and reasons in them."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Status(NamedTuple):
             f"{self.name}: {self.status}" + (f" ({self.reason})" if self.reason else ""),
             f"  replications  {self.complete:,} complete of {self.planned:,} planned, "
             f"{self.opened - self.complete:,} open; results use the first {self.prefix:,}",
-            f"  users         {self.users:,} asked, {self.settled:,} settled"
+            f"  users         {self.users:,} assigned, {self.settled:,} settled"
             f" ({self.defaulted:,} by default), {self.waiting:,} awaited, {self.voided:,} voided"
             + (f"; {self.imported:,} entries imported" if self.imported else ""),
             f"  wanted        {self._wanted()}",

@@ -137,7 +137,7 @@ class OpenReplications:
         return self._take(row.definition).scheduler
 
     def _take(self, text: str) -> _Definition:
-        """A definition that the database has; it is used from now on, unless one with more policies is."""
+        """The definition in the database; it becomes that of this process if it has more policies."""
         definition = self._definition
         if text != definition.text:
             definition = self._read_definition(text)
@@ -235,17 +235,17 @@ class OpenReplications:
         """Open the next replications; or end the experiment if no entry is outstanding, not even of an audit."""
         row = transaction.one(CurrentRow, "lock_experiment", experiment=self.id)
         definition = self._take(row.definition)
-        opened = transaction.one(Number, "count_open", experiment=self.id).number
+        open_now = transaction.one(Number, "count_open", experiment=self.id).number
         last = transaction.one(Number, "last_replication", experiment=self.id).number
         planned, most = (
             definition.experiment.replications,
             open_at_once(definition.experiment, self.live),
         )
-        while row.status == "running" and last + 1 < planned and opened < most:
-            last, opened = last + 1, opened + 1
+        while row.status == "running" and last + 1 < planned and open_now < most:
+            last, open_now = last + 1, open_now + 1
             self._open(transaction, definition.scheduler, last, now)
         outstanding = transaction.one(Number, "any_outstanding", experiment=self.id).number
-        if opened == 0 and not outstanding and row.status in ACTIVE:
+        if open_now == 0 and not outstanding and row.status in ACTIVE:
             status = "complete" if last + 1 == planned else "stopped"
             transaction.run("set_status", experiment=self.id, status=status, reason=row.reason)
 

@@ -20,7 +20,7 @@ from sameluck.live.logs import LogColumns
 from sameluck.live.logs.imported import Imported
 from sameluck.live.logs.importing import import_log
 from sameluck.live.logs.request import ImportRequest
-from sameluck.live.options import Clock, Live, Maker, check_fit, feasibility, played
+from sameluck.live.options import Clock, Live, Maker, check_fit, experiment_as_run, feasibility
 from sameluck.live.start import StartRequest, first_difference, load, start
 from sameluck.validation import require_name
 
@@ -96,7 +96,7 @@ class Store:
             raise Invalid(f"start needs an Experiment, got {experiment!r}")
         if not isinstance(live, Live):
             live = Live() if live is None else Live.from_dict(live)
-        request = StartRequest(name, played(experiment, live), live, makers)
+        request = StartRequest(name, experiment_as_run(experiment, live), live, makers)
         if exist_ok and name in self.names():
             return self._load_same(request)
         check_fit(request.experiment, live)
@@ -151,9 +151,9 @@ class Store:
             arm: The column of arms.
             reward: The column of rewards.
             policies: The policies to compare, by name; the one that wrote the log may be among them.
-            replication: The column that says to which replication a row belongs; all to one if not given.
+            replication: The column of replications; all rows belong to one if not given.
             time: The column to order by; rows are in order if not given.
-            arms: The arms there are, in their order; those found in the log if not given.
+            arms: All arms, in their order; those in the log if not given.
             logged_by: Which of `policies` wrote the log: it becomes the control, and what it would have done is
                 compared with the log row by row.
             live: How to run it; `Live(order="phase")` if not given. Rewards outside its range are bad rows.

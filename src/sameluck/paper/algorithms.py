@@ -17,7 +17,7 @@ from sameluck.design import Replay
 from sameluck.environments.base import Environment, draw
 from sameluck.experiment import Experiment
 from sameluck.policies.base import Tally, memory_of, prepare, select
-from sameluck.randomness.streams import DECISION, EVERYBODY, REWARD, stream, within, word
+from sameluck.randomness.streams import ALL_POLICIES, DECISION, REWARD, stream, within, word
 
 
 class History(NamedTuple):
@@ -34,7 +34,7 @@ class Users:
     def __init__(self, experiment: Experiment, environment: Environment, replication: int) -> None:
         only = range(replication, replication + 1)
         self.law = environment.laws(experiment.seed, only, experiment.n_arms)
-        self.key = stream(np.uint64(experiment.seed), REWARD, replication, np.uint64(EVERYBODY))
+        self.key = stream(np.uint64(experiment.seed), REWARD, replication, np.uint64(ALL_POLICIES))
         self.pulls = [0] * experiment.n_arms
 
     def pull(self, arm: int) -> float:
@@ -130,7 +130,7 @@ def centred_sums(
 @compiled
 def _sum_stacks(law, seed, counts, sums):  # type: ignore[no-untyped-def]
     for row in range(counts.shape[0]):
-        key = stream(seed, REWARD, row, EVERYBODY)
+        key = stream(seed, REWARD, row, ALL_POLICIES)
         for arm in range(counts.shape[2]):
             stack = within(key, arm)
             for stop in range(counts.shape[1]):

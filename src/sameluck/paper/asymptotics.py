@@ -19,7 +19,7 @@ from sameluck.paper.parts import (
     Settings,
     Simulation,
     Simulations,
-    effects,
+    effect_estimates,
     line_figure,
     mean,
     variance,
@@ -63,7 +63,7 @@ def _analyse_variance(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record
 
 
 def _rates(runs: sl.Runs) -> list[Estimate]:
-    samples = effects(runs)
+    samples = effect_estimates(runs)
     return [variance(samples[:, place]).scaled(1 / t) for place, t in enumerate(HORIZONS)]
 
 

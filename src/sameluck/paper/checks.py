@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import kolmogorov, ndtri
 
 from sameluck.arrays import Floats, Ints
-from sameluck.paper.parts import Estimate, Figure, Part, Record, Section, Table
+from sameluck.paper.parts import Estimate, Part, Record, ReportFigure, Section, Table
 
 ALARM = 1e-6
 MOST_ROWS = 12
@@ -82,7 +82,7 @@ def _p_value_test(quantity: str, case: str, p_value: float, tests: int) -> TestR
 
 
 def difference(one: Estimate, other: Estimate) -> Estimate:
-    """Of two independent estimates."""
+    """The difference of two independent estimates."""
     return Estimate(one.value - other.value, math.hypot(one.error, other.error))
 
 
@@ -114,7 +114,7 @@ def summary(checks: Mapping[str, Record]) -> Section:
     )
 
 
-def sections(part: Part, result: Record, figure: Figure | None = None) -> list[Section]:
+def sections(part: Part, result: Record, figure: ReportFigure | None = None) -> list[Section]:
     """The tests of one theorem; if there are many, for each quantity the one nearest to its limit."""
     tests = result["looks"]
     few = tests if len(tests) <= MOST_ROWS else _nearest_of_each_quantity(tests)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sameluck.paper import published
-from sameluck.paper.parts import Cell, Figure, Part, Record, Section, Table, line_figure
+from sameluck.paper.parts import Cell, Part, Record, ReportFigure, Section, Table, line_figure
 from sameluck.reporting import plots
 
 
@@ -111,7 +111,7 @@ def _intervals(part: Part, result: Record) -> Section:
         f"Of {len(intervals['naive'])} horizons, the naive interval contains 0 at {around}; the replay interval lies "
         f"below 0 at {below} and above it at {above}. Over all blocks of ten runs, the interval at T = 10,000 "
         f"excludes 0 in {share['naive']} of the naive blocks and in {share['replay']} of the replay blocks.",
-        figure=Figure(
+        figure=ReportFigure(
             f"{part.name}-intervals",
             "The estimated effect over the horizon with its interval: a wide band for naive, a narrow one for replay",
             Table(f"{part.name}-intervals", ("design", *_INTERVAL), rows),

@@ -23,7 +23,7 @@ from sameluck.paper.parts import (
     Simulation,
     Simulations,
     checkpoint_index,
-    effects,
+    effect_estimates,
     mean,
     variance,
 )
@@ -158,7 +158,7 @@ def _interactions_at(runs: sl.Runs, horizon: int) -> Ints:
 
 
 def _intervals(runs: sl.Runs) -> list[Record]:
-    first = effects(runs)[: published.INTERVAL_RUNS]
+    first = effect_estimates(runs)[: published.INTERVAL_RUNS]
     records = []
     for horizon in GRID:
         sample = first[:, checkpoint_index(runs, horizon)]
@@ -172,7 +172,7 @@ def _intervals(runs: sl.Runs) -> list[Record]:
 def _share_decided(runs: sl.Runs) -> float:
     """The share of blocks of ten runs whose interval at the last horizon excludes 0."""
     size = published.INTERVAL_RUNS
-    values = effects(runs)[:, -1]
+    values = effect_estimates(runs)[:, -1]
     blocks = values[: len(values) // size * size].reshape(-1, size)
     quantile = stdtrit(size - 1, 0.5 + published.LEVEL / 2)
     half_widths = quantile * blocks.std(axis=1, ddof=1) / np.sqrt(size)
@@ -181,8 +181,8 @@ def _share_decided(runs: sl.Runs) -> float:
 
 def _design_record(label: str, runs: sl.Runs, naive: sl.Runs) -> Record:
     """One design at the last horizon: its effect, its precision, its users."""
-    effect, spread = mean(effects(runs)[:, -1]), variance(effects(runs)[:, -1])
-    ratio = variance(effects(naive)[:, -1]).value / spread.value
+    effect, spread = mean(effect_estimates(runs)[:, -1]), variance(effect_estimates(runs)[:, -1])
+    ratio = variance(effect_estimates(naive)[:, -1]).value / spread.value
     users = float(runs.interactions[:, -1].mean())
     naive_users = float(naive.interactions[:, -1].mean())
     return {
@@ -203,7 +203,10 @@ def _curves(runs: sl.Runs) -> list[Record]:
     records = []
     for horizon in GRID:
         place = checkpoint_index(runs, horizon)
-        users, spread = mean(runs.interactions[:, place]), variance(effects(runs)[:, place])
+        users, spread = (
+            mean(runs.interactions[:, place]),
+            variance(effect_estimates(runs)[:, place]),
+        )
         pulls = [variance(runs.pulls[:, p, place, 1]).scaled(1 / horizon) for p in (0, 1)]
         records.append(
             {

@@ -10,9 +10,9 @@ from sameluck.arrays import Ints
 from sameluck.paper import published
 from sameluck.paper.parts import (
     Estimate,
-    Figure,
     Part,
     Record,
+    ReportFigure,
     Section,
     Settings,
     Table,
@@ -27,10 +27,10 @@ POLICIES = ("first policy", "second policy")
 
 def trajectories() -> dict[str, Trajectory]:
     """Both trajectories as `trace` would return them; which rewards were replayed follows from the arms."""
-    built: dict[str, Trajectory] = {}
+    traced: dict[str, Trajectory] = {}
     for name, arms, rewards in zip(POLICIES, published.ARMS, published.REWARDS, strict=True):
-        built[name] = _trajectory(np.array(arms) - 1, rewards, list(built.values()))
-    return built
+        traced[name] = _trajectory(np.array(arms) - 1, rewards, list(traced.values()))
+    return traced
 
 
 def _trajectory(arms: Ints, rewards: Sequence[float], earlier: Sequence[Trajectory]) -> Trajectory:
@@ -61,8 +61,8 @@ def _analyse(settings: Settings, runs: Mapping[str, Runs]) -> Record:  # noqa: A
 
 
 def _sections(part: Part, result: Record) -> list[Section]:  # noqa: ARG001
-    played, arms = trajectories(), ("1", "2", "3")
-    visits = plots.visits(played)
+    traced, arms = trajectories(), ("1", "2", "3")
+    visits = plots.visits(traced)
     real = sum(v.source is None for v in visits)
     title = f"Three arms, ten periods, two policies: {real} real users instead of {len(visits)}"
     return [
@@ -70,24 +70,24 @@ def _sections(part: Part, result: Record) -> list[Section]:  # noqa: ARG001
             "The illustration",
             f"The paper's two trajectories, drawn from its printed sequences. Of {len(visits)} rewards, {real} come "
             f"from real users (published: {published.INTERACTIONS}) and {len(visits) - real} are replayed.",
-            figure=Figure(
+            figure=ReportFigure(
                 "illustration-trajectories",
                 "Arms and rewards of two policies in ten periods, with arrows from the first policy's rewards to "
                 "where the second one replays them",
                 _trajectory_table(visits),
-                lambda: plots.draw_trajectories(played, arms=arms, title=title),
+                lambda: plots.draw_trajectories(traced, arms=arms, title=title),
             ),
         ),
         Section(
             "The illustration as shared reward stacks",
             "The same replication: each arm has one stack, and both policies read it in order. A reward that both "
             "read costs one user, not two.",
-            figure=Figure(
+            figure=ReportFigure(
                 "illustration-stacks",
                 "Three rows of ten rewards, shaded by how many policies used each and marked with the period",
                 _stack_table(visits),
                 lambda: plots.draw_stacks(
-                    played, arms=arms, unused=published.STACKS, title="Shared reward stacks"
+                    traced, arms=arms, unused=published.STACKS, title="Shared reward stacks"
                 ),
             ),
         ),

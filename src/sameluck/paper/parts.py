@@ -74,7 +74,7 @@ class Table(NamedTuple):
     decimals: int = 2
 
 
-class Figure(NamedTuple):
+class ReportFigure(NamedTuple):
     """A figure, its data and its text alternative."""
 
     name: str  # of its files
@@ -89,7 +89,7 @@ class Section(NamedTuple):
     title: str
     text: str = ""
     table: Table | None = None
-    figure: Figure | None = None
+    figure: ReportFigure | None = None
     brief: bool = True  # whether the terminal prints its table too
 
 
@@ -101,7 +101,7 @@ def line_figure(
     *,
     logarithmic: bool = False,
     limit: float | None = None,
-) -> Figure:
+) -> ReportFigure:
     """Lines over the horizon."""
     rows = [
         (line.label, horizon, value, error)
@@ -109,7 +109,7 @@ def line_figure(
         for horizon, value, error in zip(line.horizons, line.values, line.errors, strict=True)
     ]
     labels = ", ".join(line.label for line in lines)
-    return Figure(
+    return ReportFigure(
         name,
         f"{title} over the horizon: {labels}",
         Table(name, ("line", "horizon", "value", "standard_error"), rows),
@@ -143,7 +143,7 @@ def variance(sample: Floats | Ints) -> Estimate:
     return Estimate(value, float(np.sqrt(spread / len(sample))))
 
 
-def effects(runs: Runs) -> Floats:
+def effect_estimates(runs: Runs) -> Floats:
     """The reward of the second policy minus that of the first (replication, checkpoint): the paper's estimator."""
     return np.asarray(runs.rewards[:, 1] - runs.rewards[:, 0])
 

@@ -26,7 +26,7 @@ from sameluck.paper.parts import (
     Settings,
     Simulation,
     Simulations,
-    effects,
+    effect_estimates,
     mean,
     no_simulations,
     variance,
@@ -122,8 +122,8 @@ def _simulations_symmetry(settings: Settings) -> Simulations:
 def _analyse_symmetry(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record:
     pending = []
     for example in EXAMPLES:
-        straight = effects(runs[f"{example.name} straight"])[:, 0]
-        swapped = -effects(runs[f"{example.name} swapped"])[:, 0]
+        straight = effect_estimates(runs[f"{example.name} straight"])[:, 0]
+        swapped = -effect_estimates(runs[f"{example.name} swapped"])[:, 0]
         pending.append(same_law("two-sample test", straight, swapped, example.name))
         differing = sum(_swap_differs(example, settings, r) for r in range(LITERAL_REPLICATIONS))
         pending.append(never("replications in which Algorithm 2 differs", differing, example.name))
@@ -191,7 +191,9 @@ def _analyse_unbiased(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record
     for example in EXAMPLES:
         naive, replay = (runs[f"{example.name} {label}"] for label in ("naive", "replay"))
         for place, horizon in enumerate(replay.checkpoints):
-            gap = difference(mean(effects(replay)[:, place]), mean(effects(naive)[:, place]))
+            gap = difference(
+                mean(effect_estimates(replay)[:, place]), mean(effect_estimates(naive)[:, place])
+            )
             case = f"{example.name}, T = {horizon:,}"
             pending.append(equal("replay minus naive", gap, 0.0, case))
     return check(
@@ -282,7 +284,9 @@ def _simulations_bayes(settings: Settings) -> Simulations:
 def _analyse_bayes(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record:
     pending = []
     for name in _PRIORS:
-        naive, replay = (effects(runs[f"{name} {label}"])[:, 0] for label in ("naive", "replay"))
+        naive, replay = (
+            effect_estimates(runs[f"{name} {label}"])[:, 0] for label in ("naive", "replay")
+        )
         pending.append(
             equal("replay minus naive", difference(mean(replay), mean(naive)), 0.0, name)
         )

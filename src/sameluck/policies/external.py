@@ -12,13 +12,13 @@ LARGEST = 1 << 40  # batch
 class External(NamedTuple):
     """A policy written as an ordinary Python object, made by the application under this name.
 
-    A live experiment is told how to make it: `store.start(..., makers={name: make})`, where `make(seed)` returns a
-    fresh object with `select(period) -> arm index` and `update(arm, reward)`, or river's `pull(arms)` and
+    A live experiment gets its maker by `store.start(..., makers={name: make})`, where `make(seed)` returns
+    a new object with `select(period) -> arm index` and `update(arm, reward)`, or river's `pull(arms)` and
     `update(arm, reward)`. It must be deterministic given its seed and the rewards it has seen.
 
     Args:
-        name: What the maker is called.
-        batch: It acts that often, then sees the rewards.
+        name: The name of its maker.
+        batch: Periods that it acts before it observes their rewards.
     """
 
     name: str

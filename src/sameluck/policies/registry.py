@@ -1,4 +1,4 @@
-"""The policies there are, and `as_policy`."""
+"""The registered policies, and `as_policy`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Luck by address: every random number is a pure function of its address.
+"""Random numbers by address: every random number is a pure function of its address.
 
 An address is (seed, purpose, replication, owner, arm or period, position). Its first coordinates are hashed
 into a 128-bit `Key`, once per stream; the last one is a counter, so reading is random access: nothing is consumed,
@@ -30,7 +30,7 @@ VERSION = 1
 # What a number is for. Purposes never share numbers, so a policy's random choice never shifts a reward.
 REWARD, DECISION, INSTANCE, AUDIT = 1, 2, 3, 4
 
-EVERYBODY = 0  # the owner of what all policies of a replication share
+ALL_POLICIES = 0  # the owner of what all policies of a replication share
 
 SLOTS = 1 << 20  # decision numbers per period, one per arm: the largest number of arms
 

@@ -18,17 +18,17 @@ def amount(value: float) -> str:
 
 
 def percent(level: float) -> str:
-    """A level of confidence."""
+    """A level of confidence as text."""
     return f"{float(f'{100 * level:.6g}'):g}%"
 
 
 def probability(value: float) -> str:
-    """A p-value."""
+    """A p-value as text."""
     return "< 1e-15" if value < 1e-15 else f"{value:.2g}"
 
 
 def times(ratio: float) -> str:
-    """A variance ratio."""
+    """A variance ratio as text."""
     if math.isnan(ratio):
         return "-"
     if math.isinf(ratio):

@@ -1,4 +1,4 @@
-"""Self-contained HTML pages of cards: no network, no script."""
+"""Self-contained HTML pages of cards: no network, no JavaScript."""
 
 from __future__ import annotations
 

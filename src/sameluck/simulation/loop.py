@@ -194,7 +194,7 @@ class PolicyRunner:
     ) -> Results:
         """The results of some replications; a trajectory is filled if there is only one."""
         results = self._empty_results(len(replications), checkpoints)
-        # To compile, no replication is run; the law of one tells its type.
+        # To compile, no replication is run; the law of one has the same type.
         law, first = self._law(replications or range(1)), replications.start
         loop = _run_all if self._ours(law) else _run_all_uncached
         with self._explained(law):

@@ -60,19 +60,19 @@ def simulate(
     """
     environment = checked_environment(experiment, environment)
     horizons = checked_checkpoints(experiment, checkpoints)
-    chosen = _checked_replications(experiment, replications)
-    check_memory(experiment, len(chosen), horizons, detail=detail)
+    numbers = _checked_replications(experiment, replications)
+    check_memory(experiment, len(numbers), horizons, detail=detail)
     workers = _available_workers() if workers is None else require_whole("workers", workers, 1)
     workers = min(workers, _MOST_WORKERS)
-    whole = Task(experiment, environment, horizons, tuple(experiment.policies), chosen, detail)
+    whole = Task(experiment, environment, horizons, tuple(experiment.policies), numbers, detail)
     tasks = list(split(whole, workers))
     if map is None:
         _compile(experiment, environment, recorded=detail or experiment.design.timed)
     assembly = Assembly(whole)
-    total, done = len(chosen) * len(whole.policies), 0
+    total, done = len(numbers) * len(whole.policies), 0
     with _mapping(map, workers) as run:
-        for task, part in zip(tasks, run(run_task, tasks), strict=True):
-            assembly.add(task, part)
+        for task, result in zip(tasks, run(run_task, tasks), strict=True):
+            assembly.add(task, result)
             done += len(task.replications) * len(task.policies)
             if progress is not None:
                 progress(done, total)
@@ -94,7 +94,7 @@ def _mapping(map_like: MapLike | None, workers: int) -> Iterator[MapLike]:
 
 
 def _compile(experiment: Experiment, environment: Environment, *, recorded: bool) -> None:
-    # Here rather than in the threads, which would wait for one another, and to say what takes so long.
+    # Here rather than in the threads, which would wait for one another, and to announce what takes so long.
     load_compiler()
     end = np.array([experiment.horizon])
     for name, policy in experiment.policies.items():
@@ -107,7 +107,7 @@ def _compile(experiment: Experiment, environment: Environment, *, recorded: bool
 
 @contextmanager
 def _announced(what: str) -> Iterator[None]:
-    # A warning, because that is what reaches the terminal when nobody has set up logging.
+    # A warning, because that is what reaches the terminal when logging is not set up.
     timer = threading.Timer(0.5, log.warning, [f"sameluck: {what} ..."])
     timer.daemon = True
     timer.start()

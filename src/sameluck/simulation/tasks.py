@@ -34,20 +34,18 @@ class Task(NamedTuple):
     detail: bool
 
 
-class Part(NamedTuple):
+class TaskResult(NamedTuple):
     """The results of a task; axes as in `Runs`, but with one array per policy."""
 
     rewards: Sequence[Floats]  # (replication, checkpoint)
     pulls: Sequence[Ints]  # (replication, checkpoint, arm)
-    pairs: Ints | None = (
-        None  # distinct (period, arm) pairs (replication, checkpoint), of a timed design
-    )
+    pairs: Ints | None = None  # period-arm pairs (replication, checkpoint), if timed
     totals: Sequence[Floats] = ()
     luck: Sequence[Floats] = ()
 
 
 def split(whole: Task, workers: int) -> Iterator[Task]:
-    """The tasks of an experiment; a timed design needs all policies of a replication in one."""
+    """The tasks of an experiment; a timed design needs all policies of a replication in one task."""
     timed = whole.experiment.design.timed
     groups = [whole.policies] if timed else [(name,) for name in whole.policies]
     most = max(1, _MOST_PERIODS // (int(whole.checkpoints[-1]) * len(groups[0])))
@@ -58,44 +56,44 @@ def split(whole: Task, workers: int) -> Iterator[Task]:
             yield whole._replace(policies=group, replications=replications)
 
 
-def run_task(task: Task) -> Part:
+def run_task(task: Task) -> TaskResult:
     """Run the policies of a task through its replications."""
     runners = [PolicyRunner(task.experiment, task.environment, name) for name in task.policies]
     if not task.detail and not task.experiment.design.timed:
         results = [runner.run(task.replications, task.checkpoints) for runner in runners]
-        return Part([one.rewards for one in results], [one.pulls for one in results])
+        return TaskResult([one.rewards for one in results], [one.pulls for one in results])
     # Some results need whole trajectories: one replication at a time, or memory would grow with the horizon.
-    parts = [_run_recorded(task, runners, replication) for replication in task.replications]
-    pairs = [part.pairs for part in parts if part.pairs is not None]
-    return Part(
-        _joined([part.rewards for part in parts]),
-        _joined([part.pulls for part in parts]),
+    single = [_run_recorded(task, runners, replication) for replication in task.replications]
+    pairs = [one.pairs for one in single if one.pairs is not None]
+    return TaskResult(
+        _joined([one.rewards for one in single]),
+        _joined([one.pulls for one in single]),
         np.concatenate(pairs) if pairs else None,
-        _joined([part.totals for part in parts]),
-        _joined([part.luck for part in parts]),
+        _joined([one.totals for one in single]),
+        _joined([one.luck for one in single]),
     )
 
 
-def _joined(parts: Sequence[Sequence[NDArray[Number]]]) -> list[NDArray[Number]]:
+def _joined(replications: Sequence[Sequence[NDArray[Number]]]) -> list[NDArray[Number]]:
     """Per policy, the replications one after another."""
-    return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+    return [np.concatenate(arrays) for arrays in zip(*replications, strict=True)]
 
 
-def _run_recorded(task: Task, runners: Sequence[PolicyRunner], replication: int) -> Part:
+def _run_recorded(task: Task, runners: Sequence[PolicyRunner], replication: int) -> TaskResult:
     trajectories = [empty_trajectory(int(task.checkpoints[-1])) for _ in runners]
     only = range(replication, replication + 1)
     pairs = list(zip(runners, trajectories, strict=True))
     results = [runner.run(only, task.checkpoints, one) for runner, one in pairs]
-    part = Part([one.rewards for one in results], [one.pulls for one in results])
+    result = TaskResult([one.rewards for one in results], [one.pulls for one in results])
     if task.experiment.design.timed:
-        part = part._replace(pairs=_period_arm_pairs(task, trajectories))
+        result = result._replace(pairs=_period_arm_pairs(task, trajectories))
     if task.detail:
         arms = task.experiment.n_arms
-        part = part._replace(
+        result = result._replace(
             totals=[_totals(one, task.checkpoints, arms) for one in trajectories],
             luck=[runner.exploration_luck(task.checkpoints, one)[None] for runner, one in pairs],
         )
-    return part
+    return result
 
 
 def _totals(trajectory: Trajectory, checkpoints: Ints, arms: int) -> Floats:
@@ -128,7 +126,7 @@ def _count_pairs(arms: Ints, last_period: Ints, checkpoints: Ints, counts: Ints)
 
 
 class Assembly:
-    """The arrays of a `Runs`, filled part by part."""
+    """The arrays of a `Runs`, filled task by task."""
 
     def __init__(self, whole: Task) -> None:
         self.whole = whole
@@ -140,22 +138,22 @@ class Assembly:
         self.totals: Floats | None = np.empty(by_arm) if whole.detail else None
         self.luck: Floats | None = np.empty(shape) if whole.detail else None
 
-    def add(self, task: Task, part: Part) -> None:
+    def add(self, task: Task, result: TaskResult) -> None:
         """Copy the results of a task to their places."""
         first = self.whole.replications.start
         rows = slice(task.replications.start - first, task.replications.stop - first)
         for k, name in enumerate(task.policies):
             column = self.whole.policies.index(name)
-            self.rewards[rows, column] = part.rewards[k]
-            self.pulls[rows, column] = part.pulls[k]
+            self.rewards[rows, column] = result.rewards[k]
+            self.pulls[rows, column] = result.pulls[k]
             if self.totals is not None and self.luck is not None:
-                self.totals[rows, column] = part.totals[k]
-                self.luck[rows, column] = part.luck[k]
-        if part.pairs is not None:
-            self.pairs[rows] = part.pairs
+                self.totals[rows, column] = result.totals[k]
+                self.luck[rows, column] = result.luck[k]
+        if result.pairs is not None:
+            self.pairs[rows] = result.pairs
 
     def runs(self) -> Runs:
-        """The whole."""
+        """The runs, once every task is added."""
         whole, design = self.whole, self.whole.experiment.design
         return Runs(
             whole.experiment,

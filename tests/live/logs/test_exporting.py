@@ -10,7 +10,7 @@ import pytest
 from users import Users, finish
 
 import sameluck as sl
-from sameluck.live.engine.replication import SettledEntries, check, rebuild
+from sameluck.live.engine.replication import SettledEntries, check_ledger, rebuild
 from sameluck.live.engine.scheduler import AUDITED, SHARED, Scheduler
 from sameluck.live.engine.walker import empty_results
 from sameluck.live.logs import exporting
@@ -204,7 +204,7 @@ def test_the_ledger_read_back_gives_the_same_runs(memory, tmp_path, design):
         results = [
             empty_results(scheduler.experiment, runs.checkpoints) for _ in scheduler.prepared
         ]
-        check(rebuild(scheduler, number, settled, [], results))
+        check_ledger(rebuild(scheduler, number, settled, [], results))
         assert [results.rewards[0] for results in results] == runs.rewards[number, :, 0].tolist()
     assert runs.replications == 3
     assert sum(row["audit"] for row in rows) == audits

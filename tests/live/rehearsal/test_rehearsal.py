@@ -102,7 +102,7 @@ def test_it_stops_after_the_days_and_goes_on_where_it_was(start):
     assert not first.finished
     assert first.days == pytest.approx(0.02)
     assert first.effects == {}
-    assert "the experiment goes on" in str(first)
+    assert "the experiment has not ended" in str(first)
 
     second = sl.rehearse(live, COINS, traffic={"arrivals_per_day": 1000}, seed=1)
     assert second.finished

@@ -20,7 +20,7 @@ Values: TypeAlias = Mapping[str, SqlValue]  # of a statement's parameters
 
 
 class Transaction(Protocol):
-    """Runs statements by name; their rows are of the class that is asked for (`databases.rows`)."""
+    """Runs statements by name; rows are returned as the given class of `databases.rows`."""
 
     def one(self, row: type[Row], name: str, /, **values: SqlValue) -> Row:
         """The first row; there is one."""
@@ -38,7 +38,7 @@ class Transaction(Protocol):
         """Run a statement that returns no rows."""
 
     def many(self, name: str, /, rows: Iterable[Values]) -> None:
-        """Run it for several rows of parameters."""
+        """Run a statement for several rows of parameters."""
 
     def lock(self, number: int) -> None:
         """Take the lock of a number, across processes, until the transaction ends."""
@@ -47,14 +47,14 @@ class Transaction(Protocol):
         """Take a lock of this process until the transaction ends."""
 
     def undo(self, forget: Callable[[], object]) -> None:
-        """Call this if the transaction is not committed."""
+        """Call a function if the transaction is not committed."""
 
 
 Work: TypeAlias = Callable[[Transaction], T]
 
 
 class Database(Protocol):
-    """Where ledgers are kept."""
+    """A database that holds ledgers."""
 
     kind: str  # "sqlite" or "postgresql": what `sameluck live doctor` can examine
     read_only: bool

@@ -131,7 +131,7 @@ class Pipeline:
         return None if last is None else _first_row(last)
 
     def leave(self) -> None:
-        """Wait for every result; after it psycopg's cursors may be used."""
+        """Wait for every result; then psycopg's cursors may be used."""
         if not self._entered:
             return
         _, error = self._results()
@@ -141,7 +141,7 @@ class Pipeline:
             raise error
 
     def abandon(self) -> None:
-        """Leave whatever the results; a lost connection raises."""
+        """As `leave`, but only a lost connection raises."""
         try:
             self.leave()
         except self._psycopg.DatabaseError:

@@ -64,7 +64,7 @@ _PLAIN = re.compile(r"(INSERT INTO \w+ \([\w, ]+\))\s+VALUES \(((?::\w+(?:, )?)+
 
 
 def _by_columns(name: str, rows: list[Values]) -> tuple[bytes, dict[str, list[SqlValue]]] | None:
-    """An insertion of parameters alone, of arrays of them: many times faster; None for another statement."""
+    """An INSERT of parameters as one of arrays, which is many times faster; None for any other statement."""
     plain = _PLAIN.fullmatch(_NAMED[name])
     if plain is None:
         return None

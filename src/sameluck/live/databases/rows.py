@@ -41,7 +41,7 @@ class ExperimentRow(NamedTuple):
 
 
 class CurrentRow(NamedTuple):
-    """What may change of an experiment."""
+    """The fields of an experiment that may change."""
 
     definition: str
     status: str

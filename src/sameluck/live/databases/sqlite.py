@@ -3,7 +3,7 @@
 Concurrent callers queue their work; the first of them, the leader, runs the whole queue as one transaction, so that
 they share one wait for the disk. `synchronous=FULL` makes what was acknowledged survive a power cut. A lock file
 beside the database keeps a second process from writing: two writers in WAL mode can corrupt a database of SQLite
-3.7.0 to 3.51.2. Readers use connections of their own and block nobody.
+3.7.0 to 3.51.2. Readers use connections of their own and do not block.
 """
 
 from __future__ import annotations
@@ -186,8 +186,8 @@ class Sqlite:
     def _gather(self, batch: list[_Job]) -> None:
         """The jobs to run together: wait a moment for as many callers as the last time.
 
-        That makes fewer commits, and no other thread asks for the interpreter while the leader runs, which would cost
-        more than the wait.
+        That makes fewer commits, and no other thread competes for the interpreter while the leader runs, which would
+        cost more than the wait.
         """
         with self._mutex:
             if len(self._queue) < self._expected:

@@ -19,8 +19,8 @@ REPLICATIONS = 10
 def replay_audit(differences: Floats) -> Check:
     """Whether replayed rewards are what real users would have given.
 
-    At some steps whose reward is replayed a real user is asked too, and that reward is only compared. A replication
-    gives the sum of (asked - replayed) over these steps. While the arms' rewards do not change, its mean is zero
+    At some steps whose reward is replayed a real user is assigned too, whose reward is only compared. A replication
+    gives the sum of (real - replayed) over these steps. While the arms' rewards do not change, its mean is zero
     whatever the policies are: t test over the replications that have audited steps.
     """
     sums = np.asarray(differences, float)

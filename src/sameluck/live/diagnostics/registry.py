@@ -1,4 +1,4 @@
-"""The checks there are: every module of this package registers its own.
+"""The registered checks: every module of this package registers its own.
 
 @diagnostic(order=55)
 def _read_seasons(snapshot: Snapshot) -> Iterator[Check]:

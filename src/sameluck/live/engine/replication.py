@@ -238,7 +238,7 @@ def _load_stacks(
     return stacks
 
 
-def check(replication: Replication) -> None:
+def check_ledger(replication: Replication) -> None:
     """Raise `Diverged` if a replication's ledger is not what its policies derive from it."""
     unread = "is settled, but no policy reads it"
     possible = replication.needed_by(range(replication.policies)) | replication.all_audits()

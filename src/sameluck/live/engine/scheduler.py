@@ -20,7 +20,7 @@ from sameluck.policies.base import as_compiled, memory_of, prepare
 from sameluck.policies.batched import batch_of
 from sameluck.policies.external import External
 from sameluck.randomness.samplers import uniform
-from sameluck.randomness.streams import AUDIT, EVERYBODY, stream, within, word
+from sameluck.randomness.streams import ALL_POLICIES, AUDIT, stream, within, word
 
 SHARED = (
     0  # the owner of stacks that all policies of a replication read; the k-th policy's own is k
@@ -89,7 +89,7 @@ class Scheduler:
         self, replication: int, arm: int, positions: Iterable[int]
     ) -> Iterator[Entry]:
         """Those of an arm's replayed entries for which one more user is requested, only to be compared."""
-        luck = within(stream(self.experiment.seed, AUDIT, replication, EVERYBODY), arm)
+        luck = within(stream(self.experiment.seed, AUDIT, replication, ALL_POLICIES), arm)
         for position in positions:
             if uniform(word(luck, position)) < self.audit_share:
                 yield Entry(AUDITED, arm, position)

@@ -186,7 +186,7 @@ class PreparedPolicy(NamedTuple):
 def empty_results(
     experiment: Experiment, checkpoints: Ints | None = None, *, trajectory: bool = False
 ) -> WalkResults:
-    """Arrays for some checkpoints, and for every period if asked for."""
+    """Arrays for some checkpoints, and for every period if requested."""
     horizons = np.empty(0, np.int64) if checkpoints is None else checkpoints
     shape = (horizons.size, experiment.n_arms)
     periods = experiment.horizon if trajectory else 0

@@ -67,7 +67,7 @@ SUFFIXES = {
 }
 
 
-class Table(NamedTuple):
+class ExportTable(NamedTuple):
     """What to write: columns, rows, and the experiment they belong to."""
 
     kind: str  # of a row
@@ -76,7 +76,7 @@ class Table(NamedTuple):
     about: Mapping[str, object]
 
 
-Writer: TypeAlias = Callable[[Path, Table], None]
+Writer: TypeAlias = Callable[[Path, ExportTable], None]
 
 
 def export(
@@ -111,7 +111,7 @@ def export(
             read, kind, columns = TABLES[what]
             counter = count()  # takes a number per row
             rows = (row for row, _ in zip(read(transaction, id, experiment), counter, strict=False))
-            writer(draft, Table(kind, columns, rows, about))
+            writer(draft, ExportTable(kind, columns, rows, about))
             return next(counter)
 
         return database.read(work)
@@ -165,7 +165,7 @@ def _with_text_times(columns: ColumnTypes, rows: Iterable[Row]) -> Iterator[list
         yield values
 
 
-def _write_csv(path: Path, table: Table) -> None:
+def _write_csv(path: Path, table: ExportTable) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(table.columns)
@@ -180,7 +180,7 @@ def _cell(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULAS) else value
 
 
-def _write_jsonl(path: Path, table: Table) -> None:
+def _write_jsonl(path: Path, table: ExportTable) -> None:
     names, encode = ["kind", *table.columns], json.JSONEncoder(ensure_ascii=False).encode
     with path.open("w", encoding="utf-8", newline="") as file:
         file.write(encode(table.about) + "\n")
@@ -188,7 +188,7 @@ def _write_jsonl(path: Path, table: Table) -> None:
             file.write(encode(dict(zip(names, [table.kind, *values], strict=True))) + "\n")
 
 
-def _write_parquet(path: Path, table: Table) -> None:
+def _write_parquet(path: Path, table: ExportTable) -> None:
     arrow, parquet = optional("pyarrow", "data"), optional("pyarrow.parquet", "data")
     kinds = {
         "whole": arrow.int64(),

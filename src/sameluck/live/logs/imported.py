@@ -70,7 +70,7 @@ class Imported(NamedTuple):
 def _progress(one: Joining) -> str:
     return (
         f"  {one.policy}: without a user {one.finished:,} of {counted(one.replications, 'replication')} finished and "
-        f"{counted(one.replayed, 'period')} replayed; at this moment it asks for "
+        f"{counted(one.replayed, 'period')} replayed; at this moment it needs "
         f"{counted(one.users_at_least, 'user')}"
     )
 

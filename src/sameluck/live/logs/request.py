@@ -11,7 +11,7 @@ from sameluck.errors import Invalid, did_you_mean
 from sameluck.experiment import Experiment
 from sameluck.live.logs.rows import Log, Problem, read_log, refuse_problems
 from sameluck.live.logs.sources import LogColumns
-from sameluck.live.options import Live, Maker, check_fit, played
+from sameluck.live.options import Live, Maker, check_fit, experiment_as_run
 from sameluck.policies.base import Policy, needs_binary
 from sameluck.policies.registry import as_policy
 from sameluck.validation import require_name
@@ -76,7 +76,7 @@ class ImportRequest(NamedTuple):
                 f"import_log: replications is {self.replications!r}, but the log has {lengths.size:,}; plan at least "
                 "as many"
             )
-        experiment = played(experiment, self.live)
+        experiment = experiment_as_run(experiment, self.live)
         check_fit(experiment, self.live)
         return experiment
 

@@ -76,11 +76,11 @@ def read_log(
     """
     columns = LogColumns(arm, reward, replication, time)
     names = _checked(columns, arm_names, low, high)
-    opened = open_log(source, columns)
-    reader = _Reader(columns, names, low, high, opened.unit)
-    for row, values in opened.rows:
+    open_source = open_log(source, columns)
+    reader = _Reader(columns, names, low, high, open_source.unit)
+    for row, values in open_source.rows:
         reader.add(row, values)
-    log = reader.log(opened.name)
+    log = reader.log(open_source.name)
     if log.row.size == 0 and log.problems:
         raise Invalid(f"{log.name}: no row can be used: {_listed(log)}")
     if log.row.size == 0:

@@ -31,7 +31,7 @@ class LoggedReplication(NamedTuple):
     complete: bool
     periods_done: list[int]  # of each policy
     wanted: list[int]  # entries that each policy waits for
-    asks: list[Entry]
+    outstanding: list[Entry]
     difference: Difference | None  # of the policy that wrote the log
 
 
@@ -127,6 +127,6 @@ def write_ledger(
     wanted = [
         {"experiment": experiment, "replication": one.number, **entry._asdict()}
         for one in replications
-        for entry in one.asks
+        for entry in one.outstanding
     ]
     transaction.many("want", wanted)

@@ -59,7 +59,7 @@ class Rehearsal(NamedTuple):
         return {**self._asdict(), "status": self.status._asdict(), **more}
 
     def __str__(self) -> str:
-        end = "until the experiment ended" if self.finished else "and the experiment goes on"
+        end = "until the experiment ended" if self.finished else "and the experiment has not ended"
         lines = [
             f"rehearsed {days_text(self.days)} {end}",
             f"  calls    {self.calls:,} by {self.units:,} units, "

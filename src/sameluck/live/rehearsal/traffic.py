@@ -48,7 +48,7 @@ class Exponential(NamedTuple):
 
 
 class Lognormal(NamedTuple):
-    """Delays of the given median, in seconds; sigma, the sd of their logarithm, says how long the tail is."""
+    """Lognormal delays of the given median, in seconds; `sigma` is the sd of their logarithm."""
 
     median: float = 60.0
     sigma: float = 1.0
@@ -146,7 +146,7 @@ class Traffic:
 
 
 def _law(name: str, value: object, kinds: Mapping[str, type], plain: type) -> Delay | Drift:
-    """The delay or drift that an object, its text form or a number (of class `plain`) stands for."""
+    """A delay or drift from itself, its text form or a number, which is one of class `plain`."""
     if isinstance(value, str):
         text = value
         try:

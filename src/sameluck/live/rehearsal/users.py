@@ -44,7 +44,7 @@ class UserRewards:
         return compiled_law(self.environment, experiment.seed, replications, experiment.n_arms)
 
     def reward(self, assignment: Description, user: int, generator: Random) -> float:
-        """The reward of one assignment; that of an audit is drawn anew."""
+        """The reward of one assignment; that of an audit is a new draw."""
         arm, replication = assignment.arm_index, assignment.replication
         if assignment.audit:
             bits = np.uint64(generator.getrandbits(64))

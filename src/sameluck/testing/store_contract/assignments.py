@@ -1,4 +1,4 @@
-"""Rules of assignment: units keep their arm, entries are asked for in order, units that are not needed get an arm."""
+"""Rules of assignment: units keep their arm, entries are requested in order, units that are not needed get an arm."""
 
 from __future__ import annotations
 
@@ -69,26 +69,26 @@ class AssignmentRules:
         live = scenario.start(
             {"fixed": "always(1)"}, horizon=6, replications=1, live=options(batch=6)
         )
-        asked = scenario.enrol_all(live)
-        assert [one.position for one in asked.values()] == list(range(6))
-        values = {id: scenario.reward_of(live, id) for id in asked}
-        for id in reversed(asked):
+        assignments = scenario.enrol_all(live)
+        assert [one.position for one in assignments.values()] == list(range(6))
+        values = {id: scenario.reward_of(live, id) for id in assignments}
+        for id in reversed(assignments):
             scenario.pay(live, id)
-            assert live.describe(id).position == asked[id].position
+            assert live.describe(id).position == assignments[id].position
         assert live.trace(0)["fixed"].rewards.tolist() == list(values.values())
         assert_finished(live)
 
     def test_the_lowest_open_replication_comes_first(self, scenario: Scenario) -> None:
         """A unit is assigned to the first replication that wants one."""
         live = scenario.start({"ucb": "ucb1"}, live=options(open_replications=3))
-        asked = scenario.enrol_all(live)
-        assert [one.replication for one in asked.values()] == [0, 1, 2]
-        for id in reversed(asked):
+        assignments = scenario.enrol_all(live)
+        assert [one.replication for one in assignments.values()] == [0, 1, 2]
+        for id in reversed(assignments):
             scenario.pay(live, id)
         assert [one.replication for one in scenario.enrol_all(live).values()] == [0, 1, 2]
 
     def test_in_lock_step_policies_advance_together(self, scenario: Scenario) -> None:
-        """A policy that is ahead waits: no user is asked for it until the others have reached its period."""
+        """A policy that is ahead waits: no user is requested for it until the others have reached its period."""
         live = scenario.start(design="naive", live=options(open_replications=1))
         for _ in range(8):
             first, second = scenario.enrol_all(live).values()
@@ -99,7 +99,7 @@ class AssignmentRules:
         assert live.status().complete == 1
 
     def test_in_phase_order_one_policy_follows_the_other(self, scenario: Scenario) -> None:
-        """The second asks for no user before the first has reached the horizon."""
+        """The second requests no user before the first has reached the horizon."""
         live = scenario.start(design="naive", replications=1, live=options(order="phase"))
         for policy in TWO:
             for _ in range(8):

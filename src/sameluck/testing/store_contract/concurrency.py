@@ -33,7 +33,7 @@ def together(calls: Sequence[Callable[[], object]]) -> list[Any]:
 class ConcurrencyRules:
     """Rules for many callers at once."""
 
-    def test_one_unit_asked_for_by_many_is_enrolled_once(self, scenario: Scenario) -> None:
+    def test_a_unit_that_many_callers_assign_is_enrolled_once(self, scenario: Scenario) -> None:
         """All callers get the same assignment."""
         live = scenario.start(live=options(open_replications=3))
         for number in range(5):

@@ -22,7 +22,7 @@ class ControlRules:
 
     challenger = "epsilon_greedy(epsilon=0.5)"
 
-    def test_a_pause_enrols_nobody_and_takes_rewards(self, scenario: Scenario) -> None:
+    def test_a_pause_enrols_no_unit_and_accepts_rewards(self, scenario: Scenario) -> None:
         """Enrolled units still get their arm; after `resume` the experiment continues where it was."""
         live = scenario.start()
         first = live.assign("ann")

@@ -144,15 +144,15 @@ class ResultRules:
         assert_finished(live, environment)
 
     def test_audits_change_no_result(self, scenario: Scenario) -> None:
-        """Every entry drawn for the audit is asked for once, and its reward is only compared."""
+        """Every entry drawn for the audit is requested once, and its reward is only compared."""
         live = scenario.start(FIVE, live=options(audit_share=0.3, open_replications=2))
         scenario.finish(live)
         rows = scenario.store._database.read(
             lambda t: t.all(HistoryRow, "history", experiment=live._id)
         )
-        asked = [(row[0], Entry(*row[1:4])) for row in rows if row[1] == AUDITED]
+        audited = [(row[0], Entry(*row[1:4])) for row in rows if row[1] == AUDITED]
         assert {row[4] for row in rows} == {"settled"}
-        assert len(asked) == len(set(asked)) > 0
+        assert len(audited) == len(set(audited)) > 0
         scheduler = live._replications.scheduler
         counts = np.sort(simulated(live.experiment).pulls[:, :, -1], axis=1)[:, -2]
         drawn = {
@@ -161,8 +161,8 @@ class ResultRules:
             for arm, many in enumerate(arms)
             for entry in scheduler.audit_entries(replication, arm, range(many))
         }
-        assert set(asked) == drawn
-        assert_finished(live, audits=len(asked))
+        assert set(audited) == drawn
+        assert_finished(live, audits=len(audited))
 
     def test_in_an_aa_rehearsal_all_policies_are_the_control(self, scenario: Scenario) -> None:
         """With a deterministic control every difference is zero."""

@@ -100,12 +100,12 @@ class RewardRules:
     def test_tick_returns_how_many_were_due(self, scenario: Scenario) -> None:
         """And has no effect the second time."""
         live = scenario.start(live=options(open_replications=3))
-        asked = scenario.enrol_all(live)
+        assignments = scenario.enrol_all(live)
         assert live.tick() == 0
         scenario.clock.advance(WINDOW)
-        assert live.tick() == len(asked)
+        assert live.tick() == len(assignments)
         assert live.tick() == 0
-        assert live.status().defaulted == len(asked)
+        assert live.status().defaulted == len(assignments)
 
     def test_a_voided_entry_is_offered_again(self, scenario: Scenario) -> None:
         """To another unit; the reward of the first one no longer counts."""
@@ -197,8 +197,8 @@ class RewardRules:
         generator = random.Random(3)
         live = scenario.start(FIVE, live=explicit(open_replications=2))
         lost = 0
-        while asked := scenario.enrol_all(live):
-            for id in asked:
+        while assignments := scenario.enrol_all(live):
+            for id in assignments:
                 end = generator.choice(["seen", "seen", "void", "silence"])
                 if end == "seen":
                     live.expose(id)

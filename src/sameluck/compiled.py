@@ -235,5 +235,5 @@ def _user_cache() -> Path:
 
 
 def _private_folder() -> Path:
-    # Never a shared folder of a known name: what lies in the cache is run.
+    # Never a shared folder of a known name: machine code in the cache is run.
     return Path(tempfile.mkdtemp(prefix="sameluck-"))

@@ -19,9 +19,7 @@ class Design:
 
     __slots__ = ()
     shares_rewards = False  # whether all policies of a replication read the same rewards
-    timed = (
-        False  # whether rewards are indexed by the period rather than by the position in the stack
-    )
+    timed = False  # whether rewards are indexed by period rather than by position in the stack
 
     @property
     def shares_noise(self) -> bool:

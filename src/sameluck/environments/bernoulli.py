@@ -54,5 +54,5 @@ def bernoulli_law(chance: Floats) -> BernoulliLaw:
 
 @draws(BernoulliLaw)
 def _bernoulli(law: BernoulliLaw, row: int, arm: int, bits: Bits) -> float:
-    # The same as uniform(bits) < chance, without the way through a float.
+    # The same as uniform(bits) < chance, without a conversion to float.
     return 1.0 if (bits >> _11) < law.threshold[row, arm] else 0.0

@@ -103,7 +103,7 @@ def _unstable_pull_counts(runs: Runs) -> Iterator[str]:
     if runs.replications < 30 or has_prior(runs):
         return
     naive = isinstance(runs.experiment.design, Naive)
-    less = "" if naive else " and sharing luck lowers it less than usual"
+    less = "" if naive else " and sharing rewards lowers it less than usual"
     for column, name in enumerate(runs.policies):
         pulls = runs.pulls[:, column, -1].astype(float)  # (replication, arm)
         favourite = int(pulls.mean(axis=0).argmax())

@@ -23,9 +23,7 @@ class PolicySummary(NamedTuple):
     sd: float  # of the reward of one replication
     pulls: tuple[float, ...]  # mean, of each arm
     regret: float | None  # mean pseudo-regret, where the environment's means are known
-    best_arm_share: (
-        float | None
-    )  # share of periods in which it played the best arm; None without means
+    best_arm_share: float | None  # share of periods with the best arm; None without means
 
 
 class Standing(NamedTuple):

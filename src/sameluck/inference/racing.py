@@ -67,12 +67,8 @@ class Race:
     users: int  # real users in total, under replay
     policy_runs: int  # replications, summed over policies
     fixed_policy_runs: int  # without dropping: every policy in every replication
-    fixed_users: (
-        int  # without dropping, at the mean of the replications before the first policy was dropped
-    )
-    naive_users: (
-        float  # in total under the naive design, for the same precision and without dropping
-    )
+    fixed_users: int  # without dropping, at the mean of the replications before the first drop
+    naive_users: float  # under the naive design, for the same precision and without dropping
     runners: tuple[Runner, ...]  # the leader first
 
     @property

@@ -12,10 +12,7 @@ from sameluck.errors import Invalid, optional
 from sameluck.reporting.figures import Axes, Figure, colour, drawing
 from sameluck.trajectories import Trajectory
 
-REAL, REPLAYED = (
-    "#A6CEE8",
-    "#FFD9A0",
-)  # light enough for print; replayed ones also have dashed frames
+REAL, REPLAYED = "#A6CEE8", "#FFD9A0"  # light, for print; replayed ones also have dashed frames
 
 _ARROW = {"arrowstyle": "-|>", "color": "#D55E00", "lw": 1.1, "shrinkA": 0, "shrinkB": 0}
 _BELOW = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "ncols": 3, "frameon": False}
@@ -71,7 +68,7 @@ def draw_trajectories(
         for period in range(1, periods + 1):
             axes.text(period, -0.3, f"{period}", ha="center", va="center", color="0.35", fontsize=9)
         axes.text(0.3, -0.3, "period", ha="right", va="center", color="0.35", fontsize=9)
-        colours = {"asked of a real user": REAL, "replayed": REPLAYED}
+        colours = {"from a real user": REAL, "replayed": REPLAYED}
         axes.legend(*_legend(patches, colours), **_BELOW)
     return figure
 

@@ -145,7 +145,7 @@ def _sum_luck(
     luck: Floats,
 ) -> None:
     # By how much the random choice exceeded its expectation, each arm valued at its mean so far.
-    lucky = 0.0
+    excess = 0.0
     start = 0
     arm = 0
     reward = 0.0
@@ -154,13 +154,13 @@ def _sum_luck(
             tally = Tally(arrays.pulls, arrays.totals, arrays.means, arrays.memory, arm, reward)
             fill_chances(policy, tally, period + 1, chances)
             arm, reward = trajectory.arms[period], trajectory.rewards[period]
-            lucky += arrays.means[arm]
+            excess += arrays.means[arm]
             for each in range(chances.size):
-                lucky -= chances[each] * arrays.means[each]
+                excess -= chances[each] * arrays.means[each]
             arrays.pulls[arm] += 1
             arrays.totals[arm] += reward
             arrays.means[arm] = arrays.totals[arm] / arrays.pulls[arm]
-        luck[checkpoint] = lucky
+        luck[checkpoint] = excess
         start = checkpoints[checkpoint]
 
 

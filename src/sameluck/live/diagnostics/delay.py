@@ -16,10 +16,7 @@ from sameluck.live.diagnostics.snapshot import End, Snapshot
 from sameluck.reporting.wording import arm_in, duration, listed
 
 DELAYS = 50
-TAIL_WATCH, TAIL_ALARM = (
-    0.01,
-    0.03,
-)  # share of the rewards within the window that came in its last tenth
+TAIL_WATCH, TAIL_ALARM = 0.01, 0.03  # share of the window's rewards that came in its last tenth
 
 
 class ArmDelays(TypedDict, total=False):

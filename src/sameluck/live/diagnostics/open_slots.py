@@ -12,7 +12,7 @@ from sameluck.live.diagnostics.snapshot import SECOND, Snapshot
 from sameluck.live.records import ACTIVE
 from sameluck.reporting.wording import counted, duration
 
-OFTEN = 20  # voids of one entry; more are worth a look
+OFTEN = 20  # voids of one entry; more deserve attention
 SLOW, ENOUGH = 3, 10  # times the slowest complete replication, of at least so many
 
 

@@ -22,9 +22,7 @@ from sameluck.policies.external import External
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import ALL_POLICIES, AUDIT, stream, within, word
 
-SHARED = (
-    0  # the owner of stacks that all policies of a replication read; the k-th policy's own is k
-)
+SHARED = 0  # the owner of stacks that all policies read; the k-th policy's own stacks have owner k
 AUDITED = -1  # the owner of entries of the replay audit
 
 
@@ -89,9 +87,9 @@ class Scheduler:
         self, replication: int, arm: int, positions: Iterable[int]
     ) -> Iterator[Entry]:
         """Those of an arm's replayed entries for which one more user is requested, only to be compared."""
-        luck = within(stream(self.experiment.seed, AUDIT, replication, ALL_POLICIES), arm)
+        key = within(stream(self.experiment.seed, AUDIT, replication, ALL_POLICIES), arm)
         for position in positions:
-            if uniform(word(luck, position)) < self.audit_share:
+            if uniform(word(key, position)) < self.audit_share:
                 yield Entry(AUDITED, arm, position)
 
 

@@ -275,7 +275,7 @@ class CompiledWalker:
             )
         except Exception as error:
             where, why = locate_error(body_of(prepared.policy), error)
-            message = f"policy {prepared.name!r} cannot be played: {why} ({where})"
+            message = f"policy {prepared.name!r} cannot be run: {why} ({where})"
             raise Unplayable(message) from error
         if failed:
             raise Unplayable(

@@ -18,7 +18,7 @@ from sameluck.live.logs.values import BadRow, excerpt, parse_name, parse_number,
 from sameluck.reporting.wording import counted
 from sameluck.validation import require_number
 
-SHOWN = 10  # problems in a message
+MOST_LISTED = 10  # problems in a message
 
 
 class Problem(NamedTuple):
@@ -99,8 +99,8 @@ def refuse_problems(log: Log) -> None:
 
 
 def _listed(log: Log) -> str:
-    texts = [f"{log.unit} {one.row}: {one.what}" for one in log.problems[:SHOWN]]
-    left = len(log.problems) - SHOWN
+    texts = [f"{log.unit} {one.row}: {one.what}" for one in log.problems[:MOST_LISTED]]
+    left = len(log.problems) - MOST_LISTED
     return "; ".join([*texts, f"and {left:,} more"] if left > 0 else texts)
 
 

@@ -41,7 +41,7 @@ class Rehearsal(NamedTuple):
     status: Status
     effects: dict[
         str, float
-    ]  # mean difference to the control over the complete prefix; empty until the end
+    ]  # mean difference to the control, complete prefix; empty until the end
 
     @property
     def finished(self) -> bool:

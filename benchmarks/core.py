@@ -31,21 +31,21 @@ from sameluck import Experiment, simulate
 from sameluck.randomness.streams import ALL_POLICIES, owner_of
 
 SEED = 7
-FIVE_COINS, TWO_COINS, FIVE_BELLS = (
+FIVE_BERNOULLI, TWO_BERNOULLI, FIVE_GAUSSIAN = (
     (0.9, 0.7, 0.5, 0.3, 0.1),
     (0.7, 0.3),
     (1.0, 0.8, -2.0, -3.0, -4.0),
 )
 EXAMPLES = {
-    1: ("bernoulli", FIVE_COINS, {"control": "ucb1(2.5)", "rival": "ucb1(3)"}),
+    1: ("bernoulli", FIVE_BERNOULLI, {"control": "ucb1(2.5)", "rival": "ucb1(3)"}),
     2: (
         "bernoulli",
-        TWO_COINS,
+        TWO_BERNOULLI,
         {"control": "ucb1(2)", "rival": "thompson_bernoulli(first_plays=1)"},
     ),
     3: (
         "gaussian",
-        FIVE_BELLS,
+        FIVE_GAUSSIAN,
         {"control": "thompson_gaussian(first_plays=1)", "rival": "epsilon_greedy(0.1)"},
     ),
 }
@@ -90,7 +90,7 @@ class Goals:
 
 
 def interleaved(contestants, repeats, clock=time.thread_time):
-    """Seconds by contestant, one list each: everybody once, then everybody again.
+    """Seconds by contestant, one list each: every contestant once, then every contestant again.
 
     This thread's own time by default, so that what else runs on the machine counts less.
     """
@@ -130,14 +130,14 @@ def contestants_of(number, libraries, size):
         for kind, library in libraries.items():
             job = (library, number, role, arms, owners, rows, horizon)
             runs[kind, role] = (lambda job=job: reference.play(*job), rows * horizon)
-        draw, rng = getattr(vectorised, _rewards(law))(means), np.random.default_rng(SEED)
+        draw, rng = getattr(vectorised, law)(means), np.random.default_rng(SEED)
         job = (rng, draw, arms, 1000, size["numpy_horizon"])
         runs["NumPy", role] = (
             lambda text=text, job=job: IN_NUMPY[text](*job),
             1000 * size["numpy_horizon"],
         )
         if peers.bandit:
-            draw = getattr(peers, _rewards(law))(means)
+            draw = getattr(peers, law)(means)
             runs["river", role] = (
                 lambda text=text, draw=draw: peers.play(
                     IN_RIVER[text](), draw, arms, size["river_horizon"]
@@ -145,10 +145,6 @@ def contestants_of(number, libraries, size):
                 size["river_horizon"],
             )
     return runs
-
-
-def _rewards(law):
-    return "coins" if law == "bernoulli" else "bells"
 
 
 def assert_equal_to_c(number, libraries, size):

@@ -37,14 +37,14 @@ class Made(NamedTuple):
 def make(experiment, reaches, means):
     """Replications 0, 1, ..., played by every policy up to period `reaches[0]`, `reaches[1]`, ..."""
     whole = Scheduler(experiment)
-    casts = {reach: Scheduler(experiment.replace(horizon=reach)) for reach in {*reaches} - {0}}
+    schedulers = {reach: Scheduler(experiment.replace(horizon=reach)) for reach in {*reaches} - {0}}
     rng = np.random.default_rng(experiment.seed)
     for number, reach in enumerate(reaches):
         stacks = (rng.random((experiment.n_arms, reach)) < np.array(means)[:, None]).astype(float)
         known = np.zeros(experiment.n_arms, np.int64)
         if reach:
             everything = _first_of(stacks, np.full(experiment.n_arms, reach))
-            known = rebuild(casts[reach], number, everything, []).read_ends(SHARED)
+            known = rebuild(schedulers[reach], number, everything, []).read_ends(SHARED)
         settled = _first_of(stacks, known)
         state = rebuild(whole, number, settled, [])
         yield Made(number, settled, state.want(), state.complete)

@@ -1,4 +1,4 @@
-"""What the databases give without sameluck, and the nearest thing users know: what stands beside it in live.py."""
+"""What the databases do without sameluck, and the nearest tool that users know: the references of live.py."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def replay(path, calls, group, seconds):
 
 
 def replay_for_callers(path, calls, callers, seconds):
-    """The same for so many threads: each hands in a recorded call and waits; one thread commits whatever is there."""
+    """The same for so many threads: each queues a recorded call and waits; one thread commits the queue."""
     Sqlite(str(path)).close()
     connection = sqlite3.connect(
         path, isolation_level=None, cached_statements=200, check_same_thread=False

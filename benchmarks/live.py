@@ -1,4 +1,4 @@
-"""How fast are live experiments, beside the databases they stand on?
+"""How fast are live experiments, compared with the databases they use?
 
     python benchmarks/live.py [--quick] [--only PART ...] [--folder FOLDER] [--json FILE]
 
@@ -74,12 +74,12 @@ class Round(NamedTuple):
 
 
 class Users:
-    """Users who come one after the other and answer with a coin."""
+    """Users who come one after the other, with Bernoulli rewards."""
 
     def __init__(self, live, name):
         self.live = live
         self.name = name
-        self.coins = random.Random(name)
+        self.generator = random.Random(name)
         self.numbers = count()
 
     def serve(self):
@@ -89,7 +89,7 @@ class Users:
         given = self.live.assign(unit)
         middle = time.perf_counter()
         assert given.enrolled, given
-        value = float(self.coins.random() < MEANS[int(given.arm)])
+        value = float(self.generator.random() < MEANS[int(given.arm)])
         between = time.perf_counter()
         self.live.reward(given.id, value)
         return middle - begin, time.perf_counter() - between
@@ -116,7 +116,7 @@ def serve(live, threads, seconds, name="user"):
 
 
 def rounds_of(contestants, repeats):
-    """Everybody once, then everybody again."""
+    """Every contestant once, then every contestant again."""
     rounds = {name: [] for name in contestants}
     for _ in range(repeats):
         for name, run in contestants.items():
@@ -150,7 +150,7 @@ def heading(what):
 
 def on_sqlite(places, size, goals):
     folder = places.folder
-    heading("SQLite, synchronous=FULL: calls a second, median (least to most)")
+    heading("SQLite, synchronous=FULL: calls per second, median (least to most)")
     calls = recorded(size["recorded"])
     own, bare = f"sameluck, {CALLERS} callers", f"bare loop, groups of {CALLERS} calls"
     contestants = {
@@ -160,8 +160,8 @@ def on_sqlite(places, size, goals):
             [],
         ),
     }
-    asked = f"bare group commit, {CALLERS} callers"
-    contestants[asked] = lambda: (
+    grouped = f"bare group commit, {CALLERS} callers"
+    contestants[grouped] = lambda: (
         *limits.replay_for_callers(new_file(folder), calls, CALLERS, size["seconds"]),
         [],
     )
@@ -187,7 +187,7 @@ def on_sqlite(places, size, goals):
         print(f"  {limits.OPTUNA}")
     ratio = figures[own]["median"] / figures[bare]["median"]
     goals.check(f"SQLite, {CALLERS} callers: of a bare loop", ratio, ">= 0.50", ratio >= 0.5)
-    alike = figures[own]["median"] / figures[asked]["median"]
+    alike = figures[own]["median"] / figures[grouped]["median"]
     name = f"SQLite, {CALLERS} callers: of bare group commit"
     goals.check(name, alike, ">= 0.50", alike >= 0.5)
     return figures
@@ -218,11 +218,11 @@ def recorded(pairs):
     recorder = limits.Recorder()
     with contextlib.closing(Store(recorder)) as store:
         live = store.start("bench", experiment_of(), live=options_of())
-        coins = random.Random(1)
+        generator = random.Random(1)
         for first in range(0, pairs, CALLERS):
             given = [live.assign(first + k) for k in range(CALLERS)]
             for one in given:
-                live.reward(one.id, float(coins.random() < MEANS[int(one.arm)]))
+                live.reward(one.id, float(generator.random() < MEANS[int(one.arm)]))
     return recorder.calls
 
 
@@ -254,7 +254,7 @@ def on_postgres(places, size, goals):
     if not server:
         print("\nPostgreSQL was skipped: psycopg is not installed.")
         return {}
-    heading("PostgreSQL, fsync on: calls a second, median (least to most)")
+    heading("PostgreSQL, fsync on: calls per second, median (least to most)")
     own = f"sameluck, {CONNECTIONS} connections"
     raw = f"pgbench, {CONNECTIONS} clients"
     contestants = {
@@ -471,7 +471,7 @@ def completes(users, wanted):
 def opening(places, size, goals):
     folder, server = places
     print(
-        "\nOpening an experiment: its state is derived from the ledger and compared with what was asked for"
+        "\nOpening an experiment: its state is derived from the ledger and compared with the outstanding entries"
     )
     figures = {}
     complete, reach = size["replications"], size["reach"]

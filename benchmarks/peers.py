@@ -44,9 +44,9 @@ def play(policy, draw, arms, horizon):
     return earned
 
 
-def coins(chances):
+def bernoulli(chances):
     return lambda rng, arm: int(rng.random() < chances[arm])
 
 
-def bells(means):
+def gaussian(means):
     return lambda rng, arm: rng.gauss(means[arm], 1.0)

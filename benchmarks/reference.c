@@ -181,14 +181,14 @@ typedef struct {
 } Job;
 
 typedef struct {
-    double mean[MOST_ARMS]; /* of the rewards; their sd is 1, or they are coins */
+    double mean[MOST_ARMS]; /* of the rewards; their sd is 1, or they are 0 and 1 */
     u64 edge[MOST_ARMS];    /* how many of the 2^53 uniform values lie below the mean */
 } Bandit;
 
-INLINE double reward_of(Source *s, const Bandit *bandit, int coins, int arm, i64 position) {
+INLINE double reward_of(Source *s, const Bandit *bandit, int binary, int arm, i64 position) {
     u64 bits = reward_bits(s, arm, position);
-    static const double pays[2] = {0.0, 1.0}; /* a table, lest gcc branch: coins cannot be guessed */
-    if (coins) return pays[(bits >> 11) < bandit->edge[arm]];
+    static const double pays[2] = {0.0, 1.0}; /* a table, lest gcc branch: rewards cannot be predicted */
+    if (binary) return pays[(bits >> 11) < bandit->edge[arm]];
     return bandit->mean[arm] + normal(s, bits);
 }
 
@@ -349,20 +349,20 @@ INLINE void epsilon_greedy(const Job *job, const Bandit *bandit, const int arms,
     }
 }
 
-static Bandit five_coins = {.mean = {0.9, 0.7, 0.5, 0.3, 0.1}};
-static Bandit two_coins = {.mean = {0.7, 0.3}};
-static Bandit five_bells = {.mean = {1.0, 0.8, -2.0, -3.0, -4.0}};
+static Bandit five_bernoulli = {.mean = {0.9, 0.7, 0.5, 0.3, 0.1}};
+static Bandit two_bernoulli = {.mean = {0.7, 0.3}};
+static Bandit five_gaussian = {.mean = {1.0, 0.8, -2.0, -3.0, -4.0}};
 
 __attribute__((constructor)) static void make_edges(void) {
     for (int arm = 0; arm < MOST_ARMS; arm++) {
-        five_coins.edge[arm] = (u64)ceil(five_coins.mean[arm] * 0x1p53);
-        two_coins.edge[arm] = (u64)ceil(two_coins.mean[arm] * 0x1p53);
+        five_bernoulli.edge[arm] = (u64)ceil(five_bernoulli.mean[arm] * 0x1p53);
+        two_bernoulli.edge[arm] = (u64)ceil(two_bernoulli.mean[arm] * 0x1p53);
     }
 }
 
-void example1_control(const Job *job) { ucb1(job, &five_coins, 5, 2.5); }
-void example1_rival(const Job *job) { ucb1(job, &five_coins, 5, 3.0); }
-void example2_control(const Job *job) { ucb1(job, &two_coins, 2, 2.0); }
-void example2_rival(const Job *job) { thompson_bernoulli(job, &two_coins, 2); }
-void example3_control(const Job *job) { thompson_gaussian(job, &five_bells, 5); }
-void example3_rival(const Job *job) { epsilon_greedy(job, &five_bells, 5, 0.1); }
+void example1_control(const Job *job) { ucb1(job, &five_bernoulli, 5, 2.5); }
+void example1_rival(const Job *job) { ucb1(job, &five_bernoulli, 5, 3.0); }
+void example2_control(const Job *job) { ucb1(job, &two_bernoulli, 2, 2.0); }
+void example2_rival(const Job *job) { thompson_bernoulli(job, &two_bernoulli, 2); }
+void example3_control(const Job *job) { thompson_gaussian(job, &five_gaussian, 5); }
+void example3_rival(const Job *job) { epsilon_greedy(job, &five_gaussian, 5, 0.1); }

@@ -18,14 +18,14 @@ import sameluck as sl
 from sameluck.inference.adjustments import adjusted_differences
 
 COINS5, COINS2 = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1)), sl.Bernoulli((0.7, 0.3))
-BELLS = sl.Gaussian((1.0, 0.8, -2.0, -3.0, -4.0))
+GAUSSIAN = sl.Gaussian((1.0, 0.8, -2.0, -3.0, -4.0))
 CASES = {
     "UCB1 2.5 v 3, 5 Bernoulli arms": (sl.UCB1(2.5), sl.UCB1(3.0), COINS5),
     "UCB1 2 v Thompson, 2 Bernoulli arms": (sl.UCB1(), sl.ThompsonBernoulli(first_plays=1), COINS2),
     "Thompson v epsilon 0.1, Gaussian": (
         sl.ThompsonGaussian(first_plays=1),
         sl.EpsilonGreedy(),
-        BELLS,
+        GAUSSIAN,
     ),
     "Thompson Beta(1,1) v (3,3), 5 Bernoulli arms": (
         sl.ThompsonBernoulli(),
@@ -35,10 +35,10 @@ CASES = {
     "Thompson prior sd 1 v 2, Gaussian": (
         sl.ThompsonGaussian(),
         sl.ThompsonGaussian(prior_sd=2.0),
-        BELLS,
+        GAUSSIAN,
     ),
     "epsilon 0.1 v 0.05, 5 Bernoulli arms": (sl.EpsilonGreedy(0.1), sl.EpsilonGreedy(0.05), COINS5),
-    "epsilon 0.1 v 0.05, Gaussian": (sl.EpsilonGreedy(0.1), sl.EpsilonGreedy(0.05), BELLS),
+    "epsilon 0.1 v 0.05, Gaussian": (sl.EpsilonGreedy(0.1), sl.EpsilonGreedy(0.05), GAUSSIAN),
 }
 WAYS = {
     "naive": (sl.Naive(), None),

@@ -1,6 +1,6 @@
 """The paper's examples in NumPy, all replications side by side: what one writes without a compiler.
 
-One row a replication, since `argmax` is fastest along rows; only the pulled arm's numbers are touched; tables for
+One row per replication, since `argmax` is fastest along rows; only the pulled arm's numbers are touched; tables for
 roots and logarithms; nothing is allocated that can be reused.
 """
 
@@ -29,12 +29,12 @@ class Table:
         return cells, pulls, totals
 
 
-def coins(chances):
+def bernoulli(chances):
     chances = np.array(chances)
     return lambda rng, arm: rng.random(arm.size) < chances[arm]
 
 
-def bells(means):
+def gaussian(means):
     means = np.array(means)
     return lambda rng, arm: means[arm] + rng.standard_normal(arm.size)
 

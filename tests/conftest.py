@@ -1,4 +1,4 @@
-"""One Hypothesis profile, the order of the tests, and a PostgreSQL server for the tests that ask for one.
+"""One Hypothesis profile, the order of the tests, and a PostgreSQL server for the tests that need one.
 
 No deadline (the first use of a loop compiles it); the same cases every time.
 """

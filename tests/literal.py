@@ -1,7 +1,7 @@
 """The paper's Algorithms 1 and 2 as they are printed: histories, marks, the earliest match. Slow and obvious.
 
 Nothing is shared with the compiled code except the random numbers: which 64 bits an address has, and which draw they
-stand for. So every trajectory must be *equal* to the compiled one, not close.
+give. So every trajectory must be *equal* to the compiled one, not close.
 
 A history is a list of (arm, reward). Periods count from 1, arms from 0.
 """
@@ -93,7 +93,7 @@ def earliest_unused(record, used, arm):
 
 
 def time_coupled(experiment, environment, replication, periods):
-    """One table of rewards by (period, arm) for all: an entry is replayed if an earlier policy asked for it."""
+    """One table of rewards by (period, arm) for all: an entry is replayed if an earlier policy requested it."""
     users = RealUsers(experiment, environment, replication, ALL_POLICIES)
     table = {}
     paths = {}

@@ -20,7 +20,7 @@ def test_every_design_has_examples(kind):
 
 @pytest.mark.parametrize("design", cases.ALL_DESIGNS, ids=cases.name)
 def test_owners_are_shared_by_all_or_by_none(design):
-    """An owner is everybody or a hash of the policy's own name, so no two policies share luck by accident."""
+    """An owner is `ALL_POLICIES` or a hash of the policy's own name, so no two policies share numbers by accident."""
     for owner in (design.reward_owner, design.noise_owner):
         found = [owner(name) for name in NAMES]
         assert found in ([ALL_POLICIES] * len(NAMES), [owner_of(name) for name in NAMES])

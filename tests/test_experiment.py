@@ -132,7 +132,7 @@ def test_names_that_are_none_are_refused(name):
 
 
 def test_names_that_look_alike_are_different():
-    """Names are compared as they are: case and composition matter, for luck too."""
+    """Names are compared as they are: case and composition matter, for random numbers too."""
     made = experiment(policies={"a": "uniform", "A": "uniform"}, replications=50)
 
     runs = sl.simulate(made, "bernoulli(0.5, 0.5)")

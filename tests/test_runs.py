@@ -72,7 +72,7 @@ def test_what_runs_hold(runs):
 
 
 def test_runs_are_frozen(runs):
-    """Nobody puts other numbers in the place of those that were played."""
+    """The arrays cannot be changed."""
     with pytest.raises(dataclasses.FrozenInstanceError):
         runs.rewards = runs.rewards * 2
 
@@ -198,8 +198,8 @@ def test_other_arrays_are_refused(tmp_path):
 
 @pytest.mark.slow
 def test_a_broken_file_is_refused_or_read_rightly(runs, tmp_path):
-    """Every single byte changed, one after another: the same runs (a byte nobody needs) or `Invalid`, never another
-    error and never other numbers."""
+    """Every single byte changed, one after another: the same runs (a byte that is not used) or `Invalid`, never
+    another error or other numbers."""
     runs.save(tmp_path / "whole")
     whole = (tmp_path / "whole").read_bytes()
     broken = tmp_path / "broken"
@@ -237,7 +237,7 @@ def test_a_file_whose_experiment_is_wrong_is_refused(runs, tmp_path):
     assert "do not agree" in refused(tmp_path / "shape.npz")
 
 
-def test_an_archive_that_asks_for_a_password_is_refused(runs, tmp_path):
+def test_an_archive_with_a_password_is_refused(runs, tmp_path):
     """A zip entry marked as encrypted is not ours."""
     runs.save(tmp_path / "good.npz")
     content = bytearray((tmp_path / "good.npz").read_bytes())

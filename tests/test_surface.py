@@ -84,7 +84,7 @@ def test_importing_sameluck_loads_nothing_heavy():
         ),
     ],
 )
-def test_what_is_not_installed_is_asked_for_by_the_line_that_helps(missing, extra, call):
+def test_a_missing_dependency_is_reported_with_the_line_that_installs_it(missing, extra, call):
     code = f"""
 import sys
 sys.modules[{missing!r}] = None

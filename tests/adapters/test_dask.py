@@ -20,7 +20,7 @@ EXPERIMENT = sl.Experiment(
     replications=600,
     seed=11,
 )
-COINS = sl.Bernoulli((0.6, 0.5, 0.4))
+BERNOULLI = sl.Bernoulli((0.6, 0.5, 0.4))
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def equal(one: sl.Runs, other: sl.Runs) -> bool:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Dask's own, when a worker vanishes
 def test_a_worker_that_is_killed_in_the_middle_changes_no_bit(cluster):
-    expected = sl.simulate(EXPERIMENT, COINS, checkpoints=[100, 20_000])
+    expected = sl.simulate(EXPERIMENT, BERNOULLI, checkpoints=[100, 20_000])
     first_results = threading.Event()
     killed = []
 
@@ -54,7 +54,7 @@ def test_a_worker_that_is_killed_in_the_middle_changes_no_bit(cluster):
     killer.start()
     runs = sl.simulate(
         EXPERIMENT,
-        COINS,
+        BERNOULLI,
         checkpoints=[100, 20_000],
         workers=8,
         progress=lambda *_: first_results.set(),
@@ -73,7 +73,7 @@ def test_the_command_line_takes_a_cluster(cluster, capsys):
     assert cli.run([*words, "--replications", "20"]) == 0
     here = capsys.readouterr().out
     address = cluster.scheduler.address
-    for _ in range(20):  # the worker killed above may still be starting anew
+    for _ in range(20):  # the worker killed above may still be restarting
         if len(cluster.scheduler_info()["workers"]):
             break
         time.sleep(0.5)
@@ -81,7 +81,7 @@ def test_the_command_line_takes_a_cluster(cluster, capsys):
     assert capsys.readouterr().out == here
 
 
-def test_an_address_where_nobody_answers_is_one_clear_line(capsys):
+def test_an_address_without_a_scheduler_is_one_clear_line(capsys):
     words = ["compare", "ucb1", "uniform", "--env", "bernoulli(0.7,0.3)", "--dask", "nonsense://x"]
     assert cli.run(words) == 2
     assert "no Dask scheduler answers at 'nonsense://x'" in capsys.readouterr().err

@@ -85,7 +85,7 @@ def test_json_has_no_infinity(capsys):
     assert json.loads(out)["effects"][0]["variance_ratio"] is None
 
 
-def test_files_are_written_where_asked(capsys, tmp_path):
+def test_files_are_written_to_the_named_paths(capsys, tmp_path):
     paths = {kind: tmp_path / f"out.{kind}" for kind in ("csv", "svg", "html", "npz")}
     flags = zip(("--csv", "--plot", "--report", "--save"), paths.values(), strict=True)
     words = [str(word) for pair in flags for word in pair]
@@ -104,7 +104,9 @@ def test_files_are_written_where_asked(capsys, tmp_path):
     assert sl.Runs.load(paths["npz"]).replications == 5
 
 
-def test_a_file_with_the_same_words_gives_the_same_answer_and_options_override_it(capsys, tmp_path):
+def test_a_file_with_the_same_settings_gives_the_same_result_and_options_override_it(
+    capsys, tmp_path
+):
     file = tmp_path / "shop.toml"
     file.write_text(
         'environment = "bernoulli(0.9,0.7,0.5,0.3,0.1)"\nhorizon = 400\nreplications = 6\nseed = 3\n'
@@ -134,7 +136,7 @@ def test_policies_and_environments_are_listed_with_text_forms_that_parse(capsys)
 
 @pytest.mark.slow
 def test_a_figure_changes_no_number(capsys, tmp_path):
-    """The curve behind a figure stays out of what is asked for: same table, JSON and intervals."""
+    """The curve behind a figure stays out of the results: same table, JSON and intervals."""
     words = [*COMPARE, "--horizon", "200", "--replications", "12", "--simultaneous", "both"]
     for form in ([], ["--json"]):
         _, plain, _ = run(capsys, *words, *form)

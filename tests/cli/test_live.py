@@ -430,7 +430,7 @@ def test_a_file_is_named_with_the_options_that_override_it(url, tmp_path, capsys
     assert err.startswith("error: options.toml: unknown Live.order")
 
 
-def test_words_that_a_live_experiment_does_not_keep_are_cautioned_about(url, tmp_path, capsys):
+def test_settings_that_a_live_experiment_does_not_keep_give_a_caution(url, tmp_path, capsys):
     (tmp_path / "shop.toml").write_text("level = 0.9\n" + FILE.format(exposure="implicit"))
     code, _, err = run(capsys, "start", "shop.toml")
     assert code == 0
@@ -673,7 +673,7 @@ def test_a_password_is_not_shown():
     ) == ("sameluck live status --db 'postgresql://me:***@host/db'")
 
 
-def test_the_usual_database_needs_no_words(monkeypatch):
+def test_the_default_database_needs_no_option(monkeypatch):
     monkeypatch.delenv("SAMELUCK_DB", raising=False)
     assert (
         store_options.DatabaseOptions("sqlite:///sameluck.db").next_command("status")
@@ -712,7 +712,7 @@ def test_a_rehearsal_is_the_simulation_and_says_all(tmp_path, monkeypatch, capsy
     assert [check["name"] for check in found["diagnostics"]]
 
 
-def test_a_rehearsal_takes_every_word_of_traffic_and_a_file(tmp_path, monkeypatch, capsys):
+def test_a_rehearsal_takes_every_option_of_traffic_and_a_file(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     text = 'environment = "bernoulli(0.5, 0.4, 0.3)"\n' + FILE.replace(
         'exposure = "{exposure}"', ""

@@ -44,9 +44,9 @@ PLANS = [
 ]
 
 
-@pytest.mark.parametrize(("words", "asked"), PLANS)
-def test_a_plan_is_the_python_surfaces_as_text_and_as_json(words, asked, capsys):
-    expected = sl.plan(experiment(), ENVIRONMENT, pilot=60, **asked)
+@pytest.mark.parametrize(("words", "arguments"), PLANS)
+def test_a_plan_is_the_python_surfaces_as_text_and_as_json(words, arguments, capsys):
+    expected = sl.plan(experiment(), ENVIRONMENT, pilot=60, **arguments)
 
     code, out, err = run(capsys, *PLAN, *words)
     _, answer, _ = run(capsys, *PLAN, *words, "--json")
@@ -62,9 +62,9 @@ def test_a_plan_is_the_python_surfaces_as_text_and_as_json(words, asked, capsys)
 
 def test_a_plan_finds_whichever_of_the_three_is_missing_and_takes_a_design(capsys):
     base = ("plan", *TWO, "--pilot", "60", "--json")
-    asked = {"effect": 2.0, "power": 0.9, "replications": 12}
-    for missing in asked:
-        given = {name: value for name, value in asked.items() if name != missing}
+    arguments = {"effect": 2.0, "power": 0.9, "replications": 12}
+    for missing in arguments:
+        given = {name: value for name, value in arguments.items() if name != missing}
         words = [word for name, value in given.items() for word in (f"--{name}", value)]
         _, out, _ = run(capsys, *base, *words)
         expected = sl.plan(experiment(), ENVIRONMENT, pilot=60, **given)
@@ -91,7 +91,7 @@ def test_a_verified_plan_says_what_simulation_found(capsys):
     assert "Simulated 500 times" in json.loads(out)["verdict"]
 
 
-def test_a_plan_from_a_file_is_that_of_the_words(capsys, tmp_path):
+def test_a_plan_from_a_file_is_that_of_the_options(capsys, tmp_path):
     file = tmp_path / "shop.toml"
     file.write_text(
         'environment = "bernoulli(0.7,0.3)"\nhorizon = 100\nseed = 3\nreplications = 5\nlevel = 0.9\n'
@@ -113,10 +113,10 @@ def race_of(**changes):
 
 
 @pytest.mark.parametrize(
-    ("words", "asked"), [((), {}), (("--least", "5", "--most", "8"), {"least": 5, "most": 8})]
+    ("words", "arguments"), [((), {}), (("--least", "5", "--most", "8"), {"least": 5, "most": 8})]
 )
-def test_a_race_is_the_python_surfaces_as_text_and_as_json(words, asked, capsys):
-    expected = race_of(**asked)
+def test_a_race_is_the_python_surfaces_as_text_and_as_json(words, arguments, capsys):
+    expected = race_of(**arguments)
 
     code, out, err = run(capsys, *RACE, "--tolerance", "5", *words)
     _, answer, _ = run(capsys, *RACE, "--tolerance", "5", *words, "--json")
@@ -129,7 +129,7 @@ def test_a_race_is_the_python_surfaces_as_text_and_as_json(words, asked, capsys)
     assert found["verdict"] == expected.verdict
 
 
-def test_a_kept_race_is_written_where_asked_and_taken_up(capsys, tmp_path):
+def test_a_kept_race_is_written_to_its_file_and_continued(capsys, tmp_path):
     kept = tmp_path / "race.json"
     words = (*RACE, "--tolerance", "5", "--keep", kept)
     _, first, _ = run(capsys, *words)
@@ -189,7 +189,7 @@ def test_designs_take_a_control_and_a_level(capsys):
     assert {row["policy"] for row in json.loads(out)} == {"ucb1"}
 
 
-ASKED = [
+ARGUMENTS = [
     (("--interval", "bootstrap"), {"interval": "bootstrap"}),
     (("--interval", "anytime"), {"interval": "anytime"}),
     (("--simultaneous", "pairs"), {"simultaneous": "pairs"}),
@@ -203,21 +203,21 @@ ASKED = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("words", "asked"), ASKED, ids=lambda x: " ".join(x) if x else "")
-def test_compare_asks_as_the_python_surface_does(words, asked, capsys):
-    if asked is None:
+@pytest.mark.parametrize(("words", "arguments"), ARGUMENTS, ids=lambda x: " ".join(x) if x else "")
+def test_compare_takes_the_arguments_of_the_python_function(words, arguments, capsys):
+    if arguments is None:
         flags = [word for word in words if word != "--best"]
-        asked = {flag[2:]: value for flag, value in zip(flags[::2], flags[1::2], strict=True)}
-        asked = {name: float(v) if name == "level" else v for name, v in asked.items()}
-        asked.update({"best": True} if "--best" in words else {})
+        arguments = {flag[2:]: value for flag, value in zip(flags[::2], flags[1::2], strict=True)}
+        arguments = {name: float(v) if name == "level" else v for name, v in arguments.items()}
+        arguments.update({"best": True} if "--best" in words else {})
     policies = {**NAMES, "epsilon_greedy": "epsilon_greedy"}
     runs = sl.simulate(
         experiment(policies=policies, replications=30),
         ENVIRONMENT,
         checkpoints=[50, 100],
-        detail="adjust" in asked,
+        detail="adjust" in arguments,
     )
-    expected = sl.compare(runs, **asked)
+    expected = sl.compare(runs, **arguments)
     base = ("compare", *NAMES, "epsilon_greedy", *TWO[2:], "--replications", "30")
     base = (*base, "--checkpoints", "50,100", *words)
 
@@ -257,7 +257,7 @@ def test_json_says_who_may_be_best_and_what_to_be_careful_about(capsys):
 
 
 @pytest.mark.slow
-def test_figures_and_pages_are_written_where_asked(capsys, tmp_path):
+def test_figures_and_pages_are_written_to_the_named_files(capsys, tmp_path):
     for ending in ("svg", "pdf", "png"):
         path = tmp_path / f"power.{ending}"
         code, out, _ = run(capsys, *PLAN, "--plot", path)
@@ -286,7 +286,7 @@ COMMANDS_WITH_FILES = [
 def test_a_file_that_cannot_be_written_is_refused_before_the_work(
     command, words, flag, name, capsys, tmp_path
 ):
-    """The work asked for would take many minutes; the refusal comes at once."""
+    """The requested work would take many minutes; the refusal comes at once."""
     (tmp_path / name).mkdir()
     endings = [(tmp_path / "no" / name, "no folder"), (tmp_path / name, "it is a folder")]
     if flag == "--plot":

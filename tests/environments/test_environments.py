@@ -17,7 +17,7 @@ ALL = cases.all_environments(3)
 
 
 def rewards_of(environment, arm, draws, arms=3):
-    """Rewards of one arm, in as many periods of one replication as asked for."""
+    """Rewards of one arm, in so many periods of one replication."""
     experiment = sl.Experiment(
         policies={"it": sl.Always(arm)}, arms=arms, horizon=draws, replications=1, seed=SEED
     )
@@ -66,7 +66,7 @@ def test_it_knows_its_means_best_arm_and_gaps(environment):
 @pytest.mark.slow
 @pytest.mark.parametrize("environment", ALL, ids=cases.name)
 def test_it_pays_its_means_on_average(environment):
-    """The first reward of each of 20,000 replications. False alarm 1e-6 an arm; sees a mean off by 0.035 sd."""
+    """The first reward of each of 20,000 replications. False alarm 1e-6 per arm; sees a mean off by 0.035 sd."""
     for arm in range(3):
         sample = first_rewards(environment, arm, 20_000)
         expected = environment.means[arm % len(environment.means)]
@@ -137,7 +137,7 @@ def test_a_prior_draws_one_instance_a_replication(prior, law):
 
 @pytest.mark.parametrize("prior", [sl.BernoulliPrior(), sl.GaussianPrior()], ids=cases.name)
 def test_all_policies_and_designs_meet_the_same_instance(prior):
-    """The instance belongs to the replication: its best arm pays best for everybody, under every design."""
+    """The instance belongs to the replication: its best arm pays best for all policies, under every design."""
     arms, periods = 4, 2_000
     policies = {f"always {arm}": sl.Always(arm) for arm in range(arms)}
     for design in cases.ALL_DESIGNS:

@@ -24,10 +24,10 @@ from sameluck.policies.base import (
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import DECISION, at, stream
 
-COINS = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
-BELLS = sl.Gaussian((1.0, 0.8, -2.0, -3.0, -4.0))
+BERNOULLI = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
+GAUSSIAN = sl.Gaussian((1.0, 0.8, -2.0, -3.0, -4.0))
 EXAMPLES = {
-    "example 1": ({"a": sl.UCB1(2.5), "b": sl.UCB1(3.0)}, COINS),
+    "example 1": ({"a": sl.UCB1(2.5), "b": sl.UCB1(3.0)}, BERNOULLI),
     "example 2": (
         {"a": sl.UCB1(), "b": sl.ThompsonBernoulli(first_plays=1)},
         sl.Bernoulli((0.7, 0.3)),
@@ -63,7 +63,7 @@ def some_rows(runs, start, stop):
     )
 
 
-def reward_luck_literally(runs, means, index=-1):
+def reward_noise_literally(runs, means, index=-1):
     """Per replication: for both policies and each arm, what it paid more than pulls x mean."""
     return [
         [
@@ -96,7 +96,7 @@ def test_adjusting_by_means_is_the_literal_regression_under_every_design(name, d
 
     effect = sl.compare(runs, adjust="means").effects[0]
 
-    expected = cross_fitted_literally(plain, reward_luck_literally(runs, means))
+    expected = cross_fitted_literally(plain, reward_noise_literally(runs, means))
     np.testing.assert_allclose(
         adjusted_differences(runs, ("b", "a"), 0, "means", predictable=False), expected, atol=1e-8
     )
@@ -114,14 +114,14 @@ def runs_means(environment):
     "prior", [sl.BernoulliPrior(), sl.GaussianPrior(sd=0.7, noise_sd=1.5)], ids=cases.name
 )
 def test_with_a_prior_each_replication_has_the_means_of_its_own_instance(prior):
-    """Also for runs that start later; and the luck taken out has mean zero (6 looks, |z| bound of 1e-6 in all)."""
+    """Also for runs that start later; and what is subtracted has mean zero (6 looks, |z| bound of 1e-6 in all)."""
     policies = {"a": sl.UCB1(), "b": sl.EpsilonGreedy()}
     settings = {"policies": policies, "arms": 3, "horizon": 40, "replications": 2_000}
     experiment = sl.Experiment(**settings, seed=budget.SEED)
     runs = sl.simulate(experiment, prior, replications=range(7, 1_207), detail=True)
 
     means = [prior.instance(experiment.seed, 7 + row, 3).means for row in range(1_200)]
-    luck = np.array(reward_luck_literally(runs, means))
+    luck = np.array(reward_noise_literally(runs, means))
 
     np.testing.assert_allclose(known_means(runs), means, rtol=1e-12)
     plain = runs.rewards[:200, 1, 0] - runs.rewards[:200, 0, 0]
@@ -170,7 +170,7 @@ def test_adjusting_by_means_takes_most_of_the_variance_on_the_first_two_examples
 
 
 def test_under_naive_and_with_means_the_variance_falls_too():
-    """Example 2 under naive: most of the variance is reward luck; below half, measured 0.05 to 0.1."""
+    """Example 2 under naive: most of the variance is reward noise; below half, measured 0.05 to 0.1."""
     effect = sl.compare(example("example 2", design="naive", horizon=500), adjust="means").effects[
         0
     ]
@@ -219,7 +219,7 @@ def test_the_anytime_version_uses_past_replications_only(name):
 
 
 def test_an_arm_first_pulled_late_changes_no_earlier_anytime_value():
-    """Past means past: whether an arm has luck to take out must not be read off later replications either."""
+    """Past means past: whether an arm has noise to subtract must not depend on later replications either."""
     runs = played({"a": sl.Always(0), "b": sl.Always(1)}, sl.Bernoulli((0.6, 0.5)))
     before = adjusted_differences(runs, ("b", "a"), 0, "means", predictable=True)
     totals, pulls = runs.totals.copy(), runs.pulls.copy()
@@ -232,7 +232,7 @@ def test_an_arm_first_pulled_late_changes_no_earlier_anytime_value():
 
 
 def test_too_few_replications_for_the_variates_are_refused():
-    """Five for each: 20 for two arms, and arms without luck (a fixed reward) need none."""
+    """Five for each: 20 for two arms, and arms without noise (a fixed reward) need none."""
     with pytest.raises(
         sl.Invalid, match="5 replications for each of 4 variates, 20 in all, got 19"
     ):
@@ -243,7 +243,7 @@ def test_too_few_replications_for_the_variates_are_refused():
     assert sl.compare(certain, adjust="means").effects
 
 
-def test_runs_that_cannot_be_adjusted_are_refused_in_words():
+def test_runs_that_cannot_be_adjusted_are_refused_with_a_message():
     runs = example("example 2")
     without_detail = sl.simulate(runs.experiment, EXAMPLES["example 2"][1])
     for how in ("means", "exploration"):
@@ -253,8 +253,8 @@ def test_runs_that_cannot_be_adjusted_are_refused_in_words():
         sl.compare(runs, adjust="mean")
 
 
-def test_real_traffic_has_no_known_means_but_exploration_luck_it_has():
-    runs = played({"a": sl.Uniform(), "b": sl.EpsilonGreedy()}, BELLS)
+def test_real_traffic_has_exploration_luck_but_no_known_means():
+    runs = played({"a": sl.Uniform(), "b": sl.EpsilonGreedy()}, GAUSSIAN)
     real = dataclasses.replace(runs, environment=None)
 
     with pytest.raises(sl.Invalid, match="never for real traffic"):
@@ -271,7 +271,7 @@ def test_the_verdict_says_what_the_effect_is_without_adjustment():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("environment", [BELLS, COINS], ids=cases.name)
+@pytest.mark.parametrize("environment", [GAUSSIAN, BERNOULLI], ids=cases.name)
 def test_exploration_luck_has_mean_zero(environment):
     """Both ways to explore and uniform play at three horizons: 9 looks sharing 1e-6.
 
@@ -286,9 +286,9 @@ def test_exploration_luck_has_mean_zero(environment):
 
 
 def test_the_exploration_adjustment_needs_no_second_replication():
-    """Each adjusted value is the same whatever stands beside it; their mean is the plain one (1e-6, sees 0.1 sd)."""
+    """Each adjusted value is the same whatever the others are; their mean is the plain one (1e-6, sees 0.1 sd)."""
     policies = {"a": sl.EpsilonGreedy(0.1), "b": sl.EpsilonGreedy(0.05)}
-    runs = played(policies, BELLS, horizon=200, replications=2_000)
+    runs = played(policies, GAUSSIAN, horizon=200, replications=2_000)
     together = adjusted_differences(runs, ("b", "a"), 0, "exploration", predictable=False)
 
     alone = [
@@ -306,7 +306,7 @@ def test_the_exploration_adjustment_halves_the_variance_of_two_greedy_policies()
     """Epsilon 0.1 v 0.05 at 1,000 periods: 0.5 of replay's variance, known within a tenth from 1,000 replications."""
     policies = {"a": sl.EpsilonGreedy(0.1), "b": sl.EpsilonGreedy(0.05)}
     effect = sl.compare(
-        played(policies, BELLS, horizon=1_000, replications=1_000), adjust="exploration"
+        played(policies, GAUSSIAN, horizon=1_000, replications=1_000), adjust="exploration"
     ).effects[0]
 
     assert 0.3 < (effect.sd / effect.plain_sd) ** 2 < 0.75
@@ -315,7 +315,7 @@ def test_the_exploration_adjustment_halves_the_variance_of_two_greedy_policies()
 def test_policies_that_state_no_chances_have_no_exploration_luck():
     quiet = {"a": sl.UCB1(), "b": sl.ThompsonBernoulli(), "c": sl.UCBDelta(), "d": sl.Always(1)}
     quiet["e"] = sl.Batched(sl.UCB1(), 3)
-    runs = played(quiet, COINS)
+    runs = played(quiet, BERNOULLI)
 
     assert (runs.luck == 0).all()
     found, plain = sl.compare(runs, adjust="exploration").effects, sl.compare(runs).effects
@@ -339,7 +339,7 @@ def chances_literally(policy, means, period):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("design", ["replay", "naive", "time_coupled", "replay(share_noise=true)"])
-@pytest.mark.parametrize("environment", [BELLS, sl.GaussianPrior()], ids=cases.name)
+@pytest.mark.parametrize("environment", [GAUSSIAN, sl.GaussianPrior()], ids=cases.name)
 def test_luck_and_totals_are_those_of_the_trace_summed_in_plain_python(environment, design):
     """Every arm valued at its mean so far, 0 before its first pull; totals by arm add up to the reward."""
     runs = played(
@@ -388,7 +388,7 @@ def test_every_stated_chance_is_of_a_policy_that_the_tests_play():
 @pytest.mark.parametrize("seen", TALLIES)
 @pytest.mark.parametrize("policy", STATING, ids=cases.name)
 def test_stated_chances_are_those_of_the_arms_played(policy, seen):
-    """Nonnegative, together 1, and 3,000 choices with fresh luck are spread like that (1e-6 over all cases).
+    """Nonnegative, together 1, and 3,000 choices with new random numbers are spread like that (1e-6 over all cases).
 
     It sees a chance that is off by a tenth.
     """
@@ -446,8 +446,8 @@ def test_a_policy_of_ones_own_states_its_chances_from_what_it_knew(own_chances):
         for arm in range(chances.size):
             chances[arm] = (1.0 - stay) / chances.size + (stay if arm == tally.last else 0.0)
 
-    runs = played({"it": Sticky(), "other": sl.Uniform()}, BELLS, replications=1_000)
-    one = sl.trace(runs.experiment, BELLS, 0)["it"]
+    runs = played({"it": Sticky(), "other": sl.Uniform()}, GAUSSIAN, replications=1_000)
+    one = sl.trace(runs.experiment, GAUSSIAN, 0)["it"]
     luck, totals, pulls, last = 0.0, np.zeros(5), np.zeros(5), 0
     for period, (arm, reward) in enumerate(zip(one.arms, one.rewards, strict=True), 1):
         means = totals / np.maximum(pulls, 1)
@@ -464,12 +464,12 @@ def test_a_policy_of_ones_own_states_its_chances_from_what_it_knew(own_chances):
 
 def test_detail_is_the_same_bits_for_any_workers_parts_and_file(tmp_path):
     policies = {**COIN_TOSSERS, "thompson": sl.ThompsonGaussian()}
-    whole = played(policies, BELLS, checkpoints=[20, 60], replications=30)
+    whole = played(policies, GAUSSIAN, checkpoints=[20, 60], replications=30)
     options = {"checkpoints": [20, 60], "detail": True}
 
-    others = [sl.simulate(whole.experiment, BELLS, workers=many, **options) for many in (1, 3)]
+    others = [sl.simulate(whole.experiment, GAUSSIAN, workers=many, **options) for many in (1, 3)]
     parts = [
-        sl.simulate(whole.experiment, BELLS, replications=some, **options)
+        sl.simulate(whole.experiment, GAUSSIAN, replications=some, **options)
         for some in (range(11), range(11, 30))
     ]
     others.append(sl.Runs.concat(parts))
@@ -481,11 +481,11 @@ def test_detail_is_the_same_bits_for_any_workers_parts_and_file(tmp_path):
         assert other.totals.shape == whole.pulls.shape
         assert other.luck.shape == whole.rewards.shape
 
-    plain = sl.simulate(whole.experiment, BELLS, checkpoints=[20, 60])
+    plain = sl.simulate(whole.experiment, GAUSSIAN, checkpoints=[20, 60])
     assert plain.totals is plain.luck is None
     assert plain.rewards.tobytes() == whole.rewards.tobytes()
     assert plain.pulls.tobytes() == whole.pulls.tobytes()
     mixed = sl.simulate(
-        whole.experiment, BELLS, replications=range(11, 30), checkpoints=[20, 60], detail=False
+        whole.experiment, GAUSSIAN, replications=range(11, 30), checkpoints=[20, 60], detail=False
     )
     assert sl.Runs.concat([parts[0], mixed]).totals is None

@@ -7,8 +7,8 @@ import pytest
 
 import sameluck as sl
 
-COINS = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
-BELLS = sl.Gaussian((1.0, 0.8, -2.0, -3.0, -4.0))
+BERNOULLI = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
+GAUSSIAN = sl.Gaussian((1.0, 0.8, -2.0, -3.0, -4.0))
 UCBS = {"low": sl.UCB1(2.5), "high": sl.UCB1(3.0)}
 LATE = [1_000, 2_000, 4_000, 7_000, 10_000]
 
@@ -63,7 +63,7 @@ def with_pulls(counts, horizons=LATE):
 def test_a_healthy_run_has_no_caution(interval):
     """The first example with 50 replications, whatever the seed."""
     for seed in range(10):
-        result = sl.compare(played(UCBS, COINS, seed=seed), interval=interval)
+        result = sl.compare(played(UCBS, BERNOULLI, seed=seed), interval=interval)
 
         assert result.cautions == ()
         assert "Caution" not in str(result)
@@ -72,13 +72,13 @@ def test_a_healthy_run_has_no_caution(interval):
 def test_a_healthy_run_has_no_caution_with_a_curve_either():
     """The same with the checkpoints behind a figure."""
     for seed in range(10):
-        runs = played(UCBS, COINS, seed=seed, checkpoints=list(range(25, 1_001, 25)))
+        runs = played(UCBS, BERNOULLI, seed=seed, checkpoints=list(range(25, 1_001, 25)))
 
         assert sl.compare(runs).cautions == ()
 
 
 @pytest.mark.parametrize(("replications", "cautioned"), [(2, True), (9, True), (10, False)])
-def test_few_replications_are_said(replications, cautioned):
+def test_few_replications_give_a_caution(replications, cautioned):
     values = np.linspace(-1, 1, replications)
     found = sl.compare(made_up(values)).cautions
 
@@ -94,7 +94,7 @@ def skewed(size):
     return values
 
 
-def test_strong_skew_is_said_with_its_sign_unless_the_interval_minds_it():
+def test_strong_skew_gives_a_caution_with_its_sign_unless_the_interval_allows_for_it():
     for sign in (1, -1):
         (text,) = sl.compare(made_up(sign * skewed(40))).cautions
         assert "The differences of p1 and p0 are skewed" in text
@@ -104,7 +104,7 @@ def test_strong_skew_is_said_with_its_sign_unless_the_interval_minds_it():
     assert sl.compare(made_up(skewed(40)), interval="bootstrap").cautions == ()
 
 
-def test_skew_that_noise_explains_or_many_replications_outweigh_is_not_said():
+def test_skew_that_noise_explains_or_many_replications_outweigh_gives_no_caution():
     """Normal values never (200 samples; the rule's bound is 3 standard errors and at least 1); 25 x skewness^2 do."""
     rng = np.random.default_rng(4)
     samples = [made_up(rng.normal(size=20)) for _ in range(200)]
@@ -113,7 +113,7 @@ def test_skew_that_noise_explains_or_many_replications_outweigh_is_not_said():
     assert sl.compare(made_up(many)).cautions == ()
 
 
-def test_a_difference_that_never_varies_is_said():
+def test_a_difference_that_never_varies_gives_a_caution():
     (text,) = sl.compare(made_up([3.0] * 20)).cautions
     assert text.startswith("The difference of p1 and p0 is the same in every replication")
 
@@ -122,8 +122,8 @@ def test_a_difference_that_never_varies_is_said():
     assert text.startswith("The difference of b and a is the same in every replication")
 
 
-def test_policies_that_never_diverge_are_said_and_those_that_do_at_some_checkpoint_are_not():
-    twins = played({"a": sl.UCB1(), "b": sl.UCB1()}, COINS)
+def test_only_policies_that_never_diverge_give_a_caution():
+    twins = played({"a": sl.UCB1(), "b": sl.UCB1()}, BERNOULLI)
     (text,) = sl.compare(twins).cautions
     assert "b and a pulled every arm equally often in every replication" in text
 
@@ -137,7 +137,7 @@ def test_policies_that_never_diverge_are_said_and_those_that_do_at_some_checkpoi
 
 
 def test_equal_pulls_with_independent_rewards_are_no_sign_of_equal_policies():
-    runs = played({"a": sl.Always(0), "b": sl.Always(0)}, COINS, design="naive")
+    runs = played({"a": sl.Always(0), "b": sl.Always(0)}, BERNOULLI, design="naive")
 
     assert sl.compare(runs).cautions == ()
 
@@ -145,7 +145,7 @@ def test_equal_pulls_with_independent_rewards_are_no_sign_of_equal_policies():
 def test_under_time_coupling_equal_counts_in_another_order_are_a_divergence():
     """UCB1 plays arms 0, 1; uniform in the replications kept plays 1, 0: other rewards, so they do diverge."""
     policies = {"order": sl.UCB1(), "random": sl.Uniform()}
-    runs = played(policies, BELLS._replace(means=(1.0, -1.0)), horizon=2, design="time_coupled")
+    runs = played(policies, GAUSSIAN._replace(means=(1.0, -1.0)), horizon=2, design="time_coupled")
     keep = (runs.pulls[:, 1, 0] == 1).all(axis=1)
     names = ("rewards", "pulls", "interactions")
     kept = dataclasses.replace(runs, **{name: getattr(runs, name)[keep] for name in names})
@@ -154,7 +154,7 @@ def test_under_time_coupling_equal_counts_in_another_order_are_a_divergence():
     assert not any("never diverge" in text for text in sl.compare(kept).cautions)
 
 
-def test_each_pair_is_cautioned_for_itself_and_nothing_is_said_twice():
+def test_each_pair_has_its_own_caution_and_none_is_repeated():
     runs = made_up(skewed(40), policies=3)
     assert [text.split(" are ")[0] for text in sl.compare(runs, control="p1").cautions] == [
         "The differences of p0 and p1",
@@ -162,7 +162,7 @@ def test_each_pair_is_cautioned_for_itself_and_nothing_is_said_twice():
     ]
     (text,) = sl.compare(runs, pairs="control").cautions[:1]
     assert "p1 and p0" in text
-    several = sl.compare(played(UCBS, COINS, replications=5, checkpoints=[10, 100, 1_000]))
+    several = sl.compare(played(UCBS, BERNOULLI, replications=5, checkpoints=[10, 100, 1_000]))
     assert len(several.cautions) == len(set(several.cautions))
 
 
@@ -178,7 +178,7 @@ def light(replications, horizons=LATE):
     return np.outer(spread, 50 * np.log(horizons)).astype(int)
 
 
-def test_a_pull_count_that_rare_replications_dominate_is_said_with_policy_and_arm():
+def test_a_pull_count_that_rare_replications_dominate_gives_a_caution_with_policy_and_arm():
     (text,) = sl.compare(with_pulls(heavy(200))).cautions
     assert text.startswith("p1: the pull count of arm green has variance")
     assert sl.compare(with_pulls(heavy(200, [10_000]), [10_000])).cautions == (text,)
@@ -191,7 +191,7 @@ def test_too_few_replications_show_nothing_of_rare_ones():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_upper_confidence_bounds_have_no_growing_pull_counts(seed):
-    runs = played(UCBS, COINS, horizon=10_000, checkpoints=LATE, replications=200, seed=seed)
+    runs = played(UCBS, BERNOULLI, horizon=10_000, checkpoints=LATE, replications=200, seed=seed)
 
     assert sl.compare(runs).cautions == ()
 
@@ -201,7 +201,7 @@ def test_the_third_example_is_cautioned_for_both_of_its_policies():
     policies = {"thompson": sl.ThompsonGaussian(first_plays=1), "greedy": sl.EpsilonGreedy()}
     for seed in range(3):
         runs = played(
-            policies, BELLS, horizon=10_000, checkpoints=LATE, replications=200, seed=seed
+            policies, GAUSSIAN, horizon=10_000, checkpoints=LATE, replications=200, seed=seed
         )
         found = sl.compare(runs).cautions
         for name in policies:
@@ -209,7 +209,7 @@ def test_the_third_example_is_cautioned_for_both_of_its_policies():
 
 
 def test_cautions_are_printed_and_on_the_page():
-    result = sl.compare(played(UCBS, COINS, replications=5))
+    result = sl.compare(played(UCBS, BERNOULLI, replications=5))
 
     assert "Caution: Only 5 replications" in str(result)
     assert "Caution: Only 5 replications" in result._repr_html_()

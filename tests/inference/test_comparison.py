@@ -12,13 +12,13 @@ from sameluck import text_forms
 from sameluck.reporting.formats import amount, probability, times
 
 POLICIES = {"steady": sl.UCB1(2.5), "eager": sl.UCB1(3.0)}
-COINS = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
+BERNOULLI = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
 
 
 def comparison(**changes: object) -> sl.Comparison:
     settings = {"policies": POLICIES, "arms": 5, "horizon": 2_000, "replications": 10, "seed": 7}
     experiment = sl.Experiment(**{**settings, **changes})
-    return sl.compare(sl.simulate(experiment, COINS, checkpoints=[100, 2_000]), level=0.99)
+    return sl.compare(sl.simulate(experiment, BERNOULLI, checkpoints=[100, 2_000]), level=0.99)
 
 
 def test_the_printed_result_is_a_table_and_a_sentence_to_act_on():
@@ -78,7 +78,7 @@ def test_the_figure_is_written_by_the_ending_and_the_same_each_time(tmp_path):
         result.plot(tmp_path / "nowhere" / "a.svg")
 
 
-def test_the_page_stands_alone_and_escapes_what_users_name(tmp_path):
+def test_the_page_is_self_contained_and_escapes_names(tmp_path):
     result = comparison(policies={"<script>alert(1)</script>": sl.UCB1(), "b & c": sl.UCB1(3.0)})
     page = result.to_html(tmp_path / "page.html")
 
@@ -152,7 +152,7 @@ EXPERIMENT = sl.Experiment(
 )
 
 
-def test_an_experiment_on_the_way_gets_an_interval_that_may_be_looked_at():
+def test_an_interim_comparison_has_the_anytime_interval():
     runs = sl.simulate(EXPERIMENT, sl.Bernoulli([0.6, 0.4]))
     early = sl.compare(live_like(runs, 11))
     assert early.request.interval == "anytime"
@@ -160,7 +160,7 @@ def test_an_experiment_on_the_way_gets_an_interval_that_may_be_looked_at():
     assert sl.compare(runs).request.interval == "t"
 
 
-def test_a_t_interval_on_the_way_carries_a_caution():
+def test_an_interim_t_interval_gives_a_caution():
     runs = sl.simulate(EXPERIMENT, sl.Bernoulli([0.6, 0.4]))
     caution = sl.compare(live_like(runs, 11), interval="t").cautions[0]
     assert "11 of 12 planned" in caution
@@ -170,14 +170,14 @@ def test_a_t_interval_on_the_way_carries_a_caution():
 
 
 @pytest.mark.parametrize("complete", [0, 1])
-def test_too_early_is_said_in_words(complete):
+def test_too_few_replications_are_refused_with_a_remedy(complete):
     runs = live_like(sl.simulate(EXPERIMENT, sl.Bernoulli([0.6, 0.4])), complete)
     assert repr(runs).startswith("Runs(")
     with pytest.raises(sl.Invalid, match=rf"{complete} of 12 replications are complete.*Wait"):
         sl.compare(runs)
 
 
-def test_an_interval_without_bounds_is_said_in_words():
+def test_an_interval_without_bounds_is_a_sentence():
     runs = sl.simulate(EXPERIMENT, sl.Bernoulli([0.6, 0.4]))
     result = sl.compare(live_like(runs, 3))
     assert "no bound to no bound" in str(result)

@@ -7,9 +7,9 @@ import pytest
 import sameluck as sl
 from sameluck.intervals import intervals
 
-COINS = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
+BERNOULLI = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
 EXAMPLES = {
-    "example 1": ({"a": sl.UCB1(2.5), "b": sl.UCB1(3.0)}, COINS),
+    "example 1": ({"a": sl.UCB1(2.5), "b": sl.UCB1(3.0)}, BERNOULLI),
     "example 2": (
         {"a": sl.UCB1(), "b": sl.ThompsonBernoulli(first_plays=1)},
         sl.Bernoulli((0.7, 0.3)),
@@ -18,7 +18,7 @@ EXAMPLES = {
         {"a": sl.ThompsonGaussian(first_plays=1), "b": sl.EpsilonGreedy()},
         sl.Gaussian((1.0, 0.8, -2.0, -3.0, -4.0)),
     ),
-    "a/a": ({"a": sl.ThompsonBernoulli(), "b": sl.ThompsonBernoulli()}, COINS),
+    "a/a": ({"a": sl.ThompsonBernoulli(), "b": sl.ThompsonBernoulli()}, BERNOULLI),
 }
 
 
@@ -54,7 +54,7 @@ def test_equal_deterministic_policies_never_differ():
     twins = sl.Experiment(
         policies={"a": sl.UCB1(), "b": sl.UCB1()}, arms=5, horizon=50, replications=5
     )
-    found = sl.coverage(twins, COINS, experiments=20)
+    found = sl.coverage(twins, BERNOULLI, experiments=20)
     assert (found.covered, found.power, found.truth) == (1.0, 0.0, 0.0)
     assert found.error == pytest.approx(20**-1.5), (
         "never 0: that of a share of one in n experiments"

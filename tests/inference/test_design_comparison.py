@@ -6,7 +6,7 @@ import pytest
 
 import sameluck as sl
 
-COINS = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
+BERNOULLI = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
 EXPERIMENT = sl.Experiment(
     policies={"steady": sl.UCB1(2.5), "eager": sl.UCB1(3.0)},
     arms=5,
@@ -17,7 +17,7 @@ EXPERIMENT = sl.Experiment(
 
 
 def test_each_design_has_its_row_finding_and_price():
-    found = sl.designs(EXPERIMENT, COINS, level=0.99)
+    found = sl.designs(EXPERIMENT, BERNOULLI, level=0.99)
     rows = {row.design: row for row in found.rows}
 
     assert list(rows) == ["naive", "time_coupled", "replay"]
@@ -34,12 +34,12 @@ def test_each_design_has_its_row_finding_and_price():
 
 
 def test_each_row_is_what_that_design_says_alone():
-    found = sl.designs(EXPERIMENT, COINS, designs=["naive", "replay(share_noise=true)"])
+    found = sl.designs(EXPERIMENT, BERNOULLI, designs=["naive", "replay(share_noise=true)"])
     for name, design in (
         ("naive", sl.Naive()),
         ("replay(share_noise=true)", sl.Replay(share_noise=True)),
     ):
-        alone = sl.compare(sl.simulate(EXPERIMENT.replace(design=design), COINS))
+        alone = sl.compare(sl.simulate(EXPERIMENT.replace(design=design), BERNOULLI))
         assert found.results[name].effects == alone.effects
 
 
@@ -47,7 +47,7 @@ def test_it_draws_and_writes_a_page(tmp_path):
     three = EXPERIMENT.replace(
         policies={**EXPERIMENT.policies, "random": sl.Uniform()}, horizon=200
     )
-    found = sl.designs(three, COINS, checkpoints=[100, 200])
+    found = sl.designs(three, BERNOULLI, checkpoints=[100, 200])
     labels = [
         text.get_text() for text in found.plot(tmp_path / "a.svg").axes[0].get_legend().get_texts()
     ]
@@ -59,6 +59,6 @@ def test_it_draws_and_writes_a_page(tmp_path):
 
 def test_no_design_and_an_unknown_one_are_refused():
     with pytest.raises(sl.Invalid, match="at least one"):
-        sl.designs(EXPERIMENT, COINS, designs=[])
+        sl.designs(EXPERIMENT, BERNOULLI, designs=[])
     with pytest.raises(sl.Invalid, match="unknown design"):
-        sl.designs(EXPERIMENT, COINS, designs=["shared"])
+        sl.designs(EXPERIMENT, BERNOULLI, designs=["shared"])

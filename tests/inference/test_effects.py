@@ -86,12 +86,12 @@ def test_a_difference_without_variance_needs_no_interval():
         ({"control": "p9"}, "unknown control 'p9'; known: p0, p1"),
     ],
 )
-def test_bad_arguments_are_refused_in_words(arguments, fragment):
+def test_bad_arguments_are_refused_with_a_message(arguments, fragment):
     with pytest.raises(sl.Invalid, match=fragment):
         sl.compare(runs_of([[1, 2], [2, 4]]), **arguments)
 
 
-def test_runs_that_cannot_be_compared_are_refused_in_words():
+def test_runs_that_cannot_be_compared_are_refused_with_a_message():
     with pytest.raises(sl.Invalid, match="at least 2 replications, got 1"):
         sl.compare(runs_of([[1, 2]]))
     with pytest.raises(sl.Invalid, match="at least two policies"):
@@ -127,7 +127,7 @@ def test_the_t_interval_covers_as_often_as_it_says():
     assert abs(np.mean(hits) - 0.99) < 5 * math.sqrt(0.99 * 0.01 / 2_000)
 
 
-def test_on_a_prior_the_naive_variance_cannot_be_told_from_the_same_runs():
+def test_on_a_prior_the_naive_variance_cannot_be_estimated_from_the_same_runs():
     """The naive design would meet the same bandit, so the two policies' variances do not add up to its own."""
     experiment = sl.Experiment(
         policies={"a": "ucb1", "b": "uniform"}, arms=2, horizon=50, replications=40
@@ -233,19 +233,19 @@ def test_simultaneous_intervals_share_the_level_within_their_family(family, monk
     """Bonferroni for the anytime interval; for t the critical value of max-t over the columns of the family."""
     monkeypatch.setattr(intervals, "DRAWS", 3_000)
     runs, size = made_up_runs(), {"pairs": 3, "checkpoints": 2, "both": 6}[family]
-    asked = {"pairs": "all", "level": 0.9}
+    arguments = {"pairs": "all", "level": 0.9}
     differences = {
         one[:3]: MADE_UP[:, "abc".index(one.policy), index]
         - MADE_UP[:, "abc".index(one.control), index]
-        for one in sl.compare(runs, **asked).effects
+        for one in sl.compare(runs, **arguments).effects
         for index in [(10, 40).index(one.checkpoint)]
     }
-    for one in sl.compare(runs, interval="anytime", simultaneous=family, **asked).effects:
+    for one in sl.compare(runs, interval="anytime", simultaneous=family, **arguments).effects:
         values = differences[one[:3]]
         interval = anytime_interval(values, 1 - 0.1 / size)
         assert (one.low, one.high) == pytest.approx(interval[:2], rel=1e-12)
         assert one.p_value == anytime_interval(values, 0.9).p_value
-    for one in sl.compare(runs, simultaneous=family, **asked).effects:
+    for one in sl.compare(runs, simultaneous=family, **arguments).effects:
         part = {"pairs": slice(2, 3), "checkpoints": slice(0, 2), "both": slice(0, 0)}[family]
         members = [values for key, values in differences.items() if key[part] == one[:3][part]]
         values = differences[one[:3]]

@@ -12,9 +12,9 @@ from sameluck.inference.effects import variance_ratio
 from sameluck.inference.planning import power_of
 from sameluck.intervals import obrien_fleming, t_interval
 
-COINS = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
+BERNOULLI = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
 THREE = sl.Bernoulli((0.6, 0.5, 0.4))
-BELLS = sl.Gaussian((1.0, 0.8, -2.0, -3.0, -4.0))
+GAUSSIAN = sl.Gaussian((1.0, 0.8, -2.0, -3.0, -4.0))
 NEAR = sl.Gaussian((0.3, 0.0, 0.1))
 SHARED = "replay(share_noise=true)"
 
@@ -124,11 +124,11 @@ def test_simultaneous_intervals_hold_together(family, interval, monkeypatch):
     together = apart = 0
     for start in range(0, 5_000, 20):
         some = rows_of(runs, slice(start, start + 20))
-        asked = {"pairs": "all", "interval": interval, "level": 0.9}
-        wide = sl.compare(some, simultaneous=family, **asked)
+        arguments = {"pairs": "all", "interval": interval, "level": 0.9}
+        wide = sl.compare(some, simultaneous=family, **arguments)
         together += families_missed(wide, family)[0]
         if interval == "t":
-            narrow = sl.compare(some, **asked)
+            narrow = sl.compare(some, **arguments)
             apart += families_missed(narrow, family)[0]
             for one, other in zip(wide.effects, narrow.effects, strict=True):
                 assert one.high - one.low >= other.high - other.low
@@ -142,10 +142,10 @@ def test_simultaneous_intervals_hold_together(family, interval, monkeypatch):
 @pytest.mark.parametrize("interval", ["t", "bootstrap", "anytime"])
 def test_wider_families_have_wider_intervals_around_the_same_effect(interval):
     runs = played({**ARMS, "ucb": sl.UCB1()}, NEAR, checkpoints=HORIZONS)
-    asked = {"pairs": "all", "interval": interval}
-    single = sl.compare(runs, **asked).effects
+    arguments = {"pairs": "all", "interval": interval}
+    single = sl.compare(runs, **arguments).effects
     families = {
-        family: sl.compare(runs, simultaneous=family, **asked).effects
+        family: sl.compare(runs, simultaneous=family, **arguments).effects
         for family in ("pairs", "checkpoints", "both")
     }
     for index, one in enumerate(single):
@@ -157,7 +157,7 @@ def test_wider_families_have_wider_intervals_around_the_same_effect(interval):
             assert found[index].p_value == one.p_value
 
 
-def test_naive_is_compared_as_two_samples_and_shared_luck_within_replications():
+def test_naive_is_compared_as_two_samples_and_shared_rewards_within_replications():
     """SciPy's Welch and paired t tests; a prior's instance is shared even under naive."""
     policies = {"a": sl.UCB1(), "b": sl.EpsilonGreedy()}
     cases_ = [
@@ -191,15 +191,15 @@ def test_pairing_a_prior_under_naive_is_worth_it():
     assert apart > 3 * sl.compare(runs).effects[0].sd ** 2
 
 
-@pytest.mark.parametrize("name", ["coins", "bells"])
+@pytest.mark.parametrize("name", ["bernoulli", "gaussian"])
 def test_the_interval_of_the_variance_ratio_covers_that_of_a_large_run(name):
     """400 experiments of 50 at 95% against the ratio of all 20,000: at most 10% misses (it is approximate).
 
     Exact binomial at 1e-6: sees misses of 20%.
     """
     policies, environment = {
-        "coins": ({"a": sl.UCB1(2.5), "b": sl.UCB1(3.0)}, COINS),
-        "bells": ({"a": sl.UCB1(), "b": sl.ThompsonGaussian()}, NEAR),
+        "bernoulli": ({"a": sl.UCB1(2.5), "b": sl.UCB1(3.0)}, BERNOULLI),
+        "gaussian": ({"a": sl.UCB1(), "b": sl.ThompsonGaussian()}, NEAR),
     }[name]
     runs = played(policies, environment, horizon=100, replications=20_000)
     control, other = runs.rewards[:, 0, 0], runs.rewards[:, 1, 0]
@@ -287,9 +287,9 @@ RELATIVES = {
     ),
     "gaussian thompson, other priors": (
         {"a": sl.ThompsonGaussian(), "b": sl.ThompsonGaussian(prior_sd=2.0)},
-        BELLS,
+        GAUSSIAN,
     ),
-    "epsilon-greedy": ({"a": sl.EpsilonGreedy(0.1), "b": sl.EpsilonGreedy(0.05)}, BELLS),
+    "epsilon-greedy": ({"a": sl.EpsilonGreedy(0.1), "b": sl.EpsilonGreedy(0.05)}, GAUSSIAN),
 }
 
 
@@ -349,7 +349,7 @@ PAIR = {"a": sl.UCB1(), "b": sl.EpsilonGreedy()}
 
 
 @pytest.mark.parametrize("design", ["naive", "time_coupled", SHARED])
-def test_a_pilot_of_another_design_is_used_or_refused_in_words(design):
+def test_a_pilot_of_another_design_is_used_or_refused_with_a_message(design):
     runs = played(PAIR, NEAR, design=design)
     try:
         planned = sl.plan(runs.experiment.replace(design="replay"), runs, effect=1.0, power=0.9)

@@ -10,7 +10,7 @@ from scipy import integrate, stats
 import sameluck as sl
 from sameluck.inference.planning import power_of
 
-COINS = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
+BERNOULLI = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
 EXPERIMENT = sl.Experiment(
     policies={"low": sl.UCB1(2.5), "high": sl.UCB1(3.0)},
     arms=5,
@@ -34,16 +34,18 @@ def test_power_is_the_noncentral_t_law(replications, level):
 
 
 def test_each_of_the_three_follows_from_the_other_two():
-    planned = sl.plan(EXPERIMENT, COINS, effect=2.0, power=0.9)
+    planned = sl.plan(EXPERIMENT, BERNOULLI, effect=2.0, power=0.9)
     assert planned.power >= 0.9
-    fewer = sl.plan(EXPERIMENT, COINS, effect=2.0, replications=planned.replications - 1)
+    fewer = sl.plan(EXPERIMENT, BERNOULLI, effect=2.0, replications=planned.replications - 1)
     assert fewer.power < 0.9
-    smallest = sl.plan(EXPERIMENT, COINS, power=planned.power, replications=planned.replications)
+    smallest = sl.plan(
+        EXPERIMENT, BERNOULLI, power=planned.power, replications=planned.replications
+    )
     assert smallest.effect == pytest.approx(2.0, rel=1e-3)
 
 
 def test_every_design_has_its_row_and_replay_needs_fewest_users():
-    planned = sl.plan(EXPERIMENT, COINS, effect=2.0, power=0.9)
+    planned = sl.plan(EXPERIMENT, BERNOULLI, effect=2.0, power=0.9)
     rows = {row.design: row for row in planned.rows}
     assert list(rows) == ["replay", "naive", "time_coupled"]
     assert rows["replay"].users < rows["time_coupled"].users < rows["naive"].users
@@ -56,8 +58,8 @@ def test_every_design_has_its_row_and_replay_needs_fewest_users():
 @pytest.mark.slow
 def test_the_spread_comes_with_its_error():
     """The pilot's sd against that of 40,000 others, within 5 of its own stated errors (false alarm 6e-7)."""
-    planned = sl.plan(EXPERIMENT, COINS, effect=2.0, power=0.9)
-    runs = sl.simulate(EXPERIMENT.replace(replications=40_000, seed=99), COINS)
+    planned = sl.plan(EXPERIMENT, BERNOULLI, effect=2.0, power=0.9)
+    runs = sl.simulate(EXPERIMENT.replace(replications=40_000, seed=99), BERNOULLI)
     truth = float((runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]).std())
     assert abs(planned.own.sd - truth) < 5 * planned.own.sd_error
 
@@ -70,10 +72,10 @@ def test_power_against_brute_force_where_differences_are_far_from_normal():
     """
     policies = {"greedy": sl.EpsilonGreedy(0.05), "ucb": sl.UCB1(0.5)}
     short = sl.Experiment(policies=policies, arms=2, horizon=60, replications=2, seed=1)
-    coins = sl.Bernoulli((0.6, 0.5))
-    planned = sl.plan(short, coins, effect=3.0, replications=8, verify=True)
+    two_arms = sl.Bernoulli((0.6, 0.5))
+    planned = sl.plan(short, two_arms, effect=3.0, replications=8, verify=True)
 
-    runs = sl.simulate(short.replace(replications=4_000, seed=5), coins)
+    runs = sl.simulate(short.replace(replications=4_000, seed=5), two_arms)
     values = runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]
     shifted = (values - values.mean() + 3.0).reshape(500, 8)
     brute = np.mean(stats.ttest_1samp(shifted, 0, axis=1).pvalue < 0.05)
@@ -83,7 +85,7 @@ def test_power_against_brute_force_where_differences_are_far_from_normal():
 
 
 def test_a_pilot_of_runs_and_a_prior_serve_as_well():
-    runs = sl.simulate(EXPERIMENT.replace(replications=50), COINS)
+    runs = sl.simulate(EXPERIMENT.replace(replications=50), BERNOULLI)
     planned = sl.plan(EXPERIMENT, runs, effect=2.0, power=0.9)
     assert [row.design for row in planned.rows] == ["replay", "naive"]
     assert planned.pilot_replications == 50
@@ -93,17 +95,22 @@ def test_a_pilot_of_runs_and_a_prior_serve_as_well():
 
 
 def test_days_follow_arrivals_and_the_wait_for_rewards():
-    by_users = sl.plan(EXPERIMENT, COINS, effect=2.0, power=0.9, arrivals_per_day=100)
+    by_users = sl.plan(EXPERIMENT, BERNOULLI, effect=2.0, power=0.9, arrivals_per_day=100)
     assert by_users.own.days == pytest.approx(by_users.own.users / 100)
     by_wait = sl.plan(
-        EXPERIMENT, COINS, effect=2.0, power=0.9, arrivals_per_day=1e9, reward_delay_seconds=3_600
+        EXPERIMENT,
+        BERNOULLI,
+        effect=2.0,
+        power=0.9,
+        arrivals_per_day=1e9,
+        reward_delay_seconds=3_600,
     )
     assert by_wait.own.days == pytest.approx(1_000 / 24)
 
 
 @pytest.mark.slow
 def test_the_plan_prints_a_table_and_a_sentence_and_draws(tmp_path):
-    planned = sl.plan(EXPERIMENT, COINS, effect=2.0, power=0.9)
+    planned = sl.plan(EXPERIMENT, BERNOULLI, effect=2.0, power=0.9)
     text = " ".join(str(planned).split())
     assert "An effect of 2 is found with power 0.9" in text
     assert "The naive design needs" in text
@@ -129,15 +136,15 @@ def test_the_plan_prints_a_table_and_a_sentence_and_draws(tmp_path):
         ({"effect": 1.0, "power": 0.9, "pilot": 2}, "pilot must be a whole number >= 10"),
     ],
 )
-def test_impossible_requests_are_refused_in_words(request_, fragment):
+def test_impossible_requests_are_refused_with_a_message(request_, fragment):
     with pytest.raises(sl.Invalid, match=fragment):
-        sl.plan(EXPERIMENT, COINS, **request_)
+        sl.plan(EXPERIMENT, BERNOULLI, **request_)
 
 
 def test_one_policy_and_too_small_a_pilot_are_refused():
     with pytest.raises(sl.Invalid, match="the experiment has one policy"):
-        sl.plan(EXPERIMENT.replace(policies={"a": sl.UCB1()}), COINS, effect=1.0, power=0.9)
-    runs = sl.simulate(EXPERIMENT.replace(replications=5), COINS)
+        sl.plan(EXPERIMENT.replace(policies={"a": sl.UCB1()}), BERNOULLI, effect=1.0, power=0.9)
+    runs = sl.simulate(EXPERIMENT.replace(replications=5), BERNOULLI)
     with pytest.raises(sl.Invalid, match="at least 10 replications"):
         sl.plan(EXPERIMENT, runs, effect=1.0, power=0.9)
 
@@ -148,7 +155,7 @@ def exact_power(effect, sd, replications, level, freedom):
     return stats.nct.sf(critical, freedom, centre) + stats.nct.cdf(-critical, freedom, centre)
 
 
-def assert_row(row, values, interactions, asked, level, freedom):
+def assert_row(row, values, interactions, arguments, level, freedom):
     """Every number of a plan's row from the pilot's values, with SciPy's noncentral t."""
 
     def power(effect, replications):
@@ -158,13 +165,13 @@ def assert_row(row, values, interactions, asked, level, freedom):
     assert row.sd == pytest.approx(sd)
     assert row.sd_error == pytest.approx(math.sqrt((fourth - sd**4) / values.size) / (2 * sd))
     assert power(row.effect, row.replications) == pytest.approx(row.power, rel=1e-6)
-    assert row.effect == asked.get("effect", row.effect)
-    assert row.replications == asked.get("replications", row.replications)
-    if "effect" not in asked:
-        assert row.power == asked["power"]
+    assert row.effect == arguments.get("effect", row.effect)
+    assert row.replications == arguments.get("replications", row.replications)
+    if "effect" not in arguments:
+        assert row.power == arguments["power"]
         assert row.effect > 0
-    elif "power" in asked:
-        assert power(row.effect, row.replications - 1) < asked["power"] <= row.power
+    elif "power" in arguments:
+        assert power(row.effect, row.replications - 1) < arguments["power"] <= row.power
     assert row.interactions == pytest.approx(interactions)
     assert row.users == pytest.approx(row.replications * interactions)
 
@@ -172,11 +179,11 @@ def assert_row(row, values, interactions, asked, level, freedom):
 @pytest.fixture(scope="module")
 def pilot_runs():
     experiment = EXPERIMENT.replace(policies={**EXPERIMENT.policies, "third": sl.Uniform()})
-    return sl.simulate(experiment.replace(replications=40), COINS, checkpoints=[200, 1_000])
+    return sl.simulate(experiment.replace(replications=40), BERNOULLI, checkpoints=[200, 1_000])
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "arguments",
     [
         {"effect": 2.0, "power": 0.9},
         {"effect": -3.0, "power": 0.6},
@@ -186,7 +193,7 @@ def pilot_runs():
         {"power": 0.9, "replications": 4},
     ],
 )
-def test_every_number_of_a_plan_follows_from_the_pilot(pilot_runs, asked):
+def test_every_number_of_a_plan_follows_from_the_pilot(pilot_runs, arguments):
     """Each row recomputed with SciPy's noncentral t; for naive from replications next to each other."""
     level = 0.9
     found = sl.plan(
@@ -195,7 +202,7 @@ def test_every_number_of_a_plan_follows_from_the_pilot(pilot_runs, asked):
         level=level,
         arrivals_per_day=50,
         reward_delay_seconds=8_640,
-        **asked,
+        **arguments,
     )
     low, high = pilot_runs.rewards[:, 0], pilot_runs.rewards[:, 1]
     users = pilot_runs.interactions.mean(axis=0)
@@ -211,13 +218,13 @@ def test_every_number_of_a_plan_follows_from_the_pilot(pilot_runs, asked):
         each = users[index] if design == "replay" else 2 * (200, 1_000)[index]
         factor = 1 if design == "replay" else 2
         assert row[:2] == (design, (200, 1_000)[index])
-        assert_row(row, values, each, asked, level, lambda m, k=factor: k * (m - 1))
+        assert_row(row, values, each, arguments, level, lambda m, k=factor: k * (m - 1))
         assert row.days == pytest.approx(max(row.users / 50, (200, 1_000)[index] / 10))
     difference = high[:, 1] - low[:, 1]
     assert found.pilot_effect == pytest.approx(difference.mean())
     assert found.pilot_effect_error == pytest.approx(stats.sem(difference))
     assert (found.pilot_replications, found.level) == (40, level)
-    assert found.asked_power == asked.get("power")
+    assert found.asked_power == arguments.get("power")
     assert f"pilot's own effect is {difference.mean():.4g} (standard" in found.verdict
     assert f"{found.rows[1].users:,.0f}" in found.verdict.partition("naive design")[2]
     assert (found.interactions, found.naive_interactions) == (
@@ -277,7 +284,7 @@ def test_a_plan_that_cannot_be_made_is_refused(pilot_runs):
     with pytest.raises(sl.Invalid, match="verify=True needs an environment"):
         sl.plan(EXPERIMENT, pilot_runs, effect=2.0, power=0.9, verify=True)
     with pytest.raises(sl.Invalid, match="would simulate 500 x"):
-        sl.plan(EXPERIMENT, COINS, effect=0.1, replications=10_001, verify=True, pilot=10)
+        sl.plan(EXPERIMENT, BERNOULLI, effect=0.1, replications=10_001, verify=True, pilot=10)
     with pytest.raises(sl.Invalid, match="arrivals_per_day must be > 0"):
         sl.plan(EXPERIMENT, pilot_runs, effect=2.0, power=0.9, arrivals_per_day=0)
     with pytest.raises(sl.Invalid, match="reward_delay_seconds must be >= 0"):
@@ -286,17 +293,20 @@ def test_a_plan_that_cannot_be_made_is_refused(pilot_runs):
     assert slow.own.days == 2 * slow.own.users
     with pytest.raises(sl.Invalid, match="never differ in the pilot"):
         sl.plan(
-            EXPERIMENT.replace(policies={"a": "ucb1", "b": "ucb1"}), COINS, effect=2.0, power=0.9
+            EXPERIMENT.replace(policies={"a": "ucb1", "b": "ucb1"}),
+            BERNOULLI,
+            effect=2.0,
+            power=0.9,
         )
 
 
 def test_a_prior_is_paired_in_every_design_and_a_coupled_pilot_of_it_says_nothing_of_naive():
-    prior, asked = sl.BernoulliPrior(), {"effect": 5.0, "power": 0.8}
+    prior, arguments = sl.BernoulliPrior(), {"effect": 5.0, "power": 0.8}
     short = EXPERIMENT.replace(horizon=30, replications=20)
-    coupled = sl.plan(short, sl.simulate(short, prior), **asked)
+    coupled = sl.plan(short, sl.simulate(short, prior), **arguments)
     assert [row.design for row in coupled.rows] == ["replay"]
     assert coupled.naive_interactions is None
     naive = short.replace(design="naive")
     runs = sl.simulate(naive, prior)
     values = runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]
-    assert_row(sl.plan(naive, runs, **asked).own, values, 60, asked, 0.95, lambda m: m - 1)
+    assert_row(sl.plan(naive, runs, **arguments).own, values, 60, arguments, 0.95, lambda m: m - 1)

@@ -92,14 +92,14 @@ def test_real_traffic_has_no_regret_to_tell_and_one_replication_no_spread():
     assert math.isnan(summarise(single)[0].sd)
 
 
-def test_a_comparison_carries_the_summaries_and_standings_only_when_asked():
+def test_a_comparison_has_the_summaries_and_standings_only_if_requested():
     runs = played(ENVIRONMENTS[0])
 
     assert sl.compare(runs).policies == summarise(runs)
     assert sl.compare(runs).standings == ()
-    asked = sl.compare(runs, best=True, level=0.8)
-    assert asked.standings == standings(runs, Request(level=0.8, interval="t"))
-    assert {one.checkpoint for one in asked.standings} == {80}
+    comparison = sl.compare(runs, best=True, level=0.8)
+    assert comparison.standings == standings(runs, Request(level=0.8, interval="t"))
+    assert {one.checkpoint for one in comparison.standings} == {80}
 
 
 def standing_literally(table, index, level):

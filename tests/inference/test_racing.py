@@ -17,12 +17,12 @@ FIELD = {
     "thompson": sl.ThompsonBernoulli(),
     "uniform": sl.Uniform(),
 }
-COINS = sl.Bernoulli((0.6, 0.5, 0.4))
+BERNOULLI = sl.Bernoulli((0.6, 0.5, 0.4))
 
 
 def run(**changes: object) -> sl.Race:
     settings = {"tolerance": 0.5, "horizon": 300, "seed": 1, "least": 5}
-    return sl.race(FIELD, COINS, **{**settings, **changes})
+    return sl.race(FIELD, BERNOULLI, **{**settings, **changes})
 
 
 def test_the_leader_is_certified_and_the_beaten_have_left():
@@ -46,7 +46,7 @@ def test_every_policys_reward_is_that_of_simulate():
     experiment = sl.Experiment(
         policies=FIELD, arms=3, horizon=300, replications=race.replications, seed=1
     )
-    rewards = sl.simulate(experiment, COINS).rewards[:, :, 0]
+    rewards = sl.simulate(experiment, BERNOULLI).rewards[:, :, 0]
     for column, name in enumerate(FIELD):
         runner = next(one for one in race.runners if one.policy == name)
         assert runner.reward == pytest.approx(
@@ -60,7 +60,7 @@ def test_every_number_of_a_race_follows_from_the_rewards_of_simulate():
     experiment = sl.Experiment(
         policies=FIELD, arms=3, horizon=300, replications=race.replications, seed=1
     )
-    runs = sl.simulate(experiment, COINS)
+    runs = sl.simulate(experiment, BERNOULLI)
     rewards = dict(zip(FIELD, runs.rewards[:, :, 0].T, strict=True))
     counts = {one.policy: one.replications for one in race.runners}
     in_race = np.array([[row < counts[name] for name in FIELD] for row in range(race.replications)])
@@ -116,9 +116,9 @@ def test_a_race_follows_its_rules_literally(tolerance, level, least):
     """40 replications in blocks of 16, three seeds; some races are certified and some are not."""
     for seed in range(3):
         settings = {"horizon": 60, "seed": seed, "least": least, "most": 40}
-        race = sl.race(FIELD, COINS, tolerance=tolerance, level=level, **settings)
+        race = sl.race(FIELD, BERNOULLI, tolerance=tolerance, level=level, **settings)
         whole = sl.Experiment(policies=FIELD, arms=3, horizon=60, replications=40, seed=seed)
-        table = dict(zip(FIELD, sl.simulate(whole, COINS).rewards[:, :, 0].T, strict=True))
+        table = dict(zip(FIELD, sl.simulate(whole, BERNOULLI).rewards[:, :, 0].T, strict=True))
         dropped, replications, certified, leader = literal_race(table, level, tolerance, least)
         assert (race.certified, race.replications, race.best) == (certified, replications, leader)
         assert set(race.remaining) == set(FIELD) - set(dropped)
@@ -138,7 +138,7 @@ def test_the_certificate_is_seldom_wrong():
     Truth from 20,000 replications of each policy.
     """
     experiment = sl.Experiment(policies=FIELD, arms=3, horizon=100, replications=20_000, seed=77)
-    means = sl.simulate(experiment, COINS).rewards[:, :, 0].mean(axis=0)
+    means = sl.simulate(experiment, BERNOULLI).rewards[:, :, 0].mean(axis=0)
     truth = dict(zip(FIELD, means, strict=True))
     wrong = 0
     for seed in range(60):
@@ -149,7 +149,7 @@ def test_the_certificate_is_seldom_wrong():
 
 def test_near_ties_end_undecided_at_the_most_replications():
     twins = {"a": sl.ThompsonBernoulli(), "b": sl.ThompsonBernoulli()}
-    race = sl.race(twins, COINS, tolerance=1e-6, horizon=50, most=40)
+    race = sl.race(twins, BERNOULLI, tolerance=1e-6, horizon=50, most=40)
     assert not race.certified
     assert race.replications == 40
     assert "Undecided after 40 replications: " in race.verdict
@@ -193,7 +193,7 @@ def test_bad_requests_are_refused(changes, fragment):
 
 def test_a_race_needs_rivals_and_arms():
     with pytest.raises(sl.Invalid, match="at least two policies"):
-        sl.race({"a": "ucb1"}, COINS, tolerance=1.0)
+        sl.race({"a": "ucb1"}, BERNOULLI, tolerance=1.0)
     with pytest.raises(sl.Invalid, match="give the number of arms"):
         sl.race(FIELD, sl.BernoulliPrior(), tolerance=1.0)
     assert (
@@ -207,7 +207,7 @@ def test_a_race_needs_rivals_and_arms():
 def test_what_has_not_varied_proves_nothing():
     """Equal so far is not equal: no certificate from differences without variance, and a caution."""
     twins = {"a": sl.UCB1(), "b": sl.UCB1()}
-    race = sl.race(twins, COINS, tolerance=5.0, horizon=50, most=40)
+    race = sl.race(twins, BERNOULLI, tolerance=5.0, horizon=50, most=40)
     assert not race.certified
     assert "earned exactly what a did, in every replication" in race.cautions[0]
 
@@ -250,5 +250,5 @@ def test_a_leader_without_rivals_is_certified_whatever_the_tolerance():
 
 def test_equal_policies_need_as_many_replications_under_naive():
     twins = {"a": sl.UCB1(), "b": sl.UCB1()}
-    race = sl.race(twins, COINS, tolerance=5.0, horizon=50, most=40)
+    race = sl.race(twins, BERNOULLI, tolerance=5.0, horizon=50, most=40)
     assert race.naive_users == 40 * 2 * 50

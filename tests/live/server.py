@@ -20,7 +20,7 @@ PLACES = (
 SECONDS_TO_START = 60
 ATTEMPTS = 5
 
-# Runs beside the server until told to end, or until whoever started it is gone, killed or not.
+# Runs beside the server until it gets the word to end, or until the process that started it is gone.
 GUARD = """
 read -r _
 pid=$(head -n 1 data/postmaster.pid 2>/dev/null) && kill -INT "$pid" 2>/dev/null &&
@@ -49,7 +49,7 @@ def binaries():
 
 
 class Server:
-    """A running server: `url(database)` for anybody on this machine, the superuser is postgres."""
+    """A running server: `url(database)` for every user of this machine, the superuser is postgres."""
 
     def __init__(self, folder, port, pid):
         self.folder = folder
@@ -176,7 +176,7 @@ def _start(programs, folder, options, *, fsync):
             process = subprocess.Popen(command, stdout=log, stderr=log, **options)
         if _ready(folder, process):
             return process, port
-        # Somebody may have taken the port between our look and the server's.
+        # Another process may have taken the port since we chose it.
     raise NoServer(f"PostgreSQL did not start: {(folder / 'log').read_text()}")
 
 

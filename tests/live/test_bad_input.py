@@ -1,4 +1,4 @@
-"""Bad input: refused in words, nothing half-applied, and the experiment goes on as if nothing had been said."""
+"""Bad input: refused with a message, nothing half-applied, and the experiment continues as if it had not come."""
 
 import contextlib
 import math
@@ -115,9 +115,9 @@ def unchanged(dump):
         def refused(call, *arguments, **options):
             with pytest.raises(kind) as caught:
                 call(*arguments, **options)
-            said = str(caught.value)
-            assert len(said) > 20, said
-            assert "Traceback" not in said
+            message = str(caught.value)
+            assert len(message) > 20, message
+            assert "Traceback" not in message
 
         yield refused
         assert dump() == before
@@ -211,9 +211,9 @@ class TestRewards:
             for value in (0.5, 2, -1, 1.0000001):
                 refused(live.reward, waiting, value)
 
-        coins = sl.Bernoulli((0.2, 0.5, 0.8))
-        scenario.finish(live, coins, waiting=[waiting])
-        assert_finished(live, coins)
+        bernoulli = sl.Bernoulli((0.2, 0.5, 0.8))
+        scenario.finish(live, bernoulli, waiting=[waiting])
+        assert_finished(live, bernoulli)
 
     @pytest.mark.parametrize(
         "value",

@@ -1,6 +1,6 @@
 """Whatever happens in whatever order, a live experiment ends where the simulation does.
 
-Hypothesis writes a script of calls, good and bad, with a clock that jumps, commits that fail and stores that are
+Hypothesis makes a list of calls, good and bad, with a clock that jumps, commits that fail and stores that are
 closed and opened again; it is played over and over until the experiment has ended. A model of the rules says what
 every call must answer. In the end the runs must equal `simulate`'s bit for bit; where a window ran out, the
 declared default stands in that place, and a plain loop over the same stacks is the oracle.
@@ -49,7 +49,7 @@ REAL = [
 ]
 
 
-class Plot(NamedTuple):
+class Setup(NamedTuple):
     """An experiment, how it is run, and the environment of its users."""
 
     experiment: sl.Experiment
@@ -58,7 +58,7 @@ class Plot(NamedTuple):
     checkpoints: tuple
 
 
-def plot_of(luck):
+def setup_of(luck):
     random = Random(luck)
     binary, many, arms = random.random() < 0.5, random.choice([2, 5]), random.choice([2, 3])
     horizon, replications = random.randint(3, 12), random.randint(1, 4)
@@ -81,7 +81,7 @@ def plot_of(luck):
         batch=random.choice([1, 1, 3, {"policy 0": 4}]),
     )
     environment = sl.Bernoulli(means) if binary else sl.Gaussian(means)
-    return Plot(experiment, live, environment, tuple(sorted({1, horizon // 2 + 1, horizon})))
+    return Setup(experiment, live, environment, tuple(sorted({1, horizon // 2 + 1, horizon})))
 
 
 CALM = ["assign"] * 4 + ["reward"] * 4 + ["expose"] * 2
@@ -89,15 +89,15 @@ CALM += ["again", "duplicate", "conflicting", "void", "tick", "restart", "moment
 WILD = [*CALM, "lease", "window", "edge", "edge", "edge"]
 
 
-def script_of(content):
-    calls = WILD if content[0] % 3 else CALM
+def calls_of(content):
+    kinds = WILD if content[0] % 3 else CALM
     pairs = zip(content[1::2], content[2::2], strict=False)
-    return [(calls[kind % len(calls)], number) for kind, number in pairs]
+    return [(kinds[kind % len(kinds)], number) for kind, number in pairs]
 
 
 # Numbers and bytes rather than nested strategies: Hypothesis then tries cases that have little in common.
-plots = st.builds(plot_of, st.integers(0, 2**64 - 1))
-prepared = st.binary(min_size=21, max_size=101).map(script_of)
+setups = st.builds(setup_of, st.integers(0, 2**64 - 1))
+prepared = st.binary(min_size=21, max_size=101).map(calls_of)
 
 
 class Broken(Exception):
@@ -137,8 +137,8 @@ class Faults:
             yield
 
 
-class Seat:
-    """What the rules say of one assignment."""
+class Assignment:
+    """The state that the rules give one assignment."""
 
     def __init__(self, id, unit, arm, place, due):
         self.id, self.unit, self.arm, self.place, self.due = id, unit, arm, place, due
@@ -153,15 +153,15 @@ class Seat:
 class Schedule:
     """The experiment, the stores that serve it, and the model of what they must answer."""
 
-    def __init__(self, plot, urls, faults):
+    def __init__(self, setup, urls, faults):
         self.faults = faults
-        self.plot, self.urls, self.now = plot, urls, 1_700_000_000 * SECOND
+        self.setup, self.urls, self.now = setup, urls, 1_700_000_000 * SECOND
         self.name = f"experiment {next(NAMES)}"
         self.stores = [sl.open(url, clock=self.clock) for url in urls]
-        first = self.stores[0].start(self.name, plot.experiment, live=plot.live)
+        first = self.stores[0].start(self.name, setup.experiment, live=setup.live)
         self.lives = [first, *(store.load(self.name) for store in self.stores[1:])]
-        self.users = users.Users(first.experiment, plot.environment)
-        self.seats = []
+        self.users = users.Users(first.experiment, setup.environment)
+        self.assignments = []
         self.units = 0
         self.calls_left = MOST_CALLS
 
@@ -172,8 +172,8 @@ class Schedule:
         for store in self.stores:
             store.close()
 
-    def play(self, script):
-        for kind, number in itertools.cycle(script):
+    def run(self, calls):
+        for kind, number in itertools.cycle(calls):
             self.expire()
             with contextlib.suppress(Broken):  # then it is as if the call had not been made
                 getattr(self, kind)(self.lives[number % len(self.lives)], number)
@@ -184,21 +184,23 @@ class Schedule:
     # The model
 
     def expire(self):
-        for seat in self.seats:
-            if seat.live and seat.due <= self.now:
-                exposed = seat.state == "exposed" or self.plot.live.exposure == "implicit"
-                seat.state = "defaulted" if exposed else "voided"
+        for assignment in self.assignments:
+            if assignment.live and assignment.due <= self.now:
+                exposed = assignment.state == "exposed" or self.setup.live.exposure == "implicit"
+                assignment.state = "defaulted" if exposed else "voided"
 
     def pick(self, number, *states):
-        fitting = [seat for seat in self.seats if seat.state in states]
+        fitting = [assignment for assignment in self.assignments if assignment.state in states]
         return fitting[number % len(fitting)] if fitting else None
 
     def standing(self, unit):
-        return next((s for s in self.seats if s.unit == unit and s.state != "voided"), None)
+        return next((s for s in self.assignments if s.unit == unit and s.state != "voided"), None)
 
     @property
     def defaults(self):
-        return {seat.place for seat in self.seats if seat.state == "defaulted"}
+        return {
+            assignment.place for assignment in self.assignments if assignment.state == "defaulted"
+        }
 
     # The calls
 
@@ -215,65 +217,69 @@ class Schedule:
         if before is not None:
             assert (given.id, given.arm, given.reason) == (before.id, before.arm, "STICKY")
         elif given.reason == "ASSIGNED":
-            self.seat(live, unit, given)
-        elif given.reason == "STICKY":  # its lease is over and nobody has looked
-            assert given.id in [seat.id for seat in self.seats if seat.unit == unit]
+            self.add_assignment(live, unit, given)
+        elif given.reason == "STICKY":  # its lease is over, but no call has expired it
+            assert given.id in [
+                assignment.id for assignment in self.assignments if assignment.unit == unit
+            ]
         else:
             assert given.id is None
             assert not given.enrolled
             if given.reason == "NOT_RUNNING":
                 self.calls_left = min(self.calls_left, CALLS_AFTER_THE_END)
 
-    def seat(self, live, unit, given):
+    def add_assignment(self, live, unit, given):
         place = users.place_of(live, given.id)
-        taken = {seat.place for seat in self.seats if seat.state != "voided"}
+        taken = {
+            assignment.place for assignment in self.assignments if assignment.state != "voided"
+        }
         assert place not in taken
         assert given.arm == live.experiment.arm_names[place.arm]
         patience = LEASE if live.live.exposure == "explicit" else WINDOW
-        self.seats.append(Seat(given.id, unit, given.arm, place, self.now + patience))
+        self.assignments.append(Assignment(given.id, unit, given.arm, place, self.now + patience))
 
     def expose(self, live, number):
-        if (seat := self.pick(number, "assigned", "exposed", "voided")) is None:
+        if (assignment := self.pick(number, "assigned", "exposed", "voided")) is None:
             return
-        if seat.state == "voided":
-            refused(live.expose, seat.id, code="assignment_voided")
+        if assignment.state == "voided":
+            refused(live.expose, assignment.id, code="assignment_voided")
             return
-        live.expose(seat.id)
-        if seat.state == "assigned":
-            seat.state = "exposed"
+        live.expose(assignment.id)
+        if assignment.state == "assigned":
+            assignment.state = "exposed"
             if live.live.exposure == "explicit":
-                seat.due = self.now + WINDOW
+                assignment.due = self.now + WINDOW
 
     def reward(self, live, number):
-        if (seat := self.pick(number, "assigned", "exposed")) is None:
+        if (assignment := self.pick(number, "assigned", "exposed")) is None:
             return
-        value = self.users.reward_at(seat.place)
-        assert live.reward(seat.id, value) == (True, False, value)
-        seat.state, seat.value = "settled", value
+        value = self.users.reward_at(assignment.place)
+        assert live.reward(assignment.id, value) == (True, False, value)
+        assignment.state, assignment.value = "settled", value
 
     def duplicate(self, live, number):
-        if (seat := self.pick(number, "settled", "defaulted", "voided")) is None:
+        if (assignment := self.pick(number, "settled", "defaulted", "voided")) is None:
             return
-        value = self.users.reward_at(seat.place)
-        if seat.state == "settled":
-            assert live.reward(seat.id, value) == (False, True, value)
+        value = self.users.reward_at(assignment.place)
+        if assignment.state == "settled":
+            assert live.reward(assignment.id, value) == (False, True, value)
         else:
-            code = "reward_late" if seat.state == "defaulted" else "assignment_voided"
-            refused(live.reward, seat.id, value, code=code)
+            code = "reward_late" if assignment.state == "defaulted" else "assignment_voided"
+            refused(live.reward, assignment.id, value, code=code)
 
     def conflicting(self, live, number):
-        if (seat := self.pick(number, "settled")) is not None:
-            refused(live.reward, seat.id, 1 - seat.value, code="reward_conflict")
+        if (assignment := self.pick(number, "settled")) is not None:
+            refused(live.reward, assignment.id, 1 - assignment.value, code="reward_conflict")
 
     def void(self, live, number):
-        if (seat := self.pick(number, "assigned", "exposed", "settled", "voided")) is None:
+        if (assignment := self.pick(number, "assigned", "exposed", "settled", "voided")) is None:
             return
         codes = {"exposed": "already_exposed", "settled": "already_settled"}
-        if seat.state in codes:
-            refused(live.void, seat.id, code=codes[seat.state])
+        if assignment.state in codes:
+            refused(live.void, assignment.id, code=codes[assignment.state])
         else:
-            live.void(seat.id)
-            seat.state = "voided"
+            live.void(assignment.id)
+            assignment.state = "voided"
 
     def tick(self, live, _):
         live.tick()
@@ -291,9 +297,9 @@ class Schedule:
         self.now += WINDOW
 
     def edge(self, _, number):
-        """To the last moment before, or the very moment at which somebody's time is up."""
-        if (seat := self.pick(number, "assigned", "exposed")) is not None:
-            self.now = max(self.now, seat.due - number % 2)
+        """To the last moment before, or the very moment at which an assignment is due."""
+        if (assignment := self.pick(number, "assigned", "exposed")) is not None:
+            self.now = max(self.now, assignment.due - number % 2)
 
     def restart(self, _, number):
         which, self.faults.armed = number % len(self.stores), False
@@ -332,12 +338,12 @@ def oracle(experiment, checkpoints, value):
     return Runs(experiment, np.array(checkpoints), rewards, pulls, spent)
 
 
-def check(plot, script, urls):
+def check(setup, calls, urls):
     faults = Faults()
     with faults.installed():
-        schedule = Schedule(plot, urls, faults)
+        schedule = Schedule(setup, urls, faults)
         try:
-            schedule.play(script)
+            schedule.run(calls)
             faults.armed = False
             schedule.expire()
             users.finish(schedule.lives[-1], schedule.users)
@@ -348,15 +354,15 @@ def check(plot, script, urls):
 
 
 def compare(schedule, live):
-    plot, defaults = schedule.plot, schedule.defaults
-    runs = live.runs(plot.checkpoints)
+    setup, defaults = schedule.setup, schedule.defaults
+    runs = live.runs(setup.checkpoints)
 
     def value(place):
-        return plot.live.reward.default if place in defaults else schedule.users.reward_at(place)
+        return setup.live.reward.default if place in defaults else schedule.users.reward_at(place)
 
-    users.assert_same(runs, oracle(live.experiment, plot.checkpoints, value))
+    users.assert_same(runs, oracle(live.experiment, setup.checkpoints, value))
     if not defaults:
-        users.assert_same(runs, schedule.users.simulated(plot.checkpoints))
+        users.assert_same(runs, schedule.users.simulated(setup.checkpoints))
     status = live.status()
     assert status.status == "complete"
     assert status.defaulted == len(defaults)
@@ -365,21 +371,21 @@ def compare(schedule, live):
 
 
 @settings(max_examples=70)
-@given(plots, prepared)
-def test_sqlite(tmp_path_factory, plot, script):
+@given(setups, prepared)
+def test_sqlite(tmp_path_factory, setup, calls):
     folder = tmp_path_factory.mktemp("confluence")
-    check(plot, script, [f"sqlite:///{folder}/live.db?synchronous=normal"])
+    check(setup, calls, [f"sqlite:///{folder}/live.db?synchronous=normal"])
 
 
 @settings(max_examples=14, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(plots, prepared)
-def test_two_stores_on_postgresql(postgres_url, plot, script):
-    check(plot, script, [postgres_url, postgres_url])
+@given(setups, prepared)
+def test_two_stores_on_postgresql(postgres_url, setup, calls):
+    check(setup, calls, [postgres_url, postgres_url])
 
 
 def test_a_failed_commit_leaves_nothing_in_memory(postgres_url):
     """One store fails to write a reward, the other writes another: as many rewards as the first had in mind."""
-    plot = Plot(
+    setup = Setup(
         sl.Experiment(
             policies={"a": sl.UCB1(), "b": sl.EpsilonGreedy(epsilon=0.4)},
             arms=2,
@@ -394,7 +400,7 @@ def test_a_failed_commit_leaves_nothing_in_memory(postgres_url):
     )
     faults = Faults()
     with faults.installed():
-        schedule = Schedule(plot, [postgres_url, postgres_url], faults)
+        schedule = Schedule(setup, [postgres_url, postgres_url], faults)
         one, other = schedule.lives
         ids = [one.assign(unit).id for unit in range(8)]
         for first, second in zip(ids[::2], ids[1::2], strict=True):

@@ -18,7 +18,7 @@ def store():
 
 
 def serve(live, count=10_000):
-    """Users who are paid at once, until nobody is needed."""
+    """Users whose rewards are reported at once, until none is needed."""
     units = itertools.count(int(live.status().users * 1_000))
     for _ in range(count):
         answer = live.assign(next(units))
@@ -27,7 +27,7 @@ def serve(live, count=10_000):
         live.reward(answer.id, 1.0)
 
 
-def test_a_drain_goes_on_after_a_pause(store):
+def test_a_drain_continues_after_a_pause(store):
     live = store.start("x", EXPERIMENT, live=sl.Live(open_replications=2))
     live.stop(reason="enough")
     live.pause()
@@ -38,7 +38,7 @@ def test_a_drain_goes_on_after_a_pause(store):
     assert (status.status, status.complete, status.opened) == ("stopped", 2, 2)
 
 
-def test_a_run_goes_on_after_two_pauses(store):
+def test_a_run_continues_after_two_pauses(store):
     live = store.start("x", EXPERIMENT)
     live.pause()
     live.pause()

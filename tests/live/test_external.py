@@ -17,7 +17,7 @@ from sameluck.testing.scenario import ENVIRONMENT, TWO, Scenario, assert_same, o
 
 
 class Bound:
-    """Upper confidence bounds, asked with the period."""
+    """Upper confidence bounds; `select` takes the period."""
 
     def __init__(self, _):
         self.pulls, self.totals = [0] * 3, [0.0] * 3
@@ -36,8 +36,8 @@ class Bound:
         self.totals[arm] += reward
 
 
-class Coin:
-    """All its chance comes from the seed; asked without the period, answers with NumPy's numbers."""
+class Randomised:
+    """All its randomness comes from the seed; `select` takes no period and returns NumPy's numbers."""
 
     def __init__(self, seed):
         self.chance = random.Random(seed)
@@ -51,20 +51,20 @@ class Coin:
             self.best, self.least = arm, reward
 
 
-class Pulling(Coin):
+class Pulling(Randomised):
     """In river's words; does as it likes with the list of arms."""
 
     select = None
 
     def pull(self, arms):
         assert arms == [0, 1, 2]
-        arm = Coin.select(self)
+        arm = Randomised.select(self)
         arms.clear()
         return arm
 
 
-MAKERS = {"bound": Bound, "coin": Coin, "pulling": Pulling}
-ALL = {"a": sl.External("bound"), "b": sl.External("coin"), "c": sl.External("pulling")}
+MAKERS = {"bound": Bound, "randomised": Randomised, "pulling": Pulling}
+ALL = {"a": sl.External("bound"), "b": sl.External("randomised"), "c": sl.External("pulling")}
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def by_hand(experiment, name, replication, makers=MAKERS):
             period = len(arms) + len(batch) + 1
             if isinstance(made, Pulling):
                 batch.append(int(made.pull([0, 1, 2])))
-            elif isinstance(made, Coin):
+            elif isinstance(made, Randomised):
                 batch.append(int(made.select()))
             else:
                 batch.append(int(made.select(period)))
@@ -137,7 +137,7 @@ class TestPlay:
         assert_by_hand(live, ALL)
 
     def test_batches_of_their_own(self, scenario):
-        policies = {"a": sl.External("bound", batch=4), "b": 'external("coin", batch=2)'}
+        policies = {"a": sl.External("bound", batch=4), "b": 'external("randomised", batch=2)'}
         live = scenario.start(policies, makers=MAKERS, horizon=10)
         scenario.finish(live)
         assert_by_hand(live, policies)
@@ -162,7 +162,7 @@ class TestPlay:
     def test_as_a_late_challenger(self, scenario):
         live = scenario.start()
         scenario.finish(live)
-        live.add_policy("late", sl.External("coin"), make=Coin)
+        live.add_policy("late", sl.External("randomised"), make=Randomised)
         live = scenario.reopen(live, makers=MAKERS)
         scenario.finish(live)
         assert_by_hand(live, ["late"])
@@ -191,33 +191,42 @@ class TestPlay:
 
 class TestMakers:
     @pytest.mark.parametrize(
-        ("makers", "said"),
+        ("makers", "message"),
         [
-            (None, r"'a' is external\('coin'\); pass makers={'coin': make} .*none was given"),
-            ({}, "none was given"),
-            ({"Coin": Coin}, "did you mean 'Coin'"),
-            ({"coin": None}, "pass makers="),
-            ({"coin": 7}, "the maker 'coin' must be a function of a seed, got 7"),
-            ({"coin": Coin(1)}, "must be a function of a seed"),
-            ({"coin": lambda: Coin(1)}, "'a': its maker failed: .* positional argument"),
             (
-                {"coin": lambda _: 1 / 0},
+                None,
+                r"'a' is external\('randomised'\); pass makers={'randomised': make} .*none was given",
+            ),
+            ({}, "none was given"),
+            ({"Randomised": Randomised}, "did you mean 'Randomised'"),
+            ({"randomised": None}, "pass makers="),
+            ({"randomised": 7}, "the maker 'randomised' must be a function of a seed, got 7"),
+            ({"randomised": Randomised(1)}, "must be a function of a seed"),
+            (
+                {"randomised": lambda: Randomised(1)},
+                "'a': its maker failed: .* positional argument",
+            ),
+            (
+                {"randomised": lambda _: 1 / 0},
                 "'a': its maker failed: ZeroDivisionError: division by zero",
             ),
-            ({"coin": lambda _: None}, "'a': NoneType has neither select.period. nor pull.arms."),
-            ({"coin": lambda _: object()}, "'a': object has neither select"),
-            ({"coin": lambda _: Deaf()}, r"'a': Deaf has no update\(arm, reward\)"),
+            (
+                {"randomised": lambda _: None},
+                "'a': NoneType has neither select.period. nor pull.arms.",
+            ),
+            ({"randomised": lambda _: object()}, "'a': object has neither select"),
+            ({"randomised": lambda _: Deaf()}, r"'a': Deaf has no update\(arm, reward\)"),
         ],
     )
-    def test_refused_at_the_start(self, scenario, makers, said):
-        with pytest.raises(sl.Invalid, match=said):
-            scenario.start({"a": sl.External("coin")}, makers=makers)
+    def test_refused_at_the_start(self, scenario, makers, message):
+        with pytest.raises(sl.Invalid, match=message):
+            scenario.start({"a": sl.External("randomised")}, makers=makers)
         assert scenario.store.names() == []
 
-    @pytest.mark.parametrize("makers", [None, {"coin": 7}, {"bound": Bound}])
+    @pytest.mark.parametrize("makers", [None, {"randomised": 7}, {"bound": Bound}])
     def test_needed_to_load(self, scenario, makers):
-        live = scenario.start({"a": sl.External("coin")}, makers=MAKERS)
-        with pytest.raises(sl.Invalid, match="coin"):
+        live = scenario.start({"a": sl.External("randomised")}, makers=MAKERS)
+        with pytest.raises(sl.Invalid, match="randomised"):
             scenario.store.load("trial", makers=makers)
         assert live.status().status == "running"
         live = scenario.reopen(live, makers=MAKERS)
@@ -226,8 +235,8 @@ class TestMakers:
 
     def test_a_challenger_needs_one(self, scenario):
         live = scenario.start()
-        with pytest.raises(sl.Invalid, match=r"makers={'coin': make}"):
-            live.add_policy("late", sl.External("coin"))
+        with pytest.raises(sl.Invalid, match=r"makers={'randomised': make}"):
+            live.add_policy("late", sl.External("randomised"))
         assert tuple(live.experiment.policies) == tuple(TWO)
 
 
@@ -255,7 +264,7 @@ def failing(*_):
 
 class TestFaults:
     @pytest.mark.parametrize(
-        ("arm", "said"),
+        ("arm", "message"),
         [
             (3, "policy 'a' chose 3 in period 1; it must return an arm's index, 0 to 2"),
             (-1, "chose -1 in period 1"),
@@ -265,13 +274,13 @@ class TestFaults:
             ("1", "chose '1' in period 1"),
         ],
     )
-    def test_an_arm_that_is_none(self, scenario, arm, said):
-        with pytest.raises(sl.Invalid, match=said):
+    def test_an_arm_that_is_none(self, scenario, arm, message):
+        with pytest.raises(sl.Invalid, match=message):
             scenario.start({"a": sl.External("mine")}, makers={"mine": doing(lambda _: arm)})
         assert scenario.store.names() == []
 
     @pytest.mark.parametrize(
-        ("broken", "said"),
+        ("broken", "message"),
         [
             (
                 doing(lambda period: period > 2 and failing()),
@@ -281,13 +290,13 @@ class TestFaults:
             (doing(lambda _: 0, failing), r"failed in update\(0, .*\): [A-Z][A-Za-z]+: no idea"),
         ],
     )
-    def test_code_that_fails_loses_nothing(self, scenario, broken, said):
+    def test_code_that_fails_loses_nothing(self, scenario, broken, message):
         """The reward is not acknowledged; once the code is mended it can be reported again."""
         live = scenario.start({"a": sl.External("mine")}, makers={"mine": broken}, replications=1)
-        with pytest.raises(sl.Invalid, match=said):
+        with pytest.raises(sl.Invalid, match=message):
             scenario.finish(live)
         settled, (waiting, value) = live.status().settled, pending(scenario, live)
-        with pytest.raises(sl.Invalid, match=said):
+        with pytest.raises(sl.Invalid, match=message):
             live.reward(waiting, value)
         assert (live.status().settled, live.status().status) == (settled, "failed")
         assert scenario.events(live, waiting) == []
@@ -319,8 +328,8 @@ class TestDeterminism:
     @pytest.fixture
     def fickle(self):
         """Made twice, it agrees with itself for two periods only."""
-        tosses = itertools.count()
-        return {"mine": doing(lambda period: next(tosses) % 2 if period > 2 else 0)}
+        counter = itertools.count()
+        return {"mine": doing(lambda period: next(counter) % 2 if period > 2 else 0)}
 
     def test_chance_from_elsewhere_is_refused(self, scenario, fickle):
         live = scenario.start({"a": sl.External("mine")}, makers=fickle, replications=1)
@@ -328,9 +337,9 @@ class TestDeterminism:
             sl.Diverged, match=r"'a' is not deterministic: .* in period 3\. Derive all"
         ):
             scenario.finish(live)
-        told = live.status()
-        assert told.status == "failed"
-        assert "not deterministic" in told.reason
+        status = live.status()
+        assert status.status == "failed"
+        assert "not deterministic" in status.reason
         assert live.assign("ann").reason == "NOT_RUNNING"
         with pytest.raises(sl.Invalid, match="the experiment's status is failed"):
             live.add_policy("late", "uniform")
@@ -342,14 +351,14 @@ class TestDeterminism:
         assert scenario.events(live, waiting) == []
 
     def test_at_the_start_nothing_is_kept(self, scenario):
-        tosses = itertools.count()
+        counter = itertools.count()
         with pytest.raises(sl.Diverged, match="in period 1"):
             scenario.start(
-                {"a": sl.External("mine")}, makers={"mine": doing(lambda _: next(tosses) % 3)}
+                {"a": sl.External("mine")}, makers={"mine": doing(lambda _: next(counter) % 3)}
             )
         assert scenario.store.names() == []
 
-    def test_goes_on_with_a_deterministic_maker(self, scenario, fickle):
+    def test_continues_with_a_deterministic_maker(self, scenario, fickle):
         live = scenario.start({"a": sl.External("mine")}, makers=fickle, replications=1)
         with pytest.raises(sl.Diverged):
             scenario.finish(live)
@@ -410,7 +419,7 @@ class TestDefinition:
                 policies={"a": sl.External("x", batch)}, arms=3, horizon=8, replications=2
             )
 
-    def test_simulate_refuses_in_words(self):
+    def test_simulate_refuses_with_a_message(self):
         experiment = sl.Experiment(
             policies={"a": sl.External("mine")}, arms=3, horizon=8, replications=2
         )

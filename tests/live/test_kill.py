@@ -1,4 +1,4 @@
-"""`kill -9` at any moment loses nothing that was acknowledged, and the experiment goes on to the same end.
+"""`kill -9` at any moment loses nothing that was acknowledged, and the experiment continues to the same end.
 
 The client is killed; PostgreSQL's server stays. SAMELUCK_KILLS=300 kills that often at random moments (for each
 store) instead of a few times.
@@ -146,7 +146,7 @@ def assert_kept(databases, url, acks):
     """Every acknowledged assignment is there with its arm, every acknowledged reward once with its value."""
     databases.assert_sound(url)
     arms = dict(databases.rows(url, "SELECT id, arm FROM assignment"))
-    for _, _, id, arm, *_ in said(acks, "assigned"):
+    for _, _, id, arm, *_ in acks_of(acks, "assigned"):
         assert id is None or str(arms[id]) == arm
     values = dict(
         databases.rows(url, "SELECT assignment, value FROM entry WHERE source = 'observed'")
@@ -157,23 +157,23 @@ def assert_kept(databases, url, acks):
             url, "SELECT assignment FROM reward_event WHERE outcome = 'applied'"
         )
     )
-    for _, id, value, *_ in said(acks, "rewarded"):
+    for _, id, value, *_ in acks_of(acks, "rewarded"):
         assert values[id] == value
     assert applied == Counter(values.keys())
-    claimed = Counter(id for _, id, _, now, *_ in said(acks, "rewarded") if now)
+    claimed = Counter(id for _, id, _, now, *_ in acks_of(acks, "rewarded") if now)
     assert all(times == 1 for times in claimed.values())
 
 
-def said(acks, what):
+def acks_of(acks, what):
     return [ack for ack in acks if ack[0] == what]
 
 
 def assert_retries_agree(live, acks):
-    """Whoever did not hear the answer and asks again hears what the others heard."""
-    for _, unit, id, arm, *_ in said(acks, "assigned"):
+    """A caller that did not get the answer and calls again gets that of the first call."""
+    for _, unit, id, arm, *_ in acks_of(acks, "assigned"):
         if id is not None and live.describe(id).status in LIVE:
             assert live.assign(unit) == (id, arm, True, "STICKY")
-    for _, id, value, *_ in said(acks, "rewarded"):
+    for _, id, value, *_ in acks_of(acks, "rewarded"):
         assert live.reward(id, value) == (False, True, value)
 
 
@@ -191,28 +191,32 @@ class TestFailPoints:
         """A new database while the victims die before they have one, then a new experiment for each."""
         acks = []
         for point in range(1, 1_000):
-            if not said(acks, "started"):
+            if not acks_of(acks, "started"):
                 url = databases.new()
-            told = {"url": url, "name": f"experiment {point}", "acks": str(tmp_path / f"{point}")}
-            killed = nursery.kill(**told, scenario="short", point=point)
-            acks = victim.acknowledged(told["acks"])
-            self.go_on(databases, told, acks)
+            arguments = {
+                "url": url,
+                "name": f"experiment {point}",
+                "acks": str(tmp_path / f"{point}"),
+            }
+            killed = nursery.kill(**arguments, scenario="short", point=point)
+            acks = victim.acknowledged(arguments["acks"])
+            self.resume(databases, arguments, acks)
             if not killed:
                 break
         assert acks[-1][0] == "end"
         assert point > 50
 
-    def go_on(self, databases, told, acks):
+    def resume(self, databases, arguments, acks):
         words = {ack[0] for ack in acks}
         now = victim.START + (victim.LEASE if "ticked" in words else 0)
-        with databases.open(told["url"], clock=lambda: now) as store:
-            if "started" not in words and told["name"] not in store.names():
-                store.start(told["name"], victim.SHORT, live=victim.short_options())
-            live = store.load(told["name"])
-            assert_kept(databases, told["url"], acks)
-            for _, id in said(acks, "exposed"):
+        with databases.open(arguments["url"], clock=lambda: now) as store:
+            if "started" not in words and arguments["name"] not in store.names():
+                store.start(arguments["name"], victim.SHORT, live=victim.short_options())
+            live = store.load(arguments["name"])
+            assert_kept(databases, arguments["url"], acks)
+            for _, id in acks_of(acks, "exposed"):
                 assert live.describe(id).exposed_at is not None
-            for _, id in said(acks, "voided"):
+            for _, id in acks_of(acks, "voided"):
                 assert live.describe(id).status == "voided"
             if live.status().status == "paused":
                 live.resume()
@@ -235,13 +239,13 @@ class TestUnderLoad:
         acks = tmp_path / f"{luck.random()}.acks"
         with databases.open(url) as store:
             store.start(NAME, victim.LONG)
-        told = {"url": url, "name": NAME, "acks": str(acks), "scenario": "load", "threads": 4}
+        arguments = {"url": url, "name": NAME, "acks": str(acks), "scenario": "load", "threads": 4}
         kills = first = 0
         while kills < most:
             how = {"delay": luck.uniform(0, 0.3)}
             if luck.random() < 0.5:
                 how = {"point": luck.randint(1, 3_000)}
-            if not nursery.kill(**told, **how, first=first):
+            if not nursery.kill(**arguments, **how, first=first):
                 break
             kills += 1
             first = self.recover(databases, url, victim.acknowledged(acks))
@@ -251,13 +255,13 @@ class TestUnderLoad:
         return kills
 
     def recover(self, databases, url, acks):
-        """As clients do after a crash: ask again. The first unit that nobody has asked for."""
+        """As clients do after a crash: call again. The first unit that was not assigned."""
         with databases.open(url) as store:
             live = store.load(NAME)
             assert_kept(databases, url, acks)
             assert_retries_agree(live, acks[-40:])
             answers = users.Users(live.experiment, victim.ENVIRONMENT)
-            last = max((unit for _, unit, *_ in said(acks, "assigned")), default=0)
+            last = max((unit for _, unit, *_ in acks_of(acks, "assigned")), default=0)
             for unit in range(max(0, last - 20), last + 20):
                 if (id := live.assign(unit).id) is not None:
                     live.reward(id, answers.reward(live, id))
@@ -266,20 +270,20 @@ class TestUnderLoad:
 
 class TestGroupCommit:
     def test_killed_between_commit_and_answer(self, nursery, tmp_path):
-        """Eight callers at once share a transaction or two; the last was committed and answered to nobody."""
+        """Eight callers at once share a transaction or two; the last was committed, but not answered."""
         databases, acks = SqliteFiles(tmp_path), tmp_path / "acks"
         url, callers = databases.new(), range(8)
         with databases.open(url) as store:
             store.start(NAME, victim.LONG)
-        told = {"url": url, "name": NAME, "acks": str(acks), "threads": len(callers)}
+        arguments = {"url": url, "name": NAME, "acks": str(acks), "threads": len(callers)}
 
-        assert nursery.kill(**told, scenario="assign_together")
-        assert len(said(victim.acknowledged(acks), "assigned")) < len(callers)
+        assert nursery.kill(**arguments, scenario="assign_together")
+        assert len(acks_of(victim.acknowledged(acks), "assigned")) < len(callers)
         assert databases.rows(url, "SELECT COUNT(*) FROM assignment") == [(len(callers),)]
 
-        assert nursery.kill(**told, scenario="reward_together")
+        assert nursery.kill(**arguments, scenario="reward_together")
         acknowledged = victim.acknowledged(acks)
-        assert len(said(acknowledged, "rewarded")) < len(callers)
+        assert len(acks_of(acknowledged, "rewarded")) < len(callers)
         with databases.open(url) as store:
             live = store.load(NAME)
             assert_kept(databases, url, acknowledged)

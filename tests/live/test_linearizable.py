@@ -1,6 +1,6 @@
 """Two processes of four threads on PostgreSQL: the reward of every assignment is a register that is written once.
 
-Whatever races with whatever, there is one winner, everybody is told of the same one, and nobody is told of a winner
+Whatever races with whatever, there is one winner, every caller gets the same one, and no caller gets a winner
 who had not begun yet. One process's clock stands just before the end of the window, the other's just after.
 """
 
@@ -23,7 +23,7 @@ NAME, START, WINDOW = "race", 1_700_000_000, 100
 DEFAULT = -1.0
 AT_ONCE = 200  # assignments that wait for a reward at the same time
 
-# Naive, in batches as long as the horizon: every entry of an open replication is asked for at once.
+# Naive, in batches as long as the horizon: every entry of an open replication is requested at once.
 EXPERIMENT = sl.Experiment(
     policies={"a": sl.Uniform(), "b": sl.Uniform()},
     arms=2,
@@ -38,7 +38,7 @@ LIVE = sl.Live(
 
 
 class Answer(NamedTuple):
-    """What a thread was told of an assignment, and when it had asked and heard."""
+    """The answer that a thread got about an assignment, and the times of its call."""
 
     id: str
     value: float
@@ -66,7 +66,7 @@ class Racers:
         assert self.answers(place, place) == ["ready", "ready"]
 
     def race(self, *commands):
-        """What the threads of both processes were told."""
+        """The answers that the threads of both processes got."""
         return [[Answer(*one) for one in heard] for heard in self.answers(*commands)]
 
     def close(self):
@@ -102,7 +102,7 @@ class Race:
         self.winners = Counter()
 
     def enrol(self):
-        """As many assignments as there are entries to ask for."""
+        """As many assignments as there are entries to request."""
         ids = [self.live.assign(self.units + unit).id for unit in range(AT_ONCE)]
         self.units += AT_ONCE
         assert None not in ids
@@ -110,11 +110,11 @@ class Race:
 
     def check(self, *heard):
         """One order explains all answers about each assignment."""
-        told = defaultdict(list)
+        by_id = defaultdict(list)
         for answer in chain.from_iterable(heard):
-            told[answer.id].append(answer)
+            by_id[answer.id].append(answer)
         states = self.states()
-        for id, answers in told.items():
+        for id, answers in by_id.items():
             check_register(states[id], answers)
             self.winners[states[id][1]] += 1
 

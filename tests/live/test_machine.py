@@ -295,7 +295,7 @@ class Machine(RuleBasedStateMachine):
         assert all(e.value == DEFAULT for e in tables.entries if e.source == "default")
 
     def users_as_few_as_possible(self, tables, number):
-        """A complete replication has asked for what its policies read, and for nothing else."""
+        """A complete replication has requested what its policies read, and nothing else."""
         state, _, policies = tables.replications[number]
         assert policies == len(self.live.experiment.policies)
         if state != "complete":

@@ -43,7 +43,7 @@ class TestReward:
             sl.Reward(**{name: value})
 
     @pytest.mark.parametrize(
-        ("values", "said"),
+        ("values", "message"),
         [
             ({"min": 1, "max": 1}, "Reward.min must be below Reward.max, got 1 and 1"),
             ({"min": 2, "max": 1}, "Reward.min must be below Reward.max, got 2 and 1"),
@@ -56,10 +56,10 @@ class TestReward:
             ({"window_seconds": 1e9}, "Reward.window_seconds must be <= 3.1536e+08"),
         ],
     )
-    def test_out_of_range(self, values, said):
+    def test_out_of_range(self, values, message):
         with pytest.raises(sl.Invalid) as caught:
             sl.Reward(**values)
-        assert said in str(caught.value)
+        assert message in str(caught.value)
 
     def test_bounds(self):
         assert sl.Reward(min=0, max=1).bounds == (0, 1)
@@ -91,7 +91,7 @@ class TestLive:
                 sl.Live(batch={"ucb": value})
 
     @pytest.mark.parametrize(
-        ("values", "said"),
+        ("values", "message"),
         [
             (
                 {"order": "lock-step"},
@@ -118,10 +118,10 @@ class TestLive:
             ),
         ],
     )
-    def test_refused(self, values, said):
+    def test_refused(self, values, message):
         with pytest.raises(sl.Invalid) as caught:
             sl.Live(**values)
-        assert said in str(caught.value)
+        assert message in str(caught.value)
 
     def test_cannot_be_changed(self):
         with pytest.raises(AttributeError):
@@ -165,7 +165,7 @@ class TestPlainForm:
         assert start(given).live == sl.Live(order="phase", reward=sl.Reward(window_seconds=5))
 
     @pytest.mark.parametrize(
-        ("values", "said"),
+        ("values", "message"),
         [
             ({"ordre": "phase"}, "unknown field 'ordre' in live; did you mean 'order'?"),
             ({"W": 3}, "unknown field 'W' in live; known: fallback, reward"),
@@ -175,10 +175,10 @@ class TestPlainForm:
             (0, "live must be an object, got 0"),
         ],
     )
-    def test_refused(self, start, values, said):
+    def test_refused(self, start, values, message):
         with pytest.raises(sl.Invalid) as caught:
             start(values)
-        assert said in str(caught.value)
+        assert message in str(caught.value)
 
     def test_what_was_chosen_is_kept(self, store):
         live = sl.Live(order="phase", batch={"ucb": 2}, fallback="1")
@@ -221,7 +221,7 @@ class TestFit:
             start(design="time_coupled")
 
     @pytest.mark.parametrize(
-        ("changes", "said"),
+        ("changes", "message"),
         [
             ({"arms": MOST_ARMS + 1}, "at most 10,000 arms, got 10,001"),
             (
@@ -232,10 +232,10 @@ class TestFit:
             ({"replications": MOST_REPLICATIONS + 1}, "at most 1,000,000 replications"),
         ],
     )
-    def test_too_large(self, start, changes, said):
+    def test_too_large(self, start, changes, message):
         with pytest.raises(sl.Invalid) as caught:
             start(sl.Live(reward=SECOND), **changes)
-        assert said in str(caught.value)
+        assert message in str(caught.value)
 
     @pytest.mark.parametrize(
         ("live", "changes"),
@@ -281,7 +281,7 @@ class TestBatch:
         assert start(sl.Live(batch=1)).experiment.policies == plain(TWO)
 
     @pytest.mark.parametrize("name", ["UCB", "ucb1", 1, ""])
-    def test_of_nobody(self, start, name):
+    def test_of_no_unit(self, start, name):
         with pytest.raises(sl.Invalid, match=r"Live\.batch names .*known: ucb, uniform"):
             start(sl.Live(batch={name: 2}))
 

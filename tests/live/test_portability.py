@@ -48,7 +48,7 @@ def test_works_without_fcntl_and_poll(code, output):
 
 
 def test_poll_by_select():
-    """Waits for the socket to be readable or, if asked, writable; and no longer than told."""
+    """Waits for the socket to be readable or, if requested, writable; no longer than the timeout."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         poll = pipeline._SelectPoll()

@@ -1,8 +1,8 @@
 """The rules that keep a live experiment unbiased: with each the estimate is right, without it clearly wrong.
 
-Users' outcomes are drawn when they are assigned; how long they take, or whether anybody hears of them, depends on the
+Users' outcomes are drawn when they are assigned; how long they take, or whether they are reported, depends on the
 outcome. Every "right" is a test with a false-alarm probability of 1e-6 (`budget.assert_mean`: 4.9 standard errors);
-what it would see is said beside it. Every "wrong" is the same estimate with the rule undone here, more than ten
+what it would see is stated beside it. Every "wrong" is the same estimate with the rule undone here, more than ten
 standard errors off. The truth is the mean of 200,000 simulated replications.
 """
 
@@ -111,7 +111,7 @@ class TestPositionIsFixedAtAssignment:
 class Traffic:
     """A live experiment in a store in memory, with users as many as it wants: `user(arm)` gives outcome and delay.
 
-    A delay of None: nobody ever hears of it, and the window runs out, unless the silent are `replaced` by others. An
+    A delay of None: it is never reported, and the window runs out, unless the silent are `replaced` by others. An
     outcome of None: the user has left before seeing the arm.
     """
 
@@ -134,7 +134,7 @@ class Traffic:
             heapq.heappush(self.coming, (self.now + delay, next(self.ties), given.id, value))
 
     def go_on(self):
-        """One event, then as many users as are wanted; false when nobody is on the way any more."""
+        """One event, then as many users as are wanted; false when no reward is outstanding."""
         self.welcome()
         if not self.coming:
             return False
@@ -176,7 +176,7 @@ class TestPrefixAndDrain:
     )
 
     def look(self, seed, user):
-        """An experiment stopped when someone looks: who had finished, what `runs` said then, and in the end."""
+        """An experiment stopped when someone looks: who had finished, what `runs` returned then, and in the end."""
         options = sl.Live(open_replications=12, reward=sl.Reward(window_seconds=60))
         traffic = Traffic(self.experiment.replace(seed=seed), options, user)
         while traffic.live.status().complete < 6:

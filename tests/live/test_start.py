@@ -8,7 +8,7 @@ import users
 
 import sameluck as sl
 
-COINS = sl.Bernoulli((0.3, 0.6))
+BERNOULLI = sl.Bernoulli((0.3, 0.6))
 EXPERIMENT = sl.Experiment(
     policies={"ucb": "ucb1(alpha=2)", "ts": "thompson_bernoulli"},
     arms=["red", "blue"],
@@ -30,14 +30,14 @@ def start(store, experiment=EXPERIMENT, live=LIVE, **options):
     return store.start("socks", experiment, live=live, exist_ok=True, **options)
 
 
-def test_every_beginning_goes_on_with_the_same(url):
-    """However often the program begins anew, the experiment ends as if it had never stopped."""
+def test_every_start_continues_the_same_experiment(url):
+    """However often the program is restarted, the experiment ends as if it had never stopped."""
     for round_ in range(1, 100):
         with sl.open(url) as store:
             live = start(store)
             if live.status().status == "complete":
                 break
-            answers = users.Users(live.experiment, COINS)
+            answers = users.Users(live.experiment, BERNOULLI)
             for unit in range(3):
                 given = live.assign(f"{round_}-{unit}")
                 if given.id is not None:
@@ -47,7 +47,7 @@ def test_every_beginning_goes_on_with_the_same(url):
         assert store.names() == ["socks"]
         played = store.load("socks").experiment
     assert round_ > 3
-    assert (found.rewards == sl.simulate(played, COINS).rewards).all()
+    assert (found.rewards == sl.simulate(played, BERNOULLI).rewards).all()
 
 
 def test_policies_that_joined_are_no_difference(url):
@@ -57,7 +57,7 @@ def test_policies_that_joined_are_no_difference(url):
 
 
 @pytest.mark.parametrize(
-    ("experiment", "live", "said"),
+    ("experiment", "live", "message"),
     [
         (EXPERIMENT.replace(horizon=7), LIVE, "horizon is 6 there and 7 here"),
         (EXPERIMENT.replace(seed=5), LIVE, "seed is 4 there and 5 here"),
@@ -83,11 +83,11 @@ def test_policies_that_joined_are_no_difference(url):
         (EXPERIMENT, replace(LIVE, reward=sl.Reward(window_seconds=60)), "Live.reward is"),
     ],
 )
-def test_another_experiment_of_the_same_name_is_refused(experiment, live, said):
+def test_another_experiment_of_the_same_name_is_refused(experiment, live, message):
     with sl.open("sqlite://") as store:
         first = start(store)
         with pytest.raises(
-            sl.Conflict, match=f"'socks' was started with other settings: {said}"
+            sl.Conflict, match=f"'socks' was started with other settings: {message}"
         ) as refused:
             start(store, experiment, live)
         assert refused.value.code == "name_taken"

@@ -262,7 +262,7 @@ def test_other_settings_or_a_broken_file_are_run_anew(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_progress_says_what_is_running_and_ends_where_it_said(tmp_path):
+def test_progress_names_what_is_running_and_ends_at_its_total(tmp_path):
     seen = []
     paper.reproduce(
         replications=100,

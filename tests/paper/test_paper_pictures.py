@@ -34,7 +34,7 @@ def test_the_arrows_are_the_published_ones():
     assert arrows == {1: 1, 2: 2, 3: 3, 6: 4, 4: 5, 5: 6, 9: 8, 7: 9}
 
 
-def test_every_reward_of_the_illustration_stands_in_the_printed_stacks():
+def test_every_reward_of_the_illustration_is_in_the_printed_stacks():
     for visit in plots.visits(illustration.trajectories()):
         assert visit.reward == published.STACKS[visit.arm][visit.position]
 

@@ -29,7 +29,7 @@ REPLAY = sl.Replay()
 
 
 def play(example, replications, horizon, design=REPLAY, stream=0, checkpoints=None):
-    """One of the paper's examples; another `stream` is independent luck."""
+    """One of the paper's examples; another `stream` is independent of it."""
     policies, environment = EXAMPLES[example]
     experiment = sl.Experiment(
         policies=policies,
@@ -141,9 +141,9 @@ def test_coupling_lowers_the_variance(example):
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_every_design_has_the_same_mean_effect(example):
-    """Unbiasedness: replay, shared noise and time coupling against the naive mean, all from independent luck.
+    """Unbiasedness: replay, shared noise and time coupling against the naive mean, all independent.
 
-    False alarm 1e-6 a design; with 10,000 runs each it sees a bias of 0.07 naive standard deviations.
+    False alarm 1e-6 per design; with 10,000 runs each it sees a bias of 0.07 naive standard deviations.
     """
     designs = [sl.Naive(), sl.Replay(), sl.Replay(share_noise=True), sl.TimeCoupled()]
     naive, *others = (
@@ -178,7 +178,7 @@ def solo():
 )
 def test_every_policy_keeps_its_solo_law(solo, design):
     """Symmetry and the fresh-key lemma: whatever is shared, a policy's own rewards and pulls have the law they have
-    alone. Two-sample chi-square on 5,000 runs each; false alarm 1e-6 a policy; sees a shift of 0.15 sd."""
+    alone. Two-sample chi-square on 5,000 runs each; false alarm 1e-6 per policy; sees a shift of 0.15 sd."""
     shared = all_policies_together(design, 990 + SEED)
 
     for index in range(len(solo.policies)):

@@ -20,11 +20,11 @@ from sameluck.simulation.loop import PolicyRunner
 SIZES = (1, 2, 3, 7)
 HORIZON = 59  # the last batch of 2, of 3 and of 7 is shorter
 ORDINARY = [policy for policy in cases.ALL_POLICIES if not isinstance(policy, sl.Batched)]
-COINS, BELLS = sl.Bernoulli((0.6, 0.5, 0.4)), sl.Gaussian((-0.2, 0.1, 0.0))
+BERNOULLI, GAUSSIAN = sl.Bernoulli((0.6, 0.5, 0.4)), sl.Gaussian((-0.2, 0.1, 0.0))
 
 
-def world_for(policy):
-    return COINS if getattr(policy, "needs_binary", False) else BELLS
+def environment_for(policy):
+    return BERNOULLI if getattr(policy, "needs_binary", False) else GAUSSIAN
 
 
 def experiment_of(policy, **changes):
@@ -41,7 +41,9 @@ def test_a_batch_of_one_is_the_policy_itself(policy):
     """To the bit, in a long run of many arms: the tuned bodies and those for batches are one rule."""
     for arms, horizon in ((2, 3_000), (7, 700)):
         spread = tuple((arm + 1) / (arms + 2) for arm in range(arms))
-        environment = sl.Bernoulli(spread) if world_for(policy) is COINS else sl.Gaussian(spread)
+        environment = (
+            sl.Bernoulli(spread) if environment_for(policy) is BERNOULLI else sl.Gaussian(spread)
+        )
         plain = experiment_of(policy, arms=arms, horizon=horizon)
         late = plain.replace(policies={"it": sl.Batched(policy, 1)})
         checkpoints = [1, arms, arms + 1, horizon // 2, horizon]
@@ -78,7 +80,7 @@ def played_with_a_frozen_tally(experiment, environment, replication, policy, siz
 @pytest.mark.parametrize("policy", ORDINARY, ids=cases.name)
 @pytest.mark.filterwarnings("ignore:overflow encountered")  # addresses wrap around
 def test_a_plain_loop_that_freezes_the_tally_gives_the_same_bits(policy, size):
-    environment = world_for(policy)
+    environment = environment_for(policy)
     experiment = experiment_of(sl.Batched(policy, size), design=sl.Naive())
     runs = sl.simulate(experiment, environment, checkpoints=[10, HORIZON])
 
@@ -96,7 +98,7 @@ def test_a_plain_loop_that_freezes_the_tally_gives_the_same_bits(policy, size):
 @pytest.mark.parametrize("policy", ORDINARY, ids=cases.name)
 def test_the_literal_rule_on_the_history_before_the_batch_gives_the_same_arms(policy, size):
     """Nothing is shared with the bodies here: the rules of `literal.py` see the history up to the batch."""
-    environment = world_for(policy)
+    environment = environment_for(policy)
     policies = {"other": sl.Uniform(), "it": sl.Batched(policy, size)}
     experiment = experiment_of(policy).replace(policies=policies, control="other")
 
@@ -120,7 +122,7 @@ def test_the_last_arm_and_its_reward_are_those_before_the_batch(own_policies):
     sl.selects(Follower)(follower)
     for size in (1, 2, 5):
         experiment = experiment_of(sl.Batched(Follower(), size))
-        path = sl.trace(experiment, COINS, guard=True)["it"]
+        path = sl.trace(experiment, BERNOULLI, guard=True)["it"]
         last, paid = 0, 0.0
         for period in range(HORIZON):
             if period % size == 0 and period > 0:
@@ -131,7 +133,7 @@ def test_the_last_arm_and_its_reward_are_those_before_the_batch(own_policies):
 def test_the_first_batch_is_played_blind():
     """As the docstring says: each arm in its turn, then all that are unseen tie, and the lowest is played."""
     for inner in (sl.UCB1(), sl.UCBDelta(), sl.EpsilonGreedy(0.0)):
-        arms = sl.trace(experiment_of(sl.Batched(inner, 20)), COINS)["it"].arms
+        arms = sl.trace(experiment_of(sl.Batched(inner, 20)), BERNOULLI)["it"].arms
         assert arms[:20].tolist() == [0, 1, 2, *([0] * 17)]
 
 
@@ -147,7 +149,7 @@ def test_a_batch_longer_than_the_horizon_sees_nothing():
     """Thompson sampling then draws from its prior in every period: a fixed law, whatever the arms pay."""
     one, other = (
         sl.trace(experiment_of(sl.Batched(sl.ThompsonGaussian(), MOST)), environment)["it"].arms
-        for environment in (BELLS, sl.Gaussian((9.0, -9.0, 0.0)))
+        for environment in (GAUSSIAN, sl.Gaussian((9.0, -9.0, 0.0)))
     )
     assert one.tolist() == other.tolist()
     assert len(set(one.tolist())) == 3
@@ -165,12 +167,12 @@ def test_batch_of_says_when_rewards_are_seen():
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("explore", ["all", "others"])
 def test_chances_are_those_of_the_tally_before_the_batch(explore, size):
-    """The luck of the coin, summed in plain Python: arms valued at their means today, chances from the batch's."""
+    """Exploration luck, summed in plain Python: arms valued at their current means, chances from the batch's."""
     policy = sl.EpsilonGreedy(0.3, explore)
     experiment = experiment_of(sl.Batched(policy, size))
-    runs = sl.simulate(experiment, BELLS, detail=True)
+    runs = sl.simulate(experiment, GAUSSIAN, detail=True)
     for replication in range(experiment.replications):
-        path = sl.trace(experiment, BELLS, replication)["it"]
+        path = sl.trace(experiment, GAUSSIAN, replication)["it"]
         luck, rewards = 0.0, [[], [], []]
         for period in range(HORIZON):
             means = [literal.mean(seen) for seen in rewards]
@@ -187,11 +189,11 @@ def test_chances_are_those_of_the_tally_before_the_batch(explore, size):
 
 
 @pytest.mark.slow
-def test_the_luck_of_a_batched_coin_has_mean_zero():
+def test_the_exploration_luck_of_a_batched_policy_has_mean_zero():
     """3,000 replications see a mean of 0.1 standard deviations; false alarm 1e-6."""
     experiment = experiment_of(sl.Batched(sl.EpsilonGreedy(0.3), 7), replications=3_000)
 
-    budget.assert_mean(sl.simulate(experiment, BELLS, detail=True).luck[:, 0, 0], 0.0)
+    budget.assert_mean(sl.simulate(experiment, GAUSSIAN, detail=True).luck[:, 0, 0], 0.0)
 
 
 # --- its text form ----------------------------------------------------------------------------------------------
@@ -264,7 +266,7 @@ class RememberingInVain(NamedTuple):
 
 
 class Forgetful(NamedTuple):
-    """A variant that nobody has registered."""
+    """A variant that is not registered."""
 
 
 def counts_in_memory(policy, tally, period, luck):
@@ -287,7 +289,7 @@ def counts_in_memory(policy, tally, period, luck):
         (sl.Batched(RememberingInVain(), 3), "Forgetful has no body; register one"),
     ],
 )
-def test_what_cannot_be_batched_is_refused_in_words(own_policies, policy, message):
+def test_what_cannot_be_batched_is_refused_with_a_message(own_policies, policy, message):
     sl.selects(Remembering)(counts_in_memory)
     sl.selects(RememberingInVain)(counts_in_memory)
     with pytest.raises(sl.Invalid, match=message) as refused:
@@ -295,11 +297,11 @@ def test_what_cannot_be_batched_is_refused_in_words(own_policies, policy, messag
     assert "\n" not in str(refused.value)
 
 
-def test_a_policy_for_coins_needs_coins_in_batches_too():
+def test_a_policy_for_binary_rewards_needs_them_in_batches_too():
     experiment = experiment_of(sl.Batched(sl.ThompsonBernoulli(), 3))
 
     with pytest.raises(sl.Invalid, match=re.escape("(batched(thompson_bernoulli(a=1")):
-        sl.simulate(experiment, BELLS)
+        sl.simulate(experiment, GAUSSIAN)
 
 
 # --- policies of one's own --------------------------------------------------------------------------------------
@@ -336,8 +338,8 @@ def make_mine(body):
 def arms_played(policy):
     # Under this design `simulate` and `trace` run the same compiled loop: one compilation for both.
     experiment = experiment_of(policy, design=sl.TimeCoupled())
-    compiled = sl.simulate(experiment, COINS).pulls[:, 0, 0]
-    traced = sl.trace(experiment, COINS, guard=True)["it"].arms
+    compiled = sl.simulate(experiment, BERNOULLI).pulls[:, 0, 0]
+    traced = sl.trace(experiment, BERNOULLI, guard=True)["it"].arms
     return {*np.flatnonzero(compiled.sum(axis=0)).tolist(), *traced.tolist()}
 
 
@@ -355,7 +357,7 @@ def test_a_policy_of_ones_own_is_batched_as_it_was_last_defined(own_policies):
 def test_machine_code_of_ones_own_policies_is_never_kept(own_policies):
     mine = make_mine(first_arm)
     ours = {
-        policy: PolicyRunner(experiment_of(policy), COINS, "it")._ours()
+        policy: PolicyRunner(experiment_of(policy), BERNOULLI, "it")._ours()
         for policy in (mine(), sl.Batched(mine(), 3), sl.UCB1(), sl.Batched(sl.UCB1(), 3))
     }
     assert list(ours.values()) == [False, False, True, True]
@@ -371,7 +373,7 @@ def test_machine_code_of_ones_own_policies_is_never_kept(own_policies):
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_a_body_that_cannot_be_played_is_refused_in_words(own_policies, body, message):
+def test_a_body_that_cannot_be_run_is_refused_with_a_message(own_policies, body, message):
     with pytest.raises(sl.Invalid, match=message) as refused:
         arms_played(sl.Batched(make_mine(body)(), 3))
     assert "\n" not in str(refused.value)
@@ -414,7 +416,7 @@ def test_a_policy_of_ones_own_with_memory_is_played_by_its_variant_for_batches(o
     sl.selects(Wins)(wins)
     sl.selects(WinsAnew)(wins_anew)
     plain, one, late = (
-        sl.trace(experiment_of(policy), COINS, 2, guard=True)["it"].arms.tolist()
+        sl.trace(experiment_of(policy), BERNOULLI, 2, guard=True)["it"].arms.tolist()
         for policy in (Wins(), sl.Batched(Wins(), 1), sl.Batched(Wins(), 4))
     )
     assert one == plain

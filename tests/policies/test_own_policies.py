@@ -1,4 +1,4 @@
-"""A policy of one's own that cannot be played is refused in words, with its line."""
+"""A user's policy that cannot be run is refused with a message that names its line."""
 
 from typing import NamedTuple
 
@@ -83,7 +83,7 @@ def play(body) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("body", BAD, ids=lambda body: body.__name__)
-def test_a_body_that_cannot_be_played_is_refused_in_words(own_policies, body):
+def test_a_body_that_cannot_be_run_is_refused_with_a_message(own_policies, body):
     with pytest.raises(sl.Invalid, match=BAD[body]) as refused:
         play(body)
     assert "\n" not in str(refused.value)

@@ -1,4 +1,4 @@
-"""Luck by address: the frozen bits of stream version 1, and a battery that neighbouring addresses must pass."""
+"""Random numbers by address: the frozen bits of stream version 1, and tests of neighbouring addresses."""
 
 import hashlib
 
@@ -103,7 +103,7 @@ def test_with_half_a_key_it_is_splitmix64():
 
 
 def test_an_owner_is_a_stable_hash_of_the_name():
-    """64 bits of BLAKE2b with the last bit set, so it is never the owner 0 that stands for everybody."""
+    """64 bits of BLAKE2b with the last bit set, so it is never the owner 0 of what all policies share."""
     digest = hashlib.blake2b("ucb \N{SAUROPOD}".encode(), digest_size=8).digest()
 
     assert streams.owner_of("ucb \N{SAUROPOD}") == int.from_bytes(digest, "little") | 1
@@ -332,7 +332,7 @@ def test_no_two_addresses_share_a_key():
 @pytest.mark.parametrize("swapped", [((1, 2), (2, 1)), ((1, 1), (2, 2)), ((3, 1), (1, 3))])
 def test_streams_that_share_half_a_key_do_not_move_together(swapped):
     """(seed 1, purpose 2) and (seed 2, purpose 1) have the same first half of the key, as have (1, 1) and (2, 2):
-    the second half alone must keep them apart. False alarm 1e-6 a check; sees a correlation of 0.011."""
+    the second half alone must keep them apart. False alarm 1e-6 per check; sees a correlation of 0.011."""
     one, two = (
         words_along(reward_word, 5, 1 << 18, np.array([*start, 0, 0, 0, 0], np.uint64))
         for start in swapped

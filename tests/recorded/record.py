@@ -61,10 +61,10 @@ def simulated() -> Iterator[tuple[str, str]]:
     """Digests of simulated runs and traces, policy by policy."""
     for name, environment in ENVIRONMENTS.items():
         for design in DESIGNS:
-            asked = experiment(name, design)
-            runs = sl.simulate(asked, environment, checkpoints=[1, 37, 300], detail=True)
+            definition = experiment(name, design)
+            runs = sl.simulate(definition, environment, checkpoints=[1, 37, 300], detail=True)
             yield f"{name} {design} interactions", digest(runs.interactions)
-            trace = sl.trace(asked, environment, 2)
+            trace = sl.trace(definition, environment, 2)
             for place, policy in enumerate(runs.policies):
                 arrays = [a[:, place] for a in (runs.rewards, runs.pulls, runs.totals, runs.luck)]
                 yield f"{name} {design} {policy}", digest(*arrays, *trace[policy])
@@ -74,11 +74,13 @@ def rehearsed() -> Iterator[tuple[str, str]]:
     """Digests of live experiments on synthetic users."""
     for design in ("naive", "replay", "replay(share_noise=true)"):
         for order in ("lockstep", "phase"):
-            asked = experiment("bernoulli", design, 40)
+            definition = experiment("bernoulli", design, 40)
             clock = sl.VirtualClock()
             with warnings.catch_warnings(), sl.open("sqlite://", clock=clock) as store:
                 warnings.simplefilter("ignore")
-                live = store.start("recorded", asked, live={"order": order, "audit_share": 0.1})
+                live = store.start(
+                    "recorded", definition, live={"order": order, "audit_share": 0.1}
+                )
                 sl.rehearse(live, "bernoulli(0.7, 0.5, 0.3)")
                 runs = live.runs()
                 users = live.status().users
@@ -94,7 +96,7 @@ def digests() -> dict[str, str]:
 def record_database(path: Path) -> None:
     """A live experiment half way, with a challenger, voided and default rewards."""
     clock = sl.VirtualClock()
-    asked = sl.Experiment(
+    definition = sl.Experiment(
         policies={"ucb": sl.UCB1(), "greedy": sl.EpsilonGreedy()},
         arms=["red", "blue"],
         horizon=30,
@@ -105,7 +107,7 @@ def record_database(path: Path) -> None:
     traffic = {"arrivals_per_day": 500, "loss": 0.05, "unexposed": 0.1, "delay": "exponential(600)"}
     with warnings.catch_warnings(), sl.open(f"sqlite:///{path}", clock=clock) as store:
         warnings.simplefilter("ignore")
-        live = store.start("colours", asked, live=settings)
+        live = store.start("colours", definition, live=settings)
         sl.rehearse(live, "bernoulli(0.6, 0.4)", traffic=traffic, days=0.25)
         live.add_policy("thompson", "thompson_bernoulli()")
         sl.rehearse(live, "bernoulli(0.6, 0.4)", traffic=traffic, days=0.35, seed=1)
@@ -137,8 +139,8 @@ def runs_facts(runs: sl.Runs) -> dict[str, object]:
 
 def main(folder: Path) -> None:
     """Write digests, runs and a database with what they hold."""
-    asked = experiment("gaussian", "replay")
-    runs = sl.simulate(asked, ENVIRONMENTS["gaussian"], checkpoints=[37, 300], detail=True)
+    definition = experiment("gaussian", "replay")
+    runs = sl.simulate(definition, ENVIRONMENTS["gaussian"], checkpoints=[37, 300], detail=True)
     runs.save(folder / "runs.npz")
     record_database(folder / "live.db")
     facts = {

@@ -26,7 +26,7 @@ def test_saved_runs_of_version_0_1_open():
     assert record.runs_facts(sl.Runs.load(record.HERE / "runs.npz")) == FACTS["runs"]
 
 
-def test_a_database_of_version_0_1_opens_and_goes_on(tmp_path):
+def test_a_database_of_version_0_1_opens_and_continues(tmp_path):
     path = shutil.copy(record.HERE / "live.db", tmp_path)
     assert record.database_facts(path) == FACTS["database"]
     with sl.open(f"sqlite:///{path}") as store:

@@ -129,13 +129,13 @@ def test_long_comparisons_are_literal(design):
     They are the policies' and know nothing of the design, so 1,000 periods are enough under the others.
     """
     long = {"horizon": 3_000 if design == sl.Replay() else 1_000, "design": design}
-    coins, bells = sl.Bernoulli((0.9, 0.8, 0.5)), sl.Gaussian((0.2, 0.1, 0.0))
+    bernoulli, gaussian = sl.Bernoulli((0.9, 0.8, 0.5)), sl.Gaussian((0.2, 0.1, 0.0))
 
-    assert_literal_is_traced(experiment_with(sl.UCB1(2.5), sl.UCBDelta(), **long), coins, 0)
-    assert_literal_is_traced(experiment_with(sl.ThompsonGaussian(), sl.UCB1(), **long), bells, 0)
+    assert_literal_is_traced(experiment_with(sl.UCB1(2.5), sl.UCBDelta(), **long), bernoulli, 0)
+    assert_literal_is_traced(experiment_with(sl.ThompsonGaussian(), sl.UCB1(), **long), gaussian, 0)
     long["horizon"] = 1_000
     assert_literal_is_traced(
-        experiment_with(sl.ThompsonBernoulli(), sl.EpsilonGreedy(), **long), coins, 0
+        experiment_with(sl.ThompsonBernoulli(), sl.EpsilonGreedy(), **long), bernoulli, 0
     )
 
 
@@ -191,7 +191,7 @@ def test_a_trace_lists_one_record_for_each_policy_and_period():
 @pytest.mark.slow
 @given(cases.comparisons(designs=(sl.Replay(), sl.Replay(share_noise=True))))
 def test_replay_costs_between_one_horizon_and_one_for_each_policy(case):
-    """T <= interactions <= N T, and what was not asked of a real user was replayed."""
+    """T <= interactions <= N T, and what did not come from a real user was replayed."""
     experiment, environment = case
     everywhere = range(1, experiment.horizon + 1)
     runs = sl.simulate(experiment, environment, checkpoints=everywhere)
@@ -266,8 +266,8 @@ def test_twins_that_share_their_noise_differ_by_nothing(policy):
     assert (shared.interactions == 200).all()
 
 
-def test_randomised_twins_have_luck_of_their_own():
-    """Two names, two decision streams: uniform twins pull apart, and a new name is new luck."""
+def test_randomised_twins_have_random_numbers_of_their_own():
+    """Two names, two decision streams: uniform twins pull apart, and a new name gives new numbers."""
     runs = sl.simulate(
         experiment_with(sl.Uniform(), sl.Uniform(), replications=50), "bernoulli(0.5, 0.5, 0.5)"
     )
@@ -282,7 +282,7 @@ def test_randomised_twins_have_luck_of_their_own():
 @pytest.mark.slow
 @given(cases.comparisons(), st.randoms(use_true_random=False))
 def test_reordering_policies_permutes_the_results(case, random):
-    """Luck is keyed by name: another order gives each policy its own bits back and the same interactions."""
+    """Random numbers are keyed by name: another order gives each policy the same bits, and the same interactions."""
     experiment, environment = case
     names = list(experiment.policies)
     random.shuffle(names)
@@ -312,7 +312,7 @@ def test_a_policy_alone_does_what_it_does_in_company(case):
 @pytest.mark.slow
 @given(cases.comparisons(replications=5))
 def test_more_replications_leave_the_first_ones_as_they_are(case):
-    """A replication's luck is its own: the first three of five are the three of three."""
+    """A replication has its own random numbers: the first three of five are the three of three."""
     experiment, environment = case
 
     five = sl.simulate(experiment, environment)
@@ -467,7 +467,7 @@ def test_order_of_policies_decides_only_who_reveals_an_entry():
     assert any((one["ucb"].replayed != traces[0]["ucb"].replayed).any() for one in traces[1:])
 
 
-def test_seeds_replications_and_names_are_different_luck():
+def test_seeds_replications_and_names_give_different_numbers():
     """Another seed, replication or name gives another path (in 80 periods of uniform play: chance 3^-80 of none)."""
     uniform_play = experiment_with(sl.Uniform())
     environment = sl.Gaussian((0.0, 0.0, 0.0))
@@ -493,7 +493,7 @@ class Optimist(NamedTuple):
 
 
 class TwiceReader(NamedTuple):
-    """A user's policy that reads one slot of its luck twice in a period."""
+    """A user's policy that reads one slot of its noise twice in a period."""
 
 
 class OutOfRange(NamedTuple):

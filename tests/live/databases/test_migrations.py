@@ -1,4 +1,4 @@
-"""Schema versions: a newer one is refused, an older one migrated, somebody else's database left alone."""
+"""Schema versions: a newer one is refused, an older one migrated, a foreign database left alone."""
 
 import contextlib
 import sqlite3
@@ -41,7 +41,7 @@ def later(monkeypatch):
 
 
 def ask(url, question):
-    """What a database says to somebody who does not know sameluck."""
+    """What a database contains, read without sameluck."""
     if url.startswith("sqlite"):
         with contextlib.closing(sqlite3.connect(path_of(url))) as connection, connection:
             return connection.execute(question).fetchall()
@@ -171,7 +171,7 @@ def test_an_empty_sqlite_file_is_as_good_as_none(sqlite_url, tmp_path):
         "CREATE TABLE schema_version AS SELECT 1 AS version UNION SELECT 2",
     ],
 )
-def test_somebody_elses_database_is_left_alone(url, theirs):
+def test_a_foreign_database_is_left_alone(url, theirs):
     ask(url, theirs)
     before = everything(url)
 

@@ -1,4 +1,4 @@
-"""Statements sent ahead of their answers: what is written, what is read, what a failure on the way leaves behind."""
+"""Statements sent ahead of their answers: what is written, what is read, what a failure leaves behind."""
 
 import math
 import os
@@ -103,7 +103,7 @@ def test_statements_between_the_rows_of_another(database):
 
 
 class TestFailures:
-    def test_of_a_statement_whose_answer_nobody_awaits(self, database):
+    def test_of_a_statement_whose_result_is_not_read(self, database):
         before = server_process(database)
 
         def work(transaction):
@@ -163,7 +163,7 @@ def server_process_of(transaction):
 class TestWaiting:
     @pytest.fixture
     def taken(self, connection):
-        """Somebody else holds lock 7."""
+        """Another connection holds lock 7."""
         connection.execute("SELECT pg_advisory_lock(7)")
         yield connection
         connection.execute("SELECT pg_advisory_unlock(7)")
@@ -212,7 +212,7 @@ class TestWaiting:
         assert attempts == [0, 1]
 
     def test_ends_with_ctrl_c(self, database, taken):
-        """And whoever comes next is not disturbed by what was left behind."""
+        """And the next transaction is not disturbed by what was left behind."""
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         begun = threading.Event()
 

@@ -78,17 +78,17 @@ class TestSeveralProcesses:
     def test_take_turns(self, scenarios, design):
         """Assigned by one, rewarded by another, ticked by the third, in any order."""
         scenarios[0].start(FIVE, design=design, live=options(open_replications=2))
-        served, coins, pending = everywhere(scenarios), random.Random(1), []
+        served, generator, pending = everywhere(scenarios), random.Random(1), []
         reason = ""
         while reason != "NOT_RUNNING":
-            id, _, _, reason = coins.choice(served).assign(scenarios[0].unit())
+            id, _, _, reason = generator.choice(served).assign(scenarios[0].unit())
             if id is not None:
                 pending.append(id)
-            if pending and (id is None or coins.random() < 0.4):
-                id = pending.pop(coins.randrange(len(pending)))
-                scenarios[0].pay(coins.choice(served), id)
-                assert scenarios[0].pay(coins.choice(served), id).duplicate
-            coins.choice(served).tick()
+            if pending and (id is None or generator.random() < 0.4):
+                id = pending.pop(generator.randrange(len(pending)))
+                scenarios[0].pay(generator.choice(served), id)
+                assert scenarios[0].pay(generator.choice(served), id).duplicate
+            generator.choice(served).tick()
         for live in served:
             assert_finished(live)
 
@@ -198,7 +198,7 @@ class TestLostConnections:
 
 class TestAddresses:
     @pytest.mark.parametrize("part", ["port", "database", "user"])
-    def test_nobody_there(self, postgres_url, part):
+    def test_no_server(self, postgres_url, part):
         parts = urlsplit(postgres_url)
         wrong = {
             "port": f"postgresql://me:secret@127.0.0.1:1{parts.path}",
@@ -374,8 +374,8 @@ def test_a_forked_process_leaves_its_parents_connections_alone(postgres_url):
                 store.close()
                 os._exit(0)
         os.close(writing)
-        with os.fdopen(reading) as said:
-            assert said.read().startswith("the store was opened before this process was forked")
+        with os.fdopen(reading) as output:
+            assert output.read().startswith("the store was opened before this process was forked")
         os.waitpid(child, 0)
         before = store._database._pool.get_stats()["connections_num"]
         assert store.names() == []

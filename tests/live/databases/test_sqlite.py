@@ -84,11 +84,11 @@ class TestOneWriter:
     def test_a_second_process_is_refused(self, tmp_path, holder):
         with pytest.raises(sl.Unavailable) as caught:
             sl.open(url_of(tmp_path))
-        said = str(caught.value)
-        assert "being written by another process" in said
-        assert "read_only=True" in said
-        assert "PostgreSQL" in said
-        assert "\n" not in said
+        message = str(caught.value)
+        assert "being written by another process" in message
+        assert "read_only=True" in message
+        assert "PostgreSQL" in message
+        assert "\n" not in message
 
         assert sl.open(url_of(tmp_path), read_only=True).names() == []
         holder.communicate("")
@@ -110,7 +110,7 @@ class TestOneWriter:
 
 
 class TestReaders:
-    def test_see_whole_states_while_somebody_writes(self, tmp_path):
+    def test_see_whole_states_while_another_thread_writes(self, tmp_path):
         scenario = Scenario(lambda clock: sl.open(url_of(tmp_path), clock=clock))
         live = scenario.start(replications=8, live=options(open_replications=4))
         expected = simulated(live.experiment)
@@ -196,7 +196,7 @@ class TestAddresses:
         assert not tmp_path.with_name(f"{tmp_path.name}.writer").exists()
 
     @pytest.mark.parametrize(
-        ("url", "said"),
+        ("url", "message"),
         [
             (None, "address is text"),
             (7, "address is text"),
@@ -209,9 +209,9 @@ class TestAddresses:
             ("sqlite:///ledger.db?mode=ro", "only synchronous=full or"),
         ],
     )
-    def test_refused(self, tmp_path, monkeypatch, url, said):
+    def test_refused(self, tmp_path, monkeypatch, url, message):
         monkeypatch.chdir(tmp_path)
-        with pytest.raises(sl.Invalid, match=said):
+        with pytest.raises(sl.Invalid, match=message):
             sl.open(url)
         assert list(tmp_path.iterdir()) == []
 
@@ -221,13 +221,13 @@ class TestAddresses:
         assert (tmp_path / "mine #1%.db").exists()
 
     @pytest.mark.parametrize(("synchronous", "level"), [("full", 2), ("normal", 1)])
-    def test_how_far_a_write_goes_is_as_asked(self, tmp_path, synchronous, level):
+    def test_durability_is_that_of_the_url(self, tmp_path, synchronous, level):
         with sl.open(url_of(tmp_path, synchronous=synchronous)) as store:
             writer = store._database._writer
             assert writer.execute("PRAGMA synchronous").fetchone() == (level,)
             assert writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
-    def test_waits_for_the_disk_unless_told_otherwise(self, tmp_path):
+    def test_waits_for_the_disk_by_default(self, tmp_path):
         with sl.open(f"sqlite:///{tmp_path}/ledger.db") as store:
             assert store._database._writer.execute("PRAGMA synchronous").fetchone() == (2,)
 
@@ -272,7 +272,7 @@ class TestClosing:
             with pytest.raises(sl.Unavailable, match="the store is closed"):
                 call()
 
-    def test_waits_for_what_was_asked_for(self):
+    def test_waits_for_queued_work(self):
         database, begun, go = Sqlite(None), threading.Event(), threading.Event()
 
         def slow(transaction):
@@ -353,7 +353,7 @@ class TestGroupCommit:
 
         return work
 
-    def test_who_fails_harms_nobody_else(self):
+    def test_a_failing_caller_does_not_affect_others(self):
         database = Sqlite(None)
         fault = ValueError("mine")
 
@@ -369,7 +369,7 @@ class TestGroupCommit:
         database.close()
 
     @pytest.mark.usefixtures("interruptible")
-    def test_an_interrupted_caller_holds_up_nobody(self):
+    def test_an_interrupted_caller_does_not_block_others(self):
         """Ctrl-C in the main thread while it waits for its turn."""
         assert threading.current_thread() is threading.main_thread()
         database = Sqlite(None)

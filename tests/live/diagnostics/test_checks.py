@@ -1,6 +1,6 @@
-"""Each check of a live experiment: how often it cries wolf (measured, on data collected by a bandit), what it sees.
+"""Each check of a live experiment: its false alarms (measured, on data collected by a bandit), what it detects.
 
-A size is checked by counting: 2,000 experiments and a rejection chance of 5% are told from 9% with a budget of 1e-6.
+A size is checked by counting: 2,000 experiments distinguish a rejection rate of 5% from 9% with a budget of 1e-6.
 """
 
 import json
@@ -197,7 +197,7 @@ class TestDrift:
 
 class TestReplayAudit:
     def test_false_alarms(self):
-        """4,000 experiments of 20 replications, each the sum of 13 differences of coins: 5% and 1%."""
+        """4,000 experiments of 20 replications, each the sum of 13 differences of Bernoulli rewards: 5% and 1%."""
         rng = generator()
         sums = (rng.integers(0, 2, (4_000, 20, 13)) - rng.integers(0, 2, (4_000, 20, 13))).sum(-1)
 
@@ -299,8 +299,8 @@ class TestLoss:
     def test_false_alarms_where_the_policy_reacts_to_lost_rewards(self):
         """2,000 experiments of 20 x 100 users under UCB1, 10% of rewards lost whatever the arm: 6% and 1.2%.
 
-        The test is made for losses nobody reacts to. With a policy that reacts 4 to 7% were measured where it says
-        5%; here the arms pay 0.9, so that a lost reward is a shock. Voids, of which there are none, are not tested,
+        The test is made for losses that no policy reacts to. With a policy that reacts, 4 to 7% were measured instead
+        of 5%; here the arms pay 0.9, so that a lost reward matters. Voids, of which there are none, are not tested,
         so that Holm's factor hides nothing.
         """
         chosen, _, missing = experiments(
@@ -357,7 +357,7 @@ class TestLoss:
         assert "Of 155 assigned, never shown: a 2.0%, b 0.0%." in found.sentence
         assert "3 rewards (2.1% of all) came after the window" in found.sentence
 
-    def test_defaults_and_voids_are_told_apart(self):
+    def test_defaults_and_voids_are_distinguished(self):
         slow = loss(*self.outcomes((900, 100, 20), (700, 300, 20)), ["a", "b"])
         broken = loss(*self.outcomes((900, 100, 0), (800, 100, 100)), ["a", "b"])
 

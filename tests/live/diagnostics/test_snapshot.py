@@ -50,14 +50,14 @@ def any_store(request, tmp_path):
         yield opened
 
 
-def coin(*place):
+def uniform_at(*place):
     """A number in [0, 1) that belongs to a place."""
     digest = hashlib.blake2b(repr(place).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") / 2**64
 
 
 def serve(live, clock, answer, *, units=3_000, seconds=1.0, first=0):
-    """One unit a second; `answer(assignment, n)` gives its reward, or None for none."""
+    """One unit per second; `answer(assignment, n)` gives its reward, or None for none."""
     for n in range(first, first + units):
         clock.advance(seconds)
         given = live.assign(n)
@@ -103,7 +103,7 @@ class TestAnEmptyExperiment:
         found = by_name(record.live.diagnostics())
 
         assert found["rebuild"].verdict == "fine"
-        assert found["drift"].verdict == "unknown", "a log's rewards are nobody's today"
+        assert found["drift"].verdict == "unknown", "a log's rewards are not of current users"
 
 
 @pytest.mark.slow
@@ -140,7 +140,7 @@ def test_drift_is_seen_in_the_order_of_assignment(store):
 
     def answer(given, n):
         chance = 0.3 if live.status().complete < 10 else 0.8
-        return int(coin("drift", n) < chance)
+        return int(uniform_at("drift", n) < chance)
 
     serve(live, store._clock, answer, units=1_300)
 
@@ -150,14 +150,14 @@ def test_drift_is_seen_in_the_order_of_assignment(store):
 
 
 def test_of_the_latest_users_only_the_quick_have_ended_and_they_are_not_judged(store):
-    """Only purchases are reported: whoever has ended within the last window has bought."""
+    """Only purchases are reported: a unit that has ended within the last window has bought."""
     options = sl.Live(open_replications=60, reward=sl.Reward(window_seconds=100))
     live = store.start("shop", experiment(replications=60), live=options)
     given = []
 
     def answer(assignment, n):
         given.append(assignment.id)
-        return 1 if coin("buys", n) < 0.5 else None
+        return 1 if uniform_at("buys", n) < 0.5 else None
 
     serve(live, store._clock, answer, units=600)
     states = [live.describe(id).status for id in given]
@@ -203,8 +203,8 @@ class TestLoss:
             if given.id is None:
                 continue
             live.expose(given.id)
-            if coin("lost", n) >= lost[given.arm]:
-                live.reward(given.id, int(coin("paid", n) < 0.5))
+            if uniform_at("lost", n) >= lost[given.arm]:
+                live.reward(given.id, int(uniform_at("paid", n) < 0.5))
         clock.advance(10)
         return live
 
@@ -307,9 +307,9 @@ class TestReplayAudit:
             one = live.describe(given.id)
             value = users.reward(live, given.id)
             if one.audit:
-                asked = int(coin("audit", unit) < BERNOULLI.means[one.arm_index] + shift)
-                differences[one.replication] = differences.get(one.replication, 0) + asked - value
-                value = asked
+                fresh = int(uniform_at("audit", unit) < BERNOULLI.means[one.arm_index] + shift)
+                differences[one.replication] = differences.get(one.replication, 0) + fresh - value
+                value = fresh
             live.reward(given.id, value)
         return live, differences
 
@@ -349,7 +349,7 @@ class TestSamePolicy:
         finish(live, Users(live.experiment, BERNOULLI))
         return [one for one in live.diagnostics() if one.name == "same policy"]
 
-    def test_without_coins_they_agree_to_the_bit(self, store):
+    def test_deterministic_ones_agree_to_the_bit(self, store):
         policies = {"a": "ucb1", "other": "uniform", "b": "ucb1", "c": "ucb1"}
 
         first, second = self.found(store, policies=policies)
@@ -361,7 +361,7 @@ class TestSamePolicy:
             assert one.details["exact"]
             assert one.details["replications"] == 12
 
-    def test_with_coins_shared_they_do_too(self, store):
+    def test_with_shared_noise_they_do_too(self, store):
         policies = {"a": "thompson_bernoulli", "b": "thompson_bernoulli"}
 
         (one,) = self.found(store, policies=policies, design="replay(share_noise=true)")
@@ -375,7 +375,7 @@ class TestSamePolicy:
             {"policies": {"a": "ucb1", "b": "ucb1"}, "design": "naive"},
         ],
     )
-    def test_otherwise_they_differ_by_luck(self, store, changes):
+    def test_otherwise_they_differ_at_random(self, store, changes):
         (one,) = self.found(store, **changes)
 
         assert not one.details["exact"]
@@ -419,7 +419,7 @@ def test_a_ledger_that_was_edited(any_store):
 
     assert found["rebuild"].verdict == "alarm"
     assert found["rebuild"].sentence.startswith("Replication 5: ")
-    assert "same policy" not in found, "nothing can be said about what cannot be derived"
+    assert "same policy" not in found, "there is no check of what cannot be derived"
     assert live.status().status == "complete", "looking changes nothing"
 
 

@@ -225,7 +225,7 @@ def test_an_experiment_that_just_began(memory, tmp_path):
     assert (tmp_path / "b.csv").read_text() == ",".join(exporting.REWARDS) + "\n"
 
 
-def test_the_format_may_be_said(memory, tmp_path):
+def test_the_format_may_be_given(memory, tmp_path):
     live = memory.start("shop", experiment())
 
     live.export(tmp_path / "a.txt", format="jsonl")
@@ -244,7 +244,9 @@ def test_the_format_may_be_said(memory, tmp_path):
         ({"path": "a\0.csv"}, "cannot write"),
     ],
 )
-def test_what_cannot_be_written_is_said_and_leaves_nothing(memory, tmp_path, arguments, message):
+def test_a_file_that_cannot_be_written_is_reported_and_leaves_nothing(
+    memory, tmp_path, arguments, message
+):
     (tmp_path / "folder.csv").mkdir()
     live = memory.start("shop", experiment())
     path = f"{tmp_path}/{arguments.pop('path')}"
@@ -278,7 +280,7 @@ def test_memory_does_not_grow_with_the_ledger(tmp_path, monkeypatch, suffix):
     monkeypatch.setattr(exporting, "CHUNK", 1_000)
     with sl.open(f"sqlite:///{tmp_path / 'live.db'}?synchronous=normal") as store:
         live = store.start("shop", experiment(arms=2))
-        live.export(tmp_path / f"b.{suffix}")  # whatever is imported on the way
+        live.export(tmp_path / f"b.{suffix}")  # whatever is imported meanwhile
         key = {"experiment": 1, "replication": 0, "owner": 0, "arm": 0}
         wide = ({**key, "position": place + 1} for place in range(20_000))
         store._database.write(lambda transaction: transaction.many("want", wide))

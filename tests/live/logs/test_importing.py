@@ -1,4 +1,4 @@
-"""A log of one policy becomes a ledger: nothing is lost, nothing invented, and the experiment goes on from there."""
+"""A log of one policy becomes a ledger: nothing is lost or invented, and the experiment continues from there."""
 
 import csv
 
@@ -181,7 +181,7 @@ class TestALogByAnotherPolicy:
         assert "it is randomised, and the log has other random choices" in record.agreement
         assert record.live.experiment.control == "new"
 
-    def test_what_nobody_reads_is_kept(self, url):
+    def test_entries_that_no_policy_reads_are_kept(self, url):
         """The log's policy plays green alone for long: its stack is longer than any policy reads."""
         design = experiment()
         users = Users(design, BERNOULLI)
@@ -238,11 +238,11 @@ class TestHorizon:
         assert record.lengths == (40, 50)
         assert record.live.experiment.horizon == 40
         assert record.agrees
-        said = str(record)
+        text = str(record)
         assert (
-            "Replications of the log have 40 to 50 rows; rows beyond the horizon are kept" in said
+            "Replications of the log have 40 to 50 rows; rows beyond the horizon are kept" in text
         )
-        assert "Their lengths must not depend on their rewards" in said
+        assert "Their lengths must not depend on their rewards" in text
         shorter = design.replace(horizon=40)
         finish(record.live, Users(shorter, BERNOULLI))
         assert_same(record.live.runs(), Users(shorter, BERNOULLI).simulated())
@@ -280,7 +280,7 @@ def test_more_replications_may_be_planned(store):
     assert_same(record.live.runs(), Users(design, BERNOULLI).simulated())
 
 
-def test_lock_step_if_told_to(store):
+def test_lock_step_if_requested(store):
     design = experiment()
     record = imported(store, design, log_of(design), live={"order": "lockstep"})
 
@@ -436,7 +436,7 @@ class TestBadRows:
         ({"policies": {"mine": sl.External("x")}}, "makers"),
     ],
 )
-def test_wrong_wishes(store, changes, message):
+def test_invalid_arguments(store, changes, message):
     with pytest.raises(sl.Invalid, match=message):
         imported(store, experiment(), log_of(experiment()), **changes)
 

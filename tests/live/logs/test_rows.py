@@ -96,7 +96,7 @@ def test_every_way_in_gives_the_same_rows(make, tmp_path):
     refuse_problems(log)
 
 
-def test_without_replication_and_time_rows_stand_as_they_are():
+def test_without_replication_and_time_rows_keep_their_order():
     log = read_log(RECORDS, **NAMES)
 
     assert log.row.tolist() == [1, 2, 3, 4]
@@ -444,7 +444,7 @@ class TestParquet:
             read_log(written(tmp_path, "shown,paid\n", "log.parquet"), **NAMES)
 
     def test_nanoseconds(self, tmp_path):
-        """Order survives; what is below a microsecond does not, and is then said to be a tie."""
+        """Order survives; what is below a microsecond does not, and is then a tie."""
         start = pd.Timestamp("2024-05-01 12:00:00.000001001")
         times = [start + pd.Timedelta(7, "us"), start, start + pd.Timedelta(5, "ns")]
         frame = pl.DataFrame({"shown": ["a", "b", "c"], "paid": [1, 2, 3], "at": times})

@@ -12,7 +12,7 @@ from sameluck.live.rehearsal import rehearsal, traffic
 
 POLICIES = {"ucb": "ucb1(alpha=0.5)", "thompson": "thompson_bernoulli"}
 THREE = {"ucb": "ucb1", "thompson": "thompson_gaussian", "greedy": "epsilon_greedy"}
-COINS = "bernoulli(0.7, 0.5, 0.3)"
+BERNOULLI = "bernoulli(0.7, 0.5, 0.3)"
 
 
 def experiment_of(**changes):
@@ -58,8 +58,8 @@ ROUGH = {
 @pytest.mark.parametrize(
     ("design", "order", "environment", "policies", "rough", "at_once"),
     [
-        (sl.Replay(), "lockstep", COINS, POLICIES, CALM, 1),
-        (sl.Naive(), "lockstep", COINS, POLICIES, ROUGH, 4),
+        (sl.Replay(), "lockstep", BERNOULLI, POLICIES, CALM, 1),
+        (sl.Naive(), "lockstep", BERNOULLI, POLICIES, ROUGH, 4),
         (sl.Replay(), "phase", "bernoulli_prior(1, 2)", POLICIES, ROUGH, 6),
         (sl.Replay(), "lockstep", "gaussian(0.1, 0.2, 0.3)", THREE, ROUGH, 4),
         (sl.Naive(), "phase", "gaussian_prior", THREE, CALM, 2),
@@ -88,7 +88,7 @@ def test_without_lost_late_or_drifting_rewards_the_runs_are_the_simulations(
 @pytest.mark.slow
 def test_the_same_seed_brings_the_same_traffic_and_another_one_another(start):
     records = [
-        sl.rehearse(start(exposure="explicit"), COINS, traffic=ROUGH, seed=seed)
+        sl.rehearse(start(exposure="explicit"), BERNOULLI, traffic=ROUGH, seed=seed)
         for seed in (1, 1, 2)
     ]
     assert records[0] == records[1]
@@ -96,24 +96,24 @@ def test_the_same_seed_brings_the_same_traffic_and_another_one_another(start):
     assert records[0].effects == records[2].effects
 
 
-def test_it_stops_after_the_days_and_goes_on_where_it_was(start):
+def test_it_stops_after_the_days_and_continues_where_it_was(start):
     live = start()
-    first = sl.rehearse(live, COINS, traffic={"arrivals_per_day": 1000}, days=0.02)
+    first = sl.rehearse(live, BERNOULLI, traffic={"arrivals_per_day": 1000}, days=0.02)
     assert not first.finished
     assert first.days == pytest.approx(0.02)
     assert first.effects == {}
     assert "the experiment has not ended" in str(first)
 
-    second = sl.rehearse(live, COINS, traffic={"arrivals_per_day": 1000}, seed=1)
+    second = sl.rehearse(live, BERNOULLI, traffic={"arrivals_per_day": 1000}, seed=1)
     assert second.finished
     assert second.status.users > first.status.users
-    assert second.status.defaulted == first.status.waiting  # nobody was left to bring their rewards
+    assert second.status.defaulted == first.status.waiting  # their rewards are never reported
 
 
-def test_calls_come_at_the_rate_asked_for(start):
+def test_calls_come_at_the_given_rate(start):
     live = start(experiment_of(horizon=1000, replications=100), open_replications=1)
     found = sl.rehearse(
-        live, COINS, traffic={"arrivals_per_day": 2000, "delay": 3000}, days=1, seed=budget.SEED
+        live, BERNOULLI, traffic={"arrivals_per_day": 2000, "delay": 3000}, days=1, seed=budget.SEED
     )
     assert abs(found.calls - 2000) < budget.z_bound() * np.sqrt(2000)
     assert found.units == found.calls
@@ -122,7 +122,7 @@ def test_calls_come_at_the_rate_asked_for(start):
 
 
 @pytest.mark.slow
-def test_a_lost_reward_is_the_default_and_as_many_are_lost_as_asked_for(start):
+def test_a_lost_reward_is_the_default_and_the_given_share_is_lost(start):
     live = start(experiment_of(horizon=100), reward={"default": 1.0, "window_seconds": 600})
     found = sl.rehearse(
         live, "bernoulli(0, 0, 0)", traffic={"loss": 0.3, "delay": 10}, seed=budget.SEED
@@ -146,7 +146,7 @@ def test_a_reward_after_its_window_is_late_and_the_default_counts(start):
 @pytest.mark.slow
 def test_users_who_never_see_their_arm_are_replaced(start):
     live = start(experiment_of(horizon=100), exposure="explicit", lease_seconds=30)
-    found = sl.rehearse(live, COINS, traffic={"unexposed": 0.25, "delay": 10}, seed=budget.SEED)
+    found = sl.rehearse(live, BERNOULLI, traffic={"unexposed": 0.25, "delay": 10}, seed=budget.SEED)
     voided, users = found.status.voided, found.status.users
     budget.assert_count(voided, voided + users, 0.25)
     assert found.status.defaulted == 0
@@ -190,33 +190,35 @@ def test_a_drift_moves_the_mean_with_the_users_and_stays_in_range(start):
 
 def test_a_drift_that_has_not_begun_changes_nothing(start):
     live = start()
-    sl.rehearse(live, COINS, traffic={"drift": "step(by=0.3, after=1000000)", "delay": 1})
-    assert_simulated(live, COINS)
+    sl.rehearse(live, BERNOULLI, traffic={"drift": "step(by=0.3, after=1000000)", "delay": 1})
+    assert_simulated(live, BERNOULLI)
 
 
 @pytest.mark.slow
-def test_an_audit_is_new_luck_and_changes_no_result(start):
+def test_an_audit_is_a_new_draw_and_changes_no_result(start):
     live = start(experiment_of(replications=20), audit_share=0.5)
-    found = sl.rehearse(live, COINS, traffic=CALM)
-    runs = sl.simulate(live.experiment, COINS)
+    found = sl.rehearse(live, BERNOULLI, traffic=CALM)
+    runs = sl.simulate(live.experiment, BERNOULLI)
     assert found.status.users > int(runs.interactions.sum())
-    assert_simulated(live, COINS)
+    assert_simulated(live, BERNOULLI)
 
 
 def test_a_late_challenger_is_rehearsed_too(start):
     live = start()
-    sl.rehearse(live, COINS, traffic=CALM)
+    sl.rehearse(live, BERNOULLI, traffic=CALM)
     live.add_policy("late", "epsilon_greedy")
-    again = sl.rehearse(live, COINS, traffic=CALM, seed=1)
+    again = sl.rehearse(live, BERNOULLI, traffic=CALM, seed=1)
     assert again.finished
-    assert_simulated(live, COINS, experiment_of(policies={**POLICIES, "late": "epsilon_greedy"}))
+    assert_simulated(
+        live, BERNOULLI, experiment_of(policies={**POLICIES, "late": "epsilon_greedy"})
+    )
 
 
 @pytest.mark.slow
 def test_progress_is_the_record_so_far(start, monkeypatch):
     monkeypatch.setattr(rehearsal, "REPORT_EVERY", 0.0)
     seen = []
-    found = sl.rehearse(start(), COINS, traffic=CALM, progress=seen.append)
+    found = sl.rehearse(start(), BERNOULLI, traffic=CALM, progress=seen.append)
     assert [one.calls for one in seen] == sorted(one.calls for one in seen)
     assert seen[-1]._replace(effects=found.effects) == found
     text = str(found)
@@ -229,29 +231,29 @@ def test_real_time_is_refused():
     with sl.open("sqlite://") as store:
         live = store.start("x", experiment_of())
         with pytest.raises(sl.Invalid, match="VirtualClock"):
-            sl.rehearse(live, COINS)
+            sl.rehearse(live, BERNOULLI)
 
 
 def test_what_cannot_be_rehearsed_is_refused(start):
     live = start()
     with pytest.raises(sl.Invalid, match="exposure='explicit'"):
-        sl.rehearse(live, COINS, traffic={"unexposed": 0.1})
+        sl.rehearse(live, BERNOULLI, traffic={"unexposed": 0.1})
     with pytest.raises(sl.Invalid, match="needs rewards 0 and 1"):
         sl.rehearse(live, "gaussian(1, 2, 3)")
     with pytest.raises(sl.Invalid, match="3 arms"):
         sl.rehearse(live, "bernoulli(0.5, 0.5)")
     with pytest.raises(sl.Invalid, match="no arm 7"):
-        sl.rehearse(live, COINS, traffic={"drift": "linear(0.1, arm=7)"})
+        sl.rehearse(live, BERNOULLI, traffic={"drift": "linear(0.1, arm=7)"})
     with pytest.raises(sl.Invalid, match="days must be > 0"):
-        sl.rehearse(live, COINS, days=0)
+        sl.rehearse(live, BERNOULLI, days=0)
     assert live.status().users == 0
     live.pause()
     with pytest.raises(sl.Invalid, match="is paused"):
-        sl.rehearse(live, COINS)
+        sl.rehearse(live, BERNOULLI)
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"loss": 1.5}, "Traffic.loss must be <= 1"),
         ({"returning": 1}, "Traffic.returning must be <= 0.99"),
@@ -266,10 +268,10 @@ def test_what_cannot_be_rehearsed_is_refused(start):
         ({"los": 0.1}, "unknown field 'los' in traffic; did you mean 'loss'"),
     ],
 )
-def test_bad_traffic_is_refused_in_words(values, said):
+def test_bad_traffic_is_refused_with_a_message(values, message):
     with pytest.raises(sl.Invalid) as caught:
         sl.Traffic.from_dict(values)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_traffic_comes_back_from_its_plain_values():
@@ -293,8 +295,8 @@ def test_delays_follow_their_law(delay, law):
 
 
 @pytest.mark.parametrize(
-    ("days", "said"),
+    ("days", "message"),
     [(3, "3.0 days"), (0.5, "12.0 hours"), (0.01, "14.4 minutes"), (0, "0 seconds")],
 )
-def test_a_span_is_told_in_the_unit_that_suits_it(days, said):
-    assert rehearsal.days_text(days) == said
+def test_a_duration_is_written_in_a_fitting_unit(days, message):
+    assert rehearsal.days_text(days) == message

@@ -14,15 +14,15 @@ from sameluck.errors import Invalid, optional
 if TYPE_CHECKING:
     from distributed import Client
 
-Task = TypeVar("Task")
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def on(client: Client) -> Callable[[Callable[[Task], Result], Iterable[Task]], Iterator[Result]]:
+def on(client: Client) -> Callable[[Callable[[Item], Result], Iterable[Item]], Iterator[Result]]:
     """A `map` that runs on the cluster of a `distributed.Client` and yields results in order."""
 
     def map_on_cluster(
-        function: Callable[[Task], Result], tasks: Iterable[Task]
+        function: Callable[[Item], Result], tasks: Iterable[Item]
     ) -> Iterator[Result]:
         futures = client.map(function, list(tasks), pure=False)
         try:

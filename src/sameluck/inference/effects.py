@@ -33,7 +33,7 @@ from sameluck.runs import Runs
 from sameluck.validation import require_one_of
 
 Pair: TypeAlias = tuple[str, str]  # policy, control
-Key: TypeAlias = tuple[Pair, int]  # and the index of the checkpoint
+PairAt: TypeAlias = tuple[Pair, int]  # and the index of the checkpoint
 
 
 class Effect(NamedTuple):
@@ -125,7 +125,7 @@ def effects(runs: Runs, request: Request) -> tuple[Effect, ...]:
     pairs = list(pairings[request.pairs](runs.policies, str(request.control), best_policy(runs)))
     keys = list(itertools.product(pairs, range(runs.checkpoints.size)))
     single = {key: _interval(runs, *key, request) for key in keys}
-    adjusted_p: dict[Key, float] = {}
+    adjusted_p: dict[PairAt, float] = {}
     for index in range(runs.checkpoints.size):
         p_values = holm(np.array([single[pair, index].p_value for pair in pairs]))
         adjusted_p |= {(pair, index): float(p) for pair, p in zip(pairs, p_values, strict=True)}
@@ -187,9 +187,11 @@ def _interval(runs: Runs, pair: Pair, index: int, request: Request) -> Interval:
     return intervals[request.interval](differences(runs, pair, index, request), request.level)
 
 
-def _simultaneous(runs: Runs, single: dict[Key, Interval], request: Request) -> dict[Key, Interval]:
+def _simultaneous(
+    runs: Runs, single: dict[PairAt, Interval], request: Request
+) -> dict[PairAt, Interval]:
     """Intervals with the level over all pairs, over all checkpoints, or over both; p-values stay."""
-    wide: dict[Key, Interval] = {}
+    wide: dict[PairAt, Interval] = {}
     for family in _families(list(single), str(request.simultaneous)):
         if request.interval == "t":
             wide |= _max_t(runs, family, single, request)
@@ -201,7 +203,7 @@ def _simultaneous(runs: Runs, single: dict[Key, Interval], request: Request) -> 
     return wide
 
 
-def _families(keys: list[Key], kind: str) -> list[list[Key]]:
+def _families(keys: list[PairAt], kind: str) -> list[list[PairAt]]:
     if kind == "both":
         return [keys]
     part = 1 if kind == "pairs" else 0
@@ -210,8 +212,8 @@ def _families(keys: list[Key], kind: str) -> list[list[Key]]:
 
 
 def _max_t(
-    runs: Runs, family: list[Key], single: dict[Key, Interval], request: Request
-) -> dict[Key, Interval]:
+    runs: Runs, family: list[PairAt], single: dict[PairAt, Interval], request: Request
+) -> dict[PairAt, Interval]:
     columns = np.column_stack([differences(runs, *key, request) for key in family])
     # Scaling the single interval keeps Welch's standard error where the policies are independent.
     critical = t_critical(runs.replications - 1, request.level)
@@ -231,7 +233,7 @@ class _Ratio(NamedTuple):
 
 
 def _effect(
-    runs: Runs, key: Key, interval: Interval, p_adjusted: float, request: Request
+    runs: Runs, key: PairAt, interval: Interval, p_adjusted: float, request: Request
 ) -> Effect:
     pair, index = key
     rewards, control_rewards = _rewards(runs, pair, index)

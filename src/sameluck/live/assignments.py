@@ -17,7 +17,7 @@ from sameluck.live.databases.rows import (
     EnrolmentRow,
     EntryRow,
     LockedAssignment,
-    Text,
+    TextRow,
 )
 from sameluck.live.engine.scheduler import Scheduler
 from sameluck.live.ledger import description_of
@@ -210,10 +210,10 @@ class Assignments:
         except (Diverged, Unplayable):
             return 0  # the experiment's status is failed now; the unit gets the fallback arm
 
-    def _overdue(self, transaction: Transaction) -> list[Text]:
+    def _overdue(self, transaction: Transaction) -> list[TextRow]:
         """Assignments whose lease or window has ended, the oldest first."""
         values = {"experiment": self._replications.id, "now": self.now(), "limit": MOST_OVERDUE}
-        return transaction.all(Text, "overdue", **values)
+        return transaction.all(TextRow, "overdue", **values)
 
     def _expire_if_due(self, transaction: Transaction, id: str) -> bool:
         locked, now = self._read(transaction, id), self.now()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Transaction
-from sameluck.live.databases.rows import CurrentRow, Number
+from sameluck.live.databases.rows import CurrentRow, NumberRow
 from sameluck.live.options import Live, check_fit, experiment_as_run, needs_binary_rewards
 from sameluck.live.records import Joining
 from sameluck.live.replications import ChallengerProgress, OpenReplications
@@ -21,7 +21,7 @@ def preview(
     """What `join` would return; nothing is changed."""
     current = transaction.one(CurrentRow, "experiment_now", experiment=replications.id)
     wider = _with_challenger(transaction, replications, current.definition, name, policy)
-    users = transaction.one(Number, "count_assigned", experiment=replications.id).number
+    users = transaction.one(NumberRow, "count_assigned", experiment=replications.id).number
     return _summary(name, replications.preview_challenger(transaction, wider.to_json()), users)
 
 
@@ -37,11 +37,11 @@ def join(
     definition, status, reason = transaction.one(CurrentRow, "lock_experiment", **key)
     if status == "failed":
         raise Invalid(f"cannot add a policy: the experiment's status is failed ({reason})")
-    users = transaction.one(Number, "count_assigned", **key).number
+    users = transaction.one(NumberRow, "count_assigned", **key).number
     wider = _with_challenger(transaction, replications, definition, name, policy)
-    open_before = transaction.one(Number, "count_open", **key).number
+    open_before = transaction.one(NumberRow, "count_open", **key).number
     progress = replications.add_challenger(transaction, wider.to_json(), now)
-    open_now = transaction.one(Number, "count_open", **key).number
+    open_now = transaction.one(NumberRow, "count_open", **key).number
     drained = status == "stopped" and not open_before  # one that was stopped at once stays stopped
     if open_now and (status == "complete" or drained):
         again = "running" if status == "complete" else "draining"
@@ -69,7 +69,7 @@ def _with_challenger(
         wider = experiment_as_run(wider, Live(batch={name: live.batch}))
     check_fit(wider, live)
     if needs_binary_rewards(wider) and transaction.find(
-        Number, "not_binary", experiment=replications.id
+        NumberRow, "not_binary", experiment=replications.id
     ):
         raise Invalid(f"policy {name!r} needs rewards 0 and 1, but the experiment has had others")
     return wider

@@ -18,7 +18,7 @@ from sameluck.live.databases.rows import (
     EntryCount,
     EntryRow,
     LedgerRow,
-    Number,
+    NumberRow,
     ReplicationRow,
 )
 from sameluck.live.engine.replication import Replication, SettledEntries, check_ledger, rebuild
@@ -175,12 +175,12 @@ def status_of(transaction: Transaction, id: int, name: str) -> Status:
         complete=len(complete),
         prefix=next((n for n, number in enumerate(complete) if n != number), len(complete)),
         horizon=experiment.horizon,
-        users=transaction.one(Number, "count_assigned", experiment=id).number,
+        users=transaction.one(NumberRow, "count_assigned", experiment=id).number,
         settled=entries["settled"] - entries["imported"],
         defaulted=entries["default"],
         imported=entries["imported"],
         waiting=entries["assigned"],
         wanted=entries["wanted"],
-        voided=transaction.one(Number, "count_voided", experiment=id).number,
+        voided=transaction.one(NumberRow, "count_voided", experiment=id).number,
         answers=dict(transaction.all(AnswerRow, "answers", experiment=id)),
     )

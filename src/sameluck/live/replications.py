@@ -21,11 +21,11 @@ from sameluck.live.databases.rows import (
     CurrentRow,
     ExperimentRow,
     LockedAssignment,
-    Number,
+    NumberRow,
     ReplicationRow,
     SettledRow,
-    Text,
-    Value,
+    TextRow,
+    ValueRow,
 )
 from sameluck.live.engine.replication import Fetch, Replication
 from sameluck.live.engine.scheduler import Entry, Scheduler
@@ -118,7 +118,7 @@ class OpenReplications:
 
         def work(transaction: Transaction) -> None:
             before = transaction.one(CurrentRow, "lock_experiment", experiment=self.id).status
-            resumed = transaction.one(Text, "resumes_as", experiment=self.id).text
+            resumed = transaction.one(TextRow, "resumes_as", experiment=self.id).text
             after = {"resumed": resumed, "drained": "draining"}.get(change, change)
             if before == after:
                 return
@@ -201,7 +201,7 @@ class OpenReplications:
         def fetch(owner: int, arm: int, first: int, stop: int) -> list[float]:
             span = {"owner": owner, "arm": arm, "first": first, "stop": stop}
             key = {"experiment": self.id, "replication": number}
-            return [value for (value,) in transaction.all(Value, "values", **key, **span)]
+            return [value for (value,) in transaction.all(ValueRow, "values", **key, **span)]
 
         return fetch
 
@@ -235,8 +235,8 @@ class OpenReplications:
         """Open the next replications; or end the experiment if no entry is outstanding, not even of an audit."""
         row = transaction.one(CurrentRow, "lock_experiment", experiment=self.id)
         definition = self._take(row.definition)
-        open_now = transaction.one(Number, "count_open", experiment=self.id).number
-        last = transaction.one(Number, "last_replication", experiment=self.id).number
+        open_now = transaction.one(NumberRow, "count_open", experiment=self.id).number
+        last = transaction.one(NumberRow, "last_replication", experiment=self.id).number
         planned, most = (
             definition.experiment.replications,
             open_at_once(definition.experiment, self.live),
@@ -244,7 +244,7 @@ class OpenReplications:
         while row.status == "running" and last + 1 < planned and open_now < most:
             last, open_now = last + 1, open_now + 1
             self._open(transaction, definition.scheduler, last, now)
-        outstanding = transaction.one(Number, "any_outstanding", experiment=self.id).number
+        outstanding = transaction.one(NumberRow, "any_outstanding", experiment=self.id).number
         if open_now == 0 and not outstanding and row.status in ACTIVE:
             status = "complete" if last + 1 == planned else "stopped"
             transaction.run("set_status", experiment=self.id, status=status, reason=row.reason)

@@ -12,7 +12,7 @@ from sameluck.errors import Conflict, Invalid
 from sameluck.experiment import Experiment
 from sameluck.live.assignments import SECOND, Assignments
 from sameluck.live.databases.base import Database, Transaction
-from sameluck.live.databases.rows import ExperimentRow, Number
+from sameluck.live.databases.rows import ExperimentRow, NumberRow
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.options import Clock, Live, Maker
 from sameluck.live.replications import OpenReplications
@@ -66,7 +66,7 @@ def start(
             return load(database, clock, before, request.makers)
         now = round(clock() * SECOND)
         transaction.one(
-            Number,
+            NumberRow,
             "start",
             name=name,
             definition=request.experiment.to_json(),

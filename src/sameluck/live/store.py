@@ -14,7 +14,7 @@ from sameluck.errors import Conflict, Invalid, SameluckError, Unknown, did_you_m
 from sameluck.experiment import Experiment
 from sameluck.live.databases.address import open_database
 from sameluck.live.databases.base import Database
-from sameluck.live.databases.rows import ExperimentRow, Text
+from sameluck.live.databases.rows import ExperimentRow, TextRow
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.logs import LogColumns
 from sameluck.live.logs.imported import Imported
@@ -70,7 +70,7 @@ class Store:
 
     def names(self) -> list[str]:
         """The experiments of this store, the oldest first."""
-        return [row.text for row in self._database.read(lambda t: t.all(Text, "names"))]
+        return [row.text for row in self._database.read(lambda t: t.all(TextRow, "names"))]
 
     def start(
         self,

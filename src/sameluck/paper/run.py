@@ -17,7 +17,9 @@ from sameluck.paper import asymptotics, checks, examples, illustration, report, 
 from sameluck.paper.parts import Part, Record, Section, Settings
 from sameluck.randomness import streams
 
-Progress: TypeAlias = Callable[[str, int, int], object]  # what is running, decisions done, in all
+PaperProgress: TypeAlias = Callable[
+    [str, int, int], object
+]  # what is running, decisions done, in all
 
 FEWEST = 100  # replications; with fewer, a standard error is too rough for any comparison
 
@@ -44,7 +46,7 @@ def reproduce(
     seed: int = 7,
     only: str | None = None,
     out: str | Path = "paper-report",
-    progress: Progress = lambda what, done, total: None,  # noqa: ARG005
+    progress: PaperProgress = lambda what, done, total: None,  # noqa: ARG005
 ) -> Reproduction:
     """Run the parts that are not yet on disk, and write the whole folder.
 
@@ -166,7 +168,9 @@ def _remove_empty(folders: Sequence[Path]) -> None:
             return
 
 
-def _run_parts(parts: Sequence[Part], cache: PartCache, progress: Progress) -> dict[str, Record]:
+def _run_parts(
+    parts: Sequence[Part], cache: PartCache, progress: PaperProgress
+) -> dict[str, Record]:
     """The result of every part, by name."""
     results = {part.name: cache.load(part) for part in parts}
     missing = {
@@ -191,7 +195,7 @@ def _run_parts(parts: Sequence[Part], cache: PartCache, progress: Progress) -> d
 
 
 def _share_of(
-    progress: Progress, what: str, before: int, decisions: int, total: int
+    progress: PaperProgress, what: str, before: int, decisions: int, total: int
 ) -> Callable[[int, int], None]:
     def advance(done: int, of: int) -> None:
         progress(what, before + decisions * done // of, total)

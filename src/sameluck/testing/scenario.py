@@ -19,11 +19,11 @@ from sameluck.errors import Conflict
 from sameluck.experiment import Experiment
 from sameluck.live import Assignment, Description, Live, LiveExperiment, Receipt, Reward, Store
 from sameluck.live.databases.rows import EventRow
+from sameluck.live.options import Maker
 from sameluck.runs import Runs
 from sameluck.simulation.simulate import simulate
 from sameluck.testing import VirtualClock, reward_at
 
-Maker: TypeAlias = Callable[[int], Any]  # of an external policy, from a seed
 OpenStore: TypeAlias = Callable[[Callable[[], float]], Store]
 
 TWO = {"ucb": "ucb1(alpha=2)", "thompson": "thompson_gaussian"}

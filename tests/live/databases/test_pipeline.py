@@ -13,7 +13,7 @@ import sameluck as sl
 from sameluck.live.databases import pipeline
 from sameluck.live.databases.pipeline import Pipeline
 from sameluck.live.databases.postgres import Postgres
-from sameluck.live.databases.rows import AnswerRow, ExperimentRow, Number, Text
+from sameluck.live.databases.rows import AnswerRow, ExperimentRow, NumberRow, TextRow
 
 START = {"definition": "", "options": "", "salt": "", "streams": 1, "now": 0}
 
@@ -32,7 +32,7 @@ def connection(postgres_url, database):
 
 
 def names(database):
-    return [name for (name,) in database.read(lambda t: t.all(Text, "names"))]
+    return [name for (name,) in database.read(lambda t: t.all(TextRow, "names"))]
 
 
 def server_process(database):
@@ -121,7 +121,7 @@ class TestFailures:
     def test_of_a_statement_that_was_sent_earlier(self, database):
         def work(transaction):
             transaction.run("count_answers", experiment=999, reason="X", calls=1)
-            return transaction.one(Number, "start", name="a", **START)
+            return transaction.one(NumberRow, "start", name="a", **START)
 
         with pytest.raises(psycopg.errors.ForeignKeyViolation):
             database.write(work)
@@ -171,7 +171,7 @@ class TestWaiting:
     def test_does_not_hold_up_other_threads(self, database, taken):
         def work(transaction):
             transaction.lock(7)
-            return transaction.find(Text, "names")
+            return transaction.find(TextRow, "names")
 
         waiting = threading.Thread(target=database.write, args=[work])
         waiting.start()
@@ -192,7 +192,7 @@ class TestWaiting:
 
         def work(transaction):
             transaction.lock(7)
-            transaction.find(Text, "names")
+            transaction.find(TextRow, "names")
             attempts.append(len(attempts))
             begun.set()
             assert go.wait(60)
@@ -225,7 +225,7 @@ class TestWaiting:
             transaction.run("start", name="mine", **START)
             transaction.lock(7)
             begun.set()
-            transaction.find(Text, "names")
+            transaction.find(TextRow, "names")
 
         other = threading.Thread(target=interrupt)
         other.start()

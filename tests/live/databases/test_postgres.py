@@ -15,7 +15,7 @@ from users import Users, assert_same, finish
 
 import sameluck as sl
 from sameluck.live.databases import postgres
-from sameluck.live.databases.rows import Text
+from sameluck.live.databases.rows import TextRow
 from sameluck.testing.scenario import FIVE, START, Scenario, assert_finished, options
 from sameluck.testing.store_contract import StoreContract
 
@@ -167,7 +167,7 @@ class TestLostConnections:
 
             def used(transaction):
                 together.wait(30)
-                return transaction.all(Text, "names")
+                return transaction.all(TextRow, "names")
 
             with ThreadPoolExecutor(15) as pool:
                 list(pool.map(lambda _: store._database.read(used), range(15)))
@@ -321,10 +321,10 @@ class TestConfiguredServers:
         attempts = []
 
         def slow(transaction):
-            transaction.all(Text, "names")
+            transaction.all(TextRow, "names")
             attempts.append(1)
             threading.Event().wait(1.0 if len(attempts) <= slowly else 0)
-            return transaction.all(Text, "names")
+            return transaction.all(TextRow, "names")
 
         with sl.open(postgres_url) as store:
             slowly = 1
@@ -356,8 +356,8 @@ def test_a_connection_that_forgot_our_statements_is_replaced(postgres_url, comma
         connection = store._database._pool.getconn()
         connection.execute(command)
         store._database._pool.putconn(connection)
-        assert store._database.read(lambda t: t.find(Text, "names")) is None
-        assert store._database.read(lambda t: t.find(Text, "names")) is None
+        assert store._database.read(lambda t: t.find(TextRow, "names")) is None
+        assert store._database.read(lambda t: t.find(TextRow, "names")) is None
 
 
 def test_a_forked_process_leaves_its_parents_connections_alone(postgres_url):
@@ -387,7 +387,7 @@ def test_ctrl_c_while_waiting_for_a_connection_loses_none(postgres_url):
     locked, free = threading.Event(), threading.Event()
 
     def hold(transaction):
-        transaction.find(Text, "names")
+        transaction.find(TextRow, "names")
         locked.set()
         free.wait(30)
 

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import sameluck as sl
-from sameluck.live.databases.rows import Number, Text
+from sameluck.live.databases.rows import NumberRow, TextRow
 from sameluck.live.databases.sqlite import Sqlite
 from sameluck.live.store import Store
 from sameluck.testing.scenario import Scenario, assert_finished, assert_same, options, simulated
@@ -278,7 +278,7 @@ class TestClosing:
         def slow(transaction):
             begun.set()
             assert go.wait(30)
-            return transaction.all(Text, "names")
+            return transaction.all(TextRow, "names")
 
         with ThreadPoolExecutor(2) as pool:
             work = pool.submit(database.write, slow)
@@ -346,7 +346,7 @@ class TestGroupCommit:
     def start(self, name, fault=None):
         def work(transaction):
             values = {"definition": "", "options": "", "salt": "", "streams": 1, "now": 0}
-            row = transaction.one(Number, "start", name=name, **values)
+            row = transaction.one(NumberRow, "start", name=name, **values)
             if fault is not None:
                 raise fault
             return row
@@ -364,7 +364,7 @@ class TestGroupCommit:
         assert found[1] is fault
         failed = [one for one in found if isinstance(one, sqlite3.IntegrityError)]
         assert len(failed) == 1
-        names = {name for (name,) in database.read(lambda t: t.all(Text, "names"))}
+        names = {name for (name,) in database.read(lambda t: t.all(TextRow, "names"))}
         assert names == {"a", "c"}
         database.close()
 
@@ -398,7 +398,7 @@ class TestGroupCommit:
             go.set()
             leader.result(timeout=30)
             other.result(timeout=30)
-            names = pool.submit(database.read, lambda t: t.all(Text, "names"))
+            names = pool.submit(database.read, lambda t: t.all(TextRow, "names"))
             assert names.result(timeout=30) == [("other",)]
             pool.submit(database.close).result(timeout=30)
 

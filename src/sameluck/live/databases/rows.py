@@ -8,19 +8,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Text(NamedTuple):
+class TextRow(NamedTuple):
     """A row of one text."""
 
     text: str
 
 
-class Number(NamedTuple):
+class NumberRow(NamedTuple):
     """A row of one whole number."""
 
     number: int
 
 
-class Value(NamedTuple):
+class ValueRow(NamedTuple):
     """A row of one reward."""
 
     value: float

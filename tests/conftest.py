@@ -7,6 +7,7 @@ import hypothesis
 import pytest
 import server
 
+from sameluck.environments.base import ENVIRONMENTS
 from sameluck.policies.base import POLICIES
 
 hypothesis.settings.register_profile(
@@ -27,13 +28,14 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path not in slow)
 
 
-@pytest.fixture
-def own_policies():
-    """A test that registers policies of its own leaves the list of policies as it found it."""
-    before = dict(POLICIES)
+@pytest.fixture(autouse=True)
+def registries():
+    """A test that registers policies or environments of its own leaves the registries as it found them."""
+    before = [(known, dict(known)) for known in (POLICIES, ENVIRONMENTS)]
     yield
-    POLICIES.clear()
-    POLICIES.update(before)
+    for known, kinds in before:
+        known.clear()
+        known.update(kinds)
 
 
 @pytest.fixture(scope="session")

@@ -15,15 +15,6 @@ from sameluck.randomness import discrete, exponential, gamma, normal, poisson, u
 pytestmark = pytest.mark.slow  # each test compiles a loop of its own
 
 
-@pytest.fixture(autouse=True)
-def own_environments():
-    """A test that registers environments of its own leaves the list as it found it."""
-    before = dict(ENVIRONMENTS)
-    yield
-    ENVIRONMENTS.clear()
-    ENVIRONMENTS.update(before)
-
-
 def experiment_of(*policies, **changes):
     settings = {"arms": 2, "horizon": 40, "replications": 3, "seed": SEED, **changes}
     return sl.Experiment(policies={str(policy): policy for policy in policies}, **settings)

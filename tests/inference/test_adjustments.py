@@ -416,7 +416,7 @@ def test_stated_chances_are_those_of_the_arms_played(policy, seen):
 
 
 @pytest.fixture
-def own_chances(own_policies):
+def own_chances():
     """A test that states chances of its own leaves the list as it found it."""
     before = dict(_CHANCES_BODIES)
     yield

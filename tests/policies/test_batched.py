@@ -118,7 +118,7 @@ def follower(policy, tally, period, luck):
 
 
 @pytest.mark.slow
-def test_the_last_arm_and_its_reward_are_those_before_the_batch(own_policies):
+def test_the_last_arm_and_its_reward_are_those_before_the_batch():
     sl.selects(Follower)(follower)
     for size in (1, 2, 5):
         experiment = experiment_of(sl.Batched(Follower(), size))
@@ -289,7 +289,7 @@ def counts_in_memory(policy, tally, period, luck):
         (sl.Batched(RememberingInVain(), 3), "Forgetful has no body; register one"),
     ],
 )
-def test_what_cannot_be_batched_is_refused_with_a_message(own_policies, policy, message):
+def test_what_cannot_be_batched_is_refused_with_a_message(policy, message):
     sl.selects(Remembering)(counts_in_memory)
     sl.selects(RememberingInVain)(counts_in_memory)
     with pytest.raises(sl.Invalid, match=message) as refused:
@@ -344,7 +344,7 @@ def arms_played(policy):
 
 
 @pytest.mark.slow
-def test_a_policy_of_ones_own_is_batched_as_it_was_last_defined(own_policies):
+def test_a_policy_of_ones_own_is_batched_as_it_was_last_defined():
     """A class redefined under its name, or given another body, never runs the machine code of the one before."""
     old = make_mine(first_arm)
     assert arms_played(sl.Batched(old(), 3)) == {0}
@@ -354,7 +354,7 @@ def test_a_policy_of_ones_own_is_batched_as_it_was_last_defined(own_policies):
     assert arms_played(sl.Batched(new(), 3)) == {0}
 
 
-def test_machine_code_of_ones_own_policies_is_never_kept(own_policies):
+def test_machine_code_of_ones_own_policies_is_never_kept():
     mine = make_mine(first_arm)
     ours = {
         policy: PolicyRunner(experiment_of(policy), BERNOULLI, "it")._ours()
@@ -373,7 +373,7 @@ def test_machine_code_of_ones_own_policies_is_never_kept(own_policies):
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_a_body_that_cannot_be_run_is_refused_with_a_message(own_policies, body, message):
+def test_a_body_that_cannot_be_run_is_refused_with_a_message(body, message):
     with pytest.raises(sl.Invalid, match=message) as refused:
         arms_played(sl.Batched(make_mine(body)(), 3))
     assert "\n" not in str(refused.value)
@@ -412,7 +412,7 @@ def wins_anew(policy, tally, period, luck):
 
 
 @pytest.mark.slow
-def test_a_policy_of_ones_own_with_memory_is_played_by_its_variant_for_batches(own_policies):
+def test_a_policy_of_ones_own_with_memory_is_played_by_its_variant_for_batches():
     sl.selects(Wins)(wins)
     sl.selects(WinsAnew)(wins_anew)
     plain, one, late = (

@@ -83,7 +83,7 @@ def play(body) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("body", BAD, ids=lambda body: body.__name__)
-def test_a_body_that_cannot_be_run_is_refused_with_a_message(own_policies, body):
+def test_a_body_that_cannot_be_run_is_refused_with_a_message(body):
     with pytest.raises(sl.Invalid, match=BAD[body]) as refused:
         play(body)
     assert "\n" not in str(refused.value)
@@ -121,7 +121,7 @@ def make_mine():
 
 
 @pytest.mark.slow
-def test_a_new_body_counts_from_then_on(own_policies):
+def test_a_new_body_counts_from_then_on():
     """As when a cell of a notebook is run again."""
     mine = make_mine()
     sl.selects(mine)(first_arm)
@@ -131,7 +131,7 @@ def test_a_new_body_counts_from_then_on(own_policies):
 
 
 @pytest.mark.slow
-def test_a_class_defined_anew_under_the_same_name_is_another(own_policies):
+def test_a_class_defined_anew_under_the_same_name_is_another():
     old, new = make_mine(), make_mine()
     sl.selects(old)(first_arm)
     assert arms_played(old) == {0}
@@ -139,7 +139,7 @@ def test_a_class_defined_anew_under_the_same_name_is_another(own_policies):
     assert arms_played(new) == {1}
 
 
-def test_names_and_kinds_that_would_mislead_are_refused(own_policies):
+def test_names_and_kinds_that_would_mislead_are_refused():
     class UCB1(NamedTuple):
         alpha: float = 1.0
 
@@ -154,7 +154,7 @@ def test_names_and_kinds_that_would_mislead_are_refused(own_policies):
 
 
 @pytest.mark.slow
-def test_a_policy_of_ones_own_may_prepare_tables(own_policies):
+def test_a_policy_of_ones_own_may_prepare_tables():
     class Rota(NamedTuple):
         length: int = 2
 

@@ -521,7 +521,7 @@ def out_of_range(policy, tally, period, luck):
 
 
 @pytest.mark.slow
-def test_a_policy_of_ones_own_works_everywhere(own_policies):
+def test_a_policy_of_ones_own_works_everywhere():
     """One NamedTuple and one function: simulate, trace, guard, text form and Experiment all take it."""
     sl.selects(Optimist)(optimist)
     experiment = experiment_with(Optimist(2), sl.UCB1(), horizon=300)
@@ -534,7 +534,7 @@ def test_a_policy_of_ones_own_works_everywhere(own_policies):
     assert_same_traces(compiled, plain)
 
 
-def test_a_policy_of_ones_own_has_a_text_form(own_policies):
+def test_a_policy_of_ones_own_has_a_text_form():
     """It is parsed by the one grammar, so files and the command line take it too."""
     sl.selects(Optimist)(optimist)
     experiment = experiment_with(Optimist(2))
@@ -544,7 +544,7 @@ def test_a_policy_of_ones_own_has_a_text_form(own_policies):
 
 
 @pytest.mark.slow
-def test_reading_an_address_twice_is_refused(own_policies):
+def test_reading_an_address_twice_is_refused():
     """The fresh-key lemma as a check: the guard names the policy and says what to do."""
     sl.selects(TwiceReader)(twice_reader)
     experiment = experiment_with(TwiceReader())
@@ -554,7 +554,7 @@ def test_reading_an_address_twice_is_refused(own_policies):
 
 
 @pytest.mark.slow
-def test_an_arm_that_is_not_there_is_refused(own_policies):
+def test_an_arm_that_is_not_there_is_refused():
     """Not a crash, not another arm's memory: a message with policy, period and replication, through every door."""
     sl.selects(OutOfRange)(out_of_range)
     message = r"outside 0\.\.2 in period 5 of replication 0"

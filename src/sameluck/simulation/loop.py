@@ -204,6 +204,11 @@ class PolicyRunner:
             raise Invalid(
                 f"policy {self.name!r} changed its tally; a select body may write to tally.memory only"
             )
+        if not is_ours(draw_body_of(law)) and not np.isfinite(results.rewards).all():
+            raise Invalid(
+                f"environment {type(self.environment).__name__} gave a reward that is not a finite number, or whose "
+                "sum is not; a draw body returns a finite number"
+            )
         return results
 
     def run_in_python(self, replication: int, checkpoints: Ints, trajectory: Trajectory) -> Results:

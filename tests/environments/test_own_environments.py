@@ -311,3 +311,24 @@ def test_environments_whose_laws_are_of_one_class_keep_their_bodies():
     laws = [compiled_law(env, SEED, range(1), 2) for env in (one, two, one)]
     assert [draw_body_of(law)(law, 0, 0, 0) for law in laws] == [1.0, 2.0, 1.0]
     assert type(laws[0]) is type(laws[2])
+
+
+def test_means_may_be_a_property_that_returns_an_array_and_laws_return_a_named_tuple():
+    class Slope(NamedTuple):
+        top: float = 1.0
+
+        @property
+        def means(self):
+            return np.array([self.top, self.top / 2])
+
+    class Lawless(NamedTuple):
+        means: Sequence[float]
+
+        def laws(self, seed, replications, arms):
+            return None
+
+    for kind in (Slope, Lawless):
+        sl.draws(kind)(lambda law, row, arm, bits: law.top)
+    assert (sl.simulate(experiment_of(sl.Uniform()), Slope()).rewards == 40).all()
+    with pytest.raises(sl.Invalid, match=r"Lawless\.laws must return a NamedTuple, got None"):
+        sl.simulate(experiment_of(sl.Uniform()), Lawless((1.0, 2.0)))

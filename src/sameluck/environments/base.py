@@ -72,8 +72,9 @@ class Environment:
 
     def check(self, arms: int) -> None:
         """Raise `Invalid` for parameters that are not valid for this number of arms."""
-        check_length(f"{type(self).__name__}.means", self.means, arms)
-        for arm, mean in enumerate(self.means):
+        means = self.means.tolist() if isinstance(self.means, np.ndarray) else self.means
+        check_length(f"{type(self).__name__}.means", means, arms)
+        for arm, mean in enumerate(means):
             require_number(f"{type(self).__name__}.means[{arm}]", mean, **LIMITS)
 
     def laws(self, seed: int, replications: range, arms: int) -> text_forms.Parameters:  # noqa: ARG002
@@ -154,6 +155,8 @@ def compiled_law(
     if is_ours(body):  # its machine code is kept on disk, by the name of its class
         _DRAW_BODIES[kind] = body
         return law
+    if not hasattr(kind, "_fields"):
+        raise Invalid(f"{type(environment).__name__}.laws must return a NamedTuple, got {law!r}")
     if (kind, body) not in _COMPILED_AS:
         alias = renamed(kind)
         _DRAW_BODIES[alias] = body

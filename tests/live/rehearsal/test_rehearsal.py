@@ -294,3 +294,8 @@ def test_delays_follow_their_law(delay, law):
 )
 def test_a_span_is_told_in_the_unit_that_suits_it(days, said):
     assert rehearsal.days_text(days) == said
+
+
+def test_only_a_live_experiment_is_rehearsed():
+    with pytest.raises(sl.Invalid, match="rehearse needs a live experiment first, got 3"):
+        sl.rehearse(3, "bernoulli(0.5, 0.5)")

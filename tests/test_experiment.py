@@ -362,6 +362,13 @@ BAD_INPUT = [
     (made(control=["ucb"]), "control"),
     (made_from_json(FULL + ', "control": ["a"]}'), "control"),
     (made_from_json(FULL.replace('"a": "ucb1"', '"a": "ucb1", "a": "uniform"') + "}"), "'a'"),
+    (made(control=np.array(["a", "b"])), "control"),
+    (lambda: made()().replace(policies=3), "policies must map names to policies, got 3"),
+    (lambda: made()().replace(horizons=3), "unknown field 'horizons'"),
+    (made_from_json(3), "not valid JSON"),
+    (lambda: sl.Experiment.from_toml(b"seed = 3"), "TOML must be text"),
+    (simulated(options={"progress": 3}), "progress must be a function, got 3"),
+    (simulated(options={"map": "x"}), "map must be a function, got 'x'"),
     (simulated(options={"checkpoints": 5}), "checkpoints must be a list of whole numbers"),
     (simulated(options={"checkpoints": [[1], [2, 3]]}), "checkpoints must be a list of whole numbers"),
 ]  # fmt: skip

@@ -148,3 +148,41 @@ def test_the_tests_find_them(environment):
         *chosen,
     )
     assert int(found.split(" passed")[0].split()[-1]) > 5
+
+
+def test_machine_code_of_a_new_environment_is_kept(environment):
+    def kept():
+        code = "import sameluck as sl; sl.simulate(sl.Experiment(policies={'a': 'last_arm'}, arms=2, horizon=4, "
+        ask(environment, "-c", code + "replications=2), 'fixed(1, 2)')")
+        return sorted(Path(environment["SAMELUCK_CACHE_DIR"]).rglob("*.nbc"))
+
+    assert kept() == kept()
+
+
+HELPER = """
+from typing import NamedTuple
+
+class {name}(NamedTuple):
+    widths: float
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "command", "message"),
+    [
+        ("Tables", ["-m", "sameluck", "policies"], "start its name with an underscore"),
+        ("UCB1", ["-c", "import sameluck"], "both define ucb1; give one another name"),
+        ("Runs", ["-c", "import sameluck"], "would hide sameluck.Runs; rename it"),
+    ],
+)
+def test_a_class_that_is_no_policy_or_has_the_name_of_another_is_refused(
+    environment, name, command, message
+):
+    wrong = Path(environment["PYTHONPATH"]) / "sameluck" / "policies" / "wrong.py"
+    wrong.write_text(HELPER.format(name=name))
+    try:
+        with pytest.raises(subprocess.CalledProcessError) as refused:
+            ask(environment, *command)
+    finally:
+        wrong.unlink()
+    assert message in refused.value.stderr

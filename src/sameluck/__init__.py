@@ -122,6 +122,9 @@ __all__ = [
 
 # A family of policies or environments that gains a file needs no line above.
 _DISCOVERED = {kind.__name__: kind for kind in (*POLICIES.values(), *ENVIRONMENTS.values())}
+for _name, _kind in _DISCOVERED.items():
+    if _name in (*__all__, *globals()) and globals().get(_name) is not _kind:
+        raise ImportError(f"{_kind.__module__}.{_name} would hide sameluck.{_name}; rename it")
 globals().update(_DISCOVERED)
 __all__.extend(name for name in _DISCOVERED if name not in __all__)
 

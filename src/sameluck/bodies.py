@@ -39,6 +39,8 @@ def check_registration(
     """Raise `Invalid` unless a body may be registered for a class: `what` is "a policy" or "an environment"."""
     if not isinstance(kind, type) or not hasattr(kind, "_fields"):
         raise Invalid(f"{kind!r} is not a class for {what}; make it a NamedTuple of parameters")
+    if not inspect.isfunction(body):
+        raise Invalid(f"a body of {kind.__name__} must be a plain Python function, got {body!r}")
     names = ", ".join(inspect.signature(body).parameters)
     if names != arguments:
         raise Invalid(f"a body of {kind.__name__} must take ({arguments}), got ({names})")
@@ -47,13 +49,19 @@ def check_registration(
     # Machine code of sameluck's own bodies is kept on disk for later processes.
     if is_ours(kind):
         raise Invalid(f"{kind.__name__} is a class of sameluck; define a class of your own")
-    if any(is_ours(other) and other.__name__ == kind.__name__ for other in known.values()):
-        raise Invalid(f"sameluck has {what} called {kind.__name__}; give yours another name")
+    for other in known.values():
+        if is_ours(other) and _word(other) == _word(kind):
+            raise Invalid(f"sameluck has {what} called {other.__name__}; give yours another name")
+
+
+def _word(kind: type) -> str:
+    # Text forms ignore case and `_`: the class `bernoulli` would replace `Bernoulli` in them.
+    return kind.__name__.replace("_", "").lower()
 
 
 _REASON = (
     r"^.*(?:Unknown attribute|No implementation|Untyped global|Cannot unify|[Uu]nsupported|NRT required"
-    r"|Invalid use|cannot determine|not supported|not allowed|must be|No conversion).*$"
+    r"|Invalid use|is not defined|cannot determine|not supported|not allowed|must be|No conversion).*$"
 )
 
 
@@ -69,12 +77,16 @@ def locate_error(body: Body, error: Exception) -> tuple[str, str]:
         line for line in re.findall(_REASON, text, re.MULTILINE) if "<function _" not in line
     ]
     reason = (reasons[::-1] or text.strip().splitlines() or [type(error).__name__])[0].strip(" -")
-    if "NRT required" in text:
+    if "setitem" in reason or "read-only" in reason:
+        reason = "it writes to an array that it must not change"
+    if "NRT required" in text or "function empty" in reason:
         reason = "it makes a new array"
     if "Cannot unify" in reason and "Tally" in reason:
         reason = "what it returns is not a whole number"
     if "<class 'float'>" in reason:
         reason = "what it returns is not a number"
+        if ">>> float(bool)" in text:
+            reason += ", but True or False: write 1.0 if ... else 0.0"
     reason = re.sub(r"of type Tally\(.*", "of the tally", reason)
     return f"line {lines[-1] if lines else code.co_firstlineno}", reason[:200]
 

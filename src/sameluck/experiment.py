@@ -19,7 +19,7 @@ from sameluck.errors import Invalid, did_you_mean
 from sameluck.policies.base import Policy
 from sameluck.policies.registry import as_policy
 from sameluck.randomness import streams
-from sameluck.validation import require_fields, require_name, require_whole
+from sameluck.validation import is_whole, require_fields, require_name, require_whole
 
 MOST = 1 << 40  # periods or replications
 
@@ -58,7 +58,8 @@ class Experiment:
         )
         self._set("design", as_design(self.design))
         self._set("seed", require_whole("Experiment.seed", self.seed, 0, 2**64 - 1))
-        self._set("control", self.control or next(iter(self.policies)))
+        if self.control is None or (isinstance(self.control, str) and not self.control):
+            self._set("control", next(iter(self.policies)))
         if not isinstance(self.control, str) or self.control not in self.policies:
             hint = did_you_mean(str(self.control), self.policies)
             raise Invalid(f"Experiment.control {self.control!r} is not one of its policies; {hint}")
@@ -81,9 +82,13 @@ class Experiment:
 
         A control that is no longer among the policies is replaced by the first of them.
         """
-        values = {**self._fields(), **changes}
-        if "control" not in changes and self.control not in values["policies"]:
-            values["control"] = ""
+        values = require_fields(
+            "Experiment.replace", {**self._fields(), **changes}, [*self._fields()]
+        )
+        policies = values["policies"]
+        kept = isinstance(policies, Mapping) and self.control in policies
+        if "control" not in changes and not kept:
+            values = {**values, "control": ""}
         return Experiment(**values)
 
     def _fields(self) -> dict[str, Any]:
@@ -136,7 +141,7 @@ class Experiment:
             values = json.loads(text, object_pairs_hook=_without_repeats)
         except Invalid:
             raise
-        except (ValueError, RecursionError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise Invalid(f"not valid JSON: {error}") from None
         return cls.from_dict(values)
 
@@ -152,6 +157,12 @@ class Experiment:
     def from_toml(cls, text: str) -> Experiment:
         """The experiment that `to_toml` wrote."""
         return cls.from_dict(read_toml(text))
+
+
+def require_experiment(what: str, experiment: object) -> None:
+    """Raise `Invalid` unless the first argument of a function is an `Experiment`."""
+    if not isinstance(experiment, Experiment):
+        raise Invalid(f"{what} needs an Experiment first, got {experiment!r}")
 
 
 def checked_checkpoints(
@@ -177,6 +188,8 @@ def checked_checkpoints(
 
 def read_toml(text: str) -> dict[str, Any]:
     """The values of a TOML document; raise `Invalid` with the place of an error."""
+    if not isinstance(text, str):
+        raise Invalid(f"TOML must be text, got {text!r}")
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -200,7 +213,7 @@ def _toml(value: object) -> str:
 
 
 def _checked_arms(arms: object) -> int | tuple[str, ...]:
-    if isinstance(arms, str) or not isinstance(arms, Iterable):
+    if isinstance(arms, str) or not isinstance(arms, Iterable) or is_whole(arms):
         return require_whole("Experiment.arms", arms, 2, streams.SLOTS)
     names = tuple(arms)
     for name in names:

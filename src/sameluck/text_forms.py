@@ -76,14 +76,21 @@ def discover(package: ModuleType) -> dict[str, type]:
         for module in pkgutil.iter_modules(package.__path__)
         if module.name not in ("base", "registry")
     ]
-    return {
-        name_of(kind): kind
+    kinds = [
+        kind
         for module in modules
         for name, kind in vars(module).items()
         if getattr(kind, "__module__", "") == module.__name__
         and hasattr(kind, "_fields")
         and not name.startswith("_")
-    }
+    ]
+    found: dict[str, type] = {}
+    for kind in kinds:
+        other = found.setdefault(name_of(kind), kind)
+        if other is not kind:
+            both = f"{other.__module__} and {kind.__module__}"
+            raise Invalid(f"{both} both define {name_of(kind)}; give one another name")
+    return found
 
 
 def parse(text: str, kinds: Mapping[str, type[Kind]], what: str) -> Kind:
@@ -255,7 +262,14 @@ def _by_name(kind: type, call: _Call, text: str) -> dict[str, object]:
 
 def example(kind: type) -> str:
     """A short text form that parses, for messages and listings."""
-    return str(kind.sample()) if hasattr(kind, "sample") else write(kind())
+    if hasattr(kind, "sample"):
+        return str(kind.sample())
+    if len(_defaults(kind)) < len(getattr(kind, "_fields", ())):
+        raise Invalid(
+            f"{kind.__module__}.{kind.__name__} needs a default for every field or a static method `sample`; if it "
+            "is a helper, such as the tables of a policy, start its name with an underscore"
+        )
+    return write(kind())
 
 
 def _write_value(value: object) -> str:

@@ -72,6 +72,12 @@ def require_number(
         raise Invalid(f"{name} must be {' and '.join(broken)}, got {value!r}")
 
 
+def require_callable(name: str, value: object) -> None:
+    """Raise `Invalid` unless the value is None or can be called."""
+    if value is not None and not callable(value):
+        raise Invalid(f"{name} must be a function, got {value!r}")
+
+
 def require_fields(what: str, values: object, known: Sequence[str]) -> Mapping[str, Any]:
     """The values, or `Invalid` unless they are a mapping with no other keys than the known ones."""
     if not isinstance(values, Mapping):

@@ -1,6 +1,7 @@
 """An environment of one's own: one NamedTuple and one draw body."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import sameluck as sl
 from budget import SEED, assert_mean
 from sameluck import randomness, text_forms
-from sameluck.environments.base import ENVIRONMENTS
+from sameluck.environments.base import ENVIRONMENTS, compiled_law, draw_body_of
 from sameluck.randomness import discrete, exponential, gamma, normal, poisson, uniform
 
 pytestmark = pytest.mark.slow  # each test compiles a loop of its own
@@ -161,6 +162,27 @@ def no_number(law, row, arm, bits):
     return None
 
 
+def a_changed_law(law, row, arm, bits):
+    law.means[arm] += 1.0
+    return law.means[arm]
+
+
+def true_or_false(law, row, arm, bits):
+    return uniform(bits) < law.means[arm]
+
+
+def an_unknown_name(law, row, arm, bits):
+    return unknown_name  # noqa: F821
+
+
+def not_a_number(law, row, arm, bits):
+    return np.nan
+
+
+def endless(law, row, arm, bits):
+    return np.inf
+
+
 def other_names(law, row, arm):
     return 0.0
 
@@ -178,6 +200,11 @@ BAD = {
     a_new_array: r"environment Bad cannot be run: it makes a new array \(line \d+\); a draw body returns a number",
     a_slip: r"environment Bad cannot be run: Unknown attribute 'menas'.* \(line \d+\)",
     no_number: "environment Bad cannot be run: what it returns is not a number",
+    a_changed_law: "environment Bad cannot be run: it writes to an array that it must not change",
+    true_or_false: "what it returns is not a number, but True or False: write 1.0 if",
+    an_unknown_name: "environment Bad cannot be run: NameError: name 'unknown_name' is not defined",
+    not_a_number: "environment Bad gave a reward that is not a finite number",
+    endless: "environment Bad gave a reward that is not a finite number",
     other_names: r"a body of Bad must take \(law, row, arm, bits\), got \(law, row, arm\)",
 }
 
@@ -201,6 +228,9 @@ def test_what_may_not_be_registered_is_refused():
     class Bernoulli(NamedTuple):
         means: Sequence[float]
 
+    class bernoulli(NamedTuple):
+        means: Sequence[float]
+
     class Meanless(NamedTuple):
         chance: float = 0.5
 
@@ -210,12 +240,16 @@ def test_what_may_not_be_registered_is_refused():
     refusals = {
         sl.Bernoulli: "Bernoulli is a class of sameluck; define a class of your own",
         Bernoulli: "sameluck has an environment called Bernoulli; give yours another name",
+        bernoulli: "sameluck has an environment called Bernoulli; give yours another name",
         Meanless: "Meanless has no means",
         dict: "not a class for an environment",
     }
     for kind, message in refusals.items():
         with pytest.raises(sl.Invalid, match=message):
             sl.draws(kind)(body)
+    for no_function in (3, max, partial(body)):
+        with pytest.raises(sl.Invalid, match="must be a plain Python function"):
+            sl.draws(exponential_waits())(no_function)
     with pytest.raises(sl.Invalid, match=r"not an environment.*sameluck\.draws"):
         sl.simulate(experiment_of(sl.Uniform()), Meanless())
 
@@ -225,3 +259,67 @@ def test_its_parameters_are_checked():
     for means in ((1.0,), (1.0, float("nan")), (1.0, 1e60)):
         with pytest.raises(sl.Invalid, match=r"Waits\.means"):
             sl.simulate(experiment_of(sl.Uniform()), waits(means))
+
+
+def test_lists_of_unequal_lengths_are_refused():
+    class Ragged(NamedTuple):
+        means: Sequence[float]
+        table: Sequence[Sequence[float]] = ((1.0,), (2.0, 3.0))
+
+    sl.draws(Ragged)(lambda law, row, arm, bits: law.means[arm])
+    with pytest.raises(
+        sl.Invalid, match=r"Ragged\.table must be numbers in lists of equal lengths"
+    ):
+        sl.simulate(experiment_of(sl.Uniform()), Ragged((1.0, 2.0)))
+
+
+def test_the_guard_finds_a_wrong_index_before_machine_code_reads_it():
+    """Machine code does not check indices: this one would end the process."""
+
+    class Beyond(NamedTuple):
+        means: Sequence[float]
+
+    sl.draws(Beyond)(lambda law, row, arm, bits: law.means[arm + 100_000_000])
+    with pytest.raises(sl.Invalid, match="environment Beyond cannot be run: index 100000000"):
+        sl.trace(experiment_of(sl.Uniform()), Beyond((1.0, 2.0)), guard=True)
+
+
+def test_environments_whose_laws_are_of_one_class_keep_their_bodies():
+    class Law(NamedTuple):
+        means: np.ndarray
+
+    def add(amount):
+        class Add(NamedTuple):
+            means: Sequence[float]
+
+            def laws(self, seed, replications, arms):
+                return Law(np.asarray(self.means))
+
+        sl.draws(Add)(lambda law, row, arm, bits: law.means[arm] + amount)
+        return Add
+
+    one, two = add(1.0)((0.0, 0.0)), add(2.0)((0.0, 0.0))
+    laws = [compiled_law(env, SEED, range(1), 2) for env in (one, two, one)]
+    assert [draw_body_of(law)(law, 0, 0, 0) for law in laws] == [1.0, 2.0, 1.0]
+    assert type(laws[0]) is type(laws[2])
+
+
+def test_means_may_be_a_property_that_returns_an_array_and_laws_return_a_named_tuple():
+    class Slope(NamedTuple):
+        top: float = 1.0
+
+        @property
+        def means(self):
+            return np.array([self.top, self.top / 2])
+
+    class Lawless(NamedTuple):
+        means: Sequence[float]
+
+        def laws(self, seed, replications, arms):
+            return None
+
+    for kind in (Slope, Lawless):
+        sl.draws(kind)(lambda law, row, arm, bits: law.top)
+    assert (sl.simulate(experiment_of(sl.Uniform()), Slope()).rewards == 40).all()
+    with pytest.raises(sl.Invalid, match=r"Lawless\.laws must return a NamedTuple, got None"):
+        sl.simulate(experiment_of(sl.Uniform()), Lawless((1.0, 2.0)))

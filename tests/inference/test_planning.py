@@ -2,6 +2,7 @@
 
 import json
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -289,6 +290,13 @@ def test_a_plan_that_cannot_be_made_is_refused(pilot_runs):
         sl.plan(EXPERIMENT, pilot_runs, effect=2.0, power=0.9, arrivals_per_day=0)
     with pytest.raises(sl.Invalid, match="reward_delay_seconds must be >= 0"):
         sl.plan(EXPERIMENT, pilot_runs, effect=2.0, power=0.9, reward_delay_seconds=-0.5)
+    with pytest.raises(sl.Invalid, match="effect must be a finite number"):
+        sl.plan(EXPERIMENT, pilot_runs, effect=np.array([1.0, 2.0]), power=0.9)
+    for function in (partial(sl.plan, effect=2.0, power=0.9), sl.coverage, sl.designs):
+        with pytest.raises(sl.Invalid, match="needs an Experiment first, got 3"):
+            function(3, COINS)
+    with pytest.raises(sl.Invalid, match="split_variance needs an Experiment first, got 3"):
+        sl.split_variance(3, sl.BernoulliPrior())
     slow = sl.plan(EXPERIMENT, pilot_runs, effect=2.0, power=0.9, arrivals_per_day=0.5)
     assert slow.own.days == 2 * slow.own.users
     with pytest.raises(sl.Invalid, match="never differ in the pilot"):

@@ -180,7 +180,8 @@ def _interrupt(replications: int, names: tuple[str, ...]) -> None:
     [
         ({"tolerance": 0.0}, "tolerance must be > 0"),
         ({"tolerance": "x"}, "tolerance must be a finite number"),
-        ({"level": 1.0}, "level must be"),
+        ({"level": 1.0}, "level must be between 0 and 1"),
+        ({"progress": 3}, "progress must be a function"),
         ({"most": 2}, "most must be >= 5"),
         ({"least": 2}, "least must be >= 5"),
         ({"horizon": 0}, "horizon must be"),

@@ -174,3 +174,22 @@ def test_a_policy_of_ones_own_may_prepare_tables():
     arms = sl.trace(experiment, sl.Bernoulli([0.5] * 3))["rota"].arms
     assert arms.tolist() == [0, 0, 1, 1, 1, 2, 2, 2, 0, 0, 0, 1]
     assert sl.Experiment.from_json(experiment.to_json()) == experiment
+
+
+@pytest.mark.slow
+def test_a_chances_body_that_cannot_be_run_is_refused_with_its_line():
+    class Vague(NamedTuple):
+        share: float = 0.5
+
+    @sl.selects(Vague)
+    def _(policy, tally, period, luck):
+        return 0
+
+    @sl.chances(Vague)
+    def _(policy, tally, period, chances):
+        chances[0] = policy.shore
+
+    experiment = sl.Experiment(policies={"vague": Vague()}, arms=2, horizon=4, replications=2)
+    message = r"policy 'vague' \(Vague\) cannot be run: Unknown attribute 'shore'.*\(line \d+\)"
+    with pytest.raises(sl.Invalid, match=message):
+        sl.simulate(experiment, sl.Bernoulli((0.5, 0.5)), detail=True)

@@ -37,7 +37,9 @@ _OPTIONAL = ("arms", "binary", "is_prior", "best_arm", "gaps", "check", "laws", 
 
 ENVIRONMENTS: dict[str, type[Environment]] = {}  # by the name of their text form
 _DRAW_BODIES: dict[type, DrawBody] = {}
-_COMPILED_AS: dict[type, type] = {}  # the class of a user's law -> the class that is compiled
+_COMPILED_AS: dict[
+    tuple[type, DrawBody], type
+] = {}  # the class of a user's law and its body -> the class that is compiled
 
 
 class Environment:
@@ -70,20 +72,32 @@ class Environment:
 
     def check(self, arms: int) -> None:
         """Raise `Invalid` for parameters that are not valid for this number of arms."""
-        check_length(f"{type(self).__name__}.means", self.means, arms)
-        for arm, mean in enumerate(self.means):
+        means = self.means.tolist() if isinstance(self.means, np.ndarray) else self.means
+        check_length(f"{type(self).__name__}.means", means, arms)
+        for arm, mean in enumerate(means):
             require_number(f"{type(self).__name__}.means[{arm}]", mean, **LIMITS)
 
     def laws(self, seed: int, replications: range, arms: int) -> text_forms.Parameters:  # noqa: ARG002
         """The parameters as the draw body takes them: for a prior one instance per replication."""
         parameters: Any = self  # a NamedTuple
-        arrays = [np.asarray(one, float) if is_listed(one) else one for one in parameters]
-        law: text_forms.Parameters = parameters._make(arrays)
+        fields = zip(parameters._fields, parameters, strict=True)
+        law: text_forms.Parameters = parameters._make(
+            [_as_array(f"{type(self).__name__}.{name}", value) for name, value in fields]
+        )
         return law
 
     def instance_means(self, seed: int, replications: range, arms: int) -> Floats:  # noqa: ARG002
         """The true mean of each arm in each replication (replication, arm)."""
         return np.tile(np.asarray(self.means, float), (len(replications), 1))
+
+
+def _as_array(name: str, value: object) -> object:
+    if not is_listed(value):
+        return value
+    try:
+        return np.asarray(value, float)
+    except (TypeError, ValueError):
+        raise Invalid(f"{name} must be numbers in lists of equal lengths, got {value!r}") from None
 
 
 EnvironmentLike: TypeAlias = Environment | text_forms.Parameters | str  # itself or its text form
@@ -138,11 +152,25 @@ def compiled_law(
     kind, body = type(law), _DRAW_BODIES.get(type(environment))
     if body is None:  # registered for the law itself, as sameluck's own are
         return law
-    if kind not in _COMPILED_AS or _DRAW_BODIES[_COMPILED_AS[kind]] is not body:
+    if is_ours(body):  # its machine code is kept on disk, by the name of its class
+        _DRAW_BODIES[kind] = body
+        return law
+    if not hasattr(kind, "_fields"):
+        raise Invalid(f"{type(environment).__name__}.laws must return a NamedTuple, got {law!r}")
+    if (kind, body) not in _COMPILED_AS:
         alias = renamed(kind)
-        _COMPILED_AS[kind] = alias
-        _DRAW_BODIES[kind] = _DRAW_BODIES[alias] = body
-    return _COMPILED_AS[kind](*law)
+        _DRAW_BODIES[alias] = body
+        _COMPILED_AS.setdefault((kind, body), alias)  # another thread may have been first
+    return _COMPILED_AS[kind, body](*map(_read_only, law))
+
+
+def _read_only(value: object) -> object:
+    # A body that changed its law would make a replication depend on those before it.
+    if not isinstance(value, np.ndarray):
+        return value
+    view = value.view()
+    view.flags.writeable = False
+    return view
 
 
 def per_arm(value: float | Sequence[float], arms: int) -> Floats:

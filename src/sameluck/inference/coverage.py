@@ -11,7 +11,7 @@ import scipy
 from sameluck.arrays import Floats
 from sameluck.environments.base import EnvironmentLike
 from sameluck.errors import Invalid
-from sameluck.experiment import Experiment
+from sameluck.experiment import Experiment, require_experiment
 from sameluck.inference.effects import differences, first_pair
 from sameluck.intervals import anytime_half_widths, check_level, intervals
 from sameluck.simulation.simulate import simulate
@@ -54,6 +54,7 @@ def coverage(
             only if all of them contain the true effect.
         effect: Shift the differences to this true effect first, to estimate the power against it.
     """
+    require_experiment("coverage", experiment)
     check_level(level)
     require_one_of("interval", interval, list(intervals))
     require_whole("experiments", experiments, 10)

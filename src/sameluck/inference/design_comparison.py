@@ -13,7 +13,7 @@ from sameluck import text_forms
 from sameluck.design import Design, Naive, Replay, TimeCoupled, as_design
 from sameluck.environments.base import EnvironmentLike
 from sameluck.errors import Invalid
-from sameluck.experiment import Experiment
+from sameluck.experiment import Experiment, require_experiment
 from sameluck.inference.comparison import Comparison, compare, cost, finding, footer
 from sameluck.inference.effects import Effect, effect_curves
 from sameluck.reporting import pages, plots, tables
@@ -168,6 +168,9 @@ def designs(
         workers: Threads; all cores if not given.
         progress: As for `simulate`, once for each design.
     """
+    require_experiment("designs", experiment)
+    if isinstance(designs, str) or not isinstance(designs, Iterable):
+        raise Invalid(f"designs must be a list of designs, got {designs!r}")
     by_label = {text_forms.write(one, brief=True): one for one in map(as_design, designs)}
     if not by_label:
         raise Invalid("designs needs at least one design")

@@ -19,7 +19,7 @@ from sameluck.arrays import Floats
 from sameluck.design import Design, Naive, Replay, TimeCoupled
 from sameluck.environments.base import EnvironmentLike
 from sameluck.errors import Invalid
-from sameluck.experiment import Experiment
+from sameluck.experiment import Experiment, require_experiment
 from sameluck.inference.coverage import Coverage, coverage
 from sameluck.inference.effects import Pair, differences, first_pair, has_prior
 from sameluck.intervals import check_level, t_critical
@@ -211,6 +211,7 @@ def plan(  # noqa: PLR0913
             replication takes at least horizon x delay; replications run in parallel.
         verify: Simulate the planned experiment 500 times and report its power and coverage.
     """
+    require_experiment("plan", experiment)
     request = _Request(effect, power, replications, level)
     request.check()
     require_whole("pilot", pilot, 10)
@@ -245,7 +246,7 @@ class _Request(NamedTuple):
     level: float
 
     def check(self) -> None:
-        if self[:3].count(None) != 1:
+        if sum(one is None for one in self[:3]) != 1:
             raise Invalid("plan needs two of effect, power and replications; it finds the third")
         check_level(self.level)
         if self.effect is not None:

@@ -29,13 +29,13 @@ from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.files import write_whole
-from sameluck.intervals import anytime_half_widths
+from sameluck.intervals import anytime_half_widths, check_level
 from sameluck.policies.base import Policy
 from sameluck.reporting import tables
 from sameluck.reporting.formats import percent
 from sameluck.simulation.preconditions import checked_environment
 from sameluck.simulation.simulate import simulate
-from sameluck.validation import require_number
+from sameluck.validation import require_callable, require_number
 
 LEAST = 30
 LARGE_SKEWNESS = 2.0
@@ -174,7 +174,9 @@ def race(  # noqa: PLR0913
     """
     environment = as_environment(environment)
     require_number("tolerance", tolerance, above=0)
-    require_number("level", level, above=0, at_most=1 - 1e-12)
+    check_level(level)
+    require_number("level", level, at_most=1 - 1e-12)
+    require_callable("progress", progress)
     require_number("least", least, at_least=5)
     require_number("most", most, at_least=least)
     arms = environment.arms if arms is None else arms

@@ -11,7 +11,7 @@ from sameluck.arrays import Floats
 from sameluck.environments.base import Environment, EnvironmentLike
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid
-from sameluck.experiment import Experiment
+from sameluck.experiment import Experiment, require_experiment
 from sameluck.inference.effects import Pair, differences, first_pair
 from sameluck.simulation.preconditions import checked_environment
 from sameluck.simulation.simulate import simulate
@@ -68,9 +68,13 @@ def split_variance(
         instances: How many bandits to draw.
         repeats: How many replications on each.
     """
+    require_experiment("split_variance", experiment)
     prior = as_environment(prior)
     if not isinstance(prior, _Prior):
-        raise Invalid("split_variance needs a prior, such as bernoulli_prior(a=1, b=1)")
+        raise Invalid(
+            "split_variance needs a prior, such as bernoulli_prior(a=1, b=1); one of your own needs a method "
+            "instance(seed, replication, arms)"
+        )
     require_whole("instances", instances, 2)
     require_whole("repeats", repeats, 2)
     whole = experiment.replace(replications=instances * repeats)

@@ -149,6 +149,11 @@ def states_chances(prepared: Policy) -> bool:
     return type(_innermost(prepared)) in _CHANCES_BODIES
 
 
+def chances_body_of(prepared: Policy) -> ChancesBody:
+    """The chances body of a prepared policy that states its probabilities."""
+    return _CHANCES_BODIES[type(_innermost(prepared))]
+
+
 def is_randomised(policy: Policy, arms: int) -> bool:
     """Whether a policy uses randomness of its own: whether its select body reads its `luck` argument."""
     try:

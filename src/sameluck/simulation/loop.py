@@ -24,6 +24,7 @@ from sameluck.policies.base import (
     Tally,
     as_compiled,
     body_of,
+    chances_body_of,
     fill_chances,
     memory_of,
     prepare,
@@ -204,6 +205,11 @@ class PolicyRunner:
             raise Invalid(
                 f"policy {self.name!r} changed its tally; a select body may write to tally.memory only"
             )
+        if not is_ours(draw_body_of(law)) and not np.isfinite(results.rewards).all():
+            raise Invalid(
+                f"environment {type(self.environment).__name__} gave a reward that is not a finite number, or whose "
+                "sum is not; a draw body returns a finite number"
+            )
         return results
 
     def run_in_python(self, replication: int, checkpoints: Ints, trajectory: Trajectory) -> Results:
@@ -228,7 +234,15 @@ class PolicyRunner:
         if states_chances(self.policy):
             chances = np.zeros(self.experiment.n_arms)
             loop = _sum_luck if self._ours() else _sum_luck_uncached
-            loop(self.policy, self._empty_arrays(), checkpoints, trajectory, chances, luck)
+            try:
+                loop(self.policy, self._empty_arrays(), checkpoints, trajectory, chances, luck)
+            except Exception as error:
+                if self._ours():
+                    raise
+                what, rule = self._named(), "a chances body fills `chances`"
+                raise Invalid(
+                    _cannot_run(what, chances_body_of(self.policy), error, rule)
+                ) from error
         return luck
 
     @contextmanager
@@ -247,10 +261,12 @@ class PolicyRunner:
                 ) from error
             if ours:
                 raise
-            kind = type(self.experiment.policies[self.name])
-            what = f"policy {self.name!r} ({kind.__name__})"
             rule = "a select body returns an arm's index"
-            raise Invalid(_cannot_run(what, body_of(self.policy), error, rule)) from error
+            raise Invalid(_cannot_run(self._named(), body_of(self.policy), error, rule)) from error
+
+    def _named(self) -> str:
+        kind = type(self.experiment.policies[self.name])
+        return f"policy {self.name!r} ({kind.__name__})"
 
     def _empty_arrays(self) -> WorkingArrays:
         arms = self.experiment.n_arms

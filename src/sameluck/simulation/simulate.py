@@ -22,7 +22,7 @@ from sameluck.simulation.loop import PolicyRunner
 from sameluck.simulation.preconditions import check_memory, checked_environment
 from sameluck.simulation.tasks import Assembly, Task, run_task, split
 from sameluck.trajectories import empty_trajectory
-from sameluck.validation import require_whole
+from sameluck.validation import require_callable, require_whole
 
 Progress: TypeAlias = Callable[[int, int], object]
 MapLike: TypeAlias = Callable[..., Iterable[Any]]
@@ -64,6 +64,8 @@ def simulate(
     check_memory(experiment, len(numbers), horizons, detail=detail)
     workers = _available_workers() if workers is None else require_whole("workers", workers, 1)
     workers = min(workers, _MOST_WORKERS)
+    require_callable("progress", progress)
+    require_callable("map", map)
     whole = Task(experiment, environment, horizons, tuple(experiment.policies), numbers, detail)
     tasks = list(split(whole, workers))
     if map is None:

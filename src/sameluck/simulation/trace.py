@@ -37,11 +37,11 @@ def trace(
     trajectories: dict[str, Trajectory] = {}
     for name in experiment.policies:
         runner = PolicyRunner(experiment, environment, name)
-        one = empty_trajectory(experiment.horizon)
+        one, in_python = empty_trajectory(experiment.horizon), empty_trajectory(experiment.horizon)
+        if guard:  # first: machine code does not check indices, and a wrong one may end the process
+            runner.run_in_python(replication, end, in_python)
         runner.run(range(replication, replication + 1), end, one)
         if guard:
-            in_python = empty_trajectory(experiment.horizon)
-            runner.run_in_python(replication, end, in_python)
             _check_equal(name, one, in_python)
         earlier = list(trajectories.values())
         replayed = replayed_by(experiment, one.arms, one.positions, earlier)

@@ -300,3 +300,8 @@ def test_delays_follow_their_law(delay, law):
 )
 def test_a_duration_is_written_in_a_fitting_unit(days, message):
     assert rehearsal.days_text(days) == message
+
+
+def test_only_a_live_experiment_is_rehearsed():
+    with pytest.raises(sl.Invalid, match="rehearse needs a live experiment first, got 3"):
+        sl.rehearse(3, "bernoulli(0.5, 0.5)")

@@ -106,6 +106,8 @@ def rehearse(
         seed: Of arrivals, delays and losses. Rewards follow the experiment's own seed.
         progress: Called about five times per second with the state so far.
     """
+    if not isinstance(live, LiveExperiment):
+        raise Invalid(f"rehearse needs a live experiment first, got {live!r}")
     clock = live._clock
     if not isinstance(clock, VirtualClock):
         raise Invalid("a rehearsal needs a virtual clock: sl.open(url, clock=sl.VirtualClock())")

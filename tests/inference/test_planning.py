@@ -294,7 +294,7 @@ def test_a_plan_that_cannot_be_made_is_refused(pilot_runs):
         sl.plan(EXPERIMENT, pilot_runs, effect=np.array([1.0, 2.0]), power=0.9)
     for function in (partial(sl.plan, effect=2.0, power=0.9), sl.coverage, sl.designs):
         with pytest.raises(sl.Invalid, match="needs an Experiment first, got 3"):
-            function(3, COINS)
+            function(3, BERNOULLI)
     with pytest.raises(sl.Invalid, match="split_variance needs an Experiment first, got 3"):
         sl.split_variance(3, sl.BernoulliPrior())
     slow = sl.plan(EXPERIMENT, pilot_runs, effect=2.0, power=0.9, arrivals_per_day=0.5)

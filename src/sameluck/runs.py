@@ -165,10 +165,10 @@ class Runs:
         except FileNotFoundError:
             raise Invalid(f"no file {str(path)!r}") from None
         except Exception as error:
-            hint = "; import the module that registers it first" if "unknown" in str(error) else ""
-            raise Invalid(
-                f"cannot read {str(path)!r} as a file of Runs.save: {error}{hint}"
-            ) from None
+            message = f"{str(path)!r} is not a file that Runs.save wrote: {error}"
+            if isinstance(error, Invalid) and "unknown" in str(error):
+                message = f"cannot read {str(path)!r}: {error}; import the module that registers it"
+            raise Invalid(message) from None
 
 
 def _joined(arrays: Sequence[NDArray[np.float64] | None]) -> NDArray[np.float64] | None:

@@ -37,9 +37,8 @@ _OPTIONAL = ("arms", "binary", "is_prior", "best_arm", "gaps", "check", "laws", 
 
 ENVIRONMENTS: dict[str, type[Environment]] = {}  # by the name of their text form
 _DRAW_BODIES: dict[type, DrawBody] = {}
-_COMPILED_AS: dict[
-    tuple[type, DrawBody], type
-] = {}  # the class of a user's law and its body -> the class that is compiled
+# The class of a user's law and its body -> the class that is compiled.
+_COMPILED_AS: dict[tuple[type, DrawBody], type] = {}
 
 
 class Environment:

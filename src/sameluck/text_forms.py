@@ -60,7 +60,7 @@ Kind = TypeVar("Kind")
 Value: TypeAlias = bool | int | float | str | tuple["Value", ...] | None
 Token: TypeAlias = tuple[str | None, str]  # its group of the expression, its text
 
-
+_END: Token = (None, "")
 _WORDS = {"none": None, "true": True, "false": False}
 
 
@@ -97,7 +97,7 @@ def parse(text: str, kinds: Mapping[str, type[Kind]], what: str) -> Kind:
     """The object that a text form describes, of the class with its name."""
     if not isinstance(text, str):
         raise Invalid(f"{what} must be text such as 'name(value)', got {text!r}")
-    if not (len(text) <= LONGEST):
+    if len(text) > LONGEST:
         raise Invalid(f"{what} text has {len(text):,} characters; at most {LONGEST:,}")
     return _build(_Reader(text, what).whole(), kinds, what, text)
 
@@ -112,10 +112,9 @@ def write(value: object, *, brief: bool = False) -> str:
     if brief:
         usual = _defaults(type(value))
         fields = {n: f for n, f in fields.items() if n not in usual or f != usual[n]}
-    if not fields:
-        return name_of(type(value))
-    items = [_write_item(type(value), name, field, brief=brief) for name, field in fields.items()]
-    return f"{name_of(type(value))}({', '.join(items)})"
+    kind = type(value)
+    items = [_write_item(kind, name, field, brief=brief) for name, field in fields.items()]
+    return name_of(kind) + (f"({', '.join(items)})" if items else "")
 
 
 def _write_item(kind: type, name: str, field: object, *, brief: bool) -> str:
@@ -193,9 +192,8 @@ def _nested_field(kind: type) -> str | None:
 
 
 def _first_field(kind: type, fits: Callable[[object], bool]) -> str | None:
-    hints = get_type_hints(kind)
     first: tuple[str, ...] = getattr(kind, "_fields", ())[:1]
-    return next((name for name in first if fits(hints.get(name))), None)
+    return next((name for name in first if fits(get_type_hints(kind).get(name))), None)
 
 
 @dataclass(frozen=True)
@@ -215,25 +213,19 @@ def _build(call: _Call, kinds: Mapping[str, type[Kind]], what: str, text: str) -
     kind = by_word.get(_plain_word(call.name))
     if kind is None:
         raise Invalid(f"unknown {what} {call.name!r}; {did_you_mean(call.name, kinds)}")
-    nested = _nested_field(kind)
-    fields: dict[str, object] = {}
-    for field, value in _by_name(kind, call, text).items():
-        if field == nested and isinstance(value, _Call):
-            fields[field] = _build(value, kinds, what, text)
-        elif field == nested and isinstance(value, str):
-            fields[field] = parse(value, kinds, what)
-        else:
-            _check_no_call(kind, field, value, text)
-            fields[field] = value
+    fields, nested = _by_name(kind, call, text), _nested_field(kind) or ""
+    inner = fields.get(nested)
+    if isinstance(inner, _Call):
+        fields[nested] = _build(inner, kinds, what, text)
+    elif isinstance(inner, str):
+        fields[nested] = parse(inner, kinds, what)
+    for field, value in fields.items():
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(one, _Call):
+                raise Invalid(
+                    f"{text!r}: {field} of {name_of(kind)} takes numbers or words, not {one.name}(...)"
+                )
     return kind(**fields)
-
-
-def _check_no_call(kind: type, field: str, value: object, text: str) -> None:
-    for one in value if isinstance(value, tuple) else (value,):
-        if isinstance(one, _Call):
-            raise Invalid(
-                f"{text!r}: {field} of {name_of(kind)} takes numbers or words, not {one.name}(...)"
-            )
 
 
 def _by_name(kind: type, call: _Call, text: str) -> dict[str, object]:
@@ -285,10 +277,8 @@ def _write_value(value: object) -> str:
 
 class _Reader:
     def __init__(self, text: str, what: str) -> None:
-        self.text = text
-        self.what = what
-        self.tokens = list(self._tokens())
-        self.place = 0
+        self.text, self.what, self.place = text, what, 0
+        self.tokens = [*self._tokens(), _END, _END]  # two, for a look at the next but one
 
     def _tokens(self) -> Iterator[Token]:
         place, end = 0, len(self.text.rstrip())
@@ -305,94 +295,85 @@ class _Reader:
 
     def whole(self) -> _Call:
         call = self._call(0)
-        if self.place != len(self.tokens):
+        if self.tokens[self.place] != _END:
             raise Invalid(f"{self._excerpt()} has text after its end")
         return call
 
     def _call(self, depth: int) -> _Call:
-        if not (depth < DEEPEST):
+        if depth >= DEEPEST:
             raise Invalid(f"{self._excerpt()} is nested too deeply")
-        name = self._take("word")
-        positional: list[_Argument] = []
-        named: dict[str, _Argument] = {}
+        call = _Call(self._take("word", "a word"), [], {})
         if self._accept("("):
-            while not self._accept(")"):
-                self._item(positional, named, depth)
-                if not self._accept(","):
-                    self._take("mark", ")")
-                    break
-        return _Call(name, positional, named)
+            for _ in self._items(")"):
+                self._add_argument(call, depth)
+        return call
 
-    def _item(self, positional: list[_Argument], named: dict[str, _Argument], depth: int) -> None:
-        following = self.tokens[self.place + 1 : self.place + 2]
-        if following == [("mark", "=")]:
-            name = self._take("word")
-            self._take("mark", "=")
-            if name in named:
+    def _add_argument(self, call: _Call, depth: int) -> None:
+        if self.tokens[self.place + 1] == ("mark", "="):
+            name = self._take("word", "a word")
+            self._accept("=")
+            if name in call.named:
                 raise Invalid(f"{self._excerpt()} gives {name} twice")
-            named[name] = self._value_or_call(depth)
-            return
-        if named:
+            call.named[name] = self._value_or_call(depth)
+        elif call.named:
             raise Invalid(f"{self._excerpt()}: a value without a name follows one with a name")
-        positional.append(self._value_or_call(depth))
+        else:
+            call.positional.append(self._value_or_call(depth))
 
     def _value_or_call(self, depth: int) -> _Argument:
-        kinds = [kind for kind, _ in self.tokens[self.place : self.place + 1]]
-        has_arguments = self.tokens[self.place + 1 : self.place + 2] == [("mark", "(")]
-        return self._call(depth + 1) if kinds == ["word"] and has_arguments else self._value(0)
+        (kind, _), following = self.tokens[self.place : self.place + 2]
+        is_call = kind == "word" and following == ("mark", "(")
+        return self._call(depth + 1) if is_call else self._value(0)
 
     def _value(self, depth: int) -> Value:
-        if not (depth < DEEPEST):
+        if depth >= DEEPEST:
             raise Invalid(f"{self._excerpt()}: lists are nested too deeply")
         if self._accept("["):
-            items: list[Value] = []
-            while not self._accept("]"):
-                items.append(self._value(depth + 1))
-                if not self._accept(","):
-                    self._take("mark", "]")
-                    break
-            return tuple(items)
+            return tuple([self._value(depth + 1) for _ in self._items("]")])
         kind, token = self._next()
         if kind == "number":
             return _number(token)
         if kind == "text":
-            return self._string(token)
+            try:
+                return str(json.loads(token))
+            except ValueError:
+                raise Invalid(f"{self._excerpt()}: {token} is not a valid text") from None
         if kind != "word":
             raise Invalid(f"{self._excerpt()}: expected a value, got {token!r}")
         return _WORDS.get(token.lower(), token)
 
-    def _string(self, token: str) -> str:
-        try:
-            return str(json.loads(token))
-        except ValueError:
-            raise Invalid(f"{self._excerpt()}: {token} is not a valid text") from None
+    def _items(self, end: str) -> Iterator[None]:
+        """Once for each item before the closing mark; a comma may follow the last."""
+        while not self._accept(end):
+            yield
+            if not self._accept(","):
+                self._take("mark", repr(end), end)
+                return
 
     def _next(self) -> Token:
-        if not (self.place < len(self.tokens)):
+        token = self.tokens[self.place]
+        if token == _END:
             raise Invalid(f"{self.what} {self._excerpt()} ends too early")
         self.place += 1
-        return self.tokens[self.place - 1]
+        return token
 
-    def _take(self, kind: str, text: str | None = None) -> str:
+    def _take(self, kind: str, expected: str, text: str | None = None) -> str:
         token_kind, token = self._next()
-        expected = repr(text) if text else f"a {kind}"
-        fits = token_kind == kind and text in (None, token)
-        if not fits:
+        if token_kind != kind or text not in (None, token):
             raise Invalid(
                 f"cannot read {self.what} {self._excerpt()}: expected {expected}, got {token!r}"
             )
         return token
 
     def _accept(self, mark: str) -> bool:
-        if self.tokens[self.place : self.place + 1] == [("mark", mark)]:
-            self.place += 1
-            return True
-        return False
+        accepted = self.tokens[self.place] == ("mark", mark)
+        self.place += accepted
+        return accepted
 
 
 def _number(token: str) -> int | float:
-    if re.fullmatch(r"[+-]?[\d_]+", token):
-        if len(token) > 40:
-            raise Invalid(f"{token[:20]}... is too long a number")
-        return int(token)
-    return float(token)
+    if not re.fullmatch(r"[+-]?[\d_]+", token):
+        return float(token)
+    if len(token) > 40:
+        raise Invalid(f"{token[:20]}... is too long a number")
+    return int(token)

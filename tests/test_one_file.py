@@ -159,27 +159,60 @@ def test_machine_code_of_a_new_environment_is_kept(environment):
     assert kept() == kept()
 
 
-HELPER = """
+PLAIN = """
 from typing import NamedTuple
 
+from sameluck.environments.base import Environment, draws
+from sameluck.policies.base import selects
+
 class {name}(NamedTuple):
-    widths: float
+    means: float
 """
+SELECTS = """
+@selects({name})
+def _first(policy, tally, period, luck):
+    return 0
+"""
+DRAWS = """
+@draws({name})
+def _mean(law, row, arm, bits):
+    return law.means[arm]
+"""
+BASE = """
+class Based({name}, Environment):
+    pass
+"""
+IMPORT = ["-c", "import sameluck"]
+NO_SELECT_BODY = "sameluck.policies.wrong.Tables has no select body; register one with sameluck.selects, or start its name"
+NO_ENVIRONMENT = (
+    "sameluck.environments.wrong.{} is not complete: an environment has the base class Environment and a body "
+    "registered with sameluck.draws; add what is missing, or start its name with an underscore"
+)
 
 
 @pytest.mark.parametrize(
-    ("name", "command", "message"),
+    ("folder", "name", "text", "command", "message"),
     [
-        ("Tables", ["-m", "sameluck", "policies"], "start its name with an underscore"),
-        ("UCB1", ["-c", "import sameluck"], "both define ucb1; give one another name"),
-        ("Runs", ["-c", "import sameluck"], "would hide sameluck.Runs; rename it"),
+        ("policies", "Tables", PLAIN, IMPORT, NO_SELECT_BODY),
+        (
+            "policies",
+            "Tables",
+            PLAIN + SELECTS,
+            ["-m", "sameluck", "policies"],
+            "start its name with an underscore",
+        ),
+        ("policies", "UCB1", PLAIN, IMPORT, "both define ucb1; give one another name"),
+        ("policies", "Runs", PLAIN + SELECTS, IMPORT, "would hide sameluck.Runs; rename it"),
+        ("environments", "Plain", PLAIN, IMPORT, NO_ENVIRONMENT.format("Plain")),
+        ("environments", "Plain", PLAIN + DRAWS, IMPORT, NO_ENVIRONMENT.format("Plain")),
+        ("environments", "_Plain", PLAIN + BASE, IMPORT, NO_ENVIRONMENT.format("Based")),
     ],
 )
-def test_a_class_that_is_no_policy_or_has_the_name_of_another_is_refused(
-    environment, name, command, message
+def test_a_class_that_is_not_complete_or_has_the_name_of_another_is_refused(
+    environment, folder, name, text, command, message
 ):
-    wrong = Path(environment["PYTHONPATH"]) / "sameluck" / "policies" / "wrong.py"
-    wrong.write_text(HELPER.format(name=name))
+    wrong = Path(environment["PYTHONPATH"]) / "sameluck" / folder / "wrong.py"
+    wrong.write_text(text.format(name=name))
     try:
         with pytest.raises(subprocess.CalledProcessError) as refused:
             ask(environment, *command)

@@ -299,6 +299,12 @@ def test_a_name_of_the_longest_length_can_be_written(runs, tmp_path):
     assert_equal(sl.Runs.load(path), runs)
 
 
+@pytest.mark.parametrize("path", [None, 3, b"runs.npz"])
+def test_a_path_that_is_no_path_is_refused(runs, path):
+    with pytest.raises(sl.Invalid, match=f"needs the path of a file, such as .*got {path!r}"):
+        runs.save(path)
+
+
 def test_an_old_file_survives_a_failed_save(runs, tmp_path, monkeypatch):
     """The disk is full while writing: the old content is still there, and no draft beside it."""
     path = tmp_path / "runs.npz"

@@ -7,13 +7,14 @@ import json
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sameluck import text_forms
+from sameluck.arrays import Ints
 from sameluck.design import Design, Replay, as_design
 from sameluck.errors import Invalid, did_you_mean
 from sameluck.policies.base import Policy
@@ -49,13 +50,10 @@ class Experiment:
 
     def __post_init__(self) -> None:
         """Check every field and bring it to one form."""
-        arms = _checked_arms(self.arms)
-        self._set("arms", arms)
+        self._set("arms", _checked_arms(self.arms))
         self._set("policies", MappingProxyType(_checked_policies(self.policies, self.n_arms)))
-        self._set("horizon", require_whole("Experiment.horizon", self.horizon, 1, MOST))
-        self._set(
-            "replications", require_whole("Experiment.replications", self.replications, 1, MOST)
-        )
+        for name in ("horizon", "replications"):
+            self._set(name, require_whole(f"Experiment.{name}", getattr(self, name), 1, MOST))
         self._set("design", as_design(self.design))
         self._set("seed", require_whole("Experiment.seed", self.seed, 0, 2**64 - 1))
         if self.control is None or (isinstance(self.control, str) and not self.control):
@@ -101,8 +99,8 @@ class Experiment:
     def __hash__(self) -> int:
         return hash(self.digest)
 
-    def __reduce__(self) -> tuple[Callable[..., Experiment], tuple[dict[str, Any]]]:
-        return _rebuilt, (self._fields(),)
+    def __reduce__(self) -> tuple[Callable[[], Experiment], tuple[()]]:
+        return partial(Experiment, **self._fields()), ()
 
     @property
     def digest(self) -> str:
@@ -165,9 +163,7 @@ def require_experiment(what: str, experiment: object) -> None:
         raise Invalid(f"{what} needs an Experiment first, got {experiment!r}")
 
 
-def checked_checkpoints(
-    experiment: Experiment, checkpoints: Sequence[int] | None
-) -> NDArray[np.int64]:
+def checked_checkpoints(experiment: Experiment, checkpoints: Sequence[int] | None) -> Ints:
     """The horizons to report, ascending, each once."""
     if checkpoints is None:
         return np.array([experiment.horizon], np.int64)
@@ -175,11 +171,10 @@ def checked_checkpoints(
         values = np.asarray(list(checkpoints))
     except (TypeError, ValueError):
         values = np.array("")
-    whole = values.ndim == 1 and values.size > 0 and values.dtype.kind in "iu"
-    if not whole:
+    if values.ndim != 1 or values.size == 0 or values.dtype.kind not in "iu":
         raise Invalid(f"checkpoints must be a list of whole numbers, got {checkpoints!r}")
     for value in values:
-        if not (1 <= value <= experiment.horizon):
+        if not 1 <= value <= experiment.horizon:
             raise Invalid(
                 f"checkpoint {value} is outside 1..{experiment.horizon:,} (the experiment's horizon)"
             )
@@ -203,10 +198,6 @@ def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return dict(pairs)
 
 
-def _rebuilt(values: dict[str, Any]) -> Experiment:
-    return Experiment(**values)
-
-
 def _toml(value: object) -> str:
     # JSON and TOML agree on numbers, lists and strings, except that TOML also escapes DEL.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
@@ -228,7 +219,7 @@ def _checked_arms(arms: object) -> int | tuple[str, ...]:
 def _checked_policies(policies: object, arms: int) -> dict[str, Policy]:
     if not isinstance(policies, Mapping):
         raise Invalid(f"Experiment.policies must map names to policies, got {policies!r}")
-    if len(policies) <= 0:
+    if not policies:
         raise Invalid("Experiment.policies is empty; name at least one policy")
     for name in policies:
         require_name("a policy's name", name)

@@ -6,19 +6,21 @@ import io
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sameluck import text_forms
+from sameluck.arrays import Floats, Ints
 from sameluck.environments.base import Environment
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.files import write_whole
+
+_BY_REPLICATION = ("rewards", "pulls", "interactions", "totals", "luck")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,14 +41,14 @@ class Runs:
     """
 
     experiment: Experiment
-    checkpoints: NDArray[np.int64]
-    rewards: NDArray[np.float64]
-    pulls: NDArray[np.int64]
-    interactions: NDArray[np.int64]
+    checkpoints: Ints
+    rewards: Floats
+    pulls: Ints
+    interactions: Ints
     environment: Environment | None = None
     first: int = 0
-    totals: NDArray[np.float64] | None = None
-    luck: NDArray[np.float64] | None = None
+    totals: Floats | None = None
+    luck: Floats | None = None
 
     def __post_init__(self) -> None:
         """Raise `Invalid` for arrays whose shapes do not agree."""
@@ -78,7 +80,7 @@ class Runs:
         return int(self.rewards.shape[0])
 
     @property
-    def replayed(self) -> NDArray[np.int64]:
+    def replayed(self) -> Ints:
         """Rewards that cost no real user: N T minus the interactions (replication, checkpoint)."""
         return len(self.policies) * self.checkpoints - self.interactions
 
@@ -99,16 +101,14 @@ class Runs:
             raise Invalid(
                 f"these runs report at {self.checkpoints.tolist()}, not at all of {list(checkpoints)}"
             )
-        return Runs(
-            self.experiment,
-            self.checkpoints[places],
-            self.rewards[:, :, places],
-            self.pulls[:, :, places],
-            self.interactions[:, places],
-            self.environment,
-            self.first,
-            None if self.totals is None else self.totals[:, :, places],
-            None if self.luck is None else self.luck[:, :, places],
+        return replace(
+            self,
+            checkpoints=self.checkpoints[places],
+            rewards=self.rewards[:, :, places],
+            pulls=self.pulls[:, :, places],
+            interactions=self.interactions[:, places],
+            totals=None if self.totals is None else self.totals[:, :, places],
+            luck=None if self.luck is None else self.luck[:, :, places],
         )
 
     @classmethod
@@ -126,32 +126,27 @@ class Runs:
                     f"Runs.concat: replication {following} should follow, but a part starts at {part.first}"
                 )
             following += part.replications
-        return cls(
-            first.experiment,
-            first.checkpoints,
-            np.concatenate([part.rewards for part in parts]),
-            np.concatenate([part.pulls for part in parts]),
-            np.concatenate([part.interactions for part in parts]),
-            first.environment,
-            first.first,
-            _joined([part.totals for part in parts]),
-            _joined([part.luck for part in parts]),
-        )
+        arrays: dict[str, Any] = {}
+        for name in _BY_REPLICATION:
+            known = [getattr(part, name) for part in parts if getattr(part, name) is not None]
+            arrays[name] = np.concatenate(known) if len(known) == len(parts) else None
+        return replace(first, **arrays)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a `.npz` file (arrays and JSON, no pickle), whole or not at all."""
-        target = Path(path)
+        if not isinstance(path, str | os.PathLike):
+            raise Invalid(f"Runs.save needs the path of a file, such as 'runs.npz', got {path!r}")
         about = {
             "experiment": self.experiment.to_dict(),
             "environment": self.environment and text_forms.write(self.environment),
             "first": self.first,
         }
-        names = ("checkpoints", "rewards", "pulls", "interactions", "totals", "luck")
+        names = ("checkpoints", *_BY_REPLICATION)
         arrays: dict[str, Any] = {name: getattr(self, name) for name in names}
         arrays = {name: array for name, array in arrays.items() if array is not None}
         content = io.BytesIO()
         np.savez_compressed(content, about=np.array(json.dumps(about)), **arrays)
-        write_whole(target, content.getvalue())
+        write_whole(Path(path), content.getvalue())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Runs:
@@ -169,8 +164,3 @@ class Runs:
             if isinstance(error, Invalid) and "unknown" in str(error):
                 message = f"cannot read {str(path)!r}: {error}; import the module that registers it"
             raise Invalid(message) from None
-
-
-def _joined(arrays: Sequence[NDArray[np.float64] | None]) -> NDArray[np.float64] | None:
-    known = [array for array in arrays if array is not None]
-    return np.concatenate(known) if len(known) == len(arrays) else None

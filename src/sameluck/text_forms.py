@@ -120,7 +120,7 @@ def write(value: object, *, brief: bool = False) -> str:
 def _write_item(kind: type, name: str, field: object, *, brief: bool) -> str:
     if name == _spread_field(kind) and field:
         return _write_value(field)[1:-1]
-    if name == _nested_field(kind) and _is_object(field):
+    if name == _nested_field(kind) and is_parameters(field):
         return write(field, brief=brief)
     return f"{name}={_write_value(field)}"
 
@@ -145,10 +145,11 @@ def normal_form(value: Kind, kinds: Mapping[str, type] | None = None) -> Kind:
 def _as_object(field: object, kinds: Mapping[str, type] | None, what: str) -> object:
     if isinstance(field, str) and kinds is not None:
         field = parse(field, kinds, what)
-    return normal_form(field, kinds) if _is_object(field) else field
+    return normal_form(field, kinds) if is_parameters(field) else field
 
 
-def _is_object(value: object) -> TypeGuard[Parameters]:
+def is_parameters(value: object) -> TypeGuard[Parameters]:
+    """Whether a value is a NamedTuple."""
     return isinstance(value, tuple) and hasattr(value, "_asdict")
 
 

@@ -23,12 +23,7 @@ class Trajectory(NamedTuple):
 
     def until(self, period: int) -> Trajectory:
         """The first periods only."""
-        return Trajectory(
-            self.arms[:period],
-            self.positions[:period],
-            self.rewards[:period],
-            self.replayed[:period],
-        )
+        return Trajectory._make(array[:period] for array in self)
 
 
 def empty_trajectory(periods: int) -> Trajectory:
@@ -79,10 +74,8 @@ class Trace(Mapping[str, Trajectory]):
         periods = self.experiment.horizon
         lines = [f"replication {self.replication}: {self.interactions:,} real interactions"]
         for name, one in self.trajectories.items():
-            arms = " ".join(
-                f"{arm}{'*' if old else ''}"
-                for arm, old in zip(one.arms[:24], one.replayed[:24], strict=True)
-            )
+            first = zip(one.arms[:24], one.replayed[:24], strict=True)
+            arms = " ".join(f"{arm}{'*' if old else ''}" for arm, old in first)
             more = " ..." if periods > 24 else ""
             lines.append(f"  {name}: arms {arms}{more}  (earned {one.rewards.sum():g})")
         return "\n".join([*lines, "  * replayed"])
@@ -100,7 +93,6 @@ def replayed_by(
     elif design.shares_rewards:
         revealed = np.zeros(experiment.n_arms, np.int64)
         for one in earlier:
-            pulls = np.bincount(one.arms, minlength=experiment.n_arms)
-            revealed = np.maximum(revealed, pulls)
+            revealed = np.maximum(revealed, np.bincount(one.arms, minlength=experiment.n_arms))
         replayed = positions < revealed[arms]
     return replayed

@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, SupportsIndex, TypeGuard
 
+import numpy as np
+
 from sameluck.errors import Invalid, did_you_mean
 
 
@@ -70,6 +72,12 @@ def require_number(
     broken = [rule for holds, rule in bounds if not holds]
     if broken:
         raise Invalid(f"{name} must be {' and '.join(broken)}, got {value!r}")
+
+
+def require_flag(name: str, value: object) -> None:
+    """Raise `Invalid` unless the value is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise Invalid(f"{name} must be True or False, got {value!r}")
 
 
 def require_callable(name: str, value: object) -> None:

@@ -269,6 +269,13 @@ class Forgetful(NamedTuple):
     """A variant that is not registered."""
 
 
+class NoVariant(NamedTuple):
+    """One whose `batched` forgets to return its variant."""
+
+    def batched(self):
+        return None
+
+
 def counts_in_memory(policy, tally, period, luck):
     tally.memory[0] += 1.0
     return int(tally.memory[0]) % tally.pulls.size
@@ -287,11 +294,16 @@ def counts_in_memory(policy, tally, period, luck):
             r"remembering keeps numbers in tally\.memory.*give Remembering a method `batched\(\)`",
         ),
         (sl.Batched(RememberingInVain(), 3), "Forgetful has no body; register one"),
+        (
+            sl.Batched(NoVariant(), 3),
+            r"NoVariant\.batched must return a NamedTuple that a select body is registered for, got None; return",
+        ),
     ],
 )
 def test_what_cannot_be_batched_is_refused_with_a_message(policy, message):
     sl.selects(Remembering)(counts_in_memory)
     sl.selects(RememberingInVain)(counts_in_memory)
+    sl.selects(NoVariant)(counts_in_memory)
     with pytest.raises(sl.Invalid, match=message) as refused:
         experiment_of(policy)
     assert "\n" not in str(refused.value)

@@ -1,5 +1,6 @@
 """A user's policy that cannot be run is refused with a message that names its line."""
 
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -191,5 +192,53 @@ def test_a_chances_body_that_cannot_be_run_is_refused_with_its_line():
 
     experiment = sl.Experiment(policies={"vague": Vague()}, arms=2, horizon=4, replications=2)
     message = r"policy 'vague' \(Vague\) cannot be run: Unknown attribute 'shore'.*\(line \d+\)"
+    with pytest.raises(sl.Invalid, match=message):
+        sl.simulate(experiment, sl.Bernoulli((0.5, 0.5)), detail=True)
+
+
+@pytest.mark.parametrize("returned", ["many", np.ones(2), 1.5, -1, None], ids=str)
+def test_a_memory_that_is_no_count_is_refused(returned):
+    class Keeper(NamedTuple):
+        def memory(self, arms):
+            return returned
+
+    sl.selects(Keeper)(first_arm)
+    experiment = sl.Experiment(policies={"it": Keeper()}, arms=2, horizon=4, replications=2)
+    message = r"Keeper\.memory\(2\) must be a whole number >= 0, got "
+    with pytest.raises(sl.Invalid, match=message + re.escape(repr(returned))):
+        sl.simulate(experiment, sl.Bernoulli((0.5, 0.5)))
+
+
+def test_tables_that_are_none_are_refused():
+    class NoTables(NamedTuple):
+        def prepare(self, arms, horizon):
+            return None
+
+    sl.selects(NoTables)(first_arm)
+    experiment = sl.Experiment(policies={"it": NoTables()}, arms=2, horizon=4, replications=2)
+    with pytest.raises(sl.Invalid, match=r"NoTables\.prepare must return a NamedTuple.*got None"):
+        sl.simulate(experiment, sl.Bernoulli((0.5, 0.5)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stated", [(0.5, 0.4), (1.5, -0.5), (float("nan"), 1.0)], ids=str)
+@pytest.mark.parametrize("batch", [None, 2])
+def test_chances_that_are_no_probabilities_are_refused(stated, batch):
+    """Used as they are, they would bias `compare(adjust="exploration")`."""
+
+    class Boastful(NamedTuple):
+        first: float = stated[0]
+        second: float = stated[1]
+
+    @sl.chances(Boastful)
+    def _(policy, tally, period, chances):
+        chances[0] = policy.first if period > 2 else 0.25
+        chances[1] = policy.second if period > 2 else 0.75
+
+    sl.selects(Boastful)(first_arm)
+    policy = Boastful() if batch is None else sl.Batched(Boastful(), batch)
+    experiment = sl.Experiment(policies={"it": policy}, arms=2, horizon=4, replications=2)
+    values = re.escape(str(list(stated)))
+    message = rf"policy 'it' \(\w+\): its chances in period 3 are {values}; .* their sum is 1"
     with pytest.raises(sl.Invalid, match=message):
         sl.simulate(experiment, sl.Bernoulli((0.5, 0.5)), detail=True)

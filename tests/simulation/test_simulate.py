@@ -564,3 +564,11 @@ def test_an_arm_that_is_not_there_is_refused():
         for play in (sl.simulate, sl.trace, partial(sl.trace, guard=True)):
             with pytest.raises(sl.Invalid, match=message):
                 play(experiment, "bernoulli(0.5, 0.5, 0.5)")
+
+
+@pytest.mark.parametrize("value", [np.ones(2), "yes", None, 1], ids=str)
+def test_a_flag_that_is_not_true_or_false_is_refused(value):
+    experiment = sl.Experiment(policies={"it": sl.Uniform()}, arms=2, horizon=4, replications=2)
+    for call, flag in ((sl.simulate, "detail"), (sl.trace, "guard")):
+        with pytest.raises(sl.Invalid, match=f"{flag} must be True or False, got "):
+            call(experiment, sl.Bernoulli((0.5, 0.5)), **{flag: value})

@@ -18,7 +18,7 @@ That is all an environment needs: `law` holds the parameters, sequences as array
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -140,7 +140,23 @@ draw = dispatched(_draw, _DRAW_BODIES)
 
 def draw_body_of(law: text_forms.Parameters) -> DrawBody:
     """The draw body of a law."""
+    if type(law) not in _DRAW_BODIES:
+        raise Invalid(f"{type(law).__name__} has no draw body; register one with sameluck.draws")
     return _DRAW_BODIES[type(law)]
+
+
+def is_complete(kind: type) -> TypeGuard[type[Environment]]:
+    """Whether a class of `sameluck.environments` is an environment; False for a law; `Invalid` for neither."""
+    has_body = kind in _DRAW_BODIES
+    if issubclass(kind, Environment) and (has_body or kind.laws is not Environment.laws):
+        return True
+    if issubclass(kind, Environment) or hasattr(kind, "means") or not has_body:
+        raise Invalid(
+            f"{kind.__module__}.{kind.__name__} is not complete: an environment has the base class Environment and a "
+            "body registered with sameluck.draws; add what is missing, or start its name with an underscore if it is "
+            "a helper"
+        )
+    return False
 
 
 def compiled_law(
@@ -154,7 +170,7 @@ def compiled_law(
     if is_ours(body):  # its machine code is kept on disk, by the name of its class
         _DRAW_BODIES[kind] = body
         return law
-    if not hasattr(kind, "_fields"):
+    if not text_forms.is_parameters(law):
         raise Invalid(f"{type(environment).__name__}.laws must return a NamedTuple, got {law!r}")
     if (kind, body) not in _COMPILED_AS:
         alias = renamed(kind)

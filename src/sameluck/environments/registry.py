@@ -5,16 +5,12 @@ from __future__ import annotations
 from typing import TypeGuard
 
 from sameluck import environments, text_forms
-from sameluck.environments.base import ENVIRONMENTS, Environment
+from sameluck.environments.base import ENVIRONMENTS, Environment, is_complete
 from sameluck.errors import Invalid, did_you_mean
 
-ENVIRONMENTS.update(
-    {
-        name: kind
-        for name, kind in text_forms.discover(environments).items()
-        if issubclass(kind, Environment)
-    }
-)
+for _name, _kind in text_forms.discover(environments).items():
+    if is_complete(_kind):
+        ENVIRONMENTS[_name] = _kind
 
 
 def _is_environment(value: object) -> TypeGuard[Environment]:

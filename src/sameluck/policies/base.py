@@ -36,9 +36,10 @@ from typing import NamedTuple, Protocol, TypeAlias, TypeGuard
 from sameluck import text_forms
 from sameluck.arrays import Floats, Ints
 from sameluck.bodies import check_registration, is_ours, renamed
-from sameluck.compiled import dispatched
+from sameluck.compiled import dispatched, inlined
 from sameluck.errors import Invalid
 from sameluck.randomness.streams import Key, OnceKey
+from sameluck.validation import require_whole
 
 SelectBody: TypeAlias = Callable[..., int]
 ChancesBody: TypeAlias = Callable[..., None]
@@ -123,6 +124,15 @@ def body_of(prepared: Policy) -> SelectBody:
     return _SELECT_BODIES[kind]
 
 
+def check_complete(kind: type) -> None:
+    """Raise `Invalid` unless a class of `sameluck.policies` has a select body, or tables that may have one."""
+    if kind not in _SELECT_BODIES and not hasattr(kind, "prepare"):
+        raise Invalid(
+            f"{kind.__module__}.{kind.__name__} has no select body; register one with sameluck.selects, or start its "
+            "name with an underscore if it is a helper, such as the tables of a policy"
+        )
+
+
 def _innermost(prepared: Policy) -> Policy:
     # Whether a batched policy is ours, is randomised or states its chances is decided by the policy that it wraps.
     wrapped = [field for field in prepared if type(field) in _SELECT_BODIES]
@@ -142,6 +152,16 @@ def _fill_chances(policy: Policy, tally: Tally, period: int, chances: Floats) ->
 
 
 fill_chances = dispatched(_fill_chances, _CHANCES_BODIES)
+
+
+@inlined
+def are_chances(chances: Floats) -> bool:
+    """Whether no entry is negative and their sum is 1, but for rounding."""
+    total, lowest = 0.0, 0.0
+    for arm in range(chances.size):
+        total += chances[arm]
+        lowest = min(lowest, chances[arm])
+    return lowest > -1e-6 and abs(total - 1.0) < 1e-6
 
 
 def states_chances(prepared: Policy) -> bool:
@@ -177,12 +197,26 @@ def check_parameters(policy: Policy, arms: int) -> None:
 
 def prepare(policy: Policy, arms: int, horizon: int) -> Policy:
     """The policy as the compiled loop takes it: itself, or the tables that its body reads."""
-    return policy.prepare(arms, horizon) if hasattr(policy, "prepare") else policy
+    if not hasattr(policy, "prepare"):
+        return policy
+    return require_rule(f"{type(policy).__name__}.prepare", policy.prepare(arms, horizon))
+
+
+def require_rule(method: str, returned: object) -> Policy:
+    """What a method of a policy returned, or `Invalid` unless it is a NamedTuple, as a select body takes it."""
+    if not text_forms.is_parameters(returned):
+        raise Invalid(
+            f"{method} must return a NamedTuple that a select body is registered for, got {returned!r}; return the "
+            "policy itself or its tables"
+        )
+    return returned
 
 
 def memory_of(prepared: Policy, arms: int) -> int:
     """How many floats a prepared policy keeps between periods."""
-    return int(prepared.memory(arms)) if hasattr(prepared, "memory") else 0
+    if not hasattr(prepared, "memory"):
+        return 0
+    return require_whole(f"{type(prepared).__name__}.memory({arms})", prepared.memory(arms), 0)
 
 
 def has_body(policy: object, arms: int) -> TypeGuard[Policy]:
@@ -190,7 +224,7 @@ def has_body(policy: object, arms: int) -> TypeGuard[Policy]:
     kind: type = type(policy)
     if kind in POLICIES.values():
         return True
-    if not hasattr(kind, "_fields") or not hasattr(policy, "prepare"):
+    if not text_forms.is_parameters(policy) or not hasattr(policy, "prepare"):
         return False
     body = _SELECT_BODIES.get(type(policy.prepare(arms, _ANY_HORIZON)))
     if body is None:

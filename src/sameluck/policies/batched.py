@@ -27,6 +27,7 @@ from sameluck.policies.base import (
     memory_of,
     needs_binary,
     prepare,
+    require_rule,
     select,
     selects,
 )
@@ -101,11 +102,13 @@ def batch_of(policy: Policy) -> int:
 
 def _without_memory(policy: Policy, arms: int, horizon: int) -> Policy:
     prepared = prepare(policy, arms, horizon)
-    fit: Policy = prepared.batched() if hasattr(prepared, "batched") else prepared
+    fit, kind = prepared, type(prepared).__name__
+    if hasattr(prepared, "batched"):
+        fit = require_rule(f"{kind}.batched", prepared.batched())
     if memory_of(fit, arms) != 0:
         raise Invalid(
             f"Batched.policy {text_forms.write(policy)} keeps numbers in tally.memory between periods, which a "
-            f"batch must not change; give {type(prepared).__name__} a method `batched()` that returns the same rule "
+            f"batch must not change; give {kind} a method `batched()` that returns the same rule "
             "without memory"
         )
     body_of(fit)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from sameluck import policies, text_forms
 from sameluck.errors import Invalid, did_you_mean
-from sameluck.policies.base import POLICIES, Policy, check_parameters, has_body
+from sameluck.policies.base import POLICIES, Policy, check_complete, check_parameters, has_body
+from sameluck.policies.external import External
 
-POLICIES.update(text_forms.discover(policies))
+for _name, _kind in text_forms.discover(policies).items():
+    if _kind is not External:  # the application has its body
+        check_complete(_kind)
+    POLICIES[_name] = _kind
 
 
 def as_policy(value: object, arms: int) -> Policy:

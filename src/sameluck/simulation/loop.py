@@ -22,6 +22,7 @@ from sameluck.experiment import Experiment
 from sameluck.policies.base import (
     Policy,
     Tally,
+    are_chances,
     as_compiled,
     body_of,
     chances_body_of,
@@ -144,8 +145,9 @@ def _sum_luck(
     trajectory: Trajectory,
     chances: Floats,
     luck: Floats,
-) -> None:
-    # By how much the random choice exceeded its expectation, each arm valued at its mean so far.
+) -> int:
+    # By how much the random choice exceeded its expectation, each arm valued at its mean so far. Returns 0, or the
+    # period in which `chances` are no probabilities.
     excess = 0.0
     start = 0
     arm = 0
@@ -154,6 +156,8 @@ def _sum_luck(
         for period in range(start, checkpoints[checkpoint]):
             tally = Tally(arrays.pulls, arrays.totals, arrays.means, arrays.memory, arm, reward)
             fill_chances(policy, tally, period + 1, chances)
+            if not are_chances(chances):
+                return period + 1
             arm, reward = trajectory.arms[period], trajectory.rewards[period]
             excess += arrays.means[arm]
             for each in range(chances.size):
@@ -163,6 +167,7 @@ def _sum_luck(
             arrays.means[arm] = arrays.totals[arm] / arrays.pulls[arm]
         luck[checkpoint] = excess
         start = checkpoints[checkpoint]
+    return 0
 
 
 _run_all_uncached, _sum_luck_uncached = uncached(_run_all), uncached(_sum_luck)
@@ -235,7 +240,8 @@ class PolicyRunner:
             chances = np.zeros(self.experiment.n_arms)
             loop = _sum_luck if self._ours() else _sum_luck_uncached
             try:
-                loop(self.policy, self._empty_arrays(), checkpoints, trajectory, chances, luck)
+                arrays = self._empty_arrays()
+                failed = loop(self.policy, arrays, checkpoints, trajectory, chances, luck)
             except Exception as error:
                 if self._ours():
                     raise
@@ -243,6 +249,11 @@ class PolicyRunner:
                 raise Invalid(
                     _cannot_run(what, chances_body_of(self.policy), error, rule)
                 ) from error
+            if failed:
+                raise Invalid(
+                    f"{self._named()}: its chances in period {failed} are {chances.tolist()}; a chances body fills "
+                    "every entry with a probability, so that their sum is 1"
+                )
         return luck
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""What must hold before an experiment is simulated: a fitting environment, enough memory."""
+"""What must hold before an experiment is simulated: a fitting environment, existing replications, enough memory."""
 
 from __future__ import annotations
 
@@ -35,6 +35,23 @@ def checked_environment(experiment: Experiment, environment: EnvironmentLike) ->
 def _short(environment: Environment) -> str:
     text = text_forms.write(environment)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def checked_replications(experiment: Experiment, replications: range | None) -> range:
+    """The replications to run, all if not given."""
+    if replications is None:
+        return range(experiment.replications)
+    fits = (
+        isinstance(replications, range)
+        and replications.step == 1
+        and 0 <= replications.start < replications.stop <= experiment.replications
+    )
+    if not fits:
+        raise Invalid(
+            f"replications must be a range with step 1 within 0..{experiment.replications:,} (the experiment's), "
+            f"got {replications!r}"
+        )
+    return replications
 
 
 def check_memory(

@@ -15,14 +15,17 @@ import numpy as np
 from sameluck import text_forms
 from sameluck.compiled import load_compiler
 from sameluck.environments.base import Environment, EnvironmentLike
-from sameluck.errors import Invalid
 from sameluck.experiment import Experiment, checked_checkpoints
 from sameluck.runs import Runs
 from sameluck.simulation.loop import PolicyRunner
-from sameluck.simulation.preconditions import check_memory, checked_environment
+from sameluck.simulation.preconditions import (
+    check_memory,
+    checked_environment,
+    checked_replications,
+)
 from sameluck.simulation.tasks import Assembly, Task, run_task, split
 from sameluck.trajectories import empty_trajectory
-from sameluck.validation import require_callable, require_whole
+from sameluck.validation import require_callable, require_flag, require_whole
 
 Progress: TypeAlias = Callable[[int, int], object]
 MapLike: TypeAlias = Callable[..., Iterable[Any]]
@@ -60,7 +63,8 @@ def simulate(
     """
     environment = checked_environment(experiment, environment)
     horizons = checked_checkpoints(experiment, checkpoints)
-    numbers = _checked_replications(experiment, replications)
+    numbers = checked_replications(experiment, replications)
+    require_flag("detail", detail)
     check_memory(experiment, len(numbers), horizons, detail=detail)
     workers = _available_workers() if workers is None else require_whole("workers", workers, 1)
     workers = min(workers, _MOST_WORKERS)
@@ -123,19 +127,3 @@ def _available_workers() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _checked_replications(experiment: Experiment, replications: range | None) -> range:
-    if replications is None:
-        return range(experiment.replications)
-    fits = (
-        isinstance(replications, range)
-        and replications.step == 1
-        and 0 <= replications.start < replications.stop <= experiment.replications
-    )
-    if not fits:
-        raise Invalid(
-            f"replications must be a range with step 1 within 0..{experiment.replications:,} (the experiment's), "
-            f"got {replications!r}"
-        )
-    return replications

@@ -10,7 +10,7 @@ from sameluck.experiment import Experiment
 from sameluck.simulation.loop import PolicyRunner
 from sameluck.simulation.preconditions import check_memory, checked_environment
 from sameluck.trajectories import Trace, Trajectory, empty_trajectory, replayed_by
-from sameluck.validation import require_whole
+from sameluck.validation import require_flag, require_whole
 
 
 def trace(
@@ -31,6 +31,7 @@ def trace(
             own.
     """
     environment = checked_environment(experiment, environment)
+    require_flag("guard", guard)
     replication = require_whole("replication", replication, 0, experiment.replications - 1)
     check_memory(experiment, 1, np.arange(1))
     end = np.array([experiment.horizon])

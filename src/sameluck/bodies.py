@@ -67,12 +67,7 @@ _REASON = (
 
 def locate_error(body: Body, error: Exception) -> tuple[str, str]:
     """The line of a body at which Numba or Python failed, and the reason in one line."""
-    code, text = body.__code__, str(error)
-    own_file = re.escape(code.co_filename.rpartition("/")[2])
-    lines = re.findall(rf'File "[^"]*{own_file}", line (\d+)', text)
-    for frame, line in traceback.walk_tb(error.__traceback__):
-        if frame.f_code is code:
-            lines.append(str(line))
+    text, lines = str(error), [*_named_lines(body, error), *_raising_lines(body, error)]
     reasons = [
         line for line in re.findall(_REASON, text, re.MULTILINE) if "<function _" not in line
     ]
@@ -88,16 +83,22 @@ def locate_error(body: Body, error: Exception) -> tuple[str, str]:
         if ">>> float(bool)" in text:
             reason += ", but True or False: write 1.0 if ... else 0.0"
     reason = re.sub(r"of type Tally\(.*", "of the tally", reason)
-    return f"line {lines[-1] if lines else code.co_firstlineno}", reason[:200]
+    return f"line {lines[-1] if lines else body.__code__.co_firstlineno}", reason[:200]
 
 
 def blames(body: Body, error: Exception) -> bool:
     """Whether an error arose in a body, or while it was compiled."""
-    if any(frame.f_code is body.__code__ for frame, _ in traceback.walk_tb(error.__traceback__)):
-        return True
     code = body.__code__
     lines = range(code.co_firstlineno, max(line or 0 for _, _, line in code.co_lines()) + 1)
-    named = re.findall(
-        rf'File "[^"]*{re.escape(Path(code.co_filename).name)}", line (\d+)', str(error)
-    )
-    return any(int(line) in lines for line in named)
+    return bool(_raising_lines(body, error)) or any(n in lines for n in _named_lines(body, error))
+
+
+def _raising_lines(body: Body, error: Exception) -> list[int]:
+    frames = traceback.walk_tb(error.__traceback__)
+    return [line for frame, line in frames if frame.f_code is body.__code__]
+
+
+def _named_lines(body: Body, error: Exception) -> list[int]:
+    """The lines of a body's file that Numba's message names."""
+    file = re.escape(Path(body.__code__.co_filename).name)
+    return [int(line) for line in re.findall(rf'File "[^"]*{file}", line (\d+)', str(error))]

@@ -23,7 +23,7 @@ import threading
 from collections.abc import Callable
 from functools import cache, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -43,15 +43,8 @@ _CALLED = {**_OPTIONS, "forceinline": False}
 _PACKAGE = Path(__file__).parent
 
 
-class _Overload(NamedTuple):
-    """What compiled code uses in place of a Python function."""
-
-    function: Callable[..., Any]
-    choose: Callable[..., Any]  # from the types of the arguments
-    options: dict[str, Any]
-
-
-_overloads: list[_Overload] = []
+# A Python function, what chooses its replacement in compiled code from the types of the arguments, and options.
+_overloads: list[tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]] = []
 _lock = threading.RLock()
 
 
@@ -64,13 +57,12 @@ class Loop:
         self._machine_code: Callable[..., Any] | None = None
 
     def __call__(self, *arguments: Any) -> Any:  # noqa: D102
-        return (self._machine_code or self._compile())(*arguments)
-
-    def _compile(self) -> Callable[..., Any]:
-        with _lock:
-            if self._machine_code is None:
-                self._machine_code = _dispatcher(self.body, cached=self.cached)
-            return self._machine_code
+        if self._machine_code is None:
+            with _lock:
+                self._machine_code = self._machine_code or _dispatcher(
+                    self.body, cached=self.cached
+                )
+        return self._machine_code(*arguments)
 
 
 def compiled(body: Callable[..., Any]) -> Loop:
@@ -85,16 +77,23 @@ def uncached(loop: Loop) -> Loop:
 
 def inlined(body: Body) -> Body:
     """Plain Python when called from Python, inlined machine code when called from compiled code."""
-    plain = _plain(body)
-    _replace(plain, lambda *_: body, body, _INLINED)
-    return plain
+    return _plain(body, _INLINED)
 
 
 def called(body: Body) -> Body:
     """As `inlined`, for a body that is seldom reached: a call in compiled code."""
-    plain = _plain(body)
-    _replace(plain, lambda *_: body, body, _CALLED)
-    return plain
+    return _plain(body, _CALLED)
+
+
+def _plain(body: Body, options: dict[str, Any]) -> Body:
+    # Addresses are hashed in 64-bit arithmetic that wraps around, in NumPy with a warning.
+    @wraps(body)
+    def plain(*arguments: object) -> Any:
+        with np.errstate(over="ignore"):
+            return body(*arguments)
+
+    _replace(plain, lambda *_: body, options)
+    return plain  # type: ignore[return-value]
 
 
 def dispatched(stub: Body, bodies: dict[type, Callable[..., Any]]) -> Body:
@@ -108,7 +107,7 @@ def dispatched(stub: Body, bodies: dict[type, Callable[..., Any]]) -> Body:
     def choose(subject: Any, *_: object) -> Callable[..., Any] | None:
         return bodies.get(getattr(subject, "instance_class", None))  # type: ignore[arg-type]
 
-    _replace(plain, choose, stub, _INLINED)
+    _replace(plain, choose, _INLINED)
     return plain  # type: ignore[return-value]
 
 
@@ -116,30 +115,17 @@ def compiled_as(replacement: Callable[..., Any]) -> Callable[[Body], Body]:
     """In compiled code, call another function in place of the decorated one."""
 
     def decorate(function: Body) -> Body:
-        _replace(function, lambda *_: inspect.unwrap(replacement), function, _INLINED)
+        _replace(function, lambda *_: inspect.unwrap(replacement), _INLINED)
         return function
 
     return decorate
 
 
-def _plain(body: Body) -> Body:
-    # Addresses are hashed in 64-bit arithmetic that wraps around, in NumPy with a warning.
-    @wraps(body)
-    def plain(*arguments: object) -> Any:
-        with np.errstate(over="ignore"):
-            return body(*arguments)
-
-    return plain  # type: ignore[return-value]
-
-
 def _replace(
-    function: Callable[..., Any],
-    choose: Callable[..., Any],
-    like: Callable[..., Any],
-    options: dict[str, Any],
+    function: Callable[..., Any], choose: Callable[..., Any], options: dict[str, Any]
 ) -> None:
-    choose.__signature__ = inspect.signature(like)  # type: ignore[attr-defined]
-    _overloads.append(_Overload(function, choose, options))
+    choose.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+    _overloads.append((function, choose, options))
 
 
 def branch_hint() -> None:

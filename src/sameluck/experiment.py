@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -221,22 +222,15 @@ def _checked_policies(policies: object, arms: int) -> dict[str, Policy]:
         raise Invalid(f"Experiment.policies must map names to policies, got {policies!r}")
     if not policies:
         raise Invalid("Experiment.policies is empty; name at least one policy")
-    for name in policies:
+    checked = {}
+    for name, policy in policies.items():
         require_name("a policy's name", name)
-    return {name: _checked_policy(name, policy, arms) for name, policy in policies.items()}
-
-
-def _checked_policy(name: str, policy: object, arms: int) -> Policy:
-    try:
-        return as_policy(policy, arms)
-    except Invalid as error:
-        raise type(error)(f"policy {name!r}: {error}") from error
+        try:
+            checked[name] = as_policy(policy, arms)
+        except Invalid as error:
+            raise type(error)(f"policy {name!r}: {error}") from error
+    return checked
 
 
 def _first_repeated(names: Iterable[str]) -> str | None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            return name
-        seen.add(name)
-    return None
+    return next((name for name, count in Counter(names).items() if count > 1), None)

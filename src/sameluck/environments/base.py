@@ -33,7 +33,6 @@ from sameluck.validation import is_listed, require_number
 DrawBody: TypeAlias = Callable[..., float]
 
 LARGEST = 1e50  # a reward; sums of fourth powers of larger ones would overflow
-_OPTIONAL = ("arms", "binary", "is_prior", "best_arm", "gaps", "check", "laws", "instance_means")
 
 ENVIRONMENTS: dict[str, type[Environment]] = {}  # by the name of their text form
 _DRAW_BODIES: dict[type, DrawBody] = {}
@@ -72,9 +71,7 @@ class Environment:
     def check(self, arms: int) -> None:
         """Raise `Invalid` for parameters that are not valid for this number of arms."""
         means = self.means.tolist() if isinstance(self.means, np.ndarray) else self.means
-        check_length(f"{type(self).__name__}.means", means, arms)
-        for arm, mean in enumerate(means):
-            require_number(f"{type(self).__name__}.means[{arm}]", mean, **LIMITS)
+        check_means(self, means, arms, **LIMITS)
 
     def laws(self, seed: int, replications: range, arms: int) -> text_forms.Parameters:  # noqa: ARG002
         """The parameters as the draw body takes them: for a prior one instance per replication."""
@@ -125,9 +122,9 @@ def _complete(kind: type) -> None:
     """Add the methods of `Environment` that a user's class does not define."""
     if not hasattr(kind, "means"):
         raise Invalid(f"{kind.__name__} has no means; give it a field `means`, one mean per arm")
-    for name in _OPTIONAL:
+    for name, value in vars(Environment).items():
         if not hasattr(kind, name):
-            setattr(kind, name, vars(Environment)[name])
+            setattr(kind, name, value)
 
 
 def _draw(law: text_forms.Parameters, row: int, arm: int, bits: Bits) -> float:
@@ -191,6 +188,13 @@ def _read_only(value: object) -> object:
 def per_arm(value: float | Sequence[float], arms: int) -> Floats:
     """One number, or one per arm, as an array."""
     return np.ascontiguousarray(np.broadcast_to(np.asarray(value, float), (arms,)))
+
+
+def check_means(environment: Environment, means: object, arms: int, **bounds: float) -> None:
+    """Raise `Invalid` unless there is one mean per arm, each within its bounds."""
+    name = f"{type(environment).__name__}.means"
+    check_length(name, means, arms)
+    check_each(name, means, arms, **bounds)
 
 
 def check_length(name: str, values: object, arms: int) -> None:

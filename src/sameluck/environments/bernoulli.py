@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sameluck.arrays import Floats
-from sameluck.environments.base import Environment, check_each, check_length, draws
+from sameluck.environments.base import Environment, check_means, draws
 from sameluck.randomness.streams import Bits
 
 _11 = np.uint64(11)
@@ -32,8 +32,7 @@ class Bernoulli(_Parameters, Environment):
 
     def check(self, arms: int) -> None:
         """Raise `Invalid` for probabilities outside [0, 1]."""
-        check_length("Bernoulli.means", self.means, arms)
-        check_each("Bernoulli.means", self.means, arms, at_least=0, at_most=1)
+        check_means(self, self.means, arms, at_least=0, at_most=1)
 
     def laws(self, seed: int, replications: range, arms: int) -> BernoulliLaw:
         """The same instance in all replications."""

@@ -11,7 +11,7 @@ from sameluck.environments.base import (
     LIMITS,
     Environment,
     check_each,
-    check_length,
+    check_means,
     draws,
     per_arm,
 )
@@ -36,8 +36,7 @@ class Gaussian(_Parameters, Environment):
 
     def check(self, arms: int) -> None:
         """Raise `Invalid` for means that are not finite and standard deviations below 0."""
-        check_length("Gaussian.means", self.means, arms)
-        check_each("Gaussian.means", self.means, arms, **LIMITS)
+        check_means(self, self.means, arms, **LIMITS)
         check_each("Gaussian.sd", self.sd, arms, at_least=0, at_most=LARGEST)
 
     def laws(self, seed: int, replications: range, arms: int) -> GaussianLaw:

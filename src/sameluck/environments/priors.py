@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,9 +17,14 @@ from sameluck.randomness.streams import ALL_POLICIES, INSTANCE, Bits, stream, wo
 from sameluck.validation import is_listed
 
 
-def _common_length(*values: float | Sequence[float]) -> int | None:
-    lengths = [len(value) for value in values if is_listed(value)]
-    return lengths[0] if lengths else None
+class _Prior(Environment):
+    __slots__ = ()
+    is_prior = True
+
+    @property
+    def arms(self) -> int | None:
+        parameters: Iterable[object] = self  # type: ignore[assignment]  # a NamedTuple
+        return next((len(value) for value in parameters if is_listed(value)), None)
 
 
 class _BetaParameters(NamedTuple):
@@ -27,7 +32,7 @@ class _BetaParameters(NamedTuple):
     b: float | Sequence[float] = 1.0
 
 
-class BernoulliPrior(_BetaParameters, Environment):
+class BernoulliPrior(_BetaParameters, _Prior):
     """A Bernoulli bandit whose success probabilities are drawn from Beta(a, b) in each replication.
 
     `a` and `b` are one number, or one per arm. `means` are the prior's; `instance` gives a replication's own bandit.
@@ -35,11 +40,6 @@ class BernoulliPrior(_BetaParameters, Environment):
 
     __slots__ = ()
     binary = True
-    is_prior = True
-
-    @property
-    def arms(self) -> int | None:  # noqa: D102
-        return _common_length(self.a, self.b)
 
     @property
     def means(self) -> tuple[float, ...]:
@@ -75,18 +75,13 @@ class _NormalParameters(NamedTuple):
     noise_sd: float | Sequence[float] = 1.0
 
 
-class GaussianPrior(_NormalParameters, Environment):
+class GaussianPrior(_NormalParameters, _Prior):
     """A Gaussian bandit whose means are drawn from a normal law in each replication.
 
     Each parameter is one number, or one per arm. `means` are the prior's; `instance` gives one replication's bandit.
     """
 
     __slots__ = ()
-    is_prior = True
-
-    @property
-    def arms(self) -> int | None:  # noqa: D102
-        return _common_length(self.mean, self.sd, self.noise_sd)
 
     @property
     def means(self) -> tuple[float, ...]:

@@ -41,8 +41,7 @@ class Design:
         whose users do not follow from pull counts.
         """
         used = pulls.max(axis=1) if self.shares_rewards else pulls.sum(axis=1)
-        total: Ints = used.sum(axis=-1)
-        return total
+        return used.sum(axis=-1)
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and super().__eq__(other)

@@ -71,25 +71,19 @@ def name_of(kind: type) -> str:
 
 def discover(package: ModuleType) -> dict[str, type]:
     """The public NamedTuple classes that the modules of a package define, by the name of their text form."""
-    modules = [
-        import_module(f"{package.__name__}.{module.name}")
-        for module in pkgutil.iter_modules(package.__path__)
-        if module.name not in ("base", "registry")
-    ]
-    kinds = [
-        kind
-        for module in modules
-        for name, kind in vars(module).items()
-        if getattr(kind, "__module__", "") == module.__name__
-        and hasattr(kind, "_fields")
-        and not name.startswith("_")
-    ]
     found: dict[str, type] = {}
-    for kind in kinds:
-        other = found.setdefault(name_of(kind), kind)
-        if other is not kind:
-            both = f"{other.__module__} and {kind.__module__}"
-            raise Invalid(f"{both} both define {name_of(kind)}; give one another name")
+    for file in pkgutil.iter_modules(package.__path__):
+        if file.name in ("base", "registry"):
+            continue
+        module = import_module(f"{package.__name__}.{file.name}")
+        for name, kind in vars(module).items():
+            is_own = getattr(kind, "__module__", "") == module.__name__
+            if not is_own or not hasattr(kind, "_fields") or name.startswith("_"):
+                continue
+            other = found.setdefault(name_of(kind), kind)
+            if other is not kind:
+                both = f"{other.__module__} and {kind.__module__}"
+                raise Invalid(f"{both} both define {name_of(kind)}; give one another name")
     return found
 
 
@@ -108,11 +102,10 @@ def write(value: object, *, brief: bool = False) -> str:
     In brief, parameters at their defaults are left out, so that equal objects have equal texts.
     """
     parameters: Any = value  # a NamedTuple
-    fields = parameters._asdict()
+    kind, fields = type(value), parameters._asdict()
     if brief:
-        usual = _defaults(type(value))
+        usual = _defaults(kind)
         fields = {n: f for n, f in fields.items() if n not in usual or f != usual[n]}
-    kind = type(value)
     items = [_write_item(kind, name, field, brief=brief) for name, field in fields.items()]
     return name_of(kind) + (f"({', '.join(items)})" if items else "")
 
@@ -133,19 +126,16 @@ def normal_form(value: Kind, kinds: Mapping[str, type] | None = None) -> Kind:
     parameters: Any = value
     hints, nested = get_type_hints(type(value)), _nested_field(type(value))
     changes = {
-        name: _as_object(field, kinds, name)
-        if name == nested
-        else _as_hinted(field, takes_float=_mentions_float(hints.get(name)))
+        name: _as_hinted(field, takes_float=_mentions_float(hints.get(name)))
         for name, field in parameters._asdict().items()
+        if name != nested
     }
-    normal: Kind = parameters._replace(**changes)
-    return normal
-
-
-def _as_object(field: object, kinds: Mapping[str, type] | None, what: str) -> object:
-    if isinstance(field, str) and kinds is not None:
-        field = parse(field, kinds, what)
-    return normal_form(field, kinds) if is_parameters(field) else field
+    if nested:
+        inner = getattr(value, nested)
+        if isinstance(inner, str) and kinds is not None:
+            inner = parse(inner, kinds, nested)
+        changes[nested] = normal_form(inner, kinds) if is_parameters(inner) else inner
+    return parameters._replace(**changes)
 
 
 def is_parameters(value: object) -> TypeGuard[Parameters]:

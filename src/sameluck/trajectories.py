@@ -85,14 +85,9 @@ def replayed_by(
     experiment: Experiment, arms: Ints, positions: Ints, earlier: Sequence[Trajectory]
 ) -> Bools:
     """Which periods read an entry that an earlier policy had revealed."""
-    replayed = np.zeros(arms.size, bool)
-    design = experiment.design
-    if design.timed:
-        for one in earlier:
-            replayed |= one.arms == arms
-    elif design.shares_rewards:
-        revealed = np.zeros(experiment.n_arms, np.int64)
-        for one in earlier:
-            revealed = np.maximum(revealed, np.bincount(one.arms, minlength=experiment.n_arms))
-        replayed = positions < revealed[arms]
-    return replayed
+    if not earlier or not experiment.design.shares_rewards:
+        return np.zeros(arms.size, bool)
+    if experiment.design.timed:
+        return np.any([one.arms == arms for one in earlier], axis=0)
+    pulls = [np.bincount(one.arms, minlength=experiment.n_arms) for one in earlier]
+    return positions < np.max(pulls, axis=0)[arms]

@@ -76,11 +76,9 @@ class Environment:
     def laws(self, seed: int, replications: range, arms: int) -> text_forms.Parameters:  # noqa: ARG002
         """The parameters as the draw body takes them: for a prior one instance per replication."""
         parameters: Any = self  # a NamedTuple
-        fields = zip(parameters._fields, parameters, strict=True)
-        law: text_forms.Parameters = parameters._make(
-            [_as_array(f"{type(self).__name__}.{name}", value) for name, value in fields]
-        )
-        return law
+        kind, fields = type(self).__name__, parameters._asdict()
+        arrays = {name: _as_array(f"{kind}.{name}", value) for name, value in fields.items()}
+        return parameters._replace(**arrays)
 
     def instance_means(self, seed: int, replications: range, arms: int) -> Floats:  # noqa: ARG002
         """The true mean of each arm in each replication (replication, arm)."""

@@ -207,7 +207,7 @@ def require_rule(method: str, returned: object) -> Policy:
     if not text_forms.is_parameters(returned):
         raise Invalid(
             f"{method} must return a NamedTuple that a select body is registered for, got {returned!r}; return the "
-            "policy itself or its tables"
+            "rule as such a NamedTuple"
         )
     return returned
 

@@ -106,21 +106,16 @@ def _compile(experiment: Experiment, environment: Environment, *, recorded: bool
     for name, policy in experiment.policies.items():
         kinds = f"{text_forms.name_of(type(policy))} with {text_forms.name_of(type(environment))}"
         how = ", period by period," if recorded else ""
-        with _announced(f"compiling {kinds}{how} for this machine (once)"):
+        message = f"sameluck: compiling {kinds}{how} for this machine (once) ..."
+        # A warning, because that is what reaches the terminal when logging is not set up.
+        timer = threading.Timer(0.5, log.warning, [message])
+        timer.daemon = True
+        timer.start()
+        try:
             runner = PolicyRunner(experiment, environment, name)
             runner.run(range(0), end, empty_trajectory(0) if recorded else None)
-
-
-@contextmanager
-def _announced(what: str) -> Iterator[None]:
-    # A warning, because that is what reaches the terminal when logging is not set up.
-    timer = threading.Timer(0.5, log.warning, [f"sameluck: {what} ..."])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+        finally:
+            timer.cancel()
 
 
 def _available_workers() -> int:

@@ -183,7 +183,9 @@ class Based({name}, Environment):
     pass
 """
 IMPORT = ["-c", "import sameluck"]
-NO_SELECT_BODY = "sameluck.policies.wrong.Tables has no select body; register one with sameluck.selects, or start its name"
+NO_SELECT_BODY = (
+    "wrong.Tables has no select body; register one with sameluck.selects, or start its name"
+)
 NO_ENVIRONMENT = (
     "sameluck.environments.wrong.{} is not complete: an environment has the base class Environment and a body "
     "registered with sameluck.draws; add what is missing, or start its name with an underscore"

@@ -139,6 +139,14 @@ def _innermost(prepared: Policy) -> Policy:
     return _innermost(wrapped[0]) if wrapped else prepared
 
 
+def replace_innermost(prepared: Policy, change: Callable[[Policy], Policy]) -> Policy:
+    """A prepared policy after a change of itself, or of the policy that it wraps."""
+    for name, field in prepared._asdict().items():
+        if type(field) in _SELECT_BODIES:
+            return type(prepared)(**{**prepared._asdict(), name: replace_innermost(field, change)})
+    return change(prepared)
+
+
 def _select(policy: Policy, tally: Tally, period: int, luck: Key | OnceKey) -> int:
     """The arm that a policy chooses in a period."""
     raise NotImplementedError

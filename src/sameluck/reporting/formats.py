@@ -27,12 +27,18 @@ def probability(value: float) -> str:
     return "< 1e-15" if value < 1e-15 else f"{value:.2g}"
 
 
-def times(ratio: float) -> str:
-    """A variance ratio as text."""
+def times(ratio: float, low: float, high: float) -> str:
+    """A variance ratio with its interval as text."""
     if math.isnan(ratio):
         return "-"
     if math.isinf(ratio):
         return "none left"
-    size = max(ratio, 1 / ratio)
-    digits = f"{size:,.0f}" if size >= 100 else f"{size:.3g}"
-    return f"{digits}x {'less' if ratio >= 1 else 'more'}"
+    more, bounds = ratio < 1, (low, high)
+    if more:
+        ratio, bounds = 1 / ratio, (1 / high if high else math.inf, 1 / low if low else math.inf)
+    near, far = (_digits(bound) if math.isfinite(bound) else "no bound" for bound in bounds)
+    return f"{_digits(ratio)}x {'more' if more else 'less'} ({near} to {far})"
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}" if value < 10 else f"{value:.3g}"

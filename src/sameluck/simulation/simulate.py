@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -75,6 +77,7 @@ def simulate(
     if map is None:
         _compile(experiment, environment, recorded=detail or experiment.design.timed)
     assembly = Assembly(whole)
+    started = time.perf_counter()
     total, done = len(numbers) * len(whole.policies), 0
     with _mapping(map, workers) as run:
         for task, result in zip(tasks, run(run_task, tasks), strict=True):
@@ -82,7 +85,7 @@ def simulate(
             done += len(task.replications) * len(task.policies)
             if progress is not None:
                 progress(done, total)
-    return assembly.runs()
+    return replace(assembly.runs(), seconds=time.perf_counter() - started)
 
 
 @contextmanager

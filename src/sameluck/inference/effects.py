@@ -33,6 +33,7 @@ from sameluck.validation import require_one_of
 
 Pair: TypeAlias = tuple[str, str]  # policy, control
 PairAt: TypeAlias = tuple[Pair, int]  # and the index of the checkpoint
+NO_DIFFERENCE = Interval(0.0, 0.0, 1.0)
 
 
 class Effect(NamedTuple):
@@ -124,7 +125,22 @@ def effects(runs: Runs, request: Request) -> tuple[Effect, ...]:
     pairs = list(pairings[request.pairs](runs.policies, str(request.control), best_policy(runs)))
     together = _simultaneous(runs, [*pairs, *_also_possible(pairs, request)], request)
     keys = itertools.product(pairs, range(runs.checkpoints.size))
-    return tuple(_effect(runs, key, together[key], request) for key in keys)
+    return tuple(
+        _effect(runs, key, NO_DIFFERENCE if _same(runs, key[0]) else together[key], request)
+        for key in keys
+    )
+
+
+def _same(runs: Runs, pair: Pair) -> bool:
+    """Whether two names stand for one policy that did the same: a known difference of 0, not an estimate."""
+    policy, control = (runs.experiment.policies[name] for name in pair)
+    first, second = (runs.policies.index(name) for name in pair)
+    return (
+        type(policy) is type(control)
+        and policy == control
+        and np.array_equal(runs.pulls[:, first], runs.pulls[:, second])
+        and np.array_equal(runs.rewards[:, first], runs.rewards[:, second])
+    )
 
 
 def _also_possible(pairs: list[Pair], request: Request) -> list[Pair]:

@@ -81,7 +81,7 @@ def coverage(  # noqa: PLR0913
         runs = simulate(whole, environment, checkpoints=checkpoints, detail=adjust is not None)
         return _joint_coverage(runs, request, experiments)
     values = simulated_differences(whole, environment)
-    truth = float(values.mean())
+    truth = float(np.median(values) if interval == "median" else values.mean())
     if effect is not None:
         values, truth = values - truth + effect, effect
     groups = values.reshape(experiments, experiment.replications)

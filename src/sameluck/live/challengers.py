@@ -68,15 +68,12 @@ def _with_challenger(
     if isinstance(live.batch, int):
         wider = experiment_as_run(wider, Live(batch={name: live.batch}))
     check_fit(wider, live)
-    if needs_binary_rewards(wider) and transaction.find(
-        NumberRow, "not_binary", experiment=replications.id
-    ):
+    others = transaction.find(NumberRow, "not_binary", experiment=replications.id)
+    if others and needs_binary_rewards(wider):
         raise Invalid(f"policy {name!r} needs rewards 0 and 1, but the experiment has had others")
     return wider
 
 
 def _summary(name: str, progress: Sequence[ChallengerProgress], users: int) -> Joining:
-    finished = sum(one.finished for one in progress)
-    replayed = sum(one.replayed for one in progress)
-    wanted = sum(one.wanted for one in progress)
+    finished, replayed, wanted = map(sum, zip(*progress, strict=True))
     return Joining(name, len(progress), finished, replayed, wanted, users)

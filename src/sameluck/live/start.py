@@ -10,12 +10,11 @@ from typing import NamedTuple, TypeAlias
 
 from sameluck.errors import Conflict, Invalid
 from sameluck.experiment import Experiment
-from sameluck.live.assignments import SECOND, Assignments
+from sameluck.live.assignments import SECOND
 from sameluck.live.databases.base import Database, Transaction
 from sameluck.live.databases.rows import ExperimentRow, NumberRow
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.options import Clock, Live, Maker
-from sameluck.live.replications import OpenReplications
 from sameluck.randomness import streams
 
 Fill: TypeAlias = Callable[[Transaction, int, int], None]  # an experiment's id, the time
@@ -39,14 +38,7 @@ def load(
             f"experiment {row.name!r} uses stream version {row.streams}, this sameluck has {streams.VERSION}; use "
             "the sameluck version it was started with"
         )
-    return _live_experiment(OpenReplications(database, row, makers), row, clock)
-
-
-def _live_experiment(
-    replications: OpenReplications, row: ExperimentRow, clock: Clock
-) -> LiveExperiment:
-    assignments = Assignments(replications, row.salt, clock)
-    return LiveExperiment(replications, assignments, row.started_us)
+    return LiveExperiment(database, row, clock, makers)
 
 
 def start(
@@ -59,10 +51,8 @@ def start(
         before = transaction.find(ExperimentRow, "experiment", name=name)
         if before is not None:
             if before.salt != salt:  # ours, if the connection was lost after the commit
-                message = (
-                    f"there is an experiment {name!r} already; load it, or choose another name"
-                )
-                raise Conflict(message, "name_taken")
+                taken = f"there is an experiment {name!r} already; load it, or choose another name"
+                raise Conflict(taken, "name_taken")
             return load(database, clock, before, request.makers)
         now = round(clock() * SECOND)
         transaction.one(
@@ -78,9 +68,9 @@ def start(
         row = transaction.one(ExperimentRow, "experiment", name=name)
         if fill is not None:
             fill(transaction, row.id, now)
-        replications = OpenReplications(database, row, request.makers)
-        replications.open_next(transaction, now)
-        return _live_experiment(replications, row, clock)
+        live = LiveExperiment(database, row, clock, request.makers)
+        live._replications.open_next(transaction, now)
+        return live
 
     return database.write(work)
 

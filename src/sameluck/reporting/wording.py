@@ -28,7 +28,8 @@ def duration(seconds: float) -> str:
     """A time in days, hours, minutes or seconds: `2 h`."""
     for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
         if seconds >= 2 * size:
-            return f"{seconds / size:.3g} {unit}"
+            number = seconds / size
+            return f"{number:,.0f} {unit}" if number >= 1_000 else f"{number:.3g} {unit}"
     return f"{seconds:.3g} s"
 
 

@@ -18,7 +18,7 @@ import click
 
 import sameluck as sl
 from sameluck.cli.output import json_option
-from sameluck.live.databases.address import without_password
+from sameluck.live.databases import without_password
 from sameluck.live.options import Clock, Maker
 from sameluck.reporting.tables import wrapped
 from sameluck.validation import require_name

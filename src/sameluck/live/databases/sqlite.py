@@ -13,7 +13,7 @@ import os
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -72,46 +72,52 @@ class Sqlite:
         self._closed = False
         self._idle: list[sqlite3.Connection] = []  # of readers
         self._lock_handle: int | None = None
-        if self.path is None:
-            if read_only:
-                raise Invalid("a database in memory is empty; open it without read_only")
-            self._writer = self._connect(":memory:")
-            migrate(self._writer, None)
-            return
-        if not (self.path.name != "" and not os.path.isdir(self.path)):
+        if self.path is None and read_only:
+            raise Invalid("a database in memory is empty; open it without read_only")
+        if self.path is not None and (self.path.name == "" or os.path.isdir(self.path)):
             raise Invalid(f"a SQLite database is a file, {str(self.path)!r} is a folder")
         if read_only:
             with self._reading() as connection:
                 self._check_version(connection)
-        else:
-            self._lock_handle = writer_lock.acquire(self.path)
-            try:
-                self._writer = self._open_file(self.path)
-            except BaseException:
-                writer_lock.release(self._lock_handle)
-                raise
+            return
+        with contextlib.ExitStack() as on_error:
+            if self.path is not None:
+                self._lock_handle = writer_lock.acquire(self.path)
+                on_error.callback(writer_lock.release, self._lock_handle)
+            self._writer = self._connect(str(self.path or ":memory:"), self._prepare_writer)
+            on_error.pop_all()
 
-    def _open_file(self, path: Path) -> sqlite3.Connection:
+    def _connect(
+        self, where: str, prepare: Callable[[sqlite3.Connection], None], *, uri: bool = False
+    ) -> sqlite3.Connection:
         with contextlib.ExitStack() as on_error:
             try:
-                connection = self._connect(str(path))
+                connection = sqlite3.connect(
+                    where,
+                    isolation_level=None,
+                    check_same_thread=False,
+                    uri=uri,
+                    cached_statements=200,
+                )
                 on_error.callback(connection.close)
-                check_not_newer(connection, path)  # before anything in a foreign file is changed
-                connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute(f"PRAGMA synchronous = {self.synchronous}")
-                migrate(connection, path)
+                connection.execute("PRAGMA foreign_keys = ON")
+                connection.execute("PRAGMA busy_timeout = 5000")
+                prepare(connection)
             except sqlite3.Error as error:
-                raise Invalid(f"cannot open {str(path)!r} as a SQLite database: {error}") from None
+                name = str(self.path)
+                raise Invalid(f"cannot open {name!r} as a SQLite database: {error}") from None
             on_error.pop_all()
         return connection
 
-    def _connect(self, where: str, *, uri: bool = False) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            where, isolation_level=None, check_same_thread=False, uri=uri, cached_statements=200
-        )
-        connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA busy_timeout = 5000")
-        return connection
+    def _prepare_writer(self, connection: sqlite3.Connection) -> None:
+        check_not_newer(connection, self.path)  # before anything in a foreign file is changed
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA synchronous = {self.synchronous}")
+        migrate(connection, self.path)
+
+    def _prepare_reader(self, connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute("SELECT 1 FROM sqlite_master")
 
     def write(self, work: Work[T]) -> T:
         """Run the work as one transaction, together with everything else in the queue."""
@@ -257,45 +263,27 @@ class Sqlite:
             if self._closed:
                 raise Unavailable("the store is closed")
             idle = self._idle.pop() if self._idle else None
-        connection = idle or self._new_reader()
-        try:
-            yield connection
-            connection.rollback()
-        except BaseException:
-            connection.close()
-            raise
-        with self._mutex:
-            keep = not self._closed
-            if keep:
-                self._idle.append(connection)
-        if not keep:
-            connection.close()
-
-    def _new_reader(self) -> sqlite3.Connection:
-        assert self.path is not None
-        with contextlib.ExitStack() as on_error:
-            try:
-                connection = self._connect(f"{self.path.resolve().as_uri()}?mode=ro", uri=True)
-                on_error.callback(connection.close)
-                connection.execute("PRAGMA query_only = ON")
-                connection.execute("SELECT 1 FROM sqlite_master")
-            except sqlite3.Error as error:
-                raise Invalid(f"cannot read {str(self.path)!r}: {error}") from None
-            on_error.pop_all()
-        return connection
+        if idle is None:
+            url = f"{Path(self.path or '').resolve().as_uri()}?mode=ro"
+            idle = self._connect(url, self._prepare_reader, uri=True)
+        with contextlib.ExitStack() as unless_kept:
+            unless_kept.callback(idle.close)
+            yield idle
+            idle.rollback()
+            with self._mutex:
+                if not self._closed:
+                    self._idle.append(idle)
+                    unless_kept.pop_all()
 
     def _check_version(self, connection: sqlite3.Connection) -> None:
         version, newest = schema_version(connection), max(migrations())
         if version == 0:
             raise Unknown(f"no experiment was ever started in {str(self.path)!r}; start one first")
         if version != newest:
+            newer = version > newest
+            remedy = "upgrade sameluck" if newer else "open it for writing once to migrate it"
             raise Invalid(
-                f"{str(self.path)!r} has schema version {version}, this sameluck reads {newest}; "
-                + (
-                    "upgrade sameluck"
-                    if version > newest
-                    else "open it for writing once to migrate it"
-                )
+                f"{str(self.path)!r} has schema version {version}, this sameluck reads {newest}; {remedy}"
             )
 
     def close(self) -> None:

@@ -9,8 +9,7 @@ import numpy as np
 from sameluck.arrays import Floats
 from sameluck.intervals import t_interval
 from sameluck.live.databases.rows import AuditRow, ReplicationRow
-from sameluck.live.diagnostics.check import WATCH, Check, p_text, verdict_of
-from sameluck.live.diagnostics.registry import diagnostic
+from sameluck.live.diagnostics.check import WATCH, Check, diagnostic, p_text, verdict_of
 from sameluck.live.diagnostics.snapshot import Snapshot
 
 REPLICATIONS = 10
@@ -53,11 +52,11 @@ def replay_audit(differences: Floats) -> Check:
 @diagnostic(order=80)
 def _replay_audit(snapshot: Snapshot) -> Iterator[Check]:
     """The sums of the complete prefix, up to the first replication with an audit that is not settled."""
-    if not snapshot.scheduler.audit_share:
+    if not snapshot.ledger.scheduler.audit_share:
         return
     sums: dict[int, float] = {}
     unsettled = set()
-    for step in snapshot.transaction.each(AuditRow, "audits", experiment=snapshot.id):
+    for step in snapshot.ledger.transaction.each(AuditRow, "audits", experiment=snapshot.ledger.id):
         if step.difference is None:
             unsettled.add(step.replication)
         else:

@@ -1,4 +1,7 @@
-"""`open slots`: the entries that the experiment waits for, and whether one holds it up."""
+"""`rebuild`: whether every replication is what the policies do with its ledger.
+
+`open slots`: the entries that the experiment waits for, and whether one holds it up.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from sameluck.live.databases.rows import CurrentRow, EntryCount, ReplicationTimes, VoidCount
-from sameluck.live.diagnostics.check import Check
-from sameluck.live.diagnostics.registry import diagnostic
+from sameluck.live.diagnostics.check import Check, diagnostic
 from sameluck.live.diagnostics.snapshot import SECOND, Snapshot
-from sameluck.live.records import ACTIVE
-from sameluck.reporting.wording import counted, duration
+from sameluck.live.options import DAY, LONG
+from sameluck.live.records import ACTIVE, moment
+from sameluck.reporting.wording import counted, duration, sentence
 
 OFTEN = 20  # voids of one entry; more deserve attention
 SLOW, ENOUGH = 3, 10  # times the slowest complete replication, of at least so many
@@ -23,6 +26,17 @@ class VoidedEntry(NamedTuple):
     arm: str
     position: int
     times: int
+
+
+@diagnostic(order=10)
+def _rebuild(snapshot: Snapshot) -> Iterator[Check]:
+    begun = len(snapshot.ledger.numbers)
+    verdict = "fine" if snapshot.divergence is None else "alarm"
+    text = (
+        f"{counted(begun, 'replication')} begun and derived from the ledger again: nothing differs"
+    )
+    text = sentence(snapshot.divergence or text)
+    yield Check("rebuild", verdict, text, None, {"replications": begun})
 
 
 @diagnostic(order=20)
@@ -56,7 +70,7 @@ def _open_slots(snapshot: Snapshot) -> Iterator[Check]:
         waiting = "entry waits" if entries["wanted"] == 1 else "entries wait"
         sentences = [
             f"{entries['wanted']:,} {waiting} for a user and {entries['assigned']:,} for a reward. Results wait for "
-            f"replication {head.number}, open for {duration(age)}.",
+            f"replication {head.number}, {_opened(head, age)}.",
             *_slow(age, slowest),
         ]
     elif head:
@@ -68,6 +82,12 @@ def _open_slots(snapshot: Snapshot) -> Iterator[Check]:
         sentences += _voided_often(voided)
     verdict = "watch" if len(sentences) > 1 else "fine"
     yield Check("open slots", verdict, " ".join(sentences), None, details)
+
+
+def _opened(head: ReplicationTimes, age: float) -> str:
+    if 0 <= age <= LONG * DAY:
+        return f"open for {duration(age)}"
+    return f"opened at {moment(head.opened_us)} by the clock of then, which is not the clock of now"
 
 
 def _slowest(times: Sequence[ReplicationTimes]) -> float | None:

@@ -9,8 +9,7 @@ import scipy
 
 from sameluck.errors import Invalid
 from sameluck.live import records
-from sameluck.live.diagnostics.check import Check, Details, p_text, verdict_of
-from sameluck.live.diagnostics.registry import diagnostic
+from sameluck.live.diagnostics.check import Check, Details, diagnostic, p_text, verdict_of
 from sameluck.live.diagnostics.snapshot import Snapshot
 from sameluck.reporting.wording import counted
 from sameluck.validation import require_number

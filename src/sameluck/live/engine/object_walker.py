@@ -31,13 +31,11 @@ def maker_of(name: str, policy: External, makers: Mapping[str, Maker]) -> Maker:
             f"policy {name!r} is external({policy.name!r}); pass makers={{{policy.name!r}: make}} to start and to "
             f"load (--maker on the command line), where make(seed) returns the policy; {known}"
         )
-    if not callable(make):
-        raise Invalid(f"the maker {policy.name!r} must be a function of a seed, got {make!r}")
     return make
 
 
 class ObjectWalker:
-    """One external policy in one replication."""
+    """One external policy in one replication, with the methods of `CompiledWalker`."""
 
     def __init__(self, prepared: PreparedPolicy, replication: int, results: WalkResults) -> None:
         experiment = prepared.experiment

@@ -15,8 +15,8 @@ import numpy as np
 
 from sameluck.arrays import Bools, Floats, Ints
 from sameluck.errors import Diverged
-from sameluck.live.engine.scheduler import AUDITED, SHARED, Entry, Scheduler
-from sameluck.live.engine.walker import ArmPosition, Walker, WalkResults, empty_results
+from sameluck.live.engine.scheduler import AUDITED, SHARED, Entry, Scheduler, Walker
+from sameluck.live.engine.walker import ArmPosition, WalkResults, empty_results
 
 # Settled rewards of an owner's arm, from one position to before another: (owner, arm, first, stop)
 Fetch: TypeAlias = Callable[[int, int, int, int], Sequence[float] | Floats]

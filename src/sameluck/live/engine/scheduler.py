@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from sameluck.arrays import Ints
 from sameluck.experiment import Experiment
 from sameluck.live.engine.object_walker import ObjectWalker, maker_of
-from sameluck.live.engine.walker import (
-    CompiledWalker,
-    PreparedPolicy,
-    Walker,
-    WalkResults,
-    empty_results,
-)
+from sameluck.live.engine.walker import CompiledWalker, PreparedPolicy, WalkResults, empty_results
 from sameluck.live.options import Maker, needs_binary_rewards
 from sameluck.policies.base import as_compiled, memory_of, prepare
 from sameluck.policies.batched import batch_of
@@ -24,6 +18,8 @@ from sameluck.randomness.streams import ALL_POLICIES, AUDIT, stream, within, wor
 
 SHARED = 0  # the owner of stacks that all policies read; the k-th policy's own stacks have owner k
 AUDITED = -1  # the owner of entries of the replay audit
+
+Walker: TypeAlias = CompiledWalker | ObjectWalker  # one policy in one replication
 
 
 class Entry(NamedTuple):

@@ -90,8 +90,10 @@ def export(
     format: str | None,
 ) -> int:
     """Write a file of an experiment, whole or not at all; the number of its rows."""
-    if what not in TABLES:
+    if what not in list(TABLES):
         raise Invalid(f"export: what must be {' or '.join(TABLES)}, got {what!r}")
+    if not isinstance(path, str | os.PathLike):
+        raise Invalid(f"export: the path of a file is text such as 'ledger.csv', got {path!r}")
     writer = _writer(path, format)
     with draft_of(Path(path)) as draft:
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
+from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Transaction
 from sameluck.live.engine.replication import SettledEntries, rebuild
 from sameluck.live.engine.scheduler import SHARED, Entry, Scheduler
 from sameluck.live.engine.walker import empty_results
 from sameluck.live.logs.rows import Log
+from sameluck.live.options import Live, Maker
 
 
 class Difference(NamedTuple):
@@ -62,8 +64,22 @@ class LogStacks:
         owner, imported = np.full(value.size, SHARED), np.ones(value.size, bool)
         return SettledEntries(owner, self.arm[span], self.position[span], value, imported)
 
-    def replay(self, scheduler: Scheduler, number: int, logged_by: str | None) -> LoggedReplication:
-        """Run every policy on the entries of one replication; compare the one that wrote the log with it."""
+    def replay_all(
+        self,
+        experiment: Experiment,
+        live: Live,
+        makers: Mapping[str, Maker] | None,
+        logged_by: str | None,
+    ) -> list[LoggedReplication]:
+        """Run every policy on the entries of every replication; compare the one that wrote the log with it."""
+        order, share = live.order, live.audit_share
+        scheduler = Scheduler(experiment, order=order, audit_share=share, makers=makers)
+        numbers = range(len(self.log.replications))
+        return [self._replay(scheduler, number, logged_by) for number in numbers]
+
+    def _replay(
+        self, scheduler: Scheduler, number: int, logged_by: str | None
+    ) -> LoggedReplication:
         names = list(scheduler.experiment.policies)
         results = [
             empty_results(scheduler.experiment, trajectory=name == logged_by) for name in names

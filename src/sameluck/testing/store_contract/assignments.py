@@ -133,7 +133,7 @@ class AssignmentRules:
         place = {"owner": 0, "arm": assignment.arm_index, "position": assignment.position}
         other = place if same_entry else {**place, "position": 5}
         key = {"experiment": live._id, "replication": 0}
-        code = unit or live._assignments.hash_unit("unit 0")
+        code = unit or live._hash_unit("unit 0")
         database = scenario.store._database
 
         def insert(transaction: Any) -> None:

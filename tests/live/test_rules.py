@@ -276,7 +276,7 @@ class TestLockStep:
         def user(arm, users):
             return rng.normal(self.means[arm] + 0.02 * users), 1.0
 
-        found = effects(Scheduler(self.experiment, order=order), 400, user)
+        found = effects(Scheduler(self.experiment, sl.Live(order=order)), 400, user)
         return found - true_effect(self.experiment, sl.Gaussian(self.means))
 
     def test_suffers_less_from_drift_than_phase_order(self):

@@ -6,7 +6,6 @@ import hashlib
 import os
 import threading
 from collections import Counter
-from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -24,9 +23,10 @@ from sameluck.live.databases.rows import (
     TextRow,
 )
 from sameluck.live.engine.scheduler import Scheduler
-from sameluck.live.options import Clock, Maker, fallback_arm
+from sameluck.live.options import Clock, Makers, fallback_arm
 from sameluck.live.records import ACTIVE, Assignment, Description, Receipt, description_of, moment
 from sameluck.live.replications import OpenReplications
+from sameluck.randomness import streams
 from sameluck.validation import is_whole, require_number
 
 SECOND = 1_000_000  # microseconds
@@ -37,12 +37,13 @@ class Assignments:
     """The users of one experiment: the part of a `LiveExperiment` that an application calls for each of them."""
 
     def __init__(
-        self,
-        database: Database,
-        row: ExperimentRow,
-        clock: Clock,
-        makers: Mapping[str, Maker] | None,
+        self, database: Database, row: ExperimentRow, clock: Clock, makers: Makers | None
     ) -> None:
+        if row.streams != streams.VERSION:
+            raise Invalid(
+                f"experiment {row.name!r} uses stream version {row.streams}, this sameluck has {streams.VERSION}; "
+                "use the sameluck version it was started with"
+            )
         self._replications = OpenReplications(database, row, makers)
         self._database = database
         self._clock = clock
@@ -131,9 +132,8 @@ class Assignments:
             return self._enrolled(before.id, before.arm, records.STICKY)
         if before.status not in ACTIVE:
             return self._not_enrolled(records.NOT_RUNNING)
-        return self._not_enrolled(
-            records.NO_OPEN_SLOT if before.status == "running" else records.DRAINING
-        )
+        running = before.status == "running"
+        return self._not_enrolled(records.NO_OPEN_SLOT if running else records.DRAINING)
 
     def _enrolled(self, id: str, arm: int, reason: str) -> Assignment:
         name = self._replications.scheduler.arm_names[arm]

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from sameluck.live.assignments import Assignments
-from sameluck.live.challengers import join, preview
+from sameluck.live.challengers import Challenger
 from sameluck.live.diagnostics import Check, Snapshot, diagnostics
 from sameluck.live.ledger import Ledger
 from sameluck.live.logs.exporting import export
@@ -63,7 +63,7 @@ class LiveExperiment(Assignments):
         self._add_maker(name, policy, make)
         now = self._now()
         return self._database.write(  # not through `write`: a challenger that fails is not added, no more
-            lambda transaction: join(transaction, self._replications, name, policy, now)
+            lambda transaction: Challenger(transaction, self._replications, name, policy).join(now)
         )
 
     def preview_policy(
@@ -72,7 +72,7 @@ class LiveExperiment(Assignments):
         """Return what `add_policy` would return; nothing is changed."""
         self._add_maker(name, policy, make)
         return self._database.read(
-            lambda transaction: preview(transaction, self._replications, name, policy)
+            lambda transaction: Challenger(transaction, self._replications, name, policy).preview()
         )
 
     def _add_maker(self, name: str, policy: Policy | str, make: Maker | None) -> None:
@@ -134,11 +134,7 @@ class LiveExperiment(Assignments):
         )
 
     def export(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        what: str = "ledger",
-        format: str | None = None,
+        self, path: str | os.PathLike[str], *, what: str = "ledger", format: str | None = None
     ) -> int:
         """Write the ledger to a file, whole or not at all; returns the number of rows.
 
@@ -151,5 +147,4 @@ class LiveExperiment(Assignments):
             what: "ledger", or "rewards": every reward ever reported and its outcome.
             format: "csv", "jsonl" or "parquet", whatever the path's ending.
         """
-        named = (self._id, self.name, self.live.to_dict())
-        return export(self._database, *named, path, what=what, format=format)
+        return export(self, path, what=what, format=format)

@@ -10,10 +10,7 @@ import numpy as np
 from sameluck.arrays import Ints
 from sameluck.experiment import Experiment, checked_checkpoints
 from sameluck.live.databases.base import Transaction
-from sameluck.live.databases.rows import (
-    EntryRow,
-    LedgerRow,
-)
+from sameluck.live.databases.rows import EntryRow, LedgerRow
 from sameluck.live.engine.replication import Replication, SettledEntries, check_ledger, rebuild
 from sameluck.live.engine.scheduler import Entry, Scheduler
 from sameluck.live.engine.walker import WalkResults, empty_results

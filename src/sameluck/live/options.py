@@ -37,6 +37,7 @@ LONG, ABSURD = 730.0, 36_500.0  # days
 
 Options = TypeVar("Options")
 Maker: TypeAlias = Callable[[int], object]  # makes an external policy from a seed
+Makers: TypeAlias = Mapping[str, Maker]  # by the names that external policies have
 Clock: TypeAlias = Callable[[], float]  # seconds since 1970
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from threading import Lock
 from typing import TypeAlias, TypeVar
@@ -30,7 +30,7 @@ from sameluck.live.databases.rows import (
 from sameluck.live.engine.replication import Fetch, Replication
 from sameluck.live.engine.scheduler import Entry, Scheduler
 from sameluck.live.ledger import Ledger
-from sameluck.live.options import Live, Maker, checked_makers, open_at_once
+from sameluck.live.options import Live, Maker, Makers, checked_makers, open_at_once
 from sameluck.live.records import ACTIVE
 from sameluck.validation import require_name
 
@@ -42,23 +42,20 @@ ChallengerProgress: TypeAlias = tuple[bool, int, int]
 class _Definition:
     """An experiment as it was defined at one time; its policies are prepared when they are first run."""
 
-    def __init__(self, text: str, live: Live, makers: Mapping[str, Maker]) -> None:
+    def __init__(self, text: str, live: Live, makers: Makers) -> None:
         self.text = text
         self.experiment = Experiment.from_json(text)
         self._live, self._makers = live, makers
 
     @cached_property
     def scheduler(self) -> Scheduler:
-        order, share = self._live.order, self._live.audit_share
-        return Scheduler(self.experiment, order=order, audit_share=share, makers=self._makers)
+        return Scheduler(self.experiment, self._live, self._makers)
 
 
 class OpenReplications:
     """The open replications of one experiment."""
 
-    def __init__(
-        self, database: Database, row: ExperimentRow, makers: Mapping[str, Maker] | None
-    ) -> None:
+    def __init__(self, database: Database, row: ExperimentRow, makers: Makers | None) -> None:
         self.database = database
         self.id, self.name = row.id, row.name
         self.live = Live.from_dict(json.loads(row.options))

@@ -7,7 +7,6 @@ import time
 import warnings
 import weakref
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 from sameluck.errors import Conflict, Invalid, SameluckError, Unknown, did_you_mean
@@ -20,13 +19,13 @@ from sameluck.live.logs.importing import ImportRequest, import_log
 from sameluck.live.options import (
     Clock,
     Live,
-    Maker,
+    Makers,
     as_live,
     check_fit,
     experiment_as_run,
     feasibility,
 )
-from sameluck.live.start import StartRequest, first_difference, load, start
+from sameluck.live.start import StartRequest, first_difference, start
 from sameluck.validation import require_name
 
 
@@ -60,12 +59,7 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -85,7 +79,7 @@ class Store:
         experiment: Experiment,
         *,
         live: Live | Mapping[str, Any] | None = None,
-        makers: Mapping[str, Maker] | None = None,
+        makers: Makers | None = None,
         exist_ok: bool = False,
     ) -> LiveExperiment:
         """Start an experiment on real users; its name is taken from then on.
@@ -142,7 +136,7 @@ class Store:
         seed: int = 0,
         horizon: int | None = None,
         replications: int | None = None,
-        makers: Mapping[str, Maker] | None = None,
+        makers: Makers | None = None,
     ) -> Imported:
         """Start an experiment with a production log of one policy as its ledger.
 
@@ -175,18 +169,18 @@ class Store:
         request = ImportRequest(name, source, *columns, as_live(live, order="phase"), *more)
         return import_log(self._database, self._clock, request)
 
-    def load(self, name: str, *, makers: Mapping[str, Maker] | None = None) -> LiveExperiment:
+    def load(self, name: str, *, makers: Makers | None = None) -> LiveExperiment:
         """Load an experiment: its state is derived from the ledger and compared with the outstanding entries."""
         return self._verified(self.peek(name, makers=makers))
 
-    def peek(self, name: str, *, makers: Mapping[str, Maker] | None = None) -> LiveExperiment:
+    def peek(self, name: str, *, makers: Makers | None = None) -> LiveExperiment:
         """Load an experiment without the check; each replication is still checked when it is first used."""
         known = self.names()
         if not isinstance(name, str) or name not in known:
             hint = did_you_mean(str(name), known) if known else "it is empty; start one"
             raise Unknown(f"no experiment {name!r} in this store; {hint}")
         row = self._database.read(lambda t: t.one(ExperimentRow, "experiment", name=name))
-        return self._remember(load(self._database, self._clock, row, makers))
+        return self._remember(LiveExperiment(self._database, row, self._clock, makers))
 
     def _verified(self, live: LiveExperiment) -> LiveExperiment:
         live._replications.verify_or_fail()

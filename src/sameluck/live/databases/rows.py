@@ -223,7 +223,7 @@ class VoidCount(NamedTuple):
     replication: int
     arm: int
     position: int
-    total: int
+    times: int
 
 
 class AnswerRow(NamedTuple):

@@ -19,9 +19,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
-from sameluck.errors import Invalid, Unavailable, Unknown
-from sameluck.live.databases import writer_lock
-from sameluck.live.databases.base import Work, migrations
+from sameluck.errors import Invalid, Unavailable
+from sameluck.files import lock, unlock
+from sameluck.live.databases.base import Work, check_schema, migrations
 from sameluck.live.databases.sqlite_transaction import SqliteTransaction
 
 T = TypeVar("T")
@@ -42,11 +42,6 @@ class _Job:
         self.error: BaseException | None = None
         self.gate = Lock()
         self.gate.acquire()
-
-    def outcome(self) -> Any:
-        if self.error is not None:
-            raise self.error
-        return self.result
 
 
 class Sqlite:
@@ -78,12 +73,12 @@ class Sqlite:
             raise Invalid(f"a SQLite database is a file, {str(self.path)!r} is a folder")
         if read_only:
             with self._reading() as connection:
-                self._check_version(connection)
+                check_schema(repr(str(self.path)), schema_version(connection), read_only=True)
             return
         with contextlib.ExitStack() as on_error:
             if self.path is not None:
-                self._lock_handle = writer_lock.acquire(self.path)
-                on_error.callback(writer_lock.release, self._lock_handle)
+                self._lock_handle = acquire_writer_lock(self.path)
+                on_error.callback(unlock, self._lock_handle)
             self._writer = self._connect(str(self.path or ":memory:"), self._prepare_writer)
             on_error.pop_all()
 
@@ -110,7 +105,8 @@ class Sqlite:
         return connection
 
     def _prepare_writer(self, connection: sqlite3.Connection) -> None:
-        check_not_newer(connection, self.path)  # before anything in a foreign file is changed
+        # before anything in a foreign file is changed
+        check_schema(repr(str(self.path)), schema_version(connection), read_only=False)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {self.synchronous}")
         migrate(connection, self.path)
@@ -131,7 +127,9 @@ class Sqlite:
         except BaseException:  # Ctrl-C: the others must not wait for a leader that is gone
             self._withdraw(job)
             raise
-        return job.outcome()
+        if job.error is not None:
+            raise job.error
+        return job.result
 
     def _take_turn(self, job: _Job) -> None:
         """Wait until a leader has run the job, or until this caller is the leader."""
@@ -275,17 +273,6 @@ class Sqlite:
                     self._idle.append(idle)
                     unless_kept.pop_all()
 
-    def _check_version(self, connection: sqlite3.Connection) -> None:
-        version, newest = schema_version(connection), max(migrations())
-        if version == 0:
-            raise Unknown(f"no experiment was ever started in {str(self.path)!r}; start one first")
-        if version != newest:
-            newer = version > newest
-            remedy = "upgrade sameluck" if newer else "open it for writing once to migrate it"
-            raise Invalid(
-                f"{str(self.path)!r} has schema version {version}, this sameluck reads {newest}; {remedy}"
-            )
-
     def close(self) -> None:
         """Close every connection once the queue is empty, and let another process write."""
         with self._mutex:
@@ -299,15 +286,32 @@ class Sqlite:
         if not self.read_only:
             self._writer.close()
         if self._lock_handle is not None:
-            writer_lock.release(self._lock_handle)
+            unlock(self._lock_handle)
+
+
+def acquire_writer_lock(path: Path) -> int:
+    """Lock the file beside a database, which one store of one process may write; returns its handle."""
+    try:
+        handle = os.open(path.with_name(path.name + ".writer"), os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise Invalid(f"cannot open {str(path)!r} for writing: {error.strerror}") from None
+    try:
+        lock(handle, wait=False)
+    except OSError:
+        os.close(handle)
+        raise Unavailable(
+            f"{str(path)!r} is being written by another process or store; let that one serve, open it with "
+            "read_only=True (status, results and doctor do), or use PostgreSQL for several processes"
+        ) from None
+    return handle
 
 
 def _unavailable(error: BaseException) -> BaseException:
     if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError):
         return Unavailable(f"SQLite could not write, nothing was changed: {error}")
-    return (
-        error if isinstance(error, Exception) else Unavailable("interrupted; nothing was changed")
-    )
+    if isinstance(error, Exception):
+        return error
+    return Unavailable("interrupted; nothing was changed")
 
 
 def schema_version(connection: sqlite3.Connection) -> int:
@@ -324,26 +328,13 @@ def schema_version(connection: sqlite3.Connection) -> int:
     return int(versions[0][0])
 
 
-def check_not_newer(connection: sqlite3.Connection, path: Path | None) -> int:
-    """The schema's version; raise `Invalid` if a later sameluck made it."""
-    version, newest = schema_version(connection), max(migrations())
-    if version > newest:
-        raise Invalid(
-            f"{str(path)!r} has schema version {version}, this sameluck knows {newest}; upgrade sameluck"
-        )
-    return version
-
-
 def migrate(connection: sqlite3.Connection, path: Path | None) -> None:
     """Bring the schema up to date in one transaction, after a backup; raise `Invalid` for a newer one."""
-    steps, version = migrations(), check_not_newer(connection, path)
-    newest = max(steps)
-    if version == newest:
-        return
-    if version > 0 and path is not None:
-        backup = path.with_name(f"{path.name}.before-{newest}")
+    version = schema_version(connection)
+    steps = check_schema(repr(str(path)), version, read_only=False)
+    if version > 0 and steps and path is not None:
+        backup = path.with_name(f"{path.name}.before-{max(migrations())}")
         with contextlib.closing(sqlite3.connect(backup)) as copy:
             connection.backup(copy)
-    script = [steps[step] for step in range(version + 1, newest + 1)]
-    script.append(f"DELETE FROM schema_version; INSERT INTO schema_version VALUES ({newest});")
-    connection.executescript("\n".join(["BEGIN IMMEDIATE;", *script, "COMMIT;"]))
+    if steps:
+        connection.executescript("\n".join(["BEGIN IMMEDIATE;", *steps, "COMMIT;"]))

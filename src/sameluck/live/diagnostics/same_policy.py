@@ -35,9 +35,10 @@ def same_policy(differences: Floats, *, exact: bool, names: Sequence[str]) -> Ch
     p_value, mean = float(anytime_p_values(values)[-1]), float(values.mean())
     details["mean"] = mean
     verdict = verdict_of(p_value)
-    if verdict == "fine":
-        sentence = f"{pair} are the same policy and differ by chance alone: {mean:+.3g} ({p_text(p_value)})."
-    else:
+    sentence = (
+        f"{pair} are the same policy and differ by chance alone: {mean:+.3g} ({p_text(p_value)})."
+    )
+    if verdict != "fine":
         sentence = (
             f"{pair} are the same policy and yet differ by {mean:+.3g} per replication ({p_text(p_value)}): do not "
             "trust other differences of this experiment before the cause is found."

@@ -18,14 +18,7 @@ from sameluck.live.databases.base import Database
 from sameluck.live.logs.imported import Imported, imported
 from sameluck.live.logs.rows import Log, Problem, read_log, refuse_problems
 from sameluck.live.logs.stacks import LogStacks, write_ledger
-from sameluck.live.options import (
-    Clock,
-    Live,
-    Maker,
-    check_fit,
-    checked_makers,
-    experiment_as_run,
-)
+from sameluck.live.options import Clock, Live, Makers, check_fit, checked_makers, experiment_as_run
 from sameluck.live.start import StartRequest, start
 from sameluck.policies.base import Policy, needs_binary
 from sameluck.policies.registry import as_policy
@@ -48,7 +41,7 @@ class ImportRequest(NamedTuple):
     seed: int
     horizon: int | None
     replications: int | None
-    makers: Mapping[str, Maker] | None
+    makers: Makers | None
 
     def check(self) -> None:
         """Raise `Invalid` if an argument is not valid."""
@@ -62,16 +55,9 @@ class ImportRequest(NamedTuple):
 
     def read(self) -> Log:
         """The log without rows that cannot be used; raise `Invalid` for these unless they may be skipped."""
-        log = read_log(
-            self.source,
-            arm=self.arm,
-            reward=self.reward,
-            replication=self.replication,
-            time=self.time,
-            arm_names=self.arms,
-            low=self.live.reward.min,
-            high=self.live.reward.max,
-        )
+        columns = {role: getattr(self, role) for role in ("arm", "reward", "replication", "time")}
+        low, high = self.live.reward.min, self.live.reward.max
+        log = read_log(self.source, **columns, arm_names=self.arms, low=low, high=high)
         if len(log.arms) <= 1:
             raise Invalid(f"{log.name} has one arm, {log.arms[0]!r}; name all arms: arms=[...]")
         policies = [as_policy(policy, len(log.arms)) for policy in self.policies.values()]

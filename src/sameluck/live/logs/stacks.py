@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from sameluck.live.engine.replication import SettledEntries, rebuild
 from sameluck.live.engine.scheduler import SHARED, Entry, Scheduler
 from sameluck.live.engine.walker import empty_results
 from sameluck.live.logs.rows import Log
-from sameluck.live.options import Live, Maker
+from sameluck.live.options import Live, Makers
 
 
 class Difference(NamedTuple):
@@ -65,25 +65,19 @@ class LogStacks:
         return SettledEntries(owner, self.arm[span], self.position[span], value, imported)
 
     def replay_all(
-        self,
-        experiment: Experiment,
-        live: Live,
-        makers: Mapping[str, Maker] | None,
-        logged_by: str | None,
+        self, experiment: Experiment, live: Live, makers: Makers | None, logged_by: str | None
     ) -> list[LoggedReplication]:
         """Run every policy on the entries of every replication; compare the one that wrote the log with it."""
-        order, share = live.order, live.audit_share
-        scheduler = Scheduler(experiment, order=order, audit_share=share, makers=makers)
+        scheduler = Scheduler(experiment, live, makers)
         numbers = range(len(self.log.replications))
         return [self._replay(scheduler, number, logged_by) for number in numbers]
 
     def _replay(
         self, scheduler: Scheduler, number: int, logged_by: str | None
     ) -> LoggedReplication:
-        names = list(scheduler.experiment.policies)
-        results = [
-            empty_results(scheduler.experiment, trajectory=name == logged_by) for name in names
-        ]
+        experiment = scheduler.experiment
+        names = list(experiment.policies)
+        results = [empty_results(experiment, trajectory=name == logged_by) for name in names]
         state = rebuild(scheduler, number, self.entries(number), [], results)
         difference = None
         if logged_by is not None:

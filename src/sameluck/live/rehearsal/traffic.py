@@ -27,18 +27,14 @@ from sameluck.policies.base import needs_binary
 from sameluck.simulation.rewards import bits_at
 from sameluck.validation import is_whole, require_fields, require_number
 
+LONGEST = 10 * 365 * 86_400.0  # seconds of a delay
 CACHED = 10_000  # instances of a prior
-LONGEST_DELAY = 10 * 365 * 86_400.0  # seconds
 
 
 class Constant(NamedTuple):
     """Every reward takes the same time, in seconds."""
 
     seconds: float = 0.0
-
-    def check(self) -> None:
-        """Raise `Invalid` if the time is negative or too long."""
-        require_number("Constant.seconds", self.seconds, at_least=0, at_most=LONGEST_DELAY)
 
     def draw(self, generator: Random) -> float:  # noqa: ARG002 as the others
         """One delay."""
@@ -49,10 +45,6 @@ class Exponential(NamedTuple):
     """Exponential delays of the given mean, in seconds."""
 
     mean: float = 60.0
-
-    def check(self) -> None:
-        """Raise `Invalid` if the mean is not positive."""
-        require_number("Exponential.mean", self.mean, above=0, at_most=LONGEST_DELAY)
 
     def draw(self, generator: Random) -> float:
         """One delay."""
@@ -65,14 +57,9 @@ class Lognormal(NamedTuple):
     median: float = 60.0
     sigma: float = 1.0
 
-    def check(self) -> None:
-        """Raise `Invalid` if the median or sigma is not valid."""
-        require_number("Lognormal.median", self.median, above=0, at_most=LONGEST_DELAY)
-        require_number("Lognormal.sigma", self.sigma, at_least=0, at_most=10)
-
     def draw(self, generator: Random) -> float:
         """One delay."""
-        return min(generator.lognormvariate(math.log(self.median), self.sigma), LONGEST_DELAY)
+        return min(generator.lognormvariate(math.log(self.median), self.sigma), LONGEST)
 
 
 class Linear(NamedTuple):
@@ -80,10 +67,6 @@ class Linear(NamedTuple):
 
     per_thousand: float = 0.0
     arm: str | int | None = None
-
-    def check(self) -> None:
-        """Raise `Invalid` if the slope is not finite."""
-        require_number("Linear.per_thousand", self.per_thousand)
 
     def shift(self, user: int) -> float:
         """The change of the mean at the given user."""
@@ -97,15 +80,20 @@ class Step(NamedTuple):
     after: int = 1_000
     arm: str | int | None = None
 
-    def check(self) -> None:
-        """Raise `Invalid` if the step is not valid."""
-        require_number("Step.by", self.by)
-        require_number("Step.after", self.after, at_least=0)
-
     def shift(self, user: int) -> float:
         """The change of the mean at the given user."""
         return self.by if user >= self.after else 0.0
 
+
+BOUNDS: dict[str, dict[str, float]] = {  # of every number of a delay or drift
+    "Constant.seconds": {"at_least": 0, "at_most": LONGEST},
+    "Exponential.mean": {"above": 0, "at_most": LONGEST},
+    "Lognormal.median": {"above": 0, "at_most": LONGEST},
+    "Lognormal.sigma": {"at_least": 0, "at_most": 10},
+    "Linear.per_thousand": {},
+    "Step.by": {},
+    "Step.after": {"at_least": 0},
+}
 
 Delay: TypeAlias = Constant | Exponential | Lognormal
 Drift: TypeAlias = Linear | Step
@@ -172,7 +160,10 @@ def _law(name: str, value: object, kinds: Mapping[str, type], plain: type) -> De
             f"Traffic.{name} must be a number or one of {', '.join(kinds)}, got {value!r}"
         )
     law = text_forms.normal_form(cast("Delay | Drift", value))
-    law.check()
+    for field, number in law._asdict().items():
+        where = f"{type(law).__name__}.{field}"
+        if where in BOUNDS:
+            require_number(where, number, **BOUNDS[where])
     return law
 
 

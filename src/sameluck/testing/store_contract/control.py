@@ -17,6 +17,7 @@ from sameluck.testing.scenario import (
     TWO,
     Scenario,
     assert_finished,
+    assert_finishes,
     assert_same,
     conflict_code,
     options,
@@ -42,8 +43,7 @@ class ControlRules:
         assert not live.assign("bob").enrolled
         live = scenario.reopen(live)
         live.resume()
-        scenario.finish(live)
-        assert_finished(live)
+        assert_finishes(scenario, live)
 
     def test_stopping_finishes_what_was_begun(self, scenario: Scenario) -> None:
         """And opens no other replication: dropping those that take long would bias the result."""
@@ -110,8 +110,7 @@ class ControlRules:
         assert (joining.users_so_far, joining.replications) == (users, 3)
         assert live.status().status == "running"
         live = scenario.reopen(live)
-        scenario.finish(live)
-        assert_finished(live)
+        assert_finishes(scenario, live)
         assert tuple(live.experiment.policies) == ("ucb", "thompson", "late")
         assert live.status().users >= users + joining.users_at_least
 
@@ -144,8 +143,7 @@ class ControlRules:
         rehearsal = scenario.start(name="rehearsal", live=options(aa=True))
         with pytest.raises(Invalid, match="A/A rehearsal"):
             rehearsal.add_policy("late", self.challenger)
-        scenario.finish(live)
-        assert_finished(live)
+        assert_finishes(scenario, live)
 
 
 THREADS = 8

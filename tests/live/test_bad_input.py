@@ -326,6 +326,7 @@ class TestNames:
             "connections must be a whole number >= 1, got 'x'",
         ),
         (lambda _, live: live.runs(policies=["c"]), "unknown policy 'c'; known: ucb, thompson"),
+        (lambda _, live: live.runs(policies=3), "unknown policy 3; known: ucb, thompson"),
         (lambda _, live: live.trace(True), "replication .* from 0 to 1, got True"),
     ],
 )

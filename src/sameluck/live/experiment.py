@@ -26,12 +26,12 @@ class LiveExperiment(Assignments):
 
     def pause(self, reason: str = "") -> None:
         """Enrol no unit until `resume`; rewards are still accepted."""
-        self._change_status("paused", ("running", "draining"), reason)
+        self._replications.change_status("paused", ("running", "draining"), reason, self._now())
 
     def resume(self) -> None:
         """Continue after a pause; or after a failure, once the policies agree with the ledger again."""
         self.verify()
-        self._change_status("resumed", ("paused", "failed"), "")
+        self._replications.change_status("resumed", ("paused", "failed"), "", self._now())
 
     def stop(self, *, drain: bool = True, reason: str = "") -> None:
         """End the experiment before the planned number of replications.
@@ -42,10 +42,7 @@ class LiveExperiment(Assignments):
                 are those of the complete prefix.
             reason: For the record.
         """
-        status = "drained" if drain else "stopped"
-        self._change_status(status, ("running", "paused", "draining"), reason)
-
-    def _change_status(self, change: str, allowed: tuple[str, ...], reason: str) -> None:
+        change, allowed = "drained" if drain else "stopped", ("running", "paused", "draining")
         self._replications.change_status(change, allowed, reason, self._now())
 
     def add_policy(self, name: str, policy: Policy | str, *, make: Maker | None = None) -> Joining:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -64,12 +64,11 @@ class Ledger(NamedTuple):
         replications never change.
         """
         whole = self.scheduler.experiment
-        for name in policies or ():
+        names = policies or list(whole.policies)
+        for name in names if isinstance(names, Iterable) else [names]:
             require_one_of("policy", name, list(whole.policies))
         horizons = checked_checkpoints(whole, checkpoints)
-        experiment = whole.replace(
-            policies={name: whole.policies[name] for name in policies or whole.policies}
-        )
+        experiment = whole.replace(policies={name: whole.policies[name] for name in names})
         if before is not None and _same(before, experiment, horizons):
             new = self._replace(numbers=self.numbers[before.replications :])
             more = new._complete_prefix(experiment, horizons, before.replications)

@@ -12,14 +12,14 @@ import click
 import sameluck as sl
 from sameluck.adapters import dask as dask_adapter
 from sameluck.cli.comparison_output import (
-    curve_grid,
     output_options,
     pairs_option,
     parse_checkpoints,
     read_request,
-    show_comparison,
     simultaneous_option,
     take_outputs,
+    with_curve,
+    write_comparison,
 )
 from sameluck.cli.experiment_options import (
     control_option,
@@ -28,15 +28,15 @@ from sameluck.cli.experiment_options import (
     replications_option,
 )
 from sameluck.cli.output import (
+    Output,
     check_outputs,
     horizon_grid,
     json_option,
     plot_option,
     progress_bar,
     report_option,
-    report_written,
+    written,
 )
-from sameluck.files import to_json
 from sameluck.simulation.simulate import MapLike
 
 workers_option = click.option("--workers", type=int, help="Threads.  [default: all cores]")
@@ -77,9 +77,8 @@ def compare_command(
     dask: str | None,
     *,
     split: bool,
-    as_json: bool,
     **options: Any,
-) -> None:
+) -> Output:
     """Compare policies by simulation.
 
     Policies are written as in `sameluck policies`; `NAME=POLICY` gives one a name. The settings may be in a TOML file
@@ -87,26 +86,24 @@ def compare_command(
     """
     outputs = take_outputs(options)
     experiment, settings = read_experiment(policies, options)
-    environment, best = settings["environment"], settings.get("best", False)
+    environment = settings["environment"]
     if split and not environment.is_prior:
         raise sl.Invalid("--split needs a prior as --env")
     checkpoints = parse_checkpoints(settings.get("checkpoints"), experiment)
-    grid = curve_grid(checkpoints, outputs)
     request = read_request(settings, experiment, experiment.replications)
     with _cluster(dask) as map_like, progress_bar("simulating") as progress:
         runs = sl.simulate(
             experiment,
             environment,
-            checkpoints=sorted({*checkpoints, *grid}),
+            checkpoints=with_curve(checkpoints, outputs),
             workers=workers,
             progress=progress,
             map=map_like,
             detail="adjust" in settings,
         )
-    result = sl.compare(runs.at(checkpoints), best=best, **request)
-    curve = sl.compare(runs, best=best, **request) if grid else result
+    request["best"] = settings.get("best", False)
     parts = sl.split_variance(experiment, environment) if split else None
-    show_comparison(result, curve, outputs, as_json=as_json, split=parts)
+    return write_comparison(runs, checkpoints, request, outputs, parts)
 
 
 @contextmanager
@@ -131,10 +128,8 @@ def designs_command(
     workers: int | None,
     plot_path: str | None,
     report_path: str | None,
-    *,
-    as_json: bool,
     **options: Any,
-) -> None:
+) -> Output:
     """Compare the naive, time-coupled and replay designs on one experiment: variance, users, winner."""
     outputs = {"plot": plot_path, "report": report_path}
     check_outputs(outputs)
@@ -154,8 +149,7 @@ def designs_command(
         comparison.plot(plot_path)
     if report_path:
         comparison.to_html(report_path)
-    click.echo(to_json(comparison.to_dicts()) if as_json else str(comparison))
-    report_written(outputs)
+    return Output(comparison, comparison.to_dicts(), written(outputs))
 
 
 @click.command("demo")
@@ -163,7 +157,7 @@ def designs_command(
     "--out", default="sameluck-demo", show_default=True, help="Folder for figure and report."
 )
 @json_option
-def demo_command(out: str, *, as_json: bool) -> None:
+def demo_command(out: str) -> Output:
     """Run the first example: two UCB1 policies on five Bernoulli arms, naive and replay, with figure and report."""
     folder = Path(out)
     try:
@@ -184,11 +178,8 @@ def demo_command(out: str, *, as_json: bool) -> None:
     plot, report = folder / "effect.svg", folder / "report.html"
     comparison.plot(plot)
     comparison.to_html(report)
-    if as_json:
-        click.echo(to_json(comparison.to_dicts()))
-        return
-    click.echo(
-        "Which policy earns more on five Bernoulli arms in 10,000 periods: UCB1 with alpha 3 or with alpha 2.5?\n"
+    text = (
+        "Which policy earns more on five Bernoulli arms in 10,000 periods: UCB1 with alpha 3 or with alpha 2.5?\n\n"
+        f"{comparison}\n\nfigure  {plot}\nreport  {report}"
     )
-    click.echo(f"{comparison}\n")
-    click.echo(f"figure  {plot}\nreport  {report}")
+    return Output(text, comparison.to_dicts())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -12,20 +10,21 @@ import click
 
 import sameluck as sl
 from sameluck import text_forms
-from sameluck.cli.experiment_options import Command, Values
+from sameluck.cli.experiment_options import Command, OptionValues
 from sameluck.cli.output import (
+    Output,
     Outputs,
     check_outputs,
     horizon_grid,
     plot_option,
     report_option,
-    report_written,
+    written,
 )
 from sameluck.experiment import checked_checkpoints
-from sameluck.files import to_json, write_whole
+from sameluck.files import write_whole
 from sameluck.inference.effects import Request, check_request
 from sameluck.reporting.pages import Card
-from sameluck.reporting.tables import wrapped
+from sameluck.reporting.tables import csv_table, wrapped
 
 pairs_option = click.option("--pairs", help="control, all or best.  [default: control]")
 simultaneous_option = click.option(
@@ -43,7 +42,7 @@ def output_options(command: Command) -> Command:
     return csv(plot_option(report_option(save(command))))
 
 
-def take_outputs(options: Values) -> dict[str, str | None]:
+def take_outputs(options: OptionValues) -> dict[str, str | None]:
     """Remove the files from the options; raise `Invalid` for one that cannot be written."""
     outputs = {kind: options.pop(f"{kind}_path") for kind in ("csv", "plot", "report", "runs")}
     check_outputs(outputs)
@@ -64,31 +63,35 @@ def parse_checkpoints(checkpoints: object, experiment: sl.Experiment) -> list[in
     return [int(horizon) for horizon in checked_checkpoints(experiment, checkpoints)]
 
 
-def read_request(values: Values, experiment: sl.Experiment, replications: int) -> Values:
+def read_request(
+    values: OptionValues, experiment: sl.Experiment, replications: int
+) -> OptionValues:
     """The arguments of `sl.compare` among some values; raise `Invalid` for one that is not valid."""
     request = {name: values[name] for name in Request._fields if values.get(name) is not None}
     check_request(experiment, replications, Request(**request))
     return request
 
 
-def curve_grid(checkpoints: list[int], outputs: Outputs) -> list[int]:
-    """The horizons of a figure, which needs a curve; text and numbers have the checkpoints only."""
+def with_curve(checkpoints: list[int], outputs: Outputs) -> list[int]:
+    """The checkpoints, and the horizons of a figure, which needs a curve."""
     drawn = outputs["plot"] or outputs["report"]
-    return horizon_grid(checkpoints[-1]) if drawn and len(checkpoints) == 1 else []
+    curve = horizon_grid(checkpoints[-1]) if drawn and len(checkpoints) == 1 else []
+    return sorted({*checkpoints, *curve})
 
 
-def show_comparison(
-    result: sl.Comparison,
-    curve: sl.Comparison,
+def write_comparison(
+    runs: sl.Runs,
+    checkpoints: list[int],
+    request: OptionValues,
     outputs: Outputs,
-    *,
-    as_json: bool,
     split: sl.VarianceSplit | None = None,
-) -> None:
-    """Write the files and print the comparison."""
+) -> Output:
+    """Compare and write the files: the figure has all horizons of the runs, text and numbers the checkpoints."""
+    result = sl.compare(runs.at(checkpoints), **request)
+    curve = sl.compare(runs, **request) if len(runs.checkpoints) > len(checkpoints) else result
     note = [Card("Where the variance comes from", split.verdict)] if split else []
     writers: dict[str, Callable[[Path], object]] = {
-        "csv": lambda path: write_whole(path, _as_csv(result).encode()),
+        "csv": lambda path: write_whole(path, _csv(result.to_dicts()).encode()),
         "plot": curve.plot,
         "report": lambda path: result.to_html(path, curve=curve, more=note),
         "runs": curve.runs.save,
@@ -96,12 +99,13 @@ def show_comparison(
     for kind, path in outputs.items():
         if path is not None:
             writers[kind](Path(path))
-    text = f"{result}\n\n{wrapped(split.verdict)}" if split else str(result)
-    click.echo(to_json(comparison_record(result, split)) if as_json else text)
-    report_written(outputs)
+    text = f"{result}\n\n{wrapped(split.verdict)}" if split else result
+    return Output(text, comparison_record(result, split), written(outputs))
 
 
-def comparison_record(result: sl.Comparison, split: sl.VarianceSplit | None = None) -> Values:
+def comparison_record(
+    result: sl.Comparison, split: sl.VarianceSplit | None = None
+) -> dict[str, object]:
     """A comparison as values that JSON can hold."""
     environment = result.runs.environment
     return {
@@ -116,10 +120,5 @@ def comparison_record(result: sl.Comparison, split: sl.VarianceSplit | None = No
     }
 
 
-def _as_csv(result: sl.Comparison) -> str:
-    records = result.to_dicts()
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(records[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
-    return text.getvalue()
+def _csv(records: list[dict[str, object]]) -> str:
+    return csv_table(list(records[0]), [list(one.values()) for one in records])

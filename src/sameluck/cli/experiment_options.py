@@ -16,7 +16,7 @@ from sameluck.errors import Invalid, did_you_mean
 from sameluck.experiment import Experiment, read_toml
 from sameluck.policies.base import POLICIES, Policy
 
-Values: TypeAlias = dict[str, Any]  # options or the values of a TOML file, by name
+OptionValues: TypeAlias = dict[str, Any]  # options or the values of a TOML file, by name
 Command = TypeVar("Command", bound=Callable[..., object])
 
 # The settings of a file that are not fields of the experiment.
@@ -71,8 +71,12 @@ def replications_option(default: int = 100) -> Callable[[Command], Command]:
 
 
 def read_experiment(
-    policies: tuple[str, ...], options: Values, *, horizon: int = 1_000, replications: int = 100
-) -> tuple[Experiment, Values]:
+    policies: tuple[str, ...],
+    options: OptionValues,
+    *,
+    horizon: int = 1_000,
+    replications: int = 100,
+) -> tuple[Experiment, OptionValues]:
     """The experiment and its other settings; options override the file."""
     with prefix_errors(toml_file(policies), options):
         values, settings = _values_and_settings(policies, options)
@@ -90,7 +94,7 @@ def read_experiment(
         return Experiment.from_dict(values), settings
 
 
-def read_experiment_file(path: str) -> tuple[Experiment, Values]:
+def read_experiment_file(path: str) -> tuple[Experiment, OptionValues]:
     """The experiment of a file and its other settings; the environment may be missing."""
     if not path.endswith(".toml"):
         raise Invalid(f"an experiment is a TOML file, got {path!r}")
@@ -100,7 +104,7 @@ def read_experiment_file(path: str) -> tuple[Experiment, Values]:
 
 
 @contextmanager
-def prefix_errors(file: str | None, options: Values | None = None) -> Iterator[None]:
+def prefix_errors(file: str | None, options: OptionValues | None = None) -> Iterator[None]:
     """Begin the message of `Invalid` with the file and the options that override it; without a file, leave it."""
     try:
         yield
@@ -122,7 +126,9 @@ def toml_file(words: tuple[str, ...]) -> str | None:
     return words[0] if len(words) == 1 and words[0].endswith(".toml") else None
 
 
-def _values_and_settings(policies: tuple[str, ...], options: Values) -> tuple[Values, Values]:
+def _values_and_settings(
+    policies: tuple[str, ...], options: OptionValues
+) -> tuple[OptionValues, OptionValues]:
     values = _read_policies_or_file(policies)
     values.update({name: value for name, value in options.items() if value is not None})
     settings = {name: values.pop(name) for name in SETTINGS if name in values}
@@ -139,7 +145,7 @@ def _values_and_settings(policies: tuple[str, ...], options: Values) -> tuple[Va
     return values, settings
 
 
-def _read_policies_or_file(words: tuple[str, ...]) -> Values:
+def _read_policies_or_file(words: tuple[str, ...]) -> OptionValues:
     file = toml_file(words)
     if file is not None:
         return read_settings_file(file)
@@ -162,7 +168,7 @@ def parse_policies(words: Iterable[str]) -> dict[str, Policy]:
     return policies
 
 
-def read_settings_file(path: str) -> Values:
+def read_settings_file(path: str) -> OptionValues:
     """The values of a TOML file; raise `Invalid` for an unknown name."""
     try:
         text = Path(path).read_text(encoding="utf-8")

@@ -12,8 +12,7 @@ from rich.status import Status
 
 import sameluck as sl
 from sameluck.cli.experiment_options import experiment_options, read_experiment
-from sameluck.cli.output import check_outputs, json_option, report_written
-from sameluck.files import to_json
+from sameluck.cli.output import Output, check_outputs, json_option, written
 
 EXPERIMENT = ("environment", "arms", "horizon", "seed", "level", "design")
 
@@ -37,9 +36,7 @@ EXPERIMENT = ("environment", "arms", "horizon", "seed", "level", "design")
 @click.option("--verify", is_flag=True, help="Simulate the plan: realised power and coverage.")
 @json_option
 @click.option("--plot", "plot_path", metavar="FILE", help="Draw power curves: .svg, .pdf or .png.")
-def plan_command(
-    policies: tuple[str, ...], plot_path: str | None, *, as_json: bool, **question: Any
-) -> None:
+def plan_command(policies: tuple[str, ...], plot_path: str | None, **question: Any) -> Output:
     """Compute how many replications and users a comparison of two policies needs, under each design."""
     outputs = {"plot": plot_path}
     check_outputs(outputs)
@@ -49,21 +46,15 @@ def plan_command(
     plan = sl.plan(experiment, settings["environment"], level=level, **question)
     if plot_path:
         plan.plot(plot_path)
-        report_written(outputs)
-    click.echo(_plan_json(plan) if as_json else str(plan))
-
-
-def _plan_json(plan: sl.Plan) -> str:
-    return to_json(
-        {
-            "designs": plan.to_dicts(),
-            "by_horizon": [row._asdict() for row in plan.by_horizon],
-            "pilot_effect": plan.pilot_effect,
-            "pilot_effect_error": plan.pilot_effect_error,
-            "check": plan.check._asdict() if plan.check else None,
-            "verdict": plan.verdict,
-        }
-    )
+    record = {
+        "designs": plan.to_dicts(),
+        "by_horizon": [row._asdict() for row in plan.by_horizon],
+        "pilot_effect": plan.pilot_effect,
+        "pilot_effect_error": plan.pilot_effect_error,
+        "check": plan.check._asdict() if plan.check else None,
+        "verdict": plan.verdict,
+    }
+    return Output(plan, record, written(outputs))
 
 
 @click.command(
@@ -86,10 +77,8 @@ def race_command(
     least: int,
     most: int,
     keep: str | None,
-    *,
-    as_json: bool,
     **options: Any,
-) -> None:
+) -> Output:
     """Race any number of policies on the same luck until one is certified as good enough."""
     if tolerance is None:
         raise sl.Invalid(
@@ -115,22 +104,9 @@ def race_command(
             ),
             keep=keep,
         )
-    click.echo(_race_json(race) if as_json else str(race))
-
-
-def _race_json(race: sl.Race) -> str:
-    return to_json(
-        {
-            "certified": race.certified,
-            "best": race.best,
-            "replications": race.replications,
-            "users": race.users,
-            "policy_runs": race.policy_runs,
-            "naive_users": race.naive_users,
-            "runners": race.to_dicts(),
-            "verdict": race.verdict,
-        }
-    )
+    fields = ("certified", "best", "replications", "users", "policy_runs", "naive_users")
+    record = {field: getattr(race, field) for field in fields}
+    return Output(race, {**record, "runners": race.to_dicts(), "verdict": race.verdict})
 
 
 @contextmanager

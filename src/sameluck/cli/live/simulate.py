@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -12,7 +12,7 @@ import sameluck as sl
 from sameluck import text_forms
 from sameluck.cli.comparison_output import comparison_record, read_request
 from sameluck.cli.experiment_options import (
-    Values,
+    OptionValues,
     control_option,
     experiment_options,
     prefix_errors,
@@ -25,12 +25,11 @@ from sameluck.cli.live.results import common_horizon
 from sameluck.cli.live.store_options import (
     URL_VARIABLE,
     DatabaseOptions,
+    caution_notes,
     collect_cautions,
     name_option,
-    print_cautions,
 )
-from sameluck.cli.output import json_option, progress_bar
-from sameluck.files import to_json
+from sameluck.cli.output import Output, json_option, progress_bar
 from sameluck.live.rehearsal.rehearsal import days_text
 from sameluck.reporting.tables import wrapped
 
@@ -39,6 +38,7 @@ HELP_POSITION = 1
 POLICIES = ("ucb1(alpha=2)", "thompson_bernoulli")
 ENVIRONMENT = "bernoulli(0.6, 0.4, 0.2)"
 HORIZON, REPLICATIONS, WINDOW = 100, 20, 3600.0
+NO_RESULT = "No result yet: a comparison needs rewards in two replications. Simulate more --days."
 
 TRAFFIC = ("arrivals_per_day", "delay", "loss", "unexposed", "duplicates", "returning", "drift")
 LIVE = ("order", "open_replications", "window", "batch")
@@ -90,10 +90,8 @@ def simulate_command(
     name: str,
     days: float | None,
     traffic_seed: int,
-    *,
-    as_json: bool,
     **options: Any,
-) -> None:
+) -> Output:
     """Run a live experiment with synthetic users on a virtual clock: the real engine, months in seconds.
 
     Without policies it runs an example. A TOML file as for `sameluck live start` may be given instead, with the
@@ -110,6 +108,7 @@ def simulate_command(
         request = read_request({**settings, "adjust": None}, experiment, experiment.replications)
         live_options = _live_options(settings, typed, traffic)
     database = DatabaseOptions(url or "")
+    show = f"show it with: {database.next_command('status', name)}"
     with _store(url) as store:
         with (
             collect_cautions() as cautions,
@@ -118,18 +117,32 @@ def simulate_command(
         ):
             live = store.start(name, experiment, live=live_options)
         try:
-            rehearsal = _rehearse(live, settings, traffic, days, traffic_seed)
+            rehearsal = _rehearse(
+                live, settings["environment"], traffic=traffic, days=days, seed=traffic_seed
+            )
         except KeyboardInterrupt:
-            raise _interruption(database, name) from None
-        outcome = _Outcome(rehearsal, _compare(live, request), live.diagnostics(), cautions)
-    title = _title(experiment, settings, traffic)
-    click.echo(_json(outcome) if as_json else _text(title, outcome))
-    print_cautions(cautions)
-    if url is not None:
-        click.echo(f"kept; {_how_to_show(database, name)}", err=True)
+            if url is None:
+                raise
+            raise sl.Interrupted(f"the experiment so far is kept; {show}") from None
+        comparison, checks = _compare(live, request), live.diagnostics()
+    parts = [
+        _title(experiment, settings, traffic),
+        str(rehearsal._replace(effects={})),
+        str(rehearsal.status),
+        str(comparison) if comparison else NO_RESULT,
+        f"diagnostics\n{format_checks(checks)}",
+    ]
+    record = {
+        "rehearsal": rehearsal.to_dict(),
+        "result": comparison_record(comparison) if comparison else None,
+        "diagnostics": [check._asdict() for check in checks],
+        "cautions": cautions,
+    }
+    kept = [] if url is None else [f"kept; {show}"]
+    return Output("\n\n".join(parts), record, [*caution_notes(cautions), *kept])
 
 
-def _traffic(settings: Values, typed: Values) -> sl.Traffic:
+def _traffic(settings: OptionValues, typed: OptionValues) -> sl.Traffic:
     live = settings.get("live", {})
     planned = {word: live[word] for word in ("arrivals_per_day",) if word in live}
     return sl.Traffic.from_dict(
@@ -137,7 +150,7 @@ def _traffic(settings: Values, typed: Values) -> sl.Traffic:
     )
 
 
-def _live_options(settings: Values, typed: Values, traffic: sl.Traffic) -> sl.Live:
+def _live_options(settings: OptionValues, typed: OptionValues, traffic: sl.Traffic) -> sl.Live:
     values = {**settings.get("live", {})}
     values.update(_without_none(typed, ("order", "open_replications", "batch")))
     if traffic.unexposed:
@@ -150,7 +163,7 @@ def _live_options(settings: Values, typed: Values, traffic: sl.Traffic) -> sl.Li
     return sl.Live.from_dict(values)
 
 
-def _without_none(values: Values, names: tuple[str, ...]) -> Values:
+def _without_none(values: OptionValues, names: tuple[str, ...]) -> OptionValues:
     return {name: values[name] for name in names if values[name] is not None}
 
 
@@ -163,35 +176,16 @@ def _store(url: str | None) -> AbstractContextManager[sl.Store]:
     return DatabaseOptions(address).open(new=True, clock=sl.VirtualClock(time.time()))
 
 
-def _rehearse(
-    live: sl.LiveExperiment,
-    settings: Values,
-    traffic: sl.Traffic,
-    days: float | None,
-    seed: int,
-) -> sl.Rehearsal:
+def _rehearse(live: sl.LiveExperiment, environment: sl.Environment, **options: Any) -> sl.Rehearsal:
     with progress_bar("rehearsing", "replications") as advance:
 
         def progress(now: sl.Rehearsal) -> None:
             advance(now.status.complete, now.status.planned, f"after {days_text(now.days)}")
 
-        environment = settings["environment"]
-        return sl.rehearse(
-            live, environment, traffic=traffic, days=days, seed=seed, progress=progress
-        )
+        return sl.rehearse(live, environment, progress=progress, **options)
 
 
-def _interruption(database: DatabaseOptions, name: str) -> BaseException:
-    if not database.url:
-        return KeyboardInterrupt()
-    return sl.Interrupted(f"the experiment so far is kept; {_how_to_show(database, name)}")
-
-
-def _how_to_show(database: DatabaseOptions, name: str) -> str:
-    return f"show it with: {database.next_command('status', name)}"
-
-
-def _compare(live: sl.LiveExperiment, request: Values) -> sl.Comparison | None:
+def _compare(live: sl.LiveExperiment, request: OptionValues) -> sl.Comparison | None:
     """The comparison at the horizon, or at the last one that two replications have reached."""
     runs = live.runs()
     if runs.replications < 2 and (horizon := common_horizon(live)):
@@ -199,26 +193,7 @@ def _compare(live: sl.LiveExperiment, request: Values) -> sl.Comparison | None:
     return sl.compare(runs, **request) if runs.replications >= 2 else None
 
 
-class _Outcome(NamedTuple):
-    rehearsal: sl.Rehearsal
-    comparison: sl.Comparison | None
-    checks: tuple[sl.Check, ...]
-    cautions: list[str]
-
-
-def _json(outcome: _Outcome) -> str:
-    comparison = outcome.comparison
-    return to_json(
-        {
-            "rehearsal": outcome.rehearsal.to_dict(),
-            "result": comparison_record(comparison) if comparison else None,
-            "diagnostics": [check._asdict() for check in outcome.checks],
-            "cautions": outcome.cautions,
-        }
-    )
-
-
-def _title(experiment: sl.Experiment, settings: Values, traffic: sl.Traffic) -> str:
+def _title(experiment: sl.Experiment, settings: OptionValues, traffic: sl.Traffic) -> str:
     text = text_forms.write(settings["environment"])
     text = text if len(text) <= 60 else text[:57] + "..."
     delay = text_forms.write(traffic.delay)
@@ -227,17 +202,3 @@ def _title(experiment: sl.Experiment, settings: Values, traffic: sl.Traffic) -> 
         f"{experiment.horizon:,} periods; {traffic.arrivals_per_day:,.10g} calls per day, rewards after {delay} "
         "seconds"
     )
-
-
-def _text(title: str, outcome: _Outcome) -> str:
-    no_result = (
-        "No result yet: a comparison needs rewards in two replications. Simulate more --days."
-    )
-    parts = [
-        title,
-        str(outcome.rehearsal._replace(effects={})),
-        str(outcome.rehearsal.status),
-        str(outcome.comparison) if outcome.comparison else no_result,
-        f"diagnostics\n{format_checks(outcome.checks)}",
-    ]
-    return "\n\n".join(parts)

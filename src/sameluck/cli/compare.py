@@ -37,6 +37,7 @@ from sameluck.cli.output import (
     report_option,
     written,
 )
+from sameluck.files import make_folder
 from sameluck.simulation.simulate import MapLike
 
 workers_option = click.option("--workers", type=int, help="Threads.  [default: all cores]")
@@ -160,10 +161,7 @@ def designs_command(
 def demo_command(out: str) -> Output:
     """Run the first example: two UCB1 policies on five Bernoulli arms, naive and replay, with figure and report."""
     folder = Path(out)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise sl.Invalid(f"cannot make the folder {out!r}: {error.strerror}") from None
+    make_folder(folder)
     policies = {"ucb1(alpha=2.5)": sl.UCB1(2.5), "ucb1(alpha=3)": sl.UCB1(3.0)}
     experiment = sl.Experiment(policies=policies, arms=5, horizon=10_000, replications=10, seed=7)
     with progress_bar("both designs") as progress:

@@ -9,20 +9,21 @@ import numpy as np
 
 import sameluck as sl
 from sameluck.arrays import Ints
-from sameluck.paper.checks import PendingTest, at_most, check, difference, sections
-from sameluck.paper.examples import EXAMPLE_1, experiment
+from sameluck.paper.checks import PendingTest, at_most, check, sections
+from sameluck.paper.examples import EXAMPLE_1, simulation
 from sameluck.paper.parts import (
     Estimate,
     Part,
     Record,
     Section,
     Settings,
-    Simulation,
     Simulations,
+    columns,
     effect_estimates,
     line_figure,
     mean,
     variance,
+    with_naive,
 )
 from sameluck.reporting import plots
 
@@ -32,12 +33,7 @@ BEST_VARIANCE = ENVIRONMENT.means[0] * (1 - ENVIRONMENT.means[0])
 
 
 def _simulations_variance(settings: Settings) -> Simulations:
-    replay = experiment(EXAMPLE_1, settings, HORIZONS[-1])
-    naive = replay.replace(design=sl.Naive(), seed=settings.seed + 1)
-    return {
-        "naive": Simulation(naive, ENVIRONMENT, HORIZONS),
-        "replay": Simulation(replay, ENVIRONMENT, HORIZONS),
-    }
+    return with_naive(simulation(EXAMPLE_1, settings, HORIZONS))
 
 
 def _analyse_variance(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record:
@@ -47,10 +43,10 @@ def _analyse_variance(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record
     for place in range(1, len(HORIZONS)):
         step = f"to T = {HORIZONS[place]:,}"
         earlier, later = (rates["replay"][p] for p in (place - 1, place))
-        pending.append(at_most("Var(replay)/T, change", difference(later, earlier), 0.0, step))
+        pending.append(at_most("Var(replay)/T, change", later.minus(earlier), 0.0, step))
         earlier, later = (_distance(rates["naive"][p], limit) for p in (place - 1, place))
         quantity = f"|Var(naive)/T - {limit:g}|, change"
-        pending.append(at_most(quantity, difference(later, earlier), 0.0, step))
+        pending.append(at_most(quantity, later.minus(earlier), 0.0, step))
     growth = _growth(*rates["replay"][-2:])
     pending.append(at_most("Var(replay) grows as T to the power of", growth, 1.0))
     return check(
@@ -82,17 +78,11 @@ def _records(rates: list[Estimate]) -> list[Record]:
 
 
 def _simulations_ucb(settings: Settings) -> Simulations:
-    ucb1 = sl.Experiment(
-        policies={"ucb1": sl.UCB1(2.0)},
-        arms=5,
-        horizon=HORIZONS[-1],
-        replications=settings.replications,
-        seed=settings.seed,
-    )
-    simulations = {"ucb1": Simulation(ucb1, ENVIRONMENT, HORIZONS)}
-    for horizon in HORIZONS:  # its confidence depends on the horizon
-        delta = ucb1.replace(policies={"ucb_delta": sl.UCBDelta(d=2.0)}, horizon=horizon)
-        simulations[f"ucb_delta {horizon}"] = Simulation(delta, ENVIRONMENT, (horizon,))
+    ucb1 = EXAMPLE_1._replace(policies={"ucb1": sl.UCB1(2.0)})
+    delta = EXAMPLE_1._replace(policies={"ucb_delta": sl.UCBDelta(d=2.0)})
+    simulations = {"ucb1": simulation(ucb1, settings, HORIZONS)}
+    for horizon in HORIZONS:  # the confidence of ucb_delta depends on the horizon
+        simulations[f"ucb_delta {horizon}"] = simulation(delta, settings, (horizon,))
     return simulations
 
 
@@ -138,11 +128,11 @@ def _below(
 def _flattening(name: str, ratios: list[Estimate]) -> list[PendingTest]:
     """The last decade adds a smaller factor than the one before, and Var(N_2)/T falls."""
     factors = [_log_ratio(ratios[place - 1], ratios[place]) for place in (-2, -1)]
-    steeper = difference(factors[1], factors[0])
+    steeper = factors[1].minus(factors[0])
     rate = [one.scaled(math.log(t) ** 2 / t) for one, t in zip(ratios, HORIZONS, strict=True)]
     return [
         at_most(f"{name}: log Var(N_2)/(log T)^2, growth", steeper, 0.0, "last decade"),
-        at_most(f"{name}: Var(N_2)/T, change", difference(rate[-1], rate[-2]), 0.0, "last decade"),
+        at_most(f"{name}: Var(N_2)/T, change", rate[-1].minus(rate[-2]), 0.0, "last decade"),
     ]
 
 
@@ -165,46 +155,33 @@ def ucb_delta_bound(gap: float, horizon: int, d: float = 2.0) -> float:
     return float(enough**2 + tails)
 
 
-def _variance_sections(part: Part, result: Record) -> list[Section]:
-    quantity = "variance / T"
-    figure = line_figure(
-        "theorem-variance",
-        _lines(result),
-        "Variance over T",
-        quantity,
-        logarithmic=True,
-        limit=result["limit"],
-    )
-    return sections(part, result, figure)
+_FIGURES = {
+    "variance": ("Variance over T", "variance / T"),
+    "ucb": ("Var(pulls of arm 2) / (log T)^2", "Var(pulls of arm 2) / (log T)^2"),
+}
 
 
-def _ucb_sections(part: Part, result: Record) -> list[Section]:
-    quantity = "Var(pulls of arm 2) / (log T)^2"
-    figure = line_figure("theorem-ucb", _lines(result), quantity, quantity, logarithmic=True)
-    return sections(part, result, figure)
-
-
-def _lines(result: Record) -> list[plots.Line]:
-    fields = ("horizon", "value", "error")
-    return [
-        plots.Line(label, *(tuple(one[field] for one in many) for field in fields))
+def _sections(part: Part, result: Record) -> list[Section]:
+    lines = [
+        plots.Line(label, *columns(many, "horizon", "value", "error"))
         for label, many in result["curves"].items()
     ]
+    title, quantity = _FIGURES[part.name]
+    limit = result.get("limit")
+    name = f"theorem-{part.name}"
+    figure = line_figure(name, lines, title, quantity, logarithmic=True, limit=limit)
+    return sections(part, result, figure)
 
 
-PARTS = (
-    Part(
-        "variance",
-        "Theorem: asymptotic variance reduction",
-        _simulations_variance,
-        _analyse_variance,
-        _variance_sections,
-    ),
-    Part(
-        "ucb",
-        "Proposition: pull counts of UCB1 and UCB-delta",
-        _simulations_ucb,
-        _analyse_ucb,
-        _ucb_sections,
-    ),
+PARTS = tuple(
+    Part(name, title, simulations, analyse, _sections)
+    for name, title, simulations, analyse in (
+        (
+            "variance",
+            "Theorem: asymptotic variance reduction",
+            _simulations_variance,
+            _analyse_variance,
+        ),
+        ("ucb", "Proposition: pull counts of UCB1 and UCB-delta", _simulations_ucb, _analyse_ucb),
+    )
 )

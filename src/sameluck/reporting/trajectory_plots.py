@@ -13,6 +13,7 @@ from sameluck.reporting.figures import Axes, Figure, colour, drawing
 from sameluck.trajectories import Trajectory
 
 REAL, REPLAYED = "#A6CEE8", "#FFD9A0"  # light, for print; replayed ones also have dashed frames
+SHADES = ("white", "#ECECEC", "#C9C9C9")  # of an entry that no policy, one policy or several used
 
 _ARROW = {"arrowstyle": "-|>", "color": "#D55E00", "lw": 1.1, "shrinkA": 0, "shrinkB": 0}
 _BELOW = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "ncols": 3, "frameon": False}
@@ -107,7 +108,11 @@ def draw_stacks(
             entry = [v for v in all_visits if (v.arm, v.position) == (arm, position)]
             reward = entry[0].reward if entry else unused[arm][position] if unused else None
             _draw_entry(axes, patches, (position, arm), entry, reward)
-            _draw_periods(axes, (position, arm), entry, names)
+            for visit in entry:
+                index = names.index(visit.policy)
+                height = arm + 0.84 * (index + 0.6) / (len(names) + 0.2)
+                style = {"fontsize": 7.5, "va": "center", "weight": "bold", "color": colour(index)}
+                axes.text(position + 0.07, height, f"{visit.period}", **style)
         for arm in range(n_arms):
             label = f"arm {arms[arm] if arms else arm}"
             axes.text(-0.15, arm + 0.42, label, ha="right", va="center")
@@ -115,7 +120,8 @@ def draw_stacks(
             style = {"ha": "center", "color": colour(index), "fontsize": 9}
             axes.text(depth * (index + 0.5) / len(names), -0.22, f"period of {name}", **style)
         several = "used by both" if len(names) == 2 else "used by several"
-        shades = {several: _shade(2), "used by one policy": _shade(1), "not used": _shade(0)}
+        used = (several, "used by one policy", "not used")
+        shades = dict(zip(used, reversed(SHADES), strict=True))
         axes.legend(*_legend(patches, shades), **_BELOW)
     return figure
 
@@ -127,25 +133,11 @@ def _draw_entry(
     entry: Sequence[Visit],
     reward: float | None,
 ) -> None:
-    shade = _shade(len(entry))
+    shade = SHADES[min(len(entry), 2)]
     axes.add_patch(patches.Rectangle(corner, 0.94, 0.84, fc=shade, ec="0.2", lw=0.8))
     if reward is not None:
         style = {"color": "0.1" if entry else "0.55", "ha": "center", "va": "center"}
         axes.text(corner[0] + 0.56, corner[1] + 0.42, f"{reward:.3g}", fontsize=11, **style)
-
-
-def _draw_periods(
-    axes: Axes, corner: tuple[int, int], entry: Sequence[Visit], names: Sequence[str]
-) -> None:
-    for visit in entry:
-        index = names.index(visit.policy)
-        height = corner[1] + 0.84 * (index + 0.6) / (len(names) + 0.2)
-        style = {"fontsize": 7.5, "va": "center", "weight": "bold", "color": colour(index)}
-        axes.text(corner[0] + 0.07, height, f"{visit.period}", **style)
-
-
-def _shade(policies: int) -> str:
-    return ("white", "#ECECEC", "#C9C9C9")[min(policies, 2)]
 
 
 @contextmanager

@@ -20,24 +20,18 @@ OptionValues: TypeAlias = dict[str, Any]  # options or the values of a TOML file
 Command = TypeVar("Command", bound=Callable[..., object])
 
 # The settings of a file that are not fields of the experiment.
-SETTINGS = (
-    "name",
-    "environment",
-    "checkpoints",
-    "level",
-    "pairs",
-    "interval",
-    "simultaneous",
-    "adjust",
-    "best",
-    "live",
-    "traffic",
-)
+FOR_RESULTS = ("checkpoints", "level", "pairs", "interval", "simultaneous", "adjust", "best")
+SETTINGS = ("name", "environment", *FOR_RESULTS, "live", "traffic")
 
 
-def experiment_options(*, horizon: int = 1_000) -> Callable[[Command], Command]:
-    """The options that define an experiment; `horizon` is the default that the help states."""
-    options = (
+def experiment_options(
+    *, horizon: int = 1_000, replications: int | None = None
+) -> Callable[[Command], Command]:
+    """The options that define an experiment, with the defaults that the help states.
+
+    The option `--replications` is left out if it has no default.
+    """
+    options = [
         click.argument("policies", nargs=-1, metavar="POLICY... | FILE.toml"),
         click.option(
             "--env", "environment", help='Environment of the rewards, e.g. "bernoulli(0.7, 0.3)".'
@@ -50,7 +44,10 @@ def experiment_options(*, horizon: int = 1_000) -> Callable[[Command], Command]:
         click.option(
             "--level", type=float, help="Confidence level of the intervals.  [default: 0.95]"
         ),
-    )
+    ]
+    if replications is not None:
+        about = f"Independent replications.  [default: {replications}]"
+        options.append(click.option("--replications", type=int, help=about))
 
     def decorate(command: Command) -> Command:
         for option in reversed(options):
@@ -61,13 +58,6 @@ def experiment_options(*, horizon: int = 1_000) -> Callable[[Command], Command]:
 
 
 control_option = click.option("--control", help="The policy to compare with.  [default: the first]")
-
-
-def replications_option(default: int = 100) -> Callable[[Command], Command]:
-    """The option `--replications`; `default` is the one that the help states."""
-    return click.option(
-        "--replications", type=int, help=f"Independent replications.  [default: {default}]"
-    )
 
 
 def read_experiment(
@@ -129,29 +119,19 @@ def toml_file(words: tuple[str, ...]) -> str | None:
 def _values_and_settings(
     policies: tuple[str, ...], options: OptionValues
 ) -> tuple[OptionValues, OptionValues]:
-    values = _read_policies_or_file(policies)
+    file = toml_file(policies)
+    if not policies:
+        raise Invalid("name at least two policies, or a TOML file; see sameluck policies")
+    values = read_settings_file(file) if file else OptionValues(policies=parse_policies(policies))
     values.update({name: value for name, value in options.items() if value is not None})
     settings = {name: values.pop(name) for name in SETTINGS if name in values}
     if not isinstance(settings.get("best", False), bool):
         raise Invalid("best must be true or false")
-    for name in ("live", "traffic"):
-        table = settings.get(name, {})
-        if not isinstance(table, dict):
-            raise Invalid(f"{name} must be a table [{name}], got {table!r}")
     if "environment" in settings:
         environment = settings["environment"] = as_environment(settings["environment"])
         if environment.arms is not None:
             values.setdefault("arms", environment.arms)
     return values, settings
-
-
-def _read_policies_or_file(words: tuple[str, ...]) -> OptionValues:
-    file = toml_file(words)
-    if file is not None:
-        return read_settings_file(file)
-    if not words:
-        raise Invalid("name at least two policies, or a TOML file; see sameluck policies")
-    return {"policies": parse_policies(words)}
 
 
 def parse_policies(words: Iterable[str]) -> dict[str, Policy]:
@@ -169,7 +149,7 @@ def parse_policies(words: Iterable[str]) -> dict[str, Policy]:
 
 
 def read_settings_file(path: str) -> OptionValues:
-    """The values of a TOML file; raise `Invalid` for an unknown name."""
+    """The values of a TOML file; raise `Invalid` for an unknown name and for a value that must be a table."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -181,4 +161,7 @@ def read_settings_file(path: str) -> OptionValues:
     for name in values:
         if name not in known:
             raise Invalid(f"{path}: unknown {name!r}; {did_you_mean(name, known)}")
+    for name in ("live", "traffic"):
+        if not isinstance(values.get(name, {}), dict):
+            raise Invalid(f"{name} must be a table [{name}], got {values[name]!r}")
     return values

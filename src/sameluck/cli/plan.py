@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -71,52 +69,38 @@ def plan_command(policies: tuple[str, ...], plot_path: str | None, **question: A
     "--keep", metavar="FILE", help="Keep the race in this file and continue it from there."
 )
 @json_option
-def race_command(
-    policies: tuple[str, ...],
-    tolerance: float | None,
-    least: int,
-    most: int,
-    keep: str | None,
-    **options: Any,
-) -> Output:
+def race_command(policies: tuple[str, ...], keep: str | None, **question: Any) -> Output:
     """Race any number of policies on the same luck until one is certified as good enough."""
-    if tolerance is None:
+    if question["tolerance"] is None:
         raise sl.Invalid(
             "the acceptable loss against the best policy is missing: --tolerance 5, for example"
         )
     check_outputs({"keep": keep})
+    options = {name: question.pop(name) for name in EXPERIMENT if name in question}
     experiment, settings = read_experiment(policies, options)
     if experiment.design != sl.Replay():
         raise sl.Invalid("a race always uses the design replay; remove the design from the file")
-    with _interruptible(keep), Status("racing", console=Console(stderr=True)) as status:
-        race = sl.race(
-            experiment.policies,
-            settings["environment"],
-            tolerance=tolerance,
-            horizon=experiment.horizon,
-            level=settings.get("level", 0.95),
-            least=least,
-            most=most,
-            arms=experiment.n_arms,
-            seed=experiment.seed,
-            progress=lambda many, names: status.update(
-                f"racing: {many} replications, still in: {', '.join(names)}"
-            ),
-            keep=keep,
-        )
+    try:
+        with Status("racing", console=Console(stderr=True)) as status:
+            race = sl.race(
+                experiment.policies,
+                settings["environment"],
+                horizon=experiment.horizon,
+                level=settings.get("level", 0.95),
+                arms=experiment.n_arms,
+                seed=experiment.seed,
+                progress=lambda many, names: status.update(
+                    f"racing: {many} replications, still in: {', '.join(names)}"
+                ),
+                keep=keep,
+                **question,
+            )
+    except KeyboardInterrupt:
+        if keep is None:
+            raise
+        raise sl.Interrupted(
+            f"the race is kept in {keep!r}; run the same command again to continue it"
+        ) from None
     fields = ("certified", "best", "replications", "users", "policy_runs", "naive_users")
     record = {field: getattr(race, field) for field in fields}
     return Output(race, {**record, "runners": race.to_dicts(), "verdict": race.verdict})
-
-
-@contextmanager
-def _interruptible(path: str | None) -> Iterator[None]:
-    """After Ctrl-C, report the file that the race is kept in."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if path is None:
-            raise
-        raise sl.Interrupted(
-            f"the race is kept in {path!r}; run the same command again to continue it"
-        ) from None

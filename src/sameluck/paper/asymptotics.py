@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 import sameluck as sl
-from sameluck.arrays import Ints
 from sameluck.paper.checks import PendingTest, at_most, check, sections
 from sameluck.paper.examples import EXAMPLE_1, simulation
 from sameluck.paper.parts import (
@@ -87,19 +86,21 @@ def _simulations_ucb(settings: Settings) -> Simulations:
 
 
 def _analyse_ucb(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record:
-    pulls = {
-        "ucb1(alpha=2)": [runs["ucb1"].pulls[:, 0, place] for place in range(len(HORIZONS))],
-        "ucb_delta(d=2)": [runs[f"ucb_delta {horizon}"].pulls[:, 0, 0] for horizon in HORIZONS],
-    }
-    bounds = {"ucb1(alpha=2)": ucb1_bound, "ucb_delta(d=2)": ucb_delta_bound}
+    ucb1 = [runs["ucb1"].pulls[:, 0, place] for place in range(len(HORIZONS))]
+    ucb_delta = [runs[f"ucb_delta {horizon}"].pulls[:, 0, 0] for horizon in HORIZONS]
     pending: list[PendingTest] = []
     curves = {}
-    for name, samples in pulls.items():
-        pending += _below(name, samples, bounds[name])
-        ratios = [
-            variance(sample[:, 1]).scaled(math.log(t) ** -2)
-            for sample, t in zip(samples, HORIZONS, strict=True)
-        ]
+    for name, samples, bound in (
+        ("ucb1(alpha=2)", ucb1, ucb1_bound),
+        ("ucb_delta(d=2)", ucb_delta, ucb_delta_bound),
+    ):
+        ratios = []
+        for sample, t in zip(samples, HORIZONS, strict=True):
+            for arm, gap in enumerate(ENVIRONMENT.gaps):
+                if gap > 0:
+                    second, case = mean(sample[:, arm] ** 2), f"T = {t:,}, arm {arm + 1}"
+                    pending.append(at_most(f"{name}: E N^2", second, bound(gap, t), case))
+            ratios.append(variance(sample[:, 1]).scaled(math.log(t) ** -2))
         pending += _flattening(name, ratios)
         curves[name] = _records(ratios)
     return check(
@@ -110,19 +111,6 @@ def _analyse_ucb(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record:
         pending,
         curves=curves,
     )
-
-
-def _below(
-    name: str, samples: Sequence[Ints], bound: Callable[[float, int], float]
-) -> list[PendingTest]:
-    return [
-        at_most(
-            f"{name}: E N^2", mean(sample[:, arm] ** 2), bound(gap, t), f"T = {t:,}, arm {arm + 1}"
-        )
-        for sample, t in zip(samples, HORIZONS, strict=True)
-        for arm, gap in enumerate(ENVIRONMENT.gaps)
-        if gap > 0
-    ]
 
 
 def _flattening(name: str, ratios: list[Estimate]) -> list[PendingTest]:

@@ -25,7 +25,6 @@ from sameluck.paper.parts import (
     Settings,
     Simulations,
     Table,
-    no_simulations,
 )
 from sameluck.runs import Runs
 
@@ -110,7 +109,7 @@ def theorem(
     title: str,
     statement: str,
     setting: str,
-    simulations: Callable[[Settings], Simulations] = no_simulations,
+    simulations: Callable[[Settings], Simulations] = lambda _: {},
 ) -> Callable[[Callable[[Settings, Mapping[str, Runs]], PendingTests]], Part]:
     """A part from the function that yields its tests; `setting` is formatted with the settings."""
 

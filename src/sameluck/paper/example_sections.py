@@ -84,13 +84,10 @@ def _interactions(part: Part, result: Record, number: int) -> Section:
     )
 
 
-_INTERVAL = ("checkpoint", "effect", "low", "high")
-
-
 def _intervals(part: Part, result: Record) -> Section:
     control, policy = result["policies"]
-    intervals = result["intervals"]
-    curves = [plots.Curve(label, *columns(many, *_INTERVAL)) for label, many in intervals.items()]
+    intervals, fields = result["intervals"], ("checkpoint", "effect", "low", "high")
+    curves = [plots.Curve(label, *columns(many, *fields)) for label, many in intervals.items()]
     rows = [(curve.label, *point) for curve in curves for point in zip(*curve[1:], strict=True)]
     around = sum(one["low"] <= 0 <= one["high"] for one in intervals["naive"])
     below = sum(one["high"] < 0 for one in intervals["replay"])
@@ -105,7 +102,7 @@ def _intervals(part: Part, result: Record) -> Section:
         figure=ReportFigure(
             f"{part.name}-intervals",
             "The estimated effect over the horizon with its interval: a wide band for naive, a narrow one for replay",
-            Table(f"{part.name}-intervals", ("design", *_INTERVAL), rows),
+            Table(f"{part.name}-intervals", ("design", *fields), rows),
             lambda: plots.draw_effects(curves, level=published.LEVEL, title=title),
         ),
     )
@@ -162,17 +159,10 @@ def _axes(part: Part, result: Record) -> Section:
 
 
 def _design_table(name: str, designs: Sequence[Record]) -> Table:
-    fields = (
-        "design",
-        "effect",
-        "error",
-        "variance",
-        "interactions",
-        "naive_replications",
-        "naive_users",
-    )
-    header = (*fields[:4], "users", "naive replications for 10", "naive users for 1")
-    return Table(name, header, [*zip(*columns(designs, *fields), strict=True)])
+    alike = ("design", "effect", "error", "variance")
+    header = (*alike, "users", "naive replications for 10", "naive users for 1")
+    cells = columns(designs, *alike, "interactions", "naive_replications", "naive_users")
+    return Table(name, header, [*zip(*cells, strict=True)])
 
 
 def _designs(part: Part, result: Record) -> Section:

@@ -32,16 +32,9 @@ TABLE_HORIZONS = (10, 100, 1_000, 10_000)
 GRID = tuple(range(500, HORIZON + 1, 500))
 CHECKPOINTS = tuple(sorted({*TABLE_HORIZONS, *GRID}))
 
-DESIGNS: dict[str, Design] = {
-    "naive": sl.Naive(),
-    "replay": sl.Replay(),
-    "time-coupled": sl.TimeCoupled(),
-}
-FAMILY_DESIGNS: dict[str, Design] = {
-    "naive": sl.Naive(),
-    "replay": sl.Replay(),
-    "replay, shared noise": sl.Replay(share_noise=True),
-}
+BOTH: dict[str, Design] = {"naive": sl.Naive(), "replay": sl.Replay()}
+DESIGNS = {**BOTH, "time-coupled": sl.TimeCoupled()}
+FAMILY_DESIGNS = {**BOTH, "replay, shared noise": sl.Replay(share_noise=True)}
 
 
 class Example(NamedTuple):
@@ -77,19 +70,13 @@ FAMILIES = (
     Example(
         "thompson",
         "Thompson sampling with Beta(1, 1) and Beta(2, 2) priors on example 2's arms",
-        {
-            "thompson(1, 1)": sl.ThompsonBernoulli(1.0, 1.0, 1),
-            "thompson(2, 2)": sl.ThompsonBernoulli(2.0, 2.0, 1),
-        },
+        {f"thompson({n}, {n})": sl.ThompsonBernoulli(float(n), float(n), 1) for n in (1, 2)},
         EXAMPLE_2.environment,
     ),
     Example(
         "epsilon_greedy",
         "Epsilon-greedy with epsilon 0.1 and 0.05 on example 3's arms",
-        {
-            "epsilon_greedy(0.1)": sl.EpsilonGreedy(0.1),
-            "epsilon_greedy(0.05)": sl.EpsilonGreedy(0.05),
-        },
+        {f"epsilon_greedy({share})": sl.EpsilonGreedy(share) for share in (0.1, 0.05)},
         EXAMPLE_3.environment,
     ),
 )

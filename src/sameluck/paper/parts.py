@@ -58,11 +58,6 @@ def with_naive(replay: Simulation) -> Simulations:
     return {"naive": replay._replace(experiment=naive), "replay": replay}
 
 
-def no_simulations(settings: Settings) -> Simulations:  # noqa: ARG001
-    """For a part that needs none."""
-    return {}
-
-
 class Part(NamedTuple):
     """One example, one theorem or one figure of the paper."""
 

@@ -59,10 +59,10 @@ def _canonical(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:
 
 
 def _differing(literal: History, stacked: sl.Trajectory) -> int:
-    unlike = np.array(literal.arms) != stacked.arms
-    unlike |= np.array(literal.rewards) != stacked.rewards
-    unlike |= np.array(literal.replayed) != stacked.replayed
-    return int(unlike.sum())
+    unlike = [
+        np.array(column) != getattr(stacked, field) for field, column in literal._asdict().items()
+    ]
+    return int(np.any(unlike, axis=0).sum())
 
 
 @theorem(

@@ -7,6 +7,7 @@ import html
 import io
 import textwrap
 from collections.abc import Sequence
+from functools import partial
 
 
 def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -38,22 +39,20 @@ def csv_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return text.getvalue()
 
 
-def wrapped(text: str) -> str:
-    """A paragraph for a terminal, in lines of at most 100 characters."""
-    return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
+def wrapped(text: str, first: str = "", later: str = "") -> str:
+    """A paragraph for a terminal, in lines of at most 100 characters; `first` and `later` begin its lines."""
+    fill = partial(textwrap.fill, width=100, break_long_words=False, break_on_hyphens=False)
+    return fill(text, initial_indent=first, subsequent_indent=later)
 
 
 def latex_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table as a LaTeX tabular with booktabs rules."""
-    lines = [
+    begin = rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}"
+    head, *body = (
         " & ".join(cell.translate(_LATEX) for cell in line) + r" \\" for line in (header, *rows)
-    ]
-    columns = "l" + "r" * (len(header) - 1)
-    body = "\n".join(lines[1:])
-    return (
-        f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{lines[0]}\n\\midrule\n{body}\n"
-        "\\bottomrule\n\\end{tabular}\n"
     )
+    end = [r"\bottomrule", r"\end{tabular}", ""]
+    return "\n".join([begin, r"\toprule", head, r"\midrule", *body, *end])
 
 
 _NAMED = {"|": "bar", "\\": "backslash", "~": "asciitilde", "^": "asciicircum"}

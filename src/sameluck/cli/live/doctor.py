@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Sequence
 
@@ -12,6 +11,7 @@ import sameluck as sl
 from sameluck.cli.live.store_options import DatabaseOptions, live_command
 from sameluck.cli.output import Output
 from sameluck.live.diagnostics.database import examine
+from sameluck.reporting.tables import wrapped
 from sameluck.reporting.wording import sentence
 
 HELP_POSITION = 6
@@ -54,13 +54,6 @@ def format_checks(checks: Sequence[sl.Check]) -> str:
     """One paragraph per check: verdict, name, sentence."""
     width = max(len(check.name) for check in checks)
     return "\n".join(
-        textwrap.fill(
-            check.sentence,
-            100,
-            initial_indent=f"  {check.verdict:<7}  {check.name:<{width}}  ",
-            subsequent_indent=" " * (width + 13),
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        for check in checks
+        wrapped(one.sentence, f"  {one.verdict:<7}  {one.name:<{width}}  ", " " * (width + 13))
+        for one in checks
     )

@@ -10,12 +10,7 @@ from typing import Any
 import click
 
 import sameluck as sl
-from sameluck.cli.experiment_options import (
-    OptionValues,
-    parse_policies,
-    prefix_errors,
-    read_settings_file,
-)
+from sameluck.cli.experiment_options import parse_policies, prefix_errors, read_settings_file
 from sameluck.cli.live.store_options import (
     DatabaseOptions,
     caution_notes,
@@ -64,8 +59,11 @@ def import_command(
     """
     if not Path(file).is_file():
         raise sl.Invalid(f"cannot read {file!r}: no such file")
-    with prefix_errors(options):
-        live = sl.Live.from_dict(_live_table(options)) if options else None
+    live = None
+    if options:
+        with prefix_errors(options):
+            table = read_settings_file(options).get("live", {})
+            live = sl.Live.from_dict({key: table[key] for key in table if key != "name"})
     with (
         database.open(new=True) as store,
         collect_cautions() as cautions,
@@ -84,13 +82,6 @@ def import_command(
     replaced = {"live": name, "policies": policy_records, "cautions": cautions}
     record = {**imported._asdict(), **replaced}
     return Output(_text(imported, database), record, caution_notes(cautions))
-
-
-def _live_table(path: str) -> OptionValues:
-    table = read_settings_file(path).get("live", {})
-    if not isinstance(table, dict):
-        raise sl.Invalid(f"live must be a table [live], got {table!r}")
-    return {name: value for name, value in table.items() if name != "name"}
 
 
 def _text(imported: sl.Imported, database: DatabaseOptions) -> str:

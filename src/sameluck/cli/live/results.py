@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 import sameluck as sl
-from sameluck.cli.comparison_output import (
+from sameluck.cli.compare import (
     output_options,
     pairs_option,
     parse_checkpoints,
@@ -76,21 +76,18 @@ def _parse_names(names: str | None, live: sl.LiveExperiment) -> list[str] | None
 def _too_early(
     live: sl.LiveExperiment, policies: list[str] | None, complete: int, horizon: int
 ) -> sl.Invalid:
-    planned = live.experiment.replications
+    planned, status = live.experiment.replications, live.status().status
+    if planned < 2:
+        remedy = "only one is planned, and the replication is the unit of inference: start a new one with more"
+    elif earlier := common_horizon(live, policies):
+        remedy = f"for the results so far: --checkpoints {earlier}"
+    else:
+        remedy = "wait for rewards" if status in ACTIVE else f"its status is {status}"
     have = "has" if complete == 1 else "have"
     return sl.Invalid(
         f"{complete} of {counted(planned, 'replication')} of {live.name!r} {have} reached "
-        f"{counted(horizon, 'period')}, and a comparison needs the first 2; {_remedy(live, policies)}"
+        f"{counted(horizon, 'period')}, and a comparison needs the first 2; {remedy}"
     )
-
-
-def _remedy(live: sl.LiveExperiment, policies: list[str] | None) -> str:
-    if live.experiment.replications < 2:
-        return "only one is planned, and the replication is the unit of inference: start a new one with more"
-    horizon, status = common_horizon(live, policies), live.status().status
-    if horizon:
-        return f"for the results so far: --checkpoints {horizon}"
-    return "wait for rewards" if status in ACTIVE else f"its status is {status}"
 
 
 def common_horizon(live: sl.LiveExperiment, policies: Sequence[str] | None = None) -> int:

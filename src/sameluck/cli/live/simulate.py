@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -10,14 +11,13 @@ import click
 
 import sameluck as sl
 from sameluck import text_forms
-from sameluck.cli.comparison_output import comparison_record, read_request
+from sameluck.cli.compare import comparison_record, read_request
 from sameluck.cli.experiment_options import (
     OptionValues,
     control_option,
     experiment_options,
     prefix_errors,
     read_experiment,
-    replications_option,
     toml_file,
 )
 from sameluck.cli.live.doctor import format_checks
@@ -41,7 +41,7 @@ HORIZON, REPLICATIONS, WINDOW = 100, 20, 3600.0
 NO_RESULT = "No result yet: a comparison needs rewards in two replications. Simulate more --days."
 
 TRAFFIC = ("arrivals_per_day", "delay", "loss", "unexposed", "duplicates", "returning", "drift")
-LIVE = ("order", "open_replications", "window", "batch")
+LIVE = ("order", "open_replications", "batch")
 
 
 @click.command(
@@ -49,8 +49,7 @@ LIVE = ("order", "open_replications", "window", "batch")
     epilog='Example: sameluck live simulate ucb1 uniform --env "bernoulli(0.6,0.5)" --delay "exponential(600)" '
     "--loss 0.1",
 )
-@experiment_options(horizon=HORIZON)
-@replications_option(REPLICATIONS)
+@experiment_options(horizon=HORIZON, replications=REPLICATIONS)
 @click.option("--design", help="replay or naive.  [default: replay]")
 @control_option
 @click.option("--arrivals-per-day", type=float, help="Calls for an arm per day.  [default: 10000]")
@@ -97,7 +96,8 @@ def simulate_command(
     Without policies it runs an example. A TOML file as for `sameluck live start` may be given instead, with the
     tables [live] and [traffic]; options override the file.
     """
-    typed = {word: options.pop(word) for word in (*TRAFFIC, *LIVE)}
+    words = (*TRAFFIC, *LIVE, "window")
+    typed = {word: value for word in words if (value := options.pop(word)) is not None}
     if not policies and options["environment"] is None:
         options["environment"] = ENVIRONMENT
     experiment, settings = read_experiment(
@@ -125,46 +125,30 @@ def simulate_command(
                 raise
             raise sl.Interrupted(f"the experiment so far is kept; {show}") from None
         comparison, checks = _compare(live, request), live.diagnostics()
-    parts = [
-        _title(experiment, settings, traffic),
-        str(rehearsal._replace(effects={})),
-        str(rehearsal.status),
-        str(comparison) if comparison else NO_RESULT,
-        f"diagnostics\n{format_checks(checks)}",
-    ]
-    record = {
-        "rehearsal": rehearsal.to_dict(),
-        "result": comparison_record(comparison) if comparison else None,
-        "diagnostics": [check._asdict() for check in checks],
-        "cautions": cautions,
-    }
+    title = _title(experiment, settings, traffic)
     kept = [] if url is None else [f"kept; {show}"]
-    return Output("\n\n".join(parts), record, [*caution_notes(cautions), *kept])
+    return _output(title, rehearsal, comparison, checks, cautions, kept)
 
 
 def _traffic(settings: OptionValues, typed: OptionValues) -> sl.Traffic:
-    live = settings.get("live", {})
-    planned = {word: live[word] for word in ("arrivals_per_day",) if word in live}
-    return sl.Traffic.from_dict(
-        {**planned, **settings.get("traffic", {}), **_without_none(typed, TRAFFIC)}
-    )
+    planned = _pick(settings.get("live", {}), ("arrivals_per_day",))
+    return sl.Traffic.from_dict(planned | settings.get("traffic", {}) | _pick(typed, TRAFFIC))
 
 
 def _live_options(settings: OptionValues, typed: OptionValues, traffic: sl.Traffic) -> sl.Live:
-    values = {**settings.get("live", {})}
-    values.update(_without_none(typed, ("order", "open_replications", "batch")))
+    values = settings.get("live", {}) | _pick(typed, LIVE)
     if traffic.unexposed:
         values.setdefault("exposure", "explicit")
     values.setdefault("arrivals_per_day", traffic.arrivals_per_day)
     reward = values.get("reward", {})
     if isinstance(reward, dict):
-        window = {} if typed["window"] is None else {"window_seconds": typed["window"]}
-        values["reward"] = {"window_seconds": WINDOW, **reward, **window}
+        window = typed.get("window", reward.get("window_seconds", WINDOW))
+        values["reward"] = {**reward, "window_seconds": window}
     return sl.Live.from_dict(values)
 
 
-def _without_none(values: OptionValues, names: tuple[str, ...]) -> OptionValues:
-    return {name: values[name] for name in names if values[name] is not None}
+def _pick(values: OptionValues, names: tuple[str, ...]) -> OptionValues:
+    return {name: values[name] for name in names if name in values}
 
 
 def _store(url: str | None) -> AbstractContextManager[sl.Store]:
@@ -202,3 +186,27 @@ def _title(experiment: sl.Experiment, settings: OptionValues, traffic: sl.Traffi
         f"{experiment.horizon:,} periods; {traffic.arrivals_per_day:,.10g} calls per day, rewards after {delay} "
         "seconds"
     )
+
+
+def _output(
+    title: str,
+    rehearsal: sl.Rehearsal,
+    comparison: sl.Comparison | None,
+    checks: Sequence[sl.Check],
+    cautions: list[str],
+    kept: list[str],
+) -> Output:
+    parts = [
+        title,
+        str(rehearsal._replace(effects={})),
+        str(rehearsal.status),
+        str(comparison) if comparison else NO_RESULT,
+        f"diagnostics\n{format_checks(checks)}",
+    ]
+    record = {
+        "rehearsal": rehearsal.to_dict(),
+        "result": comparison_record(comparison) if comparison else None,
+        "diagnostics": [check._asdict() for check in checks],
+        "cautions": cautions,
+    }
+    return Output("\n\n".join(parts), record, [*caution_notes(cautions), *kept])

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 import sameluck as sl
-from sameluck.cli.experiment_options import prefix_errors, read_experiment_file
+from sameluck.cli.experiment_options import FOR_RESULTS, prefix_errors, read_experiment_file
 from sameluck.cli.live.store_options import (
     DatabaseOptions,
     caution_notes,
@@ -20,8 +20,6 @@ from sameluck.cli.output import Output
 from sameluck.reporting.wording import counted
 
 HELP_POSITION = 2
-
-FOR_RESULTS = ("checkpoints", "level", "pairs", "interval", "simultaneous", "adjust", "best")
 
 
 @live_command("start", epilog="Example: sameluck live start shop.toml --db sqlite:///shop.db")

@@ -40,8 +40,7 @@ from sameluck.reporting.tables import csv_table, wrapped
 
 pairs_option = click.option("--pairs", help="control, all or best.  [default: control]")
 simultaneous_option = click.option(
-    "--simultaneous",
-    help="Let the intervals hold simultaneously over pairs, checkpoints or both.",
+    "--simultaneous", help="Let the intervals hold simultaneously over pairs, checkpoints or both."
 )
 workers_option = click.option("--workers", type=int, help="Threads.  [default: all cores]")
 

@@ -155,8 +155,7 @@ def _sections(part: Part, result: Record) -> list[Section]:
         for label, many in result["curves"].items()
     ]
     title, quantity = _FIGURES[part.name]
-    limit = result.get("limit")
-    name = f"theorem-{part.name}"
+    name, limit = f"theorem-{part.name}", result.get("limit")
     figure = line_figure(name, lines, title, quantity, logarithmic=True, limit=limit)
     return sections(part, result, figure)
 

@@ -7,7 +7,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from sameluck.files import make_folder, to_json, write_whole
-from sameluck.paper.parts import Cell, Record, Section, Settings, Table
+from sameluck.paper import checks
+from sameluck.paper.parts import Cell, Part, Record, Section, Settings, Table
 from sameluck.paper.published import FAR
 from sameluck.randomness import streams
 from sameluck.reporting import pages, plots, tables
@@ -53,22 +54,32 @@ def summarise(results: Mapping[str, Record], settings: Settings) -> Record:
 def verdict(summary: Record) -> str:
     """Whether the paper was reproduced, in a sentence."""
     matches = summary["published"]
-    checks = [part for part in summary["parts"].values() if "passes" in part]
+    passes = [part["passes"] for part in summary["parts"].values() if "passes" in part]
     sentences = []
     if matches:
         met = sum(one["meets"] for one in matches)
         sentences.append(
             f"{met} of {len(matches)} published numbers are within {FAR:g} standard errors."
         )
-    if checks:
-        held = sum(part["passes"] for part in checks)
-        sentences.append(f"{held} of {len(checks)} checks of theorems hold.")
+    if passes:
+        sentences.append(f"{sum(passes)} of {len(passes)} checks of theorems hold.")
     differing = [
         f"{one['part']}, {one['name']} (z = {one['z']:.1f})" for one in matches if not one["meets"]
     ]
     if failing := [*differing, *summary["failing"]]:
         sentences.append(f"Not met: {'; '.join(failing)}.")
     return " ".join(sentences)
+
+
+def collect_sections(parts: Sequence[Part], results: Mapping[str, Record]) -> list[Section]:
+    """The sections of every part, with a summary before the first theorem."""
+    checked = {part.title: results[part.name] for part in parts if "passes" in results[part.name]}
+    sections: list[Section] = []
+    for part in parts:
+        if part.title == next(iter(checked), None):
+            sections.append(checks.summary(checked))
+        sections += part.sections(part, results[part.name])
+    return sections
 
 
 def write(folder: Path, summary: Record, sections: Sequence[Section], *, complete: bool) -> None:

@@ -15,8 +15,8 @@ from typing import NamedTuple, TypeAlias
 import sameluck as sl
 from sameluck.errors import Interrupted, Invalid, did_you_mean, optional
 from sameluck.files import write_whole
-from sameluck.paper import asymptotics, checks, examples, illustration, report, theorems
-from sameluck.paper.parts import Part, Record, Section, Settings
+from sameluck.paper import asymptotics, examples, illustration, report, theorems
+from sameluck.paper.parts import Part, Record, Settings
 from sameluck.randomness import streams
 
 # What is running, decisions done, decisions in all.
@@ -65,7 +65,8 @@ def reproduce(
     cache.create()
     try:
         results = _run_parts(parts, cache, progress)
-        summary, sections = report.summarise(results, settings), _sections(parts, results)
+        summary = report.summarise(results, settings)
+        sections = report.collect_sections(parts, results)
         report.write(Path(out), summary, sections, complete=len(parts) == len(PARTS))
     except KeyboardInterrupt:
         finished = sum(cache.load(part) is not None for part in parts)
@@ -201,14 +202,3 @@ def _report_share(
     progress: PaperProgress, what: str, before: int, decisions: int, total: int, done: int, of: int
 ) -> None:
     progress(what, before + decisions * done // of, total)
-
-
-def _sections(parts: Sequence[Part], results: dict[str, Record]) -> list[Section]:
-    """The sections of every part, with a summary before the first theorem."""
-    checked = {part.title: results[part.name] for part in parts if part in THEOREMS}
-    sections: list[Section] = []
-    for part in parts:
-        if part.title == next(iter(checked), None):
-            sections.append(checks.summary(checked))
-        sections += part.sections(part, results[part.name])
-    return sections

@@ -49,12 +49,11 @@ def _analyse(settings: Settings, runs: Mapping[str, Runs]) -> Record:  # noqa: A
         ("replayed rewards", float(len(visits) - real), float(published.REPLAYED)),
         ("rewards that are not the stack's", float(differing), 0.0),
     )
-    return {
-        "published": [
-            published.match(name, 10, Estimate(ours, 0.0), Estimate(printed, 0.0))._asdict()
-            for name, ours, printed in counts
-        ]
-    }
+    matches = [
+        published.match(name, 10, Estimate(ours, 0.0), Estimate(printed, 0.0))
+        for name, ours, printed in counts
+    ]
+    return {"published": [one._asdict() for one in matches]}
 
 
 def _sections(part: Part, result: Record) -> list[Section]:  # noqa: ARG001

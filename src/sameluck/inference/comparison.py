@@ -16,7 +16,7 @@ from sameluck.inference.cautions import cautions, is_interim
 from sameluck.inference.effects import Effect, Request, effect_curves, effects
 from sameluck.inference.policy_summaries import PolicySummary, Standing, standings, summarise
 from sameluck.reporting import pages, plots, tables
-from sameluck.reporting.formats import amount, percent, probability, times
+from sameluck.reporting.wording import amount, percent, probability, times
 from sameluck.runs import Runs
 from sameluck.validation import is_listed
 

@@ -17,7 +17,7 @@ from sameluck.experiment import Experiment, require_experiment
 from sameluck.inference.comparison import Comparison, compare, cost, finding, footer
 from sameluck.inference.effects import Effect, effect_curves
 from sameluck.reporting import pages, plots, tables
-from sameluck.reporting.formats import amount, percent
+from sameluck.reporting.wording import amount, percent
 from sameluck.simulation.simulate import Progress, simulate
 
 

@@ -24,7 +24,7 @@ from sameluck.inference.coverage import Coverage, coverage
 from sameluck.inference.effects import Pair, differences, first_pair, has_prior
 from sameluck.intervals import check_level, t_critical
 from sameluck.reporting import plots, tables
-from sameluck.reporting.formats import percent
+from sameluck.reporting.wording import percent
 from sameluck.runs import Runs
 from sameluck.simulation.simulate import simulate
 from sameluck.validation import require_number, require_whole

@@ -32,7 +32,7 @@ from sameluck.files import write_whole
 from sameluck.intervals import anytime_half_widths, check_level
 from sameluck.policies.base import Policy
 from sameluck.reporting import tables
-from sameluck.reporting.formats import percent
+from sameluck.reporting.wording import percent
 from sameluck.simulation.preconditions import checked_environment
 from sameluck.simulation.simulate import simulate
 from sameluck.validation import require_callable, require_number

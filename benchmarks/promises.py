@@ -58,7 +58,10 @@ CASES = {
     "near-tie, T = 1,000": Case({"a": sl.UCB1(2.0), "b": sl.UCB1(2.05)}, ARMS5, 1_000, exact=False),
     "revenue, T = 1,000": Case({"a": EPSILON, "b": sl.EpsilonGreedy(0.2)}, _revenue(), 1_000),
     "rarely failing, T = 5,000": Case(
-        {"a": sl.UCB1(2.0), "b": sl.EpsilonGreedy(0.0)}, sl.Bernoulli((0.95, 0.5)), 5_000, exact=False
+        {"a": sl.UCB1(2.0), "b": sl.EpsilonGreedy(0.0)},
+        sl.Bernoulli((0.95, 0.5)),
+        5_000,
+        exact=False,
     ),
 }
 
@@ -218,7 +221,9 @@ def races(experiments: int) -> Iterator[Row]:
     failing = CASES["rarely failing, T = 5,000"]
     wrong = 0
     for seed in range(number):
-        race = sl.race(failing.policies, failing.environment, tolerance=10, horizon=5_000, seed=seed)
+        race = sl.race(
+            failing.policies, failing.environment, tolerance=10, horizon=5_000, seed=seed
+        )
         wrong += race.certified and race.best == "b"
     yield Row("race is right", "rarely failing, tolerance 10", 0, 0.05, wrong / number, number)
     alphas = {f"alpha {alpha}": sl.UCB1(alpha) for alpha in (0.5, 1.0, 2.0, 3.0)}

@@ -79,17 +79,20 @@ class Row(NamedTuple):
 
     @property
     def error(self) -> float:
+        """The binomial standard error of the measured rate, at least that of the promised one."""
         rate = self.measured if self.promised is None else max(self.measured, self.promised)
         return math.sqrt(rate * (1 - rate) / self.experiments)
 
     @property
     def kept(self) -> str:
+        """Whether the measured rate is within its budget; "said" where the verdict warns instead."""
         if self.promised is not None:
             return "yes" if self.measured <= self.promised + 3.3 * self.error else "NO"
         budget = 0.05 + 3.3 * math.sqrt(0.05 * 0.95 / self.experiments)
         return "said" if (self.unannounced or 0.0) <= budget else "NO"
 
     def cells(self) -> list[str]:
+        """The row as text."""
         unannounced = "" if self.unannounced is None else f"{self.unannounced:.1%}"
         promised = "-" if self.promised is None else f"{self.promised:.1%}"
         measured = f"{self.measured:.1%} ({self.error:.1%})"

@@ -60,7 +60,7 @@ class Comparison:
     def verdict(self) -> str:
         """The effects at the last checkpoint, what they cannot exclude and the users they cost, as sentences."""
         effects = self.last_effects
-        sentences = [*findings(effects), *self._about_unseen()]
+        sentences = [*findings(effects), *self.about_unseen]
         if self.request.interval == "median":
             sentences.append(
                 "These are medians over replications: a rare failure does not show in them."
@@ -73,8 +73,9 @@ class Comparison:
             sentences.append(f"Without adjustment the first effect is {plain}.")
         return " ".join([*sentences, cost(effects[0], self._design)])
 
-    def _about_unseen(self) -> list[str]:
-        """What rare replications that were not met could do to the weakest finding."""
+    @property
+    def about_unseen(self) -> list[str]:
+        """As a sentence: what rare replications that were not met could do to the weakest finding."""
         shown = [abs(one.effect) for one in self.last_effects if shows_difference(one)]
         if self.request.interval == "median" or not shown:
             return []

@@ -77,7 +77,8 @@ class DesignComparison:
     @property
     def verdict(self) -> str:
         """The first effect under the reference design, and what the others need for its precision."""
-        effect = self.results[self._reference].last_effects[0]
+        reference = self.results[self._reference]
+        effect = reference.last_effects[0]
         others = [
             f"The {row.design} design would need about {row.replications_needed:,.0f} replications "
             f"({row.users_needed:,.0f} users, between {_count(row.users_low)} and {_count(row.users_high)}) for the "
@@ -87,7 +88,8 @@ class DesignComparison:
             and row.design != self._reference
             and math.isfinite(row.users_needed)
         ]
-        return " ".join([finding(effect), cost(effect, self._reference), *others])
+        found = [finding(effect), *reference.about_unseen]
+        return " ".join([*found, cost(effect, self._reference), *others])
 
     def __str__(self) -> str:
         title = self.results[self._first].title.partition(" design on ")[2]

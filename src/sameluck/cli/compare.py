@@ -40,7 +40,7 @@ from sameluck.reporting.tables import csv_table, wrapped
 
 pairs_option = click.option("--pairs", help="control, all or best.  [default: control]")
 simultaneous_option = click.option(
-    "--simultaneous", help="Let the intervals hold simultaneously over pairs, checkpoints or both."
+    "--simultaneous", help="What the intervals cover together: pairs, checkpoints, both or none.  [default: pairs]"
 )
 workers_option = click.option("--workers", type=int, help="Threads.  [default: all cores]")
 
@@ -149,7 +149,7 @@ def _csv(records: list[dict[str, object]]) -> str:
     "--checkpoints", help="Horizons to report, e.g. 100,1000,10000.  [default: the horizon]"
 )
 @pairs_option
-@click.option("--interval", help="t, bootstrap or anytime.  [default: t]")
+@click.option("--interval", help="t, anytime, median or bootstrap.  [default: t]")
 @simultaneous_option
 @click.option(
     "--best", is_flag=True, default=None, help="Report which policies may be the best of all."

@@ -50,7 +50,9 @@ def plan_command(policies: tuple[str, ...], plot_path: str | None, **question: A
         "pilot_effect": plan.pilot_effect,
         "pilot_effect_error": plan.pilot_effect_error,
         "check": plan.check._asdict() if plan.check else None,
+        "power_range": plan.power_range,
         "verdict": plan.verdict,
+        "cautions": plan.cautions,
     }
     return Output(plan, record, written(outputs))
 
@@ -61,6 +63,13 @@ def plan_command(policies: tuple[str, ...], plot_path: str | None, **question: A
 )
 @experiment_options()
 @click.option("--tolerance", type=float, help="The acceptable loss against the best policy.")
+@click.option(
+    "--failures",
+    type=float,
+    default=0.01,
+    show_default=True,
+    help="The share of replications in which a policy may fail unseen.",
+)
 @click.option(
     "--least", type=int, default=30, show_default=True, help="Replications before a decision."
 )
@@ -103,4 +112,5 @@ def race_command(policies: tuple[str, ...], keep: str | None, **question: Any) -
         ) from None
     fields = ("certified", "best", "replications", "users", "policy_runs", "naive_users")
     record = {field: getattr(race, field) for field in fields}
-    return Output(race, {**record, "runners": race.to_dicts(), "verdict": race.verdict})
+    words = {"verdict": race.verdict, "cautions": race.cautions}
+    return Output(race, {**record, "runners": race.to_dicts(), **words})

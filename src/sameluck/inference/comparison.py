@@ -77,11 +77,14 @@ class Comparison:
     def about_unseen(self) -> list[str]:
         """As a sentence: what rare replications that were not met could do to the weakest finding."""
         shown = [abs(one.effect) for one in self.last_effects if shows_difference(one)]
-        if self.request.interval == "median" or not shown:
+        if self.request.interval == "median":
             return []
-        count, level, weakest = self.runs.replications, self.request.level, min(shown)
+        count, level = self.runs.replications, self.request.level
         share = unseen_share(count, level)
         unlike = f"Up to {100 * share:.2g}% of replications may be unlike any of these {count:,}"
+        if not shown:
+            return [f"{unlike}."]
+        weakest = min(shown)
         loss, most = reversing_loss(weakest, count, level), possible_loss(self.runs)
         which = "this finding" if len(shown) == 1 else "the smallest of these differences"
         if most is None:

@@ -35,7 +35,7 @@ HELP_POSITION = 5
 @click.option("--control", help="The policy to compare with.  [default: the experiment's]")
 @pairs_option
 @click.option(
-    "--interval", help="t, bootstrap or anytime.  [default: anytime while it runs, then t]"
+    "--interval", help="t, anytime, median or bootstrap.  [default: anytime while it runs, then t]"
 )
 @simultaneous_option
 @click.option("--best", is_flag=True, help="Report which policies may be the best of all.")

@@ -155,7 +155,7 @@ def families(experiments: int) -> Iterator[Row]:
         name = "8 equal policies, one of them the best"
         yield Row("best is not excluded", name, count, 0.05, left_out / experiments, experiments)
     grid = [10 * k for k in range(1, 21)]
-    for count in COUNTS[1:]:
+    for count in COUNTS:
         case = Case({"a": EPSILON, "b": EPSILON}, ARMS5, 200)
         experiment = of_policies(*case[:3]).replace(replications=count)
         arguments = {"simultaneous": "checkpoints", "checkpoints": grid, "experiments": experiments}
@@ -220,7 +220,7 @@ def adjusted(experiments: int) -> Iterator[Row]:
 
 def races(experiments: int) -> Iterator[Row]:
     """Races that certify a policy which is not within the tolerance of the best."""
-    number = max(20, experiments // 10)
+    number = max(10, experiments // 10)
     failing = CASES["rarely failing, T = 5,000"]
     wrong = 0
     for seed in range(number):
@@ -245,7 +245,7 @@ def plans(experiments: int) -> Iterator[Row]:
     for name in ("example 1, T = 1,000", "example 2, T = 1,000"):
         case = CASES[name]
         failed = []
-        for seed in range(max(4, experiments // 100)):
+        for seed in range(max(2, experiments // 100)):
             experiment = of_policies(*case[:3]).replace(seed=seed)
             plan = sl.plan(experiment, case.environment, effect=2.0, power=0.9)
             planned = experiment.replace(replications=plan.replications, seed=seed + 1_000)

@@ -40,7 +40,8 @@ from sameluck.reporting.tables import csv_table, wrapped
 
 pairs_option = click.option("--pairs", help="control, all or best.  [default: control]")
 simultaneous_option = click.option(
-    "--simultaneous", help="What the intervals cover together: pairs, checkpoints, both or none.  [default: pairs]"
+    "--simultaneous",
+    help="What the intervals cover together: pairs, checkpoints, both or none.  [default: pairs]",
 )
 workers_option = click.option("--workers", type=int, help="Threads.  [default: all cores]")
 

@@ -10,7 +10,7 @@ import numpy as np
 from sameluck.arrays import Floats
 from sameluck.inference.adjustments import known_means
 from sameluck.inference.effects import Request, differences
-from sameluck.intervals import anytime_half_widths, one_sided_level, one_sided_max_t
+from sameluck.intervals import anytime_half_width, one_sided_level, one_sided_max_t
 from sameluck.runs import Runs
 
 
@@ -96,7 +96,7 @@ def _half_widths(runs: Runs, name: str, request: Request) -> dict[str, tuple[flo
     errors = columns.std(axis=0, ddof=1) / math.sqrt(runs.replications)
     if request.interval == "anytime":
         level = one_sided_level(request.level, len(others))
-        halves = np.array([anytime_half_widths(values, level)[-1] for values in columns.T])
+        halves = np.array([anytime_half_width(values, level) for values in columns.T])
     else:
         halves = one_sided_max_t(columns, request.level) * errors
     halves[errors == 0] = math.inf

@@ -21,7 +21,7 @@ from sameluck.inference.race_results import Race, Runner
 from sameluck.intervals import anytime_half_width, one_sided_level
 from sameluck.simulation.simulate import simulate
 
-BLOCK = 16  # replications simulated at once; decisions are made after each
+BLOCK = 16  # replications simulated at once after the first decision; decisions are made after each
 
 
 class Rules(NamedTuple):
@@ -70,7 +70,8 @@ class RaceState:
     def _run_block(self) -> None:
         names, first = self.remaining, self.replications
         policies = {name: self.experiment.policies[name] for name in names}
-        block = range(first, min(first + BLOCK, self.experiment.replications))
+        last = max(first + BLOCK, self.rules.least)
+        block = range(first, min(last, self.experiment.replications))
         experiment = self.experiment.replace(policies=policies)
         runs = simulate(experiment, self.environment, replications=block)
         for row in range(runs.replications):

@@ -88,8 +88,10 @@ class Row(NamedTuple):
         """Whether the measured rate is within its budget; "said" where the verdict warns instead."""
         if self.promised is not None:
             return "yes" if self.measured <= self.promised + 3.3 * self.error else "NO"
+        if self.unannounced is None:
+            return "not promised"
         budget = 0.05 + 3.3 * math.sqrt(0.05 * 0.95 / self.experiments)
-        return "said" if (self.unannounced or 0.0) <= budget else "NO"
+        return "said" if self.unannounced <= budget else "NO"
 
     def cells(self) -> list[str]:
         """The row as text."""

@@ -1,31 +1,35 @@
 """Confidence intervals and p-values of a mean, from one value per replication. Arrays in, numbers out.
 
-| interval    | covers at its level                                | when to use it                    |
-|-------------|----------------------------------------------------|-----------------------------------|
-| `t`         | at a number of replications planned beforehand     | simulation; the paper's interval  |
-| `bootstrap` | the same, without assuming normal differences      | skewed differences, 20 or more    |
-| `anytime`   | at all numbers of replications at once             | interim looks at a live experiment |
+| interval    | covers at its level                                | when to use it                          |
+|-------------|----------------------------------------------------|-----------------------------------------|
+| `t`         | at a number of replications planned beforehand     | simulation; the paper's interval        |
+| `anytime`   | at all numbers of replications at once             | interim looks at a live experiment      |
+| `median`    | the median instead of the mean, exactly            | where rare replications rule the mean   |
+| `bootstrap` | as `t`, but measured worse with few replications   | a second opinion at 100 or more         |
 
-The anytime interval is the t-mixture confidence sequence: exact for normal differences, good from about 20
-replications on otherwise. No maintained library has it (confseq builds C++ and lacks it), so it is written here.
+The anytime interval is the t-mixture confidence sequence: exact for normal differences. No maintained library has it
+(confseq builds C++ and lacks it), so it is written here. Values that do not vary give no interval: nothing is known
+of how much they would vary.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import scipy
 
-from sameluck.arrays import Floats
+from sameluck.arrays import Floats, Ints
 from sameluck.errors import Invalid
 from sameluck.validation import require_whole
 
 TUNED_FOR = 30  # replications at which the anytime interval is shortest
 RESAMPLES = 9_999
-DRAWS = 100_000  # behind a simultaneous critical value: its Monte Carlo error is about 0.003
+ROTATIONS = 40_000  # behind simultaneous intervals: the Monte Carlo error of a 95% level is 0.1%
+FIRST_LOOK = 10  # replications; with fewer, planned looks miss discrete and skewed differences at twice the rate
 
 
 class Interval(NamedTuple):
@@ -34,6 +38,9 @@ class Interval(NamedTuple):
     low: float
     high: float
     p_value: float
+
+
+UNKNOWN = Interval(-math.inf, math.inf, 1.0)
 
 
 def check_level(level: object) -> None:
@@ -53,14 +60,14 @@ def welch_interval(values: Floats, others: Floats, level: float) -> Interval:
     first, second = (float(x.var(ddof=1)) / x.size for x in (values, others))
     error, difference = math.sqrt(first + second), float(values.mean() - others.mean())
     if error == 0:
-        return _student(difference, 0.0, 1, level)
+        return UNKNOWN
     parts = first**2 / (values.size - 1) + second**2 / (others.size - 1)
     return _student(difference, error, (first + second) ** 2 / parts, level)
 
 
 def _student(mean: float, error: float, freedom: float, level: float) -> Interval:
     if error == 0:
-        return Interval(mean, mean, 1.0 if mean == 0 else 0.0)
+        return UNKNOWN
     half = t_critical(freedom, level) * error
     p_value = 2 * float(scipy.special.stdtr(freedom, -abs(mean) / error))
     return Interval(mean - half, mean + half, p_value)
@@ -78,7 +85,7 @@ def bootstrap_interval(values: Floats, level: float) -> Interval:
     not SciPy's `bootstrap`, which would resample for each level and takes time quadratic in the number of values.
     """
     if values.std(ddof=1) == 0:
-        return _student(float(values.mean()), 0.0, 1, level)
+        return UNKNOWN
     means = _resampled_means(values)
     bias, acceleration = _bias_and_acceleration(values, means)
     low, high = _bca(means, bias, acceleration, level)
@@ -125,6 +132,22 @@ def _bca_p_value(means: Floats, bias: float, acceleration: float) -> float:
     return 1.0 - narrow
 
 
+def median_interval(values: Floats, level: float) -> Interval:
+    """The exact interval of the median between two order statistics, and the p-value of the sign test.
+
+    Of n independent values the k-th smallest is above the median with probability P(Binomial(n, 1/2) < k), whatever
+    their law: the interval runs from the k-th smallest to the k-th largest for the largest k at which twice this
+    probability is at most 1 - level. It has no bounds where there is no such k, as with 5 values at 95%.
+    """
+    count, ordered = values.size, np.sort(values)
+    tails = scipy.special.bdtr(np.arange(count // 2), count, 0.5)
+    k = int(np.searchsorted(2 * tails, 1 - level, "right"))
+    below, above = int(np.sum(values < 0)), int(np.sum(values > 0))
+    p_value = 2 * float(scipy.special.bdtr(count - max(below, above), count, 0.5))
+    low, high = (ordered[k - 1], ordered[-k]) if k else (-math.inf, math.inf)
+    return Interval(float(low), float(high), min(1.0, p_value))
+
+
 def anytime_interval(values: Floats, level: float) -> Interval:
     """The t-mixture confidence sequence at the last value, shortest at 30 values; valid at every look.
 
@@ -134,23 +157,33 @@ def anytime_interval(values: Floats, level: float) -> Interval:
     holds the mu with E_m(mu) < 1 / alpha, the p-value is 1 / E_m(0) (Wang and Ramdas, 2023): it is at most alpha
     exactly when the interval leaves out zero, so it may rise again. c makes the interval shortest at its level.
     """
-    half = float(anytime_half_widths(values, level)[-1])
-    mean = float(values.mean())
+    if values.std() == 0:
+        return UNKNOWN
+    half, mean = anytime_half_width(values, level), float(values.mean())
     return Interval(mean - half, mean + half, float(anytime_p_values(values, level)[-1]))
 
 
 def anytime_half_widths(values: Floats, level: float) -> Floats:
     """The half-width after each value; infinite while there are too few."""
-    alpha, counts = 1 - level, np.arange(1, values.size + 1)
-    c = _mixture(alpha)
+    counts = np.arange(1, values.size + 1)
     mean = np.cumsum(values) / counts
-    variance = np.maximum(
-        np.cumsum((values - values[0]) ** 2) / counts - (mean - values[0]) ** 2, 0
-    )
+    squares = np.cumsum((values - values[0]) ** 2) / counts
+    variance = np.maximum(squares - (mean - values[0]) ** 2, 0)
+    return _anytime_half(np.sqrt(variance), counts, level)
+
+
+def anytime_half_width(values: Floats, level: float) -> float:
+    """The half-width after the last value."""
+    return float(_anytime_half(values.std(keepdims=True), np.array([values.size]), level)[0])
+
+
+def _anytime_half(sds: Floats, counts: Ints, level: float) -> Floats:
+    alpha = 1 - level
+    c = _mixture(alpha)
     share = 1 - (alpha**2 * c / (counts + c)) ** (1 / counts)
     denominator = counts - (counts + c) * share
     with np.errstate(divide="ignore", invalid="ignore"):
-        half = np.sqrt(variance * (counts + c) * share / denominator)
+        half = sds * np.sqrt((counts + c) * share / denominator)
     return np.where(denominator > 0, half, np.inf)
 
 
@@ -165,6 +198,7 @@ def anytime_p_values(values: Floats, level: float = 0.95) -> Floats:
     return np.minimum(1.0, np.exp(-log_evidence))
 
 
+@cache
 def _mixture(alpha: float) -> float:
     # The prior variance of the standardised mean that makes the interval shortest at TUNED_FOR values.
     shape = -float(np.real(scipy.special.lambertw(-(alpha**2) / math.e, -1))) - 1
@@ -175,6 +209,7 @@ intervals: dict[str, Callable[[Floats, float], Interval]] = {
     "t": t_interval,
     "bootstrap": bootstrap_interval,
     "anytime": anytime_interval,
+    "median": median_interval,
 }
 
 
@@ -188,30 +223,71 @@ def holm(p_values: Floats) -> Floats:
     return result
 
 
-def max_t_critical(values: Floats, level: float) -> float:
-    """The quantile of the largest |t| of correlated columns, for simultaneous intervals of their means.
+def max_t_intervals(values: Floats, level: float) -> list[Interval]:
+    """Simultaneous t intervals of the columns' means, with p-values adjusted alike; axes (replication, comparison).
 
-    `values` has axes (replication, comparison). The law is multivariate t with the columns' own correlation: the
-    draws combine the standardised residuals with normal weights, so no correlation matrix is inverted and equal
-    columns count once.
+    Both come from the law of the largest |t| of all columns. For normal data it is the same when the replications
+    are rotated, so it is taken from random rotations of the residuals: each column keeps its own scale and the
+    columns keep their correlation (rotation tests; Langsrud, 2005). Bonferroni's bound is used where it is sharper. A
+    column that does not vary has no interval.
     """
-    count, _ = values.shape
+    count, comparisons = values.shape
+    errors = values.std(axis=0, ddof=1) / math.sqrt(count)
+    largest = _largest_rotated_t(values[:, errors > 0], level)
+    each = t_critical(count - 1, 1 - (1 - level) / comparisons)
+    critical = min(each, float(largest[math.ceil(level * largest.size) - 1]))
+
+    def interval(mean: float, error: float) -> Interval:
+        if error == 0:
+            return UNKNOWN
+        statistic = abs(mean) / error
+        above = max(1, largest.size - int(np.searchsorted(largest, statistic)))
+        bonferroni = comparisons * 2 * float(scipy.special.stdtr(count - 1, -statistic))
+        half = critical * error
+        return Interval(mean - half, mean + half, min(bonferroni, above / largest.size))
+
+    return [interval(float(m), float(e)) for m, e in zip(values.mean(axis=0), errors, strict=True)]
+
+
+def one_sided_level(level: float, comparisons: int) -> float:
+    """The level of two-sided intervals whose upper (or lower) ends hold for all comparisons with `level`.
+
+    Half of the misses of an interval that is symmetric about the mean are on each side.
+    """
+    return max(0.01, 1 - 2 * (1 - level) / comparisons)
+
+
+def one_sided_max_t(values: Floats, level: float) -> float:
+    """The quantile of the largest t of the columns, for lower bounds of their means that hold simultaneously."""
+    count, comparisons = values.shape
+    largest = _largest_rotated_t(values[:, values.std(axis=0) > 0], level, one_sided=True)
+    bonferroni = float(scipy.special.stdtrit(count - 1, 1 - (1 - level) / comparisons))
+    return min(bonferroni, float(largest[math.ceil(level * largest.size) - 1]))
+
+
+def _largest_rotated_t(values: Floats, level: float, *, one_sided: bool = False) -> Floats:
+    """The largest t (or |t|) of the columns under random rotations of the replications, in ascending order."""
+    count = values.shape[0]
+    if values.shape[1] == 0 or (1 - level) * ROTATIONS < 100:
+        return np.full(1, math.inf)  # too few to tell: Bonferroni's bound is left
     residuals = values - values.mean(axis=0)
-    spread = residuals.std(axis=0)
-    residuals = residuals[:, spread > 0] / spread[spread > 0]
-    if residuals.shape[1] == 0:
-        return 0.0
-    rng = np.random.Generator(np.random.PCG64(20_240_301))
-    largest = np.empty(DRAWS)
-    step = max(1, 2_000_000 // max(count, residuals.shape[1]))
-    for start in range(0, DRAWS, step):
-        rows = min(step, DRAWS - start)
-        drawn = np.abs(rng.standard_normal((rows, count)) @ residuals).max(axis=1) / math.sqrt(
-            count
-        )
-        scale = np.sqrt(rng.chisquare(count - 1, rows) / (count - 1))
-        largest[start : start + rows] = drawn / scale
-    return float(np.quantile(largest, level))
+    residuals /= np.sqrt(np.sum(residuals**2, axis=0))
+    # A rotation moves a fixed direction to a uniform one; only its part in the span of the residuals matters.
+    factor: Floats = np.linalg.qr(residuals, mode="r")  # type: ignore[assignment]  # an array, in this mode
+    rank, rng = factor.shape[0], np.random.Generator(np.random.PCG64(20_240_301))
+    cosines = np.empty(ROTATIONS)
+    step = max(1, 2_000_000 // factor.shape[1])
+    for start in range(0, ROTATIONS, step):
+        rows = min(step, ROTATIONS - start)
+        direction = rng.standard_normal((rows, rank))
+        squares = np.sum(direction**2, axis=1)
+        if count > rank:
+            squares += rng.chisquare(count - rank, rows)
+        products = direction @ factor
+        most = (products if one_sided else np.abs(products)).max(axis=1)
+        cosines[start : start + rows] = most / np.sqrt(squares)
+    cosines.sort()
+    return cosines * math.sqrt(count - 1) / np.sqrt(1 - np.minimum(cosines**2, 1 - 1e-15))
 
 
 class PlannedLook(NamedTuple):
@@ -228,8 +304,14 @@ def obrien_fleming(replications: int, looks: int, level: float) -> tuple[Planned
     integrating the law of the running sums over the looks (Armitage, McPherson and Rowe, 1969).
     """
     require_whole("looks", looks, 1, 20)
-    require_whole("replications", replications, 2 * looks)
+    require_whole("replications", replications, 2)
     check_level(level)
+    if looks > 1 and replications < FIRST_LOOK * looks:
+        raise Invalid(
+            f"obrien_fleming: the first of {looks} looks at {replications} replications would come before "
+            f"{FIRST_LOOK}, where a t interval of its level misses far too often; plan {FIRST_LOOK * looks} "
+            f"replications or {max(1, replications // FIRST_LOOK)} looks"
+        )
     low, high = float(scipy.special.ndtri(0.5 + level / 2)), 6.0
     for _ in range(50):
         middle = (low + high) / 2

@@ -38,6 +38,7 @@ class Runs:
         totals: What each arm paid (replication, policy, checkpoint, arm); with `simulate(detail=True)`.
         luck: By how much the policy's random choices exceeded their expectation (replication, policy, checkpoint);
             likewise.
+        seconds: How long the simulation took; None if that is not known. Not saved.
     """
 
     experiment: Experiment
@@ -49,6 +50,7 @@ class Runs:
     first: int = 0
     totals: Floats | None = None
     luck: Floats | None = None
+    seconds: float | None = None
 
     def __post_init__(self) -> None:
         """Raise `Invalid` for arrays whose shapes do not agree."""
@@ -109,6 +111,19 @@ class Runs:
             interactions=self.interactions[:, places],
             totals=None if self.totals is None else self.totals[:, :, places],
             luck=None if self.luck is None else self.luck[:, :, places],
+        )
+
+    def part(self, start: int, count: int) -> Runs:
+        """Some of the replications: `count` of them, from the one at index `start` on."""
+        rows = slice(start, start + count)
+        return replace(
+            self,
+            rewards=self.rewards[rows],
+            pulls=self.pulls[rows],
+            interactions=self.interactions[rows],
+            first=self.first + start,
+            totals=None if self.totals is None else self.totals[rows],
+            luck=None if self.luck is None else self.luck[rows],
         )
 
     @classmethod

@@ -4,9 +4,11 @@ from sameluck.inference.comparison import Comparison, compare
 from sameluck.inference.coverage import Coverage, coverage
 from sameluck.inference.design_comparison import DesignComparison, designs
 from sameluck.inference.effects import Effect
-from sameluck.inference.planning import Plan, plan
+from sameluck.inference.plan_results import Plan
+from sameluck.inference.planning import plan
 from sameluck.inference.policy_summaries import PolicySummary, Standing
-from sameluck.inference.racing import Race, race
+from sameluck.inference.race_results import Race
+from sameluck.inference.racing import race
 from sameluck.inference.variance_split import VarianceSplit, split_variance
 
 __all__ = [

@@ -1,8 +1,9 @@
 """Control variates: subtract from a difference noise whose mean is known to be zero.
 
-`means` subtracts the arms' rewards less their true means, by regression. It needs the true means, so it is for
-simulations only. `exploration` subtracts the effect of a randomised policy's random choices, each arm valued at its
-mean so far. It needs policies that state their probabilities (`chances`), and works on real traffic too.
+`means` subtracts the arms' rewards less their true means, by ridge regression and only where that lowers the variance
+beyond chance. It needs the true means, so it is for simulations only. `exploration` subtracts the effect of a
+randomised policy's random choices, each arm valued at its mean so far. It needs policies that state their
+probabilities (`chances`), and works on real traffic too.
 
 Both need `simulate(..., detail=True)`. Both leave the expected effect unchanged: what is subtracted is a martingale
 at a stopping time (the paper's corollary on moments) or a sum of martingale differences, times a coefficient that
@@ -13,6 +14,7 @@ later choices partly cancel.
 
 from __future__ import annotations
 
+import math
 from typing import TypeAlias
 
 import numpy as np
@@ -24,7 +26,13 @@ from sameluck.runs import Runs
 Pair: TypeAlias = tuple[str, str]
 
 FOLDS = 5
-REPLICATIONS_PER_VARIATE = 5
+LEAST = 20  # replications
+REPLICATIONS_PER_ARM = 4
+MANY_PER_ARM = (
+    100  # replications; with fewer, the two policies' variates of an arm are one: their difference
+)
+PENALTIES = (0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
+CERTAINTY = 2.0  # standard errors by which the squared errors must fall, or nothing is subtracted
 
 adjustments = ("means", "exploration")
 
@@ -50,7 +58,7 @@ def adjusted_differences(
     variates = _reward_noise(runs, columns, index)
     if predictable:
         return _adjusted_by_past(plain, variates)
-    return _adjusted_by_folds(plain, variates[:, variates.std(axis=0) > 0])
+    return _adjusted_by_folds(plain, variates)
 
 
 def _detail(array: Floats | None, adjust: str) -> Floats:
@@ -69,28 +77,49 @@ def known_means(runs: Runs) -> Floats | None:
 
 
 def _reward_noise(runs: Runs, columns: list[int], index: int) -> Floats:
-    """Each arm's rewards less their expectation, for both policies (replication, variate); their mean is zero."""
+    """Each arm's rewards less their expectation (replication, variate); their mean is zero."""
     totals = _detail(runs.totals, "means")[:, columns, index]
     means = known_means(runs)
     if means is None:
         raise Invalid(
             "adjust='means' needs true means: it is for simulations, never for real traffic"
         )
+    arms, count = runs.experiment.n_arms, runs.replications
+    needed = max(LEAST, REPLICATIONS_PER_ARM * arms)
+    if count < needed:
+        raise Invalid(f"adjust='means' needs {needed} replications for {arms} arms, got {count}")
     noise = totals - means[:, None, :] * runs.pulls[:, columns, index]
-    variates: Floats = noise.reshape(runs.replications, -1)
-    varying = int((variates.std(axis=0) > 0).sum())
-    needed = REPLICATIONS_PER_VARIATE * varying
-    if runs.replications < needed:
-        raise Invalid(
-            f"adjust='means' needs {REPLICATIONS_PER_VARIATE} replications for each of {varying} variates, "
-            f"{needed} in all, got {runs.replications}"
-        )
-    return variates
+    if count < MANY_PER_ARM * arms:
+        return noise[:, 0] - noise[:, 1]
+    return noise.reshape(count, -1)
 
 
 def _coefficients(plain: Floats, variates: Floats) -> Floats:
-    centred = variates - variates.mean(axis=0)
-    return np.linalg.lstsq(centred, plain - plain.mean(), rcond=None)[0]
+    """Ridge regression with the penalty of the smallest leave-one-out error; 0 unless that error is surely smaller.
+
+    Plain regression on 20 to 50 replications raises the variance where rare replications dominate: they decide the
+    coefficients and are not seen again.
+    """
+    count = plain.size
+    scale = variates.std(axis=0)
+    used = scale > 0
+    centred = (variates[:, used] - variates[:, used].mean(axis=0)) / scale[used]
+    left, sizes, right = np.linalg.svd(centred, full_matrices=False)
+    response = plain - plain.mean()
+    projected = left.T @ response
+    fits = []
+    for penalty in PENALTIES:
+        kept = sizes**2 / (sizes**2 + penalty * count)
+        leverage = left**2 @ kept + 1 / count
+        errors = (response - left @ (kept * projected)) / np.maximum(1 - leverage, 1e-9)
+        fits.append((float(np.mean(errors**2)), penalty, errors))
+    _, penalty, errors = min(fits, key=lambda fit: fit[0])
+    gains = (response * count / (count - 1)) ** 2 - errors**2
+    result = np.zeros(variates.shape[1])
+    if gains.mean() > CERTAINTY * gains.std(ddof=1) / math.sqrt(count):
+        weights = sizes / (sizes**2 + penalty * count) * projected
+        result[used] = right.T @ weights / scale[used]
+    return result
 
 
 def _adjusted_by_folds(plain: Floats, variates: Floats) -> Floats:
@@ -106,8 +135,7 @@ def _adjusted_by_folds(plain: Floats, variates: Floats) -> Floats:
 def _adjusted_by_past(plain: Floats, variates: Floats) -> Floats:
     """Coefficients from earlier replications, refitted as these grow by a tenth; 0 while these are too few."""
     result = plain.copy()
-    start = REPLICATIONS_PER_VARIATE * variates.shape[1]
-    refit = start
+    refit = LEAST
     while refit < plain.size:
         until = min(plain.size, refit + max(10, refit // 10))
         coefficients = _coefficients(plain[:refit], variates[:refit])

@@ -1,4 +1,4 @@
-"""Reasons to doubt an interval, as sentences: interim looks, few replications, skewness, unstable pull counts."""
+"""Reasons to doubt an interval, one sentence for each kind, with what to do about it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from sameluck.arrays import Floats
-from sameluck.design import Naive
 from sameluck.inference.effects import Effect, Request, differences, has_prior
+from sameluck.reporting.wording import listed
 from sameluck.runs import Runs
 
 FEW_REPLICATIONS = 10
@@ -21,13 +21,16 @@ LARGE_SD = 0.7  # of a pull count, in means; about 0.2 for UCB1
 
 def cautions(runs: Runs, effects: Sequence[Effect], request: Request) -> tuple[str, ...]:
     """Sentences to read before relying on an interval; none if nothing is wrong."""
-    sentences = [
+    last = [one for one in effects if one.checkpoint == runs.checkpoints[-1]]
+    return (
         *_interim(runs, request),
         *_few_replications(runs),
-        *_of_pairs(runs, effects, request),
+        *_winner_each_alone(last, request),
+        *_never_diverge(runs, last),
+        *_without_variation(runs, last),
+        *_skewed(runs, last, request),
         *_unstable_pull_counts(runs),
-    ]
-    return tuple(dict.fromkeys(sentences))
+    )
 
 
 def is_interim(runs: Runs) -> bool:
@@ -52,67 +55,83 @@ def _few_replications(runs: Runs) -> Iterator[str]:
         )
 
 
-def _of_pairs(runs: Runs, effects: Sequence[Effect], request: Request) -> Iterator[str]:
-    last = runs.checkpoints.size - 1
-    for effect in effects:
-        if effect.checkpoint != runs.checkpoints[last]:
-            continue
-        pair = (effect.policy, effect.control)
-        columns = [runs.policies.index(name) for name in pair]
-        if _never_diverge(runs, *columns):
-            yield (
-                f"{effect.policy} and {effect.control} pulled every arm equally often in every replication: "
-                "they never diverge here, so this environment cannot distinguish them."
-            )
-        elif effect.sd == 0:
-            yield (
-                f"The difference of {effect.policy} and {effect.control} is the same in every replication: "
-                "an interval of width 0 is no proof that it always is."
-            )
-        else:
-            yield from _skew(differences(runs, pair, last, request), effect, request.interval)
-
-
-def _skew(values: Floats, effect: Effect, interval: str) -> Iterator[str]:
-    if values.size < 8 or values.std() == 0:
-        return
-    skewness = float(np.mean(((values - values.mean()) / values.std()) ** 3))
-    # The standard error of skewness is about sqrt(6 / m): within it no caution.
-    strong = abs(skewness) > max(LARGE_SKEWNESS, 3 * math.sqrt(6 / values.size))
-    few = values.size < REPLICATIONS_PER_SQUARED_SKEWNESS * skewness**2
-    if strong and few and interval != "bootstrap":
-        remedy = (
-            "its interval is only approximate; wait for more"
-            if interval == "anytime"
-            else 'prefer interval="bootstrap", or run more'
-        )
+def _winner_each_alone(effects: Sequence[Effect], request: Request) -> Iterator[str]:
+    if request.pairs == "best" and request.simultaneous == "none" and len(effects) > 1:
         yield (
-            f"The differences of {effect.policy} and {effect.control} are skewed ({skewness:+.1f}): with "
-            f"{values.size:,} replications {remedy}."
+            f"{effects[0].control} was chosen on the same data, so intervals of each pair alone favour it; "
+            'leave out simultaneous="none".'
         )
 
 
-def _never_diverge(runs: Runs, first: int, second: int) -> bool:
+def _names(effects: Sequence[Effect]) -> str:
+    return listed(f"{one.policy} and {one.control}" for one in effects)
+
+
+def _never_diverge(runs: Runs, effects: Sequence[Effect]) -> Iterator[str]:
+    if same := [one for one in effects if _identical(runs, one)]:
+        yield (
+            f"{_names(same)} pulled every arm equally often in every replication: this environment cannot "
+            "distinguish them. Try one in which they differ."
+        )
+
+
+def _identical(runs: Runs, effect: Effect) -> bool:
+    first, second = (runs.policies.index(name) for name in (effect.policy, effect.control))
     same_pulls = np.array_equal(runs.pulls[:, first], runs.pulls[:, second])
     return same_pulls and np.array_equal(runs.rewards[:, first], runs.rewards[:, second])
 
 
+def _without_variation(runs: Runs, effects: Sequence[Effect]) -> Iterator[str]:
+    if fixed := [one for one in effects if one.sd == 0 and not _identical(runs, one)]:
+        yield (
+            f"The difference of {_names(fixed)} is the same in every replication: that is no proof that it always "
+            "is. Run more replications."
+        )
+
+
+def _skewed(runs: Runs, effects: Sequence[Effect], request: Request) -> Iterator[str]:
+    if request.interval == "median":
+        return
+    last = runs.checkpoints.size - 1
+    needed = {
+        one: replications_for_skewness(differences(runs, (one.policy, one.control), last, request))
+        for one in effects
+    }
+    if skewed := [one for one in effects if needed[one] > runs.replications]:
+        more = "wait for more" if runs.environment is None else "run more"
+        yield (
+            f"The differences of {_names(skewed)} are skewed: rare replications weigh heavily, and with "
+            f"{runs.replications:,} the interval is only approximate; {more} (about "
+            f'{max(needed.values()):,}), or see the median with interval="median".'
+        )
+
+
+def replications_for_skewness(values: Floats) -> int:
+    """How many replications differences of this skewness need for a t interval; 0 if it may be chance."""
+    if values.size < 8 or values.std() == 0:
+        return 0
+    skewness = float(np.mean(((values - values.mean()) / values.std()) ** 3))
+    # The standard error of skewness is about sqrt(6 / m).
+    if abs(skewness) <= max(LARGE_SKEWNESS, 3 * math.sqrt(6 / values.size)):
+        return 0
+    return math.ceil(float(f"{REPLICATIONS_PER_SQUARED_SKEWNESS * skewness**2:.1g}"))
+
+
 def _unstable_pull_counts(runs: Runs) -> Iterator[str]:
     """As for Gaussian Thompson sampling in the paper's third example, where replay reduces the variance less."""
-    horizon = int(runs.checkpoints[-1])
     if runs.replications < 30 or has_prior(runs):
         return
-    naive = isinstance(runs.experiment.design, Naive)
-    less = "" if naive else " and sharing rewards lowers it less than usual"
-    for column, name in enumerate(runs.policies):
-        pulls = runs.pulls[:, column, -1].astype(float)  # (replication, arm)
-        favourite = int(pulls.mean(axis=0).argmax())
-        pulls[:, favourite] = 0  # its count mirrors the others': one caution is enough
-        arm = int(pulls.var(axis=0).argmax())
-        mean, variance = float(pulls[:, arm].mean()), float(pulls[:, arm].var(ddof=1))
-        if variance > LARGE_VARIANCE * horizon and variance > (LARGE_SD * mean) ** 2:
-            yield (
-                f"{name}: the pull count of arm {runs.experiment.arm_names[arm]} has variance "
-                f"{variance / horizon:.1f} T (mean {mean:,.0f}, sd {math.sqrt(variance):,.0f}): rare replications "
-                f"dominate, so a small run understates the spread{less}."
-            )
+    if unstable := [name for name in runs.policies if _is_unstable(runs, name)]:
+        yield (
+            f"How often {listed(unstable)} pulls an arm varies much between replications: rare ones dominate, and a "
+            "small run understates the spread. Run more replications before relying on the interval."
+        )
+
+
+def _is_unstable(runs: Runs, name: str) -> bool:
+    pulls = runs.pulls[:, runs.policies.index(name), -1].astype(float)  # (replication, arm)
+    favourite = int(pulls.mean(axis=0).argmax())
+    pulls[:, favourite] = 0  # its count mirrors the others'
+    arm = int(pulls.var(axis=0).argmax())
+    mean, variance = float(pulls[:, arm].mean()), float(pulls[:, arm].var(ddof=1))
+    return variance > LARGE_VARIANCE * runs.checkpoints[-1] and variance > (LARGE_SD * mean) ** 2

@@ -13,13 +13,20 @@ from sameluck import text_forms
 from sameluck.environments.base import Environment
 from sameluck.errors import Invalid, optional
 from sameluck.inference.cautions import cautions, is_interim
-from sameluck.inference.effects import Effect, Request, effect_curves, effects
+from sameluck.inference.effects import Effect, Request, check_request, effect_curves, effects
 from sameluck.inference.policy_summaries import PolicySummary, Standing, standings, summarise
+from sameluck.inference.unseen import (
+    possible_loss,
+    replications_to_exclude,
+    reversing_loss,
+    unseen_share,
+)
 from sameluck.reporting import pages, plots, tables
-from sameluck.reporting.formats import amount, percent, probability, times
+from sameluck.reporting.wording import amount, duration, listed, percent, probability, times
 from sameluck.runs import Runs
 from sameluck.validation import is_listed
 
+FINDINGS = 5  # that a verdict lists
 HEADER = ("policy", "control", "horizon", "effect", "interval", "p-value", "sd", "variance v naive")
 
 
@@ -51,9 +58,13 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """The effects at the last checkpoint and the users they cost, as sentences."""
+        """The effects at the last checkpoint, what they cannot exclude and the users they cost, as sentences."""
         effects = self.last_effects
-        sentences = [finding(effect) for effect in effects]
+        sentences = [*findings(effects), *self.about_unseen]
+        if self.request.interval == "median":
+            sentences.append(
+                "These are medians over replications: a rare failure does not show in them."
+            )
         if self.standings:
             names = ", ".join(row.policy for row in self.standings if row.may_be_best)
             sentences.append(f"May be the best of all, at {percent(self.request.level)}: {names}.")
@@ -61,6 +72,33 @@ class Comparison:
             plain = f"{amount(effects[0].plain_effect)} with an sd of {amount(effects[0].plain_sd)}"
             sentences.append(f"Without adjustment the first effect is {plain}.")
         return " ".join([*sentences, cost(effects[0], self._design)])
+
+    @property
+    def about_unseen(self) -> list[str]:
+        """As a sentence: what rare replications that were not met could do to the weakest finding."""
+        shown = [abs(one.effect) for one in self.last_effects if shows_difference(one)]
+        if self.request.interval == "median":
+            return []
+        count, level = self.runs.replications, self.request.level
+        share = unseen_share(count, level)
+        unlike = f"Up to {100 * share:.2g}% of replications may be unlike any of these {count:,}"
+        if not shown:
+            return [f"{unlike}."]
+        weakest = min(shown)
+        loss, most = reversing_loss(weakest, count, level), possible_loss(self.runs)
+        which = "this finding" if len(shown) == 1 else "the smallest of these differences"
+        if most is None:
+            return [f"{unlike}; {which} is reversed if those lose more than {amount(loss)} each."]
+        if loss >= most:
+            return [
+                f"{unlike}; not even a loss of {amount(most)} each, the largest possible, reverses {which}."
+            ]
+        needed = replications_to_exclude(weakest, most, level)
+        time = "" if self.runs.seconds is None else _takes(self.runs.seconds * needed / count)
+        return [
+            f"{unlike}; {which} is reversed if those lose more than {amount(loss)} each, of at most {amount(most)}: "
+            f"{needed:,} replications{time} exclude that."
+        ]
 
     @property
     def last_effects(self) -> list[Effect]:
@@ -98,19 +136,27 @@ class Comparison:
         kind = "" if self.request.interval == "t" else f"{self.request.interval} "
         if self.request.adjust:
             kind = f"{kind}adjusted "
-        if self.request.simultaneous:
-            kind = f"simultaneous {kind}"
-        names = {"interval": f"{percent(self.request.level)} {kind}interval"}
-        if self._has_several_pairs:
-            names["p-value"] = "p-value (Holm)"
+        names = {"interval": f"{percent(self.request.level)} {kind}interval{self.scope}"}
         return [names.get(cell, cell) for cell in HEADER]
 
     @property
-    def _has_several_pairs(self) -> bool:
-        return len({(one.policy, one.control) for one in self.effects}) > 1
+    def scope(self) -> str:
+        """What intervals and p-values hold for together, in brackets; empty if there is only one."""
+        pairs, horizons = len(self.last_effects) > 1, self.runs.checkpoints.size > 1
+        covered = str(self.request.simultaneous)
+        over_pairs, over_horizons = covered in ("pairs", "both"), covered in ("checkpoints", "both")
+        if not pairs and not horizons:
+            return ""
+        if (over_pairs or not pairs) and (over_horizons or not horizons):
+            return " (simultaneous)"
+        if pairs and over_pairs:
+            return " (over pairs, pointwise)"
+        if pairs and over_horizons:
+            return " (over horizons, each alone)"
+        return " (each alone)" if pairs else " (pointwise)"
 
     def _rows(self, effects: Sequence[Effect]) -> list[list[str]]:
-        naive, several = self._design == "naive", self._has_several_pairs
+        naive = self._design == "naive"
         return [
             [
                 one.policy,
@@ -118,9 +164,9 @@ class Comparison:
                 f"{one.checkpoint:,}",
                 amount(one.effect),
                 f"{amount(one.low)} to {amount(one.high)}",
-                probability(one.p_adjusted if several else one.p_value),
+                probability(one.p_adjusted),
                 amount(one.sd),
-                "-" if naive else times(one.variance_ratio),
+                "-" if naive else times(one.variance_ratio, one.ratio_low, one.ratio_high),
             ]
             for one in effects
         ]
@@ -152,7 +198,8 @@ class Comparison:
         """The effects over the horizon as a matplotlib figure, written to `path` if given."""
         curves = effect_curves(self.effects)
         title = f"{self._design} design, {self.runs.replications:,} replications"
-        figure = plots.draw_effects(curves, level=self.request.level, title=title)
+        level = self.request.level
+        figure = plots.draw_effects(curves, level=level, title=title, scope=self.scope)
         if path is not None:
             plots.save(figure, path)
         return figure
@@ -216,12 +263,14 @@ def compare(
         level: Confidence of the intervals.
         control: Compare with this policy instead of the experiment's control.
         pairs: `"control"`: every other policy with the control; `"all"`: every two policies; `"best"`: every
-            other policy with the one that earned most.
-        interval: `"t"`: Student's t over replications, as in the paper; `"bootstrap"`: without assuming normal
-            differences; `"anytime"`: valid at every look while replications complete. If not given: `"t"`, but
-            `"anytime"` for a live experiment that has not completed its planned replications.
-        simultaneous: Widen the intervals so that they cover together over `"pairs"`, `"checkpoints"` or `"both"`
-            (max-t for `"t"`, Bonferroni for the others).
+            other policy with the one that earned most, with intervals that hold although it was chosen.
+        interval: `"t"`: Student's t over replications, as in the paper; `"anytime"`: valid at every look while
+            replications complete; `"median"`: the median difference instead of the mean, exactly; `"bootstrap"`:
+            BCa. If not given: `"t"`, but `"anytime"` for a live experiment that has not completed its planned
+            replications.
+        simultaneous: What intervals, p-values and sentences hold for together: all `"pairs"` at a checkpoint (the
+            default), all `"checkpoints"` of a pair, `"both"`, or `"none"`: each alone (max-t for `"t"`, Bonferroni
+            for the others and for independent policies).
         best: Also report which policies may be the best of all (multiple comparisons with the best).
         adjust: Subtract noise of mean zero, for runs of `simulate(detail=True)`: `"means"` (of the rewards, where
             true means are known: in simulations) or `"exploration"` (of the policies' random choices).
@@ -238,7 +287,11 @@ def compare(
             "live.runs(checkpoints=[...])"
         )
     default = "anytime" if interim else "t"
-    request = Request(level, control, pairs, interval or default, simultaneous, adjust)
+    request = check_request(
+        runs.experiment,
+        runs.replications,
+        Request(level, control, pairs, interval or default, simultaneous, adjust),
+    )
     records = effects(runs, request)
     return Comparison(records, runs, request, standings(runs, request) if best else ())
 
@@ -257,15 +310,36 @@ def _beginning(field: Any, items: int) -> Any:
     return tuple(_beginning(item, items) for item in field[:items])
 
 
+def shows_difference(effect: Effect) -> bool:
+    """Whether the interval leaves out 0."""
+    return not effect.low <= 0 <= effect.high
+
+
+def findings(effects: Sequence[Effect]) -> list[str]:
+    """Effects as sentences: the first that show a difference one by one, the others together."""
+    shown = [one for one in effects if shows_difference(one)]
+    sentences = [finding(one) for one in shown[:FINDINGS]]
+    if len(shown) > FINDINGS:
+        sentences.append(f"{len(shown) - FINDINGS} more pairs differ (see the table).")
+    others = [one for one in effects if not shows_difference(one)]
+    if len(others) > 1:
+        pairs = listed(f"{one.policy} and {one.control}" for one in others)
+        return [*sentences, f"No difference is shown between: {pairs}."]
+    return [*sentences, *map(finding, others)]
+
+
 def finding(effect: Effect) -> str:
     """One effect as a sentence."""
     pair = f"{effect.policy} and {effect.control}"
     level, over = percent(effect.level), f"over {effect.checkpoint:,} periods"
-    if effect.sd == 0 and effect.effect == 0:
-        return f"{pair} earned exactly the same {over} in every replication."
+    if effect.low == effect.high == 0:
+        return f"{pair} are the same policy and earned exactly the same {over}."
+    if effect.sd == 0:
+        same = "earned exactly the same" if effect.effect == 0 else "differed by exactly the same"
+        return f"{pair} {same} {over} in each of {effect.replications:,} replications: no interval can be given."
     if math.isinf(effect.low) and math.isinf(effect.high):
-        return f"Too few replications to compare {pair}: the anytime interval has no bounds yet."
-    if effect.low <= 0 <= effect.high:
+        return f"Too few replications to compare {pair}: the interval has no bounds yet."
+    if not shows_difference(effect):
         bounds = f"{amount(effect.low)} to {amount(effect.high)}"
         return f"No difference between {pair} is shown {over}: the {level} interval, {bounds}, contains 0."
     word = "more" if effect.effect > 0 else "less"
@@ -273,6 +347,13 @@ def finding(effect: Effect) -> str:
     return (
         f"{effect.policy} earned {amount(abs(effect.effect))} {word} than {effect.control} {over} "
         f"({level} interval {amount(near)} to {amount(far)} {word})."
+    )
+
+
+def _takes(seconds: float) -> str:
+    # Coarse, so that two runs print the same.
+    return (
+        " (less than a second)" if seconds < 1 else f" (about {duration(float(f'{seconds:.1g}'))})"
     )
 
 

@@ -22,9 +22,8 @@ from sameluck.inference.adjustments import adjusted_differences, adjustments
 from sameluck.intervals import (
     Interval,
     check_level,
-    holm,
     intervals,
-    max_t_critical,
+    max_t_intervals,
     t_critical,
     welch_interval,
 )
@@ -34,6 +33,7 @@ from sameluck.validation import require_one_of
 
 Pair: TypeAlias = tuple[str, str]  # policy, control
 PairAt: TypeAlias = tuple[Pair, int]  # and the index of the checkpoint
+NO_DIFFERENCE = Interval(0.0, 0.0, 1.0)
 
 
 class Effect(NamedTuple):
@@ -42,12 +42,12 @@ class Effect(NamedTuple):
     policy: str
     control: str
     checkpoint: int
-    effect: float  # mean over replications of the difference in cumulative reward
+    effect: float  # mean over replications of the difference in cumulative reward (median: interval="median")
     low: float
     high: float
     level: float
     p_value: float
-    p_adjusted: float  # by Holm's method over all pairs at this checkpoint
+    p_adjusted: float  # over what `simultaneous` covers; below 1 - level exactly if the interval leaves out 0
     sd: float  # of one replication's difference
     reward: float  # the policy's mean cumulative reward
     control_reward: float
@@ -84,7 +84,7 @@ pairings: dict[str, Callable[[tuple[str, ...], str, str], Iterator[Pair]]] = {
     "best": best_pairs,
 }
 
-families = ("pairs", "checkpoints", "both")
+families = ("pairs", "checkpoints", "both", "none")
 
 
 class Request(NamedTuple):
@@ -99,12 +99,12 @@ class Request(NamedTuple):
 
 
 def check_request(experiment: Experiment, replications: int, request: Request) -> Request:
-    """The request with its control filled in, or `Invalid` if the experiment cannot answer it."""
+    """The request with its defaults filled in, or `Invalid` if the experiment cannot answer it."""
     check_level(request.level)
     require_one_of("pairs", request.pairs, list(pairings))
     require_one_of("interval", request.interval, list(intervals))
-    if request.simultaneous is not None:
-        require_one_of("simultaneous", request.simultaneous, families)
+    simultaneous = request.simultaneous or "pairs"
+    require_one_of("simultaneous", simultaneous, families)
     if request.adjust is not None:
         require_one_of("adjust", request.adjust, adjustments)
     control = experiment.control if request.control is None else request.control
@@ -116,21 +116,39 @@ def check_request(experiment: Experiment, replications: int, request: Request) -
             f"compare needs at least 2 replications, got {replications}: the replication is the unit of "
             "inference, however many users it has"
         )
-    return request._replace(control=control)
+    return request._replace(control=control, simultaneous=simultaneous)
 
 
 def effects(runs: Runs, request: Request) -> tuple[Effect, ...]:
     """One `Effect` for each pair of policies and checkpoint, all checkpoints of a pair before the next pair."""
     request = _checked_request(runs, request)
     pairs = list(pairings[request.pairs](runs.policies, str(request.control), best_policy(runs)))
-    keys = list(itertools.product(pairs, range(runs.checkpoints.size)))
-    single = {key: _interval(runs, *key, request) for key in keys}
-    adjusted_p: dict[PairAt, float] = {}
-    for index in range(runs.checkpoints.size):
-        p_values = holm(np.array([single[pair, index].p_value for pair in pairs]))
-        adjusted_p |= {(pair, index): float(p) for pair, p in zip(pairs, p_values, strict=True)}
-    wide = single if request.simultaneous is None else _simultaneous(runs, single, request)
-    return tuple(_effect(runs, key, wide[key], adjusted_p[key], request) for key in keys)
+    together = _simultaneous(runs, [*pairs, *_also_possible(pairs, request)], request)
+    keys = itertools.product(pairs, range(runs.checkpoints.size))
+    return tuple(
+        _effect(runs, key, NO_DIFFERENCE if _same(runs, key[0]) else together[key], request)
+        for key in keys
+    )
+
+
+def _same(runs: Runs, pair: Pair) -> bool:
+    """Whether two names stand for one policy that did the same: a known difference of 0, not an estimate."""
+    policy, control = (runs.experiment.policies[name] for name in pair)
+    first, second = (runs.policies.index(name) for name in pair)
+    return (
+        type(policy) is type(control)
+        and policy == control
+        and np.array_equal(runs.pulls[:, first], runs.pulls[:, second])
+        and np.array_equal(runs.rewards[:, first], runs.rewards[:, second])
+    )
+
+
+def _also_possible(pairs: list[Pair], request: Request) -> list[Pair]:
+    """The pairs that the data might have selected instead: intervals after a selection must hold for all of them."""
+    if request.pairs != "best":
+        return []
+    others = [policy for policy, _ in pairs]
+    return list(itertools.combinations(others, 2))
 
 
 def _checked_request(runs: Runs, request: Request) -> Request:
@@ -187,43 +205,32 @@ def _interval(runs: Runs, pair: Pair, index: int, request: Request) -> Interval:
     return intervals[request.interval](differences(runs, pair, index, request), request.level)
 
 
-def _simultaneous(
-    runs: Runs, single: dict[PairAt, Interval], request: Request
-) -> dict[PairAt, Interval]:
-    """Intervals with the level over all pairs, over all checkpoints, or over both; p-values stay."""
-    wide: dict[PairAt, Interval] = {}
-    for family in _families(list(single), str(request.simultaneous)):
-        if request.interval == "t":
-            wide |= _max_t(runs, family, single, request)
-        else:
-            bonferroni = request._replace(level=1 - (1 - request.level) / len(family))
-            for key in family:
-                interval = _interval(runs, *key, bonferroni)
-                wide[key] = interval._replace(p_value=single[key].p_value)
-    return wide
+def _simultaneous(runs: Runs, pairs: list[Pair], request: Request) -> dict[PairAt, Interval]:
+    """Intervals and p-values with the level over each family: over pairs, over checkpoints, or over both."""
+    together: dict[PairAt, Interval] = {}
+    keys = list(itertools.product(pairs, range(runs.checkpoints.size)))
+    for family in _families(keys, str(request.simultaneous)):
+        together |= zip(family, _of_family(runs, family, request), strict=True)
+    return together
 
 
 def _families(keys: list[PairAt], kind: str) -> list[list[PairAt]]:
-    if kind == "both":
-        return [keys]
-    part = 1 if kind == "pairs" else 0
-    shared = dict.fromkeys(key[part] for key in keys)
-    return [[key for key in keys if key[part] == value] for value in shared]
+    shared: dict[object, list[PairAt]] = {}
+    for pair, index in keys:
+        part = {"pairs": index, "checkpoints": pair, "both": None, "none": (pair, index)}[kind]
+        shared.setdefault(part, []).append((pair, index))
+    return list(shared.values())
 
 
-def _max_t(
-    runs: Runs, family: list[PairAt], single: dict[PairAt, Interval], request: Request
-) -> dict[PairAt, Interval]:
-    columns = np.column_stack([differences(runs, *key, request) for key in family])
-    # Scaling the single interval keeps Welch's standard error where the policies are independent.
-    critical = t_critical(runs.replications - 1, request.level)
-    factor = max(1.0, max_t_critical(columns, request.level) / critical)
-    wide = {}
-    for key in family:
-        middle = (single[key].low + single[key].high) / 2
-        half = (single[key].high - single[key].low) / 2 * factor
-        wide[key] = single[key]._replace(low=middle - half, high=middle + half)
-    return wide
+def _of_family(runs: Runs, family: list[PairAt], request: Request) -> list[Interval]:
+    """By max-t, which uses the correlation of paired differences, or Bonferroni's method."""
+    paired = is_paired(runs) or request.adjust is not None
+    if request.interval == "t" and paired and len(family) > 1:
+        columns = np.column_stack([differences(runs, *key, request) for key in family])
+        return max_t_intervals(columns, request.level)
+    each = request._replace(level=1 - (1 - request.level) / len(family))
+    alone = [_interval(runs, *key, each) for key in family]
+    return [one._replace(p_value=min(1.0, len(family) * one.p_value)) for one in alone]
 
 
 class _Ratio(NamedTuple):
@@ -232,9 +239,7 @@ class _Ratio(NamedTuple):
     high: float
 
 
-def _effect(
-    runs: Runs, key: PairAt, interval: Interval, p_adjusted: float, request: Request
-) -> Effect:
+def _effect(runs: Runs, key: PairAt, interval: Interval, request: Request) -> Effect:
     pair, index = key
     rewards, control_rewards = _rewards(runs, pair, index)
     if is_paired(runs):
@@ -250,12 +255,12 @@ def _effect(
         policy=pair[0],
         control=pair[1],
         checkpoint=checkpoint,
-        effect=float(values.mean()),
+        effect=float(np.median(values) if request.interval == "median" else values.mean()),
         low=interval.low,
         high=interval.high,
         level=request.level,
-        p_value=interval.p_value,
-        p_adjusted=p_adjusted,
+        p_value=_interval(runs, *key, request).p_value,
+        p_adjusted=interval.p_value,
         sd=math.sqrt(variance) if request.adjust is None else float(values.std(ddof=1)),
         reward=float(rewards.mean()),
         control_reward=float(control_rewards.mean()),

@@ -10,7 +10,7 @@ import numpy as np
 from sameluck.arrays import Floats
 from sameluck.inference.adjustments import known_means
 from sameluck.inference.effects import Request, differences
-from sameluck.intervals import anytime_half_widths, t_critical
+from sameluck.intervals import anytime_half_width, one_sided_level, one_sided_max_t
 from sameluck.runs import Runs
 
 
@@ -63,32 +63,42 @@ def _summary(runs: Runs, name: str, column: int, index: int, means: Floats | Non
 def standings(runs: Runs, request: Request) -> tuple[Standing, ...]:
     """Which policies may be the best at the last checkpoint, with the level over all policies.
 
-    With w the half-width of a difference at level 1 - (1 - level) / (N - 1), a policy's mean minus the best of the
-    others' lies between min(0, smallest difference - w) and max(0, smallest difference + w); it may be the best
-    if the upper end is above 0 (Hsu's intervals with common random numbers; Nelson and Matejcik, 1995).
+    Let D_ij be the mean of policy i minus that of j, and w_ij one-sided half-widths: all D_ij + w_ij, j != i, are
+    above the true differences with probability `level`. On that event for the best policy, it is among those whose
+    D_ij + w_ij are all above 0: these may be the best. A policy is at most max(0, min_j D_ij + w_ij) above the best
+    of the others, and at least min(0, min_j D_ij - w_ji) over those j that may be (Hsu, 1984, with common random
+    numbers).
     """
-    return tuple(_standing(runs, name, request) for name in runs.policies)
-
-
-def _standing(runs: Runs, name: str, request: Request) -> Standing:
-    last = runs.checkpoints.size - 1
-    each = 1 - (1 - request.level) / (len(runs.policies) - 1)
-    lows, highs = [], []
-    for other in runs.policies:
-        if other != name:
-            values = differences(runs, (name, other), last, request)
-            half = half_width(values, each, request.interval)
-            lows.append(values.mean() - half)
-            highs.append(values.mean() + half)
-    low, high = min(0.0, float(min(lows))), max(0.0, float(min(highs)))
-    return Standing(
-        name, int(runs.checkpoints[-1]), low, high, request.level, bool(min(highs) >= 0)
+    halves = {name: _half_widths(runs, name, request) for name in runs.policies}
+    upper = {
+        name: min(ahead + half for ahead, half in others.values())
+        for name, others in halves.items()
+    }
+    possible = [name for name in runs.policies if upper[name] >= 0]
+    return tuple(
+        Standing(
+            name,
+            int(runs.checkpoints[-1]),
+            min([0.0, *(-sum(halves[other][name]) for other in possible if other != name)]),
+            max(0.0, upper[name]),
+            request.level,
+            name in possible,
+        )
+        for name in runs.policies
     )
 
 
-def half_width(values: Floats, level: float, interval: str) -> float:
-    """The half-width of the anytime interval, or of Student's t for the other intervals."""
-    if interval == "anytime":
-        return float(anytime_half_widths(values, level)[-1])
-    error = float(values.std(ddof=1)) / math.sqrt(values.size)
-    return t_critical(values.size - 1, level) * error
+def _half_widths(runs: Runs, name: str, request: Request) -> dict[str, tuple[float, float]]:
+    """By how much a policy is ahead of each other one, and the one-sided half-width of this."""
+    others = [other for other in runs.policies if other != name]
+    last = runs.checkpoints.size - 1
+    columns = np.column_stack([differences(runs, (name, one), last, request) for one in others])
+    errors = columns.std(axis=0, ddof=1) / math.sqrt(runs.replications)
+    if request.interval == "anytime":
+        level = one_sided_level(request.level, len(others))
+        halves = np.array([anytime_half_width(values, level) for values in columns.T])
+    else:
+        halves = one_sided_max_t(columns, request.level) * errors
+    halves[errors == 0] = math.inf
+    ahead = columns.mean(axis=0).tolist()
+    return dict(zip(others, zip(ahead, halves.tolist(), strict=True), strict=True))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -83,6 +85,7 @@ def simulate(  # noqa: PLR0913 all but two are optional
     for probe in probes:
         probe.compare(recorded=recorded)
     assembly = Assembly(whole)
+    started = time.perf_counter()
     total, done = len(numbers) * len(whole.policies), 0
     with _mapping(map, workers) as run:
         for task, result in zip(tasks, run(run_task, tasks), strict=True):
@@ -90,7 +93,7 @@ def simulate(  # noqa: PLR0913 all but two are optional
             done += len(task.replications) * len(task.policies)
             if progress is not None:
                 progress(done, total)
-    return assembly.runs()
+    return replace(assembly.runs(), seconds=time.perf_counter() - started)
 
 
 @contextmanager

@@ -1,0 +1,69 @@
+"""The power of a t interval for normal differences, and the replications or the effect that reach one."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import scipy
+
+from sameluck.errors import Invalid
+from sameluck.intervals import t_critical
+
+LARGE = 25.0  # noncentrality above which the power is integrated numerically
+MOST = 10**9  # replications
+
+
+def power_of(
+    effect: float, sd: float, replications: int, level: float, *, paired: bool = True
+) -> float:
+    """The probability that the t interval does not contain 0, for normal differences."""
+    if sd == 0:
+        return 1.0
+    freedom = (replications - 1) * (1 if paired else 2)
+    centre = abs(effect) * math.sqrt(replications) / sd
+    critical = t_critical(freedom, level)
+    both_tails = (
+        1
+        - scipy.special.nctdtr(freedom, centre, critical)
+        + scipy.special.nctdtr(freedom, centre, -critical)
+    )
+    if math.isfinite(both_tails) and centre < LARGE:
+        return float(both_tails)
+    return _power_by_integration(freedom, centre, critical)
+
+
+def _power_by_integration(freedom: float, centre: float, critical: float) -> float:
+    # SciPy's noncentral t fails for a large noncentrality: average the normal law over quantiles of the estimated sd.
+    probabilities = (np.arange(20_000) + 0.5) / 20_000
+    sds = np.sqrt(2 * scipy.special.gammaincinv(freedom / 2, probabilities) / freedom)
+    tails = (scipy.special.ndtr(sign * centre - critical * sds) for sign in (1, -1))
+    return float(np.mean(sum(tails)))
+
+
+def replications_for(effect: float, power: float, sd: float, level: float, *, paired: bool) -> int:
+    """How many replications find an effect with this power."""
+    low, high = 1, 2
+    while power_of(effect, sd, high, level, paired=paired) < power:
+        low, high = high, high * 2
+        if high > MOST:
+            raise Invalid(
+                f"effect {effect:g} is too small for an sd of {sd:g}: it needs more than {MOST:,} replications"
+            )
+    while high - low > 1:
+        middle = (low + high) // 2
+        enough = power_of(effect, sd, middle, level, paired=paired) >= power
+        low, high = (low, middle) if enough else (middle, high)
+    return high
+
+
+def effect_for(power: float, sd: float, replications: int, level: float, *, paired: bool) -> float:
+    """The effect that replications find with this power."""
+    low, high = 0.0, sd
+    while power_of(high, sd, replications, level, paired=paired) < power:
+        low, high = high, high * 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        enough = power_of(middle, sd, replications, level, paired=paired) >= power
+        low, high = (low, middle) if enough else (middle, high)
+    return high

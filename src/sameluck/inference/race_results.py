@@ -1,0 +1,116 @@
+"""What `race` returns: the policies in order, the outcome and its cost."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sameluck.experiment import Experiment
+from sameluck.inference.unseen import unseen_share
+from sameluck.reporting import tables
+from sameluck.reporting.wording import percent
+
+LARGE_SKEWNESS = 2.0
+
+
+class Runner(NamedTuple):
+    """One policy at the end of a race."""
+
+    policy: str
+    reward: float  # mean over its replications
+    behind: float  # mean reward of the policy that beat it (else the leader) minus its own, on common replications
+    low: float  # anytime bounds of that difference, each at the level over all policies
+    high: float
+    skewness: float  # of that difference
+    replications: int
+    dropped_by: str | None  # the policy that beat it; None if it remained
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Race:
+    """What `race` returns: the policies in order, and the cost."""
+
+    experiment: Experiment
+    tolerance: float
+    level: float
+    certified: bool  # the leader is within the tolerance of the best, at the level
+    failures: float  # the share of replications in which a policy may fail unseen
+    replications: int
+    users: int  # real users in total, under replay
+    policy_runs: int  # replications, summed over policies
+    fixed_policy_runs: int  # without dropping: every policy in every replication
+    fixed_users: int  # without dropping, at the mean of the replications before the first drop
+    naive_users: float  # under the naive design, for the same precision and without dropping
+    runners: tuple[Runner, ...]  # the leader first
+
+    @property
+    def best(self) -> str:
+        """The leader."""
+        return self.runners[0].policy
+
+    @property
+    def remaining(self) -> tuple[str, ...]:
+        """The policies that were not dropped, the leader first."""
+        return tuple(one.policy for one in self.runners if one.dropped_by is None)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """The runners as plain records."""
+        return [one._asdict() for one in self.runners]
+
+    @property
+    def verdict(self) -> str:
+        """The outcome and its cost, as sentences."""
+        if self.certified:
+            level = percent(self.level)
+            unseen = unseen_share(self.replications, self.level)
+            outcome = (
+                f"{self.best} is within {self.tolerance:g} of the best with {level} confidence, failures in up to "
+                f"{100 * unseen:.2g}% of replications not excluded."
+            )
+        else:
+            names = ", ".join(self.remaining)
+            outcome = f"Undecided after {self.replications:,} replications: {names} remain."
+        cost = (
+            f"It took {self.replications:,} replications, {self.users:,} users and "
+            f"{self.policy_runs:,} policy runs; without dropping about {self.fixed_users:,} users and "
+            f"{self.fixed_policy_runs:,} policy runs; the naive design about {self.naive_users:,.0f} users "
+            "for the same precision."
+        )
+        return " ".join([outcome, cost, *(f"Caution: {caution}" for caution in self.cautions)])
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """Sentences to read before relying on the certificate."""
+        rivals = self.runners[1:]
+        equal = [one.policy for one in rivals if one.dropped_by is None and one.low == one.high]
+        skewed = [one.policy for one in rivals if abs(one.skewness) > LARGE_SKEWNESS]
+        sentences = []
+        if equal:
+            sentences.append(
+                f"{', '.join(equal)} earned exactly what {self.best} did, in every replication."
+            )
+        if skewed:
+            sentences.append(
+                f"the differences from {', '.join(skewed)} are skewed: a policy may fail rarely and badly; "
+                "accept fewer with failures=..."
+            )
+        return tuple(sentences)
+
+    def __str__(self) -> str:
+        bounds = f"{percent(self.level)} bounds"
+        header = ["policy", "reward", "behind", bounds, "replications", "dropped by"]
+        rows = [
+            [
+                one.policy,
+                f"{one.reward:,.2f}",
+                f"{one.behind:,.2f}",
+                f"{one.low:,.2f} to {one.high:,.2f}" if math.isfinite(one.low) else "too few",
+                f"{one.replications:,}",
+                one.dropped_by or "-",
+            ]
+            for one in self.runners
+        ]
+        return f"{tables.text_table(header, rows)}\n\n{tables.wrapped(self.verdict)}"
+
+    __repr__ = __str__

@@ -1,0 +1,200 @@
+"""A race in progress: simulate a block of replications, drop what is beaten, keep the state in a file."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from sameluck import text_forms
+from sameluck.arrays import Floats
+from sameluck.environments.base import Environment
+from sameluck.errors import Invalid
+from sameluck.experiment import Experiment
+from sameluck.files import write_whole
+from sameluck.inference.race_results import Race, Runner
+from sameluck.intervals import anytime_half_width, one_sided_level
+from sameluck.simulation.simulate import simulate
+
+BLOCK = 16  # replications simulated at once after the first decision; decisions are made after each
+
+
+class Rules(NamedTuple):
+    """When a race decides."""
+
+    tolerance: float
+    level: float
+    least: int
+    failures: float
+
+
+class RaceState:
+    """A race in progress: the rewards of every policy in its replications, and which were dropped."""
+
+    def __init__(
+        self, experiment: Experiment, environment: Environment, rules: Rules, keep: Path | None
+    ) -> None:
+        self.experiment = experiment
+        self.environment = environment
+        self.rules = rules
+        self.keep = keep
+        self.names = list(experiment.policies)
+        # Of one pair. Only the true best matters: that no other beats it, and how far it is ahead of the leader.
+        self.level = one_sided_level(rules.level, len(self.names) - 1)
+        self.rewards: dict[str, list[float]] = {name: [] for name in self.names}
+        self.dropped: dict[str, str] = {}
+        self.replications = 0
+        self.users = 0
+        self.undropped_users: list[int] = []  # of the replications before the first was dropped
+        self.certified = False
+        self._load()
+
+    @property
+    def remaining(self) -> tuple[str, ...]:
+        """The policies that are not dropped."""
+        return tuple(name for name in self.names if name not in self.dropped)
+
+    def run(self, progress: Callable[[int, tuple[str, ...]], object] | None) -> None:
+        """Simulate until the leader is good enough or the replications are used up."""
+        while not self.certified and self.replications < self.experiment.replications:
+            self._run_block()
+            self._save()
+            if progress is not None:
+                progress(self.replications, self.remaining)
+
+    def _run_block(self) -> None:
+        names, first = self.remaining, self.replications
+        policies = {name: self.experiment.policies[name] for name in names}
+        last = max(first + BLOCK, self.rules.least)
+        block = range(first, min(last, self.experiment.replications))
+        experiment = self.experiment.replace(policies=policies)
+        runs = simulate(experiment, self.environment, replications=block)
+        for row in range(runs.replications):
+            columns = [index for index, name in enumerate(names) if name not in self.dropped]
+            for column in columns:
+                self.rewards[names[column]].append(float(runs.rewards[row, column, 0]))
+            self.users += int(runs.pulls[row, columns, 0].max(axis=0).sum())
+            if not self.dropped:
+                self.undropped_users.append(int(runs.interactions[row, 0]))
+            self.replications += 1
+            if self.replications >= self.rules.least and self._decide():
+                return
+
+    def _decide(self) -> bool:
+        """Drop policies that another one beats; True when the leader is good enough."""
+        names = self.remaining
+        table = np.array([self.rewards[name][: self.replications] for name in names])
+        ahead, half = _differences(table, self.level)
+        for column, name in enumerate(names):
+            better = np.flatnonzero(ahead[:, column] - half[:, column] > 0)
+            if better.size:
+                self.dropped[name] = names[int(better[np.argmax(ahead[better, column])])]
+        leader = int(table.mean(axis=1).argmax())
+        behind = [
+            half[leader, column] - ahead[leader, column]
+            for column, name in enumerate(names)
+            if name not in self.dropped and column != leader
+        ]
+        self.certified = bool(max(behind, default=0.0) <= self.rules.tolerance)
+        return self.certified
+
+    def result(self) -> Race:
+        """The race as far as it went."""
+        means = {name: float(np.mean(self.rewards[name])) for name in self.remaining}
+        leader = max(means, key=lambda name: means[name])
+        runners = [self._runner(name, leader) for name in self.names]
+        runners.sort(
+            key=lambda r: (r.policy != leader, r.dropped_by is not None, -r.replications, r.behind)
+        )
+        return Race(
+            experiment=self.experiment,
+            tolerance=self.rules.tolerance,
+            level=self.rules.level,
+            certified=self.certified,
+            failures=self.rules.failures,
+            replications=self.replications,
+            users=self.users,
+            policy_runs=sum(map(len, self.rewards.values())),
+            fixed_policy_runs=self.replications * len(self.names),
+            fixed_users=round(self.replications * float(np.mean(self.undropped_users))),
+            naive_users=self._naive_users(leader, runners[1].policy),
+            runners=tuple(runners),
+        )
+
+    def _runner(self, name: str, leader: str) -> Runner:
+        dropped_by = self.dropped.get(name)
+        own, better = self._common_rewards(name, dropped_by or leader)
+        values = better - own
+        half = 0.0 if name == leader else anytime_half_width(values, self.level)
+        behind, sd = float(values.mean()), float(values.std())
+        skewness = float(np.mean(((values - behind) / sd) ** 3)) if sd else 0.0
+        means = (float(own.mean()), behind, behind - half, behind + half)
+        return Runner(name, *means, skewness, own.size, dropped_by)
+
+    def _common_rewards(self, first: str, second: str) -> tuple[Floats, Floats]:
+        count = min(len(self.rewards[first]), len(self.rewards[second]))
+        return np.array(self.rewards[first][:count]), np.array(self.rewards[second][:count])
+
+    def _naive_users(self, leader: str, rival: str) -> float:
+        """Every policy on its own users, in as many replications as the leader and its rival need."""
+        own, other = self._common_rewards(leader, rival)
+        paired = float((own - other).var(ddof=1))
+        ratio = float(own.var(ddof=1) + other.var(ddof=1)) / paired if paired else 1.0
+        replications = math.ceil(self.replications * max(1.0, ratio))
+        return replications * len(self.names) * self.experiment.horizon
+
+    def _settings(self) -> str:
+        environment = text_forms.write(self.environment)
+        # Without `most`: an undecided race may be continued with more.
+        digest = self.experiment.replace(replications=1).digest
+        return f"{digest} {environment} {tuple(self.rules)!r}"
+
+    def _save(self) -> None:
+        if self.keep is None:
+            return
+        state = {
+            "settings": self._settings(),
+            "rewards": self.rewards,
+            "dropped": self.dropped,
+            "played": self.replications,
+            "users": self.users,
+            "everybody": self.undropped_users,
+            "certified": self.certified,
+        }
+        write_whole(self.keep, json.dumps(state).encode())
+
+    def _load(self) -> None:
+        if self.keep is None or not self.keep.exists():
+            return
+        try:
+            state = dict(json.loads(self.keep.read_text()))
+            replications, users = int(state["played"]), int(state["users"])
+            rewards = {name: [float(x) for x in state["rewards"][name]] for name in self.names}
+            dropped = {str(name): str(by) for name, by in dict(state["dropped"]).items()}
+            undropped_users = [int(x) for x in state["everybody"]]
+            settings, certified = str(state["settings"]), bool(state["certified"])
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            raise Invalid(f"{str(self.keep)!r} does not hold a race; name another file") from None
+        if settings != self._settings():
+            raise Invalid(
+                f"{str(self.keep)!r} holds a race with other settings; name another file or remove it"
+            )
+        self.replications, self.rewards, self.dropped = replications, rewards, dropped
+        self.users, self.undropped_users, self.certified = users, undropped_users, certified
+
+
+def _differences(table: Floats, level: float) -> tuple[Floats, Floats]:
+    """Row minus column: mean difference and anytime half-width, for every two policies (policy, policy)."""
+    mean, half = np.zeros((len(table), len(table))), np.full((len(table), len(table)), np.inf)
+    for first, second in itertools.combinations(range(len(table)), 2):
+        values = table[first] - table[second]
+        mean[first, second] = values.mean()
+        mean[second, first] = -mean[first, second]
+        if values.std() > 0:  # a difference that has not varied yet is no evidence
+            half[first, second] = half[second, first] = anytime_half_width(values, level)
+    return mean, half

@@ -2,13 +2,14 @@
 
 import re
 from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 
 import sameluck as sl
 from budget import SEED
 from sameluck.inference.scale import scale_caution
-from sameluck.policies.base import rescaled, reward_scale
+from sameluck.policies.base import RewardScale, rescaled, reward_scale
 
 POLICIES = {
     "ucb": sl.UCB1(),
@@ -112,3 +113,19 @@ def test_some_policies_assume_no_scale(policy):
 def test_a_rule_that_never_explores_has_no_scale():
     runs = runs_of("gaussian(1, 2, sd=10)", {"ucb": sl.UCB1(alpha=0)})
     assert scale_caution(runs) is None
+
+
+def test_a_policy_of_ones_own_declares_its_scale():
+    class Own(NamedTuple):
+        scale: object = RewardScale(1.0, 1.0)
+
+        def reward_scale(self):
+            return self.scale
+
+    class Named(NamedTuple):
+        reward_scale: float = 1.0
+
+    assert reward_scale(Own()) == (1.0, 1.0, False)
+    assert reward_scale(Named()) is None
+    with pytest.raises(sl.Invalid, match=r"Own\.reward_scale must return a RewardScale, got 3"):
+        reward_scale(Own(3))

@@ -266,6 +266,20 @@ def test_a_check_ends_in_time_and_is_made_once():
     assert len(body_checks.probe_bodies(experiment.replace(horizon=999), environment)) == 1
 
 
+def test_a_check_with_a_slow_policy_of_sameluck_ends_in_time():
+    """What was run until then is compared with compiled code."""
+
+    class Constant(NamedTuple):
+        means: Sequence[float]
+
+    sl.draws(Constant)(lambda law, row, arm, bits: 1.0)
+    experiment = experiment_of(sl.ThompsonGaussian(), arms=300, horizon=1_000)
+    started = time.perf_counter()
+    (probe,) = body_checks.probe_bodies(experiment, Constant((1.0,) * 300))
+    assert time.perf_counter() - started < 2.0
+    assert 0 < probe.results[0].checkpoints.size < 250
+
+
 def test_what_sameluck_ships_is_not_checked():
     policies = {"ucb": sl.UCB1(), "batched": sl.Batched(sl.ThompsonBernoulli(), 5)}
     experiment = sl.Experiment(policies=policies, arms=3, horizon=60, replications=5)

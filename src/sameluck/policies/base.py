@@ -211,7 +211,13 @@ def needs_binary(policy: Policy) -> bool:
 
 def reward_scale(policy: Policy) -> RewardScale | None:
     """The scale of rewards that a policy assumes; None if it works alike at every scale, or does not say."""
-    return policy.reward_scale() if hasattr(policy, "reward_scale") else None
+    declare = getattr(policy, "reward_scale", None)
+    scale = declare() if callable(declare) else None
+    if scale is not None and not isinstance(scale, RewardScale):
+        raise Invalid(
+            f"{type(policy).__name__}.reward_scale must return a RewardScale, got {scale!r}"
+        )
+    return scale
 
 
 def rescaled(policy: Policy, sd: float, mean: float) -> Policy | None:

@@ -8,15 +8,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple, SupportsFloat, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from sameluck.bodies import Misuse, is_ours
-from sameluck.environments.base import LARGEST, draw, draw_body_of, draws
+from sameluck.environments.base import LARGEST, Law, draw, draw_body_of, draws
 from sameluck.policies.base import Policy, Tally, body_of, replace_innermost, select, selects
 from sameluck.randomness.streams import Bits, Key, OnceKey
-from sameluck.text_forms import Parameters, is_parameters
+from sameluck.text_forms import is_parameters
 
 Value = TypeVar("Value")
 
@@ -26,11 +26,10 @@ class OutOfTime(Exception):
 
 
 class Deadline:
-    """When to stop running a body in plain Python, and the period it is in."""
+    """When to stop running a body in plain Python."""
 
     def __init__(self, seconds: float = math.inf) -> None:
         self.end = time.perf_counter() + seconds
-        self.period = 0
 
     def check(self) -> None:
         """Raise `OutOfTime` after the end."""
@@ -115,7 +114,6 @@ def guarded_policy(policy: Policy, deadline: Deadline) -> Policy:
 @selects(GuardedPolicy)
 def _select_guarded(policy: GuardedPolicy, tally: Tally, period: int, luck: Key | OnceKey) -> int:
     rule, deadline = policy
-    deadline.period = period
     deadline.check()
     memory = guarded(tally.memory, "tally.memory", deadline, writable=True)
     with np.errstate(divide="raise", invalid="raise"):
@@ -130,20 +128,22 @@ def _select_guarded(policy: GuardedPolicy, tally: Tally, period: int, luck: Key 
 class GuardedLaw(NamedTuple):
     """A law of a user whose body is checked at every reward."""
 
-    law: Parameters
+    law: Law
+    deadline: Deadline
     binary: bool
 
 
-def guarded_law(law: Parameters, deadline: Deadline, *, binary: bool) -> Parameters:
+def guarded_law(law: Law, deadline: Deadline, *, binary: bool) -> Law:
     """A law as it is checked; sameluck's own are not."""
     if is_ours(draw_body_of(law)):
         return law
-    return GuardedLaw(guarded(law, "law", deadline), binary)
+    return GuardedLaw(guarded(law, "law", deadline), deadline, binary)
 
 
 @draws(GuardedLaw)
 def _draw_guarded(law: GuardedLaw, row: int, arm: int, bits: Bits) -> float:
     rule, body = law.law, draw_body_of(law.law)
+    law.deadline.check()
     with np.errstate(divide="raise", invalid="raise"):
         reward = draw(rule, row, arm, bits)
     if not isinstance(reward, int | float | np.number) or isinstance(reward, bool):
@@ -155,6 +155,6 @@ def _draw_guarded(law: GuardedLaw, row: int, arm: int, bits: Bits) -> float:
     return float(reward)
 
 
-def _instead(reward: SupportsFloat | object) -> str:
+def _instead(reward: object) -> str:
     truth = isinstance(reward, bool | np.bool_)
     return ", but True or False: write 1.0 if ... else 0.0" if truth else ""

@@ -244,7 +244,7 @@ class PolicyRunner:
             with self._explained(law):
                 failed = _run(policy, checked_law, luck, self.arrays, 0, results, trajectory)
         except OutOfTime:
-            done = int(np.searchsorted(checkpoints, deadline.period, side="left"))
+            done = int(np.searchsorted(checkpoints, self.arrays.pulls.sum(), side="right"))
             pulls = results.pulls[:, :done]
             return Results(results.timed, checkpoints[:done], results.rewards[:, :done], pulls)
         self._check_arm(replication, failed)

@@ -17,6 +17,7 @@ from sameluck.policies.base import Policy, RewardScale, rescaled, reward_scale
 from sameluck.randomness.streams import AUDIT, stream, word
 from sameluck.reporting.wording import listed
 from sameluck.runs import Runs
+from sameluck.text_forms import is_parameters
 
 FACTOR = 2.0  # by which the scales may differ
 LIVE_FACTOR = 3.0  # if the rewards' is estimated from sums
@@ -68,7 +69,7 @@ def _ratio(scale: RewardScale, spread: Spread) -> float:
         return 1.0
     if spread.sd > scale.high:
         return spread.sd / scale.high if scale.high else 1.0  # an alpha of 0 explores at no scale
-    return min(1.0, spread.sd / scale.low)
+    return min(1.0, spread.sd / scale.low) if scale.low else 1.0
 
 
 def _remedy(policy: Policy, spread: Spread) -> str:
@@ -81,7 +82,7 @@ def _remedy(policy: Policy, spread: Spread) -> str:
 def _changes(policy: Policy, other: Policy) -> Iterator[str]:
     after = other._asdict()
     for name, value in policy._asdict().items():
-        if hasattr(after[name], "_asdict"):  # the policy of a batched one
+        if is_parameters(value):  # the policy of a batched one
             yield from _changes(value, after[name])
         elif value != after[name]:
             yield f"{name}={float(f'{after[name]:.3g}'):.12g}"

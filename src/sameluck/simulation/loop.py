@@ -253,6 +253,8 @@ class PolicyRunner:
     def check_rows(self, deadline: Deadline) -> None:
         """Draw rewards of the first and last of many replications in plain Python, as `run_in_python` does of one."""
         experiment = self.experiment
+        if is_ours(type(self.environment)):
+            return
         many = min(experiment.replications, _MOST_ROWS, max(1, _MOST_CELLS // experiment.n_arms))
         law = self._law(range(many))
         checked_law = guarded_law(law, deadline, binary=self.environment.binary)

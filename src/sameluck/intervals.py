@@ -48,15 +48,25 @@ def check_level(level: object) -> None:
         raise Invalid(f"level must be between 0 and 1, such as 0.95, got {level!r}")
 
 
+def varies(values: Floats) -> bool:
+    """Whether any value differs from the first; a standard deviation of equal values may be above 0 by rounding."""
+    return bool(np.any(values != values[0]))
+
+
 def t_interval(values: Floats, level: float) -> Interval:
     """Student's t interval, as in the paper: valid when the number of values was planned."""
-    error = float(values.std(ddof=1)) / math.sqrt(values.size)
+    error = standard_error(values)
     return _student(float(values.mean()), error, values.size - 1, level)
+
+
+def standard_error(values: Floats) -> float:
+    """The standard error of the mean; exactly 0 for values that do not vary."""
+    return float(values.std(ddof=1)) / math.sqrt(values.size) if varies(values) else 0.0
 
 
 def welch_interval(values: Floats, others: Floats, level: float) -> Interval:
     """The interval of a difference of two independent means with variances of their own (Welch, 1947)."""
-    first, second = (float(x.var(ddof=1)) / x.size for x in (values, others))
+    first, second = (standard_error(x) ** 2 for x in (values, others))
     error, difference = math.sqrt(first + second), float(values.mean() - others.mean())
     if error == 0:
         return UNKNOWN
@@ -83,7 +93,7 @@ def bootstrap_interval(values: Floats, level: float) -> Interval:
     The p-value is the smallest 1 - level whose interval leaves out zero, on the same resamples; it is why this is
     not SciPy's `bootstrap`, which would resample for each level and takes time quadratic in the number of values.
     """
-    if values.std(ddof=1) == 0:
+    if not varies(values):
         return UNKNOWN
     means = _resampled_means(values)
     bias, acceleration = _bias_and_acceleration(values, means)
@@ -138,6 +148,8 @@ def median_interval(values: Floats, level: float) -> Interval:
     their law: the interval runs from the k-th smallest to the k-th largest for the largest k at which twice this
     probability is at most 1 - level. It has no bounds where there is no such k, as with 5 values at 95%.
     """
+    if not varies(values):
+        return UNKNOWN
     count, ordered = values.size, np.sort(values)
     tails = scipy.special.bdtr(np.arange(count // 2), count, 0.5)
     k = int(np.searchsorted(2 * tails, 1 - level, "right"))
@@ -156,7 +168,7 @@ def anytime_interval(values: Floats, level: float) -> Interval:
     holds the mu with E_m(mu) < 1 / alpha, the p-value is 1 / E_m(0) (Wang and Ramdas, 2023): it is at most alpha
     exactly when the interval leaves out zero, so it may rise again. c makes the interval shortest at its level.
     """
-    if values.std() == 0:
+    if not varies(values):
         return UNKNOWN
     half = float(anytime_half_widths(values, level)[-1])
     mean = float(values.mean())
@@ -164,7 +176,7 @@ def anytime_interval(values: Floats, level: float) -> Interval:
 
 
 def anytime_half_widths(values: Floats, level: float) -> Floats:
-    """The half-width after each value; infinite while there are too few."""
+    """The half-width after each value; infinite while there are too few, or they have not varied."""
     alpha, counts = 1 - level, np.arange(1, values.size + 1)
     c = _mixture(alpha)
     mean = np.cumsum(values) / counts
@@ -175,7 +187,7 @@ def anytime_half_widths(values: Floats, level: float) -> Floats:
     denominator = counts - (counts + c) * share
     with np.errstate(divide="ignore", invalid="ignore"):
         half = np.sqrt(variance * (counts + c) * share / denominator)
-    return np.where(denominator > 0, half, np.inf)
+    return np.where((denominator > 0) & (variance > 0), half, np.inf)
 
 
 def anytime_p_values(values: Floats, level: float = 0.95) -> Floats:
@@ -222,7 +234,7 @@ def max_t_intervals(values: Floats, level: float) -> list[Interval]:
     column that does not vary has no interval.
     """
     count, comparisons = values.shape
-    errors = values.std(axis=0, ddof=1) / math.sqrt(count)
+    errors = np.array([standard_error(column) for column in values.T])
     largest = _largest_rotated_t(values[:, errors > 0], level)
     each = t_critical(count - 1, 1 - (1 - level) / comparisons)
     critical = min(each, float(largest[math.ceil(level * largest.size) - 1]))
@@ -250,7 +262,8 @@ def one_sided_level(level: float, comparisons: int) -> float:
 def one_sided_max_t(values: Floats, level: float) -> float:
     """The quantile of the largest t of the columns, for lower bounds of their means that hold simultaneously."""
     count, comparisons = values.shape
-    largest = _largest_rotated_t(values[:, values.std(axis=0) > 0], level, one_sided=True)
+    varying = np.any(values != values[0], axis=0)
+    largest = _largest_rotated_t(values[:, varying], level, one_sided=True)
     bonferroni = float(scipy.special.stdtrit(count - 1, 1 - (1 - level) / comparisons))
     return min(bonferroni, float(largest[math.ceil(level * largest.size) - 1]))
 

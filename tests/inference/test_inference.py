@@ -9,7 +9,7 @@ import cases
 import sameluck as sl
 from sameluck import intervals
 from sameluck.inference.effects import variance_ratio
-from sameluck.inference.planning import power_of
+from sameluck.inference.power import power_of
 from sameluck.intervals import obrien_fleming, t_interval
 
 BERNOULLI = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))

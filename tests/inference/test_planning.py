@@ -9,7 +9,7 @@ import pytest
 from scipy import integrate, stats
 
 import sameluck as sl
-from sameluck.inference.planning import power_of
+from sameluck.inference.power import power_of
 
 BERNOULLI = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
 EXPERIMENT = sl.Experiment(

@@ -75,6 +75,13 @@ def _plan_json(plan: sl.Plan) -> str:
 @click.option(
     "--least", type=int, default=30, show_default=True, help="Replications before a decision."
 )
+@click.option(
+    "--failures",
+    type=float,
+    default=0.01,
+    show_default=True,
+    help="Share of replications in which a policy may fail unseen.",
+)
 @click.option("--most", type=int, default=1_000, show_default=True, help="Most replications.")
 @click.option(
     "--keep", metavar="FILE", help="Keep the race in this file and continue it from there."
@@ -84,6 +91,7 @@ def race_command(
     policies: tuple[str, ...],
     tolerance: float | None,
     least: int,
+    failures: float,
     most: int,
     keep: str | None,
     *,
@@ -106,6 +114,7 @@ def race_command(
             tolerance=tolerance,
             horizon=experiment.horizon,
             level=settings.get("level", 0.95),
+            failures=failures,
             least=least,
             most=most,
             arms=experiment.n_arms,

@@ -329,7 +329,7 @@ def finding(effect: Effect) -> str:
     """One effect as a sentence."""
     pair = f"{effect.policy} and {effect.control}"
     level, over = percent(effect.level), f"over {effect.checkpoint:,} periods"
-    if effect.low == effect.high == 0:
+    if effect.low == effect.high == effect.sd == 0:
         return f"{pair} are the same policy and earned exactly the same {over}."
     if effect.sd == 0:
         same = "earned exactly the same" if effect.effect == 0 else "differed by exactly the same"

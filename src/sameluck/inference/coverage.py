@@ -48,7 +48,7 @@ def coverage(
         experiment: Two or more policies; the control and the first other one are compared at the horizon.
         environment: Where rewards come from, or its text form.
         level: Confidence of the intervals.
-        interval: `"t"`, `"bootstrap"` or `"anytime"`.
+        interval: `"t"`, `"bootstrap"`, `"anytime"` or `"median"`; the true effect is then the median difference.
         experiments: How many times to repeat it.
         peek: Compute the interval after every replication from the fifth on, and count an experiment as covered
             only if all of them contain the true effect.
@@ -59,11 +59,11 @@ def coverage(
     require_one_of("interval", interval, list(intervals))
     require_whole("experiments", experiments, 10)
     require_whole("coverage: replications", experiment.replications, FIRST_LOOK if peek else 2)
-    if peek and interval == "bootstrap":
+    if peek and interval not in ("t", "anytime"):
         raise Invalid('peek=True takes interval="t" or "anytime"')
     whole = experiment.replace(replications=experiment.replications * experiments)
     values = simulated_differences(whole, environment)
-    truth = float(values.mean())
+    truth = float(np.median(values) if interval == "median" else values.mean())
     if effect is not None:
         values, truth = values - truth + effect, effect
     groups = values.reshape(experiments, experiment.replications)
@@ -98,5 +98,6 @@ def _peeking_bounds(groups: Floats, level: float, interval: str) -> tuple[Floats
         with np.errstate(divide="ignore", invalid="ignore"):
             errors = np.sqrt(squares / (counts - 1) / counts)
             half = scipy.special.stdtrit(counts - 1, 0.5 + level / 2) * errors
+        half[np.cumsum(groups != groups[:, :1], axis=1) == 0] = math.inf
     looks = slice(FIRST_LOOK - 1, None)
     return (means - half)[:, looks], (means + half)[:, looks]

@@ -18,7 +18,7 @@ from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.files import write_whole
 from sameluck.inference.race_results import Race, Runner
-from sameluck.intervals import anytime_half_widths, one_sided_level
+from sameluck.intervals import anytime_half_widths, one_sided_level, varies
 from sameluck.simulation.simulate import simulate
 
 BLOCK = 16  # replications simulated at once; decisions are made after each
@@ -129,8 +129,8 @@ class RaceState:
         dropped_by = self.dropped.get(name)
         own, better = self._common_rewards(name, dropped_by or leader)
         values = better - own
-        half = 0.0 if name == leader else float(anytime_half_widths(values, self.level)[-1])
-        behind, sd = float(values.mean()), float(values.std())
+        half = float(anytime_half_widths(values, self.level)[-1]) if varies(values) else 0.0
+        behind, sd = float(values.mean()), float(values.std()) if varies(values) else 0.0
         skewness = float(np.mean(((values - behind) / sd) ** 3)) if sd else 0.0
         means = (float(own.mean()), behind, behind - half, behind + half)
         return Runner(name, *means, skewness, own.size, dropped_by)
@@ -194,6 +194,5 @@ def _differences(table: Floats, level: float) -> tuple[Floats, Floats]:
         values = table[first] - table[second]
         mean[first, second] = values.mean()
         mean[second, first] = -mean[first, second]
-        if values.std() > 0:  # a difference that has not varied yet is no evidence
-            half[first, second] = half[second, first] = anytime_half_widths(values, level)[-1]
+        half[first, second] = half[second, first] = anytime_half_widths(values, level)[-1]
     return mean, half

@@ -55,18 +55,19 @@ def varies(values: Floats) -> bool:
 
 def t_interval(values: Floats, level: float) -> Interval:
     """Student's t interval, as in the paper: valid when the number of values was planned."""
-    error = standard_error(values)
+    error = float(standard_error(values))
     return _student(float(values.mean()), error, values.size - 1, level)
 
 
-def standard_error(values: Floats) -> float:
-    """The standard error of the mean; exactly 0 for values that do not vary."""
-    return float(values.std(ddof=1)) / math.sqrt(values.size) if varies(values) else 0.0
+def standard_error(values: Floats) -> Floats:
+    """The standard error of the mean, or of each column's mean; exactly 0 for values that do not vary."""
+    varying = np.any(values != values[0], axis=0)
+    return np.where(varying, values.std(axis=0, ddof=1), 0.0) / math.sqrt(len(values))
 
 
 def welch_interval(values: Floats, others: Floats, level: float) -> Interval:
     """The interval of a difference of two independent means with variances of their own (Welch, 1947)."""
-    first, second = (standard_error(x) ** 2 for x in (values, others))
+    first, second = (float(standard_error(x)) ** 2 for x in (values, others))
     error, difference = math.sqrt(first + second), float(values.mean() - others.mean())
     if error == 0:
         return UNKNOWN
@@ -234,7 +235,7 @@ def max_t_intervals(values: Floats, level: float) -> list[Interval]:
     column that does not vary has no interval.
     """
     count, comparisons = values.shape
-    errors = np.array([standard_error(column) for column in values.T])
+    errors = standard_error(values)
     largest = _largest_rotated_t(values[:, errors > 0], level)
     each = t_critical(count - 1, 1 - (1 - level) / comparisons)
     critical = min(each, float(largest[math.ceil(level * largest.size) - 1]))
@@ -262,8 +263,7 @@ def one_sided_level(level: float, comparisons: int) -> float:
 def one_sided_max_t(values: Floats, level: float) -> float:
     """The quantile of the largest t of the columns, for lower bounds of their means that hold simultaneously."""
     count, comparisons = values.shape
-    varying = np.any(values != values[0], axis=0)
-    largest = _largest_rotated_t(values[:, varying], level, one_sided=True)
+    largest = _largest_rotated_t(values[:, standard_error(values) > 0], level, one_sided=True)
     bonferroni = float(scipy.special.stdtrit(count - 1, 1 - (1 - level) / comparisons))
     return min(bonferroni, float(largest[math.ceil(level * largest.size) - 1]))
 

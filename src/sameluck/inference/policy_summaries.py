@@ -98,7 +98,7 @@ def _half_widths(runs: Runs, name: str, request: Request) -> dict[str, tuple[flo
     others = [other for other in runs.policies if other != name]
     last = runs.checkpoints.size - 1
     columns = np.column_stack([differences(runs, (name, one), last, request) for one in others])
-    errors = np.array([standard_error(values) for values in columns.T])
+    errors = standard_error(columns)
     if request.interval == "anytime":
         level = one_sided_level(request.level, len(others))
         halves = np.array([anytime_half_widths(values, level)[-1] for values in columns.T])

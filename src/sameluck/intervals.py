@@ -231,23 +231,24 @@ def max_t_intervals(values: Floats, level: float) -> list[Interval]:
 
     Both come from the law of the largest |t| of all columns. For normal data it is the same when the replications
     are rotated, so it is taken from random rotations of the residuals: each column keeps its own scale and the
-    columns keep their correlation (rotation tests; Langsrud, 2005). Bonferroni's bound is used where it is sharper. A
-    column that does not vary has no interval.
+    columns keep their correlation (rotation tests; Langsrud, 2005). Bonferroni's bound is used where it is sharper,
+    and a column's own t where the rotations fall below it by chance. A column that does not vary has no interval.
     """
     count, comparisons = values.shape
     errors = standard_error(values)
     largest = _largest_rotated_t(values[:, errors > 0], level)
     each = t_critical(count - 1, 1 - (1 - level) / comparisons)
-    critical = min(each, float(largest[math.ceil(level * largest.size) - 1]))
+    rotated = float(largest[math.ceil(level * largest.size) - 1])
+    critical = max(t_critical(count - 1, level), min(each, rotated))
 
     def interval(mean: float, error: float) -> Interval:
         if error == 0:
             return UNKNOWN
         statistic = abs(mean) / error
         above = max(1, largest.size - int(np.searchsorted(largest, statistic)))
-        bonferroni = comparisons * 2 * float(scipy.special.stdtr(count - 1, -statistic))
-        half = critical * error
-        return Interval(mean - half, mean + half, min(bonferroni, above / largest.size))
+        alone = 2 * float(scipy.special.stdtr(count - 1, -statistic))
+        p_value = max(alone, min(comparisons * alone, above / largest.size))
+        return Interval(mean - critical * error, mean + critical * error, p_value)
 
     return [interval(float(m), float(e)) for m, e in zip(values.mean(axis=0), errors, strict=True)]
 
@@ -264,8 +265,10 @@ def one_sided_max_t(values: Floats, level: float) -> float:
     """The quantile of the largest t of the columns, for lower bounds of their means that hold simultaneously."""
     count, comparisons = values.shape
     largest = _largest_rotated_t(values[:, standard_error(values) > 0], level, one_sided=True)
-    bonferroni = float(scipy.special.stdtrit(count - 1, 1 - (1 - level) / comparisons))
-    return min(bonferroni, float(largest[math.ceil(level * largest.size) - 1]))
+    alone, bonferroni = scipy.special.stdtrit(count - 1, [level, 1 - (1 - level) / comparisons])
+    return max(
+        float(alone), min(float(bonferroni), float(largest[math.ceil(level * largest.size) - 1]))
+    )
 
 
 def _largest_rotated_t(values: Floats, level: float, *, one_sided: bool = False) -> Floats:

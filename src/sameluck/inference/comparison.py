@@ -133,11 +133,11 @@ class Comparison:
         kind = "" if self.request.interval == "t" else f"{self.request.interval} "
         if self.request.adjust:
             kind = f"{kind}adjusted "
-        names = {"interval": f"{percent(self.request.level)} {kind}interval{self._scope}"}
+        names = {"interval": f"{percent(self.request.level)} {kind}interval{self.scope}"}
         return [names.get(cell, cell) for cell in HEADER]
 
     @property
-    def _scope(self) -> str:
+    def scope(self) -> str:
         """What intervals and p-values hold for together, in brackets; empty if there is only one."""
         pairs, horizons = len(self.last_effects) > 1, self.runs.checkpoints.size > 1
         covered = str(self.request.simultaneous)
@@ -196,7 +196,7 @@ class Comparison:
         curves = effect_curves(self.effects)
         title = f"{self._design} design, {self.runs.replications:,} replications"
         level = self.request.level
-        figure = plots.draw_effects(curves, level=level, title=title, scope=self._scope)
+        figure = plots.draw_effects(curves, level=level, title=title, scope=self.scope)
         if path is not None:
             plots.save(figure, path)
         return figure

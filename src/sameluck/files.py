@@ -48,6 +48,14 @@ def locked(path: Path) -> Iterator[None]:
         unlock(handle)
 
 
+def make_folder(folder: Path) -> None:
+    """Create a folder and those above it; raise `Invalid` if that is not possible."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Invalid(f"cannot make the folder {str(folder)!r}: {error.strerror}") from None
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that a reader sees all of it or nothing of it."""
     with draft_of(path) as draft:

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import scipy
 
-from sameluck.arrays import Floats
+from sameluck.arrays import Floats, Ints
 from sameluck.errors import Invalid
 from sameluck.validation import require_whole
 
@@ -171,24 +172,33 @@ def anytime_interval(values: Floats, level: float) -> Interval:
     """
     if not varies(values):
         return UNKNOWN
-    half = float(anytime_half_widths(values, level)[-1])
-    mean = float(values.mean())
+    half, mean = anytime_half_width(values, level), float(values.mean())
     return Interval(mean - half, mean + half, float(anytime_p_values(values, level)[-1]))
 
 
 def anytime_half_widths(values: Floats, level: float) -> Floats:
     """The half-width after each value; infinite while there are too few, or they have not varied."""
-    alpha, counts = 1 - level, np.arange(1, values.size + 1)
-    c = _mixture(alpha)
+    counts = np.arange(1, values.size + 1)
     mean = np.cumsum(values) / counts
-    variance = np.maximum(
-        np.cumsum((values - values[0]) ** 2) / counts - (mean - values[0]) ** 2, 0
-    )
+    squares = np.cumsum((values - values[0]) ** 2) / counts
+    variance = np.maximum(squares - (mean - values[0]) ** 2, 0)
+    return _anytime_half(np.sqrt(variance), counts, level)
+
+
+def anytime_half_width(values: Floats, level: float) -> float:
+    """The half-width after the last value; infinite if there are too few, or they have not varied."""
+    sd = values.std(keepdims=True) if varies(values) else np.zeros(1)
+    return float(_anytime_half(sd, np.array([values.size]), level)[0])
+
+
+def _anytime_half(sds: Floats, counts: Ints, level: float) -> Floats:
+    alpha = 1 - level
+    c = _mixture(alpha)
     share = 1 - (alpha**2 * c / (counts + c)) ** (1 / counts)
     denominator = counts - (counts + c) * share
     with np.errstate(divide="ignore", invalid="ignore"):
-        half = np.sqrt(variance * (counts + c) * share / denominator)
-    return np.where((denominator > 0) & (variance > 0), half, np.inf)
+        half = sds * np.sqrt((counts + c) * share / denominator)
+    return np.where((denominator > 0) & (sds > 0), half, np.inf)
 
 
 def anytime_p_values(values: Floats, level: float = 0.95) -> Floats:
@@ -202,6 +212,7 @@ def anytime_p_values(values: Floats, level: float = 0.95) -> Floats:
     return np.minimum(1.0, np.exp(-log_evidence))
 
 
+@cache
 def _mixture(alpha: float) -> float:
     # The prior variance of the standardised mean that makes the interval shortest at TUNED_FOR values.
     shape = -float(np.real(scipy.special.lambertw(-(alpha**2) / math.e, -1))) - 1

@@ -113,6 +113,19 @@ class Runs:
             luck=None if self.luck is None else self.luck[:, :, places],
         )
 
+    def part(self, start: int, count: int) -> Runs:
+        """Some of the replications: `count` of them, from the one at index `start` on."""
+        rows = slice(start, start + count)
+        return replace(
+            self,
+            rewards=self.rewards[rows],
+            pulls=self.pulls[rows],
+            interactions=self.interactions[rows],
+            first=self.first + start,
+            totals=None if self.totals is None else self.totals[rows],
+            luck=None if self.luck is None else self.luck[rows],
+        )
+
     @classmethod
     def concat(cls, parts: Sequence[Runs]) -> Runs:
         """One `Runs` from several of the same experiment whose replications follow one another."""

@@ -19,16 +19,15 @@ def hello_command():
     click.echo("hello")
 '''
 LIVE = '''
-import click
-
 from sameluck.cli.live.store_options import live_command
+from sameluck.cli.output import Output
 
 HELP_POSITION = 3.5
 
 @live_command("hello")
-def hello_command(database, *, as_json):
+def hello_command(database):
     """Greet from a database."""
-    click.echo(f"hello {database.url} {as_json}")
+    return Output("hello", {"hello": database.url}, ["a note"])
 '''
 
 
@@ -47,8 +46,9 @@ def test_a_new_module_is_a_new_command(tmp_path):
     copied = {"env": {**os.environ, "PYTHONPATH": str(tmp_path)}, "cwd": tmp_path}
 
     assert run("hello", **copied) == "hello\n"
+    assert run("live", "hello", **copied) == "hello\n"
     assert run("live", "hello", "--db", "sqlite:///a.db", "--json", **copied) == (
-        "hello sqlite:///a.db True\n"
+        '{\n  "hello": "sqlite:///a.db"\n}\n'
     )
     listed = [
         line.split()[0] for line in run("live", **copied).split("Commands:\n")[1].splitlines()

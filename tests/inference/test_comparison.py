@@ -10,7 +10,7 @@ import pytest
 
 import sameluck as sl
 from sameluck import text_forms
-from sameluck.reporting.formats import amount, probability, times
+from sameluck.reporting.wording import amount, probability, times
 
 POLICIES = {"steady": sl.UCB1(2.5), "eager": sl.UCB1(3.0)}
 BERNOULLI = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))

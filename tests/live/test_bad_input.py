@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import sameluck as sl
-from sameluck.testing.scenario import FIVE, WINDOW, Scenario, assert_finished, options
+from sameluck.testing.scenario import FIVE, TWO, WINDOW, Scenario, assert_finished, options
 
 TABLES = ("schema_version", "experiment", "replication", "entry", "assignment", "reward_event")
 TABLES += ("answer", "api_key")
@@ -294,6 +294,52 @@ class TestNames:
 
         scenario.finish(live)
         assert_finished(live)
+
+
+@pytest.mark.parametrize(
+    ("bad", "rule"),
+    [
+        (lambda store, _: store.start("b", small(), makers=3), "makers must map names .* got 3"),
+        (lambda store, _: store.load("a", makers=3), "makers must map names .* got 3"),
+        (
+            lambda store, _: store.start("b", small(), makers={"u": 3}),
+            "the maker 'u' must be a function of a seed, got 3",
+        ),
+        (
+            lambda _, live: sl.rehearse(live, [0.1, 0.2], traffic=np.zeros(3)),
+            r"traffic must be an object, got array",
+        ),
+        (
+            lambda _, live: sl.rehearse(live, [0.1, 0.2], seed="x"),
+            "seed must be a whole number >= 0, got 'x'",
+        ),
+        (
+            lambda _, live: sl.rehearse(live, [0.1, 0.2], progress=3),
+            "progress must be a function, got 3",
+        ),
+        (lambda _, live: live.export(None), "export: the path of a file is text .* got None"),
+        (lambda _, live: live.export(3, format="csv"), "the path of a file is text .* got 3"),
+        (lambda *_: sl.open("sqlite://", clock=3), "clock must be a function .* got 3"),
+        (lambda *_: sl.open("sqlite://", clock=None), "clock must be a function .* got None"),
+        (
+            lambda *_: sl.open("sqlite://", connections="x"),
+            "connections must be a whole number >= 1, got 'x'",
+        ),
+        (lambda _, live: live.runs(policies=["c"]), "unknown policy 'c'; known: ucb, thompson"),
+        (lambda _, live: live.runs(policies=3), "unknown policy 3; known: ucb, thompson"),
+        (lambda _, live: live.trace(True), "replication .* from 0 to 1, got True"),
+    ],
+)
+def test_arguments_of_another_kind(bad, rule):
+    with sl.open("sqlite://", clock=sl.VirtualClock(1.0)) as store:
+        live = store.start("a", small())
+        with pytest.raises(sl.Invalid, match=rule):
+            bad(store, live)
+        assert store.names() == ["a"]
+
+
+def small():
+    return sl.Experiment(policies=TWO, arms=2, horizon=3, replications=2)
 
 
 class TestSteering:

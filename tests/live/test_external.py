@@ -313,9 +313,7 @@ class TestFaults:
 
 def pending(scenario, live):
     """The assignment that waits for its reward, and what that is."""
-    rows = scenario.store._database.read(
-        lambda t: t.all(HistoryRow, "history", experiment=live._id)
-    )
+    rows = scenario.rows(live, HistoryRow, "history")
     ((id,),) = [
         [cell for cell in row if str(cell).startswith("asg_")]
         for row in rows

@@ -354,9 +354,7 @@ class TestFeasibility:
             start(sl.Live(arrivals_per_day=2, days=10, traffic_share=0.5, reward=SECOND))
 
     def test_few_users_are_warned_about(self, start):
-        with pytest.warns(
-            UserWarning, match=r"which at 0\.02 per day is 1,000 days; consider fewer"
-        ):
+        with pytest.warns(UserWarning, match=r"which at 0\.02 per day is 1,000 days; choose fewer"):
             start(sl.Live(arrivals_per_day=0.02, reward=SECOND))
 
     def test_hardly_any_users_are_refused(self, start):

@@ -17,6 +17,7 @@ import budget
 import sameluck as sl
 from sameluck.live.engine.replication import Replication
 from sameluck.live.engine.scheduler import Scheduler
+from sameluck.live.engine.walker import TOTAL_REWARD
 
 pytestmark = pytest.mark.slow
 
@@ -67,7 +68,7 @@ def play(scheduler, number, user, *, by_arrival=False):
         values[entry] = value
         welcome(replication.settle(entry, value, fetch))
     assert replication.complete
-    return [walker.total_reward for walker in replication.walkers]
+    return [float(walker.state.sums[TOTAL_REWARD]) for walker in replication.walkers]
 
 
 def effects(scheduler, replications, user, **options):
@@ -275,7 +276,7 @@ class TestLockStep:
         def user(arm, users):
             return rng.normal(self.means[arm] + 0.02 * users), 1.0
 
-        found = effects(Scheduler(self.experiment, order=order), 400, user)
+        found = effects(Scheduler(self.experiment, sl.Live(order=order)), 400, user)
         return found - true_effect(self.experiment, sl.Gaussian(self.means))
 
     def test_suffers_less_from_drift_than_phase_order(self):

@@ -18,6 +18,7 @@ from sameluck import cli, paper
 from sameluck.paper import parts, published
 from sameluck.paper import report as reports
 from sameluck.paper import run as runs
+from sameluck.reporting.tables import csv_table, latex_table
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -110,10 +111,11 @@ def test_a_figures_data_are_the_numbers_found(report):
 
 def test_a_table_in_its_forms():
     table = parts.Table("t", ("a_b", "n", "x"), [("p & q", 1_234, 0.5), ("r|s", None, 0.0123)])
-    assert reports.as_csv(table) == "a_b,n,x\np & q,1234,0.5\nr|s,,0.0123\n"
-    assert r"a\_b & n & x \\" in reports.as_latex(table)
-    assert r"p \& q & 1,234 & 0.50 \\" in reports.as_latex(table)
-    assert r"r\textbar{}s &  & 0.012 \\" in reports.as_latex(table)
+    assert csv_table(table.header, table.rows) == "a_b,n,x\np & q,1234,0.5\nr|s,,0.0123\n"
+    latex = latex_table(table.header, reports.formatted_rows(table))
+    assert r"a\_b & n & x \\" in latex
+    assert r"p \& q & 1,234 & 0.50 \\" in latex
+    assert r"r\textbar{}s &  & 0.012 \\" in latex
     assert reports.as_markdown_table(table).splitlines()[-1] == "| r&#124;s |  | 0.012 |"
 
 

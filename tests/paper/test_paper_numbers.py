@@ -8,7 +8,7 @@ from scipy import stats
 
 import sameluck as sl
 from sameluck.paper import asymptotics, checks, examples, published, theorems
-from sameluck.paper.algorithms import AlteredUsers, Users, algorithm_2, centred_sums
+from sameluck.paper.algorithms import Users, algorithm_2, centred_sums
 from sameluck.paper.parts import Estimate, Settings, mean, variance
 from sameluck.paper.run import THEOREMS
 
@@ -161,7 +161,7 @@ def test_altered_users_differ_only_from_that_position_on():
     experiment = examples.experiment(example, Settings(1, 11), 50)
     both = (
         Users(experiment, example.environment, 0),
-        AlteredUsers(experiment, example.environment, 0, (2, 4)),
+        Users(experiment, example.environment, 0, altered=(2, 4)),
     )
     rewards = [[[u.reward(arm, k) for k in range(8)] for arm in range(5)] for u in both]
 

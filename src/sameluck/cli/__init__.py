@@ -21,7 +21,9 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911 one code per kind of end
     try:
         code = commands.main(arguments, prog_name="sameluck", standalone_mode=False)
     except click.ClickException as error:
-        return _print_error(error.format_message() + _help_hint(error), 2)
+        context = getattr(error, "ctx", None)
+        hint = f" See: {context.command_path} --help" if context else ""
+        return _print_error(error.format_message() + hint, 2)
     except SameluckError as error:
         return _print_error(str(error), error.exit_code)
     except (KeyboardInterrupt, click.Abort):
@@ -34,11 +36,6 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911 one code per kind of end
     except MemoryError:
         return _print_error("out of memory; use fewer replications, checkpoints or arms", 2)
     return code if isinstance(code, int) else 0
-
-
-def _help_hint(error: click.ClickException) -> str:
-    context = getattr(error, "ctx", None)
-    return f" See: {context.command_path} --help" if context else ""
 
 
 def _print_error(message: str, code: int) -> int:

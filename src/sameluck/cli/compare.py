@@ -1,53 +1,147 @@
-"""`sameluck compare`, `designs` and `demo`: simulate and compare."""
+"""`sameluck compare`, `designs` and `demo`: simulate and compare. `live results` has the same options and output."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+import re
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 import sameluck as sl
+from sameluck import text_forms
 from sameluck.adapters import dask as dask_adapter
-from sameluck.cli.comparison_output import (
-    curve_grid,
-    output_options,
-    pairs_option,
-    parse_checkpoints,
-    read_request,
-    show_comparison,
-    simultaneous_option,
-    take_outputs,
-)
 from sameluck.cli.experiment_options import (
+    Command,
+    OptionValues,
     control_option,
     experiment_options,
     read_experiment,
-    replications_option,
 )
 from sameluck.cli.output import (
+    Output,
+    Outputs,
     check_outputs,
     horizon_grid,
     json_option,
     plot_option,
     progress_bar,
     report_option,
-    report_written,
+    written,
 )
-from sameluck.files import to_json
-from sameluck.simulation.simulate import MapLike
+from sameluck.experiment import checked_checkpoints
+from sameluck.files import make_folder, write_whole
+from sameluck.inference.effects import Request, check_request
+from sameluck.reporting.pages import Card
+from sameluck.reporting.tables import csv_table, wrapped
 
+pairs_option = click.option("--pairs", help="control, all or best.  [default: control]")
+simultaneous_option = click.option(
+    "--simultaneous",
+    help="What the intervals cover together: pairs, checkpoints, both or none.  [default: pairs]",
+)
 workers_option = click.option("--workers", type=int, help="Threads.  [default: all cores]")
+
+
+def output_options(command: Command) -> Command:
+    """The files that a comparison can be written to."""
+    save = click.option(
+        "--save", "runs_path", metavar="FILE", help="Save the runs (.npz) for sameluck.Runs.load."
+    )
+    csv = click.option("--csv", "csv_path", metavar="FILE", help="Write the effects as CSV.")
+    return csv(plot_option(report_option(save(command))))
+
+
+def take_outputs(options: OptionValues) -> dict[str, str | None]:
+    """Remove the files from the options; raise `Invalid` for one that cannot be written."""
+    outputs = {kind: options.pop(f"{kind}_path") for kind in ("csv", "plot", "report", "runs")}
+    check_outputs(outputs)
+    return outputs
+
+
+def parse_checkpoints(checkpoints: object, experiment: sl.Experiment) -> list[int]:
+    """The horizons to report: as typed, as a file has them, or the experiment's horizon."""
+    if checkpoints is None:
+        return [experiment.horizon]
+    if not isinstance(checkpoints, list):
+        words = [word for word in re.split(r"[\s,]+", str(checkpoints).strip()) if word]
+        if not words or not all(re.fullmatch(r"\d[\d_]*", word) for word in words):
+            raise sl.Invalid(
+                f"--checkpoints must be whole numbers such as 100,1000, got {checkpoints!r}"
+            )
+        checkpoints = [int(word) for word in words]
+    return [int(horizon) for horizon in checked_checkpoints(experiment, checkpoints)]
+
+
+def read_request(
+    values: OptionValues, experiment: sl.Experiment, replications: int
+) -> OptionValues:
+    """The arguments of `sl.compare` among some values; raise `Invalid` for one that is not valid."""
+    request = {name: values[name] for name in Request._fields if values.get(name) is not None}
+    check_request(experiment, replications, Request(**request))
+    return request
+
+
+def with_curve(checkpoints: list[int], outputs: Outputs) -> list[int]:
+    """The checkpoints, and the horizons of a figure, which needs a curve."""
+    drawn = outputs["plot"] or outputs["report"]
+    curve = horizon_grid(checkpoints[-1]) if drawn and len(checkpoints) == 1 else []
+    return sorted({*checkpoints, *curve})
+
+
+def write_comparison(
+    runs: sl.Runs,
+    checkpoints: list[int],
+    request: OptionValues,
+    outputs: Outputs,
+    split: sl.VarianceSplit | None = None,
+) -> Output:
+    """Compare and write the files: the figure has all horizons of the runs, text and numbers the checkpoints."""
+    result = sl.compare(runs.at(checkpoints), **request)
+    curve = sl.compare(runs, **request) if len(runs.checkpoints) > len(checkpoints) else result
+    note = [Card("Where the variance comes from", split.verdict)] if split else []
+    writers: dict[str, Callable[[Path], object]] = {
+        "csv": lambda path: write_whole(path, _csv(result.to_dicts()).encode()),
+        "plot": curve.plot,
+        "report": lambda path: result.to_html(path, curve=curve, more=note),
+        "runs": curve.runs.save,
+    }
+    for kind, path in outputs.items():
+        if path is not None:
+            writers[kind](Path(path))
+    text = f"{result}\n\n{wrapped(split.verdict)}" if split else result
+    return Output(text, partial(comparison_record, result, split), written(outputs))
+
+
+def comparison_record(
+    result: sl.Comparison, split: sl.VarianceSplit | None = None
+) -> dict[str, object]:
+    """A comparison as values that JSON can hold."""
+    environment = result.runs.environment
+    return {
+        "experiment": result.runs.experiment.to_dict(),
+        "digest": result.runs.experiment.digest,
+        "environment": environment and text_forms.write(environment),
+        "effects": result.to_dicts(),
+        "standings": [one._asdict() for one in result.standings],
+        "verdict": result.verdict,
+        "cautions": list(result.cautions),
+        "split": split._asdict() if split else None,
+    }
+
+
+def _csv(records: list[dict[str, object]]) -> str:
+    return csv_table(list(records[0]), [list(one.values()) for one in records])
 
 
 @click.command(
     "compare",
     epilog='Example: sameluck compare "ucb1(alpha=2.5)" "ucb1(alpha=3)" --env "bernoulli(0.9,0.7,0.5)"',
 )
-@experiment_options()
-@replications_option()
+@experiment_options(replications=100)
 @click.option(
     "--design", help="naive, replay, replay(share_noise=true), time_coupled.  [default: replay]"
 )
@@ -56,7 +150,7 @@ workers_option = click.option("--workers", type=int, help="Threads.  [default: a
     "--checkpoints", help="Horizons to report, e.g. 100,1000,10000.  [default: the horizon]"
 )
 @pairs_option
-@click.option("--interval", help="t, bootstrap or anytime.  [default: t]")
+@click.option("--interval", help="t, anytime, median or bootstrap.  [default: t]")
 @simultaneous_option
 @click.option(
     "--best", is_flag=True, default=None, help="Report which policies may be the best of all."
@@ -77,9 +171,8 @@ def compare_command(
     dask: str | None,
     *,
     split: bool,
-    as_json: bool,
     **options: Any,
-) -> None:
+) -> Output:
     """Compare policies by simulation.
 
     Policies are written as in `sameluck policies`; `NAME=POLICY` gives one a name. The settings may be in a TOML file
@@ -87,40 +180,32 @@ def compare_command(
     """
     outputs = take_outputs(options)
     experiment, settings = read_experiment(policies, options)
-    environment, best = settings["environment"], settings.get("best", False)
+    environment = settings["environment"]
     if split and not environment.is_prior:
         raise sl.Invalid("--split needs a prior as --env")
     checkpoints = parse_checkpoints(settings.get("checkpoints"), experiment)
-    grid = curve_grid(checkpoints, outputs)
     request = read_request(settings, experiment, experiment.replications)
-    with _cluster(dask) as map_like, progress_bar("simulating") as progress:
+    with ExitStack() as stack, progress_bar("simulating") as progress:
+        map_like = None
+        if dask is not None:
+            client = stack.enter_context(closing(dask_adapter.connect(dask)))
+            map_like = dask_adapter.on(client)
         runs = sl.simulate(
             experiment,
             environment,
-            checkpoints=sorted({*checkpoints, *grid}),
+            checkpoints=with_curve(checkpoints, outputs),
             workers=workers,
             progress=progress,
             map=map_like,
             detail="adjust" in settings,
         )
-    result = sl.compare(runs.at(checkpoints), best=best, **request)
-    curve = sl.compare(runs, best=best, **request) if grid else result
+    request["best"] = settings.get("best", False)
     parts = sl.split_variance(experiment, environment) if split else None
-    show_comparison(result, curve, outputs, as_json=as_json, split=parts)
-
-
-@contextmanager
-def _cluster(address: str | None) -> Iterator[MapLike | None]:
-    if address is None:
-        yield None
-        return
-    with closing(dask_adapter.connect(address)) as client:
-        yield dask_adapter.on(client)
+    return write_comparison(runs, checkpoints, request, outputs, parts)
 
 
 @click.command("designs")
-@experiment_options()
-@replications_option()
+@experiment_options(replications=100)
 @control_option
 @workers_option
 @json_option
@@ -131,10 +216,8 @@ def designs_command(
     workers: int | None,
     plot_path: str | None,
     report_path: str | None,
-    *,
-    as_json: bool,
     **options: Any,
-) -> None:
+) -> Output:
     """Compare the naive, time-coupled and replay designs on one experiment: variance, users, winner."""
     outputs = {"plot": plot_path, "report": report_path}
     check_outputs(outputs)
@@ -154,8 +237,7 @@ def designs_command(
         comparison.plot(plot_path)
     if report_path:
         comparison.to_html(report_path)
-    click.echo(to_json(comparison.to_dicts()) if as_json else str(comparison))
-    report_written(outputs)
+    return Output(comparison, comparison.to_dicts(), written(outputs))
 
 
 @click.command("demo")
@@ -163,13 +245,10 @@ def designs_command(
     "--out", default="sameluck-demo", show_default=True, help="Folder for figure and report."
 )
 @json_option
-def demo_command(out: str, *, as_json: bool) -> None:
+def demo_command(out: str) -> Output:
     """Run the first example: two UCB1 policies on five Bernoulli arms, naive and replay, with figure and report."""
     folder = Path(out)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise sl.Invalid(f"cannot make the folder {out!r}: {error.strerror}") from None
+    make_folder(folder)
     policies = {"ucb1(alpha=2.5)": sl.UCB1(2.5), "ucb1(alpha=3)": sl.UCB1(3.0)}
     experiment = sl.Experiment(policies=policies, arms=5, horizon=10_000, replications=10, seed=7)
     with progress_bar("both designs") as progress:
@@ -184,11 +263,8 @@ def demo_command(out: str, *, as_json: bool) -> None:
     plot, report = folder / "effect.svg", folder / "report.html"
     comparison.plot(plot)
     comparison.to_html(report)
-    if as_json:
-        click.echo(to_json(comparison.to_dicts()))
-        return
-    click.echo(
-        "Which policy earns more on five Bernoulli arms in 10,000 periods: UCB1 with alpha 3 or with alpha 2.5?\n"
+    text = (
+        "Which policy earns more on five Bernoulli arms in 10,000 periods: UCB1 with alpha 3 or with alpha 2.5?\n\n"
+        f"{comparison}\n\nfigure  {plot}\nreport  {report}"
     )
-    click.echo(f"{comparison}\n")
-    click.echo(f"figure  {plot}\nreport  {report}")
+    return Output(text, comparison.to_dicts())

@@ -16,28 +16,22 @@ from sameluck.errors import Invalid, did_you_mean
 from sameluck.experiment import Experiment, read_toml
 from sameluck.policies.base import POLICIES, Policy
 
-Values: TypeAlias = dict[str, Any]  # options or the values of a TOML file, by name
+OptionValues: TypeAlias = dict[str, Any]  # options or the values of a TOML file, by name
 Command = TypeVar("Command", bound=Callable[..., object])
 
 # The settings of a file that are not fields of the experiment.
-SETTINGS = (
-    "name",
-    "environment",
-    "checkpoints",
-    "level",
-    "pairs",
-    "interval",
-    "simultaneous",
-    "adjust",
-    "best",
-    "live",
-    "traffic",
-)
+FOR_RESULTS = ("checkpoints", "level", "pairs", "interval", "simultaneous", "adjust", "best")
+SETTINGS = ("name", "environment", *FOR_RESULTS, "live", "traffic")
 
 
-def experiment_options(*, horizon: int = 1_000) -> Callable[[Command], Command]:
-    """The options that define an experiment; `horizon` is the default that the help states."""
-    options = (
+def experiment_options(
+    *, horizon: int = 1_000, replications: int | None = None
+) -> Callable[[Command], Command]:
+    """The options that define an experiment, with the defaults that the help states.
+
+    The option `--replications` is left out if it has no default.
+    """
+    options = [
         click.argument("policies", nargs=-1, metavar="POLICY... | FILE.toml"),
         click.option(
             "--env", "environment", help='Environment of the rewards, e.g. "bernoulli(0.7, 0.3)".'
@@ -50,7 +44,10 @@ def experiment_options(*, horizon: int = 1_000) -> Callable[[Command], Command]:
         click.option(
             "--level", type=float, help="Confidence level of the intervals.  [default: 0.95]"
         ),
-    )
+    ]
+    if replications is not None:
+        about = f"Independent replications.  [default: {replications}]"
+        options.append(click.option("--replications", type=int, help=about))
 
     def decorate(command: Command) -> Command:
         for option in reversed(options):
@@ -63,16 +60,13 @@ def experiment_options(*, horizon: int = 1_000) -> Callable[[Command], Command]:
 control_option = click.option("--control", help="The policy to compare with.  [default: the first]")
 
 
-def replications_option(default: int = 100) -> Callable[[Command], Command]:
-    """The option `--replications`; `default` is the one that the help states."""
-    return click.option(
-        "--replications", type=int, help=f"Independent replications.  [default: {default}]"
-    )
-
-
 def read_experiment(
-    policies: tuple[str, ...], options: Values, *, horizon: int = 1_000, replications: int = 100
-) -> tuple[Experiment, Values]:
+    policies: tuple[str, ...],
+    options: OptionValues,
+    *,
+    horizon: int = 1_000,
+    replications: int = 100,
+) -> tuple[Experiment, OptionValues]:
     """The experiment and its other settings; options override the file."""
     with prefix_errors(toml_file(policies), options):
         values, settings = _values_and_settings(policies, options)
@@ -90,7 +84,7 @@ def read_experiment(
         return Experiment.from_dict(values), settings
 
 
-def read_experiment_file(path: str) -> tuple[Experiment, Values]:
+def read_experiment_file(path: str) -> tuple[Experiment, OptionValues]:
     """The experiment of a file and its other settings; the environment may be missing."""
     if not path.endswith(".toml"):
         raise Invalid(f"an experiment is a TOML file, got {path!r}")
@@ -100,7 +94,7 @@ def read_experiment_file(path: str) -> tuple[Experiment, Values]:
 
 
 @contextmanager
-def prefix_errors(file: str | None, options: Values | None = None) -> Iterator[None]:
+def prefix_errors(file: str | None, options: OptionValues | None = None) -> Iterator[None]:
     """Begin the message of `Invalid` with the file and the options that override it; without a file, leave it."""
     try:
         yield
@@ -122,30 +116,22 @@ def toml_file(words: tuple[str, ...]) -> str | None:
     return words[0] if len(words) == 1 and words[0].endswith(".toml") else None
 
 
-def _values_and_settings(policies: tuple[str, ...], options: Values) -> tuple[Values, Values]:
-    values = _read_policies_or_file(policies)
+def _values_and_settings(
+    policies: tuple[str, ...], options: OptionValues
+) -> tuple[OptionValues, OptionValues]:
+    file = toml_file(policies)
+    if not policies:
+        raise Invalid("name at least two policies, or a TOML file; see sameluck policies")
+    values = read_settings_file(file) if file else OptionValues(policies=parse_policies(policies))
     values.update({name: value for name, value in options.items() if value is not None})
     settings = {name: values.pop(name) for name in SETTINGS if name in values}
     if not isinstance(settings.get("best", False), bool):
         raise Invalid("best must be true or false")
-    for name in ("live", "traffic"):
-        table = settings.get(name, {})
-        if not isinstance(table, dict):
-            raise Invalid(f"{name} must be a table [{name}], got {table!r}")
     if "environment" in settings:
         environment = settings["environment"] = as_environment(settings["environment"])
         if environment.arms is not None:
             values.setdefault("arms", environment.arms)
     return values, settings
-
-
-def _read_policies_or_file(words: tuple[str, ...]) -> Values:
-    file = toml_file(words)
-    if file is not None:
-        return read_settings_file(file)
-    if not words:
-        raise Invalid("name at least two policies, or a TOML file; see sameluck policies")
-    return {"policies": parse_policies(words)}
 
 
 def parse_policies(words: Iterable[str]) -> dict[str, Policy]:
@@ -162,8 +148,8 @@ def parse_policies(words: Iterable[str]) -> dict[str, Policy]:
     return policies
 
 
-def read_settings_file(path: str) -> Values:
-    """The values of a TOML file; raise `Invalid` for an unknown name."""
+def read_settings_file(path: str) -> OptionValues:
+    """The values of a TOML file; raise `Invalid` for an unknown name and for a value that must be a table."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -175,4 +161,7 @@ def read_settings_file(path: str) -> Values:
     for name in values:
         if name not in known:
             raise Invalid(f"{path}: unknown {name!r}; {did_you_mean(name, known)}")
+    for name in ("live", "traffic"):
+        if not isinstance(values.get(name, {}), dict):
+            raise Invalid(f"{name} must be a table [{name}], got {values[name]!r}")
     return values

@@ -1,23 +1,26 @@
-"""Output of all commands: JSON, files that are checked before the work, progress."""
+"""Output of all commands: text or JSON, files that are checked before the work, progress."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sameluck.errors import Invalid, optional
+from sameluck.files import to_json
 from sameluck.reporting import plots
 
 Outputs = Mapping[str, str | None]  # kind of file -> its path
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 plot_option = click.option(
     "--plot", "plot_path", metavar="FILE", help="Draw the effects: .svg, .pdf or .png."
 )
@@ -26,9 +29,39 @@ report_option = click.option(
 )
 
 
-def horizon_grid(horizon: int, points: int = 40) -> list[int]:
-    """Evenly spaced horizons for a curve; the last is the horizon itself."""
-    return sorted({max(1, round(horizon * k / points)) for k in range(1, points + 1)})
+class Output(NamedTuple):
+    """What a command returns: its text (any object), its record for `--json`, and what follows."""
+
+    text: object
+    record: object  # values that JSON can hold, or a function that returns them
+    notes: Sequence[str] = ()  # printed on standard error
+    exit_code: int = 0
+
+
+def prints(function: Callable[..., Output]) -> Callable[..., int]:
+    """A function that prints the output of another one, by the value of `--json`, and returns the exit code."""
+
+    @wraps(function)
+    def printing(*, as_json: bool, **options: object) -> int:
+        text, record, notes, exit_code = function(**options)
+        if as_json:
+            text = to_json(record() if callable(record) else record)
+        click.echo(str(text))
+        for note in notes:
+            click.echo(note, err=True)
+        return exit_code
+
+    return printing
+
+
+def json_option(function: Callable[..., Output]) -> Callable[..., int]:
+    """The option `--json` of a command whose function returns its output."""
+    return json_flag(prints(function))
+
+
+def horizon_grid(horizon: int) -> list[int]:
+    """Forty evenly spaced horizons for a curve; the last is the horizon itself."""
+    return sorted({max(1, round(horizon * k / 40)) for k in range(1, 41)})
 
 
 def check_outputs(outputs: Outputs) -> None:
@@ -50,10 +83,9 @@ def check_outputs(outputs: Outputs) -> None:
         optional("matplotlib", "plots")
 
 
-def report_written(outputs: Outputs) -> None:
-    """Print the files that were written."""
-    for path in filter(None, outputs.values()):
-        click.echo(f"wrote {path}", err=True)
+def written(outputs: Outputs) -> list[str]:
+    """A note for each file that was written."""
+    return [f"wrote {path}" for path in outputs.values() if path]
 
 
 @contextmanager

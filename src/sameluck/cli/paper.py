@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from sameluck.cli.output import json_option, progress_bar
+from sameluck.cli.output import json_flag, progress_bar
 from sameluck.files import to_json
 
 
@@ -22,7 +22,7 @@ from sameluck.files import to_json
 )
 @click.option("--only", metavar="PARTS", help="Some parts, e.g. example1,theorems.  [default: all]")
 @click.option("--seed", default=7, show_default=True, help="The same seed gives the same bits.")
-@json_option
+@json_flag
 def paper_command(
     replications: int, out: str, only: str | None, seed: int, *, as_json: bool
 ) -> int:

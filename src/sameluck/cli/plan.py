@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -12,8 +10,7 @@ from rich.status import Status
 
 import sameluck as sl
 from sameluck.cli.experiment_options import experiment_options, read_experiment
-from sameluck.cli.output import check_outputs, json_option, report_written
-from sameluck.files import to_json
+from sameluck.cli.output import Output, check_outputs, json_option, written
 
 EXPERIMENT = ("environment", "arms", "horizon", "seed", "level", "design")
 
@@ -37,9 +34,7 @@ EXPERIMENT = ("environment", "arms", "horizon", "seed", "level", "design")
 @click.option("--verify", is_flag=True, help="Simulate the plan: realised power and coverage.")
 @json_option
 @click.option("--plot", "plot_path", metavar="FILE", help="Draw power curves: .svg, .pdf or .png.")
-def plan_command(
-    policies: tuple[str, ...], plot_path: str | None, *, as_json: bool, **question: Any
-) -> None:
+def plan_command(policies: tuple[str, ...], plot_path: str | None, **question: Any) -> Output:
     """Compute how many replications and users a comparison of two policies needs, under each design."""
     outputs = {"plot": plot_path}
     check_outputs(outputs)
@@ -49,21 +44,17 @@ def plan_command(
     plan = sl.plan(experiment, settings["environment"], level=level, **question)
     if plot_path:
         plan.plot(plot_path)
-        report_written(outputs)
-    click.echo(_plan_json(plan) if as_json else str(plan))
-
-
-def _plan_json(plan: sl.Plan) -> str:
-    return to_json(
-        {
-            "designs": plan.to_dicts(),
-            "by_horizon": [row._asdict() for row in plan.by_horizon],
-            "pilot_effect": plan.pilot_effect,
-            "pilot_effect_error": plan.pilot_effect_error,
-            "check": plan.check._asdict() if plan.check else None,
-            "verdict": plan.verdict,
-        }
-    )
+    record = {
+        "designs": plan.to_dicts(),
+        "by_horizon": [row._asdict() for row in plan.by_horizon],
+        "pilot_effect": plan.pilot_effect,
+        "pilot_effect_error": plan.pilot_effect_error,
+        "check": plan.check._asdict() if plan.check else None,
+        "power_range": plan.power_range,
+        "verdict": plan.verdict,
+        "cautions": plan.cautions,
+    }
+    return Output(plan, record, written(outputs))
 
 
 @click.command(
@@ -73,83 +64,53 @@ def _plan_json(plan: sl.Plan) -> str:
 @experiment_options()
 @click.option("--tolerance", type=float, help="The acceptable loss against the best policy.")
 @click.option(
-    "--least", type=int, default=30, show_default=True, help="Replications before a decision."
-)
-@click.option(
     "--failures",
     type=float,
     default=0.01,
     show_default=True,
-    help="Share of replications in which a policy may fail unseen.",
+    help="The share of replications in which a policy may fail unseen.",
+)
+@click.option(
+    "--least", type=int, default=30, show_default=True, help="Replications before a decision."
 )
 @click.option("--most", type=int, default=1_000, show_default=True, help="Most replications.")
 @click.option(
     "--keep", metavar="FILE", help="Keep the race in this file and continue it from there."
 )
 @json_option
-def race_command(
-    policies: tuple[str, ...],
-    tolerance: float | None,
-    least: int,
-    failures: float,
-    most: int,
-    keep: str | None,
-    *,
-    as_json: bool,
-    **options: Any,
-) -> None:
+def race_command(policies: tuple[str, ...], keep: str | None, **question: Any) -> Output:
     """Race any number of policies on the same luck until one is certified as good enough."""
-    if tolerance is None:
+    if question["tolerance"] is None:
         raise sl.Invalid(
             "the acceptable loss against the best policy is missing: --tolerance 5, for example"
         )
     check_outputs({"keep": keep})
+    options = {name: question.pop(name) for name in EXPERIMENT if name in question}
     experiment, settings = read_experiment(policies, options)
     if experiment.design != sl.Replay():
         raise sl.Invalid("a race always uses the design replay; remove the design from the file")
-    with _interruptible(keep), Status("racing", console=Console(stderr=True)) as status:
-        race = sl.race(
-            experiment.policies,
-            settings["environment"],
-            tolerance=tolerance,
-            horizon=experiment.horizon,
-            level=settings.get("level", 0.95),
-            failures=failures,
-            least=least,
-            most=most,
-            arms=experiment.n_arms,
-            seed=experiment.seed,
-            progress=lambda many, names: status.update(
-                f"racing: {many} replications, still in: {', '.join(names)}"
-            ),
-            keep=keep,
-        )
-    click.echo(_race_json(race) if as_json else str(race))
-
-
-def _race_json(race: sl.Race) -> str:
-    return to_json(
-        {
-            "certified": race.certified,
-            "best": race.best,
-            "replications": race.replications,
-            "users": race.users,
-            "policy_runs": race.policy_runs,
-            "naive_users": race.naive_users,
-            "runners": race.to_dicts(),
-            "verdict": race.verdict,
-        }
-    )
-
-
-@contextmanager
-def _interruptible(path: str | None) -> Iterator[None]:
-    """After Ctrl-C, report the file that the race is kept in."""
     try:
-        yield
+        with Status("racing", console=Console(stderr=True)) as status:
+            race = sl.race(
+                experiment.policies,
+                settings["environment"],
+                horizon=experiment.horizon,
+                level=settings.get("level", 0.95),
+                arms=experiment.n_arms,
+                seed=experiment.seed,
+                progress=lambda many, names: status.update(
+                    f"racing: {many} replications, still in: {', '.join(names)}"
+                ),
+                keep=keep,
+                **question,
+            )
     except KeyboardInterrupt:
-        if path is None:
+        if keep is None:
             raise
         raise sl.Interrupted(
-            f"the race is kept in {path!r}; run the same command again to continue it"
+            f"the race is kept in {keep!r}; run the same command again to continue it"
         ) from None
+    fields = ("certified", "best", "replications", "users", "policy_runs", "naive_users")
+    record = {field: getattr(race, field) for field in fields}
+    words = {"verdict": race.verdict, "cautions": race.cautions}
+    return Output(race, {**record, "runners": race.to_dicts(), **words})

@@ -22,8 +22,7 @@ from sameluck.inference.unseen import (
     unseen_share,
 )
 from sameluck.reporting import pages, plots, tables
-from sameluck.reporting.formats import amount, percent, probability, times
-from sameluck.reporting.wording import duration, listed
+from sameluck.reporting.wording import amount, duration, listed, percent, probability, times
 from sameluck.runs import Runs
 from sameluck.validation import is_listed
 
@@ -61,7 +60,7 @@ class Comparison:
     def verdict(self) -> str:
         """The effects at the last checkpoint, what they cannot exclude and the users they cost, as sentences."""
         effects = self.last_effects
-        sentences = [*findings(effects), *self._about_unseen()]
+        sentences = [*findings(effects), *self.about_unseen]
         if self.request.interval == "median":
             sentences.append(
                 "These are medians over replications: a rare failure does not show in them."
@@ -74,14 +73,18 @@ class Comparison:
             sentences.append(f"Without adjustment the first effect is {plain}.")
         return " ".join([*sentences, cost(effects[0], self._design)])
 
-    def _about_unseen(self) -> list[str]:
-        """What rare replications that were not met could do to the weakest finding."""
+    @property
+    def about_unseen(self) -> list[str]:
+        """As a sentence: what rare replications that were not met could do to the weakest finding."""
         shown = [abs(one.effect) for one in self.last_effects if shows_difference(one)]
-        if self.request.interval == "median" or not shown:
+        if self.request.interval == "median":
             return []
-        count, level, weakest = self.runs.replications, self.request.level, min(shown)
+        count, level = self.runs.replications, self.request.level
         share = unseen_share(count, level)
         unlike = f"Up to {100 * share:.2g}% of replications may be unlike any of these {count:,}"
+        if not shown:
+            return [f"{unlike}."]
+        weakest = min(shown)
         loss, most = reversing_loss(weakest, count, level), possible_loss(self.runs)
         which = "this finding" if len(shown) == 1 else "the smallest of these differences"
         if most is None:

@@ -1,19 +1,22 @@
-"""`coverage`: how often an interval contains the true effect, by repeating a whole experiment."""
+"""`coverage`: how often intervals contain the true effects, by repeating a whole experiment."""
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import scipy
 
-from sameluck.arrays import Floats
+from sameluck.arrays import Bools, Floats
 from sameluck.environments.base import EnvironmentLike
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment, require_experiment
-from sameluck.inference.effects import differences, first_pair
+from sameluck.inference.effects import Request, differences, effects, first_pair
 from sameluck.intervals import anytime_half_widths, check_level, intervals
+from sameluck.runs import Runs
 from sameluck.simulation.simulate import simulate
 from sameluck.validation import require_one_of, require_whole
 
@@ -21,18 +24,18 @@ FIRST_LOOK = 5
 
 
 class Coverage(NamedTuple):
-    """The share of experiments whose interval contained the true effect, and the level it should have."""
+    """The share of experiments whose intervals all contained the true effects, and the level it should have."""
 
     covered: float
     error: float  # binomial standard error of the share
     level: float
     experiments: int
     replications: int
-    power: float  # share of experiments whose interval did not contain 0
-    truth: float  # the effect, from all replications together
+    power: float  # share of experiments with an interval that did not contain 0
+    truth: float  # the (first) effect, from all replications together
 
 
-def coverage(
+def coverage(  # noqa: PLR0913
     experiment: Experiment,
     environment: EnvironmentLike,
     *,
@@ -41,18 +44,27 @@ def coverage(
     experiments: int = 1_000,
     peek: bool = False,
     effect: float | None = None,
+    pairs: str | None = None,
+    simultaneous: str | None = None,
+    adjust: str | None = None,
+    checkpoints: Sequence[int] | None = None,
 ) -> Coverage:
-    """Repeat a whole experiment many times and count how often its interval contains the true effect.
+    """Repeat a whole experiment many times and count how often its intervals contain the true effects.
 
     Args:
-        experiment: Two or more policies; the control and the first other one are compared at the horizon.
+        experiment: Two or more policies; the control and the first other one are compared at the horizon, unless
+            one of the last four arguments is given: then all that `compare` shows with them must be covered.
         environment: Where rewards come from, or its text form.
         level: Confidence of the intervals.
-        interval: `"t"`, `"bootstrap"`, `"anytime"` or `"median"`; the true effect is then the median difference.
+        interval: `"t"`, `"anytime"`, `"median"` (of the median difference) or `"bootstrap"`.
         experiments: How many times to repeat it.
         peek: Compute the interval after every replication from the fifth on, and count an experiment as covered
             only if all of them contain the true effect.
         effect: Shift the differences to this true effect first, to estimate the power against it.
+        pairs: As for `compare`.
+        simultaneous: As for `compare`.
+        adjust: As for `compare`.
+        checkpoints: As for `simulate`.
     """
     require_experiment("coverage", experiment)
     check_level(level)
@@ -62,16 +74,48 @@ def coverage(
     if peek and interval not in ("t", "anytime"):
         raise Invalid('peek=True takes interval="t" or "anytime"')
     whole = experiment.replace(replications=experiment.replications * experiments)
+    if any(one is not None for one in (pairs, simultaneous, adjust, checkpoints)):
+        if peek or effect is not None:
+            raise Invalid("coverage: peek and effect are for one pair at the horizon")
+        request = Request(level, None, pairs or "control", interval, simultaneous, adjust)
+        runs = simulate(whole, environment, checkpoints=checkpoints, detail=adjust is not None)
+        return _joint_coverage(runs, request, experiments)
     values = simulated_differences(whole, environment)
     truth = float(np.median(values) if interval == "median" else values.mean())
     if effect is not None:
         values, truth = values - truth + effect, effect
     groups = values.reshape(experiments, experiment.replications)
     low, high = _bounds(groups, level, interval, peek=peek)
-    share = float(np.mean(np.all((low <= truth) & (truth <= high), axis=1)))
-    power = float(np.mean(np.any((low > 0) | (high < 0), axis=1)))
-    error = math.sqrt(max(share * (1 - share), 1 / experiments**2) / experiments)
-    return Coverage(share, error, level, experiments, experiment.replications, power, truth)
+    inside, away = (low <= truth) & (truth <= high), (low > 0) | (high < 0)
+    counted = np.all(inside, axis=1), np.any(away, axis=1)
+    return _counted(*counted, level, experiment.replications, truth)
+
+
+def _counted(
+    covered: Bools, found: Bools, level: float, replications: int, truth: float
+) -> Coverage:
+    share, count = float(np.mean(covered)), covered.size
+    error = math.sqrt(max(share * (1 - share), 1 / count**2) / count)
+    return Coverage(share, error, level, count, replications, float(np.mean(found)), truth)
+
+
+def _joint_coverage(runs: Runs, request: Request, experiments: int) -> Coverage:
+    """Of all effects that an experiment shows, from the runs of many experiments."""
+    centre = np.median if request.interval == "median" else np.mean
+    truth: dict[tuple[str, str, int], float] = {}
+    for first, second in itertools.permutations(runs.policies, 2):
+        for index, checkpoint in enumerate(runs.checkpoints.tolist()):
+            values = differences(runs, (first, second), index)
+            truth[first, second, checkpoint] = float(centre(values))
+    count = runs.replications // experiments
+    covered, found = np.ones(experiments, bool), np.zeros(experiments, bool)
+    for number in range(experiments):
+        for one in effects(runs.part(number * count, count), request):
+            true = truth[one.policy, one.control, one.checkpoint]
+            covered[number] &= one.low <= true <= one.high
+            found[number] |= not one.low <= 0 <= one.high
+    first_truth = truth[(*first_pair(runs.experiment), int(runs.checkpoints[-1]))]
+    return _counted(covered, found, request.level, count, first_truth)
 
 
 def simulated_differences(experiment: Experiment, environment: EnvironmentLike) -> Floats:

@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import scipy
+
 from sameluck import text_forms
 from sameluck.design import Design, Naive, Replay, TimeCoupled, as_design
 from sameluck.environments.base import EnvironmentLike
@@ -17,7 +19,7 @@ from sameluck.experiment import Experiment, require_experiment
 from sameluck.inference.comparison import Comparison, compare, cost, finding, footer
 from sameluck.inference.effects import Effect, effect_curves
 from sameluck.reporting import pages, plots, tables
-from sameluck.reporting.formats import amount, percent
+from sameluck.reporting.wording import amount, percent
 from sameluck.simulation.simulate import Progress, simulate
 
 
@@ -35,6 +37,8 @@ class DesignRow(NamedTuple):
     interactions: float  # mean real users per replication
     replications_needed: float  # for the precision that replay (else the first design) has here
     users_needed: float  # in total, for the same precision
+    users_low: float  # interval of these, from that of the variance ratio
+    users_high: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,9 +57,9 @@ class DesignComparison:
             for one, best, independent in zip(result.last_effects, reference, naive, strict=True):
                 estimate = (one.policy, one.control, one.effect, one.low, one.high, one.sd)
                 ratio = (independent.sd / one.sd) ** 2 if one.sd else math.inf
-                needed = _replications_needed(one, best)
-                users = (one.interactions, needed, needed * one.interactions)
-                rows.append(DesignRow(label, *estimate, ratio, *users))
+                needed = _replications_needed(one, best, naive=label == "naive")
+                users = (count * one.interactions for count in needed)
+                rows.append(DesignRow(label, *estimate, ratio, one.interactions, needed[0], *users))
         return tuple(rows)
 
     @property
@@ -73,16 +77,19 @@ class DesignComparison:
     @property
     def verdict(self) -> str:
         """The first effect under the reference design, and what the others need for its precision."""
-        effect = self.results[self._reference].last_effects[0]
+        reference = self.results[self._reference]
+        effect = reference.last_effects[0]
         others = [
             f"The {row.design} design would need about {row.replications_needed:,.0f} replications "
-            f"({row.users_needed:,.0f} users) for the same precision."
+            f"({row.users_needed:,.0f} users, between {_count(row.users_low)} and {_count(row.users_high)}) for the "
+            "same precision."
             for row in self.rows
             if row.policy == effect.policy
             and row.design != self._reference
             and math.isfinite(row.users_needed)
         ]
-        return " ".join([finding(effect), cost(effect, self._reference), *others])
+        found = [finding(effect), *reference.about_unseen]
+        return " ".join([*found, cost(effect, self._reference), *others])
 
     def __str__(self) -> str:
         title = self.results[self._first].title.partition(" design on ")[2]
@@ -114,7 +121,7 @@ class DesignComparison:
                 f"{amount(row.low)} to {amount(row.high)}",
                 amount(row.sd),
                 f"{row.interactions:,.0f}",
-                _count(row.users_needed),
+                _users(row),
                 _short_finding(row),
             ]
             for row in self.rows
@@ -184,13 +191,37 @@ def designs(
     return DesignComparison(results)
 
 
-def _replications_needed(effect: Effect, reference: Effect) -> float:
-    if reference.sd == 0:
-        return float(reference.replications) if effect.sd == 0 else math.inf
-    return float(math.ceil(reference.replications * (effect.sd / reference.sd) ** 2))
+def _replications_needed(
+    effect: Effect, reference: Effect, *, naive: bool
+) -> tuple[float, float, float]:
+    """How many replications have the reference's precision, and the interval of this number.
+
+    For the naive design from the reference's own runs, as everywhere else; for others from the ratio of the two
+    designs' variances, with the F interval.
+    """
+    count = reference.replications
+    if reference.sd == 0 or effect is reference:
+        same = float(count) if effect.sd == reference.sd else math.inf
+        return same, same, same
+    if naive and math.isfinite(reference.variance_ratio):
+        ratios = (reference.variance_ratio, reference.ratio_low, reference.ratio_high)
+    else:
+        ratio = (effect.sd / reference.sd) ** 2
+        factor = float(scipy.special.fdtri(count - 1, count - 1, 0.5 + effect.level / 2))
+        ratios = (ratio, ratio / factor, ratio * factor)
+    needed, low, high = (math.ceil(count * one) if math.isfinite(one) else one for one in ratios)
+    return needed, low, high
+
+
+def _users(row: DesignRow) -> str:
+    if row.users_low == row.users_high or not math.isfinite(row.users_needed):
+        return _count(row.users_needed)
+    return f"{_count(row.users_needed)} ({_count(row.users_low)} to {_count(row.users_high)})"
 
 
 def _count(value: float) -> str:
+    if math.isinf(value):
+        return "no bound"
     return f"{value:,.0f}" if math.isfinite(value) else "-"
 
 

@@ -14,7 +14,7 @@ from sameluck.inference.coverage import Coverage
 from sameluck.inference.effects import first_pair
 from sameluck.inference.power import power_of
 from sameluck.reporting import plots, tables
-from sameluck.reporting.formats import percent
+from sameluck.reporting.wording import percent
 
 _NUMBERS = ("sd", "effect", "power", "replications", "users each", "users", "days")
 _HEADER = ("design", "horizon", *_NUMBERS)

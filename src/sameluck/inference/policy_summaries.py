@@ -11,7 +11,7 @@ from sameluck.arrays import Floats
 from sameluck.inference.adjustments import known_means
 from sameluck.inference.effects import Request, differences
 from sameluck.intervals import (
-    anytime_half_widths,
+    anytime_half_width,
     one_sided_level,
     one_sided_max_t,
     standard_error,
@@ -101,7 +101,7 @@ def _half_widths(runs: Runs, name: str, request: Request) -> dict[str, tuple[flo
     errors = standard_error(columns)
     if request.interval == "anytime":
         level = one_sided_level(request.level, len(others))
-        halves = np.array([anytime_half_widths(values, level)[-1] for values in columns.T])
+        halves = np.array([anytime_half_width(values, level) for values in columns.T])
     else:
         halves = one_sided_max_t(columns, request.level) * errors
     halves[errors == 0] = math.inf

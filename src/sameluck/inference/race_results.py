@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from sameluck.experiment import Experiment
 from sameluck.inference.unseen import unseen_share
 from sameluck.reporting import tables
-from sameluck.reporting.formats import percent
+from sameluck.reporting.wording import percent
 
 LARGE_SKEWNESS = 2.0
 

@@ -18,10 +18,10 @@ from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.files import write_whole
 from sameluck.inference.race_results import Race, Runner
-from sameluck.intervals import anytime_half_widths, one_sided_level, varies
+from sameluck.intervals import anytime_half_width, one_sided_level, varies
 from sameluck.simulation.simulate import simulate
 
-BLOCK = 16  # replications simulated at once; decisions are made after each
+BLOCK = 16  # replications simulated at once after the first decision; decisions are made after each
 
 
 class Rules(NamedTuple):
@@ -70,7 +70,8 @@ class RaceState:
     def _run_block(self) -> None:
         names, first = self.remaining, self.replications
         policies = {name: self.experiment.policies[name] for name in names}
-        block = range(first, min(first + BLOCK, self.experiment.replications))
+        last = max(first + BLOCK, self.rules.least)
+        block = range(first, min(last, self.experiment.replications))
         experiment = self.experiment.replace(policies=policies)
         runs = simulate(experiment, self.environment, replications=block)
         for row in range(runs.replications):
@@ -129,7 +130,7 @@ class RaceState:
         dropped_by = self.dropped.get(name)
         own, better = self._common_rewards(name, dropped_by or leader)
         values = better - own
-        half = float(anytime_half_widths(values, self.level)[-1]) if varies(values) else 0.0
+        half = anytime_half_width(values, self.level) if varies(values) else 0.0
         behind, sd = float(values.mean()), float(values.std()) if varies(values) else 0.0
         skewness = float(np.mean(((values - behind) / sd) ** 3)) if sd else 0.0
         means = (float(own.mean()), behind, behind - half, behind + half)
@@ -194,5 +195,5 @@ def _differences(table: Floats, level: float) -> tuple[Floats, Floats]:
         values = table[first] - table[second]
         mean[first, second] = values.mean()
         mean[second, first] = -mean[first, second]
-        half[first, second] = half[second, first] = anytime_half_widths(values, level)[-1]
+        half[first, second] = half[second, first] = anytime_half_width(values, level)
     return mean, half

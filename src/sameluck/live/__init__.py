@@ -5,8 +5,7 @@ from sameluck.live.experiment import LiveExperiment
 from sameluck.live.logs.imported import Imported
 from sameluck.live.options import Live, Reward
 from sameluck.live.records import Assignment, Description, Joining, Receipt, Status
-from sameluck.live.rehearsal.clock import VirtualClock
-from sameluck.live.rehearsal.rehearsal import Rehearsal, rehearse
+from sameluck.live.rehearsal.rehearsal import Rehearsal, VirtualClock, rehearse
 from sameluck.live.rehearsal.traffic import Traffic
 from sameluck.live.store import Store
 from sameluck.live.store import open as open

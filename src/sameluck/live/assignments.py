@@ -11,30 +11,22 @@ from functools import partial
 import numpy as np
 
 from sameluck.errors import Conflict, Diverged, Invalid, Unknown, Unplayable
-from sameluck.live.databases.base import SqlValue, Transaction, Values
+from sameluck.experiment import Experiment
+from sameluck.live import records
+from sameluck.live.databases.base import Database, SqlValue, Transaction, Values
 from sameluck.live.databases.rows import (
     AssignmentRow,
     EnrolmentRow,
     EntryRow,
+    ExperimentRow,
     LockedAssignment,
     TextRow,
 )
 from sameluck.live.engine.scheduler import Scheduler
-from sameluck.live.ledger import description_of
-from sameluck.live.options import Clock, fallback_arm
-from sameluck.live.records import (
-    ACTIVE,
-    ASSIGNED,
-    DRAINING,
-    NO_OPEN_SLOT,
-    NOT_IN_TRAFFIC_SHARE,
-    NOT_RUNNING,
-    STICKY,
-    Assignment,
-    Description,
-    Receipt,
-)
+from sameluck.live.options import Clock, Makers, fallback_arm
+from sameluck.live.records import ACTIVE, Assignment, Description, Receipt, description_of, moment
 from sameluck.live.replications import OpenReplications
+from sameluck.randomness import streams
 from sameluck.validation import is_whole, require_number
 
 SECOND = 1_000_000  # microseconds
@@ -42,15 +34,25 @@ MOST_OVERDUE = 100  # assignments read at once
 
 
 class Assignments:
-    """The users of one experiment."""
+    """The users of one experiment: the part of a `LiveExperiment` that an application calls for each of them."""
 
-    def __init__(self, replications: OpenReplications, salt: str, clock: Clock) -> None:
-        self._replications = replications
-        self._live = replications.live
-        self._salt = bytes.fromhex(salt)
-        self.clock = clock
-        experiment, live = replications.experiment, replications.live
-        self._fallback = experiment.arm_names[fallback_arm(experiment, live)]
+    def __init__(
+        self, database: Database, row: ExperimentRow, clock: Clock, makers: Makers | None
+    ) -> None:
+        if row.streams != streams.VERSION:
+            raise Invalid(
+                f"experiment {row.name!r} uses stream version {row.streams}, this sameluck has {streams.VERSION}; "
+                "use the sameluck version it was started with"
+            )
+        self._replications = OpenReplications(database, row, makers)
+        self._database = database
+        self._clock = clock
+        self._id = row.id
+        self.name = row.name
+        self.live = live = self._replications.live
+        self.started_at = moment(row.started_us)
+        self._salt = bytes.fromhex(row.salt)
+        self._fallback = self.experiment.arm_names[fallback_arm(self.experiment, live)]
         self._bounds = live.reward.bounds
         self._explicit = live.exposure == "explicit"
         self._window = round(live.reward.window_seconds * SECOND)
@@ -60,25 +62,38 @@ class Assignments:
         self._next_count = 0
         self._next_sweep = 0
 
-    def now(self) -> int:
+    @property
+    def experiment(self) -> Experiment:
+        """The experiment, policies that were added included."""
+        return self._replications.experiment
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.experiment.policies)
+        return f"<LiveExperiment {self.name!r}: {names}; horizon {self.experiment.horizon:,}>"
+
+    def _now(self) -> int:
         """Microseconds since 1970."""
-        return round(self.clock() * SECOND)
+        return round(self._clock() * SECOND)
 
     def assign(self, unit: str | int) -> Assignment:
-        """See `LiveExperiment.assign`."""
-        code = self.hash_unit(unit)
+        """Return the arm to show a unit that has just arrived.
+
+        The same unit gets the same answer while it is enrolled. A unit that the experiment does not need gets the
+        fallback arm and `enrolled` False; that never raises.
+        """
+        code = self._hash_unit(unit)
         if not self._in_traffic_share(code):
-            return self._count(self._not_enrolled(NOT_IN_TRAFFIC_SHARE))
-        now = self.now()
+            return self._count(self._not_enrolled(records.NOT_IN_TRAFFIC_SHARE))
+        now = self._now()
         if now >= self._next_sweep:
             self._next_sweep = now + SECOND
             self._sweep()
         answer = self._replications.write(partial(self._assign, code=code))
-        if answer.reason in (NO_OPEN_SLOT, DRAINING) and self._sweep():
+        if answer.reason in (records.NO_OPEN_SLOT, records.DRAINING) and self._sweep():
             answer = self._replications.write(partial(self._assign, code=code))
         return self._count(answer)
 
-    def hash_unit(self, unit: str | int) -> str:
+    def _hash_unit(self, unit: str | int) -> str:
         """The keyed hash that a unit is stored as: the database holds no name."""
         text = str(unit) if is_whole(unit) else unit
         if not isinstance(text, str) or not 0 < len(text) <= 1_000:
@@ -93,7 +108,7 @@ class Assignments:
 
     def _in_traffic_share(self, code: str) -> bool:
         """Whether a unit is inside the traffic share: a fixed function of the unit."""
-        share = self._live.traffic_share
+        share = self.live.traffic_share
         if share >= 1:
             return True
         draw = hashlib.blake2b(b"traffic share", key=bytes.fromhex(code), digest_size=8).digest()
@@ -101,23 +116,24 @@ class Assignments:
 
     def _assign(self, transaction: Transaction, code: str) -> Assignment:
         """The arm of a unit: that of its assignment, or of the first wanted entry."""
-        now = self.now()
+        now = self._now()
         if now >= self._next_count:
             self._next_count = now + SECOND
             self._write_counts(transaction)
         transaction.lock(int(code[:15], 16))  # two calls of one unit get one answer
         id, due = _new_id(now), now + self._lease
-        key: dict[str, SqlValue] = {"experiment": self._replications.id, "unit": code}
+        key: dict[str, SqlValue] = {"experiment": self._id, "unit": code}
         entry = transaction.find(EntryRow, "assign", **key, assignment=id, due=due)
         if entry is not None:
             transaction.run("enrol", assignment=id, **key, **entry._asdict(), now=now)
-            return self._enrolled(id, entry.arm, ASSIGNED)
+            return self._enrolled(id, entry.arm, records.ASSIGNED)
         before = transaction.one(EnrolmentRow, "enrolment", **key)
         if before.id is not None and before.arm is not None:
-            return self._enrolled(before.id, before.arm, STICKY)
+            return self._enrolled(before.id, before.arm, records.STICKY)
         if before.status not in ACTIVE:
-            return self._not_enrolled(NOT_RUNNING)
-        return self._not_enrolled(NO_OPEN_SLOT if before.status == "running" else DRAINING)
+            return self._not_enrolled(records.NOT_RUNNING)
+        running = before.status == "running"
+        return self._not_enrolled(records.NO_OPEN_SLOT if running else records.DRAINING)
 
     def _enrolled(self, id: str, arm: int, reason: str) -> Assignment:
         name = self._replications.scheduler.arm_names[arm]
@@ -127,7 +143,7 @@ class Assignments:
         return Assignment(None, self._fallback, enrolled=False, reason=reason)
 
     def expose(self, id: str | None) -> None:
-        """See `LiveExperiment.expose`."""
+        """Report that the unit has seen its arm: it counts, with the default reward if none comes in time."""
         if id is not None:
             _raise(self._replications.write(partial(self._expose, id=id)))
 
@@ -143,7 +159,12 @@ class Assignments:
         return None
 
     def reward(self, id: str | None, value: float) -> Receipt:
-        """See `LiveExperiment.reward`."""
+        """Report the reward of a unit. It is durable once this returns.
+
+        The first value counts. The same value again changes nothing; another value, a value after the window or for a
+        voided assignment raises `Conflict` and is kept in the audit log. For a unit that is not enrolled (`id` None)
+        nothing happens.
+        """
         value = self._checked_reward(value, self._replications.scheduler)
         if id is None:
             return Receipt(applied=False, duplicate=False, value=value)
@@ -177,7 +198,7 @@ class Assignments:
         return receipt, conflict
 
     def void(self, id: str | None) -> None:
-        """See `LiveExperiment.void`."""
+        """Report that the unit never saw its arm: its entry is wanted again, and the unit may be enrolled again."""
         if id is not None:
             _raise(self._replications.write(partial(self._void, id=id)))
 
@@ -195,10 +216,15 @@ class Assignments:
         return None
 
     def tick(self) -> int:
-        """See `LiveExperiment.tick`."""
+        """Expire every assignment that is due; returns how many.
+
+        Exposed, and no reward within the window: the default reward. Not exposed within the lease: voided, and the
+        entry is wanted again. `assign` does this about once per second too, and a reward after its window is late
+        whether or not this was called.
+        """
         done = 0
         while True:
-            overdue = self._replications.database.read(self._overdue)
+            overdue = self._database.read(self._overdue)
             for (id,) in overdue:
                 done += self._replications.write(partial(self._expire_if_due, id=id))
             if len(overdue) < MOST_OVERDUE:
@@ -212,11 +238,11 @@ class Assignments:
 
     def _overdue(self, transaction: Transaction) -> list[TextRow]:
         """Assignments whose lease or window has ended, the oldest first."""
-        values = {"experiment": self._replications.id, "now": self.now(), "limit": MOST_OVERDUE}
+        values = {"experiment": self._id, "now": self._now(), "limit": MOST_OVERDUE}
         return transaction.all(TextRow, "overdue", **values)
 
     def _expire_if_due(self, transaction: Transaction, id: str) -> bool:
-        locked, now = self._read(transaction, id), self.now()
+        locked, now = self._read(transaction, id), self._now()
         expires = locked.is_due(now)
         if expires:
             self._expire(transaction, locked, now)
@@ -224,7 +250,7 @@ class Assignments:
 
     def _expire(self, transaction: Transaction, locked: LockedAssignment, now: int) -> None:
         if locked.exposed_us is not None or not self._explicit:
-            default = self._live.reward.default
+            default = self.live.reward.default
             self._replications.settle(transaction, locked, default, "default", now)
         else:
             self._want_again(transaction, locked, now)
@@ -235,7 +261,7 @@ class Assignments:
 
     def _lock(self, transaction: Transaction, id: str) -> tuple[LockedAssignment, int]:
         """An assignment, expired first if it is due."""
-        locked, now = self._read(transaction, id), self.now()
+        locked, now = self._read(transaction, id), self._now()
         if locked.is_due(now):
             self._expire(transaction, locked, now)
             locked = self._read(transaction, id)
@@ -245,26 +271,25 @@ class Assignments:
         row = None
         if _is_id(id):
             row = transaction.find(LockedAssignment, "lock_assignment", assignment=id)
-        if row is None or row.experiment != self._replications.id:
+        if row is None or row.experiment != self._id:
             raise self._unknown(id)
         return row
 
     def describe(self, id: str) -> Description:
-        """See `LiveExperiment.describe`."""
+        """Everything about an assignment, for the analyst; the application that serves users does not need it."""
 
         def work(transaction: Transaction) -> Description:
             row = transaction.find(AssignmentRow, "describe", assignment=id) if _is_id(id) else None
-            if row is None or row.experiment != self._replications.id:
+            if row is None or row.experiment != self._id:
                 raise self._unknown(id)
             experiment = self._replications.current(transaction).experiment
-            return description_of(id, self._replications.name, experiment, row)
+            return description_of(id, self.name, experiment, row)
 
-        return self._replications.database.read(work)
+        return self._database.read(work)
 
     def _unknown(self, id: object) -> Unknown:
-        name = self._replications.name
         return Unknown(
-            f"no assignment {id!r} in experiment {name!r}; use the id that assign returned"
+            f"no assignment {id!r} in experiment {self.name!r}; use the id that assign returned"
         )
 
     def _count(self, answer: Assignment) -> Assignment:
@@ -272,22 +297,21 @@ class Assignments:
             self._answers[answer.reason] += 1
         return answer
 
-    def write_counts(self) -> None:
+    def _flush_counts(self) -> None:
         """Write how calls were answered since the last time."""
-        if self._answers and not self._replications.database.read_only:
+        if self._answers and not self._database.read_only:
             self._replications.write(self._write_counts)
 
     def _write_counts(self, transaction: Transaction) -> None:
         with self._guard:
             answers, self._answers = self._answers, Counter()
-        if not answers:
-            return
-        transaction.undo(lambda: self._answers.update(answers))
-        rows: list[Values] = [
-            {"experiment": self._replications.id, "reason": reason, "calls": calls}
-            for reason, calls in sorted(answers.items())
-        ]
-        transaction.many("count_answers", rows)
+        if answers:
+            transaction.undo(lambda: self._answers.update(answers))
+            rows: list[Values] = [
+                {"experiment": self._id, "reason": reason, "calls": calls}
+                for reason, calls in sorted(answers.items())
+            ]
+            transaction.many("count_answers", rows)
 
 
 def _outcome(locked: LockedAssignment, value: float) -> tuple[str, Conflict | None]:

@@ -32,10 +32,12 @@ MOST_NUMBERS = 100_000_000  # floats in memory for open replications
 MOST = 1 << 40  # of any other whole number
 
 HOUR, DAY = 3_600.0, 86_400.0
+LONGEST = 10 * 365 * DAY  # a window, a lease or a delay
 LONG, ABSURD = 730.0, 36_500.0  # days
 
 Options = TypeVar("Options")
 Maker: TypeAlias = Callable[[int], object]  # makes an external policy from a seed
+Makers: TypeAlias = Mapping[str, Maker]  # by the names that external policies have
 Clock: TypeAlias = Callable[[], float]  # seconds since 1970
 
 
@@ -58,20 +60,15 @@ class Reward:
 
     def __post_init__(self) -> None:
         """Check every number."""
-        for name in ("min", "max"):
-            if getattr(self, name) is not None:
-                require_number(
-                    f"Reward.{name}", getattr(self, name), at_least=-LARGEST, at_most=LARGEST
-                )
         low, high = self.bounds
+        require_number("Reward.min", low, at_least=-LARGEST, at_most=LARGEST)
+        require_number("Reward.max", high, at_least=-LARGEST, at_most=LARGEST)
         if not low < high:
             raise Invalid(f"Reward.min must be below Reward.max, got {self.min!r} and {self.max!r}")
         require_number("Reward.default", self.default)
         if not low <= self.default <= high:
             raise Invalid(f"Reward.default must lie between min and max, got {self.default!r}")
-        require_number(
-            "Reward.window_seconds", self.window_seconds, above=0, at_most=10 * 365 * DAY
-        )
+        require_number("Reward.window_seconds", self.window_seconds, above=0, at_most=LONGEST)
         _make_plain(self)
 
     @property
@@ -124,7 +121,7 @@ class Live:
             raise Invalid(f"Live.reward must be a Reward, got {self.reward!r}")
         require_one_of("Live.order", self.order, ORDERS)
         require_one_of("Live.exposure", self.exposure, EXPOSURES)
-        require_number("Live.lease_seconds", self.lease_seconds, above=0, at_most=10 * 365 * DAY)
+        require_number("Live.lease_seconds", self.lease_seconds, above=0, at_most=LONGEST)
         require_number("Live.traffic_share", self.traffic_share, above=0, at_most=1)
         require_number("Live.audit_share", self.audit_share, at_least=0, at_most=1)
         if not isinstance(self.aa, bool):
@@ -165,6 +162,23 @@ def _make_plain(options: Reward | Live) -> None:
 def _from_mapping(kind: type[Options], values: object, what: str) -> Options:
     known = [item.name for item in fields(kind)]  # type: ignore[arg-type]
     return kind(**require_fields(what, values, known))
+
+
+def as_live(live: Live | Mapping[str, Any] | None, **defaults: Any) -> Live:
+    """The options themselves, or those of a mapping; the defaults if none are given."""
+    if isinstance(live, Live):
+        return live
+    return Live(**defaults) if live is None else Live.from_dict(live)
+
+
+def checked_makers(makers: object) -> dict[str, Maker]:
+    """The makers by name; raise `Invalid` unless they are a mapping of names to functions."""
+    if not isinstance(makers, Mapping | None):
+        raise Invalid(f"makers must map names to functions of a seed, got {makers!r}")
+    for name, make in (makers or {}).items():
+        if make is not None and not callable(make):
+            raise Invalid(f"the maker {name!r} must be a function of a seed, got {make!r}")
+    return dict(makers or {})
 
 
 def fallback_arm(experiment: Experiment, live: Live) -> int:
@@ -235,12 +249,10 @@ def check_fit(experiment: Experiment, live: Live) -> None:
             f"Live.open_replications is {at_once:,}, but the experiment has {experiment.replications:,} replications"
         )
     deepest = max(8, *(_batch_size(policy) for policy in experiment.policies.values()))
-    numbers = (
-        at_once * len(experiment.policies) * experiment.n_arms * min(deepest, experiment.horizon)
-    )
-    if numbers > MOST_NUMBERS:
+    policies, arms = len(experiment.policies), experiment.n_arms
+    if at_once * policies * arms * min(deepest, experiment.horizon) > MOST_NUMBERS:
         raise Invalid(
-            f"{at_once:,} open replications x {len(experiment.policies)} policies x {experiment.n_arms:,} arms x "
+            f"{at_once:,} open replications x {policies} policies x {arms:,} arms x "
             f"batches of {deepest:,} need too much memory; open fewer replications at once or make smaller batches"
         )
     _check_binary(experiment, live.reward)
@@ -264,38 +276,34 @@ def needs_binary_rewards(experiment: Experiment) -> bool:
 
 def feasibility(experiment: Experiment, live: Live) -> list[str]:
     """Cautions about a plan that may not finish; raises `Invalid` if it cannot."""
-    return [*_delays(experiment, live), *_traffic(experiment, live)]
+    cautions = []
+    for days, message, remedy in (_delays(experiment, live), *_traffic(experiment, live)):
+        if live.days is not None and days > live.days:
+            raise Invalid(f"{message}, but Live.days is {live.days:g}; {remedy}")
+        if days > ABSURD:
+            raise Invalid(f"{message}; {remedy}")
+        if days > LONG:
+            cautions.append(f"{message}; {remedy}")
+    return cautions
 
 
-def _delays(experiment: Experiment, live: Live) -> list[str]:
+def _delays(experiment: Experiment, live: Live) -> tuple[float, str, str]:
     """A replication is sequential: a policy waits for one batch of rewards before it chooses the next."""
     smallest = min(_batch_size(policy) for policy in experiment.policies.values())
     window = live.reward.window_seconds / DAY
-    chain = math.ceil(experiment.horizon / smallest) * window
+    days = math.ceil(experiment.horizon / smallest) * window
     message = (
         f"if rewards take the whole window ({live.reward.window_seconds:,.10g} seconds), one replication of "
-        f"{experiment.horizon:,} periods in batches of {smallest:,} takes {chain:,.0f} days"
+        f"{experiment.horizon:,} periods in batches of {smallest:,} takes {days:,.0f} days"
     )
-    remedy = "shorten the window, enlarge the batches, or lower the horizon"
-    if live.days is not None and chain > live.days:
-        raise Invalid(f"{message}, but Live.days is {live.days:g}; {remedy}")
-    if chain > ABSURD:
-        raise Invalid(f"{message}; {remedy}")
-    return [f"{message}; {remedy}"] if chain > LONG else []
+    return days, message, "shorten the window, enlarge the batches, or lower the horizon"
 
 
-def _traffic(experiment: Experiment, live: Live) -> list[str]:
+def _traffic(experiment: Experiment, live: Live) -> list[tuple[float, str, str]]:
     if live.arrivals_per_day is None:
         return []
     copies = 1 if experiment.design.shares_rewards else len(experiment.policies)
     users = copies * experiment.horizon * experiment.replications
     per_day = live.arrivals_per_day * live.traffic_share
-    days, remedy = users / per_day, "fewer replications or a lower horizon"
-    message = (
-        f"it needs at least {users:,} users, which at {per_day:,.4g} per day is {days:,.0f} days"
-    )
-    if live.days is not None and days > live.days:
-        raise Invalid(f"{message}, but Live.days is {live.days:g}; choose {remedy}")
-    if days > ABSURD:
-        raise Invalid(f"{message}; choose {remedy}")
-    return [f"{message}; consider {remedy}"] if days > LONG else []
+    message = f"it needs at least {users:,} users, which at {per_day:,.4g} per day is {users / per_day:,.0f} days"
+    return [(users / per_day, message, "choose fewer replications or a lower horizon")]

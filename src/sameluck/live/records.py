@@ -1,10 +1,22 @@
-"""The records that a live experiment returns, and the statuses and reasons in them."""
+"""The records that a live experiment returns, from its rows, and the statuses and reasons in them."""
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from sameluck.experiment import Experiment
+from sameluck.live.databases.base import Transaction
+from sameluck.live.databases.rows import (
+    AnswerRow,
+    AssignmentRow,
+    CurrentRow,
+    EntryCount,
+    NumberRow,
+    ReplicationRow,
+)
+from sameluck.live.engine.scheduler import AUDITED
 from sameluck.reporting.wording import counted
 
 ACTIVE = ("running", "draining")  # statuses in which units are enrolled
@@ -136,3 +148,56 @@ def moment(microseconds: int | None) -> str | None:
         return None
     seconds, rest = divmod(int(microseconds), 1_000_000)
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest).isoformat()
+
+
+def description_of(id: str, name: str, experiment: Experiment, row: AssignmentRow) -> Description:
+    """An assignment of an experiment."""
+    voided = row.voided_us is not None
+    exposed = row.exposed_us is not None and row.state == "assigned"
+    return Description(
+        id=id,
+        experiment=name,
+        replication=row.replication,
+        policy=tuple(experiment.policies)[row.owner - 1] if row.owner > 0 else None,
+        arm=experiment.arm_names[row.arm],
+        arm_index=row.arm,
+        position=row.position,
+        status="voided" if voided else "exposed" if exposed else row.state,
+        value=None if voided else row.value,
+        source=None if voided else row.source,
+        audit=row.owner == AUDITED,
+        assigned_at=str(moment(row.assigned_us)),
+        exposed_at=moment(row.exposed_us),
+        settled_at=None if voided else moment(row.settled_us),
+        due_at=None if voided else moment(row.due_us),
+    )
+
+
+def status_of(transaction: Transaction, id: int, name: str) -> Status:
+    """The status of an experiment, with counts of everything."""
+    current = transaction.one(CurrentRow, "experiment_now", experiment=id)
+    experiment = Experiment.from_json(current.definition)
+    replications = transaction.all(ReplicationRow, "replications", experiment=id)
+    complete = [row.number for row in replications if row.state == "complete"]
+    entries: Counter[str] = Counter()
+    for state, source, count in transaction.all(EntryCount, "count_entries", experiment=id):
+        entries[state] += count
+        entries[source or ""] += count
+    return Status(
+        name=name,
+        status=current.status,
+        reason=current.reason,
+        planned=experiment.replications,
+        opened=len(replications),
+        complete=len(complete),
+        prefix=next((n for n, number in enumerate(complete) if n != number), len(complete)),
+        horizon=experiment.horizon,
+        users=transaction.one(NumberRow, "count_assigned", experiment=id).number,
+        settled=entries["settled"] - entries["imported"],
+        defaulted=entries["default"],
+        imported=entries["imported"],
+        waiting=entries["assigned"],
+        wanted=entries["wanted"],
+        voided=transaction.one(NumberRow, "count_voided", experiment=id).number,
+        answers=dict(transaction.all(AnswerRow, "answers", experiment=id)),
+    )

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from threading import Lock
-from typing import NamedTuple, TypeVar
+from typing import TypeAlias, TypeVar
 
 from sameluck.errors import Conflict, Diverged, Unplayable
 from sameluck.experiment import Experiment
-from sameluck.live.databases.base import Database, Transaction, Work
+from sameluck.live.databases.base import Database, Transaction, Values, Work
 from sameluck.live.databases.rows import (
     CurrentRow,
     ExperimentRow,
@@ -29,45 +29,37 @@ from sameluck.live.databases.rows import (
 )
 from sameluck.live.engine.replication import Fetch, Replication
 from sameluck.live.engine.scheduler import Entry, Scheduler
-from sameluck.live.ledger import Ledger, read_replications, replication_numbers
-from sameluck.live.options import Live, Maker, open_at_once
+from sameluck.live.ledger import Ledger
+from sameluck.live.options import Live, Maker, Makers, checked_makers, open_at_once
 from sameluck.live.records import ACTIVE
+from sameluck.validation import require_name
 
 T = TypeVar("T")
-
-
-class ChallengerProgress(NamedTuple):
-    """How far a challenger gets in one replication on settled entries alone."""
-
-    finished: bool
-    replayed: int
-    wanted: int
+# How far a challenger gets in one replication on settled entries: finished, periods replayed, entries wanted
+ChallengerProgress: TypeAlias = tuple[bool, int, int]
 
 
 class _Definition:
     """An experiment as it was defined at one time; its policies are prepared when they are first run."""
 
-    def __init__(self, text: str, live: Live, makers: Mapping[str, Maker]) -> None:
+    def __init__(self, text: str, live: Live, makers: Makers) -> None:
         self.text = text
         self.experiment = Experiment.from_json(text)
         self._live, self._makers = live, makers
 
     @cached_property
     def scheduler(self) -> Scheduler:
-        order, share = self._live.order, self._live.audit_share
-        return Scheduler(self.experiment, order=order, audit_share=share, makers=self._makers)
+        return Scheduler(self.experiment, self._live, self._makers)
 
 
 class OpenReplications:
     """The open replications of one experiment."""
 
-    def __init__(
-        self, database: Database, row: ExperimentRow, makers: Mapping[str, Maker] | None
-    ) -> None:
+    def __init__(self, database: Database, row: ExperimentRow, makers: Makers | None) -> None:
         self.database = database
         self.id, self.name = row.id, row.name
         self.live = Live.from_dict(json.loads(row.options))
-        self._makers = dict(makers or {})
+        self._makers = checked_makers(makers)
         self._states: dict[int, Replication] = {}
         self._locks: dict[int, Lock] = {}
         self._guard = threading.Lock()
@@ -85,36 +77,47 @@ class OpenReplications:
 
     def add_maker(self, name: str, make: Maker) -> None:
         """Remember how an external policy is made."""
-        self._makers[name] = make
+        self._makers |= checked_makers({name: make})
 
     def write(self, work: Work[T]) -> T:
         """Run a transaction; if a policy fails or disagrees with the ledger, the experiment's status is failed."""
         try:
             return self.database.write(work)
         except (Diverged, Unplayable) as error:
-            self.fail(str(error))
+            self._fail(str(error))
             raise
 
     def read(self, work: Callable[[Ledger], T]) -> T:
         """Run work on one consistent state of the ledger."""
-
-        def on_ledger(transaction: Transaction) -> T:
-            scheduler = self.current(transaction)
-            numbers = replication_numbers(transaction, self.id)
-            return work(Ledger(transaction, self.id, scheduler, numbers))
-
-        return self.database.read(on_ledger)
-
-    def fail(self, reason: str) -> None:
-        """Set the experiment's status to failed."""
-        self.database.write(
-            lambda transaction: transaction.run(
-                "set_status", experiment=self.id, status="failed", reason=reason
-            )
+        return self.database.read(
+            lambda transaction: work(self._ledger(transaction, self.current(transaction)))
         )
+
+    def _ledger(self, transaction: Transaction, scheduler: Scheduler) -> Ledger:
+        rows = transaction.all(ReplicationRow, "replications", experiment=self.id)
+        return Ledger(transaction, self.id, scheduler, [row.number for row in rows])
+
+    def verify(self) -> int:
+        """Derive every replication from its ledger again; returns how many there are."""
+        return self.read(lambda ledger: sum(1 for _ in ledger.replications()))
+
+    def verify_or_fail(self) -> None:
+        """As `verify`; a difference sets the status to failed."""
+        try:
+            self.verify()
+        except (Diverged, Unplayable) as error:
+            if not self.database.read_only:
+                self._fail(str(error))
+            raise
+
+    def _fail(self, reason: str) -> None:
+        values: Values = {"experiment": self.id, "status": "failed", "reason": reason}
+        self.database.write(lambda transaction: transaction.run("set_status", **values))
 
     def change_status(self, change: str, allowed: Sequence[str], reason: str, now: int) -> None:
         """Set the status that a change (paused, resumed, drained or stopped) leads to, from those allowed."""
+        if reason:
+            require_name("a reason", reason)
 
         def work(transaction: Transaction) -> None:
             before = transaction.one(CurrentRow, "lock_experiment", experiment=self.id).status
@@ -178,8 +181,8 @@ class OpenReplications:
         self._hold(transaction, number)
         state = self._states.get(number)
         if state is None or state.policies != locked.policies or state.version > locked.version:
-            scheduler = self.current(transaction)
-            (state,) = read_replications(transaction, self.id, scheduler, [number])
+            ledger = Ledger(transaction, self.id, self.current(transaction), [number])
+            (state,) = ledger.replications()
             self._states[number] = state
         elif state.version < locked.version:
             self._catch_up(transaction, state)
@@ -199,9 +202,9 @@ class OpenReplications:
 
     def _fetch(self, transaction: Transaction, number: int) -> Fetch:
         def fetch(owner: int, arm: int, first: int, stop: int) -> list[float]:
-            span = {"owner": owner, "arm": arm, "first": first, "stop": stop}
-            key = {"experiment": self.id, "replication": number}
-            return [value for (value,) in transaction.all(ValueRow, "values", **key, **span)]
+            key = {"experiment": self.id, "replication": number, "owner": owner, "arm": arm}
+            rows = transaction.all(ValueRow, "values", **key, first=first, stop=stop)
+            return [row.value for row in rows]
 
         return fetch
 
@@ -237,10 +240,8 @@ class OpenReplications:
         definition = self._take(row.definition)
         open_now = transaction.one(NumberRow, "count_open", experiment=self.id).number
         last = transaction.one(NumberRow, "last_replication", experiment=self.id).number
-        planned, most = (
-            definition.experiment.replications,
-            open_at_once(definition.experiment, self.live),
-        )
+        planned = definition.experiment.replications
+        most = open_at_once(definition.experiment, self.live)
         while row.status == "running" and last + 1 < planned and open_now < most:
             last, open_now = last + 1, open_now + 1
             self._open(transaction, definition.scheduler, last, now)
@@ -265,13 +266,12 @@ class OpenReplications:
         before, after = self._definition, self._read_definition(definition)
         transaction.run("set_definition", experiment=self.id, definition=definition)
         progress = []
-        for number in replication_numbers(transaction, self.id):
+        ledger = self._ledger(transaction, after.scheduler)
+        for number in ledger.numbers:
             key = {"experiment": self.id, "replication": number}
             transaction.one(ReplicationRow, "lock_replication", **key)
             self._hold(transaction, number)
-            (state,) = read_replications(
-                transaction, self.id, after.scheduler, [number], checked=False
-            )
+            (state,) = ledger._replace(numbers=[number]).replications(checked=False)
             progress.append(_progress(state))
             self._states[number] = state
             self._write_state(transaction, state, state.want(), now)
@@ -287,14 +287,12 @@ class OpenReplications:
         self, transaction: Transaction, definition: str
     ) -> list[ChallengerProgress]:
         """What `add_challenger` would return; nothing is changed."""
-        numbers = replication_numbers(transaction, self.id)
-        scheduler = self._read_definition(definition).scheduler
-        states = read_replications(transaction, self.id, scheduler, numbers, checked=False)
-        return [_progress(state) for state in states]
+        ledger = self._ledger(transaction, self._read_definition(definition).scheduler)
+        return [_progress(state) for state in ledger.replications(checked=False)]
 
 
 def _progress(state: Replication) -> ChallengerProgress:
     challenger = state.policies - 1
     periods = state.periods_done[challenger]
     wanted = len(state.needed_by([challenger]) - state.outstanding)
-    return ChallengerProgress(periods == state.scheduler.experiment.horizon, periods, wanted)
+    return periods == state.scheduler.experiment.horizon, periods, wanted

@@ -1,4 +1,4 @@
-"""Starting an experiment, with an empty ledger or with imported entries, and loading one."""
+"""Starting an experiment, with an empty ledger or with imported entries."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
-from sameluck.errors import Conflict, Invalid
+from sameluck.errors import Conflict
 from sameluck.experiment import Experiment
-from sameluck.live.assignments import SECOND, Assignments
+from sameluck.live.assignments import SECOND
 from sameluck.live.databases.base import Database, Transaction
 from sameluck.live.databases.rows import ExperimentRow, NumberRow
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.options import Clock, Live, Maker
-from sameluck.live.replications import OpenReplications
+from sameluck.live.options import Clock, Live, Makers
 from sameluck.randomness import streams
 
 Fill: TypeAlias = Callable[[Transaction, int, int], None]  # an experiment's id, the time
@@ -27,26 +26,7 @@ class StartRequest(NamedTuple):
     name: str
     experiment: Experiment  # with its policies as they are run
     live: Live
-    makers: Mapping[str, Maker] | None
-
-
-def load(
-    database: Database, clock: Clock, row: ExperimentRow, makers: Mapping[str, Maker] | None
-) -> LiveExperiment:
-    """The experiment of a row; raises `Invalid` if it needs another version of sameluck."""
-    if row.streams != streams.VERSION:
-        raise Invalid(
-            f"experiment {row.name!r} uses stream version {row.streams}, this sameluck has {streams.VERSION}; use "
-            "the sameluck version it was started with"
-        )
-    return _live_experiment(OpenReplications(database, row, makers), row, clock)
-
-
-def _live_experiment(
-    replications: OpenReplications, row: ExperimentRow, clock: Clock
-) -> LiveExperiment:
-    assignments = Assignments(replications, row.salt, clock)
-    return LiveExperiment(replications, assignments, row.started_us)
+    makers: Makers | None
 
 
 def start(
@@ -59,11 +39,9 @@ def start(
         before = transaction.find(ExperimentRow, "experiment", name=name)
         if before is not None:
             if before.salt != salt:  # ours, if the connection was lost after the commit
-                message = (
-                    f"there is an experiment {name!r} already; load it, or choose another name"
-                )
-                raise Conflict(message, "name_taken")
-            return load(database, clock, before, request.makers)
+                taken = f"there is an experiment {name!r} already; load it, or choose another name"
+                raise Conflict(taken, "name_taken")
+            return LiveExperiment(database, before, clock, request.makers)
         now = round(clock() * SECOND)
         transaction.one(
             NumberRow,
@@ -78,9 +56,9 @@ def start(
         row = transaction.one(ExperimentRow, "experiment", name=name)
         if fill is not None:
             fill(transaction, row.id, now)
-        replications = OpenReplications(database, row, request.makers)
-        replications.open_next(transaction, now)
-        return _live_experiment(replications, row, clock)
+        live = LiveExperiment(database, row, clock, request.makers)
+        live._replications.open_next(transaction, now)
+        return live
 
     return database.write(work)
 

@@ -7,21 +7,25 @@ import time
 import warnings
 import weakref
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 from sameluck.errors import Conflict, Invalid, SameluckError, Unknown, did_you_mean
 from sameluck.experiment import Experiment
-from sameluck.live.databases.address import open_database
-from sameluck.live.databases.base import Database
+from sameluck.live.databases import Database, open_database
 from sameluck.live.databases.rows import ExperimentRow, TextRow
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.logs import LogColumns
 from sameluck.live.logs.imported import Imported
-from sameluck.live.logs.importing import import_log
-from sameluck.live.logs.request import ImportRequest
-from sameluck.live.options import Clock, Live, Maker, check_fit, experiment_as_run, feasibility
-from sameluck.live.start import StartRequest, first_difference, load, start
+from sameluck.live.logs.importing import ImportRequest, import_log
+from sameluck.live.options import (
+    Clock,
+    Live,
+    Makers,
+    as_live,
+    check_fit,
+    experiment_as_run,
+    feasibility,
+)
+from sameluck.live.start import StartRequest, first_difference, start
 from sameluck.validation import require_name
 
 
@@ -38,6 +42,8 @@ def open(
         clock: Returns the time in seconds since 1970; for tests and rehearsals.
         connections: The most connections to PostgreSQL.
     """
+    if not callable(clock):
+        raise Invalid(f"clock must be a function that returns seconds since 1970, got {clock!r}")
     database = open_database(url, read_only=read_only, connections=connections)
     return Store(database, clock=clock)
 
@@ -53,19 +59,14 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
         """Close the database; what was acknowledged is durable whether or not this is called."""
         for live in list(self._loaded):
             with contextlib.suppress(SameluckError):
-                live._write_counts()
+                live._flush_counts()
         self._database.close()
 
     def names(self) -> list[str]:
@@ -78,7 +79,7 @@ class Store:
         experiment: Experiment,
         *,
         live: Live | Mapping[str, Any] | None = None,
-        makers: Mapping[str, Maker] | None = None,
+        makers: Makers | None = None,
         exist_ok: bool = False,
     ) -> LiveExperiment:
         """Start an experiment on real users; its name is taken from then on.
@@ -94,8 +95,7 @@ class Store:
         require_name("an experiment's name", name)
         if not isinstance(experiment, Experiment):
             raise Invalid(f"start needs an Experiment, got {experiment!r}")
-        if not isinstance(live, Live):
-            live = Live() if live is None else Live.from_dict(live)
+        live = as_live(live)
         request = StartRequest(name, experiment_as_run(experiment, live), live, makers)
         if exist_ok and name in self.names():
             return self._load_same(request)
@@ -117,8 +117,7 @@ class Store:
                 "choose another name",
                 "name_taken",
             )
-        live._verify_or_fail()
-        return live
+        return self._verified(live)
 
     def import_log(  # noqa: PLR0913 a log has many columns, an experiment many settings
         self,
@@ -137,7 +136,7 @@ class Store:
         seed: int = 0,
         horizon: int | None = None,
         replications: int | None = None,
-        makers: Mapping[str, Maker] | None = None,
+        makers: Makers | None = None,
     ) -> Imported:
         """Start an experiment with a production log of one policy as its ledger.
 
@@ -164,46 +163,28 @@ class Store:
             replications: How many are planned; as many as the log has if not given.
             makers: For `External` policies: name -> function of a seed that returns the policy.
         """
-        if live is None:
-            live = Live(order="phase")
-        live = live if isinstance(live, Live) else Live.from_dict(live)
-        request = ImportRequest(
-            name,
-            source,
-            LogColumns(arm, reward, replication, time),
-            policies,
-            arms,
-            logged_by,
-            live,
-            skip_bad,
-            seed,
-            horizon,
-            replications,
-            makers,
-        )
+        require_name("an experiment's name", name)
+        columns = arm, reward, policies, replication, time, arms, logged_by
+        more = skip_bad, seed, horizon, replications, makers
+        request = ImportRequest(name, source, *columns, as_live(live, order="phase"), *more)
         return import_log(self._database, self._clock, request)
 
-    def load(self, name: str, *, makers: Mapping[str, Maker] | None = None) -> LiveExperiment:
+    def load(self, name: str, *, makers: Makers | None = None) -> LiveExperiment:
         """Load an experiment: its state is derived from the ledger and compared with the outstanding entries."""
-        live = self.peek(name, makers=makers)
-        live._verify_or_fail()
-        return live
+        return self._verified(self.peek(name, makers=makers))
 
-    def peek(self, name: str, *, makers: Mapping[str, Maker] | None = None) -> LiveExperiment:
+    def peek(self, name: str, *, makers: Makers | None = None) -> LiveExperiment:
         """Load an experiment without the check; each replication is still checked when it is first used."""
-        row = self._find(name)
-        if row is None:
-            known = self.names()
+        known = self.names()
+        if not isinstance(name, str) or name not in known:
             hint = did_you_mean(str(name), known) if known else "it is empty; start one"
             raise Unknown(f"no experiment {name!r} in this store; {hint}")
-        return self._remember(load(self._database, self._clock, row, makers))
+        row = self._database.read(lambda t: t.one(ExperimentRow, "experiment", name=name))
+        return self._remember(LiveExperiment(self._database, row, self._clock, makers))
 
-    def _find(self, name: str) -> ExperimentRow | None:
-        try:
-            require_name("an experiment's name", name)
-        except Invalid:
-            return None
-        return self._database.read(lambda t: t.find(ExperimentRow, "experiment", name=name))
+    def _verified(self, live: LiveExperiment) -> LiveExperiment:
+        live._replications.verify_or_fail()
+        return live
 
     def _remember(self, live: LiveExperiment) -> LiveExperiment:
         self._loaded.add(live)

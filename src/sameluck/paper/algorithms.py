@@ -7,6 +7,7 @@ equality, to the bit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,9 +30,19 @@ class History(NamedTuple):
 
 
 class Users:
-    """The real users of one replication: the k-th user of an arm returns the reward at address (arm, k)."""
+    """The real users of one replication: the k-th user of an arm returns the reward at address (arm, k).
 
-    def __init__(self, experiment: Experiment, environment: Environment, replication: int) -> None:
+    `altered` is an arm and a position: from there on, one minus the reward is returned.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        environment: Environment,
+        replication: int,
+        altered: tuple[int, int] | None = None,
+    ) -> None:
+        self.altered_arm, self.first_altered = altered or (-1, 0)
         only = range(replication, replication + 1)
         self.law = environment.laws(experiment.seed, only, experiment.n_arms)
         self.key = stream(np.uint64(experiment.seed), REWARD, replication, np.uint64(ALL_POLICIES))
@@ -44,26 +55,9 @@ class Users:
 
     def reward(self, arm: int, position: int) -> float:
         """The reward at a position of the arm's stack."""
-        return float(draw(self.law, 0, arm, word(within(self.key, arm), position)))
-
-
-class AlteredUsers(Users):
-    """The same users, with other rewards from one position of one arm's stack on."""
-
-    def __init__(
-        self,
-        experiment: Experiment,
-        environment: Environment,
-        replication: int,
-        first_altered: tuple[int, int],
-    ) -> None:
-        super().__init__(experiment, environment, replication)
-        self.arm, self.position = first_altered
-
-    def reward(self, arm: int, position: int) -> float:
-        """One minus the reward if it is altered."""
-        reward = super().reward(arm, position)
-        return 1.0 - reward if arm == self.arm and position >= self.position else reward
+        reward = float(draw(self.law, 0, arm, word(within(self.key, arm), position)))
+        altered = arm == self.altered_arm and position >= self.first_altered
+        return 1.0 - reward if altered else reward
 
 
 class _Learner:
@@ -94,27 +88,24 @@ class _Learner:
 
 
 def algorithm_2(
-    experiment: Experiment, replication: int, users: Users, order: tuple[str, str]
+    experiment: Experiment, replication: int, users: Users, order: Sequence[str]
 ) -> dict[str, History]:
     """Both phases for two policies, in the given order."""
     first, second = (_Learner(experiment, replication, name) for name in order)
     for period in range(1, experiment.horizon + 1):
         arm = first.choose(period)
         first.learn(arm, users.pull(arm), replayed=False)
-    used: set[int] = set()
+    history, used = first.history, set[int]()
     for period in range(1, experiment.horizon + 1):
         arm = second.choose(period)
-        match = _earliest_unused(first.history, used, arm)
-        if match is None:
+        unused = (s for s, old in enumerate(history.arms) if old == arm and s not in used)
+        earliest = next(unused, None)
+        if earliest is None:
             second.learn(arm, users.pull(arm), replayed=False)
         else:
-            used.add(match)
-            second.learn(arm, first.history.rewards[match], replayed=True)
-    return {order[0]: first.history, order[1]: second.history}
-
-
-def _earliest_unused(history: History, used: set[int], arm: int) -> int | None:
-    return next((s for s, old in enumerate(history.arms) if old == arm and s not in used), None)
+            used.add(earliest)
+            second.learn(arm, history.rewards[earliest], replayed=True)
+    return {order[0]: history, order[1]: second.history}
 
 
 def centred_sums(

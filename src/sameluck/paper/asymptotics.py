@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 import sameluck as sl
-from sameluck.arrays import Ints
-from sameluck.paper.checks import PendingTest, at_most, check, difference, sections
-from sameluck.paper.examples import EXAMPLE_1, experiment
+from sameluck.paper.checks import PendingTest, at_most, check, sections
+from sameluck.paper.examples import EXAMPLE_1, simulation
 from sameluck.paper.parts import (
     Estimate,
     Part,
     Record,
     Section,
     Settings,
-    Simulation,
     Simulations,
+    columns,
     effect_estimates,
     line_figure,
     mean,
     variance,
+    with_naive,
 )
 from sameluck.reporting import plots
 
@@ -32,12 +32,7 @@ BEST_VARIANCE = ENVIRONMENT.means[0] * (1 - ENVIRONMENT.means[0])
 
 
 def _simulations_variance(settings: Settings) -> Simulations:
-    replay = experiment(EXAMPLE_1, settings, HORIZONS[-1])
-    naive = replay.replace(design=sl.Naive(), seed=settings.seed + 1)
-    return {
-        "naive": Simulation(naive, ENVIRONMENT, HORIZONS),
-        "replay": Simulation(replay, ENVIRONMENT, HORIZONS),
-    }
+    return with_naive(simulation(EXAMPLE_1, settings, HORIZONS))
 
 
 def _analyse_variance(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record:
@@ -47,10 +42,10 @@ def _analyse_variance(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record
     for place in range(1, len(HORIZONS)):
         step = f"to T = {HORIZONS[place]:,}"
         earlier, later = (rates["replay"][p] for p in (place - 1, place))
-        pending.append(at_most("Var(replay)/T, change", difference(later, earlier), 0.0, step))
+        pending.append(at_most("Var(replay)/T, change", later.minus(earlier), 0.0, step))
         earlier, later = (_distance(rates["naive"][p], limit) for p in (place - 1, place))
         quantity = f"|Var(naive)/T - {limit:g}|, change"
-        pending.append(at_most(quantity, difference(later, earlier), 0.0, step))
+        pending.append(at_most(quantity, later.minus(earlier), 0.0, step))
     growth = _growth(*rates["replay"][-2:])
     pending.append(at_most("Var(replay) grows as T to the power of", growth, 1.0))
     return check(
@@ -82,34 +77,30 @@ def _records(rates: list[Estimate]) -> list[Record]:
 
 
 def _simulations_ucb(settings: Settings) -> Simulations:
-    ucb1 = sl.Experiment(
-        policies={"ucb1": sl.UCB1(2.0)},
-        arms=5,
-        horizon=HORIZONS[-1],
-        replications=settings.replications,
-        seed=settings.seed,
-    )
-    simulations = {"ucb1": Simulation(ucb1, ENVIRONMENT, HORIZONS)}
-    for horizon in HORIZONS:  # its confidence depends on the horizon
-        delta = ucb1.replace(policies={"ucb_delta": sl.UCBDelta(d=2.0)}, horizon=horizon)
-        simulations[f"ucb_delta {horizon}"] = Simulation(delta, ENVIRONMENT, (horizon,))
+    ucb1 = EXAMPLE_1._replace(policies={"ucb1": sl.UCB1(2.0)})
+    delta = EXAMPLE_1._replace(policies={"ucb_delta": sl.UCBDelta(d=2.0)})
+    simulations = {"ucb1": simulation(ucb1, settings, HORIZONS)}
+    for horizon in HORIZONS:  # the confidence of ucb_delta depends on the horizon
+        simulations[f"ucb_delta {horizon}"] = simulation(delta, settings, (horizon,))
     return simulations
 
 
 def _analyse_ucb(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record:
-    pulls = {
-        "ucb1(alpha=2)": [runs["ucb1"].pulls[:, 0, place] for place in range(len(HORIZONS))],
-        "ucb_delta(d=2)": [runs[f"ucb_delta {horizon}"].pulls[:, 0, 0] for horizon in HORIZONS],
-    }
-    bounds = {"ucb1(alpha=2)": ucb1_bound, "ucb_delta(d=2)": ucb_delta_bound}
+    ucb1 = [runs["ucb1"].pulls[:, 0, place] for place in range(len(HORIZONS))]
+    ucb_delta = [runs[f"ucb_delta {horizon}"].pulls[:, 0, 0] for horizon in HORIZONS]
     pending: list[PendingTest] = []
     curves = {}
-    for name, samples in pulls.items():
-        pending += _below(name, samples, bounds[name])
-        ratios = [
-            variance(sample[:, 1]).scaled(math.log(t) ** -2)
-            for sample, t in zip(samples, HORIZONS, strict=True)
-        ]
+    for name, samples, bound in (
+        ("ucb1(alpha=2)", ucb1, ucb1_bound),
+        ("ucb_delta(d=2)", ucb_delta, ucb_delta_bound),
+    ):
+        ratios = []
+        for sample, t in zip(samples, HORIZONS, strict=True):
+            for arm, gap in enumerate(ENVIRONMENT.gaps):
+                if gap > 0:
+                    second, case = mean(sample[:, arm] ** 2), f"T = {t:,}, arm {arm + 1}"
+                    pending.append(at_most(f"{name}: E N^2", second, bound(gap, t), case))
+            ratios.append(variance(sample[:, 1]).scaled(math.log(t) ** -2))
         pending += _flattening(name, ratios)
         curves[name] = _records(ratios)
     return check(
@@ -122,27 +113,14 @@ def _analyse_ucb(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record:
     )
 
 
-def _below(
-    name: str, samples: Sequence[Ints], bound: Callable[[float, int], float]
-) -> list[PendingTest]:
-    return [
-        at_most(
-            f"{name}: E N^2", mean(sample[:, arm] ** 2), bound(gap, t), f"T = {t:,}, arm {arm + 1}"
-        )
-        for sample, t in zip(samples, HORIZONS, strict=True)
-        for arm, gap in enumerate(ENVIRONMENT.gaps)
-        if gap > 0
-    ]
-
-
 def _flattening(name: str, ratios: list[Estimate]) -> list[PendingTest]:
     """The last decade adds a smaller factor than the one before, and Var(N_2)/T falls."""
     factors = [_log_ratio(ratios[place - 1], ratios[place]) for place in (-2, -1)]
-    steeper = difference(factors[1], factors[0])
+    steeper = factors[1].minus(factors[0])
     rate = [one.scaled(math.log(t) ** 2 / t) for one, t in zip(ratios, HORIZONS, strict=True)]
     return [
         at_most(f"{name}: log Var(N_2)/(log T)^2, growth", steeper, 0.0, "last decade"),
-        at_most(f"{name}: Var(N_2)/T, change", difference(rate[-1], rate[-2]), 0.0, "last decade"),
+        at_most(f"{name}: Var(N_2)/T, change", rate[-1].minus(rate[-2]), 0.0, "last decade"),
     ]
 
 
@@ -165,46 +143,32 @@ def ucb_delta_bound(gap: float, horizon: int, d: float = 2.0) -> float:
     return float(enough**2 + tails)
 
 
-def _variance_sections(part: Part, result: Record) -> list[Section]:
-    quantity = "variance / T"
-    figure = line_figure(
-        "theorem-variance",
-        _lines(result),
-        "Variance over T",
-        quantity,
-        logarithmic=True,
-        limit=result["limit"],
-    )
-    return sections(part, result, figure)
+_FIGURES = {
+    "variance": ("Variance over T", "variance / T"),
+    "ucb": ("Var(pulls of arm 2) / (log T)^2", "Var(pulls of arm 2) / (log T)^2"),
+}
 
 
-def _ucb_sections(part: Part, result: Record) -> list[Section]:
-    quantity = "Var(pulls of arm 2) / (log T)^2"
-    figure = line_figure("theorem-ucb", _lines(result), quantity, quantity, logarithmic=True)
-    return sections(part, result, figure)
-
-
-def _lines(result: Record) -> list[plots.Line]:
-    fields = ("horizon", "value", "error")
-    return [
-        plots.Line(label, *(tuple(one[field] for one in many) for field in fields))
+def _sections(part: Part, result: Record) -> list[Section]:
+    lines = [
+        plots.Line(label, *columns(many, "horizon", "value", "error"))
         for label, many in result["curves"].items()
     ]
+    title, quantity = _FIGURES[part.name]
+    name, limit = f"theorem-{part.name}", result.get("limit")
+    figure = line_figure(name, lines, title, quantity, logarithmic=True, limit=limit)
+    return sections(part, result, figure)
 
 
-PARTS = (
-    Part(
-        "variance",
-        "Theorem: asymptotic variance reduction",
-        _simulations_variance,
-        _analyse_variance,
-        _variance_sections,
-    ),
-    Part(
-        "ucb",
-        "Proposition: pull counts of UCB1 and UCB-delta",
-        _simulations_ucb,
-        _analyse_ucb,
-        _ucb_sections,
-    ),
+PARTS = tuple(
+    Part(name, title, simulations, analyse, _sections)
+    for name, title, simulations, analyse in (
+        (
+            "variance",
+            "Theorem: asymptotic variance reduction",
+            _simulations_variance,
+            _analyse_variance,
+        ),
+        ("ucb", "Proposition: pull counts of UCB1 and UCB-delta", _simulations_ucb, _analyse_ucb),
+    )
 )

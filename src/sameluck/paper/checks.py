@@ -8,7 +8,7 @@ small factor even that far out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -16,7 +16,17 @@ import numpy as np
 from scipy.special import kolmogorov, ndtri
 
 from sameluck.arrays import Floats, Ints
-from sameluck.paper.parts import Estimate, Part, Record, ReportFigure, Section, Table
+from sameluck.paper.parts import (
+    Estimate,
+    Part,
+    Record,
+    ReportFigure,
+    Section,
+    Settings,
+    Simulations,
+    Table,
+)
+from sameluck.runs import Runs
 
 ALARM = 1e-6
 MOST_ROWS = 12
@@ -37,6 +47,7 @@ class TestResult(NamedTuple):
 
 
 PendingTest = Callable[[int], TestResult]  # a function of the number of tests that share `ALARM`
+PendingTests = Iterator[PendingTest]
 
 
 def equal(quantity: str, measured: Estimate, expected: float, case: str = "") -> PendingTest:
@@ -52,12 +63,11 @@ def at_most(quantity: str, measured: Estimate, limit: float, case: str = "") -> 
 def _z_test(
     names: tuple[str, str], measured: Estimate, relation: str, expected: float, tests: int
 ) -> TestResult:
-    gap, error = measured.value - expected, measured.error
-    z = gap / error if error else math.copysign(math.inf, gap) if gap else 0.0
+    z = Estimate(measured.value - expected, measured.error).z
     sides = 2 if relation == "=" else 1
     far = float(-ndtri(ALARM / tests / sides))
     passes = (abs(z) if sides == 2 else z) <= far
-    return TestResult(*names, measured.value, error, relation, expected, z, far, passes)
+    return TestResult(*names, *measured, relation, expected, z, far, passes)
 
 
 def never(quantity: str, count: int, case: str = "") -> PendingTest:
@@ -81,11 +91,6 @@ def _p_value_test(quantity: str, case: str, p_value: float, tests: int) -> TestR
     return TestResult(quantity, case, p_value, None, ">=", least, None, None, p_value >= least)
 
 
-def difference(one: Estimate, other: Estimate) -> Estimate:
-    """The difference of two independent estimates."""
-    return Estimate(one.value - other.value, math.hypot(one.error, other.error))
-
-
 def check(statement: str, setting: str, pending: Sequence[PendingTest], **more: object) -> Record:
     """The result of a theorem's part: its statement, where it was checked, every test, and whether all pass."""
     tests = [evaluate(len(pending)) for evaluate in pending]
@@ -97,6 +102,25 @@ def check(statement: str, setting: str, pending: Sequence[PendingTest], **more: 
         "passes": all(one.passes for one in tests),
         **more,
     }
+
+
+def theorem(
+    name: str,
+    title: str,
+    statement: str,
+    setting: str,
+    simulations: Callable[[Settings], Simulations] = lambda _: {},
+) -> Callable[[Callable[[Settings, Mapping[str, Runs]], PendingTests]], Part]:
+    """A part from the function that yields its tests; `setting` is formatted with the settings."""
+
+    def decorate(tests: Callable[[Settings, Mapping[str, Runs]], PendingTests]) -> Part:
+        def analyse(settings: Settings, runs: Mapping[str, Runs]) -> Record:
+            where = setting.format(**settings._asdict())
+            return check(statement, where, list(tests(settings, runs)))
+
+        return Part(name, title, simulations, analyse, sections)
+
+    return decorate
 
 
 def summary(checks: Mapping[str, Record]) -> Section:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sameluck.paper import published
-from sameluck.paper.parts import Cell, Part, Record, ReportFigure, Section, Table, line_figure
+from sameluck.paper.parts import Part, Record, ReportFigure, Section, Table, columns, line_figure
 from sameluck.reporting import plots
 
 
@@ -54,27 +54,25 @@ def families(part: Part, result: Record) -> list[Section]:  # noqa: ARG001
             f"Beyond the paper: {family['title']}",
             "Between policies of one family, sharing their random numbers as well as the rewards lowers the "
             "variance further.",
-            Table(f"beyond-{place}", _DESIGN_HEADER, _design_rows(family["designs"])),
+            _design_table(f"beyond-{place}", family["designs"]),
         )
         for place, family in enumerate(result["families"], start=1)
     ]
 
 
 def _interactions(part: Part, result: Record, number: int) -> Section:
-    cells = {
-        label: [one["value"] for one in many] for label, many in result["interactions"].items()
-    }
+    cells = {label: columns(many, "value")[0] for label, many in result["interactions"].items()}
     naive, replay = (
         [one for one in result["published"] if one["name"] == f"interactions, {label}"]
         for label in ("naive", "replay")
     )
     rows = [
         ("naive", *cells["naive"]),
-        ("naive, published", *(one["published"] for one in naive)),
+        ("naive, published", *columns(naive, "published")[0]),
         ("replay", *cells["replay"]),
-        ("replay, published", *(one["published"] for one in replay)),
-        ("replay, error", *(one["error"] for one in replay)),
-        ("z of the difference", *(one["z"] for one in replay)),
+        ("replay, published", *columns(replay, "published")[0]),
+        ("replay, error", *columns(replay, "error")[0]),
+        ("z of the difference", *columns(replay, "z")[0]),
         ("time-coupled", *cells["time-coupled"]),
     ]
     header = ("design", *(f"T = {one['horizon']:,}" for one in replay))
@@ -86,21 +84,11 @@ def _interactions(part: Part, result: Record, number: int) -> Section:
     )
 
 
-_INTERVAL = ("checkpoint", "effect", "low", "high")
-
-
 def _intervals(part: Part, result: Record) -> Section:
     control, policy = result["policies"]
-    intervals = result["intervals"]
-    curves = [
-        plots.Curve(label, *(tuple(one[field] for one in many) for field in _INTERVAL))
-        for label, many in intervals.items()
-    ]
-    rows = [
-        (label, *(one[field] for field in _INTERVAL))
-        for label, many in intervals.items()
-        for one in many
-    ]
+    intervals, fields = result["intervals"], ("checkpoint", "effect", "low", "high")
+    curves = [plots.Curve(label, *columns(many, *fields)) for label, many in intervals.items()]
+    rows = [(curve.label, *point) for curve in curves for point in zip(*curve[1:], strict=True)]
     around = sum(one["low"] <= 0 <= one["high"] for one in intervals["naive"])
     below = sum(one["high"] < 0 for one in intervals["replay"])
     above = sum(one["low"] > 0 for one in intervals["replay"])
@@ -114,19 +102,16 @@ def _intervals(part: Part, result: Record) -> Section:
         figure=ReportFigure(
             f"{part.name}-intervals",
             "The estimated effect over the horizon with its interval: a wide band for naive, a narrow one for replay",
-            Table(f"{part.name}-intervals", ("design", *_INTERVAL), rows),
+            Table(f"{part.name}-intervals", ("design", *fields), rows),
             lambda: plots.draw_effects(curves, level=published.LEVEL, title=title),
         ),
     )
 
 
 def _pull_variance(part: Part, result: Record, policy: int, text: str) -> Section:
-    curve = result["curves"]["replay"]
-    horizons = tuple(one["horizon"] for one in curve)
-    values, errors = (
-        tuple(one[field][policy] for one in curve)
-        for field in ("pull_variance", "pull_variance_error")
-    )
+    fields = ("horizon", "pull_variance", "pull_variance_error")
+    horizons, *pairs = columns(result["curves"]["replay"], *fields)
+    values, errors = (tuple(pair[policy] for pair in column) for column in pairs)
     line = plots.Line(result["policies"][policy], horizons, values, errors)
     quantity = "Var(pulls of arm 2) / T"
     name, title = f"{part.name}-pull-variance", f"{quantity}, Thompson sampling"
@@ -138,9 +123,8 @@ def _pull_variance(part: Part, result: Record, policy: int, text: str) -> Sectio
 
 
 def _curve(part: Part, result: Record, field: str, title: str, quantity: str) -> Section:
-    fields = ("horizon", field, f"{field}_error")
     lines = [
-        plots.Line(label, *(tuple(one[name] for one in many) for name in fields))
+        plots.Line(label, *columns(many, "horizon", field, f"{field}_error"))
         for label, many in result["curves"].items()
     ]
     return Section(
@@ -151,10 +135,8 @@ def _curve(part: Part, result: Record, field: str, title: str, quantity: str) ->
 
 def _slopes(part: Part, result: Record) -> Section:
     (slope,) = [one for one in result["published"] if one["name"] == "slope"]
-    rows = [
-        (one["explore"], one["reading"], one["value"], one["error"]) for one in result["slopes"]
-    ]
-    rows.append(("published", "about", slope["published"], None))
+    readings = columns(result["slopes"], "explore", "reading", "value", "error")
+    rows = [*zip(*readings, strict=True), ("published", "about", slope["published"], None)]
     return Section(
         f"{part.title}: the slope of the interactions",
         "The paper gives a slope of about 1.09. It does not state how the slope was computed, nor whether "
@@ -165,11 +147,9 @@ def _slopes(part: Part, result: Record) -> Section:
 
 
 def _axes(part: Part, result: Record) -> Section:
-    fields = ("name", "horizon", "ours", "error", "published", "z")
+    matches = [one for one in result["published"] if one["relation"] == "<="]
     rows = [
-        tuple(one[field] for field in fields)
-        for one in result["published"]
-        if one["relation"] == "<="
+        *zip(*columns(matches, "name", "horizon", "ours", "error", "published", "z"), strict=True)
     ]
     return Section(
         f"{part.title}: within the published axes",
@@ -178,20 +158,11 @@ def _axes(part: Part, result: Record) -> Section:
     )
 
 
-_DESIGN_COLUMNS = {
-    "design": "design",
-    "effect": "effect",
-    "error": "error",
-    "variance": "variance",
-    "users": "interactions",
-    "naive replications for 10": "naive_replications",
-    "naive users for 1": "naive_users",
-}
-_DESIGN_HEADER = tuple(_DESIGN_COLUMNS)
-
-
-def _design_rows(records: Sequence[Record]) -> list[tuple[Cell, ...]]:
-    return [tuple(one[field] for field in _DESIGN_COLUMNS.values()) for one in records]
+def _design_table(name: str, designs: Sequence[Record]) -> Table:
+    alike = ("design", "effect", "error", "variance")
+    header = (*alike, "users", "naive replications for 10", "naive users for 1")
+    cells = columns(designs, *alike, "interactions", "naive_replications", "naive_users")
+    return Table(name, header, [*zip(*cells, strict=True)])
 
 
 def _designs(part: Part, result: Record) -> Section:
@@ -200,5 +171,5 @@ def _designs(part: Part, result: Record) -> Section:
         "At T = 10,000, not in the paper: users per replication, the number of naive replications as precise as "
         "ten of the design, and the number of naive users equivalent to one user of the design. "
         "Time-coupled is what other libraries do: the same reward for an arm in the same period.",
-        Table(f"{part.name}-designs", _DESIGN_HEADER, _design_rows(result["designs"])),
+        _design_table(f"{part.name}-designs", result["designs"]),
     )

@@ -11,7 +11,6 @@ import numpy as np
 from scipy.special import stdtrit
 
 import sameluck as sl
-from sameluck.arrays import Ints
 from sameluck.design import Design
 from sameluck.intervals import t_interval
 from sameluck.paper import example_sections, published
@@ -22,7 +21,6 @@ from sameluck.paper.parts import (
     Settings,
     Simulation,
     Simulations,
-    checkpoint_index,
     effect_estimates,
     mean,
     variance,
@@ -32,17 +30,11 @@ from sameluck.paper.published import Match, match, printed_mean
 HORIZON = 10_000
 TABLE_HORIZONS = (10, 100, 1_000, 10_000)
 GRID = tuple(range(500, HORIZON + 1, 500))
+CHECKPOINTS = tuple(sorted({*TABLE_HORIZONS, *GRID}))
 
-DESIGNS: dict[str, Design] = {
-    "naive": sl.Naive(),
-    "replay": sl.Replay(),
-    "time-coupled": sl.TimeCoupled(),
-}
-FAMILY_DESIGNS: dict[str, Design] = {
-    "naive": sl.Naive(),
-    "replay": sl.Replay(),
-    "replay, shared noise": sl.Replay(share_noise=True),
-}
+BOTH: dict[str, Design] = {"naive": sl.Naive(), "replay": sl.Replay()}
+DESIGNS = {**BOTH, "time-coupled": sl.TimeCoupled()}
+FAMILY_DESIGNS = {**BOTH, "replay, shared noise": sl.Replay(share_noise=True)}
 
 
 class Example(NamedTuple):
@@ -78,19 +70,13 @@ FAMILIES = (
     Example(
         "thompson",
         "Thompson sampling with Beta(1, 1) and Beta(2, 2) priors on example 2's arms",
-        {
-            "thompson(1, 1)": sl.ThompsonBernoulli(1.0, 1.0, 1),
-            "thompson(2, 2)": sl.ThompsonBernoulli(2.0, 2.0, 1),
-        },
+        {f"thompson({n}, {n})": sl.ThompsonBernoulli(float(n), float(n), 1) for n in (1, 2)},
         EXAMPLE_2.environment,
     ),
     Example(
         "epsilon_greedy",
         "Epsilon-greedy with epsilon 0.1 and 0.05 on example 3's arms",
-        {
-            "epsilon_greedy(0.1)": sl.EpsilonGreedy(0.1),
-            "epsilon_greedy(0.05)": sl.EpsilonGreedy(0.05),
-        },
+        {f"epsilon_greedy({share})": sl.EpsilonGreedy(share) for share in (0.1, 0.05)},
         EXAMPLE_3.environment,
     ),
 )
@@ -100,34 +86,40 @@ def experiment(example: Example, settings: Settings, horizon: int = HORIZON) -> 
     """The example under replay, for a horizon."""
     return sl.Experiment(
         policies=example.policies,
-        arms=len(example.environment.means),
+        arms=example.environment.arms or 5,
         horizon=horizon,
         replications=settings.replications,
         seed=settings.seed,
     )
 
 
+def simulation(
+    example: Example,
+    settings: Settings,
+    checkpoints: tuple[int, ...],
+    design: Design = DESIGNS["replay"],
+) -> Simulation:
+    """The example under a design; the last checkpoint is its horizon."""
+    one = experiment(example, settings, checkpoints[-1]).replace(design=design)
+    return Simulation(one, example.environment, checkpoints)
+
+
 def _simulations(example: Example, settings: Settings) -> Simulations:
-    checkpoints = tuple(sorted({*TABLE_HORIZONS, *GRID}))
-    whole = experiment(example, settings)
     return {
-        label: Simulation(whole.replace(design=design), example.environment, checkpoints)
+        label: simulation(example, settings, CHECKPOINTS, design)
         for label, design in DESIGNS.items()
     }
 
 
 def _simulations_3(settings: Settings) -> Simulations:
     policies = {**EXAMPLE_3.policies, "epsilon_greedy": sl.EpsilonGreedy(0.1, explore="others")}
-    others = experiment(EXAMPLE_3._replace(policies=policies), settings)
-    simulations = _simulations(EXAMPLE_3, settings)
-    return {**simulations, "others": simulations["replay"]._replace(experiment=others)}
+    others = simulation(EXAMPLE_3._replace(policies=policies), settings, CHECKPOINTS)
+    return {**_simulations(EXAMPLE_3, settings), "others": others}
 
 
 def _simulations_of_families(settings: Settings) -> Simulations:
     return {
-        f"{family.name}: {label}": Simulation(
-            experiment(family, settings).replace(design=design), family.environment, (HORIZON,)
-        )
+        f"{family.name}: {label}": simulation(family, settings, (HORIZON,), design)
         for family in FAMILIES
         for label, design in FAMILY_DESIGNS.items()
     }
@@ -147,25 +139,19 @@ def _analyse_common(example: Example, runs: Mapping[str, sl.Runs]) -> Record:
 
 
 def _interactions(runs: sl.Runs) -> list[Record]:
+    samples = runs.at(TABLE_HORIZONS).interactions.T
     return [
-        {"horizon": horizon, **mean(_interactions_at(runs, horizon))._asdict()}
-        for horizon in TABLE_HORIZONS
+        {"horizon": t, **mean(s)._asdict()} for t, s in zip(TABLE_HORIZONS, samples, strict=True)
     ]
 
 
-def _interactions_at(runs: sl.Runs, horizon: int) -> Ints:
-    return runs.interactions[:, checkpoint_index(runs, horizon)]
-
-
 def _intervals(runs: sl.Runs) -> list[Record]:
-    first = effect_estimates(runs)[: published.INTERVAL_RUNS]
     records = []
-    for horizon in GRID:
-        sample = first[:, checkpoint_index(runs, horizon)]
+    first = effect_estimates(runs.at(GRID))[: published.INTERVAL_RUNS]
+    for horizon, sample in zip(GRID, first.T, strict=True):
         low, high, _ = t_interval(sample, published.LEVEL)
-        records.append(
-            {"checkpoint": horizon, "effect": float(sample.mean()), "low": low, "high": high}
-        )
+        effect = float(sample.mean())
+        records.append({"checkpoint": horizon, "effect": effect, "low": low, "high": high})
     return records
 
 
@@ -200,14 +186,13 @@ def _design_record(label: str, runs: sl.Runs, naive: sl.Runs) -> Record:
 
 def _curves(runs: sl.Runs) -> list[Record]:
     """Interactions, variance of the estimator and Var(N_2)/T of both policies, over the grid of horizons."""
-    records = []
-    for horizon in GRID:
-        place = checkpoint_index(runs, horizon)
+    records, drawn = [], runs.at(GRID)
+    for place, horizon in enumerate(GRID):
         users, spread = (
-            mean(runs.interactions[:, place]),
-            variance(effect_estimates(runs)[:, place]),
+            mean(drawn.interactions[:, place]),
+            variance(effect_estimates(drawn)[:, place]),
         )
-        pulls = [variance(runs.pulls[:, p, place, 1]).scaled(1 / horizon) for p in (0, 1)]
+        pulls = [variance(drawn.pulls[:, p, place, 1]).scaled(1 / horizon) for p in (0, 1)]
         records.append(
             {
                 "horizon": horizon,
@@ -226,8 +211,8 @@ def _match_tables(runs: Mapping[str, sl.Runs], replay: Mapping[int, float]) -> l
     """Each cell of a published table of interactions."""
     matches = []
     for label, table in (("replay", replay), ("naive", published.NAIVE_INTERACTIONS)):
-        for horizon, value in table.items():
-            sample = _interactions_at(runs[label], horizon)
+        samples = runs[label].at([*table]).interactions.T
+        for (horizon, value), sample in zip(table.items(), samples, strict=True):
             printed = printed_mean(value, float(sample.std(ddof=1)), published.TABLE_STEP)
             matches.append(match(f"interactions, {label}", horizon, mean(sample), printed))
     return matches
@@ -280,7 +265,7 @@ def _analyse_3(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record:  # no
 def _slope_readings(runs: sl.Runs) -> dict[str, Estimate]:
     """Three ways to read a slope off the curve of interactions over the horizon."""
     grid = np.array(GRID, float)
-    curves = runs.interactions[:, [checkpoint_index(runs, horizon) for horizon in GRID]]
+    curves = runs.at(GRID).interactions
     weights = (grid - grid.mean()) / ((grid - grid.mean()) ** 2).sum()
     middle = GRID.index(HORIZON // 2)
     rise = mean(curves[:, -1] - curves[:, middle])

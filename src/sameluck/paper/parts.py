@@ -6,6 +6,7 @@ with the simulations that it came from.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from sameluck import text_forms
 from sameluck.arrays import Floats, Ints
+from sameluck.design import Naive
 from sameluck.environments.base import Environment
 from sameluck.experiment import Experiment
 from sameluck.reporting import plots
@@ -50,9 +52,10 @@ class Simulation(NamedTuple):
 Simulations: TypeAlias = dict[str, Simulation]
 
 
-def no_simulations(settings: Settings) -> Simulations:  # noqa: ARG001
-    """For a part that needs none."""
-    return {}
+def with_naive(replay: Simulation) -> Simulations:
+    """A simulation under replay, and an independent one of the naive design."""
+    naive = replay.experiment.replace(design=Naive(), seed=replay.experiment.seed + 1)
+    return {"naive": replay._replace(experiment=naive), "replay": replay}
 
 
 class Part(NamedTuple):
@@ -93,29 +96,22 @@ class Section(NamedTuple):
     brief: bool = True  # whether the terminal prints its table too
 
 
+def columns(records: Sequence[Record], *fields: str) -> list[tuple[Any, ...]]:
+    """The values of some fields in all records."""
+    return [tuple(one[field] for one in records) for field in fields]
+
+
 def line_figure(
-    name: str,
-    lines: Sequence[plots.Line],
-    title: str,
-    quantity: str,
-    *,
-    logarithmic: bool = False,
-    limit: float | None = None,
+    name: str, lines: Sequence[plots.Line], title: str, quantity: str, **axes: Any
 ) -> ReportFigure:
-    """Lines over the horizon."""
-    rows = [
-        (line.label, horizon, value, error)
-        for line in lines
-        for horizon, value, error in zip(line.horizons, line.values, line.errors, strict=True)
-    ]
+    """Lines over the horizon; `axes` are options of `plots.draw_lines`."""
+    rows = [(line.label, *point) for line in lines for point in zip(*line[1:], strict=True)]
     labels = ", ".join(line.label for line in lines)
     return ReportFigure(
         name,
         f"{title} over the horizon: {labels}",
         Table(name, ("line", "horizon", "value", "standard_error"), rows),
-        lambda: plots.draw_lines(
-            lines, title=title, quantity=quantity, logarithmic=logarithmic, limit=limit
-        ),
+        lambda: plots.draw_lines(lines, title=title, quantity=quantity, **axes),
     )
 
 
@@ -128,6 +124,17 @@ class Estimate(NamedTuple):
     def scaled(self, factor: float) -> Estimate:
         """The same estimate in another unit."""
         return Estimate(self.value * factor, self.error * abs(factor))
+
+    def minus(self, other: Estimate) -> Estimate:
+        """The difference of two independent estimates."""
+        return Estimate(self.value - other.value, math.hypot(self.error, other.error))
+
+    @property
+    def z(self) -> float:
+        """How many standard errors it is from 0."""
+        if self.error:
+            return self.value / self.error
+        return math.copysign(math.inf, self.value) if self.value else 0.0
 
 
 def mean(sample: Floats | Ints) -> Estimate:
@@ -146,8 +153,3 @@ def variance(sample: Floats | Ints) -> Estimate:
 def effect_estimates(runs: Runs) -> Floats:
     """The reward of the second policy minus that of the first (replication, checkpoint): the paper's estimator."""
     return np.asarray(runs.rewards[:, 1] - runs.rewards[:, 0])
-
-
-def checkpoint_index(runs: Runs, horizon: int) -> int:
-    """The index of a horizon among the checkpoints."""
-    return int(np.searchsorted(runs.checkpoints, horizon))

@@ -63,9 +63,7 @@ def match(
     name: str, horizon: int | None, ours: Estimate, printed: Estimate, relation: str = "="
 ) -> Match:
     """How many combined standard errors ours is from the published number, and whether that is too far."""
-    combined = math.hypot(ours.error, printed.error)
-    gap = ours.value - printed.value
-    z = gap / combined if combined else math.copysign(math.inf, gap) if gap else 0.0
+    z = ours.minus(printed).z
     meets = z <= FAR if relation == "<=" else abs(z) <= FAR
     return Match(name, horizon, *ours, relation, *printed, z, meets)
 

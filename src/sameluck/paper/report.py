@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from sameluck.errors import Invalid
-from sameluck.files import to_json, write_whole
-from sameluck.paper.parts import Cell, Record, Section, Settings, Table
+from sameluck.files import make_folder, to_json, write_whole
+from sameluck.paper import checks
+from sameluck.paper.parts import Cell, Part, Record, Section, Settings, Table
 from sameluck.paper.published import FAR
 from sameluck.randomness import streams
 from sameluck.reporting import pages, plots, tables
@@ -56,16 +54,15 @@ def summarise(results: Mapping[str, Record], settings: Settings) -> Record:
 def verdict(summary: Record) -> str:
     """Whether the paper was reproduced, in a sentence."""
     matches = summary["published"]
-    checks = [part for part in summary["parts"].values() if "passes" in part]
+    passes = [part["passes"] for part in summary["parts"].values() if "passes" in part]
     sentences = []
     if matches:
         met = sum(one["meets"] for one in matches)
         sentences.append(
             f"{met} of {len(matches)} published numbers are within {FAR:g} standard errors."
         )
-    if checks:
-        held = sum(part["passes"] for part in checks)
-        sentences.append(f"{held} of {len(checks)} checks of theorems hold.")
+    if passes:
+        sentences.append(f"{sum(passes)} of {len(passes)} checks of theorems hold.")
     differing = [
         f"{one['part']}, {one['name']} (z = {one['z']:.1f})" for one in matches if not one["meets"]
     ]
@@ -74,36 +71,43 @@ def verdict(summary: Record) -> str:
     return " ".join(sentences)
 
 
+def collect_sections(parts: Sequence[Part], results: Mapping[str, Record]) -> list[Section]:
+    """The sections of every part, with a summary before the first theorem."""
+    checked = {part.title: results[part.name] for part in parts if "passes" in results[part.name]}
+    sections: list[Section] = []
+    for part in parts:
+        if part.title == next(iter(checked), None):
+            sections.append(checks.summary(checked))
+        sections += part.sections(part, results[part.name])
+    return sections
+
+
 def write(folder: Path, summary: Record, sections: Sequence[Section], *, complete: bool) -> None:
     """Write everything but the cached parts; `results.json` is last, so that if it is there, the rest is."""
     for name in ("figures", "tables", "data"):
-        _create(folder / name)
+        make_folder(folder / name)
     pictures = {}
     for one in sections:
-        if one.table is not None:
-            path = folder / "tables" / one.table.name
-            write_whole(path.with_suffix(".csv"), as_csv(one.table).encode())
-            write_whole(path.with_suffix(".tex"), as_latex(one.table).encode())
-        if one.figure is not None:
-            drawing = one.figure.draw()
-            path = folder / "figures" / one.figure.name
-            svg = plots.to_bytes(drawing, ".svg")
+        if table := one.table:
+            path = folder / "tables" / table.name
+            latex = tables.latex_table(table.header, formatted_rows(table))
+            write_whole(path.with_suffix(".csv"), _csv(table))
+            write_whole(path.with_suffix(".tex"), latex.encode())
+        if figure := one.figure:
+            drawing, path = figure.draw(), folder / "figures" / figure.name
+            svg, pdf = (plots.to_bytes(drawing, ending) for ending in (".svg", ".pdf"))
             write_whole(path.with_suffix(".svg"), svg)
-            write_whole(path.with_suffix(".pdf"), plots.to_bytes(drawing, ".pdf"))
-            data = as_csv(one.figure.data).encode()
-            write_whole(folder / "data" / f"{one.figure.name}.csv", data)
-            pictures[one.figure.name] = plots.svg_element(svg)
+            write_whole(path.with_suffix(".pdf"), pdf)
+            write_whole(folder / "data" / f"{figure.name}.csv", _csv(figure.data))
+            pictures[figure.name] = plots.svg_element(svg)
     about = _about(summary, complete=complete)
     write_whole(folder / "report.html", as_html(summary, about, sections, pictures).encode())
     write_whole(folder / "paper.md", as_markdown(summary, about, sections).encode())
     write_whole(folder / "results.json", (to_json(summary) + "\n").encode())
 
 
-def _create(folder: Path) -> None:
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise Invalid(f"cannot make the folder {str(folder)!r}: {error.strerror}") from None
+def _csv(table: Table) -> bytes:
+    return tables.csv_table(table.header, table.rows).encode()
 
 
 def formatted_cell(cell: Cell, decimals: int = 2) -> str:
@@ -122,20 +126,6 @@ def formatted_cell(cell: Cell, decimals: int = 2) -> str:
 def formatted_rows(table: Table) -> list[list[str]]:
     """The rows as text."""
     return [[formatted_cell(cell, table.decimals) for cell in row] for row in table.rows]
-
-
-def as_csv(table: Table) -> str:
-    """The table as CSV, in full precision."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table.header)
-    writer.writerows(table.rows)
-    return text.getvalue()
-
-
-def as_latex(table: Table) -> str:
-    """The table as a LaTeX tabular with booktabs rules."""
-    return tables.latex_table(table.header, formatted_rows(table))
 
 
 def as_markdown_table(table: Table) -> str:

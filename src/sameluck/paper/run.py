@@ -6,6 +6,8 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -13,13 +15,12 @@ from typing import NamedTuple, TypeAlias
 import sameluck as sl
 from sameluck.errors import Interrupted, Invalid, did_you_mean, optional
 from sameluck.files import write_whole
-from sameluck.paper import asymptotics, checks, examples, illustration, report, theorems
-from sameluck.paper.parts import Part, Record, Section, Settings
+from sameluck.paper import asymptotics, examples, illustration, report, theorems
+from sameluck.paper.parts import Part, Record, Settings
 from sameluck.randomness import streams
 
-PaperProgress: TypeAlias = Callable[
-    [str, int, int], object
-]  # what is running, decisions done, in all
+# What is running, decisions done, decisions in all.
+PaperProgress: TypeAlias = Callable[[str, int, int], object]
 
 FEWEST = 100  # replications; with fewer, a standard error is too rough for any comparison
 
@@ -64,11 +65,17 @@ def reproduce(
     cache.create()
     try:
         results = _run_parts(parts, cache, progress)
-        summary, sections = report.summarise(results, settings), _sections(parts, results)
+        summary = report.summarise(results, settings)
+        sections = report.collect_sections(parts, results)
         report.write(Path(out), summary, sections, complete=len(parts) == len(PARTS))
     except KeyboardInterrupt:
         finished = sum(cache.load(part) is not None for part in parts)
-        raise Interrupted(_how_to_continue(Path(out), finished, len(parts))) from None
+        raise Interrupted(
+            f"interrupted; {finished} of {len(parts)} parts are finished and kept in {str(cache.folder)!r}; "
+            "run the same command again to continue"
+            if finished
+            else "interrupted before the first part was finished; nothing was written"
+        ) from None
     finally:
         cache.remove_if_empty()
     return Reproduction(summary, report.as_text(summary, sections))
@@ -161,11 +168,9 @@ def _source_digest() -> str:
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:
-    for folder in folders:
-        try:
+    with suppress(OSError):
+        for folder in folders:
             folder.rmdir()
-        except OSError:
-            return
 
 
 def _run_parts(
@@ -173,18 +178,17 @@ def _run_parts(
 ) -> dict[str, Record]:
     """The result of every part, by name."""
     results = {part.name: cache.load(part) for part in parts}
-    missing = {
-        part.name: part.simulations(cache.settings) for part in parts if results[part.name] is None
-    }
-    total = sum(one.decisions for many in missing.values() for one in many.values())
+    missing = [
+        (part, part.simulations(cache.settings)) for part in parts if results[part.name] is None
+    ]
+    total = sum(one.decisions for _, simulations in missing for one in simulations.values())
     done = 0
-    for part in parts:
-        if part.name not in missing:
-            continue
+    for part, simulations in missing:
         progress(part.name, done, total)
         runs: dict[str, sl.Runs] = {}
-        for label, one in missing[part.name].items():
-            share = _share_of(progress, f"{part.name}: {label}", done, one.decisions, total)
+        for label, one in simulations.items():
+            what = f"{part.name}: {label}"
+            share = partial(_report_share, progress, what, done, one.decisions, total)
             runs[label] = sl.simulate(
                 one.experiment, one.environment, checkpoints=one.checkpoints, progress=share
             )
@@ -194,30 +198,7 @@ def _run_parts(
     return {name: result for name, result in results.items() if result is not None}
 
 
-def _share_of(
-    progress: PaperProgress, what: str, before: int, decisions: int, total: int
-) -> Callable[[int, int], None]:
-    def advance(done: int, of: int) -> None:
-        progress(what, before + decisions * done // of, total)
-
-    return advance
-
-
-def _sections(parts: Sequence[Part], results: dict[str, Record]) -> list[Section]:
-    """The sections of every part, with a summary before the first theorem."""
-    checked = {part.title: results[part.name] for part in parts if part in THEOREMS}
-    sections: list[Section] = []
-    for part in parts:
-        if part.title == next(iter(checked), None):
-            sections.append(checks.summary(checked))
-        sections += part.sections(part, results[part.name])
-    return sections
-
-
-def _how_to_continue(out: Path, finished: int, parts: int) -> str:
-    if not finished:
-        return "interrupted before the first part was finished; nothing was written"
-    return (
-        f"interrupted; {finished} of {parts} parts are finished and kept in {str(out / 'parts')!r}; "
-        "run the same command again to continue"
-    )
+def _report_share(
+    progress: PaperProgress, what: str, before: int, decisions: int, total: int, done: int, of: int
+) -> None:
+    progress(what, before + decisions * done // of, total)

@@ -1,16 +1,368 @@
 """Figures: numbers first (NamedTuples that tests and pages read), then drawing. Needs `sameluck[plots]`."""
 
-from sameluck.reporting.effect_plots import (
-    Curve,
-    Line,
-    PowerCurve,
-    draw_effects,
-    draw_lines,
-    draw_power,
-)
-from sameluck.reporting.figures import Figure, checked_path, save, svg_element, to_bytes, to_svg
-from sameluck.reporting.trajectory_plots import Visit, draw_stacks, draw_trajectories, visits
+from __future__ import annotations
 
-__all__ = ["Curve", "Line", "PowerCurve", "draw_effects", "draw_lines", "draw_power"]
-__all__ += ["Figure", "checked_path", "save", "svg_element", "to_bytes", "to_svg"]
-__all__ += ["Visit", "draw_stacks", "draw_trajectories", "visits"]
+import io
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from sameluck.errors import Invalid, optional
+from sameluck.files import write_whole
+from sameluck.reporting.wording import percent
+from sameluck.trajectories import Trajectory
+
+FORMATS = (".svg", ".pdf", ".png")
+
+# Okabe and Ito's colours, which colour-blind readers can distinguish; dashes distinguish lines in black and white.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+DASHES = ("-", "--", "-.", ":")
+MARKERS = ("o", "s", "^", "D")
+LEGEND_INSIDE = 5  # curves; with more the legend is below the axes
+REAL, REPLAYED = "#A6CEE8", "#FFD9A0"  # light, for print; replayed ones also have dashed frames
+SHADES = ("white", "#ECECEC", "#C9C9C9")  # of an entry that no policy, one policy or several used
+
+_STYLE = {
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "font.size": 10,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "sameluck",
+}
+_METADATA = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # no dates: equal bytes
+_ARROW = {"arrowstyle": "-|>", "color": "#D55E00", "lw": 1.1, "shrinkA": 0, "shrinkB": 0}
+
+Axes: TypeAlias = Any  # matplotlib's, which is imported only when something is drawn
+
+
+class Figure(Protocol):
+    """A matplotlib figure."""
+
+    def __getattr__(self, name: str) -> Any: ...
+
+
+@contextmanager
+def drawing(size: tuple[float, float], title: str) -> Iterator[tuple[Figure, Axes]]:
+    """An empty figure and its axes in the common style."""
+    with optional("matplotlib", "plots").rc_context(_STYLE):
+        figure = optional("matplotlib.figure", "plots").Figure(figsize=size, layout="constrained")
+        axes = figure.subplots()
+        axes.set_title(title)
+        yield figure, axes
+
+
+def colour(index: int) -> str:
+    """The colour of the line or policy with this index."""
+    return COLOURS[index % len(COLOURS)]
+
+
+def dash(index: int) -> str:
+    """The dashes of the line with this index."""
+    return DASHES[index % len(DASHES)]
+
+
+def checked_path(path: str | Path) -> Path:
+    """The path, or `Invalid` if no figure can be written there; nothing is written."""
+    target = Path(path)
+    if target.suffix not in FORMATS:
+        raise Invalid(f"cannot plot to {str(path)!r}: its ending must be {', '.join(FORMATS)}")
+    if not target.parent.is_dir():
+        raise Invalid(f"cannot write {str(path)!r}: no folder {str(target.parent)!r}")
+    return target
+
+
+def save(figure: Figure, path: str | Path) -> Path:
+    """Write a figure as SVG, PDF or PNG, by the file's ending; the same figure gives the same bytes."""
+    target = checked_path(path)
+    write_whole(target, to_bytes(figure, target.suffix))
+    return target
+
+
+def to_bytes(figure: Figure, ending: str) -> bytes:
+    """The content of a file with a figure: `.svg`, `.pdf` or `.png`."""
+    content = io.BytesIO()
+    with optional("matplotlib", "plots").rc_context(_STYLE):
+        figure.savefig(content, format=ending[1:], metadata=_METADATA.get(ending), dpi=160)
+    return content.getvalue()
+
+
+def to_svg(figure: Figure) -> str:
+    """A figure as SVG text for a page."""
+    return svg_element(to_bytes(figure, ".svg"))
+
+
+def svg_element(content: bytes) -> str:
+    """The SVG of a file without its XML prolog."""
+    text = content.decode()
+    return text.partition("<!DOCTYPE")[2].partition(">")[2] or text
+
+
+class Curve(NamedTuple):
+    """An effect and its interval at each checkpoint."""
+
+    label: str
+    checkpoints: tuple[int, ...]
+    effect: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+def draw_effects(curves: Sequence[Curve], *, level: float, title: str, scope: str = "") -> Figure:
+    """The effect over the horizon with its interval as a band; as bars if there is one checkpoint.
+
+    `scope` says in brackets whether the intervals are simultaneous.
+    """
+    bars = all(len(curve.checkpoints) == 1 for curve in curves)
+    legend = 0.22 * len(curves) if len(curves) > LEGEND_INSIDE else 0.0
+    height = 1.4 + 0.45 * len(curves) if bars else 4.2 + legend
+    with drawing((7.2, height), title) as (figure, axes):
+        draw = _draw_bars if bars else _draw_bands
+        draw(axes, curves, f"{percent(level)} interval{scope}")
+    return figure
+
+
+def _draw_bands(axes: Axes, curves: Sequence[Curve], interval: str) -> None:
+    for index, curve in enumerate(curves):
+        horizons, shade = curve.checkpoints, colour(index)
+        axes.fill_between(horizons, curve.low, curve.high, color=shade, alpha=0.18, lw=0)
+        axes.plot(horizons, curve.low, color=shade, lw=0.8, alpha=0.7)
+        axes.plot(horizons, curve.high, color=shade, lw=0.8, alpha=0.7)
+        label = _legend_label(curve.label)
+        axes.plot(horizons, curve.effect, dash(index), color=shade, lw=1.8, label=label)
+    axes.axhline(0, color="0.35", lw=0.8, zorder=0)
+    axes.set_xlabel("horizon (periods)")
+    axes.set_ylabel(f"effect on cumulative reward\nwith {interval}")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.margins(x=0.01)
+    if len(curves) > LEGEND_INSIDE:
+        axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+    else:
+        axes.legend(frameon=False, loc="best")
+
+
+def _draw_bars(axes: Axes, curves: Sequence[Curve], interval: str) -> None:
+    for index, curve in enumerate(curves):
+        shade = colour(index)
+        axes.plot([curve.low[0], curve.high[0]], [index, index], color=shade, lw=3, alpha=0.5)
+        axes.plot(curve.effect[0], index, "o", color=shade)
+    axes.axvline(0, color="0.35", lw=0.8, zorder=0)
+    axes.set_yticks(range(len(curves)), [curve.label for curve in curves])
+    axes.set_ylim(len(curves) - 0.5, -0.5)
+    horizon = curves[0].checkpoints[0]
+    axes.set_xlabel(f"effect on cumulative reward\nover {horizon:,} periods, with {interval}")
+
+
+class PowerCurve(NamedTuple):
+    """The power of one design over its number of users."""
+
+    label: str
+    users: tuple[float, ...]
+    power: tuple[float, ...]
+
+
+def draw_power(curves: Sequence[PowerCurve], *, effect: float, power: float | None) -> Figure:
+    """Power over users on a logarithmic axis, a line for each design."""
+    with drawing((7.2, 4.2), "What the designs need") as (figure, axes):
+        for index, curve in enumerate(curves):
+            style = {"color": colour(index), "lw": 1.8, "label": _legend_label(curve.label)}
+            axes.step(curve.users, curve.power, dash(index), where="post", **style)
+        if power is not None:
+            axes.axhline(power, color="0.35", lw=0.8, zorder=0)
+            axes.annotate(f"{power:g}", (0.01, power + 0.01), xycoords=("axes fraction", "data"))
+        axes.set_xscale("log")
+        axes.set_ylim(0, 1.02)
+        axes.set_xlabel("real users in total")
+        axes.set_ylabel(f"power to find an effect of {effect:.4g}")
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.legend(frameon=False, loc="best")
+    return figure
+
+
+def _legend_label(label: str) -> str:
+    # Matplotlib leaves names with a leading underscore out of a legend.
+    return f"\u200b{label}" if label.startswith("_") else label
+
+
+class Line(NamedTuple):
+    """A quantity over the horizon."""
+
+    label: str
+    horizons: tuple[int, ...]
+    values: tuple[float, ...]
+    errors: tuple[float, ...] = ()  # Monte Carlo standard errors, drawn twice as wide
+
+
+def draw_lines(
+    lines: Sequence[Line],
+    *,
+    title: str,
+    quantity: str,
+    logarithmic: bool = False,
+    limit: float | None = None,
+) -> Figure:
+    """Quantities over the horizon on one axis, with a thin line at a limit."""
+    with drawing((7.2, 3.8), title) as (figure, axes):
+        for index, line in enumerate(lines):
+            shade = colour(index)
+            style = {"lw": 1.8, "marker": MARKERS[index % len(MARKERS)], "markersize": 4}
+            style |= {"color": shade, "label": line.label}
+            axes.plot(line.horizons, line.values, dash(index), **style)
+            if line.errors:
+                pairs = list(zip(line.values, line.errors, strict=True))
+                low, high = [v - 2 * e for v, e in pairs], [v + 2 * e for v, e in pairs]
+                axes.fill_between(line.horizons, low, high, color=shade, alpha=0.18, lw=0)
+        if limit is not None:
+            axes.axhline(limit, color="0.35", lw=0.8, zorder=0, label=f"limit {limit:g}")
+        if logarithmic:
+            axes.loglog()
+        else:
+            axes.set_ylim(bottom=0)
+            axes.yaxis.set_major_formatter("{x:,.6g}")
+            axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.set_xlabel("horizon (periods)")
+        axes.set_ylabel(quantity)
+        axes.margins(x=0.02)
+        axes.legend(frameon=False, loc="best")
+    return figure
+
+
+class Visit(NamedTuple):
+    """One period of one policy in a small replication."""
+
+    policy: str
+    period: int  # from 1
+    arm: int
+    position: int
+    reward: float
+    source: tuple[str, int] | None  # policy and period that revealed a replayed reward
+
+
+def visits(trajectories: Mapping[str, Trajectory]) -> list[Visit]:
+    """Every period of a traced replication, each replayed reward with its last earlier visit."""
+    seen: dict[tuple[int, int], tuple[str, int]] = {}
+    result = []
+    for policy, trajectory in trajectories.items():
+        rows = zip(*(column.tolist() for column in trajectory), strict=True)
+        own = [
+            Visit(policy, period, arm, position, reward, seen[arm, position] if replayed else None)
+            for period, (arm, position, reward, replayed) in enumerate(rows, 1)
+        ]
+        seen |= {(visit.arm, visit.position): (policy, visit.period) for visit in own}
+        result += own
+    return result
+
+
+def draw_trajectories(
+    trajectories: Mapping[str, Trajectory], *, arms: Sequence[str] = (), title: str = ""
+) -> Figure:
+    """A small replication as `trace` returns it: each policy's arms and rewards, and an arrow to each replay.
+
+    `arms` are the arms' names; their numbers, from 0, if not given.
+    """
+    patches = optional("matplotlib.patches", "plots")
+    names, all_visits = list(trajectories), visits(trajectories)
+    periods = max(visit.period for visit in all_visits)
+    _check_room(periods)
+    with drawing((1.7 + 0.55 * periods, 0.7 + 1.25 * len(names)), title) as (figure, axes):
+        axes.axis("off")
+        axes.set(xlim=(-0.3, periods + 0.6), ylim=(2.3 * len(names) - 1.2, -0.6))
+        for visit in all_visits:
+            row = 2.3 * names.index(visit.policy)
+            _draw_visit(axes, patches, visit, row, arms[visit.arm] if arms else str(visit.arm))
+            if visit.source is not None:
+                start = visit.source[1], 2.3 * names.index(visit.source[0]) + 1.03
+                axes.annotate("", (visit.period, row - 0.03), start, arrowprops=_ARROW, zorder=0)
+        for index, name in enumerate(names):
+            axes.text(0.3, 2.3 * index + 0.25, f"{name}  arm", ha="right", va="center")
+            axes.text(0.3, 2.3 * index + 0.75, "reward", ha="right", va="center")
+        for period in range(1, periods + 1):
+            axes.text(period, -0.3, f"{period}", ha="center", va="center", color="0.35", fontsize=9)
+        axes.text(0.3, -0.3, "period", ha="right", va="center", color="0.35", fontsize=9)
+        colours = {"from a real user": REAL, "replayed": REPLAYED}
+        _draw_legend(axes, patches, colours)
+    return figure
+
+
+def _draw_visit(axes: Axes, patches: ModuleType, visit: Visit, row: float, arm: str) -> None:
+    x, real = visit.period, visit.source is None
+    style = {"fc": REAL, "ls": "-"} if real else {"fc": REPLAYED, "ls": "--"}
+    axes.add_patch(patches.Rectangle((x - 0.4, row), 0.8, 1, ec="0.2", lw=0.8, **style))
+    axes.plot([x - 0.4, x + 0.4], [row + 0.5, row + 0.5], color="0.2", lw=0.6)
+    axes.text(x, row + 0.26, arm, ha="center", va="center", weight="bold")
+    axes.text(x, row + 0.76, f"{visit.reward:.3g}", ha="center", va="center")
+
+
+def draw_stacks(
+    trajectories: Mapping[str, Trajectory],
+    *,
+    arms: Sequence[str] = (),
+    unused: Sequence[Sequence[float]] = (),
+    title: str = "",
+) -> Figure:
+    """The reward stacks of a small replication: which policy used which entry, in which period.
+
+    Args:
+        trajectories: What `trace` returned.
+        arms: The arms' names; their numbers, from 0, if not given.
+        unused: The whole stack of each arm, where the rewards that no policy used are known too.
+        title: Above the figure.
+    """
+    patches = optional("matplotlib.patches", "plots")
+    names, all_visits = list(trajectories), visits(trajectories)
+    n_arms = max(len(arms), len(unused), 1 + max(visit.arm for visit in all_visits))
+    depth = max([1 + max(visit.position for visit in all_visits), *map(len, unused)])
+    _check_room(depth)
+    with drawing((1.7 + 0.62 * depth, 1.0 + 0.72 * n_arms), title) as (figure, axes):
+        axes.axis("off")
+        axes.set(xlim=(-0.3, depth + 0.1), ylim=(n_arms - 0.05, -0.4))
+        for arm, position in itertools.product(range(n_arms), range(depth)):
+            entry = [v for v in all_visits if (v.arm, v.position) == (arm, position)]
+            reward = entry[0].reward if entry else unused[arm][position] if unused else None
+            _draw_entry(axes, patches, (position, arm), entry, reward)
+            for visit in entry:
+                index = names.index(visit.policy)
+                height = arm + 0.84 * (index + 0.6) / (len(names) + 0.2)
+                style = {"fontsize": 7.5, "va": "center", "weight": "bold", "color": colour(index)}
+                axes.text(position + 0.07, height, f"{visit.period}", **style)
+        for arm in range(n_arms):
+            label = f"arm {arms[arm] if arms else arm}"
+            axes.text(-0.15, arm + 0.42, label, ha="right", va="center")
+        for index, name in enumerate(names):
+            style = {"ha": "center", "color": colour(index), "fontsize": 9}
+            axes.text(depth * (index + 0.5) / len(names), -0.22, f"period of {name}", **style)
+        several = "used by both" if len(names) == 2 else "used by several"
+        used = (several, "used by one policy", "not used")
+        shades = dict(zip(used, reversed(SHADES), strict=True))
+        _draw_legend(axes, patches, shades)
+    return figure
+
+
+def _draw_entry(
+    axes: Axes,
+    patches: ModuleType,
+    corner: tuple[int, int],
+    entry: Sequence[Visit],
+    reward: float | None,
+) -> None:
+    shade = SHADES[min(len(entry), 2)]
+    axes.add_patch(patches.Rectangle(corner, 0.94, 0.84, fc=shade, ec="0.2", lw=0.8))
+    if reward is not None:
+        style = {"color": "0.1" if entry else "0.55", "ha": "center", "va": "center"}
+        axes.text(corner[0] + 0.56, corner[1] + 0.42, f"{reward:.3g}", fontsize=11, **style)
+
+
+def _check_room(columns: int) -> None:
+    if columns > 60:
+        raise Invalid(
+            f"a figure of single periods has room for 60 columns, got {columns:,}; trace a shorter horizon"
+        )
+
+
+def _draw_legend(axes: Axes, patches: ModuleType, colours: Mapping[str, str]) -> None:
+    frames = [patches.Patch(fc=colour, ec="0.2", lw=0.8) for colour in colours.values()]
+    place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0)}
+    axes.legend(frames, list(colours), ncols=3, frameon=False, **place)

@@ -1,10 +1,13 @@
-"""Tables of formatted cells, as HTML, text and LaTeX."""
+"""Tables: of formatted cells as HTML, text and LaTeX, of values as CSV."""
 
 from __future__ import annotations
 
+import csv
 import html
+import io
 import textwrap
 from collections.abc import Sequence
+from functools import partial
 
 
 def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -29,29 +32,32 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def wrapped(text: str) -> str:
-    """A paragraph for a terminal, in lines of at most 100 characters."""
-    return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
+def csv_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A table of values as CSV, in full precision."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([header, *rows])
+    return text.getvalue()
+
+
+def wrapped(text: str, first: str = "", later: str = "") -> str:
+    """A paragraph for a terminal, in lines of at most 100 characters; `first` and `later` begin its lines."""
+    fill = partial(textwrap.fill, width=100, break_long_words=False, break_on_hyphens=False)
+    return fill(text, initial_indent=first, subsequent_indent=later)
 
 
 def latex_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table as a LaTeX tabular with booktabs rules."""
-    lines = [f"{' & '.join(map(_latex, line))} \\\\" for line in (header, *rows)]
-    columns = "l" + "r" * (len(header) - 1)
-    body = "\n".join(lines[1:])
-    return (
-        f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{lines[0]}\n\\midrule\n{body}\n"
-        "\\bottomrule\n\\end{tabular}\n"
+    begin = rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}"
+    head, *body = (
+        " & ".join(cell.translate(_LATEX) for cell in line) + r" \\" for line in (header, *rows)
     )
+    end = [r"\bottomrule", r"\end{tabular}", ""]
+    return "\n".join([begin, r"\toprule", head, r"\midrule", *body, *end])
 
 
-def _latex(text: str) -> str:
-    special = {
-        "<": "$<$",
-        ">": "$>$",
-        "|": r"\textbar{}",
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-    }
-    return "".join(special.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in text)
+_NAMED = {"|": "bar", "\\": "backslash", "~": "asciitilde", "^": "asciicircum"}
+_LATEX = str.maketrans(
+    {c: f"\\{c}" for c in "&%$#_{}"}
+    | {c: f"${c}$" for c in "<>"}
+    | {c: f"\\text{name}{{}}" for c, name in _NAMED.items()}
+)

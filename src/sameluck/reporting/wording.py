@@ -1,7 +1,8 @@
-"""Counts, arms, durations and lists as sentences write them."""
+"""Numbers, counts, arms, durations and lists as sentences and tables write them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 AT_MOST = 10  # items that a sentence lists
@@ -28,10 +29,52 @@ def duration(seconds: float) -> str:
     """A time in days, hours, minutes or seconds: `2 h`."""
     for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
         if seconds >= 2 * size:
-            return f"{seconds / size:.3g} {unit}"
+            number = seconds / size
+            return f"{number:,.0f} {unit}" if number >= 1_000 else f"{number:.3g} {unit}"
     return f"{seconds:.3g} s"
 
 
 def sentence(text: str) -> str:
     """A message as a sentence: a capital letter and one full stop."""
     return text[:1].upper() + text[1:].removesuffix(".") + "."
+
+
+def amount(value: float) -> str:
+    """A number with two to four significant digits, or all digits of its whole part."""
+    size = abs(value)
+    if math.isinf(value):
+        return "no bound"
+    if size >= 1000:
+        return f"{value:,.0f}"
+    if size >= 100:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if size >= 0.1 or value == 0 else f"{value:.2g}"
+
+
+def percent(level: float) -> str:
+    """A level of confidence as text."""
+    return f"{float(f'{100 * level:.6g}'):g}%"
+
+
+def probability(value: float) -> str:
+    """A p-value as text."""
+    return "< 1e-15" if value < 1e-15 else f"{value:.2g}"
+
+
+def times(ratio: float, low: float, high: float) -> str:
+    """A variance ratio with its interval as text."""
+    if math.isnan(ratio):
+        return "-"
+    if math.isinf(ratio):
+        return "none left"
+    more = ratio < 1
+    if more:
+        ratio, low, high = 1 / ratio, 1 / high, 1 / low if low else math.inf
+    bounds = " to ".join(_digits(bound) for bound in (low, high))
+    return f"{_digits(ratio)}x {'more' if more else 'less'} ({bounds})"
+
+
+def _digits(value: float) -> str:
+    if math.isinf(value):
+        return "no bound"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}" if value < 10 else f"{value:.3g}"

@@ -6,7 +6,7 @@ need pytest). `VirtualClock` is a clock that a test advances, `reward_at` the re
 
 from __future__ import annotations
 
-from sameluck.live.rehearsal.clock import VirtualClock
+from sameluck.live.rehearsal.rehearsal import VirtualClock
 from sameluck.simulation.rewards import reward_at
 
 __all__ = ["VirtualClock", "reward_at"]

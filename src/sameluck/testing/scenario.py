@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import pytest
 
@@ -19,11 +19,12 @@ from sameluck.errors import Conflict
 from sameluck.experiment import Experiment
 from sameluck.live import Assignment, Description, Live, LiveExperiment, Receipt, Reward, Store
 from sameluck.live.databases.rows import EventRow
-from sameluck.live.options import Maker
+from sameluck.live.options import Makers
 from sameluck.runs import Runs
 from sameluck.simulation.simulate import simulate
 from sameluck.testing import VirtualClock, reward_at
 
+Row = TypeVar("Row", bound=tuple[object, ...])
 OpenStore: TypeAlias = Callable[[Callable[[], float]], Store]
 
 TWO = {"ucb": "ucb1(alpha=2)", "thompson": "thompson_gaussian"}
@@ -51,7 +52,7 @@ class Scenario:
         *,
         name: str = "trial",
         live: Live | None = None,
-        makers: Mapping[str, Maker] | None = None,
+        makers: Makers | None = None,
         **changes: Any,
     ) -> LiveExperiment:
         """Start an experiment, a small one by default; `changes` are further arguments of `Experiment`."""
@@ -59,9 +60,7 @@ class Scenario:
         experiment = Experiment(policies=policies, **{**usual, **changes})
         return self.store.start(name, experiment, live=live or options(), makers=makers)
 
-    def reopen(
-        self, live: LiveExperiment, makers: Mapping[str, Maker] | None = None
-    ) -> LiveExperiment:
+    def reopen(self, live: LiveExperiment, makers: Makers | None = None) -> LiveExperiment:
         """Close the store, open the same database again and load the experiment."""
         self.store.close()
         self.store = self._open_store(self.clock)
@@ -76,6 +75,11 @@ class Scenario:
         assignment = live.assign(self.unit())
         assert assignment.id is not None, assignment
         return assignment.id
+
+    def start_and_enrol(self, **arguments: Any) -> tuple[LiveExperiment, str]:
+        """Start an experiment as `start` does and enrol a new unit; the id of its assignment."""
+        live = self.start(**arguments)
+        return live, self.enrol(live)
 
     def enrol_all(self, live: LiveExperiment) -> dict[str, Description]:
         """Enrol new units until no entry is wanted; the assignments by id."""
@@ -122,10 +126,12 @@ class Scenario:
 
     def events(self, live: LiveExperiment, id: str) -> list[tuple[float, str]]:
         """The reported rewards of an assignment with their outcomes, in order of arrival."""
-        rows = self.store._database.read(
-            lambda transaction: transaction.all(EventRow, "events", experiment=live._id)
-        )
+        rows = self.rows(live, EventRow, "events")
         return [(row.value, row.outcome) for row in rows if row.assignment == id]
+
+    def rows(self, live: LiveExperiment, row: type[Row], statement: str) -> list[Row]:
+        """The rows that a statement returns for an experiment."""
+        return self.store._database.read(lambda t: t.all(row, statement, experiment=live._id))
 
     def close(self) -> None:
         """Close the store."""
@@ -167,6 +173,14 @@ def assert_same(runs: Runs, expected: Runs, replications: int | None = None) -> 
     assert runs.rewards.tolist() == expected.rewards[:replications].tolist()
     assert runs.pulls.tolist() == expected.pulls[:replications].tolist()
     assert runs.interactions.tolist() == expected.interactions[:replications].tolist()
+
+
+def assert_finishes(
+    scenario: Scenario, live: LiveExperiment, environment: Environment = ENVIRONMENT
+) -> None:
+    """Serve units until no entry is wanted; then the experiment is finished as `assert_finished` says."""
+    scenario.finish(live, environment)
+    assert_finished(live, environment)
 
 
 def assert_finished(

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 import sameluck as sl
-from sameluck.live.databases import postgres, sqlite
+from sameluck.live.databases import base, sqlite
 from sameluck.live.databases.base import migrations
 from sameluck.testing.scenario import Scenario, assert_finished
 
@@ -34,7 +34,7 @@ def later(monkeypatch):
 
     def has(*steps):
         known = {**migrations(), **dict(enumerate(steps, start=NEWEST + 1))}
-        for module in (sqlite, postgres):
+        for module in (base, sqlite):
             monkeypatch.setattr(module, "migrations", lambda: known)
 
     return has

@@ -151,7 +151,7 @@ class TestReaders:
                     call()
 
     def test_need_a_file(self, tmp_path):
-        with pytest.raises(sl.Invalid, match=r"cannot read .*ledger\.db"):
+        with pytest.raises(sl.Invalid, match=r"cannot open .*ledger\.db"):
             sl.open(url_of(tmp_path), read_only=True)
         assert list(tmp_path.iterdir()) == []
 

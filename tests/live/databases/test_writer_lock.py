@@ -7,7 +7,8 @@ import types
 import pytest
 
 import sameluck as sl
-from sameluck.live.databases import writer_lock
+from sameluck.files import unlock
+from sameluck.live.databases import sqlite
 
 
 class Windows(types.ModuleType):
@@ -64,7 +65,7 @@ def test_a_file_that_is_no_database_is_unlocked_again(tmp_path):
     path.write_text("no database " * 100)
     with pytest.raises(sl.Invalid, match="cannot open"):
         sl.open(f"sqlite:///{path}")
-    writer_lock.release(writer_lock.acquire(path))
+    unlock(sqlite.acquire_writer_lock(path))
 
 
 @pytest.mark.usefixtures("platform")

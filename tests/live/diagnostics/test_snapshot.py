@@ -15,7 +15,7 @@ from users import ENDED, Users, finish
 import budget
 import sameluck as sl
 from sameluck.live import diagnostics
-from sameluck.live.diagnostics import registry
+from sameluck.live.diagnostics import check
 from sameluck.live.diagnostics.open_slots import OFTEN
 
 BERNOULLI = sl.Bernoulli([0.5, 0.6])
@@ -238,6 +238,17 @@ class TestLoss:
         assert sum(one["late"] for one in arms) == 1
 
 
+@pytest.mark.parametrize("now", [0.0, 1.8e9 + START])
+def test_a_clock_that_is_far_off(tmp_path, now):
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    with sl.open(url, clock=sl.VirtualClock(START)) as store:
+        store.start("shop", experiment())
+    with sl.open(url, clock=sl.VirtualClock(now)) as store:
+        found = by_name(store.load("shop").diagnostics())["open slots"]
+
+    assert "replication 0, opened at 2023-11-14T22:13:20+00:00, far from the time" in found.sentence
+
+
 def test_delays_count_from_exposure(store):
     options = sl.Live(
         exposure="explicit",
@@ -387,15 +398,14 @@ class TestSamePolicy:
 
 def test_a_module_of_the_package_is_a_check(store, tmp_path, monkeypatch):
     (tmp_path / "arrivals.py").write_text(
-        "from sameluck.live.diagnostics.check import Check\n"
-        "from sameluck.live.diagnostics.registry import diagnostic\n\n\n"
+        "from sameluck.live.diagnostics.check import Check, diagnostic\n\n\n"
         "@diagnostic(order=45)\n"
         "def arrivals(snapshot):\n"
         "    calls = sum(snapshot.calls.values())\n"
         "    yield Check('arrivals', 'fine', f'{calls} calls.', None, {'calls': calls})\n"
     )
     monkeypatch.setattr(diagnostics, "__path__", [*diagnostics.__path__, str(tmp_path)])
-    monkeypatch.setattr(registry, "_ORDER", dict(registry._ORDER))
+    monkeypatch.setattr(check, "_ORDER", dict(check._ORDER))
     live = store.start("shop", experiment())
     live.assign("ann")
 

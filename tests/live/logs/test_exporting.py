@@ -191,7 +191,7 @@ def test_the_ledger_read_back_gives_the_same_runs(memory, tmp_path, design):
     live.export(tmp_path / "ledger.jsonl")
 
     about, rows = read_jsonl(tmp_path / "ledger.jsonl")
-    scheduler = Scheduler(sl.Experiment.from_dict(about["definition"]), audit_share=0.5)
+    scheduler = Scheduler(sl.Experiment.from_dict(about["definition"]), sl.Live(audit_share=0.5))
     names = [None, *scheduler.experiment.policies]
     runs = live.runs()
     for number in range(runs.replications):

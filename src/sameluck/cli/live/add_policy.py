@@ -6,7 +6,7 @@ import click
 
 from sameluck.cli.experiment_options import parse_policies
 from sameluck.cli.live.store_options import DatabaseOptions, live_command, name_argument
-from sameluck.files import to_json
+from sameluck.cli.output import Output
 from sameluck.reporting.tables import wrapped
 
 HELP_POSITION = 9
@@ -28,8 +28,7 @@ def add_policy_command(
     database: DatabaseOptions,
     *,
     preview: bool,
-    as_json: bool,
-) -> None:
+) -> Output:
     """Add a policy to an experiment, even to a finished one.
 
     It is run on the ledger first and needs users only for entries that no policy has revealed.
@@ -39,4 +38,4 @@ def add_policy_command(
         add = live.preview_policy if preview else live.add_policy
         joining = add(policy_name or default_name, parsed)
     outcome = "Only a preview: nothing was changed." if preview else f"It takes part in {name} now."
-    click.echo(to_json(joining._asdict()) if as_json else wrapped(f"{joining} {outcome}"))
+    return Output(wrapped(f"{joining} {outcome}"), joining._asdict())

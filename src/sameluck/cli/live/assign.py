@@ -11,7 +11,7 @@ from sameluck.cli.live.store_options import (
     live_command,
     name_argument,
 )
-from sameluck.files import to_json
+from sameluck.cli.output import Output
 from sameluck.live.records import REASONS
 
 HELP_POSITION = 3
@@ -22,13 +22,12 @@ _id_argument = click.argument("id")
 @live_command("assign")
 @name_argument
 @click.option("--unit", required=True, help="The user: any text that identifies one.")
-def assign_command(name: str, unit: str, database: DatabaseOptions, *, as_json: bool) -> None:
+def assign_command(name: str, unit: str, database: DatabaseOptions) -> Output:
     """Choose the arm to show to a user."""
     with database.open_experiment(name) as live:
         assignment = live.assign(unit)
         live.status()  # counts the call before this process ends
-        text = _assignment_text(live, database, assignment)
-    click.echo(to_json(assignment._asdict()) if as_json else text)
+        return Output(_assignment_text(live, database, assignment), assignment._asdict())
 
 
 def _assignment_text(
@@ -50,50 +49,45 @@ def _assignment_text(
 @live_command("expose")
 @name_argument
 @_id_argument
-def expose_command(name: str, id: str, database: DatabaseOptions, *, as_json: bool) -> None:
+def expose_command(name: str, id: str, database: DatabaseOptions) -> Output:
     """Report that a user has seen the arm: from now on the user counts."""
     with database.open_experiment(name) as live:
         live.expose(id)
-        _print_description(live.describe(id), as_json=as_json)
+        return _description(live.describe(id))
 
 
 @live_command("reward", ignore_unknown_options=True)  # values below zero
 @name_argument
 @_id_argument
 @click.argument("value", type=float)
-def reward_command(
-    name: str, id: str, value: float, database: DatabaseOptions, *, as_json: bool
-) -> None:
+def reward_command(name: str, id: str, value: float, database: DatabaseOptions) -> Output:
     """Report the reward of a user. The first value counts; the same value again changes nothing."""
     with database.open_experiment(name) as live:
         receipt = live.reward(id, value)
-    if as_json:
-        click.echo(to_json(receipt._asdict()))
-    elif receipt.duplicate:
-        click.echo(f"{receipt.value:g} was reported for {id} before; nothing changed")
-    else:
-        click.echo(f"{receipt.value:g} counts for {id}")
+    before = f"was reported for {id} before; nothing changed"
+    text = f"{receipt.value:g} {before if receipt.duplicate else f'counts for {id}'}"
+    return Output(text, receipt._asdict())
 
 
 @live_command("void")
 @name_argument
 @_id_argument
-def void_command(name: str, id: str, database: DatabaseOptions, *, as_json: bool) -> None:
+def void_command(name: str, id: str, database: DatabaseOptions) -> Output:
     """Report that a user never saw the arm: it is offered to another user."""
     with database.open_experiment(name) as live:
         live.void(id)
-        _print_description(live.describe(id), as_json=as_json)
+        return _description(live.describe(id))
 
 
-def _print_description(assignment: sl.Description, *, as_json: bool) -> None:
+def _description(assignment: sl.Description) -> Output:
     until = f", a reward counts until {assignment.due_at}" if assignment.due_at else ""
     text = f"{assignment.id}: arm {assignment.arm}, {assignment.status}{until}"
-    click.echo(to_json(assignment._asdict()) if as_json else text)
+    return Output(text, assignment._asdict())
 
 
 @live_command("tick")
 @name_argument
-def tick_command(name: str, database: DatabaseOptions, *, as_json: bool) -> None:
+def tick_command(name: str, database: DatabaseOptions) -> Output:
     """Process every assignment whose time is up: default rewards, and arms offered to other users.
 
     `assign` does it from time to time too; a job that runs this command is needed only if there are no calls.
@@ -101,4 +95,4 @@ def tick_command(name: str, database: DatabaseOptions, *, as_json: bool) -> None
     with database.open_experiment(name) as live:
         due = live.tick()
     text = "1 assignment was due" if due == 1 else f"{due:,} assignments were due"
-    click.echo(to_json({"name": name, "due": due}) if as_json else text)
+    return Output(text, {"name": name, "due": due})

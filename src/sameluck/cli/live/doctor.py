@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 
 import click
 
 import sameluck as sl
 from sameluck.cli.live.store_options import DatabaseOptions, live_command
-from sameluck.files import to_json
+from sameluck.cli.output import Output
 from sameluck.live.diagnostics.database import examine
+from sameluck.reporting.tables import wrapped
 from sameluck.reporting.wording import sentence
 
 HELP_POSITION = 6
@@ -23,9 +24,7 @@ HELP_POSITION = 6
     is_flag=True,
     help="The default reward is never reported (only purchases are sent, for example).",
 )
-def doctor_command(
-    name: str | None, database: DatabaseOptions, *, silence_is_zero: bool, as_json: bool
-) -> int:
+def doctor_command(name: str | None, database: DatabaseOptions, *, silence_is_zero: bool) -> Output:
     """Check the database and every experiment in it (or the one named); each check has a verdict.
 
     fine, watch (investigate), alarm (do not rely on the result before it is explained), unknown (not enough data
@@ -43,33 +42,18 @@ def doctor_command(
                     raise
                 checks[one] = (sl.Check("policies", "unknown", sentence(str(error)), None, {}),)
     records = {one: [check._asdict() for check in many] for one, many in checks.items()}
-    answer = {"store": records.pop(""), "experiments": records}
-    click.echo(to_json(answer) if as_json else _text(checks, database.safe_url))
-    return int("alarm" in _verdicts(checks))
-
-
-def _verdicts(checks: Mapping[str, Sequence[sl.Check]]) -> list[str]:
-    return [check.verdict for many in checks.values() for check in many]
-
-
-def _text(checks: Mapping[str, Sequence[sl.Check]], address: str) -> str:
-    parts = [f"{name or address}\n{format_checks(many)}" for name, many in checks.items()]
-    verdicts = _verdicts(checks)
-    counts = [(verdicts.count(word), word) for word in ("alarm", "watch", "unknown", "fine")]
-    return "\n\n".join([*parts, ", ".join(f"{many} {word}" for many, word in counts if many)])
+    record = {"store": records.pop(""), "experiments": records}
+    parts = [f"{one or database.safe_url}\n{format_checks(many)}" for one, many in checks.items()]
+    verdicts = Counter(check.verdict for many in checks.values() for check in many)
+    words = [word for word in ("alarm", "watch", "unknown", "fine") if verdicts[word]]
+    parts.append(", ".join(f"{verdicts[word]} {word}" for word in words))
+    return Output("\n\n".join(parts), record, exit_code=int("alarm" in verdicts))
 
 
 def format_checks(checks: Sequence[sl.Check]) -> str:
     """One paragraph per check: verdict, name, sentence."""
     width = max(len(check.name) for check in checks)
     return "\n".join(
-        textwrap.fill(
-            check.sentence,
-            100,
-            initial_indent=f"  {check.verdict:<7}  {check.name:<{width}}  ",
-            subsequent_indent=" " * (width + 13),
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        for check in checks
+        wrapped(one.sentence, f"  {one.verdict:<7}  {one.name:<{width}}  ", " " * (width + 13))
+        for one in checks
     )

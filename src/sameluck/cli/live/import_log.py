@@ -10,21 +10,16 @@ from typing import Any
 import click
 
 import sameluck as sl
-from sameluck.cli.experiment_options import (
-    Values,
-    parse_policies,
-    prefix_errors,
-    read_settings_file,
-)
+from sameluck.cli.experiment_options import parse_policies, prefix_errors, read_settings_file
 from sameluck.cli.live.store_options import (
     DatabaseOptions,
+    caution_notes,
     collect_cautions,
-    format_steps,
+    format_rows,
     live_command,
     name_argument,
-    print_cautions,
 )
-from sameluck.files import to_json
+from sameluck.cli.output import Output
 
 HELP_POSITION = 10
 
@@ -56,18 +51,19 @@ def import_command(
     database: DatabaseOptions,
     arms: str | None,
     options: str | None,
-    *,
-    as_json: bool,
     **columns: Any,
-) -> None:
+) -> Output:
     """Import a production log of one policy (.csv, .jsonl, .parquet) as an experiment.
 
     The policies are run on the rewards of the log; the output states how many periods each completes without users.
     """
     if not Path(file).is_file():
         raise sl.Invalid(f"cannot read {file!r}: no such file")
-    with prefix_errors(options):
-        live = sl.Live.from_dict(_live_table(options)) if options else None
+    live = None
+    if options:
+        with prefix_errors(options):
+            table = read_settings_file(options).get("live", {})
+            live = sl.Live.from_dict({key: table[key] for key in table if key != "name"})
     with (
         database.open(new=True) as store,
         collect_cautions() as cautions,
@@ -82,29 +78,19 @@ def import_command(
             makers=database.import_makers(),
             **columns,
         )
-    click.echo(_json(imported, cautions) if as_json else _text(imported, database))
-    print_cautions(cautions)
-
-
-def _live_table(path: str) -> Values:
-    table = read_settings_file(path).get("live", {})
-    if not isinstance(table, dict):
-        raise sl.Invalid(f"live must be a table [live], got {table!r}")
-    return {name: value for name, value in table.items() if name != "name"}
-
-
-def _json(imported: sl.Imported, cautions: list[str]) -> str:
-    policies = {name: one._asdict() for name, one in imported.policies.items()}
-    replaced = {"live": imported.live.name, "policies": policies, "cautions": cautions}
-    return to_json({**imported._asdict(), **replaced})
+    policy_records = {name: one._asdict() for name, one in imported.policies.items()}
+    replaced = {"live": name, "policies": policy_records, "cautions": cautions}
+    record = {**imported._asdict(), **replaced}
+    return Output(_text(imported, database), record, caution_notes(cautions))
 
 
 def _text(imported: sl.Imported, database: DatabaseOptions) -> str:
     name = imported.live.name
-    steps = format_steps(
+    steps = format_rows(
         (database.next_command("status", name), "show the progress"),
         (database.next_command("results", name), "compare the policies so far"),
         (database.next_command("assign", name, "--unit", "USER"), "continue with real users"),
+        indent="  ",
     )
     lines = "\n".join(
         textwrap.fill(line, 100, subsequent_indent="    " if line.startswith(" ") else "")

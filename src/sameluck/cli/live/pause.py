@@ -6,7 +6,7 @@ import click
 
 import sameluck as sl
 from sameluck.cli.live.store_options import DatabaseOptions, live_command, name_argument
-from sameluck.files import to_json
+from sameluck.cli.output import Output
 from sameluck.reporting.wording import counted
 
 HELP_POSITION = 11
@@ -17,30 +17,28 @@ _reason_option = click.option("--reason", default="", help="The reason, for the 
 @live_command("pause")
 @name_argument
 @_reason_option
-def pause_command(name: str, reason: str, database: DatabaseOptions, *, as_json: bool) -> None:
+def pause_command(name: str, reason: str, database: DatabaseOptions) -> Output:
     """Enrol no users for now; rewards are still accepted."""
     with database.open_experiment(name) as live:
         live.pause(reason)
         resume = database.next_command("resume", name)
-        _print_status(live, f"users get the fallback arm; resume with: {resume}", as_json=as_json)
+        return _status(live, f"users get the fallback arm; resume with: {resume}")
 
 
 @live_command("resume")
 @name_argument
-def resume_command(name: str, database: DatabaseOptions, *, as_json: bool) -> None:
+def resume_command(name: str, database: DatabaseOptions) -> Output:
     """Continue after a pause, or after a failure once the policies agree with the ledger again."""
     with database.open_experiment(name) as live:
         live.resume()
-        _print_status(live, "", as_json=as_json)
+        return _status(live)
 
 
 @live_command("stop")
 @name_argument
 @click.option("--now", is_flag=True, help="Stop at once; results are those of the complete prefix.")
 @_reason_option
-def stop_command(
-    name: str, reason: str, database: DatabaseOptions, *, now: bool, as_json: bool
-) -> None:
+def stop_command(name: str, reason: str, database: DatabaseOptions, *, now: bool) -> Output:
     """End an experiment before the planned number of replications.
 
     Open replications are finished first: how long one takes depends on its rewards, so leaving them out would bias
@@ -52,10 +50,10 @@ def stop_command(
         left = status.opened - status.complete
         at_once = database.next_command("stop", name, "--now")
         draining = f"{counted(left, 'replication is', 'replications are')} finished first; to stop at once: {at_once}"
-        _print_status(live, "" if now or not left else draining, as_json=as_json)
+        return _status(live, "" if now or not left else draining)
 
 
-def _print_status(live: sl.LiveExperiment, note: str, *, as_json: bool) -> None:
+def _status(live: sl.LiveExperiment, note: str = "") -> Output:
     status = live.status()
     text = f"{live.name}: {status.status}" + (f"; {note}" if note else "")
-    click.echo(to_json(status._asdict()) if as_json else text)
+    return Output(text, status._asdict())

@@ -9,18 +9,18 @@ from typing import Any
 import click
 
 import sameluck as sl
-from sameluck.cli.comparison_output import (
-    curve_grid,
+from sameluck.cli.compare import (
     output_options,
     pairs_option,
     parse_checkpoints,
     read_request,
-    show_comparison,
     simultaneous_option,
     take_outputs,
+    with_curve,
+    write_comparison,
 )
-from sameluck.cli.experiment_options import Values
 from sameluck.cli.live.store_options import DatabaseOptions, live_command, name_argument
+from sameluck.cli.output import Output
 from sameluck.live.records import ACTIVE
 from sameluck.reporting.wording import counted
 
@@ -35,14 +35,12 @@ HELP_POSITION = 5
 @click.option("--control", help="The policy to compare with.  [default: the experiment's]")
 @pairs_option
 @click.option(
-    "--interval", help="t, bootstrap or anytime.  [default: anytime while it runs, then t]"
+    "--interval", help="t, anytime, median or bootstrap.  [default: anytime while it runs, then t]"
 )
 @simultaneous_option
 @click.option("--best", is_flag=True, help="Report which policies may be the best of all.")
 @output_options
-def results_command(
-    name: str, database: DatabaseOptions, *, as_json: bool, best: bool, **options: Any
-) -> None:
+def results_command(name: str, database: DatabaseOptions, *, best: bool, **options: Any) -> Output:
     """Compare the policies on the rewards so far.
 
     Results use the complete prefix of replications. With lockstep order, earlier horizons are known sooner:
@@ -50,25 +48,17 @@ def results_command(
     """
     outputs = take_outputs(options)
     with database.open_experiment(name, read_only=True) as live:
-        request = _read_request(options, live)
+        if len(live.experiment.policies) < 2:
+            raise sl.Invalid(
+                f"{name!r} has one policy, and a comparison needs two; add one with: sameluck live add-policy"
+            )
+        request = read_request(options, live.experiment, max(2, live.experiment.replications))
         policies = _parse_names(options["policies"], live)
         checkpoints = parse_checkpoints(options["checkpoints"], live.experiment)
-        grid = curve_grid(checkpoints, outputs)
-        runs = live.runs(sorted({*checkpoints, *grid}), policies=policies)
+        runs = live.runs(with_curve(checkpoints, outputs), policies=policies)
         if runs.replications < 2:
             raise _too_early(live, policies, runs.replications, checkpoints[-1])
-    result = sl.compare(runs.at(checkpoints), best=best, **request)
-    curve = sl.compare(runs, best=best, **request) if grid else result
-    show_comparison(result, curve, outputs, as_json=as_json)
-
-
-def _read_request(options: Values, live: sl.LiveExperiment) -> Values:
-    """The request; raise `Invalid` for one that no number of rewards can make valid."""
-    if len(live.experiment.policies) < 2:
-        raise sl.Invalid(
-            f"{live.name!r} has one policy, and a comparison needs two; add one with: sameluck live add-policy"
-        )
-    return read_request(options, live.experiment, max(2, live.experiment.replications))
+    return write_comparison(runs, checkpoints, {**request, "best": best}, outputs)
 
 
 def _parse_names(names: str | None, live: sl.LiveExperiment) -> list[str] | None:
@@ -86,21 +76,18 @@ def _parse_names(names: str | None, live: sl.LiveExperiment) -> list[str] | None
 def _too_early(
     live: sl.LiveExperiment, policies: list[str] | None, complete: int, horizon: int
 ) -> sl.Invalid:
-    planned = live.experiment.replications
+    planned, status = live.experiment.replications, live.status().status
+    if planned < 2:
+        remedy = "only one is planned, and the replication is the unit of inference: start a new one with more"
+    elif earlier := common_horizon(live, policies):
+        remedy = f"for the results so far: --checkpoints {earlier}"
+    else:
+        remedy = "wait for rewards" if status in ACTIVE else f"its status is {status}"
     have = "has" if complete == 1 else "have"
     return sl.Invalid(
         f"{complete} of {counted(planned, 'replication')} of {live.name!r} {have} reached "
-        f"{counted(horizon, 'period')}, and a comparison needs the first 2; {_remedy(live, policies)}"
+        f"{counted(horizon, 'period')}, and a comparison needs the first 2; {remedy}"
     )
-
-
-def _remedy(live: sl.LiveExperiment, policies: list[str] | None) -> str:
-    if live.experiment.replications < 2:
-        return "only one is planned, and the replication is the unit of inference: start a new one with more"
-    horizon, status = common_horizon(live, policies), live.status().status
-    if horizon:
-        return f"for the results so far: --checkpoints {horizon}"
-    return "wait for rewards" if status in ACTIVE else f"its status is {status}"
 
 
 def common_horizon(live: sl.LiveExperiment, policies: Sequence[str] | None = None) -> int:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
 import sameluck as sl
 from sameluck import text_forms
-from sameluck.cli.comparison_output import comparison_record, read_request
+from sameluck.cli.compare import comparison_record, read_request
 from sameluck.cli.experiment_options import (
-    Values,
+    OptionValues,
     control_option,
     experiment_options,
     prefix_errors,
     read_experiment,
-    replications_option,
     toml_file,
 )
 from sameluck.cli.live.doctor import format_checks
@@ -25,12 +25,11 @@ from sameluck.cli.live.results import common_horizon
 from sameluck.cli.live.store_options import (
     URL_VARIABLE,
     DatabaseOptions,
+    caution_notes,
     collect_cautions,
     name_option,
-    print_cautions,
 )
-from sameluck.cli.output import json_option, progress_bar
-from sameluck.files import to_json
+from sameluck.cli.output import Output, json_option, progress_bar
 from sameluck.live.rehearsal.rehearsal import days_text
 from sameluck.reporting.tables import wrapped
 
@@ -39,9 +38,10 @@ HELP_POSITION = 1
 POLICIES = ("ucb1(alpha=2)", "thompson_bernoulli")
 ENVIRONMENT = "bernoulli(0.6, 0.4, 0.2)"
 HORIZON, REPLICATIONS, WINDOW = 100, 20, 3600.0
+NO_RESULT = "No result yet: a comparison needs rewards in two replications. Simulate more --days."
 
 TRAFFIC = ("arrivals_per_day", "delay", "loss", "unexposed", "duplicates", "returning", "drift")
-LIVE = ("order", "open_replications", "window", "batch")
+LIVE = ("order", "open_replications", "batch")
 
 
 @click.command(
@@ -49,8 +49,7 @@ LIVE = ("order", "open_replications", "window", "batch")
     epilog='Example: sameluck live simulate ucb1 uniform --env "bernoulli(0.6,0.5)" --delay "exponential(600)" '
     "--loss 0.1",
 )
-@experiment_options(horizon=HORIZON)
-@replications_option(REPLICATIONS)
+@experiment_options(horizon=HORIZON, replications=REPLICATIONS)
 @click.option("--design", help="replay or naive.  [default: replay]")
 @control_option
 @click.option("--arrivals-per-day", type=float, help="Calls for an arm per day.  [default: 10000]")
@@ -90,16 +89,15 @@ def simulate_command(
     name: str,
     days: float | None,
     traffic_seed: int,
-    *,
-    as_json: bool,
     **options: Any,
-) -> None:
+) -> Output:
     """Run a live experiment with synthetic users on a virtual clock: the real engine, months in seconds.
 
     Without policies it runs an example. A TOML file as for `sameluck live start` may be given instead, with the
     tables [live] and [traffic]; options override the file.
     """
-    typed = {word: options.pop(word) for word in (*TRAFFIC, *LIVE)}
+    words = (*TRAFFIC, *LIVE, "window")
+    typed = {word: value for word in words if (value := options.pop(word)) is not None}
     if not policies and options["environment"] is None:
         options["environment"] = ENVIRONMENT
     experiment, settings = read_experiment(
@@ -110,6 +108,7 @@ def simulate_command(
         request = read_request({**settings, "adjust": None}, experiment, experiment.replications)
         live_options = _live_options(settings, typed, traffic)
     database = DatabaseOptions(url or "")
+    show = f"show it with: {database.next_command('status', name)}"
     with _store(url) as store:
         with (
             collect_cautions() as cautions,
@@ -118,40 +117,38 @@ def simulate_command(
         ):
             live = store.start(name, experiment, live=live_options)
         try:
-            rehearsal = _rehearse(live, settings, traffic, days, traffic_seed)
+            rehearsal = _rehearse(
+                live, settings["environment"], traffic=traffic, days=days, seed=traffic_seed
+            )
         except KeyboardInterrupt:
-            raise _interruption(database, name) from None
-        outcome = _Outcome(rehearsal, _compare(live, request), live.diagnostics(), cautions)
+            if url is None:
+                raise
+            raise sl.Interrupted(f"the experiment so far is kept; {show}") from None
+        comparison, checks = _compare(live, request), live.diagnostics()
     title = _title(experiment, settings, traffic)
-    click.echo(_json(outcome) if as_json else _text(title, outcome))
-    print_cautions(cautions)
-    if url is not None:
-        click.echo(f"kept; {_how_to_show(database, name)}", err=True)
+    kept = [] if url is None else [f"kept; {show}"]
+    return _output(title, rehearsal, comparison, checks, cautions, kept)
 
 
-def _traffic(settings: Values, typed: Values) -> sl.Traffic:
-    live = settings.get("live", {})
-    planned = {word: live[word] for word in ("arrivals_per_day",) if word in live}
-    return sl.Traffic.from_dict(
-        {**planned, **settings.get("traffic", {}), **_without_none(typed, TRAFFIC)}
-    )
+def _traffic(settings: OptionValues, typed: OptionValues) -> sl.Traffic:
+    planned = _pick(settings.get("live", {}), ("arrivals_per_day",))
+    return sl.Traffic.from_dict(planned | settings.get("traffic", {}) | _pick(typed, TRAFFIC))
 
 
-def _live_options(settings: Values, typed: Values, traffic: sl.Traffic) -> sl.Live:
-    values = {**settings.get("live", {})}
-    values.update(_without_none(typed, ("order", "open_replications", "batch")))
+def _live_options(settings: OptionValues, typed: OptionValues, traffic: sl.Traffic) -> sl.Live:
+    values = settings.get("live", {}) | _pick(typed, LIVE)
     if traffic.unexposed:
         values.setdefault("exposure", "explicit")
     values.setdefault("arrivals_per_day", traffic.arrivals_per_day)
     reward = values.get("reward", {})
     if isinstance(reward, dict):
-        window = {} if typed["window"] is None else {"window_seconds": typed["window"]}
-        values["reward"] = {"window_seconds": WINDOW, **reward, **window}
+        window = typed.get("window", reward.get("window_seconds", WINDOW))
+        values["reward"] = {**reward, "window_seconds": window}
     return sl.Live.from_dict(values)
 
 
-def _without_none(values: Values, names: tuple[str, ...]) -> Values:
-    return {name: values[name] for name in names if values[name] is not None}
+def _pick(values: OptionValues, names: tuple[str, ...]) -> OptionValues:
+    return {name: values[name] for name in names if name in values}
 
 
 def _store(url: str | None) -> AbstractContextManager[sl.Store]:
@@ -163,35 +160,16 @@ def _store(url: str | None) -> AbstractContextManager[sl.Store]:
     return DatabaseOptions(address).open(new=True, clock=sl.VirtualClock(time.time()))
 
 
-def _rehearse(
-    live: sl.LiveExperiment,
-    settings: Values,
-    traffic: sl.Traffic,
-    days: float | None,
-    seed: int,
-) -> sl.Rehearsal:
+def _rehearse(live: sl.LiveExperiment, environment: sl.Environment, **options: Any) -> sl.Rehearsal:
     with progress_bar("rehearsing", "replications") as advance:
 
         def progress(now: sl.Rehearsal) -> None:
             advance(now.status.complete, now.status.planned, f"after {days_text(now.days)}")
 
-        environment = settings["environment"]
-        return sl.rehearse(
-            live, environment, traffic=traffic, days=days, seed=seed, progress=progress
-        )
+        return sl.rehearse(live, environment, progress=progress, **options)
 
 
-def _interruption(database: DatabaseOptions, name: str) -> BaseException:
-    if not database.url:
-        return KeyboardInterrupt()
-    return sl.Interrupted(f"the experiment so far is kept; {_how_to_show(database, name)}")
-
-
-def _how_to_show(database: DatabaseOptions, name: str) -> str:
-    return f"show it with: {database.next_command('status', name)}"
-
-
-def _compare(live: sl.LiveExperiment, request: Values) -> sl.Comparison | None:
+def _compare(live: sl.LiveExperiment, request: OptionValues) -> sl.Comparison | None:
     """The comparison at the horizon, or at the last one that two replications have reached."""
     runs = live.runs()
     if runs.replications < 2 and (horizon := common_horizon(live)):
@@ -199,26 +177,7 @@ def _compare(live: sl.LiveExperiment, request: Values) -> sl.Comparison | None:
     return sl.compare(runs, **request) if runs.replications >= 2 else None
 
 
-class _Outcome(NamedTuple):
-    rehearsal: sl.Rehearsal
-    comparison: sl.Comparison | None
-    checks: tuple[sl.Check, ...]
-    cautions: list[str]
-
-
-def _json(outcome: _Outcome) -> str:
-    comparison = outcome.comparison
-    return to_json(
-        {
-            "rehearsal": outcome.rehearsal.to_dict(),
-            "result": comparison_record(comparison) if comparison else None,
-            "diagnostics": [check._asdict() for check in outcome.checks],
-            "cautions": outcome.cautions,
-        }
-    )
-
-
-def _title(experiment: sl.Experiment, settings: Values, traffic: sl.Traffic) -> str:
+def _title(experiment: sl.Experiment, settings: OptionValues, traffic: sl.Traffic) -> str:
     text = text_forms.write(settings["environment"])
     text = text if len(text) <= 60 else text[:57] + "..."
     delay = text_forms.write(traffic.delay)
@@ -229,15 +188,25 @@ def _title(experiment: sl.Experiment, settings: Values, traffic: sl.Traffic) -> 
     )
 
 
-def _text(title: str, outcome: _Outcome) -> str:
-    no_result = (
-        "No result yet: a comparison needs rewards in two replications. Simulate more --days."
-    )
+def _output(
+    title: str,
+    rehearsal: sl.Rehearsal,
+    comparison: sl.Comparison | None,
+    checks: Sequence[sl.Check],
+    cautions: list[str],
+    kept: list[str],
+) -> Output:
     parts = [
         title,
-        str(outcome.rehearsal._replace(effects={})),
-        str(outcome.rehearsal.status),
-        str(outcome.comparison) if outcome.comparison else no_result,
-        f"diagnostics\n{format_checks(outcome.checks)}",
+        str(rehearsal._replace(effects={})),
+        str(rehearsal.status),
+        str(comparison) if comparison else NO_RESULT,
+        f"diagnostics\n{format_checks(checks)}",
     ]
-    return "\n\n".join(parts)
+    record = {
+        "rehearsal": rehearsal.to_dict(),
+        "result": comparison_record(comparison) if comparison else None,
+        "diagnostics": [check._asdict() for check in checks],
+        "cautions": cautions,
+    }
+    return Output("\n\n".join(parts), record, [*caution_notes(cautions), *kept])

@@ -7,28 +7,25 @@ from pathlib import Path
 import click
 
 import sameluck as sl
-from sameluck.cli.experiment_options import Values, prefix_errors, read_experiment_file
+from sameluck.cli.experiment_options import FOR_RESULTS, prefix_errors, read_experiment_file
 from sameluck.cli.live.store_options import (
     DatabaseOptions,
+    caution_notes,
     collect_cautions,
     format_rows,
-    format_steps,
     live_command,
     name_option,
-    print_cautions,
 )
-from sameluck.files import to_json
+from sameluck.cli.output import Output
 from sameluck.reporting.wording import counted
 
 HELP_POSITION = 2
-
-FOR_RESULTS = ("checkpoints", "level", "pairs", "interval", "simultaneous", "adjust", "best")
 
 
 @live_command("start", epilog="Example: sameluck live start shop.toml --db sqlite:///shop.db")
 @click.argument("file", metavar="FILE.toml")
 @name_option(help="Name of the experiment.  [default: name in the file, or the file's name]")
-def start_command(file: str, name: str | None, database: DatabaseOptions, *, as_json: bool) -> None:
+def start_command(file: str, name: str | None, database: DatabaseOptions) -> Output:
     """Start an experiment on real users.
 
     The file has the settings of `sameluck compare` (arms, horizon, replications, seed, ... and a table [policies]),
@@ -67,34 +64,20 @@ def start_command(file: str, name: str | None, database: DatabaseOptions, *, as_
         database.explain_name_conflict(name, "give this one another name: --name NAME"),
     ):
         live = store.start(name, experiment, live=options, makers=functions)
-    cautions += _unused_settings(file, settings)
-    click.echo(_json(live, cautions) if as_json else _text(live, database))
-    print_cautions(cautions)
-
-
-def _unused_settings(file: str, settings: Values) -> list[str]:
-    """A caution about the settings of other commands, which a user may expect to be stored."""
-    names = [name for name in FOR_RESULTS if name in settings]
-    if not names:
-        return []
-    return [
-        f"{file}: {', '.join(names)} {'is' if len(names) == 1 else 'are'} not kept with a live experiment; use the "
-        "options of `sameluck live results`"
-    ]
-
-
-def _json(live: sl.LiveExperiment, cautions: list[str]) -> str:
-    experiment = live.experiment
-    return to_json(
-        {
-            "name": live.name,
-            "started_at": live.started_at,
-            "experiment": experiment.to_dict(),
-            "digest": experiment.digest,
-            "live": live.live.to_dict(),
-            "cautions": cautions,
-        }
-    )
+    if unused := [one for one in FOR_RESULTS if one in settings]:
+        cautions.append(
+            f"{file}: {', '.join(unused)} {'is' if len(unused) == 1 else 'are'} not kept with a live experiment; "
+            "use the options of `sameluck live results`"
+        )
+    record = {
+        "name": live.name,
+        "started_at": live.started_at,
+        "experiment": live.experiment.to_dict(),
+        "digest": live.experiment.digest,
+        "live": live.live.to_dict(),
+        "cautions": cautions,
+    }
+    return Output(_text(live, database), record, caution_notes(cautions))
 
 
 def _text(live: sl.LiveExperiment, database: DatabaseOptions) -> str:
@@ -109,22 +92,19 @@ def _text(live: sl.LiveExperiment, database: DatabaseOptions) -> str:
     if live.live.aa:
         plan += "; A/A: every policy plays the control's rule"
     rows = format_rows(
-        ("policies", ", ".join(policies)),
-        ("plan", plan),
-        ("kept in", database.safe_url),
+        ("policies", ", ".join(policies)), ("plan", plan), ("kept in", database.safe_url)
     )
-    steps = [
-        (
-            database.next_command("assign", name, "--unit", "USER"),
-            "choose the arm to show to a user",
-        ),
-        (database.next_command("reward", name, "ID", "VALUE"), "report the user's reward"),
-        (database.next_command("status", name), "show the progress"),
-        (database.next_command("results", name), "compare the policies so far"),
-        (database.next_command("doctor", name), "check the experiment"),
-    ]
+    steps = {
+        "assign": (("--unit", "USER"), "choose the arm to show to a user"),
+        "reward": (("ID", "VALUE"), "report the user's reward"),
+        "status": ((), "show the progress"),
+        "results": ((), "compare the policies so far"),
+        "doctor": ((), "check the experiment"),
+    }
     if len(policies) == 1:
-        steps.append(
-            (database.next_command("add-policy", name, "POLICY"), "add a policy to compare")
-        )
-    return f"started {live.name!r}\n\n{rows}\n\nnext:\n{format_steps(*steps)}"
+        steps["add-policy"] = (("POLICY",), "add a policy to compare")
+    commands = [
+        (database.next_command(command, name, *words), purpose)
+        for command, (words, purpose) in steps.items()
+    ]
+    return f"started {name!r}\n\n{rows}\n\nnext:\n{format_rows(*commands, indent='  ')}"

@@ -8,7 +8,7 @@ import click
 
 import sameluck as sl
 from sameluck.cli.live.store_options import DatabaseOptions, live_command
-from sameluck.files import to_json
+from sameluck.cli.output import Output
 from sameluck.reporting.tables import text_table
 
 HELP_POSITION = 4
@@ -18,23 +18,17 @@ ENDED = ("stopped", "complete")
 
 @live_command("status")
 @click.argument("name", required=False)
-def status_command(name: str | None, database: DatabaseOptions, *, as_json: bool) -> None:
+def status_command(name: str | None, database: DatabaseOptions) -> Output:
     """Show the progress of an experiment; without a name, of all experiments."""
     with database.open(read_only=True) as store:
         names = [name] if name else store.names()
         functions = database.import_makers()
         statuses = [store.peek(one, makers=functions).status() for one in names]
-    records = [status._asdict() for status in statuses]
-    if as_json:
-        click.echo(to_json(records[0] if name else records))
-    elif name:
-        click.echo(str(statuses[0]))
-    elif statuses:
-        click.echo(_overview(statuses))
-    else:
-        click.echo(
-            f"no experiments yet; start one with: {database.next_command('start', 'FILE.toml')}"
-        )
+    if name:
+        return Output(statuses[0], statuses[0]._asdict())
+    start = database.next_command("start", "FILE.toml")
+    text = _overview(statuses) if statuses else f"no experiments yet; start one with: {start}"
+    return Output(text, [status._asdict() for status in statuses])
 
 
 def _overview(statuses: Sequence[sl.Status]) -> str:

@@ -17,13 +17,13 @@ from typing import NamedTuple, TypeAlias
 import click
 
 import sameluck as sl
-from sameluck.cli.output import json_option
-from sameluck.live.databases.address import without_password
+from sameluck.cli.output import Output, json_flag, prints
+from sameluck.live.databases import without_password
 from sameluck.live.options import Clock, Maker
 from sameluck.reporting.tables import wrapped
 from sameluck.validation import require_name
 
-Decorator: TypeAlias = Callable[[Callable[..., int | None]], click.Command]
+Decorator: TypeAlias = Callable[[Callable[..., Output]], click.Command]
 
 DEFAULT_URL = "sqlite:///sameluck.db"
 URL_VARIABLE = "SAMELUCK_DB"
@@ -150,29 +150,23 @@ class DatabaseOptions(NamedTuple):
 
 
 def live_command(name: str, epilog: str | None = None, **context: bool) -> Decorator:
-    """A command with the options --db, --maker and --json; its function takes `database` and `as_json`."""
+    """A command with the options --db, --maker and --json; its function takes `database` and returns its output."""
 
-    def decorate(function: Callable[..., int | None]) -> click.Command:
+    def decorate(function: Callable[..., Output]) -> click.Command:
         @wraps(function)
-        def callback(url: str, makers: tuple[str, ...], **options: object) -> int | None:
+        def callback(url: str, makers: tuple[str, ...], **options: object) -> Output:
             return function(database=DatabaseOptions(url, makers), **options)
 
-        command = click.command(name, epilog=epilog, context_settings=context)(callback)
-        return json_option(_makers_option(_url_option(command)))
+        command = click.command(name, epilog=epilog, context_settings=context)(prints(callback))
+        return json_flag(_makers_option(_url_option(command)))
 
     return decorate
 
 
-def format_steps(*steps: tuple[str, str]) -> str:
-    """Commands and what each is for, one per line."""
-    width = max(len(command) for command, _ in steps)
-    return "\n".join(f"  {command.ljust(width)}  {purpose}" for command, purpose in steps)
-
-
-def format_rows(*rows: tuple[str, str]) -> str:
+def format_rows(*rows: tuple[str, str], indent: str = "") -> str:
     """Labels and values, one pair per line."""
     width = max(len(label) for label, _ in rows)
-    return "\n".join(f"{label.ljust(width)}  {value}" for label, value in rows)
+    return "\n".join(f"{indent}{label.ljust(width)}  {value}" for label, value in rows)
 
 
 @contextmanager
@@ -187,7 +181,6 @@ def collect_cautions() -> Iterator[list[str]]:
             cautions += [str(one.message) for one in caught if one.category is UserWarning]
 
 
-def print_cautions(cautions: Iterable[str]) -> None:
-    """Print cautions on standard error."""
-    for caution in cautions:
-        click.echo(wrapped(f"caution: {caution}"), err=True)
+def caution_notes(cautions: Iterable[str]) -> list[str]:
+    """Cautions as notes of an output."""
+    return [wrapped(f"caution: {caution}") for caution in cautions]

@@ -1,4 +1,4 @@
-"""`sameluck live trace`: one replication, period by period."""
+"""`sameluck live trace` and `export`: the ledger, one replication period by period or all of it as a file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import click
 
 import sameluck as sl
 from sameluck.cli.live.store_options import DatabaseOptions, live_command, name_argument
-from sameluck.files import to_json
+from sameluck.cli.output import Output, check_outputs
 from sameluck.reporting.tables import text_table
 from sameluck.reporting.wording import counted
 
@@ -18,11 +18,11 @@ MOST_ROWS = 5_000
 @live_command("trace")
 @name_argument
 @click.argument("replication", type=int, default=0)
-def trace_command(name: str, replication: int, database: DatabaseOptions, *, as_json: bool) -> None:
+def trace_command(name: str, replication: int, database: DatabaseOptions) -> Output:
     """Show every period of one replication so far; arms marked * were replayed."""
     with database.open_experiment(name, read_only=True) as live:
         trace = live.trace(replication)
-    click.echo(to_json(trace.to_dicts()) if as_json else _text(trace))
+    return Output(_text(trace), trace.to_dicts)
 
 
 def _text(trace: sl.Trace) -> str:
@@ -49,3 +49,20 @@ def _row(trace: sl.Trace, period: int) -> list[str]:
         else:
             cells += ["", ""]
     return cells
+
+
+@live_command("export")
+@name_argument
+@click.argument("file")
+@click.option(
+    "--what", default="ledger", show_default=True, help="ledger, or rewards: every reported one."
+)
+@click.option("--format", help="csv, jsonl or parquet.  [default: by the file's ending]")
+def export_command(
+    name: str, file: str, what: str, format: str | None, database: DatabaseOptions
+) -> Output:
+    """Write the ledger to a file: one row per assignment; users as keyed hashes."""
+    check_outputs({"export": file})
+    with database.open_experiment(name, read_only=True) as live:
+        rows = live.export(file, what=what, format=format)
+    return Output(f"wrote {counted(rows, 'row')} to {file}", {"file": file, "rows": rows})

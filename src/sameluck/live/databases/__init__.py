@@ -1,1 +1,48 @@
-"""Databases: SQLite and PostgreSQL."""
+"""Databases: SQLite and PostgreSQL, and the address of a store: which database it names."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from sameluck.errors import Invalid
+from sameluck.live.databases.base import Database
+from sameluck.validation import require_whole
+
+__all__ = ["Database", "open_database", "without_password"]
+
+
+def open_database(url: str, *, read_only: bool, connections: int) -> Database:
+    """Open the database of an address."""
+    most = require_whole("connections", connections, 1)
+    if not isinstance(url, str):
+        raise Invalid(f"a store's address is text such as 'sqlite:///shop.db', got {url!r}")
+    scheme, separator, rest = url.partition("://")
+    if separator and scheme == "sqlite":
+        from sameluck.live.databases.sqlite import Sqlite  # noqa: PLC0415 only if it is used
+
+        if rest != "" and not rest.startswith("/"):
+            raise Invalid(f"write sqlite:///{rest} (three slashes), got {url!r}")
+        if "\x00" in rest:
+            raise Invalid(f"a file's name has no NUL, got {url!r}")
+        path, _, query = rest.partition("?")
+        setting = query.removeprefix("synchronous=") if query else "full"
+        if setting not in ("full", "normal"):
+            raise Invalid(
+                f"after ? only synchronous=full or synchronous=normal is known, got {url!r}"
+            )
+        return Sqlite(path[1:] or None, read_only=read_only, synchronous=setting)
+    if separator and scheme in ("postgresql", "postgres"):
+        from sameluck.live.databases.postgres import Postgres  # noqa: PLC0415 only if it is used
+
+        return Postgres(url, connections=most, read_only=read_only)
+    known = "sqlite:///file.db, sqlite://, postgresql://user@host/database"
+    raise Invalid(f"unknown kind of store {without_password(url)!r}; known: {known}")
+
+
+def without_password(url: str) -> str:
+    """An address without its password, for messages."""
+    try:
+        parts = urlsplit(url)
+        return url.replace(f":{parts.password}@", ":***@") if parts.password else url
+    except ValueError:
+        return url

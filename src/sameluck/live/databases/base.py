@@ -13,6 +13,8 @@ from operator import itemgetter
 from threading import Lock
 from typing import Protocol, TypeAlias, TypeVar
 
+from sameluck.errors import Invalid, Unknown
+
 T = TypeVar("T")
 Row = TypeVar("Row", bound=tuple[object, ...])
 SqlValue: TypeAlias = str | float | None  # a float, an int or a bool
@@ -98,6 +100,23 @@ def migrations() -> dict[int, str]:
     folder = files("sameluck.live.databases") / "schema"
     names = sorted(item.name for item in folder.iterdir() if item.name.endswith(".sql"))
     return {int(name[:4]): (folder / name).read_text(encoding="utf-8") for name in names}
+
+
+def check_schema(name: str, version: int, *, read_only: bool) -> list[str]:
+    """The steps that bring a schema up to date; raise `Invalid` or `Unknown` if the database cannot be used."""
+    steps = migrations()
+    newest = max(steps)
+    if read_only and version == 0:
+        raise Unknown(f"no experiment was ever started in {name}; start one first")
+    if version > newest or (read_only and version < newest):
+        newer = version > newest
+        remedy = "upgrade sameluck" if newer else "open it for writing once to migrate it"
+        raise Invalid(
+            f"{name} has schema version {version}, this sameluck reads {newest}; {remedy}"
+        )
+    newer_steps = [steps[step] for step in range(version + 1, newest + 1)]
+    note = f"DELETE FROM schema_version; INSERT INTO schema_version VALUES ({newest});"
+    return [*newer_steps, note] if newer_steps else []
 
 
 def for_postgres(sql: str) -> str:

@@ -22,15 +22,15 @@ from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
 
-from sameluck.errors import Invalid, Unavailable, Unknown, optional
+from sameluck.errors import Invalid, Unavailable, optional
 from sameluck.live.databases.base import (
     PARAMETER,
     Row,
     SqlValue,
     Values,
     Work,
+    check_schema,
     for_postgres,
-    migrations,
     statements,
 )
 from sameluck.live.databases.pipeline import Pipeline
@@ -57,8 +57,6 @@ _REMEDIES = {  # by PostgreSQL's code of an error
     "55P03": "another session holds a lock for longer than lock_timeout",
     "57014": "raise statement_timeout, unless it was canceled by hand",
 }
-
-
 _ARRAYS = {int: "bigint[]", float: "float8[]", str: "text[]"}
 _PLAIN = re.compile(r"(INSERT INTO \w+ \([\w, ]+\))\s+VALUES \(((?::\w+(?:, )?)+)\)")
 
@@ -201,10 +199,9 @@ class Postgres:
             ) from None
 
     def _prepare_database(self) -> None:
-        errors = self._psycopg.errors
         try:
-            self._attempt(self._check_schema)
-        except errors.InsufficientPrivilege as error:
+            self._attempt(self._migrate)
+        except self._psycopg.errors.InsufficientPrivilege as error:
             raise Invalid(
                 f"this PostgreSQL user may not use the database: {_first_line(error)}; grant it, or "
                 "use another user"
@@ -217,37 +214,20 @@ class Postgres:
         except self._psycopg.Error as error:
             raise Unavailable(_message(error)) from error
 
-    def _check_schema(self) -> None:
+    def _migrate(self) -> None:
         connection = self._take_connection()
         try:
-            self._migrate(connection)
-        finally:
-            self._pool.putconn(connection)
-
-    def _migrate(self, connection: Connection) -> None:
-        with connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", [_MIGRATION_LOCK])
-            version, newest = _schema_version(connection), max(migrations())
-            if version > newest:
-                raise Invalid(
-                    f"the database has schema version {version}, this sameluck knows {newest}; upgrade sameluck"
-                )
-            if self.read_only and version == 0:
-                if _has_table(connection, "experiment"):
+            with connection.transaction():
+                connection.execute("SELECT pg_advisory_xact_lock(%s)", [_MIGRATION_LOCK])
+                version = _schema_version(connection)
+                if self.read_only and version == 0 and _has_table(connection, "experiment"):
                     raise Invalid(
                         "the database has a table experiment that sameluck did not make; choose another"
                     )
-                raise Unknown("no experiment was ever started in this database; start one first")
-            if self.read_only and version < newest:
-                raise Invalid(
-                    f"the database has schema version {version}, this sameluck reads {newest}; "
-                    "open it for writing once"
-                )
-            for step in range(version + 1, newest + 1):
-                connection.execute(for_postgres(migrations()[step]).encode())
-            if version < newest:
-                connection.execute("DELETE FROM schema_version")
-                connection.execute("INSERT INTO schema_version VALUES (%s)", [newest])
+                for step in check_schema("this database", version, read_only=self.read_only):
+                    connection.execute(for_postgres(step).encode())
+        finally:
+            self._pool.putconn(connection)
 
     def write(self, work: Work[T]) -> T:
         """Run the work as one transaction; again if it failed by a race."""
@@ -291,7 +271,6 @@ class Postgres:
         raise AssertionError
 
     def _take_connection(self) -> Connection:
-        """A connection of the pool."""
         if os.getpid() != self._process:  # parent and child would share one socket
             raise Unavailable(
                 "the store was opened before this process was forked; open it afterwards, in each process"
@@ -326,12 +305,10 @@ class Postgres:
             threading.Thread(target=wait, daemon=True).start()
             return future.result()
         except BaseException:
-            future.add_done_callback(self._give_back)
+            future.add_done_callback(
+                lambda done: done.exception() or self._pool.putconn(done.result())
+            )
             raise
-
-    def _give_back(self, future: Future[Connection]) -> None:
-        if future.exception() is None:
-            self._pool.putconn(future.result())
 
     def _once(self, work: Work[T], begin: str) -> T:
         connection = self._take_connection()

@@ -182,9 +182,9 @@ class OutcomeRow(NamedTuple):
 
     arm: int
     assigned_us: int
-    shown_us: int
+    shown_us: int  # when exposed, or when assigned if not exposed
     exposed: bool
-    outcome: int
+    outcome: int  # a `snapshot.End`, or -1 if it is open
     overdue: bool
     value: float
     settled_us: int
@@ -223,7 +223,7 @@ class VoidCount(NamedTuple):
     replication: int
     arm: int
     position: int
-    total: int
+    times: int
 
 
 class AnswerRow(NamedTuple):

@@ -13,15 +13,15 @@ import os
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
-from sameluck.errors import Invalid, Unavailable, Unknown
-from sameluck.live.databases import writer_lock
-from sameluck.live.databases.base import Work, migrations
+from sameluck.errors import Invalid, Unavailable
+from sameluck.files import lock, unlock
+from sameluck.live.databases.base import Work, check_schema, migrations
 from sameluck.live.databases.sqlite_transaction import SqliteTransaction
 
 T = TypeVar("T")
@@ -42,11 +42,6 @@ class _Job:
         self.error: BaseException | None = None
         self.gate = Lock()
         self.gate.acquire()
-
-    def outcome(self) -> Any:
-        if self.error is not None:
-            raise self.error
-        return self.result
 
 
 class Sqlite:
@@ -72,46 +67,53 @@ class Sqlite:
         self._closed = False
         self._idle: list[sqlite3.Connection] = []  # of readers
         self._lock_handle: int | None = None
-        if self.path is None:
-            if read_only:
-                raise Invalid("a database in memory is empty; open it without read_only")
-            self._writer = self._connect(":memory:")
-            migrate(self._writer, None)
-            return
-        if not (self.path.name != "" and not os.path.isdir(self.path)):
+        if self.path is None and read_only:
+            raise Invalid("a database in memory is empty; open it without read_only")
+        if self.path is not None and (self.path.name == "" or os.path.isdir(self.path)):
             raise Invalid(f"a SQLite database is a file, {str(self.path)!r} is a folder")
         if read_only:
             with self._reading() as connection:
-                self._check_version(connection)
-        else:
-            self._lock_handle = writer_lock.acquire(self.path)
-            try:
-                self._writer = self._open_file(self.path)
-            except BaseException:
-                writer_lock.release(self._lock_handle)
-                raise
+                check_schema(repr(str(self.path)), schema_version(connection), read_only=True)
+            return
+        with contextlib.ExitStack() as on_error:
+            if self.path is not None:
+                self._lock_handle = acquire_writer_lock(self.path)
+                on_error.callback(unlock, self._lock_handle)
+            self._writer = self._connect(str(self.path or ":memory:"), self._prepare_writer)
+            on_error.pop_all()
 
-    def _open_file(self, path: Path) -> sqlite3.Connection:
+    def _connect(
+        self, where: str, prepare: Callable[[sqlite3.Connection], None], *, uri: bool = False
+    ) -> sqlite3.Connection:
         with contextlib.ExitStack() as on_error:
             try:
-                connection = self._connect(str(path))
+                connection = sqlite3.connect(
+                    where,
+                    isolation_level=None,
+                    check_same_thread=False,
+                    uri=uri,
+                    cached_statements=200,
+                )
                 on_error.callback(connection.close)
-                check_not_newer(connection, path)  # before anything in a foreign file is changed
-                connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute(f"PRAGMA synchronous = {self.synchronous}")
-                migrate(connection, path)
+                connection.execute("PRAGMA foreign_keys = ON")
+                connection.execute("PRAGMA busy_timeout = 5000")
+                prepare(connection)
             except sqlite3.Error as error:
-                raise Invalid(f"cannot open {str(path)!r} as a SQLite database: {error}") from None
+                name = str(self.path)
+                raise Invalid(f"cannot open {name!r} as a SQLite database: {error}") from None
             on_error.pop_all()
         return connection
 
-    def _connect(self, where: str, *, uri: bool = False) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            where, isolation_level=None, check_same_thread=False, uri=uri, cached_statements=200
-        )
-        connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA busy_timeout = 5000")
-        return connection
+    def _prepare_writer(self, connection: sqlite3.Connection) -> None:
+        # before anything in a foreign file is changed
+        check_schema(repr(str(self.path)), schema_version(connection), read_only=False)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA synchronous = {self.synchronous}")
+        migrate(connection, self.path)
+
+    def _prepare_reader(self, connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute("SELECT 1 FROM sqlite_master")
 
     def write(self, work: Work[T]) -> T:
         """Run the work as one transaction, together with everything else in the queue."""
@@ -125,7 +127,9 @@ class Sqlite:
         except BaseException:  # Ctrl-C: the others must not wait for a leader that is gone
             self._withdraw(job)
             raise
-        return job.outcome()
+        if job.error is not None:
+            raise job.error
+        return job.result
 
     def _take_turn(self, job: _Job) -> None:
         """Wait until a leader has run the job, or until this caller is the leader."""
@@ -257,46 +261,17 @@ class Sqlite:
             if self._closed:
                 raise Unavailable("the store is closed")
             idle = self._idle.pop() if self._idle else None
-        connection = idle or self._new_reader()
-        try:
-            yield connection
-            connection.rollback()
-        except BaseException:
-            connection.close()
-            raise
-        with self._mutex:
-            keep = not self._closed
-            if keep:
-                self._idle.append(connection)
-        if not keep:
-            connection.close()
-
-    def _new_reader(self) -> sqlite3.Connection:
-        assert self.path is not None
-        with contextlib.ExitStack() as on_error:
-            try:
-                connection = self._connect(f"{self.path.resolve().as_uri()}?mode=ro", uri=True)
-                on_error.callback(connection.close)
-                connection.execute("PRAGMA query_only = ON")
-                connection.execute("SELECT 1 FROM sqlite_master")
-            except sqlite3.Error as error:
-                raise Invalid(f"cannot read {str(self.path)!r}: {error}") from None
-            on_error.pop_all()
-        return connection
-
-    def _check_version(self, connection: sqlite3.Connection) -> None:
-        version, newest = schema_version(connection), max(migrations())
-        if version == 0:
-            raise Unknown(f"no experiment was ever started in {str(self.path)!r}; start one first")
-        if version != newest:
-            raise Invalid(
-                f"{str(self.path)!r} has schema version {version}, this sameluck reads {newest}; "
-                + (
-                    "upgrade sameluck"
-                    if version > newest
-                    else "open it for writing once to migrate it"
-                )
-            )
+        if idle is None:
+            url = f"{Path(self.path or '').resolve().as_uri()}?mode=ro"
+            idle = self._connect(url, self._prepare_reader, uri=True)
+        with contextlib.ExitStack() as unless_kept:
+            unless_kept.callback(idle.close)
+            yield idle
+            idle.rollback()
+            with self._mutex:
+                if not self._closed:
+                    self._idle.append(idle)
+                    unless_kept.pop_all()
 
     def close(self) -> None:
         """Close every connection once the queue is empty, and let another process write."""
@@ -311,15 +286,32 @@ class Sqlite:
         if not self.read_only:
             self._writer.close()
         if self._lock_handle is not None:
-            writer_lock.release(self._lock_handle)
+            unlock(self._lock_handle)
+
+
+def acquire_writer_lock(path: Path) -> int:
+    """Lock the file beside a database, which one store of one process may write; returns its handle."""
+    try:
+        handle = os.open(path.with_name(path.name + ".writer"), os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise Invalid(f"cannot open {str(path)!r} for writing: {error.strerror}") from None
+    try:
+        lock(handle, wait=False)
+    except OSError:
+        os.close(handle)
+        raise Unavailable(
+            f"{str(path)!r} is being written by another process or store; let that one serve, open it with "
+            "read_only=True (status, results and doctor do), or use PostgreSQL for several processes"
+        ) from None
+    return handle
 
 
 def _unavailable(error: BaseException) -> BaseException:
     if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError):
         return Unavailable(f"SQLite could not write, nothing was changed: {error}")
-    return (
-        error if isinstance(error, Exception) else Unavailable("interrupted; nothing was changed")
-    )
+    if isinstance(error, Exception):
+        return error
+    return Unavailable("interrupted; nothing was changed")
 
 
 def schema_version(connection: sqlite3.Connection) -> int:
@@ -336,26 +328,13 @@ def schema_version(connection: sqlite3.Connection) -> int:
     return int(versions[0][0])
 
 
-def check_not_newer(connection: sqlite3.Connection, path: Path | None) -> int:
-    """The schema's version; raise `Invalid` if a later sameluck made it."""
-    version, newest = schema_version(connection), max(migrations())
-    if version > newest:
-        raise Invalid(
-            f"{str(path)!r} has schema version {version}, this sameluck knows {newest}; upgrade sameluck"
-        )
-    return version
-
-
 def migrate(connection: sqlite3.Connection, path: Path | None) -> None:
     """Bring the schema up to date in one transaction, after a backup; raise `Invalid` for a newer one."""
-    steps, version = migrations(), check_not_newer(connection, path)
-    newest = max(steps)
-    if version == newest:
-        return
-    if version > 0 and path is not None:
-        backup = path.with_name(f"{path.name}.before-{newest}")
+    version = schema_version(connection)
+    steps = check_schema(repr(str(path)), version, read_only=False)
+    if version > 0 and steps and path is not None:
+        backup = path.with_name(f"{path.name}.before-{max(migrations())}")
         with contextlib.closing(sqlite3.connect(backup)) as copy:
             connection.backup(copy)
-    script = [steps[step] for step in range(version + 1, newest + 1)]
-    script.append(f"DELETE FROM schema_version; INSERT INTO schema_version VALUES ({newest});")
-    connection.executescript("\n".join(["BEGIN IMMEDIATE;", *script, "COMMIT;"]))
+    if steps:
+        connection.executescript("\n".join(["BEGIN IMMEDIATE;", *steps, "COMMIT;"]))

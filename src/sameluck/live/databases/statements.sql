@@ -216,6 +216,6 @@ WHERE e.experiment = :experiment AND e.owner = -1
 SELECT number, opened_us, completed_us FROM replication WHERE experiment = :experiment ORDER BY number
 
 -- name: often_voided
-SELECT replication, arm, position, COUNT(*) AS total FROM assignment
+SELECT replication, arm, position, COUNT(*) AS times FROM assignment
 WHERE experiment = :experiment AND voided_us IS NOT NULL
 GROUP BY replication, owner, arm, position HAVING COUNT(*) > :often ORDER BY COUNT(*) DESC, replication LIMIT 100

@@ -1,7 +1,7 @@
 """Checks of a running experiment's assumptions, never of which policy is better.
 
 Each module judges one assumption: a pure function of arrays returns a `Check`, and a function registered with
-`registry.diagnostic` reads its rows from a `Snapshot`. A module added to this package is found by discovery.
+`check.diagnostic` reads its rows from a `Snapshot`. A module added to this package is found by discovery.
 
 A p-value below 0.01 gives the verdict "watch", one below 0.001 "alarm": there are several checks, and they are
 looked at often.
@@ -9,6 +9,7 @@ looked at often.
 
 from __future__ import annotations
 
-from sameluck.live.diagnostics.check import Check
+from sameluck.live.diagnostics.check import Check, diagnostics
+from sameluck.live.diagnostics.snapshot import Snapshot
 
-__all__ = ["Check"]
+__all__ = ["Check", "Snapshot", "diagnostics"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,8 +10,7 @@ import numpy as np
 from sameluck.arrays import Floats
 from sameluck.intervals import t_interval
 from sameluck.live.databases.rows import AuditRow, ReplicationRow
-from sameluck.live.diagnostics.check import WATCH, Check, p_text, verdict_of
-from sameluck.live.diagnostics.registry import diagnostic
+from sameluck.live.diagnostics.check import WATCH, Check, Details, diagnostic, p_text, verdict_of
 from sameluck.live.diagnostics.snapshot import Snapshot
 
 REPLICATIONS = 10
@@ -25,24 +25,18 @@ def replay_audit(differences: Floats) -> Check:
     """
     sums = np.asarray(differences, float)
     count = int(sums.size)
+    details: Details = {"replications": count}
     if count < REPLICATIONS:
         sentence = f"The replay audit needs {REPLICATIONS} replications with audited steps and has {count}."
-        return Check("replay audit", "unknown", sentence, None, {"replications": count})
+        return Check("replay audit", "unknown", sentence, None, details)
     interval, mean = t_interval(sums, 1 - WATCH), float(sums.mean())
-    details = {
-        "replications": count,
-        "mean": mean,
-        "low": interval.low,
-        "high": interval.high,
-        "level": 1 - WATCH,
-    }
+    details |= {"mean": mean, "low": interval.low, "high": interval.high, "level": 1 - WATCH}
     verdict = verdict_of(interval.p_value)
     where = f"({interval.low:.3g} to {interval.high:.3g} at {1 - WATCH:.0%}, {p_text(interval.p_value)})"
-    if verdict == "fine":
-        sentence = (
-            f"Replayed rewards agree with those of real users: {mean:+.3g} per replication {where}."
-        )
-    else:
+    sentence = (
+        f"Replayed rewards agree with those of real users: {mean:+.3g} per replication {where}."
+    )
+    if verdict != "fine":
         sentence = (
             f"Real users now give other rewards than the replayed ones: {mean:+.3g} per replication {where}. The "
             "arms drift within a replication, or rewards are recorded differently; see the drift check for the arm."
@@ -53,18 +47,15 @@ def replay_audit(differences: Floats) -> Check:
 @diagnostic(order=80)
 def _replay_audit(snapshot: Snapshot) -> Iterator[Check]:
     """The sums of the complete prefix, up to the first replication with an audit that is not settled."""
-    if not snapshot.scheduler.audit_share:
+    if not snapshot.ledger.scheduler.audit_share:
         return
-    sums: dict[int, float] = {}
-    unsettled = set()
-    for step in snapshot.transaction.each(AuditRow, "audits", experiment=snapshot.id):
-        if step.difference is None:
-            unsettled.add(step.replication)
-        else:
-            sums[step.replication] = sums.get(step.replication, 0.0) + step.difference
+    sums: dict[int, float] = {}  # NaN if a step is not settled
+    for step in snapshot.ledger.transaction.each(AuditRow, "audits", experiment=snapshot.ledger.id):
+        difference = math.nan if step.difference is None else step.difference
+        sums[step.replication] = sums.get(step.replication, 0.0) + difference
     differences = []
     for place, (number, state, *_) in enumerate(snapshot.rows(ReplicationRow, "replications")):
-        if number != place or state != "complete" or number in unsettled:
+        if number != place or state != "complete" or math.isnan(sums.get(number, 0.0)):
             break
         if number in sums:
             differences.append(sums[number])

@@ -10,8 +10,7 @@ import scipy
 
 from sameluck.arrays import Floats, Ints
 from sameluck.errors import Invalid
-from sameluck.live.diagnostics.check import WATCH, Check
-from sameluck.live.diagnostics.registry import diagnostic
+from sameluck.live.diagnostics.check import WATCH, Check, diagnostic
 from sameluck.live.diagnostics.snapshot import End, Snapshot
 from sameluck.reporting.wording import arm_in, duration, listed
 

@@ -13,8 +13,7 @@ import scipy
 from sameluck.arrays import Floats
 from sameluck.errors import Invalid
 from sameluck.intervals import holm
-from sameluck.live.diagnostics.check import WATCH, Check, p_text, verdict_of
-from sameluck.live.diagnostics.registry import diagnostic
+from sameluck.live.diagnostics.check import WATCH, Check, diagnostic, p_text, verdict_of
 from sameluck.live.diagnostics.snapshot import End, Snapshot
 from sameluck.reporting.wording import arm_in, listed
 

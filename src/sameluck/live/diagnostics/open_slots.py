@@ -1,28 +1,32 @@
-"""`open slots`: the entries that the experiment waits for, and whether one holds it up."""
+"""`rebuild`: whether every replication is what the policies do with its ledger.
+
+`open slots`: the entries that the experiment waits for, and whether one holds it up.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from sameluck.live.databases.rows import CurrentRow, EntryCount, ReplicationTimes, VoidCount
-from sameluck.live.diagnostics.check import Check
-from sameluck.live.diagnostics.registry import diagnostic
+from sameluck.live.diagnostics.check import Check, Details, diagnostic
 from sameluck.live.diagnostics.snapshot import SECOND, Snapshot
-from sameluck.live.records import ACTIVE
-from sameluck.reporting.wording import counted, duration
+from sameluck.live.options import DAY, LONG
+from sameluck.live.records import ACTIVE, moment
+from sameluck.reporting.wording import counted, duration, sentence
 
 OFTEN = 20  # voids of one entry; more deserve attention
 SLOW, ENOUGH = 3, 10  # times the slowest complete replication, of at least so many
 
 
-class VoidedEntry(NamedTuple):
-    """An entry whose assignments were voided again and again."""
-
-    replication: int
-    arm: str
-    position: int
-    times: int
+@diagnostic(order=10)
+def _rebuild(snapshot: Snapshot) -> Iterator[Check]:
+    begun = len(snapshot.ledger.numbers)
+    verdict = "fine" if snapshot.divergence is None else "alarm"
+    text = (
+        f"{counted(begun, 'replication')} begun and derived from the ledger again: nothing differs"
+    )
+    text = sentence(snapshot.divergence or text)
+    yield Check("rebuild", verdict, text, None, {"replications": begun})
 
 
 @diagnostic(order=20)
@@ -32,11 +36,9 @@ def _open_slots(snapshot: Snapshot) -> Iterator[Check]:
     for state, _, count in snapshot.rows(EntryCount, "count_entries"):
         entries[state] = entries.get(state, 0) + count
     names = snapshot.experiment.arm_names
-    voided = [
-        VoidedEntry(replication, names[arm], position, count)
-        for replication, arm, position, count in snapshot.rows(
-            VoidCount, "often_voided", often=OFTEN
-        )
+    voided: list[Details] = [
+        one._asdict() | {"arm": names[one.arm]}
+        for one in snapshot.rows(VoidCount, "often_voided", often=OFTEN)
     ]
     times = snapshot.rows(ReplicationTimes, "replication_times")
     slowest = _slowest(times)
@@ -49,14 +51,14 @@ def _open_slots(snapshot: Snapshot) -> Iterator[Check]:
         "head_of_line": head.number if head else None,
         "open_for_seconds": age,
         "slowest_complete_seconds": slowest,
-        "voided_often": [one._asdict() for one in voided],
+        "voided_often": voided,
     }
     sentences = ["No replication is open."]
     if head and age is not None and status in ACTIVE:
         waiting = "entry waits" if entries["wanted"] == 1 else "entries wait"
         sentences = [
             f"{entries['wanted']:,} {waiting} for a user and {entries['assigned']:,} for a reward. Results wait for "
-            f"replication {head.number}, open for {duration(age)}.",
+            f"replication {head.number}, {_opened(head, age)}",
             *_slow(age, slowest),
         ]
     elif head:
@@ -68,6 +70,12 @@ def _open_slots(snapshot: Snapshot) -> Iterator[Check]:
         sentences += _voided_often(voided)
     verdict = "watch" if len(sentences) > 1 else "fine"
     yield Check("open slots", verdict, " ".join(sentences), None, details)
+
+
+def _opened(head: ReplicationTimes, age: float) -> str:
+    if 0 <= age <= LONG * DAY:
+        return f"open for {duration(age)}."
+    return f"opened at {moment(head.opened_us)}, far from the time of this clock: is it right?"
 
 
 def _slowest(times: Sequence[ReplicationTimes]) -> float | None:
@@ -85,11 +93,11 @@ def _slow(age: float, slowest: float | None) -> list[str]:
     ]
 
 
-def _voided_often(voided: Sequence[VoidedEntry]) -> list[str]:
+def _voided_often(voided: Sequence[Details]) -> list[str]:
     if not voided:
         return []
-    worst = voided[0]
+    worst = "arm {arm} in replication {replication} {times:,} times".format_map(voided[0])
     return [
-        f"{counted(len(voided), 'entry was', 'entries were')} voided more than {OFTEN} times, that of arm "
-        f"{worst.arm} in replication {worst.replication} {worst.times:,} times: can that arm be shown at all?"
+        f"{counted(len(voided), 'entry was', 'entries were')} voided more than {OFTEN} times, that of "
+        f"{worst}: can that arm be shown at all?"
     ]

@@ -9,10 +9,8 @@ import numpy as np
 from sameluck import text_forms
 from sameluck.arrays import Floats
 from sameluck.intervals import anytime_p_values
-from sameluck.live.diagnostics.check import Check, Details, p_text, verdict_of
-from sameluck.live.diagnostics.registry import diagnostic
+from sameluck.live.diagnostics.check import Check, Details, diagnostic, p_text, verdict_of
 from sameluck.live.diagnostics.snapshot import Snapshot
-from sameluck.live.ledger import runs_of
 from sameluck.policies.base import is_randomised
 from sameluck.reporting.wording import counted
 
@@ -37,9 +35,10 @@ def same_policy(differences: Floats, *, exact: bool, names: Sequence[str]) -> Ch
     p_value, mean = float(anytime_p_values(values)[-1]), float(values.mean())
     details["mean"] = mean
     verdict = verdict_of(p_value)
-    if verdict == "fine":
-        sentence = f"{pair} are the same policy and differ by chance alone: {mean:+.3g} ({p_text(p_value)})."
-    else:
+    sentence = (
+        f"{pair} are the same policy and differ by chance alone: {mean:+.3g} ({p_text(p_value)})."
+    )
+    if verdict != "fine":
         sentence = (
             f"{pair} are the same policy and yet differ by {mean:+.3g} per replication ({p_text(p_value)}): do not "
             "trust other differences of this experiment before the cause is found."
@@ -76,10 +75,7 @@ def _same_policy(snapshot: Snapshot) -> Iterator[Check]:
     if not equal or snapshot.divergence is not None:
         return
     policies = [name for names in equal for name in names]
-    end = np.array([snapshot.experiment.horizon])
-    runs = runs_of(
-        snapshot.transaction, snapshot.id, snapshot.scheduler, snapshot.numbers, end, policies
-    )
+    runs = snapshot.ledger.runs(None, policies)
     rewards = dict(zip(policies, runs.rewards[:, :, -1].T, strict=True))
     design = snapshot.experiment.design
     for first, *others in equal:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -13,25 +13,15 @@ import numpy as np
 from sameluck.arrays import Floats, Ints
 from sameluck.errors import Diverged, Invalid
 from sameluck.experiment import Experiment
-from sameluck.live.databases.base import Row, SqlValue, Transaction
+from sameluck.live.databases.base import Row, SqlValue
 from sameluck.live.databases.rows import AnswerRow, OutcomeRow
-from sameluck.live.engine.scheduler import Scheduler
-from sameluck.live.ledger import read_replications
+from sameluck.live.ledger import Ledger
 from sameluck.live.options import Live
 
 SECOND = 1_000_000  # microseconds
 _OPEN = -1
-_ASSIGNMENT = np.dtype(  # a row of the statement `assignments`
-    [
-        ("arm", "i8"),
-        ("assigned", "i8"),
-        ("shown", "i8"),  # when exposed, or when assigned if not exposed
-        ("exposed", "?"),
-        ("end", "i8"),  # an `End`, or _OPEN
-        ("overdue", "?"),
-        ("value", "f8"),
-        ("settled", "i8"),
-    ]
+_ASSIGNMENT = np.dtype(
+    list(zip(OutcomeRow._fields, ("i8", "i8", "i8", "?", "i8", "?", "f8", "i8"), strict=True))
 )
 
 
@@ -59,10 +49,7 @@ class EndedAssignments(NamedTuple):
 class Snapshot:
     """One experiment on one consistent state of the database."""
 
-    transaction: Transaction
-    id: int
-    scheduler: Scheduler
-    numbers: Sequence[int]  # of the replications begun
+    ledger: Ledger
     live: Live
     now: int  # microseconds
     silence_is_zero: bool = False  # see `loss.loss`
@@ -70,11 +57,11 @@ class Snapshot:
     @property
     def experiment(self) -> Experiment:
         """The experiment's definition."""
-        return self.scheduler.experiment
+        return self.ledger.scheduler.experiment
 
     def rows(self, row: type[Row], statement: str, **values: SqlValue) -> list[Row]:
         """The rows that a statement returns for this experiment."""
-        return self.transaction.all(row, statement, experiment=self.id, **values)
+        return self.ledger.transaction.all(row, statement, experiment=self.ledger.id, **values)
 
     @cached_property
     def calls(self) -> dict[str, int]:
@@ -84,10 +71,8 @@ class Snapshot:
     @cached_property
     def divergence(self) -> str | None:
         """The first difference between the ledger and what the policies do with it; None if there is none."""
-        states = read_replications(self.transaction, self.id, self.scheduler, self.numbers)
         try:
-            for _ in states:
-                pass
+            deque(self.ledger.replications(), maxlen=0)
         except (Diverged, Invalid) as error:
             return str(error)
         return None
@@ -95,16 +80,19 @@ class Snapshot:
     @cached_property
     def ended(self) -> EndedAssignments:
         """The assignments before the first that is still open."""
-        key = {"experiment": self.id, "now": self.now}
-        rows = np.fromiter(self.transaction.each(OutcomeRow, "assignments", **key), _ASSIGNMENT)
-        rows = rows[np.argsort(rows["assigned"], kind="stable")]
+        key = {"experiment": self.ledger.id, "now": self.now}
+        assignments = self.ledger.transaction.each(OutcomeRow, "assignments", **key)
+        rows = np.fromiter(assignments, _ASSIGNMENT)
+        rows = rows[np.argsort(rows["assigned_us"], kind="stable")]
         implicit = self.live.exposure == "implicit"
         # An overdue assignment has ended, whether or not `tick` has been called since.
         overdue, shown = rows["overdue"], rows["exposed"] | implicit
-        rows["end"][overdue] = np.where(shown[overdue], End.DEFAULTED, End.VOIDED)
+        rows["outcome"][overdue] = np.where(shown[overdue], End.DEFAULTED, End.VOIDED)
         rows["value"][overdue & shown] = self.live.reward.default
-        still_open = np.flatnonzero(rows["end"] == _OPEN)
+        still_open = np.flatnonzero(rows["outcome"] == _OPEN)
         rows = rows[: still_open[0]] if still_open.size else rows
-        observed = rows[rows["end"] == End.OBSERVED]
-        delay = (observed["settled"] - observed["assigned" if implicit else "shown"]) / SECOND
-        return EndedAssignments(rows["arm"].copy(), rows["end"].copy(), rows["value"].copy(), delay)
+        observed = rows[rows["outcome"] == End.OBSERVED]
+        shown_us = observed["assigned_us" if implicit else "shown_us"]
+        delay = (observed["settled_us"] - shown_us) / SECOND
+        arm, end, value = (rows[name].copy() for name in ("arm", "outcome", "value"))
+        return EndedAssignments(arm, end, value, delay)

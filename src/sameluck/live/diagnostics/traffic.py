@@ -9,8 +9,7 @@ import scipy
 
 from sameluck.errors import Invalid
 from sameluck.live import records
-from sameluck.live.diagnostics.check import Check, Details, p_text, verdict_of
-from sameluck.live.diagnostics.registry import diagnostic
+from sameluck.live.diagnostics.check import Check, Details, diagnostic, p_text, verdict_of
 from sameluck.live.diagnostics.snapshot import Snapshot
 from sameluck.reporting.wording import counted
 from sameluck.validation import require_number
@@ -34,12 +33,10 @@ def sample_ratio(inside: int, outside: int, share: float) -> Check:
     total = inside + outside
     details: Details = {"inside": inside, "outside": outside, "share": float(share)}
     details["found"] = inside / total if total else None
-    if share == 1 and outside:
-        sentence = f"All traffic may enter, yet the gate kept out {counted(outside, 'user')}."
-        return Check("sample ratio", "alarm", sentence, None, details)
     if share == 1:
-        sentence = "All traffic may enter: no gate to check."
-        return Check("sample ratio", "fine", sentence, None, details)
+        kept_out = f"All traffic may enter, yet the gate kept out {counted(outside, 'user')}."
+        sentence = kept_out if outside else "All traffic may enter: no gate to check."
+        return Check("sample ratio", "alarm" if outside else "fine", sentence, None, details)
     if total < CALLS:
         need = f"The traffic gate needs {CALLS} users to be judged; so far: {total}."
         return Check("sample ratio", "unknown", need, None, details)
@@ -49,9 +46,8 @@ def sample_ratio(inside: int, outside: int, share: float) -> Check:
     p_value = math.exp(-max(0.0, evidence))
     verdict = verdict_of(p_value)
     counts = f"{inside:,} of {total:,} users ({inside / total:.2%}) passed a gate of {share:.4g}"
-    if verdict == "fine":
-        sentence = f"{counts} ({p_text(p_value)})."
-    else:
+    sentence = f"{counts} ({p_text(p_value)})."
+    if verdict != "fine":
         sentence = (
             f"{counts}: that is not chance ({p_text(p_value)}). Some users are lost, counted twice or routed on one "
             "side of the gate only; find out which before believing a result."
@@ -66,7 +62,7 @@ def enrolment(calls_by_reason: Mapping[str, int]) -> Check:
     traffic share, or while the experiment does not run or is draining, are excluded by design. If more than half of
     the rest found no open entry, the verdict is "watch". It causes no bias, only delay, so it is never an alarm.
     """
-    calls = {str(reason): int(count) for reason, count in calls_by_reason.items()}
+    calls = dict(calls_by_reason)
     entered = calls.get(records.ASSIGNED, 0)
     excluded = {
         reason: count
@@ -88,13 +84,12 @@ def enrolment(calls_by_reason: Mapping[str, int]) -> Check:
         sentence += f" Not enrolled, by reason: {reasons}."
     if sum(eligible.values()) <= CROWDED_OUT * could:
         return Check("enrolment", "fine", sentence, None, details)
+    remedy = " The experiment ends later than it could; the largest number above is the cause."
     if eligible.get(records.NO_OPEN_SLOT, 0) > sum(eligible.values()) / 2:
         remedy = (
             " More open replications (Live.open_replications) would use them: about as many are needed as users "
             "arrive in the time a reward takes."
         )
-    else:
-        remedy = " The experiment ends later than it could; the largest number above is the cause."
     return Check("enrolment", "watch", sentence + remedy, None, details)
 
 

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
 from sameluck.errors import Diverged, Invalid, Unplayable, did_you_mean
 from sameluck.live.engine.walker import ArmPosition, PreparedPolicy, WalkResults, entries_of
-from sameluck.live.options import Maker
+from sameluck.live.options import Maker, Makers
 from sameluck.policies.external import External
 from sameluck.randomness.streams import DECISION, stream, word
 
 BUFFER = 64  # rewards per arm
 
 
-def maker_of(name: str, policy: External, makers: Mapping[str, Maker]) -> Maker:
+def maker_of(name: str, policy: External, makers: Makers) -> Maker:
     """The maker that an external policy names."""
     make = makers.get(policy.name)
     if make is None:
@@ -31,13 +31,11 @@ def maker_of(name: str, policy: External, makers: Mapping[str, Maker]) -> Maker:
             f"policy {name!r} is external({policy.name!r}); pass makers={{{policy.name!r}: make}} to start and to "
             f"load (--maker on the command line), where make(seed) returns the policy; {known}"
         )
-    if not callable(make):
-        raise Invalid(f"the maker {policy.name!r} must be a function of a seed, got {make!r}")
     return make
 
 
 class ObjectWalker:
-    """One external policy in one replication."""
+    """One external policy in one replication, with the methods of `CompiledWalker`."""
 
     def __init__(self, prepared: PreparedPolicy, replication: int, results: WalkResults) -> None:
         experiment = prepared.experiment
@@ -123,10 +121,7 @@ class _ObjectPolicy:
         assert prepared.make is not None
         self.name = prepared.name
         self.arms = list(range(prepared.experiment.n_arms))
-        try:
-            policy = prepared.make(seed)
-        except Exception as error:
-            raise Unplayable(f"policy {self.name!r}: its maker failed: {_text(error)}") from error
+        policy = self._call(": its maker failed", prepared.make, seed)
         self._choose = self._choose_method(policy)
         update = getattr(policy, "update", None)
         if not callable(update):
@@ -146,11 +141,7 @@ class _ObjectPolicy:
         )
 
     def choose(self, period: int) -> int:
-        try:
-            answer = self._choose(period)
-        except Exception as error:
-            message = f"policy {self.name!r} failed in period {period}: {_text(error)}"
-            raise Unplayable(message) from error
+        answer = self._call(" failed in period {}", self._choose, period)
         arm = answer.__index__() if hasattr(answer, "__index__") else -1
         if not 0 <= arm < len(self.arms):
             raise Unplayable(
@@ -160,13 +151,11 @@ class _ObjectPolicy:
         return int(arm)
 
     def update(self, arm: int, reward: float) -> None:
+        self._call(" failed in update({}, {})", self._update, arm, reward)
+
+    def _call(self, failed: str, function: Callable[..., object], *arguments: float) -> object:
         try:
-            self._update(arm, reward)
+            return function(*arguments)
         except Exception as error:
-            raise Unplayable(
-                f"policy {self.name!r} failed in update({arm}, {reward}): {_text(error)}"
-            ) from error
-
-
-def _text(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+            where = f"policy {self.name!r}{failed.format(*arguments)}"
+            raise Unplayable(f"{where}: {type(error).__name__}: {error}") from error

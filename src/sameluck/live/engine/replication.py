@@ -15,8 +15,8 @@ import numpy as np
 
 from sameluck.arrays import Bools, Floats, Ints
 from sameluck.errors import Diverged
-from sameluck.live.engine.scheduler import AUDITED, SHARED, Entry, Scheduler
-from sameluck.live.engine.walker import ArmPosition, Walker, WalkResults, empty_results
+from sameluck.live.engine.scheduler import AUDITED, SHARED, Entry, Scheduler, Walker
+from sameluck.live.engine.walker import ArmPosition, WalkResults, empty_results
 
 # Settled rewards of an owner's arm, from one position to before another: (owner, arm, first, stop)
 Fetch: TypeAlias = Callable[[int, int, int, int], Sequence[float] | Floats]
@@ -138,7 +138,8 @@ class Replication:
         """The entries to want now; from then on they are outstanding."""
         wanted = self.needed_by(self.scheduler.eligible(self.periods_done))
         if self.scheduler.audit_share:
-            wanted.update(self._new_audits())
+            before, self.audit_drawn = self.audit_drawn, self._replayed()
+            wanted |= self._audits(before, self.audit_drawn) - self.settled_audits
         wanted -= self.outstanding
         self.outstanding |= wanted
         return sorted(wanted) if len(wanted) > 1 else list(wanted)
@@ -148,11 +149,6 @@ class Replication:
         pulls = np.sort(np.stack([walker.pulls for walker in self.walkers]), axis=0)
         from_log = np.minimum(pulls[-1], self.imported)
         return from_log if self.policies < 2 else np.maximum(pulls[-2], from_log)
-
-    def _new_audits(self) -> set[Entry]:
-        replayed, before = self._replayed(), self.audit_drawn
-        self.audit_drawn = replayed
-        return self._audits(before, replayed) - self.settled_audits
 
     def _audits(self, first: Ints, stop: Ints) -> set[Entry]:
         entries: set[Entry] = set()
@@ -165,8 +161,7 @@ class Replication:
         """Every replayed entry that was drawn for the audit."""
         if not self.scheduler.audit_share:
             return set()
-        replayed = self._replayed()
-        return self._audits(np.zeros_like(replayed), replayed)
+        return self._audits(np.zeros_like(self.audit_drawn), self._replayed())
 
     def read_ends(self, owner: int) -> Ints:
         """Per arm of an owner's stacks: the first position that no policy has read or needs."""

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
 
 from sameluck.arrays import Ints
 from sameluck.experiment import Experiment
 from sameluck.live.engine.object_walker import ObjectWalker, maker_of
-from sameluck.live.engine.walker import (
-    CompiledWalker,
-    PreparedPolicy,
-    Walker,
-    WalkResults,
-    empty_results,
-)
-from sameluck.live.options import Maker, needs_binary_rewards
+from sameluck.live.engine.walker import CompiledWalker, PreparedPolicy, WalkResults, empty_results
+from sameluck.live.options import Live, Makers, needs_binary_rewards
 from sameluck.policies.base import as_compiled, memory_of, prepare
 from sameluck.policies.batched import batch_of
 from sameluck.policies.external import External
@@ -24,6 +18,8 @@ from sameluck.randomness.streams import ALL_POLICIES, AUDIT, stream, within, wor
 
 SHARED = 0  # the owner of stacks that all policies read; the k-th policy's own stacks have owner k
 AUDITED = -1  # the owner of entries of the replay audit
+
+Walker: TypeAlias = CompiledWalker | ObjectWalker  # one policy in one replication
 
 
 class Entry(NamedTuple):
@@ -38,15 +34,11 @@ class Scheduler:
     """The prepared policies of an experiment, and which of them may request users."""
 
     def __init__(
-        self,
-        experiment: Experiment,
-        *,
-        order: str = "lockstep",
-        audit_share: float = 0.0,
-        makers: Mapping[str, Maker] | None = None,
+        self, experiment: Experiment, live: Live | None = None, makers: Makers | None = None
     ) -> None:
         self.experiment = experiment
-        self.order = order
+        live = live or Live()
+        self.order = live.order
         self.arm_names = experiment.arm_names
         self.binary_rewards = needs_binary_rewards(experiment)
         self.prepared = [_prepare(experiment, name, makers or {}) for name in experiment.policies]
@@ -55,7 +47,7 @@ class Scheduler:
         self.readers = {
             owner: [k for k, own in enumerate(self.owners) if own == owner] for owner in self.owners
         }
-        self.audit_share = 0.0 if alone else audit_share
+        self.audit_share = 0.0 if alone else live.audit_share
 
     def walker(
         self,
@@ -93,7 +85,7 @@ class Scheduler:
                 yield Entry(AUDITED, arm, position)
 
 
-def _prepare(experiment: Experiment, name: str, makers: Mapping[str, Maker]) -> PreparedPolicy:
+def _prepare(experiment: Experiment, name: str, makers: Makers) -> PreparedPolicy:
     policy, arms, horizon = experiment.policies[name], experiment.n_arms, experiment.horizon
     if isinstance(policy, External):
         batch = min(policy.batch, horizon)

@@ -9,7 +9,7 @@ time, and from its ledger, all rewards at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -133,45 +133,6 @@ def _decision_key(seed: np.uint64, replication: int, owner: np.uint64) -> Key:
     return stream(seed, DECISION, replication, owner)
 
 
-class Walker(Protocol):
-    """One policy in one replication."""
-
-    results: WalkResults
-
-    @property
-    def periods_done(self) -> int:
-        """Periods whose rewards it has observed."""
-
-    @property
-    def pulls(self) -> Ints:
-        """Pulls of each arm in those periods."""
-
-    @property
-    def total_reward(self) -> float:
-        """The sum of their rewards."""
-
-    def buffer_end(self, arm: int) -> int:
-        """The position in an arm's stack of the next reward to push."""
-
-    def buffer_room(self, arm: int) -> int:
-        """How many more rewards of an arm can be pushed before it advances."""
-
-    def push(self, arm: int, values: Sequence[float] | Floats) -> None:
-        """Append the next rewards of an arm's stack to its buffer."""
-
-    def push_if_next(self, arm: int, position: int, values: Sequence[float]) -> None:
-        """Append rewards that were just settled, if they are the next and as many as there is room for."""
-
-    def advance(self) -> None:
-        """Run the policy until it needs a reward that is not in its buffers, or to the horizon."""
-
-    def next_entries(self) -> list[ArmPosition]:
-        """The entries it needs next, settled or not; none at the horizon."""
-
-    def shrink_buffers(self) -> None:
-        """Drop the rewards that it has not read; they must be pushed again."""
-
-
 class PreparedPolicy(NamedTuple):
     """One policy of an experiment, prepared once for all replications."""
 
@@ -231,32 +192,34 @@ class CompiledWalker:
         self._loop = _walk if is_ours(body_of(prepared.policy)) else _walk_uncached
 
     @property
-    def periods_done(self) -> int:  # noqa: D102
+    def periods_done(self) -> int:
+        """Periods whose rewards it has observed."""
         return int(self.state.counters[PERIODS])
 
     @property
-    def pulls(self) -> Ints:  # noqa: D102
+    def pulls(self) -> Ints:
+        """Pulls of each arm in those periods."""
         return self.state.pulls
 
-    @property
-    def total_reward(self) -> float:  # noqa: D102
-        return float(self.state.sums[TOTAL_REWARD])
-
-    def buffer_end(self, arm: int) -> int:  # noqa: D102
+    def buffer_end(self, arm: int) -> int:
+        """The position in an arm's stack of the next reward to push."""
         return int(self.buffers.end[arm])
 
-    def buffer_room(self, arm: int) -> int:  # noqa: D102
+    def buffer_room(self, arm: int) -> int:
+        """How many more rewards of an arm can be pushed before it advances."""
         buffers = self.buffers
         return int(buffers.size[arm] - (buffers.end[arm] - self.state.pulls[arm]))
 
-    def push(self, arm: int, values: Sequence[float] | Floats) -> None:  # noqa: D102
+    def push(self, arm: int, values: Sequence[float] | Floats) -> None:
+        """Append the next rewards of an arm's stack to its buffer."""
         buffers = self.buffers
         first, stop = int(buffers.end[arm]), int(buffers.end[arm]) + len(values)
         ring = np.arange(first, stop) % buffers.size[arm]
         buffers.values[buffers.offset[arm] + ring] = values
         buffers.end[arm] = stop
 
-    def push_if_next(self, arm: int, position: int, values: Sequence[float]) -> None:  # noqa: D102
+    def push_if_next(self, arm: int, position: int, values: Sequence[float]) -> None:
+        """Append rewards that were just settled, if they are the next and as many as there is room for."""
         if self.buffers.end[arm] != position:
             return
         if len(values) == 1 and self._ring:  # the usual case, without arrays
@@ -266,7 +229,8 @@ class CompiledWalker:
         elif room := self.buffer_room(arm):
             self.push(arm, values[:room])
 
-    def advance(self) -> None:  # noqa: D102
+    def advance(self) -> None:
+        """Run the policy until it needs a reward that is not in its buffers, or to the horizon."""
         prepared = self.prepared
         horizon = prepared.experiment.horizon
         try:
@@ -283,12 +247,14 @@ class CompiledWalker:
                 "its select body must return an arm's index"
             )
 
-    def shrink_buffers(self) -> None:  # noqa: D102
+    def shrink_buffers(self) -> None:
+        """Drop the rewards that it has not read; they must be pushed again."""
         buffers = _empty_buffers(self.state.pulls.size, self.prepared.batch, None)
         buffers.end[:] = self.state.pulls
         self.buffers, self._ring = buffers, int(buffers.size[0])
 
-    def next_entries(self) -> list[ArmPosition]:  # noqa: D102
+    def next_entries(self) -> list[ArmPosition]:
+        """The entries it needs next, settled or not; none at the horizon."""
         chosen = int(self.state.counters[CHOSEN])
         if chosen == 1:
             arm = int(self.state.batch[0])

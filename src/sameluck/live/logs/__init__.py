@@ -1,12 +1,5 @@
-"""Reading a production log of one policy: the arm and the reward of each user, in order.
+"""Reading a production log of one policy: the arm and the reward of each user, in order; and exporting a ledger.
 
-`read_log` takes a CSV, JSON Lines or Parquet file, a pandas or polars DataFrame, or records (mappings). It keeps the
-rows that can be used and lists a `Problem` for every other; `refuse_problems` raises `Invalid` for them.
+`rows.read_log` takes a CSV, JSON Lines or Parquet file, a pandas or polars DataFrame, or records (mappings). It keeps
+the rows that can be used and lists a `Problem` for every other; `refuse_problems` raises `Invalid` for them.
 """
-
-from __future__ import annotations
-
-from sameluck.live.logs.rows import Log, Problem, read_log, refuse_problems
-from sameluck.live.logs.sources import LogColumns
-
-__all__ = ["Log", "LogColumns", "Problem", "read_log", "refuse_problems"]

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple, TypeAlias
 from sameluck.errors import Invalid, optional
 from sameluck.experiment import Experiment
 from sameluck.files import draft_of
-from sameluck.live.databases.base import Database, Transaction
+from sameluck.live.assignments import Assignments
+from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import CurrentRow, EventRow, HistoryRow
 from sameluck.live.engine.scheduler import AUDITED
 from sameluck.live.records import moment
@@ -31,33 +32,19 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # first characters of what a spread
 # A column's kind: whole, number, text, truth, or time (microseconds; ISO 8601 in text, a timestamp in Parquet).
 ColumnTypes: TypeAlias = dict[str, str]
 Row: TypeAlias = tuple[Any, ...]
-LEDGER: ColumnTypes = {
-    "replication": "whole",
-    "policy": "text",
-    "arm": "text",
-    "arm_index": "whole",
-    "position": "whole",
-    "state": "text",
-    "value": "number",
-    "source": "text",
-    "audit": "truth",
-    "assignment": "text",
-    "unit": "text",
-    "assigned_at": "time",
-    "exposed_at": "time",
-    "voided_at": "time",
-    "settled_at": "time",
-}
-REWARDS: ColumnTypes = {
-    "assignment": "text",
-    "replication": "whole",
-    "arm": "text",
-    "arm_index": "whole",
-    "position": "whole",
-    "value": "number",
-    "outcome": "text",
-    "received_at": "time",
-}
+_PLACE: ColumnTypes = {"arm": "text", "arm_index": "whole", "position": "whole"}
+LEDGER: ColumnTypes = (
+    {"replication": "whole", "policy": "text"}
+    | _PLACE
+    | {"state": "text", "value": "number", "source": "text", "audit": "truth"}
+    | {"assignment": "text", "unit": "text"}
+    | dict.fromkeys(("assigned_at", "exposed_at", "voided_at", "settled_at"), "time")
+)
+REWARDS: ColumnTypes = (
+    {"assignment": "text", "replication": "whole"}
+    | _PLACE
+    | {"value": "number", "outcome": "text", "received_at": "time"}
+)
 SUFFIXES = {
     ".csv": "csv",
     ".jsonl": "jsonl",
@@ -80,41 +67,41 @@ Writer: TypeAlias = Callable[[Path, ExportTable], None]
 
 
 def export(
-    database: Database,
-    id: int,
-    name: str,
-    options: Mapping[str, object],
-    path: str | os.PathLike[str],
-    *,
-    what: str,
-    format: str | None,
+    live: Assignments, path: str | os.PathLike[str], *, what: str, format: str | None
 ) -> int:
     """Write a file of an experiment, whole or not at all; the number of its rows."""
-    if what not in TABLES:
+    if what not in list(TABLES):
         raise Invalid(f"export: what must be {' or '.join(TABLES)}, got {what!r}")
+    if not isinstance(path, str | os.PathLike):
+        raise Invalid(f"export: the path of a file is text such as 'ledger.csv', got {path!r}")
     writer = _writer(path, format)
     with draft_of(Path(path)) as draft:
 
         def work(transaction: Transaction) -> int:
-            definition, status, _ = transaction.one(CurrentRow, "experiment_now", experiment=id)
+            definition, status, _ = transaction.one(
+                CurrentRow, "experiment_now", experiment=live._id
+            )
             experiment = Experiment.from_json(definition)
             about = {
                 "kind": "experiment",
-                "name": name,
+                "name": live.name,
                 "what": what,
                 "definition": experiment.to_dict(),
                 "digest": experiment.digest,
                 "streams": streams.VERSION,
-                "options": options,
+                "options": live.live.to_dict(),
                 "status": status,
             }
             read, kind, columns = TABLES[what]
             counter = count()  # takes a number per row
-            rows = (row for row, _ in zip(read(transaction, id, experiment), counter, strict=False))
+            rows = (
+                row
+                for row, _ in zip(read(transaction, live._id, experiment), counter, strict=False)
+            )
             writer(draft, ExportTable(kind, columns, rows, about))
             return next(counter)
 
-        return database.read(work)
+        return live._database.read(work)
 
 
 def _writer(path: str | os.PathLike[str], format: str | None) -> Writer:
@@ -156,7 +143,6 @@ TABLES = {"ledger": (_ledger, "entry", LEDGER), "rewards": (_rewards, "reward", 
 
 
 def _with_text_times(columns: ColumnTypes, rows: Iterable[Row]) -> Iterator[list[object]]:
-    """Rows with their times as text."""
     times = [place for place, kind in enumerate(columns.values()) if kind == "time"]
     for row in rows:
         values = list(row)

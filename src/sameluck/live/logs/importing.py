@@ -7,26 +7,114 @@ what they were then. Everything is computed before the transaction that writes i
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sameluck.errors import Invalid, did_you_mean
+from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Database
-from sameluck.live.engine.scheduler import Scheduler
 from sameluck.live.logs.imported import Imported, imported
-from sameluck.live.logs.request import ImportRequest
+from sameluck.live.logs.rows import Log, Problem, read_log, refuse_problems
 from sameluck.live.logs.stacks import LogStacks, write_ledger
-from sameluck.live.options import Clock
+from sameluck.live.options import Clock, Live, Makers, check_fit, checked_makers, experiment_as_run
 from sameluck.live.start import StartRequest, start
+from sameluck.policies.base import Policy, needs_binary
+from sameluck.policies.registry import as_policy
+
+
+class ImportRequest(NamedTuple):
+    """The arguments of `Store.import_log`."""
+
+    name: str
+    source: object
+    arm: str
+    reward: str
+    policies: Mapping[str, Policy]
+    replication: str | None
+    time: str | None
+    arms: Sequence[str] | None
+    logged_by: str | None
+    live: Live
+    skip_bad: bool
+    seed: int
+    horizon: int | None
+    replications: int | None
+    makers: Makers | None
+
+    def check(self) -> None:
+        """Raise `Invalid` if an argument is not valid."""
+        if not isinstance(self.policies, Mapping) or not self.policies:
+            raise Invalid(f"import_log: policies must map names to policies, got {self.policies!r}")
+        if self.logged_by is not None and self.logged_by not in self.policies:
+            raise Invalid(
+                f"import_log: logged_by {self.logged_by!r} is not one of policies; "
+                f"{did_you_mean(str(self.logged_by), self.policies)}"
+            )
+
+    def read(self) -> Log:
+        """The log without rows that cannot be used; raise `Invalid` for these unless they may be skipped."""
+        columns = {role: getattr(self, role) for role in ("arm", "reward", "replication", "time")}
+        low, high = self.live.reward.min, self.live.reward.max
+        log = read_log(self.source, **columns, arm_names=self.arms, low=low, high=high)
+        if len(log.arms) <= 1:
+            raise Invalid(f"{log.name} has one arm, {log.arms[0]!r}; name all arms: arms=[...]")
+        policies = [as_policy(policy, len(log.arms)) for policy in self.policies.values()]
+        if any(needs_binary(policy) for policy in policies):
+            log = _binary(log)
+        if not self.skip_bad:
+            refuse_problems(log)
+        if log.row.size == 0:
+            raise Invalid(f"{log.name}: no row can be used: {log.problems[:1]}")
+        return log
+
+    def experiment(self, log: Log) -> Experiment:
+        """The experiment that begins with a log."""
+        lengths = np.bincount(log.replication)
+        experiment = Experiment(
+            policies=self.policies,
+            arms=log.arms,
+            horizon=int(lengths.min()) if self.horizon is None else self.horizon,
+            replications=lengths.size if self.replications is None else self.replications,
+            control=self.logged_by or "",
+            seed=self.seed,
+        )
+        if experiment.replications < lengths.size:
+            raise Invalid(
+                f"import_log: replications is {self.replications!r}, but the log has {lengths.size:,}; plan at least "
+                "as many"
+            )
+        experiment = experiment_as_run(experiment, self.live)
+        check_fit(experiment, self.live)
+        return experiment
+
+
+def _binary(log: Log) -> Log:
+    """The log with every reward but 0 and 1 as a problem."""
+    good = np.isin(log.reward, (0.0, 1.0))
+    more = [
+        Problem(row, f"reward {value:g} is neither 0 nor 1, and a policy counts successes")
+        for row, value in zip(log.row[~good].tolist(), log.reward[~good].tolist(), strict=True)
+    ]
+    left, replication = np.unique(log.replication[good], return_inverse=True)
+    return log._replace(
+        replications=tuple(log.replications[place] for place in left.tolist()),
+        replication=replication,
+        arm=log.arm[good],
+        reward=log.reward[good],
+        row=log.row[good],
+        problems=tuple(sorted([*log.problems, *more])),
+    )
 
 
 def import_log(database: Database, clock: Clock, request: ImportRequest) -> Imported:
     """Read a log, run every policy on it, and begin an experiment with the resulting ledger."""
     request.check()
-    log, live, makers = request.read(), request.live, request.makers
+    log, live, makers = request.read(), request.live, checked_makers(request.makers)
     experiment = request.experiment(log)
-    scheduler = Scheduler(experiment, order=live.order, audit_share=live.audit_share, makers=makers)
     stacks = LogStacks(log)
-    replications = [
-        stacks.replay(scheduler, number, request.logged_by)
-        for number in range(len(log.replications))
-    ]
+    replications = stacks.replay_all(experiment, live, makers, request.logged_by)
     new = StartRequest(request.name, experiment, live, makers)
     begun = start(database, clock, new, lambda *at: write_ledger(stacks, replications, *at))
     return imported(begun, log, replications, request.logged_by)

@@ -16,7 +16,6 @@ from sameluck.errors import Invalid
 from sameluck.live.logs.sources import LogColumns, open_log
 from sameluck.live.logs.values import BadRow, excerpt, parse_name, parse_number, parse_time
 from sameluck.reporting.wording import counted
-from sameluck.validation import require_number
 
 MOST_LISTED = 10  # problems in a message
 
@@ -71,20 +70,19 @@ def read_log(
         replication: The column of replications; all rows belong to one if not given.
         time: The column to order by; the order of the log if not given.
         arm_names: All arms, in their order; those in the log if not given.
-        low: The lowest possible reward.
-        high: The highest possible reward.
+        low: The lowest possible reward; `Reward` has checked it.
+        high: The highest.
     """
     columns = LogColumns(arm, reward, replication, time)
-    names = _checked(columns, arm_names, low, high)
+    names = _checked(columns, arm_names)
     open_source = open_log(source, columns)
     reader = _Reader(columns, names, low, high, open_source.unit)
     for row, values in open_source.rows:
         reader.add(row, values)
     log = reader.log(open_source.name)
-    if log.row.size == 0 and log.problems:
-        raise Invalid(f"{log.name}: no row can be used: {_listed(log)}")
     if log.row.size == 0:
-        raise Invalid(f"{log.name} has no rows; give a log with at least one user")
+        none = f": no row can be used: {_listed(log)}" if log.problems else " has no rows"
+        raise Invalid(f"{log.name}{none}; give a log with at least one user")
     return log
 
 
@@ -104,9 +102,7 @@ def _listed(log: Log) -> str:
     return "; ".join([*texts, f"and {left:,} more"] if left > 0 else texts)
 
 
-def _checked(
-    columns: LogColumns, arm_names: Sequence[str] | None, low: float | None, high: float | None
-) -> dict[str, int]:
+def _checked(columns: LogColumns, arm_names: Sequence[str] | None) -> dict[str, int]:
     """The given arm names with their indices; raise `Invalid` if an argument is not valid."""
     for role, name in columns._asdict().items():
         fits = isinstance(name, str) or (name is None and role in {"replication", "time"})
@@ -115,11 +111,6 @@ def _checked(
     used = columns.names
     if len(set(used)) != len(used):
         raise Invalid(f"each column can have one role only, got {', '.join(used)}")
-    for bound, value in (("low", low), ("high", high)):
-        if value is not None:
-            require_number(bound, value)
-    if low is not None and high is not None and low > high:
-        raise Invalid(f"low must not exceed high: {low} and {high}")
     if isinstance(arm_names, str):
         raise Invalid(f"arm_names must be a list of names, got {arm_names!r}")
     names = {str(name).strip(): place for place, name in enumerate(arm_names or ())}
@@ -176,18 +167,15 @@ class _Reader:
             self._time.append(self._checked_time(row, values[-1]))
         # A row with a problem defines no arm or replication, so all is checked before the first name is added.
         self._arm.append(self._arms.setdefault(arm, len(self._arms)))
-        self._replication.append(
-            self._replications.setdefault(replication, len(self._replications))
-        )
+        known = self._replications
+        self._replication.append(known.setdefault(replication, len(known)))
         self._reward.append(reward)
         self._row.append(row)
 
     def _checked_time(self, row: int, value: object) -> int | float:
         kind, time = parse_time(value)
-        if self._time_kind is None:
-            self._time_kind = kind, row
-        if kind != self._time_kind[0]:
-            expected, first = self._time_kind
+        self._time_kind = expected, first = self._time_kind or (kind, row)
+        if kind != expected:
             raise BadRow(
                 f"time is {kind} ({excerpt(value)}), in {self._unit} {first} it is {expected}"
             )
@@ -223,13 +211,10 @@ class _Reader:
             if not again[place - 1]:
                 seen = dict([self._user(int(order[place - 1]))])
             user, row = self._user(int(order[place]))
+            first = f"{self._unit} {next(iter(seen.values()))} in the same replication"
+            what = f"its time is that of {first}: their order is unknown"
             if user in seen:
                 what = f"the same as {self._unit} {seen[user]}"
-            else:
-                what = (
-                    f"its time is that of {self._unit} {next(iter(seen.values()))} in the same replication: "
-                    "their order is unknown"
-                )
             seen.setdefault(user, row)
             self._problems.append(Problem(row, what))
         return order[~again]

@@ -8,11 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
+from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Transaction
 from sameluck.live.engine.replication import SettledEntries, rebuild
 from sameluck.live.engine.scheduler import SHARED, Entry, Scheduler
 from sameluck.live.engine.walker import empty_results
 from sameluck.live.logs.rows import Log
+from sameluck.live.options import Live, Makers
 
 
 class Difference(NamedTuple):
@@ -62,12 +64,20 @@ class LogStacks:
         owner, imported = np.full(value.size, SHARED), np.ones(value.size, bool)
         return SettledEntries(owner, self.arm[span], self.position[span], value, imported)
 
-    def replay(self, scheduler: Scheduler, number: int, logged_by: str | None) -> LoggedReplication:
-        """Run every policy on the entries of one replication; compare the one that wrote the log with it."""
-        names = list(scheduler.experiment.policies)
-        results = [
-            empty_results(scheduler.experiment, trajectory=name == logged_by) for name in names
-        ]
+    def replay_all(
+        self, experiment: Experiment, live: Live, makers: Makers | None, logged_by: str | None
+    ) -> list[LoggedReplication]:
+        """Run every policy on the entries of every replication; compare the one that wrote the log with it."""
+        scheduler = Scheduler(experiment, live, makers)
+        numbers = range(len(self.log.replications))
+        return [self._replay(scheduler, number, logged_by) for number in numbers]
+
+    def _replay(
+        self, scheduler: Scheduler, number: int, logged_by: str | None
+    ) -> LoggedReplication:
+        experiment = scheduler.experiment
+        names = list(experiment.policies)
+        results = [empty_results(experiment, trajectory=name == logged_by) for name in names]
         state = rebuild(scheduler, number, self.entries(number), [], results)
         difference = None
         if logged_by is not None:

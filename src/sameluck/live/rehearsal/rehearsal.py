@@ -20,13 +20,28 @@ from sameluck.environments.base import EnvironmentLike
 from sameluck.errors import Conflict, Invalid
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.records import ACTIVE, ASSIGNED, NOT_RUNNING, Status
-from sameluck.live.rehearsal.clock import VirtualClock
-from sameluck.live.rehearsal.traffic import Traffic
-from sameluck.live.rehearsal.users import UserRewards
-from sameluck.validation import require_number
+from sameluck.live.rehearsal.traffic import Traffic, UserRewards
+from sameluck.validation import require_callable, require_number, require_whole
 
 DAY = 86_400.0  # seconds
 REPORT_EVERY = 0.2  # seconds of real time
+
+
+class VirtualClock:
+    """A clock that changes only when it is advanced: `sl.open(url, clock=sl.VirtualClock())` for `rehearse`."""
+
+    def __init__(self, start: float = 0.0) -> None:
+        require_number("VirtualClock.start", start, at_least=0)
+        self.seconds = float(start)
+
+    def __call__(self) -> float:
+        """Seconds since 1970."""
+        return self.seconds
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        require_number("the time to pass", seconds, at_least=0)
+        self.seconds += seconds
 
 
 class Rehearsal(NamedTuple):
@@ -39,9 +54,7 @@ class Rehearsal(NamedTuple):
     late: int  # rewards reported after their window
     duplicates: int  # rewards reported again
     status: Status
-    effects: dict[
-        str, float
-    ]  # mean difference to the control, complete prefix; empty until the end
+    effects: dict[str, float]  # mean differences to the control; empty until the end
 
     @property
     def finished(self) -> bool:
@@ -113,8 +126,10 @@ def rehearse(
         raise Invalid("a rehearsal needs a virtual clock: sl.open(url, clock=sl.VirtualClock())")
     if days is not None:
         require_number("days", days, above=0)
+    generator = Random(require_whole("seed", seed, 0))
+    require_callable("progress", progress)
     if not isinstance(traffic, Traffic):
-        traffic = Traffic.from_dict(traffic or {})
+        traffic = Traffic.from_dict({} if traffic is None else traffic)
     if live.live.exposure != "explicit" and traffic.unexposed != 0:
         raise Invalid(
             "Traffic.unexposed needs Live(exposure='explicit'): otherwise every assigned unit counts as exposed"
@@ -123,7 +138,7 @@ def rehearse(
     if status not in ACTIVE:
         raise Invalid(f"experiment {live.name!r} is {status}; only a running one can be rehearsed")
     rewards = UserRewards(live, environment, traffic.drift)
-    loop = _EventLoop(live, clock, rewards, traffic, Random(seed))
+    loop = _EventLoop(live, clock, rewards, traffic, generator)
     loop.run(math.inf if days is None else days, progress)
     return loop.summary(_effects(live))
 

@@ -1,7 +1,8 @@
 """`Traffic`: synthetic users for a rehearsal: how often they arrive, how long rewards take, what goes wrong.
 
-Delays and drifts have text forms as policies have: `exponential(3600)`, `lognormal(median=60, sigma=1.5)`,
-`step(by=-0.1, after=5000, arm=1)`; a plain number is a constant delay, or a drift per 1,000 users.
+Their rewards are those of the simulation, changed by drift. Delays and drifts have text forms as policies have:
+`exponential(3600)`, `lognormal(median=60, sigma=1.5)`, `step(by=-0.1, after=5000, arm=1)`; a plain number is a
+constant delay, or a drift per 1,000 users.
 """
 
 from __future__ import annotations
@@ -9,24 +10,31 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from random import Random
 from typing import Any, NamedTuple, TypeAlias, cast
 
+import numpy as np
+
 from sameluck import text_forms
-from sameluck.errors import Invalid
+from sameluck.environments.base import EnvironmentLike, compiled_law, draw
+from sameluck.environments.registry import as_environment
+from sameluck.errors import Invalid, did_you_mean
+from sameluck.experiment import Experiment
+from sameluck.live.experiment import LiveExperiment
+from sameluck.live.records import Description
+from sameluck.policies.base import needs_binary
+from sameluck.simulation.rewards import bits_at
 from sameluck.validation import is_whole, require_fields, require_number
 
-LONGEST_DELAY = 10 * 365 * 86_400.0  # seconds
+LONGEST = 10 * 365 * 86_400.0  # seconds of a delay
+CACHED = 10_000  # instances of a prior
 
 
 class Constant(NamedTuple):
     """Every reward takes the same time, in seconds."""
 
     seconds: float = 0.0
-
-    def check(self) -> None:
-        """Raise `Invalid` if the time is negative or too long."""
-        require_number("Constant.seconds", self.seconds, at_least=0, at_most=LONGEST_DELAY)
 
     def draw(self, generator: Random) -> float:  # noqa: ARG002 as the others
         """One delay."""
@@ -37,10 +45,6 @@ class Exponential(NamedTuple):
     """Exponential delays of the given mean, in seconds."""
 
     mean: float = 60.0
-
-    def check(self) -> None:
-        """Raise `Invalid` if the mean is not positive."""
-        require_number("Exponential.mean", self.mean, above=0, at_most=LONGEST_DELAY)
 
     def draw(self, generator: Random) -> float:
         """One delay."""
@@ -53,14 +57,9 @@ class Lognormal(NamedTuple):
     median: float = 60.0
     sigma: float = 1.0
 
-    def check(self) -> None:
-        """Raise `Invalid` if the median or sigma is not valid."""
-        require_number("Lognormal.median", self.median, above=0, at_most=LONGEST_DELAY)
-        require_number("Lognormal.sigma", self.sigma, at_least=0, at_most=10)
-
     def draw(self, generator: Random) -> float:
         """One delay."""
-        return min(generator.lognormvariate(math.log(self.median), self.sigma), LONGEST_DELAY)
+        return min(generator.lognormvariate(math.log(self.median), self.sigma), LONGEST)
 
 
 class Linear(NamedTuple):
@@ -68,10 +67,6 @@ class Linear(NamedTuple):
 
     per_thousand: float = 0.0
     arm: str | int | None = None
-
-    def check(self) -> None:
-        """Raise `Invalid` if the slope is not finite."""
-        require_number("Linear.per_thousand", self.per_thousand)
 
     def shift(self, user: int) -> float:
         """The change of the mean at the given user."""
@@ -85,15 +80,20 @@ class Step(NamedTuple):
     after: int = 1_000
     arm: str | int | None = None
 
-    def check(self) -> None:
-        """Raise `Invalid` if the step is not valid."""
-        require_number("Step.by", self.by)
-        require_number("Step.after", self.after, at_least=0)
-
     def shift(self, user: int) -> float:
         """The change of the mean at the given user."""
         return self.by if user >= self.after else 0.0
 
+
+BOUNDS: dict[str, dict[str, float]] = {  # of every number of a delay or drift
+    "Constant.seconds": {"at_least": 0, "at_most": LONGEST},
+    "Exponential.mean": {"above": 0, "at_most": LONGEST},
+    "Lognormal.median": {"above": 0, "at_most": LONGEST},
+    "Lognormal.sigma": {"at_least": 0, "at_most": 10},
+    "Linear.per_thousand": {},
+    "Step.by": {},
+    "Step.after": {"at_least": 0},
+}
 
 Delay: TypeAlias = Constant | Exponential | Lognormal
 Drift: TypeAlias = Linear | Step
@@ -160,5 +160,72 @@ def _law(name: str, value: object, kinds: Mapping[str, type], plain: type) -> De
             f"Traffic.{name} must be a number or one of {', '.join(kinds)}, got {value!r}"
         )
     law = text_forms.normal_form(cast("Delay | Drift", value))
-    law.check()
+    for field, number in law._asdict().items():
+        where = f"{type(law).__name__}.{field}"
+        if where in BOUNDS:
+            require_number(where, number, **BOUNDS[where])
     return law
+
+
+class UserRewards:
+    """The rewards of an environment at the simulation's addresses; `drift` changes them with the number of users."""
+
+    def __init__(self, live: LiveExperiment, environment: EnvironmentLike, drift: Drift) -> None:
+        self.experiment = live.experiment
+        self.environment = as_environment(environment)
+        self.environment.check(self.experiment.n_arms)
+        for name, policy in self.experiment.policies.items():
+            if not self.environment.binary and needs_binary(policy):
+                raise Invalid(
+                    f"policy {name!r} needs rewards 0 and 1, but the environment has others"
+                )
+        self.bounds = live.live.reward.bounds
+        self.drift = drift
+        self.drifting_arm = _arm_index(self.experiment, drift.arm)
+        self._law = lru_cache(CACHED)(self._law_of)
+
+    def _law_of(self, replication: int) -> text_forms.Parameters:
+        replications = range(replication, replication + 1)
+        experiment = self.experiment
+        return compiled_law(self.environment, experiment.seed, replications, experiment.n_arms)
+
+    def reward(self, assignment: Description, user: int, generator: Random) -> float:
+        """The reward of one assignment; that of an audit is a new draw."""
+        arm, replication = assignment.arm_index, assignment.replication
+        if assignment.audit:
+            bits = np.uint64(generator.getrandbits(64))
+        else:
+            address = replication, assignment.policy, arm, assignment.position
+            bits = bits_at(self.experiment, *address)
+        law = self._law(replication if self.environment.is_prior else 0)
+        value, shift = float(draw(law, 0, arm, bits)), self.drift.shift(user)
+        if shift == 0 or self.drifting_arm not in (None, arm):
+            return value
+        if self.environment.binary:
+            return self._shifted_binary(value, shift, assignment, generator)
+        low, high = self.bounds
+        return min(max(value + shift, low), high)
+
+    def _shifted_binary(
+        self, value: float, shift: float, assignment: Description, generator: Random
+    ) -> float:
+        """A reward of 0 or 1, flipped with the probability that moves the arm's mean by the shift."""
+        replications = range(assignment.replication, assignment.replication + 1)
+        means = self.environment.instance_means(
+            self.experiment.seed, replications, self.experiment.n_arms
+        )
+        before = float(means[0, assignment.arm_index])
+        after = min(max(before + shift, 0.0), 1.0)
+        may_flip = value == 0 if after > before else value == 1
+        share = 1 - before if after > before else before
+        flips = may_flip and generator.random() * share < abs(after - before)
+        return 1 - value if flips else value
+
+
+def _arm_index(experiment: Experiment, arm: str | int | None) -> int | None:
+    names = experiment.arm_names
+    if arm is None or (isinstance(arm, int) and 0 <= arm < len(names)):
+        return arm
+    if str(arm) in names:
+        return names.index(str(arm))
+    raise Invalid(f"drift: no arm {arm!r}; {did_you_mean(str(arm), names[:50])}")

@@ -19,8 +19,7 @@ import pytest
 
 from sameluck.testing.scenario import OpenStore, Scenario
 from sameluck.testing.store_contract.assignments import AssignmentRules
-from sameluck.testing.store_contract.concurrency import ConcurrencyRules
-from sameluck.testing.store_contract.control import ControlRules
+from sameluck.testing.store_contract.control import ConcurrencyRules, ControlRules
 from sameluck.testing.store_contract.results import ResultRules
 from sameluck.testing.store_contract.rewards import RewardRules
 

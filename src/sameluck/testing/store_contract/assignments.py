@@ -9,7 +9,14 @@ import pytest
 from sameluck.live import records
 from sameluck.live.databases.rows import HistoryRow
 from sameluck.live.records import Assignment
-from sameluck.testing.scenario import TWO, Scenario, assert_finished, options, simulated
+from sameluck.testing.scenario import (
+    TWO,
+    Scenario,
+    assert_finished,
+    assert_finishes,
+    options,
+    simulated,
+)
 
 
 class AssignmentRules:
@@ -37,9 +44,7 @@ class AssignmentRules:
         """The database does not contain the unit's name."""
         live = scenario.start()
         live.assign("ann@example.org")
-        rows = scenario.store._database.read(
-            lambda t: t.all(HistoryRow, "history", experiment=live._id)
-        )
+        rows = scenario.rows(live, HistoryRow, "history")
         assert not any("ann" in str(value) for row in rows for value in row)
 
     def test_traffic_share_is_a_fixed_function_of_the_unit(self, scenario: Scenario) -> None:
@@ -60,8 +65,7 @@ class AssignmentRules:
         assert len(scenario.enrol_all(live)) == 1
         live.stop(drain=False)
         live = scenario.start(policies, name="whole")
-        scenario.finish(live)
-        assert_finished(live)
+        assert_finishes(scenario, live)
         assert live.status().users == 8 * 3
 
     def test_position_is_fixed_at_assignment(self, scenario: Scenario) -> None:
@@ -133,7 +137,7 @@ class AssignmentRules:
         place = {"owner": 0, "arm": assignment.arm_index, "position": assignment.position}
         other = place if same_entry else {**place, "position": 5}
         key = {"experiment": live._id, "replication": 0}
-        code = unit or live._assignments.hash_unit("unit 0")
+        code = unit or live._hash_unit("unit 0")
         database = scenario.store._database
 
         def insert(transaction: Any) -> None:

@@ -21,6 +21,7 @@ from sameluck.testing.scenario import (
     WINDOW,
     Scenario,
     assert_finished,
+    assert_finishes,
     assert_same,
     conflict_code,
     explicit,
@@ -110,10 +111,8 @@ class ResultRules:
             other.reward(first.id, 0.5)
         scenario.pay(one, str(first.id))
         scenario.pay(other, str(second.id))
-        scenario.finish(one)
-        scenario.finish(other)
-        assert_finished(one)
-        assert_finished(other)
+        assert_finishes(scenario, one)
+        assert_finishes(scenario, other)
         assert scenario.store.names() == ["one", "other"]
         assert conflict_code(lambda: scenario.start(name="one")) == "name_taken"
 
@@ -124,32 +123,27 @@ class ResultRules:
     ) -> None:
         """For five policies and rewards in any order."""
         live = scenario.start(FIVE, design=design, live=options(order=order, open_replications=2))
-        scenario.finish(live)
-        assert_finished(live)
+        assert_finishes(scenario, live)
 
     @pytest.mark.parametrize("batch", [3, {"ucb": 4}, 100])
     @pytest.mark.parametrize("design", ["replay", "naive"])
     def test_batches(self, scenario: Scenario, design: str, batch: Any) -> None:
         """A policy plays several arms, then sees their rewards."""
         live = scenario.start(design=design, live=options(batch=batch))
-        scenario.finish(live)
-        assert_finished(live)
+        assert_finishes(scenario, live)
 
     def test_policies_that_count_successes(self, scenario: Scenario) -> None:
         """With rewards of 0 and 1."""
         environment = Bernoulli((0.2, 0.5, 0.8))
         binary = options(reward=Reward(min=0, max=1, window_seconds=WINDOW))
         live = scenario.start({"beta": "thompson_bernoulli", "ucb": "ucb1"}, live=binary)
-        scenario.finish(live, environment)
-        assert_finished(live, environment)
+        assert_finishes(scenario, live, environment)
 
     def test_audits_change_no_result(self, scenario: Scenario) -> None:
         """Every entry drawn for the audit is requested once, and its reward is only compared."""
         live = scenario.start(FIVE, live=options(audit_share=0.3, open_replications=2))
         scenario.finish(live)
-        rows = scenario.store._database.read(
-            lambda t: t.all(HistoryRow, "history", experiment=live._id)
-        )
+        rows = scenario.rows(live, HistoryRow, "history")
         audited = [(row[0], Entry(*row[1:4])) for row in rows if row[1] == AUDITED]
         assert {row[4] for row in rows} == {"settled"}
         assert len(audited) == len(set(audited)) > 0
@@ -167,7 +161,6 @@ class ResultRules:
     def test_in_an_aa_rehearsal_all_policies_are_the_control(self, scenario: Scenario) -> None:
         """With a deterministic control every difference is zero."""
         live = scenario.start(live=options(aa=True))
-        scenario.finish(live)
-        assert_finished(live)
+        assert_finishes(scenario, live)
         rewards = live.runs().rewards
         assert (rewards[:, 0] == rewards[:, 1]).all()

@@ -351,10 +351,10 @@ def finding(effect: Effect) -> str:
 
 
 def _takes(seconds: float) -> str:
-    # Coarse, so that two runs print the same.
-    return (
-        " (less than a second)" if seconds < 1 else f" (about {duration(float(f'{seconds:.1g}'))})"
-    )
+    # Coarse, so that two runs nearly always print the same.
+    if seconds < 60:
+        return " (less than a minute)"
+    return f" (about {duration(float(f'{seconds:.1g}'))})"
 
 
 def cost(effect: Effect, design: str) -> str:

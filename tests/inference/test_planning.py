@@ -368,4 +368,18 @@ def test_a_prior_is_paired_in_every_design_and_a_coupled_pilot_of_it_says_nothin
     naive = short.replace(design="naive")
     runs = sl.simulate(naive, prior)
     values = runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]
-    assert_row(sl.plan(naive, runs, **arguments).own, values, 60, arguments, 0.95, lambda m: m - 1)
+    planned = sl.plan(naive, runs, **arguments)
+    own = planned.own
+    assert_row(own, values, 60, arguments, 0.95, lambda m: m - 1)
+    low, high = (
+        exact_power(
+            5.0, own.sd + sign * 2 * own.sd_error, own.replications, 0.95, own.replications - 1
+        )
+        for sign in (1, -1)
+    )
+    assert planned.power_range == pytest.approx((low, high), abs=2e-4)
+    (curve,) = planned.power_curves(points=3)
+    count = int(curve.users[1] / own.interactions)
+    assert curve.power[1] == pytest.approx(
+        exact_power(5.0, own.sd, count, 0.95, count - 1), abs=2e-4
+    )

@@ -237,7 +237,7 @@ def test_under_naive_and_with_means_the_variance_falls_too():
 
 def test_a_replication_is_adjusted_with_coefficients_of_other_folds_only():
     """Exactly: what a replication earned more is what its adjusted value is more; others of its fold stay."""
-    runs = example("example 2")
+    runs = example("example 2", design="naive")
     before = adjusted_differences(runs, ("b", "a"), 0, "means", predictable=False)
     for row in (0, 13, 59):
         rewards = runs.rewards.copy()
@@ -254,7 +254,7 @@ def test_a_replication_is_adjusted_with_coefficients_of_other_folds_only():
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_anytime_version_uses_past_replications_only(name):
     """Changing a replication changes no adjusted value before it, and its own by exactly as much."""
-    runs = example(name, replications=120)
+    runs = example(name, replications=120, design="naive")
     before = adjusted_differences(runs, ("b", "a"), 0, "means", predictable=True)
     for row in (0, 30, 55, 119):
         rewards, totals = runs.rewards.copy(), runs.totals.copy()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from sameluck.errors import Invalid
+from sameluck.errors import Invalid, did_you_mean
 
 Body: TypeAlias = Callable[..., Any]
 
@@ -65,32 +65,70 @@ _REASON = (
 )
 
 
+class Misuse(Exception):
+    """What a body must not do with what it is given; raised in plain Python only."""
+
+    def __init__(self, reason: str, body: Body | None = None, line: int | None = None) -> None:
+        super().__init__(reason)
+        self.body = body  # if it is not raised in the body itself
+        self.line = line
+
+
 def locate_error(body: Body, error: Exception) -> tuple[str, str]:
     """The line of a body at which Numba or Python failed, and the reason in one line."""
     text, lines = str(error), [*_named_lines(body, error), *_raising_lines(body, error)]
+    line = getattr(error, "line", None) or [body.__code__.co_firstlineno, *lines][-1]
+    return f"line {line}", _python_reason(body, error) or _numba_reason(text, error)
+
+
+def _python_reason(body: Body, error: Exception) -> str:
+    if isinstance(error, Misuse):
+        return str(error)
+    if isinstance(error, NameError) and error.name:
+        return f"{error} ({did_you_mean(error.name, body.__code__.co_varnames)})"
+    if isinstance(error, AttributeError) and error.name and hasattr(error.obj, "_fields"):
+        owner = "the tally" if type(error.obj).__name__ == "Tally" else "its parameters"
+        known = did_you_mean(error.name, error.obj._fields)
+        return f"Unknown attribute {error.name!r} of {owner} ({known})"
+    if isinstance(error, ZeroDivisionError) or "divide by zero" in str(error):
+        return (
+            "it divides by zero: test for 0 first"
+            if "log" not in str(error)
+            else "it takes the logarithm of 0"
+        )
+    return ""
+
+
+def _numba_reason(text: str, error: Exception) -> str:
     reasons = [
         line for line in re.findall(_REASON, text, re.MULTILINE) if "<function _" not in line
     ]
-    reason = (reasons[::-1] or text.strip().splitlines() or [type(error).__name__])[0].strip(" -")
+    lines = [line for line in text.splitlines() if line.strip() and "nopython mode" not in line]
+    reason = (reasons[::-1] or lines or [type(error).__name__])[0].strip(" -")
     if "setitem" in reason or "read-only" in reason:
         reason = "it writes to an array that it must not change"
     if "NRT required" in text or "function empty" in reason:
         reason = "it makes a new array"
     if "Cannot unify" in reason and "Tally" in reason:
         reason = "what it returns is not a whole number"
+    if "function numpy_take" in reason:
+        reason = "min() and max() of an array cannot be compiled here: write a loop"
+    if "index is out of bounds" in reason:
+        reason = "an index is out of range; sl.trace(..., guard=True) names the line"
     if "<class 'float'>" in reason:
         reason = "what it returns is not a number"
         if ">>> float(bool)" in text:
             reason += ", but True or False: write 1.0 if ... else 0.0"
     reason = re.sub(r"of type Tally\(.*", "of the tally", reason)
-    return f"line {lines[-1] if lines else body.__code__.co_firstlineno}", reason[:200]
+    return reason[:200]
 
 
 def blames(body: Body, error: Exception) -> bool:
     """Whether an error arose in a body, or while it was compiled."""
     code = body.__code__
     lines = range(code.co_firstlineno, max(line or 0 for _, _, line in code.co_lines()) + 1)
-    return bool(_raising_lines(body, error)) or any(n in lines for n in _named_lines(body, error))
+    raised = getattr(error, "body", None) is body or bool(_raising_lines(body, error))
+    return raised or any(n in lines for n in _named_lines(body, error))
 
 
 def _raising_lines(body: Body, error: Exception) -> list[int]:

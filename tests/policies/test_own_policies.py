@@ -64,9 +64,9 @@ BAD = {
     a_slip: "Unknown attribute 'puls' of the tally",
     nothing: "not a whole number",
     a_helper: "Untyped global name '_helper'",
-    beyond_the_end: "out of bounds",
-    writes_to_the_tally: "changed its tally",
-    consumes_luck: "gives different arms compiled and in plain Python",
+    beyond_the_end: r"reads tally\.pulls\[10\], but the indices are 0 to 2 \(line \d+\)",
+    writes_to_the_tally: r"it writes to tally\.pulls, which it must not change: only tally\.memory",
+    consumes_luck: r"it uses numpy\.random, which differs from run to run: take random numbers from luck",
     other_names: r"must take \(policy, tally, period, luck\), got \(p, t, n, rng\)",
 }
 

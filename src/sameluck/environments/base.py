@@ -30,6 +30,7 @@ from sameluck.errors import Invalid
 from sameluck.randomness.streams import Bits
 from sameluck.validation import is_listed, require_number
 
+Law: TypeAlias = text_forms.Parameters  # what a draw body takes
 DrawBody: TypeAlias = Callable[..., float]
 
 LARGEST = 1e50  # a reward; sums of fourth powers of larger ones would overflow

@@ -9,6 +9,7 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.inference.effects import Effect, Request, differences, has_prior
+from sameluck.inference.scale import scale_caution
 from sameluck.reporting.wording import listed
 from sameluck.runs import Runs
 
@@ -30,6 +31,7 @@ def cautions(runs: Runs, effects: Sequence[Effect], request: Request) -> tuple[s
         *_without_variation(runs, last),
         *_skewed(runs, last, request),
         *_unstable_pull_counts(runs),
+        *filter(None, [scale_caution(runs)]),
     )
 
 

@@ -10,11 +10,13 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from sameluck import text_forms
 from sameluck.environments.base import LARGEST
+from sameluck.environments.bernoulli import Bernoulli
 from sameluck.errors import Invalid, did_you_mean
 from sameluck.experiment import Experiment
 from sameluck.policies.base import Policy, needs_binary
 from sameluck.policies.batched import Batched, batch_of
 from sameluck.policies.external import External
+from sameluck.simulation.body_checks import probe_bodies
 from sameluck.validation import (
     is_whole,
     require_fields,
@@ -256,6 +258,7 @@ def check_fit(experiment: Experiment, live: Live) -> None:
             f"batches of {deepest:,} need too much memory; open fewer replications at once or make smaller batches"
         )
     _check_binary(experiment, live.reward)
+    probe_bodies(experiment, Bernoulli((0.5,) * experiment.n_arms))
 
 
 def _check_binary(experiment: Experiment, reward: Reward) -> None:

@@ -22,7 +22,9 @@ That is all a policy needs. It may also have
 * `prepare(arms, horizon)`: return another NamedTuple, of tables, that the body is registered for;
 * `memory(arms)`: how many floats of `tally.memory` it keeps between periods;
 * `batched()`, for a policy with memory that is also run in batches (`Batched`): the same rule as another NamedTuple,
-  with a body of its own and without memory.
+  with a body of its own and without memory;
+* `reward_scale()`: the `RewardScale` it assumes, and `rescaled(sd, mean)`: the policy for rewards of another scale;
+  `compare` has a caution if the rewards' scale is another.
 
 A policy whose body does not use its `luck` argument is deterministic. Ties go to the lowest arm in every policy.
 """
@@ -58,6 +60,16 @@ class Tally(NamedTuple):
     memory: Floats  # the policy's own numbers, 0 at the start
     last: int  # the arm of the period before; 0 in period 1
     reward: float  # the reward of the period before
+
+
+class RewardScale(NamedTuple):
+    """The standard deviations of an arm's rewards that a policy assumes."""
+
+    low: float
+    high: float
+    unit_interval: bool = (
+        False  # whether rewards that fill [0, 1] fit too, whatever their standard deviation
+    )
 
 
 POLICIES: dict[str, type[Policy]] = {}  # by the name of their text form
@@ -139,6 +151,14 @@ def _innermost(prepared: Policy) -> Policy:
     return _innermost(wrapped[0]) if wrapped else prepared
 
 
+def replace_innermost(prepared: Policy, change: Callable[[Policy], Policy]) -> Policy:
+    """A prepared policy after a change of itself, or of the policy that it wraps."""
+    for name, field in prepared._asdict().items():
+        if type(field) in _SELECT_BODIES:
+            return type(prepared)(**{**prepared._asdict(), name: replace_innermost(field, change)})
+    return change(prepared)
+
+
 def _select(policy: Policy, tally: Tally, period: int, luck: Key | OnceKey) -> int:
     """The arm that a policy chooses in a period."""
     raise NotImplementedError
@@ -187,6 +207,22 @@ def is_randomised(policy: Policy, arms: int) -> bool:
 def needs_binary(policy: Policy) -> bool:
     """Whether a policy takes only rewards 0 and 1."""
     return bool(getattr(policy, "needs_binary", False))
+
+
+def reward_scale(policy: Policy) -> RewardScale | None:
+    """The scale of rewards that a policy assumes; None if it works alike at every scale, or does not say."""
+    declare = getattr(policy, "reward_scale", None)
+    scale = declare() if callable(declare) else None
+    if scale is not None and not isinstance(scale, RewardScale):
+        raise Invalid(
+            f"{type(policy).__name__}.reward_scale must return a RewardScale, got {scale!r}"
+        )
+    return scale
+
+
+def rescaled(policy: Policy, sd: float, mean: float) -> Policy | None:
+    """The policy for rewards of this standard deviation and a mean of this size; None if no parameter sets it."""
+    return policy.rescaled(sd, mean) if hasattr(policy, "rescaled") else None
 
 
 def check_parameters(policy: Policy, arms: int) -> None:

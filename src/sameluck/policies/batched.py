@@ -17,6 +17,7 @@ from sameluck.errors import Invalid
 from sameluck.policies.base import (
     POLICIES,
     Policy,
+    RewardScale,
     Tally,
     as_compiled,
     body_of,
@@ -28,6 +29,8 @@ from sameluck.policies.base import (
     needs_binary,
     prepare,
     require_rule,
+    rescaled,
+    reward_scale,
     select,
     selects,
 )
@@ -67,6 +70,15 @@ class Batched(NamedTuple):
     def needs_binary(self) -> bool:
         """As its policy does."""
         return needs_binary(self._rule)
+
+    def reward_scale(self) -> RewardScale | None:
+        """As its policy does."""
+        return reward_scale(self._rule)
+
+    def rescaled(self, sd: float, mean: float) -> Policy | None:
+        """Its policy rescaled."""
+        rule = rescaled(self._rule, sd, mean)
+        return rule and self._replace(policy=rule)
 
     @property
     def _rule(self) -> Policy:

@@ -8,7 +8,7 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.compiled import branch_hint
-from sameluck.policies.base import Tally, selects
+from sameluck.policies.base import RewardScale, Tally, selects
 from sameluck.randomness.samplers import beta_log_odds, beta_odds, normal
 from sameluck.randomness.streams import Key, at
 from sameluck.validation import require_number, require_whole
@@ -104,6 +104,17 @@ class ThompsonGaussian(NamedTuple):
         require_number("ThompsonGaussian.prior_sd", self.prior_sd, above=0, at_most=1e100)
         require_number("ThompsonGaussian.noise_sd", self.noise_sd, above=0, at_most=1e100)
         require_whole("ThompsonGaussian.first_plays", self.first_plays, 0, _MOST_FIRST_PLAYS)
+
+    def reward_scale(self) -> RewardScale:
+        """Rewards of standard deviation `noise_sd`."""
+        return RewardScale(self.noise_sd, self.noise_sd)
+
+    def rescaled(self, sd: float, mean: float) -> ThompsonGaussian:
+        """With this noise, and a prior wide enough for the mean: with more noise it would outweigh the rewards."""
+        prior_sd = (
+            max(self.prior_sd, abs(mean - self.prior_mean)) if sd > self.noise_sd else self.prior_sd
+        )
+        return self._replace(noise_sd=sd, prior_sd=prior_sd)
 
     def prepare(self, arms: int, horizon: int) -> _NormalPosteriors:  # noqa: ARG002, D102
         prior, noise = self.prior_sd**-2.0, self.noise_sd**-2.0

@@ -9,7 +9,7 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.compiled import branch_hint, compiled
-from sameluck.policies.base import Tally, selects
+from sameluck.policies.base import RewardScale, Tally, selects
 from sameluck.randomness.streams import Key
 from sameluck.validation import require_number
 
@@ -27,6 +27,14 @@ class UCB1(NamedTuple):
 
     def check(self, arms: int) -> None:  # noqa: ARG002, D102
         require_number("UCB1.alpha", self.alpha, at_least=0)
+
+    def reward_scale(self) -> RewardScale:
+        """Sub-Gaussian rewards with variance alpha / 2; alpha / 8 in Hoeffding's bound for rewards in [0, 1]."""
+        return RewardScale(math.sqrt(self.alpha / 8), math.sqrt(self.alpha / 2), unit_interval=True)
+
+    def rescaled(self, sd: float, mean: float) -> UCB1:  # noqa: ARG002
+        """With the alpha for rewards of this standard deviation."""
+        return UCB1(alpha=2 * sd**2)
 
     def prepare(self, arms: int, horizon: int) -> _Bounds:  # noqa: ARG002, D102
         growth = np.zeros(horizon + 1)
@@ -51,6 +59,10 @@ class UCBDelta(NamedTuple):
         require_number("UCBDelta.d", self.d, at_least=0)
         if self.delta is not None:
             require_number("UCBDelta.delta", self.delta, above=0, at_most=1)
+
+    def reward_scale(self) -> RewardScale:
+        """Sub-Gaussian rewards with variance 1; 1 / 4 in Hoeffding's bound for rewards in [0, 1]."""
+        return RewardScale(0.5, 1.0, unit_interval=True)
 
     def prepare(self, arms: int, horizon: int) -> _Bounds:  # noqa: ARG002, D102
         evidence = self.d * math.log(horizon) if self.delta is None else -math.log(self.delta)

@@ -111,9 +111,11 @@ class OnceKey:
     def read(self, index: int) -> None:
         """Record one read; raise `AddressReused` if the index was read before."""
         if index in self.seen:
+            period, slot = divmod(index, SLOTS)
             message = (
-                f"{self.name}: address {index} was read twice; a policy may read an address once, "
-                "or its law is no longer the one it has alone. Use another slot or the period in the address"
+                f"{self.name}: the random number of period {period}, slot {slot} was read twice; a policy may read "
+                "an address once, or its law is no longer the one it has alone. Use another slot or the period in "
+                "the address"
             )
             raise AddressReused(message)
         self.seen.add(index)

@@ -7,16 +7,16 @@ policy depends neither on tasks, workers or order nor on the other policies of t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
-from sameluck.bodies import Body, blames, is_ours, locate_error
+from sameluck.bodies import Body, Misuse, blames, is_ours, locate_error
 from sameluck.compiled import compiled, inlined, uncached
-from sameluck.environments.base import Environment, compiled_law, draw, draw_body_of
+from sameluck.environments.base import Environment, Law, compiled_law, draw, draw_body_of
 from sameluck.errors import AddressReused, Invalid
 from sameluck.experiment import Experiment
 from sameluck.policies.base import (
@@ -33,11 +33,15 @@ from sameluck.policies.base import (
     states_chances,
 )
 from sameluck.randomness.streams import DECISION, REWARD, Bits, Key, OnceKey, stream, within, word
-from sameluck.text_forms import Parameters
+from sameluck.simulation.guarded import Deadline, OutOfTime, guarded_law, guarded_policy
 from sameluck.trajectories import Trajectory
 
 Owners: TypeAlias = tuple[Bits, Bits, Bits]  # seed, owner of rewards, owner of decision noise
 Number = TypeVar("Number", np.float64, np.int64, np.uint64)
+
+_SELECT_RULE = "a select body returns an arm's index, keeps numbers in tally.memory"
+_SAYS_ALL = (Misuse, NameError, AttributeError, ZeroDivisionError, FloatingPointError)
+_MOST_ROWS, _MOST_CELLS = 10_000, 1_000_000  # of a law that is checked
 
 
 class WorkingArrays(NamedTuple):
@@ -76,7 +80,7 @@ def _reset(arrays: WorkingArrays, seed: Bits, owner: Bits, replication: int) -> 
 @inlined
 def _run(
     policy: Policy,
-    law: Parameters,
+    law: Law,
     luck: Key | OnceKey,
     arrays: WorkingArrays,
     row: int,
@@ -119,7 +123,7 @@ def _run(
 @compiled
 def _run_all(
     policy: Policy,
-    law: Parameters,
+    law: Law,
     owners: Owners,
     first: int,
     arrays: WorkingArrays,
@@ -191,7 +195,7 @@ class PolicyRunner:
         )
         self.arrays = self._empty_arrays()
 
-    def _ours(self, law: Parameters | None = None) -> bool:
+    def _ours(self, law: Law | None = None) -> bool:
         bodies = [body_of(self.policy), *([] if law is None else [draw_body_of(law)])]
         return all(is_ours(body) for body in bodies)
 
@@ -212,22 +216,51 @@ class PolicyRunner:
             )
         if not is_ours(draw_body_of(law)) and not np.isfinite(results.rewards).all():
             raise Invalid(
-                f"environment {type(self.environment).__name__} gave a reward that is not a finite number, or whose "
+                f"{self._environment_named()} gave a reward that is not a finite number, or whose "
                 "sum is not; a draw body returns a finite number"
             )
         return results
 
-    def run_in_python(self, replication: int, checkpoints: Ints, trajectory: Trajectory) -> Results:
-        """The same in plain Python; a second read of a decision address raises `AddressReused`."""
+    def run_in_python(
+        self,
+        replication: int,
+        checkpoints: Ints,
+        trajectory: Trajectory | None = None,
+        deadline: Deadline | None = None,
+    ) -> Results:
+        """The same in plain Python, up to a deadline; the bodies of a user are checked (`guarded`).
+
+        A second read of a decision address raises `AddressReused`.
+        """
+        deadline = deadline or Deadline()
         results = self._empty_results(1, checkpoints)
         seed, reward_owner, noise_owner = self.owners
         _reset(self.arrays, seed, reward_owner, replication)
         luck = OnceKey(stream(seed, DECISION, replication, noise_owner), f"policy {self.name!r}")
+        policy = guarded_policy(self.policy, deadline)
         law = self._law(range(replication, replication + 1))
-        with self._explained(law):
-            failed = _run(self.policy, law, luck, self.arrays, 0, results, trajectory)
+        checked_law = guarded_law(law, deadline, binary=self.environment.binary)
+        try:
+            with self._explained(law):
+                failed = _run(policy, checked_law, luck, self.arrays, 0, results, trajectory)
+        except OutOfTime:
+            done = int(np.searchsorted(checkpoints, self.arrays.pulls.sum(), side="right"))
+            pulls = results.pulls[:, :done]
+            return Results(results.timed, checkpoints[:done], results.rewards[:, :done], pulls)
         self._check_arm(replication, failed)
         return results
+
+    def check_rows(self, deadline: Deadline) -> None:
+        """Draw rewards of the first and last of many replications in plain Python, as `run_in_python` does of one."""
+        experiment = self.experiment
+        many = min(experiment.replications, _MOST_ROWS, max(1, _MOST_CELLS // experiment.n_arms))
+        law = self._law(range(many))
+        checked_law = guarded_law(law, deadline, binary=self.environment.binary)
+        key = stream(experiment.seed, REWARD, 0, 0)
+        with self._explained(law), suppress(OutOfTime):
+            for row in (0, many - 1):
+                for arm in range(experiment.n_arms):
+                    draw(checked_law, row, arm, word(key, arm))
 
     def exploration_luck(self, checkpoints: Ints, trajectory: Trajectory) -> Floats:
         """Up to each checkpoint: by how much the policy's random choices exceeded their expectation.
@@ -245,10 +278,8 @@ class PolicyRunner:
             except Exception as error:
                 if self._ours():
                     raise
-                what, rule = self._named(), "a chances body fills `chances`"
-                raise Invalid(
-                    _cannot_run(what, chances_body_of(self.policy), error, rule)
-                ) from error
+                body = chances_body_of(self.policy)
+                raise Invalid(self.refusal(body, error)) from error
             if failed:
                 raise Invalid(
                     f"{self._named()}: its chances in period {failed} are {chances.tolist()}; a chances body fills "
@@ -257,27 +288,49 @@ class PolicyRunner:
         return luck
 
     @contextmanager
-    def _explained(self, law: Parameters) -> Iterator[None]:
+    def _explained(self, law: Law) -> Iterator[None]:
         """Turn what goes wrong in a user's body into a message with its line; the original error is the cause."""
         try:
             yield
-        except AddressReused:
+        except OutOfTime:
             raise
+        except AddressReused as error:
+            where, _ = locate_error(body_of(self.policy), error)
+            raise AddressReused(f"{error} ({where})") from None
         except Exception as error:
             draw_body, ours = draw_body_of(law), self._ours()
-            if not is_ours(draw_body) and (ours or blames(draw_body, error)):
-                what = f"environment {type(self.environment).__name__}"
-                raise Invalid(
-                    _cannot_run(what, draw_body, error, "a draw body returns a number")
-                ) from error
-            if ours:
+            blamed = not is_ours(draw_body) and (ours or blames(draw_body, error))
+            if ours and not blamed:
                 raise
-            rule = "a select body returns an arm's index"
-            raise Invalid(_cannot_run(self._named(), body_of(self.policy), error, rule)) from error
+            body = draw_body if blamed else body_of(self.policy)
+            raise Invalid(self.refusal(body, error)) from error
+
+    def refusal(self, body: Body, error: Exception) -> str:
+        """The message for a body of a user that must not be run."""
+        if body is body_of(self.policy):
+            what, rule = self._named(), _SELECT_RULE
+        elif states_chances(self.policy) and body is chances_body_of(self.policy):
+            what, rule = self._named(), "a chances body fills `chances`"
+        else:
+            what, rule = self._environment_named(), "a draw body returns a number"
+        where, why = locate_error(body, error)
+        message = f"{what} cannot be run: {why} ({where})"
+        if isinstance(error, _SAYS_ALL):
+            return message
+        rules = f"{rule} and uses numbers, loops and the arrays it is given, no new arrays or Python objects"
+        return f"{message}; {rules}"
+
+    def blamed_for(self, what: str) -> str:
+        """The policy, or for rewards of an environment of a user the environment."""
+        own = not is_ours(draw_body_of(self._law(range(1))))
+        return self._environment_named() if what == "rewards" and own else f"policy {self.name!r}"
 
     def _named(self) -> str:
         kind = type(self.experiment.policies[self.name])
         return f"policy {self.name!r} ({kind.__name__})"
+
+    def _environment_named(self) -> str:
+        return f"environment {type(self.environment).__name__}"
 
     def _empty_arrays(self) -> WorkingArrays:
         arms = self.experiment.n_arms
@@ -295,7 +348,7 @@ class PolicyRunner:
         pulls = np.empty((*shape, self.experiment.n_arms), np.int64)
         return Results(self.experiment.design.timed, checkpoints, np.empty(shape), pulls)
 
-    def _law(self, replications: range) -> Parameters:
+    def _law(self, replications: range) -> Law:
         experiment = self.experiment
         return compiled_law(self.environment, experiment.seed, replications, experiment.n_arms)
 
@@ -306,14 +359,6 @@ class PolicyRunner:
                 f"policy {self.name!r} chose an arm outside 0..{arms - 1} in period {period} of replication "
                 f"{replication}; its select body must return an arm's index"
             )
-
-
-def _cannot_run(what: str, body: Body, error: Exception, rule: str) -> str:
-    where, why = locate_error(body, error)
-    return (
-        f"{what} cannot be run: {why} ({where}); {rule} and uses numbers, loops and the arrays it is given, no new "
-        "arrays or Python objects"
-    )
 
 
 def _apart(size: int, kind: type[Number]) -> NDArray[Number]:

@@ -19,6 +19,7 @@ from sameluck.compiled import load_compiler
 from sameluck.environments.base import Environment, EnvironmentLike
 from sameluck.experiment import Experiment, checked_checkpoints
 from sameluck.runs import Runs
+from sameluck.simulation.body_checks import probe_bodies
 from sameluck.simulation.loop import PolicyRunner
 from sameluck.simulation.preconditions import (
     check_memory,
@@ -36,7 +37,7 @@ _MOST_WORKERS = 1024
 log = logging.getLogger("sameluck")
 
 
-def simulate(
+def simulate(  # noqa: PLR0913 all but two are optional
     experiment: Experiment,
     environment: EnvironmentLike,
     *,
@@ -46,6 +47,7 @@ def simulate(
     map: MapLike | None = None,
     replications: range | None = None,
     detail: bool = False,
+    check: bool = True,
 ) -> Runs:
     """Run every policy through every replication.
 
@@ -62,11 +64,13 @@ def simulate(
         replications: Run these only; they may continue where an earlier call ended, for `Runs.concat`.
         detail: Also record each arm's total reward and the noise of the policies' random choices, for
             `compare(adjust=...)`.
+        check: Check the bodies of your own policies and environments before they are first run (`body_checks`).
     """
     environment = checked_environment(experiment, environment)
     horizons = checked_checkpoints(experiment, checkpoints)
     numbers = checked_replications(experiment, replications)
     require_flag("detail", detail)
+    require_flag("check", check)
     check_memory(experiment, len(numbers), horizons, detail=detail)
     workers = _available_workers() if workers is None else require_whole("workers", workers, 1)
     workers = min(workers, _MOST_WORKERS)
@@ -74,8 +78,12 @@ def simulate(
     require_callable("map", map)
     whole = Task(experiment, environment, horizons, tuple(experiment.policies), numbers, detail)
     tasks = list(split(whole, workers))
+    recorded = detail or experiment.design.timed
+    probes = probe_bodies(experiment, environment) if check else []
     if map is None:
-        _compile(experiment, environment, recorded=detail or experiment.design.timed)
+        _compile(experiment, environment, recorded=recorded)
+    for probe in probes:
+        probe.compare(recorded=recorded)
     assembly = Assembly(whole)
     started = time.perf_counter()
     total, done = len(numbers) * len(whole.policies), 0

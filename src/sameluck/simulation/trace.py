@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from sameluck.environments.base import EnvironmentLike
-from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
+from sameluck.simulation.body_checks import COMPILED, check_equal, probe_bodies
 from sameluck.simulation.loop import PolicyRunner
 from sameluck.simulation.preconditions import check_memory, checked_environment
 from sameluck.trajectories import Trace, Trajectory, empty_trajectory, replayed_by
@@ -19,6 +19,7 @@ def trace(
     replication: int = 0,
     *,
     guard: bool = False,
+    check: bool = True,
 ) -> Trace:
     """Every period of one replication: arm, position, reward, replayed or real.
 
@@ -26,14 +27,17 @@ def trace(
         experiment: What to run.
         environment: Where rewards come from, or its text form.
         replication: Which one, from 0; the same bits as in `simulate`.
-        guard: Run in plain Python as well; raise `AddressReused` if a policy reads the same random number twice and
-            `Invalid` if it gives different results compiled and in plain Python. The check to run on a policy of your
-            own.
+        guard: Run every period in plain Python as well, with bounds checks; raise `AddressReused` if a policy reads
+            the same random number twice and `Invalid` if compiled code and plain Python give different results.
+        check: As in `simulate`: the same for some periods, before your own bodies are first run.
     """
     environment = checked_environment(experiment, environment)
     require_flag("guard", guard)
+    require_flag("check", check)
     replication = require_whole("replication", replication, 0, experiment.replications - 1)
     check_memory(experiment, 1, np.arange(1))
+    for probe in probe_bodies(experiment, environment) if check else []:
+        probe.compare(recorded=True)
     end = np.array([experiment.horizon])
     trajectories: dict[str, Trajectory] = {}
     for name in experiment.policies:
@@ -43,19 +47,9 @@ def trace(
             runner.run_in_python(replication, end, in_python)
         runner.run(range(replication, replication + 1), end, one)
         if guard:
-            _check_equal(name, one, in_python)
+            earned = [np.cumsum(one.rewards), np.cumsum(in_python.rewards)]
+            check_equal(runner, [one.arms, in_python.arms], earned, COMPILED)
         earlier = list(trajectories.values())
         replayed = replayed_by(experiment, one.arms, one.positions, earlier)
         trajectories[name] = one._replace(replayed=replayed)
     return Trace(experiment, environment, replication, trajectories)
-
-
-def _check_equal(name: str, compiled: Trajectory, in_python: Trajectory) -> None:
-    for what in ("arms", "rewards"):
-        differing = np.flatnonzero(getattr(compiled, what) != getattr(in_python, what))
-        if differing.size:
-            raise Invalid(
-                f"policy {name!r} gives different {what} compiled and in plain Python, first in period "
-                f"{differing[0] + 1}: a body must use nothing but its arguments and constants, and write to nothing "
-                "but tally.memory"
-            )

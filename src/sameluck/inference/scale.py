@@ -1,0 +1,139 @@
+"""Whether the rewards have the scale that the policies assume.
+
+Upper confidence bounds and posteriors are wide or narrow in units of the reward: with a scale that is too small a
+policy stops exploring too soon, with one that is too large it explores too long.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from sameluck.environments.base import compiled_law, draw
+from sameluck.policies.base import Policy, RewardScale, rescaled, reward_scale
+from sameluck.randomness.streams import AUDIT, stream, word
+from sameluck.reporting.wording import listed
+from sameluck.runs import Runs
+
+FACTOR = 2.0  # by which the scales may differ
+LIVE_FACTOR = 3.0  # if the rewards' is estimated from sums
+_MOST_ARMS, _MOST_ROWS, _DRAWS = 5, 3, 120
+_FEWEST = 10  # replications beyond the arms, to estimate from sums
+
+
+class Spread(NamedTuple):
+    """The rewards of the arm that varies most."""
+
+    sd: float
+    mean: float  # the largest of the arms, in absolute value
+    fills_unit_interval: bool
+
+
+def scale_caution(runs: Runs) -> str | None:
+    """One sentence about all policies whose assumed scale differs from the rewards'; None if all fit."""
+    scales = {name: reward_scale(policy) for name, policy in runs.experiment.policies.items()}
+    declared = {name: scale for name, scale in scales.items() if scale is not None}
+    spread = _spread(runs) if declared else None
+    if spread is None or not spread.sd > 0:
+        return None
+    factor = LIVE_FACTOR if runs.environment is None else FACTOR
+    ratios = {name: _ratio(scale, spread) for name, scale in declared.items()}
+    small = [name for name, ratio in ratios.items() if ratio > factor]
+    large = [name for name, ratio in ratios.items() if ratio < 1 / factor]
+    if not small and not large:
+        return None
+    risks = (
+        (small, "less, so that little is explored and a poor arm may be kept"),
+        (large, "more, so that much is explored and learning is slow"),
+    )
+    mismatches = [
+        f"{listed(names)} assume{'s' * (len(names) == 1)} {risk}" for names, risk in risks if names
+    ]
+    remedies: dict[str, list[str]] = {}
+    for name in (*small, *large):
+        remedies.setdefault(_remedy(runs.experiment.policies[name], spread), []).append(name)
+    return (
+        f"The standard deviation of the rewards is about {spread.sd:g}: {'; '.join(mismatches)}. The comparison "
+        "depends on the unit of the rewards: "
+        f"{listed(f'{remedy} ({listed(names)})' for remedy, names in remedies.items())}."
+    )
+
+
+def _ratio(scale: RewardScale, spread: Spread) -> float:
+    """By how much the rewards' standard deviation exceeds the assumed one, or falls short of it if below 1."""
+    if scale.unit_interval and spread.fills_unit_interval:
+        return 1.0
+    if spread.sd > scale.high:
+        return spread.sd / scale.high if scale.high else 1.0  # an alpha of 0 explores at no scale
+    return min(1.0, spread.sd / scale.low)
+
+
+def _remedy(policy: Policy, spread: Spread) -> str:
+    other = rescaled(policy, spread.sd, spread.mean)
+    if other is None:
+        return f"divide the rewards by {spread.sd:g}"
+    return "set " + " and ".join(_changes(policy, other))
+
+
+def _changes(policy: Policy, other: Policy) -> Iterator[str]:
+    after = other._asdict()
+    for name, value in policy._asdict().items():
+        if hasattr(after[name], "_asdict"):  # the policy of a batched one
+            yield from _changes(value, after[name])
+        elif value != after[name]:
+            yield f"{name}={float(f'{after[name]:.3g}'):.12g}"
+
+
+def _spread(runs: Runs) -> Spread | None:
+    spread = _summed_spread(runs) if runs.environment is None else _drawn_spread(runs)
+    return spread and spread._replace(
+        sd=float(f"{spread.sd:.2g}"), mean=float(f"{spread.mean:.2g}")
+    )
+
+
+def _drawn_spread(runs: Runs) -> Spread:
+    """From a few draws of some arms, which are no part of the simulation."""
+    environment, arms = runs.environment, runs.experiment.n_arms
+    assert environment is not None
+    rows = min(runs.replications, _MOST_ROWS) if environment.is_prior else 1
+    law = compiled_law(environment, runs.experiment.seed, range(rows), arms)
+    key = stream(runs.experiment.seed, AUDIT, 0, 0)
+    some = np.unique(np.linspace(0, arms - 1, _MOST_ARMS).astype(int)).tolist()
+    rewards = np.array(
+        [
+            [float(draw(law, row, arm, word(key, place))) for place in range(_DRAWS)]
+            for row in range(rows)
+            for arm in some
+        ]
+    )
+    sds, means = rewards.std(axis=1), rewards.mean(axis=1)
+    if environment.binary:
+        means = environment.instance_means(runs.experiment.seed, range(rows), arms)[:, some]
+        sds = np.sqrt(means * (1 - means))
+    inside = rewards.min() >= 0 and rewards.max() <= 1
+    fills = environment.binary or bool(inside and np.ptp(rewards) > 1 / FACTOR)
+    return Spread(float(sds.max()), float(np.abs(means).max()), fills)
+
+
+def _summed_spread(runs: Runs) -> Spread | None:
+    """From the residuals of cumulative rewards regressed on pulls, as live runs do not have the single rewards.
+
+    Whole numbers with an average in [0, 1] are taken for rewards 0 and 1, whose means may drift between replications.
+    """
+    horizon, arms = int(runs.checkpoints[-1]), runs.experiment.n_arms
+    if runs.replications < arms + _FEWEST:
+        return None
+    variances = []
+    for column in range(len(runs.policies)):
+        rewards, pulls = runs.rewards[:, column, -1], runs.pulls[:, column, -1].astype(float)
+        means, _, rank, _ = np.linalg.lstsq(pulls, rewards)
+        residuals = rewards - pulls @ means
+        variances.append(float(residuals @ residuals) / (rewards.size - int(rank)) / horizon)
+    sd, average = math.sqrt(np.mean(variances)), runs.rewards[:, :, -1] / horizon
+    fits = bool(average.min() >= 0 and average.max() <= 1)
+    if fits and (runs.rewards == np.round(runs.rewards)).all():
+        sd = min(sd, 0.5)
+    return Spread(sd, float(np.abs(average).max()), fits and sd <= 0.5)

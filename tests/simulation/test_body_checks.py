@@ -1,0 +1,303 @@
+"""`simulate` and `trace` check a user's bodies in plain Python before machine code runs."""
+
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import sameluck as sl
+from budget import SEED
+from sameluck.errors import SameluckError
+from sameluck.randomness import at, uniform
+from sameluck.simulation import body_checks
+
+BERNOULLI = sl.Bernoulli((0.5, 0.4, 0.3))
+
+
+def experiment_of(policy, **changes):
+    settings = {"arms": 3, "horizon": 60, "replications": 5, "seed": SEED, **changes}
+    return sl.Experiment(policies={"mine": policy}, **settings)
+
+
+def policy_of(body, memory=0):
+    class Mine(NamedTuple):
+        size: int = 3
+
+        def memory(self, arms):
+            return memory
+
+    sl.selects(Mine)(body)
+    return Mine()
+
+
+def reads_luck_twice(policy, tally, period, luck):
+    return 0 if uniform(at(luck, period, 1)) < uniform(at(luck, period, 1)) else 1
+
+
+def uses_numpy_random(policy, tally, period, luck):
+    return np.random.randint(0, 3)  # noqa: NPY002
+
+
+def uses_random(policy, tally, period, luck):
+    return int(random.random() * 3)
+
+
+def uses_the_clock(policy, tally, period, luck):
+    return int(time.time()) % 3
+
+
+def reads_beyond(policy, tally, period, luck):
+    return 0 if tally.means[tally.means.size] > 0 else 1
+
+
+def reads_before(policy, tally, period, luck):
+    return 0 if tally.pulls[tally.last - 1] > 0 else 1
+
+
+def divides_whole_numbers(policy, tally, period, luck):
+    return 1 // tally.memory.size
+
+
+def divides(policy, tally, period, luck):
+    return 0 if 1.0 / tally.pulls[2] > 1.0 else 1
+
+
+def writes_without_memory(policy, tally, period, luck):
+    tally.memory[0] = 1.0
+    return 0
+
+
+def writes_to_totals(policy, tally, period, luck):
+    tally.totals[0] += 1.0
+    return 0
+
+
+def misspells(policy, tally, period, luck):
+    return tallly.last  # noqa: F821
+
+
+def misspells_later(policy, tally, period, luck):
+    return 0 if period < 1_000 else tallly.last  # noqa: F821
+
+
+def misspells_a_field(policy, tally, period, luck):
+    return tally.lst
+
+
+def plays_beyond(policy, tally, period, luck):
+    return policy.size if period == 5 else 0
+
+
+def returns_a_truth(policy, tally, period, luck):
+    return tally.means[0] > 0.5
+
+
+REFUSED = {
+    reads_luck_twice: r"period 1, slot 1 was read twice.*another slot.*\(line \d+\)",
+    uses_numpy_random: r"it uses numpy\.random, .*: take random numbers from luck.*\(line \d+\)",
+    uses_random: r"it uses random, which differs from run to run.*\(line \d+\)",
+    uses_the_clock: r"it uses time, which differs from run to run.*\(line \d+\)",
+    reads_beyond: r"it reads tally\.means\[3\], but the indices are 0 to 2 \(line \d+\)",
+    reads_before: r"it reads tally\.pulls\[-1\], but the indices are 0 to 2 \(line \d+\)",
+    divides_whole_numbers: r"it divides by zero: test for 0 first \(line \d+\)",
+    divides: r"it divides by zero: test for 0 first \(line \d+\)",
+    writes_without_memory: r"writes tally\.memory\[0\].*no memory: .* memory\(self, arms\) \(line \d+\)",
+    writes_to_totals: r"writes to tally\.totals, which it must not change.*\(line \d+\)",
+    misspells: r"name 'tallly' is not defined \(did you mean 'tally'\?.*\(line \d+\)",
+    misspells_later: r"name 'tallly' is not defined \(did you mean 'tally'\?.*\(line \d+\)",
+    misspells_a_field: r"Unknown attribute 'lst' of the tally \(did you mean 'last'\?.*\(line \d+\)",
+    plays_beyond: r"an arm outside 0\.\.2 in period 5 of replication 0",
+    returns_a_truth: r"what it returns, .*, is not a whole number: return an arm's index",
+}
+
+
+@pytest.fixture
+def machine_code_is_not_run(monkeypatch):
+    def run(*_):
+        raise AssertionError("machine code was run")
+
+    monkeypatch.setattr("sameluck.simulation.loop._run_all_uncached", run)
+
+
+@pytest.mark.usefixtures("machine_code_is_not_run")
+@pytest.mark.parametrize("body", REFUSED, ids=lambda body: body.__name__)
+@pytest.mark.parametrize("batched", [False, True], ids=["alone", "batched"])
+@pytest.mark.parametrize("play", [sl.simulate, sl.trace])
+def test_a_body_is_refused_before_machine_code_runs(body, batched, play):
+    """The name of the policy, the line and what to do, whether the policy is batched or not."""
+    policy = sl.Batched(policy_of(body), 2) if batched else policy_of(body)
+    with pytest.raises(SameluckError, match=REFUSED[body]) as refused:
+        play(experiment_of(policy), BERNOULLI)
+    assert "policy 'mine'" in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 350
+
+
+def reads_the_row(law, row, arm, bits):
+    return law.means[row]
+
+
+def writes_to_its_law(law, row, arm, bits):
+    law.means[arm] += 1.0
+    return law.means[arm]
+
+
+def draws_from_numpy(law, row, arm, bits):
+    return np.random.rand()  # noqa: NPY002
+
+
+def not_finite(law, row, arm, bits):
+    return law.means[arm] / (row - row)
+
+
+def neither_0_nor_1(law, row, arm, bits):
+    return law.means[arm]
+
+
+REFUSED_DRAWS = {
+    reads_the_row: r"it reads law\.means\[4\], but the indices are 0 to 2",
+    writes_to_its_law: r"it writes to law\.means, which it must not change \(line",
+    draws_from_numpy: r"it uses numpy\.random, .*: take random numbers from bits, as in uniform\(bits\)",
+    not_finite: "it divides by zero",
+    neither_0_nor_1: "it returns 0.5, but `binary` is True: only 0 and 1 are",
+}
+
+
+@pytest.mark.usefixtures("machine_code_is_not_run")
+@pytest.mark.parametrize("body", REFUSED_DRAWS, ids=lambda body: body.__name__)
+def test_a_draw_body_is_refused_before_machine_code_runs(body):
+    class Mine(NamedTuple):
+        means: Sequence[float]
+
+        @property
+        def binary(self):
+            return body is neither_0_nor_1
+
+    sl.draws(Mine)(body)
+    message = r"environment Mine cannot be run: .*" + REFUSED_DRAWS[body]
+    with pytest.raises(sl.Invalid, match=message):
+        sl.simulate(experiment_of(sl.UCB1()), Mine((0.5, 0.4, 0.3)))
+
+
+@pytest.mark.usefixtures("machine_code_is_not_run")
+def test_a_body_that_changes_from_run_to_run_is_refused():
+    """Here by a global object, which neither its name nor one run gives away."""
+
+    def alternates(policy, tally, period, luck):
+        return next(numbers) % 2
+
+    numbers = iter(range(10_000_000_000))
+    next(numbers)
+    with pytest.raises(
+        sl.Invalid, match=r"policy 'mine' gives different arms when it is run again"
+    ):
+        sl.simulate(experiment_of(policy_of(alternates), horizon=61), BERNOULLI)
+
+
+def overflows(policy, tally, period, luck):
+    return 1 if policy.size * 4_611_686_018_427_387_904 * period > 0 else 0
+
+
+@pytest.mark.slow
+def test_a_body_that_differs_compiled_is_refused():
+    with pytest.raises(
+        sl.Invalid, match=r"different arms compiled and in plain Python, first in period 1:"
+    ):
+        sl.simulate(experiment_of(policy_of(overflows)), BERNOULLI)
+
+
+WRITES_LATER = """
+from typing import NamedTuple
+import sameluck as sl
+
+class Mine(NamedTuple):
+    def memory(self, arms):
+        return 3
+
+@sl.selects(Mine)
+def _(policy, tally, period, luck):
+    if period > 5_000:
+        tally.memory[period * 1_000_000] = 1.0
+    return 0
+
+experiment = sl.Experiment(policies={"mine": Mine()}, arms=2, horizon=6_000, replications=2)
+for check in (True, False):
+    try:
+        sl.simulate(experiment, sl.Bernoulli((0.5, 0.5)), check=check)
+    except sl.Invalid as error:
+        print(error)
+"""
+
+
+@pytest.mark.slow
+def test_a_wrong_index_never_ends_the_process():
+    """Long after the periods that are checked, and without the check: compiled bodies of a user check indices."""
+    ended = subprocess.run(
+        [sys.executable, "-c", WRITES_LATER], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    lines = ended.stdout.splitlines()
+    assert len(lines) == 2
+    assert all("an index is out of range" in line and "guard=True" in line for line in lines)
+
+
+def slow(policy, tally, period, luck):
+    best = 0
+    for arm in range(tally.pulls.size):
+        if uniform(at(luck, period, arm)) * (tally.means[arm] + 1) > 0.999:
+            best = arm
+    return best
+
+
+def test_a_check_ends_in_time_and_is_made_once():
+    """Ten thousand arms take seconds per period in plain Python; the time limit is tested generously."""
+    experiment = experiment_of(policy_of(slow), arms=10_000, horizon=1_000)
+    environment = sl.Bernoulli((0.5,) * 10_000)
+    started = time.perf_counter()
+    (probe,) = body_checks.probe_bodies(experiment, environment)
+    assert time.perf_counter() - started < 2.0
+    probe._replace(results=()).compare(recorded=False)
+    assert body_checks.probe_bodies(experiment, environment) == []
+    assert len(body_checks.probe_bodies(experiment.replace(horizon=999), environment)) == 1
+
+
+def test_a_check_with_a_slow_policy_of_sameluck_ends_in_time():
+    """What was run until then is compared with compiled code."""
+
+    class Constant(NamedTuple):
+        means: Sequence[float]
+
+    sl.draws(Constant)(lambda law, row, arm, bits: 1.0)
+    experiment = experiment_of(sl.ThompsonGaussian(), arms=300, horizon=1_000)
+    started = time.perf_counter()
+    (probe,) = body_checks.probe_bodies(experiment, Constant((1.0,) * 300))
+    assert time.perf_counter() - started < 2.0
+    assert 0 < probe.results[0].checkpoints.size < 250
+
+
+def test_what_sameluck_ships_is_not_checked():
+    policies = {"ucb": sl.UCB1(), "batched": sl.Batched(sl.ThompsonBernoulli(), 5)}
+    experiment = sl.Experiment(policies=policies, arms=3, horizon=60, replications=5)
+    assert body_checks.probe_bodies(experiment, BERNOULLI) == []
+
+
+def test_a_live_experiment_checks_its_policies_when_it_starts():
+    with sl.open("sqlite://") as store:
+        with pytest.raises(sl.Invalid, match=r"policy 'mine' .* it divides by zero"):
+            store.start("own", experiment_of(policy_of(divides)))
+        assert store.names() == []
+
+
+@pytest.mark.slow
+def test_the_check_can_be_skipped():
+    policy = policy_of(divides)
+    assert sl.simulate(experiment_of(policy), BERNOULLI, check=False).pulls.sum() == 60 * 5
+    with pytest.raises(sl.Invalid, match="divides by zero"):
+        sl.simulate(experiment_of(policy), BERNOULLI)
+    with pytest.raises(sl.Invalid, match="check must be True or False"):
+        sl.simulate(experiment_of(policy), BERNOULLI, check=1)

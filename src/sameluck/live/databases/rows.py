@@ -46,6 +46,7 @@ class CurrentRow(NamedTuple):
     definition: str
     status: str
     reason: str
+    options: str  # only `options.stop_after_of` them may change
 
 
 class ReplicationRow(NamedTuple):

@@ -201,7 +201,8 @@ def test_stopping_after_replications_names_them(shop, capsys):
     code, _, err = run(capsys, "stop", shop, "--after-replications", "2")
     assert code == 2
     assert "3 have begun and are completed) must be a whole number from 3 to 3, got 2" in err
-    assert run(capsys, "stop", shop, "--after-replications", "3", "--now")[0] == 2
+    code, _, err = run(capsys, "stop", shop, "--after-replications", "3", "--now")
+    assert (code, err.endswith("--now stops at once; give one\n")) == (2, True)
 
 
 def test_results_are_those_of_the_python_surface(shop, url, tmp_path, capsys):

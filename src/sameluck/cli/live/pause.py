@@ -40,7 +40,8 @@ def resume_command(name: str, database: DatabaseOptions) -> Output:
 @click.option(
     "--after-replications",
     type=int,
-    help="Complete exactly this many replications, the first ones.",
+    help="Complete exactly this many replications, the first ones. Their mean is unbiased if the number was chosen "
+    "without looking at the rewards.",
 )
 @_reason_option
 def stop_command(
@@ -55,9 +56,12 @@ def stop_command(
 
     Open replications are finished first: how long one takes depends on its rewards, so leaving them out would bias
     the result. How many have begun depends on the rewards too, so the mean over them is not exactly unbiased; the
-    anytime interval of the results stays valid. With --after-replications, a number chosen without looking at the
-    rewards, the mean is unbiased.
+    anytime interval of the results stays valid.
     """
+    if now and after_replications is not None:
+        raise sl.Invalid(
+            "--after-replications completes the first replications, and --now stops at once; give one"
+        )
     with database.open_experiment(name) as live:
         live.stop(drain=not now, after_replications=after_replications, reason=reason)
         status = live.status()

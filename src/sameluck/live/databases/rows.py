@@ -46,7 +46,7 @@ class CurrentRow(NamedTuple):
     definition: str
     status: str
     reason: str
-    options: str  # only `options.stop_after_of` them may change
+    options: str  # of these only `options.STOP_AFTER` may change
 
 
 class ReplicationRow(NamedTuple):

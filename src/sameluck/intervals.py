@@ -49,15 +49,26 @@ def check_level(level: object) -> None:
         raise Invalid(f"level must be between 0 and 1, such as 0.95, got {level!r}")
 
 
+def varies(values: Floats) -> bool:
+    """Whether any value differs from the first; a standard deviation of equal values may be above 0 by rounding."""
+    return bool(np.any(values != values[0]))
+
+
 def t_interval(values: Floats, level: float) -> Interval:
     """Student's t interval, as in the paper: valid when the number of values was planned."""
-    error = float(values.std(ddof=1)) / math.sqrt(values.size)
+    error = float(standard_error(values))
     return _student(float(values.mean()), error, values.size - 1, level)
+
+
+def standard_error(values: Floats) -> Floats:
+    """The standard error of the mean, or of each column's mean; exactly 0 for values that do not vary."""
+    varying = np.any(values != values[0], axis=0)
+    return np.where(varying, values.std(axis=0, ddof=1), 0.0) / math.sqrt(len(values))
 
 
 def welch_interval(values: Floats, others: Floats, level: float) -> Interval:
     """The interval of a difference of two independent means with variances of their own (Welch, 1947)."""
-    first, second = (float(x.var(ddof=1)) / x.size for x in (values, others))
+    first, second = (float(standard_error(x)) ** 2 for x in (values, others))
     error, difference = math.sqrt(first + second), float(values.mean() - others.mean())
     if error == 0:
         return UNKNOWN
@@ -84,7 +95,7 @@ def bootstrap_interval(values: Floats, level: float) -> Interval:
     The p-value is the smallest 1 - level whose interval leaves out zero, on the same resamples; it is why this is
     not SciPy's `bootstrap`, which would resample for each level and takes time quadratic in the number of values.
     """
-    if values.std(ddof=1) == 0:
+    if not varies(values):
         return UNKNOWN
     means = _resampled_means(values)
     bias, acceleration = _bias_and_acceleration(values, means)
@@ -139,6 +150,8 @@ def median_interval(values: Floats, level: float) -> Interval:
     their law: the interval runs from the k-th smallest to the k-th largest for the largest k at which twice this
     probability is at most 1 - level. It has no bounds where there is no such k, as with 5 values at 95%.
     """
+    if not varies(values):
+        return UNKNOWN
     count, ordered = values.size, np.sort(values)
     tails = scipy.special.bdtr(np.arange(count // 2), count, 0.5)
     k = int(np.searchsorted(2 * tails, 1 - level, "right"))
@@ -157,14 +170,14 @@ def anytime_interval(values: Floats, level: float) -> Interval:
     holds the mu with E_m(mu) < 1 / alpha, the p-value is 1 / E_m(0) (Wang and Ramdas, 2023): it is at most alpha
     exactly when the interval leaves out zero, so it may rise again. c makes the interval shortest at its level.
     """
-    if values.std() == 0:
+    if not varies(values):
         return UNKNOWN
     half, mean = anytime_half_width(values, level), float(values.mean())
     return Interval(mean - half, mean + half, float(anytime_p_values(values, level)[-1]))
 
 
 def anytime_half_widths(values: Floats, level: float) -> Floats:
-    """The half-width after each value; infinite while there are too few."""
+    """The half-width after each value; infinite while there are too few, or they have not varied."""
     counts = np.arange(1, values.size + 1)
     mean = np.cumsum(values) / counts
     squares = np.cumsum((values - values[0]) ** 2) / counts
@@ -173,8 +186,9 @@ def anytime_half_widths(values: Floats, level: float) -> Floats:
 
 
 def anytime_half_width(values: Floats, level: float) -> float:
-    """The half-width after the last value."""
-    return float(_anytime_half(values.std(keepdims=True), np.array([values.size]), level)[0])
+    """The half-width after the last value; infinite if there are too few, or they have not varied."""
+    sd = values.std(keepdims=True) if varies(values) else np.zeros(1)
+    return float(_anytime_half(sd, np.array([values.size]), level)[0])
 
 
 def _anytime_half(sds: Floats, counts: Ints, level: float) -> Floats:
@@ -184,7 +198,7 @@ def _anytime_half(sds: Floats, counts: Ints, level: float) -> Floats:
     denominator = counts - (counts + c) * share
     with np.errstate(divide="ignore", invalid="ignore"):
         half = sds * np.sqrt((counts + c) * share / denominator)
-    return np.where(denominator > 0, half, np.inf)
+    return np.where((denominator > 0) & (sds > 0), half, np.inf)
 
 
 def anytime_p_values(values: Floats, level: float = 0.95) -> Floats:
@@ -228,23 +242,24 @@ def max_t_intervals(values: Floats, level: float) -> list[Interval]:
 
     Both come from the law of the largest |t| of all columns. For normal data it is the same when the replications
     are rotated, so it is taken from random rotations of the residuals: each column keeps its own scale and the
-    columns keep their correlation (rotation tests; Langsrud, 2005). Bonferroni's bound is used where it is sharper. A
-    column that does not vary has no interval.
+    columns keep their correlation (rotation tests; Langsrud, 2005). Bonferroni's bound is used where it is sharper,
+    and a column's own t where the rotations fall below it by chance. A column that does not vary has no interval.
     """
     count, comparisons = values.shape
-    errors = values.std(axis=0, ddof=1) / math.sqrt(count)
+    errors = standard_error(values)
     largest = _largest_rotated_t(values[:, errors > 0], level)
     each = t_critical(count - 1, 1 - (1 - level) / comparisons)
-    critical = min(each, float(largest[math.ceil(level * largest.size) - 1]))
+    rotated = float(largest[math.ceil(level * largest.size) - 1])
+    critical = max(t_critical(count - 1, level), min(each, rotated))
 
     def interval(mean: float, error: float) -> Interval:
         if error == 0:
             return UNKNOWN
         statistic = abs(mean) / error
         above = max(1, largest.size - int(np.searchsorted(largest, statistic)))
-        bonferroni = comparisons * 2 * float(scipy.special.stdtr(count - 1, -statistic))
-        half = critical * error
-        return Interval(mean - half, mean + half, min(bonferroni, above / largest.size))
+        alone = 2 * float(scipy.special.stdtr(count - 1, -statistic))
+        p_value = max(alone, min(comparisons * alone, above / largest.size))
+        return Interval(mean - critical * error, mean + critical * error, p_value)
 
     return [interval(float(m), float(e)) for m, e in zip(values.mean(axis=0), errors, strict=True)]
 
@@ -260,9 +275,11 @@ def one_sided_level(level: float, comparisons: int) -> float:
 def one_sided_max_t(values: Floats, level: float) -> float:
     """The quantile of the largest t of the columns, for lower bounds of their means that hold simultaneously."""
     count, comparisons = values.shape
-    largest = _largest_rotated_t(values[:, values.std(axis=0) > 0], level, one_sided=True)
-    bonferroni = float(scipy.special.stdtrit(count - 1, 1 - (1 - level) / comparisons))
-    return min(bonferroni, float(largest[math.ceil(level * largest.size) - 1]))
+    largest = _largest_rotated_t(values[:, standard_error(values) > 0], level, one_sided=True)
+    alone, bonferroni = scipy.special.stdtrit(count - 1, [level, 1 - (1 - level) / comparisons])
+    return max(
+        float(alone), min(float(bonferroni), float(largest[math.ceil(level * largest.size) - 1]))
+    )
 
 
 def _largest_rotated_t(values: Floats, level: float, *, one_sided: bool = False) -> Floats:

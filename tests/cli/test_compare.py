@@ -181,7 +181,9 @@ def test_the_demo_shows_both_designs_and_writes_figure_and_report(capsys, tmp_pa
     code, out, _ = run(capsys, "demo", "--out", str(tmp_path / "demo"))
 
     assert code == 0
-    naive, replay = (line for line in out.splitlines() if line.startswith(("naive ", "replay ")))
+    table = out.partition("users for equal precision")[2].partition("\n\n")[0]
+    naive, replay = table.splitlines()[1:]
+    assert (naive.split()[0], replay.split()[0]) == ("naive", "replay")
     assert naive.endswith("undecided")
     assert replay.endswith("ucb1(alpha=2.5) wins")
     assert {path.name for path in (tmp_path / "demo").iterdir()} == {"effect.svg", "report.html"}

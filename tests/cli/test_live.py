@@ -193,6 +193,18 @@ def test_stopping_finishes_open_replications_unless_now_is_given(shop, capsys):
     assert (code, err) == (2, "error: experiment 'shop' is stopped and cannot be resumed\n")
 
 
+def test_stopping_after_replications_names_them(shop, capsys):
+    _, out, _ = run(capsys, "stop", shop, "--after-replications", "3")
+    assert out.startswith("shop: draining; 3 replications are finished first; to stop at once: ")
+    assert "0 complete of 3 planned (stop after 3), 3 open" in run(capsys, "status", shop)[1]
+    assert answer(capsys, "status", shop)["stop_after"] == 3
+    code, _, err = run(capsys, "stop", shop, "--after-replications", "2")
+    assert code == 2
+    assert "3 have begun and are completed) must be a whole number from 3 to 3, got 2" in err
+    code, _, err = run(capsys, "stop", shop, "--after-replications", "3", "--now")
+    assert (code, err.endswith("--now stops at once; give one\n")) == (2, True)
+
+
 def test_results_are_those_of_the_python_surface(shop, url, tmp_path, capsys):
     serve(url, 10)
     code, _, err = run(capsys, "results", shop)

@@ -113,7 +113,14 @@ def race_of(**changes):
 
 
 @pytest.mark.parametrize(
-    ("words", "arguments"), [((), {}), (("--least", "5", "--most", "8"), {"least": 5, "most": 8})]
+    ("words", "arguments"),
+    [
+        ((), {}),
+        (
+            ("--least", "5", "--most", "8", "--failures", "0.5"),
+            {"least": 5, "most": 8, "failures": 0.5},
+        ),
+    ],
 )
 def test_a_race_is_the_python_surfaces_as_text_and_as_json(words, arguments, capsys):
     expected = race_of(**arguments)
@@ -358,7 +365,10 @@ BAD = [
     ((*COMPARE, "--simultaneous", "pair"), "did you mean 'pairs'?"),
     ((*COMPARE, "--pairs", "every"), "unknown pairs 'every'; known: control, all, best"),
     ((*COMPARE, "--adjust", "mean"), "did you mean 'means'?"),
-    ((*COMPARE, "--adjust", "means", "--replications", "19"), "20 in all, got 19"),
+    (
+        (*COMPARE, "--adjust", "means", "--replications", "19"),
+        "needs 20 replications for 2 arms, got 19",
+    ),
 ]
 
 

@@ -3,6 +3,7 @@
 import json
 
 import matplotlib.figure
+import matplotlib.text
 import numpy as np
 import pandas as pd
 import pytest
@@ -129,7 +130,13 @@ def test_amounts_have_the_digits_a_reader_wants(value, text):
 def test_small_and_large_ratios_read_well():
     assert probability(0.0) == "< 1e-15"
     assert probability(0.0312) == "0.031"
-    assert (times(118.7), times(0.5), times(float("inf"))) == ("119x less", "2x more", "none left")
+    assert times(118.7, 20.04, 3_000.0) == "119x less (20 to 3,000)"
+    assert times(18.94, 4.32, 83.1) == "18.9x less (4.3 to 83.1)"
+    assert times(0.5, 0.25, 2.0) == "2x more (0.5 to 4)"
+    assert times(0.5, 0.0, float("inf")) == "2x more (0 to no bound)"
+    assert times(3.0, 0.0, float("inf")) == "3x less (0 to no bound)"
+    assert times(float("inf"), float("inf"), float("inf")) == "none left"
+    assert times(float("nan"), float("nan"), float("nan")) == "-"
 
 
 def live_like(runs, complete):
@@ -182,9 +189,51 @@ def test_an_interval_without_bounds_is_a_sentence():
     result = sl.compare(live_like(runs, 3))
     assert "no bound to no bound" in str(result)
     assert (
-        "Too few replications to compare greedy and ucb: the anytime interval has no bounds yet."
+        "Too few replications to compare greedy and ucb: the interval has no bounds yet."
         in result.verdict
     )
+
+
+@pytest.mark.parametrize(
+    ("policies", "checkpoints", "simultaneous", "scope"),
+    [
+        (2, 1, None, ""),
+        (2, 1, "none", ""),
+        (3, 1, None, " (simultaneous)"),
+        (3, 1, "both", " (simultaneous)"),
+        (3, 1, "none", " (each alone)"),
+        (3, 1, "checkpoints", " (over horizons, each alone)"),
+        (2, 2, None, " (pointwise)"),
+        (2, 2, "none", " (pointwise)"),
+        (2, 2, "checkpoints", " (simultaneous)"),
+        (2, 2, "both", " (simultaneous)"),
+        (3, 2, None, " (over pairs, pointwise)"),
+        (3, 2, "checkpoints", " (over horizons, each alone)"),
+        (3, 2, "both", " (simultaneous)"),
+        (3, 2, "none", " (each alone)"),
+    ],
+)
+def test_the_table_and_the_figure_say_what_the_intervals_hold_for(
+    policies, checkpoints, simultaneous, scope
+):
+    names = ["ucb", "greedy", "random"][:policies]
+    field = dict(zip(names, [sl.UCB1(), sl.EpsilonGreedy(), sl.Uniform()], strict=False))
+    experiment = EXPERIMENT.replace(policies=field)
+    runs = sl.simulate(experiment, sl.Bernoulli([0.6, 0.4]), checkpoints=[25, 50][-checkpoints:])
+    result = sl.compare(runs, simultaneous=simultaneous)
+    assert result._header[4] == f"95% interval{scope}"
+    assert f"95% interval{scope}" in str(result)
+    legend = result.plot().axes[0].get_legend_handles_labels()[1]
+    texts = [*legend, *(text.get_text() for text in result.plot().findobj(matplotlib.text.Text))]
+    assert any(f"95% interval{scope}" in text for text in texts)
+
+
+def test_variance_ratios_are_printed_with_their_interval():
+    result = comparison()
+    for one in result.effects:
+        assert times(one.variance_ratio, one.ratio_low, one.ratio_high) in str(result)
+        assert one.ratio_low < one.variance_ratio < one.ratio_high
+    assert " less (" in str(result)
 
 
 HUGE = sl.Empirical((tuple(k / 7 for k in range(1_000_000)), (0.5, 1.0)))

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 import sameluck as sl
@@ -61,6 +62,21 @@ def test_equal_deterministic_policies_never_differ():
     )
 
 
+@pytest.mark.parametrize("interval", ["t", "anytime"])
+def test_looks_at_differences_that_have_not_varied_yet_claim_nothing(interval):
+    """Example 1 over 20 periods: the first replications often tie; counted one by one with those of intervals."""
+    one, environment = experiment("example 1", 12)
+    short = one.replace(horizon=20)
+    found = sl.coverage(short, environment, interval=interval, experiments=200, peek=True)
+    runs = sl.simulate(short.replace(replications=2_400), environment)
+    values = (runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]).reshape(200, 12)
+    truth = values.mean()
+    looks = [[intervals[interval](group[:m], 0.95) for m in range(5, 13)] for group in values]
+    covered = np.mean([all(low <= truth <= high for low, high, _ in many) for many in looks])
+    assert sum(len(set(group[:5])) == 1 for group in values) > 20
+    assert found.covered == pytest.approx(covered)
+
+
 def test_power_against_an_effect_grows_with_it():
     one, environment = experiment("example 1", 10)
     small, large = (
@@ -76,6 +92,8 @@ def test_power_against_an_effect_grows_with_it():
         ("t", False, None),
         ("t", False, 1.0),
         ("bootstrap", False, None),
+        ("median", False, None),
+        ("median", False, 1.0),
         ("t", True, None),
         ("anytime", True, 1.0),
     ],
@@ -87,7 +105,7 @@ def test_coverage_is_the_share_of_experiments_counted_one_by_one(interval, peek,
     )
     runs = sl.simulate(one.replace(replications=320), environment)
     values = runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]
-    truth = values.mean()
+    truth = np.median(values) if interval == "median" else values.mean()
     if effect is not None:
         values, truth = values - truth + effect, effect
     covered = decided = 0
@@ -97,7 +115,7 @@ def test_coverage_is_the_share_of_experiments_counted_one_by_one(interval, peek,
         decided += any(look.low > 0 or look.high < 0 for look in looks)
 
     share = covered / 40
-    assert 0 < share < 1 or interval == "anytime"
+    assert 0 < share < 1 or interval in ("anytime", "median")
     assert (found.covered, found.power) == pytest.approx((share, decided / 40))
     assert found.truth == pytest.approx(truth, rel=1e-12)
     assert found.error == pytest.approx(math.sqrt(max(share * (1 - share), 40**-2) / 40), rel=1e-12)
@@ -110,7 +128,8 @@ def test_bad_requests_are_refused():
         sl.coverage(one, environment, interval="z")
     with pytest.raises(sl.Invalid, match="experiments must be a whole number >= 10"):
         sl.coverage(one, environment, experiments=1)
-    with pytest.raises(sl.Invalid, match="peek=True takes"):
-        sl.coverage(one, environment, interval="bootstrap", peek=True)
+    for interval in ("bootstrap", "median"):
+        with pytest.raises(sl.Invalid, match='peek=True takes interval="t" or "anytime"'):
+            sl.coverage(one, environment, interval=interval, peek=True)
     with pytest.raises(sl.Invalid, match="the experiment has one policy"):
         sl.coverage(one.replace(policies={"a": sl.UCB1()}), environment)

@@ -2,7 +2,9 @@
 
 import math
 
+import matplotlib.text
 import pytest
+from scipy import stats
 
 import sameluck as sl
 
@@ -24,13 +26,29 @@ def test_each_design_has_its_row_finding_and_price():
     assert rows["naive"].variance_ratio == 1
     assert rows["naive"].sd > rows["time_coupled"].sd > rows["replay"].sd
     assert rows["replay"].replications_needed == 10
-    assert rows["naive"].replications_needed == math.ceil(
-        10 * (rows["naive"].sd / rows["replay"].sd) ** 2
-    )
-    assert rows["naive"].users_needed == rows["naive"].replications_needed * 4_000
+    reference = found.results["replay"].last_effects[0]
+    ratios = (reference.variance_ratio, reference.ratio_low, reference.ratio_high)
+    assert_users(rows["naive"], ratios, 4_000)
+    ratio = (rows["time_coupled"].sd / rows["replay"].sd) ** 2
+    factor = stats.f.isf(0.005, 9, 9)
+    users = rows["time_coupled"].interactions
+    assert_users(rows["time_coupled"], (ratio, ratio / factor, ratio * factor), users)
+    assert rows["replay"].users_low == rows["replay"].users_needed == rows["replay"].users_high
     text = str(found)
     assert "steady wins" in text
     assert "The naive design would need about" in text
+    low, high = rows["naive"].users_low, rows["naive"].users_high
+    assert f"{rows['naive'].users_needed:,.0f} ({low:,.0f} to {high:,.0f})" in text
+    assert f" users, between {low:,.0f} and {high:,.0f}) for" in found.verdict
+
+
+def assert_users(row, ratios, users):
+    """As many replications as the ratio of variances says, and its interval."""
+    counts = [math.ceil(10 * ratio) for ratio in ratios]
+    assert row.replications_needed == counts[0]
+    assert (row.users_needed, row.users_low, row.users_high) == pytest.approx(
+        [count * users for count in counts]
+    )
 
 
 def test_each_row_is_what_that_design_says_alone():
@@ -53,6 +71,10 @@ def test_it_draws_and_writes_a_page(tmp_path):
     ]
     assert labels[0] == "naive: eager minus steady"
     assert len(labels) == 6
+    texts = [text.get_text() for text in found.plot().findobj(matplotlib.text.Text)]
+    assert any("95% interval (over pairs, pointwise)" in text for text in texts)
+    assert "95% interval (simultaneous)" in str(found)
+    assert "(simultaneous)" not in str(sl.designs(EXPERIMENT, BERNOULLI))
     page = found.to_html(tmp_path / "a.html")
     assert "time_coupled design" in page
 

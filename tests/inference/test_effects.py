@@ -1,5 +1,6 @@
 """Effects and their intervals, against SciPy and against what must hold whatever the numbers."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -9,7 +10,7 @@ from scipy import stats
 import sameluck as sl
 from sameluck import intervals
 from sameluck.inference.effects import pairings, variance_ratio
-from sameluck.intervals import anytime_interval, max_t_critical, t_interval
+from sameluck.intervals import anytime_interval, bootstrap_interval, median_interval, t_interval
 
 
 def runs_of(rewards: list[list[float]], **changes: object) -> sl.Runs:
@@ -65,13 +66,34 @@ def test_pairs_are_with_the_control_or_all_each_once():
     assert [(e.policy, e.control) for e in with_last] == [("p0", "p2"), ("p1", "p2"), ("p1", "p0")]
 
 
-def test_a_difference_without_variance_needs_no_interval():
-    same = sl.compare(runs_of([[1, 1], [2, 2]])).effects[0]
-    assert (same.effect, same.low, same.high, same.p_value, same.sd) == (0, 0, 0, 1, 0)
+@pytest.mark.parametrize("interval", sorted(intervals.intervals))
+def test_a_difference_that_has_not_varied_has_no_interval_and_no_p_value(interval):
+    """Nothing is known of how much it would vary; only one and the same policy is known to differ by 0."""
+    same = sl.compare(runs_of([[1, 1], [2, 2]]), interval=interval).effects[0]
+    assert (same.effect, same.low, same.high, same.sd) == (0, 0, 0, 0)
+    assert same.p_value == same.p_adjusted == 1
     assert math.isinf(same.variance_ratio)
 
-    shifted = sl.compare(runs_of([[1, 2], [2, 3]])).effects[0]
-    assert (shifted.effect, shifted.low, shifted.high, shifted.p_value) == (1, 1, 1, 0)
+    shifted = sl.compare(runs_of([[1, 1.1], [2, 2.1]] * 10), interval=interval)
+    one = shifted.effects[0]
+    assert (one.low, one.high, one.p_value, one.p_adjusted) == (-math.inf, math.inf, 1, 1)
+    assert "no interval can be given" in shifted.verdict
+
+    policies = {"p0": sl.Uniform(), "p1": sl.UCB1()}
+    other = runs_of([[1, 1], [2, 2]] * 10)
+    other = dataclasses.replace(other, experiment=other.experiment.replace(policies=policies))
+    equal = sl.compare(other, interval=interval)
+    one = equal.effects[0]
+    assert (one.effect, one.low, one.high, one.p_value) == (0, -math.inf, math.inf, 1)
+    assert "p1 and p0 earned exactly the same over 10 periods in each of 20" in equal.verdict
+    assert "the same policy" not in equal.verdict
+
+
+def test_a_median_interval_from_0_to_0_is_no_claim_that_policies_are_the_same():
+    result = sl.compare(runs_of([[1, 1]] * 18 + [[1, 4], [3, 2]]), interval="median")
+    assert result.effects[0][4:6] == (0, 0)
+    assert "the same policy" not in result.verdict
+    assert "No difference between p1 and p0 is shown over 10 periods" in result.verdict
 
 
 @pytest.mark.parametrize(
@@ -172,44 +194,68 @@ def jackknife(first, second, level):
     return value, value / factor, value * factor
 
 
-def step_down(p_values):
-    """Holm's method, one hypothesis after another."""
-    adjusted, largest = {}, 0.0
-    for rank, key in enumerate(sorted(p_values, key=p_values.get)):
-        largest = max(largest, min(1.0, p_values[key] * (len(p_values) - rank)))
-        adjusted[key] = largest
-    return adjusted
+def largest_t_literally(members):
+    """The largest |t| of a family's columns after random rotations of their residuals.
+
+    A rotation takes the direction (1, ..., 1) to a uniform one. The random numbers are those of the package.
+    """
+    residuals = np.column_stack([values - values.mean() for values in members])
+    lengths = np.sqrt((residuals**2).sum(axis=0))
+    count, factor = len(residuals), np.linalg.qr(residuals / lengths)[1]
+    rng = np.random.Generator(np.random.PCG64(20_240_301))
+    inside = rng.standard_normal((intervals.ROTATIONS, len(factor)))
+    length = (inside**2).sum(axis=1) + rng.chisquare(count - len(factor), intervals.ROTATIONS)
+    cosines = np.abs(inside @ factor).max(axis=1) / np.sqrt(length)
+    return np.sort(cosines * math.sqrt(count - 1) / np.sqrt(1 - cosines**2)).tolist()
+
+
+def max_t_literally(members, values, level):
+    """Bounds and p-value of one comparison of a family: by the largest |t|, between Student's and Bonferroni's."""
+    law, size, error = largest_t_literally(members), len(members), stats.sem(values)
+    alone, bonferroni = (stats.t.isf((1 - level) / 2 / k, len(values) - 1) for k in (1, size))
+    critical = sorted([alone, law[math.ceil(level * len(law)) - 1], bonferroni])[1]
+    statistic = abs(values.mean()) / error
+    share = max(1, sum(t >= statistic for t in law)) / len(law)
+    single = stats.ttest_1samp(values, 0).pvalue
+    p_value = sorted([single, share, size * single])[1]
+    return values.mean() - critical * error, values.mean() + critical * error, p_value
+
+
+def welch_literally(first, second, size, level):
+    """Bonferroni's method over `size` independent comparisons."""
+    test = stats.ttest_ind(first, second, equal_var=False)
+    return *test.confidence_interval(1 - (1 - level) / size), min(1, size * test.pvalue)
 
 
 @pytest.mark.parametrize("design", ["replay", "naive"])
-def test_every_field_of_an_effect_follows_from_its_definition(design):
+def test_every_field_of_an_effect_follows_from_its_definition(design, monkeypatch):
+    monkeypatch.setattr(intervals, "ROTATIONS", 3_000)
     runs, level = made_up_runs(design=design), 0.9
     found = sl.compare(runs, pairs="all", level=level).effects
     pairs = [("b", "a"), ("c", "a"), ("c", "b")]
     assert [one[:3] for one in found] == [(*pair, at) for pair in pairs for at in (10, 40)]
     for one in found:
         index = (10, 40).index(one.checkpoint)
-        tests = {}
-        for pair in pairs:
-            first, second = (MADE_UP[:, "abc".index(name), index] for name in pair)
-            tests[pair] = (
-                stats.ttest_rel(first, second)
-                if design == "replay"
-                else stats.ttest_ind(first, second, equal_var=False)
-            )
+        sides = {pair: [MADE_UP[:, "abc".index(name), index] for name in pair] for pair in pairs}
         pair = one[:2]
-        first, second = (MADE_UP[:, "abc".index(name), index] for name in pair)
-        bounds = tests[pair].confidence_interval(level)
+        first, second = sides[pair]
+        if design == "replay":
+            alone = stats.ttest_rel(first, second)
+            members = [x - y for x, y in sides.values()]
+            together = max_t_literally(members, first - second, level)
+        else:
+            alone = stats.ttest_ind(first, second, equal_var=False)
+            together = welch_literally(first, second, 3, level)
         apart = first.var(ddof=1) + second.var(ddof=1)
         variance = (first - second).var(ddof=1) if design == "replay" else apart
         ratio = jackknife(first, second, level) if design == "replay" else (1, 1, 1)
         expected = {
             "effect": first.mean() - second.mean(),
-            "low": bounds.low,
-            "high": bounds.high,
+            "low": together[0],
+            "high": together[1],
             "level": level,
-            "p_value": tests[pair].pvalue,
-            "p_adjusted": step_down({key: test.pvalue for key, test in tests.items()})[pair],
+            "p_value": alone.pvalue,
+            "p_adjusted": together[2],
             "sd": math.sqrt(variance),
             "reward": first.mean(),
             "control_reward": second.mean(),
@@ -228,11 +274,22 @@ def test_every_field_of_an_effect_follows_from_its_definition(design):
         assert len(expected) + 3 == len(one)
 
 
-@pytest.mark.parametrize("family", ["pairs", "checkpoints", "both"])
+FAMILY_SIZES = {"pairs": 3, "checkpoints": 2, "both": 6, "none": 1, None: 3}
+BONFERRONI = {
+    "anytime": anytime_interval,
+    "bootstrap": bootstrap_interval,
+    "median": median_interval,
+}
+
+
+@pytest.mark.parametrize("family", FAMILY_SIZES)
 def test_simultaneous_intervals_share_the_level_within_their_family(family, monkeypatch):
-    """Bonferroni for the anytime interval; for t the critical value of max-t over the columns of the family."""
-    monkeypatch.setattr(intervals, "DRAWS", 3_000)
-    runs, size = made_up_runs(), {"pairs": 3, "checkpoints": 2, "both": 6}[family]
+    """Bonferroni for the anytime, bootstrap and median interval; for t by max-t over the columns of the family.
+
+    Not given means pairs; "none" means each alone. The p-value of each alone stays beside it.
+    """
+    monkeypatch.setattr(intervals, "ROTATIONS", 3_000)
+    runs, size = made_up_runs(), FAMILY_SIZES[family]
     arguments = {"pairs": "all", "level": 0.9}
     differences = {
         one[:3]: MADE_UP[:, "abc".index(one.policy), index]
@@ -240,20 +297,73 @@ def test_simultaneous_intervals_share_the_level_within_their_family(family, monk
         for one in sl.compare(runs, **arguments).effects
         for index in [(10, 40).index(one.checkpoint)]
     }
-    for one in sl.compare(runs, interval="anytime", simultaneous=family, **arguments).effects:
-        values = differences[one[:3]]
-        interval = anytime_interval(values, 1 - 0.1 / size)
-        assert (one.low, one.high) == pytest.approx(interval[:2], rel=1e-12)
-        assert one.p_value == anytime_interval(values, 0.9).p_value
+    for name, method in BONFERRONI.items():
+        for one in sl.compare(runs, interval=name, simultaneous=family, **arguments).effects:
+            values = differences[one[:3]]
+            narrow = method(values, 1 - 0.1 / size)
+            assert (one.low, one.high) == pytest.approx(narrow[:2], rel=1e-12)
+            assert one.p_adjusted == pytest.approx(min(1, size * narrow.p_value), rel=1e-12)
+            assert one.p_value == method(values, 0.9).p_value
+            assert one.effect == (np.median if name == "median" else np.mean)(values)
     for one in sl.compare(runs, simultaneous=family, **arguments).effects:
-        part = {"pairs": slice(2, 3), "checkpoints": slice(0, 2), "both": slice(0, 0)}[family]
+        part = {
+            "checkpoints": slice(0, 2), "both": slice(0, 0), "none": slice(0, 3),
+        }.get(family, slice(2, 3))  # fmt: skip
         members = [values for key, values in differences.items() if key[part] == one[:3][part]]
         values = differences[one[:3]]
-        half = max_t_critical(np.column_stack(members), 0.9) * stats.sem(values)
+        low, high, p_adjusted = max_t_literally(members, values, 0.9)
+        if family == "none":
+            (low, high), p_adjusted = t_interval(values, 0.9)[:2], one.p_value
         assert len(members) == size
-        assert (one.low, one.high) == pytest.approx(
-            (values.mean() - half, values.mean() + half), rel=1e-9
-        )
+        assert (one.low, one.high) == pytest.approx((low, high), rel=1e-9)
+        assert one.p_adjusted == pytest.approx(p_adjusted, rel=1e-9)
+        assert one.p_value == pytest.approx(stats.ttest_1samp(values, 0).pvalue, rel=1e-9)
+
+
+@pytest.mark.parametrize("interval", sorted(intervals.intervals))
+@pytest.mark.parametrize("design", ["replay", "naive"])
+@pytest.mark.parametrize("family", ["pairs", "checkpoints", "both", "none"])
+def test_the_p_value_and_the_interval_are_of_one_family(interval, design, family, monkeypatch):
+    """At most 1 - level exactly if the interval leaves out 0, and the sentence claims the same."""
+    monkeypatch.setattr(intervals, "ROTATIONS", 2_000)
+    monkeypatch.setattr(intervals, "RESAMPLES", 999)
+    rng, decided = np.random.default_rng(3), []
+    for _ in range(12):
+        rewards = rng.normal(size=(25, 3, 2)) + 0.5 * np.arange(3)[:, None]
+        runs = made_up_runs(rewards, design=design)
+        result = sl.compare(runs, pairs="all", interval=interval, simultaneous=family)
+        for one in result.effects:
+            out = not one.low <= 0 <= one.high
+            assert (one.p_adjusted <= 1 - one.level) == out
+            assert one.p_value <= one.p_adjusted
+            if one.checkpoint == 40:
+                decided.append(out)
+                assert (f"{one.policy} earned" in result.verdict) >= out
+    assert 0 < sum(decided) < len(decided)
+
+
+def test_against_the_best_the_family_is_that_of_all_pairs(monkeypatch):
+    """The winner was chosen on the same data: its intervals are those of all pairs, literally."""
+    monkeypatch.setattr(intervals, "ROTATIONS", 3_000)
+    rewards = MADE_UP[:, :, 1]
+    found = sl.compare(made_up_runs(), pairs="best", level=0.9).effects
+    winner = "abc"[int(rewards.mean(axis=0).argmax())]
+    order = [*(name for name in "abc" if name != winner)]
+    pairs = [*((name, winner) for name in order), tuple(order)]
+    for index in (0, 1):
+        columns = [
+            MADE_UP[:, "abc".index(x), index] - MADE_UP[:, "abc".index(y), index] for x, y in pairs
+        ]
+        for one in found:
+            if one.checkpoint == (10, 40)[index]:
+                values = columns[pairs.index(one[:2])]
+                expected = max_t_literally(columns, values, 0.9)
+                assert (one.low, one.high, one.p_adjusted) == pytest.approx(expected, rel=1e-9)
+    for one in sl.compare(made_up_runs(), pairs="best", level=0.9, interval="anytime").effects:
+        index = (10, 40).index(one.checkpoint)
+        first, second = (MADE_UP[:, "abc".index(name), index] for name in one[:2])
+        alone = anytime_interval(first - second, 1 - 0.1 / 3)
+        assert (one.low, one.high) == pytest.approx(alone[:2], rel=1e-12)
 
 
 def test_the_variance_ratio_without_enough_variation():

@@ -9,7 +9,7 @@ import pytest
 from scipy import integrate, stats
 
 import sameluck as sl
-from sameluck.inference.planning import power_of
+from sameluck.inference.power import power_of
 
 BERNOULLI = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
 EXPERIMENT = sl.Experiment(
@@ -226,6 +226,15 @@ def test_every_number_of_a_plan_follows_from_the_pilot(pilot_runs, arguments):
     assert found.pilot_effect_error == pytest.approx(stats.sem(difference))
     assert (found.pilot_replications, found.level) == (40, level)
     assert found.asked_power == arguments.get("power")
+    sd, error = found.own.sd, found.own.sd_error
+    spread = [sd + 2 * error, sd - 2 * error]
+    low, high = (
+        exact_power(found.effect, one, found.replications, level, found.replications - 1)
+        for one in spread
+    )
+    assert found.power_range == pytest.approx((low, high), abs=2e-4)
+    assert f"with power {found.power:.2f} ({low:.2f} to {high:.2f}, given the" in found.verdict
+    assert low < found.power < high
     assert f"pilot's own effect is {difference.mean():.4g} (standard" in found.verdict
     assert f"{found.rows[1].users:,.0f}" in found.verdict.partition("naive design")[2]
     assert (found.interactions, found.naive_interactions) == (
@@ -274,6 +283,48 @@ def test_power_curves_are_the_power_of_the_replications_that_users_pay_for(pilot
             )
 
 
+RARE = sl.Experiment(
+    policies={"ucb": sl.UCB1(2.0), "greedy": sl.EpsilonGreedy(0.0)},
+    arms=2,
+    horizon=1_000,
+    replications=2,
+    seed=7,
+)
+COINS = sl.Bernoulli((0.95, 0.5))
+
+
+def test_a_skewed_pilot_gives_a_caution_with_the_replications_it_needs():
+    """25 times the squared skewness (Cochran), to one digit; none where as many are planned or nothing is skewed."""
+    planned = sl.plan(RARE, COINS, effect=50.0, power=0.9)
+    runs = sl.simulate(RARE.replace(replications=400), COINS)
+    skewness = stats.skew(runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0])
+    needed = int(float(f"{25 * skewness**2:.1g}"))
+    assert planned.replications_for_skewness == needed > planned.replications
+    (caution,) = planned.cautions
+    assert caution == (
+        "the pilot's differences are skewed, so rare replications weigh heavily: power and interval of "
+        f"{planned.replications:,} replications are only approximate. Plan about {needed:,}, or simulate the plan "
+        "with verify=True."
+    )
+    assert planned.verdict.endswith(f"Caution: {caution}")
+    assert sl.plan(RARE, COINS, effect=50.0, replications=needed).cautions == ()
+    healthy = sl.plan(EXPERIMENT, BERNOULLI, effect=2.0, power=0.9)
+    assert healthy.replications_for_skewness == 0
+    assert healthy.cautions == ()
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_effect_that_the_horizon_cannot_give_is_refused(sign):
+    """1,000 periods of 0.95 - 0.5; where the means are not known, nothing is refused."""
+    with pytest.raises(
+        sl.Invalid,
+        match=f"effect {sign * 450.5} is more than two policies can differ by here: 450,",
+    ):
+        sl.plan(RARE, COINS, effect=sign * 450.5, power=0.9, pilot=20)
+    assert sl.plan(RARE, COINS, effect=sign * 449.9, power=0.9, pilot=40).replications >= 2
+    assert sl.plan(RARE, sl.BernoulliPrior(), effect=5_000.0, power=0.9, pilot=20)
+
+
 def test_a_plan_that_cannot_be_made_is_refused(pilot_runs):
     with pytest.raises(sl.Invalid, match="did not run 'high' as ucb1"):
         sl.plan(
@@ -317,4 +368,18 @@ def test_a_prior_is_paired_in_every_design_and_a_coupled_pilot_of_it_says_nothin
     naive = short.replace(design="naive")
     runs = sl.simulate(naive, prior)
     values = runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]
-    assert_row(sl.plan(naive, runs, **arguments).own, values, 60, arguments, 0.95, lambda m: m - 1)
+    planned = sl.plan(naive, runs, **arguments)
+    own = planned.own
+    assert_row(own, values, 60, arguments, 0.95, lambda m: m - 1)
+    low, high = (
+        exact_power(
+            5.0, own.sd + sign * 2 * own.sd_error, own.replications, 0.95, own.replications - 1
+        )
+        for sign in (1, -1)
+    )
+    assert planned.power_range == pytest.approx((low, high), abs=2e-4)
+    (curve,) = planned.power_curves(points=3)
+    count = int(curve.users[1] / own.interactions)
+    assert curve.power[1] == pytest.approx(
+        exact_power(5.0, own.sd, count, 0.95, count - 1), abs=2e-4
+    )

@@ -366,6 +366,13 @@ class TestSteering:
         live.pause(ODD_NAMES[0])
         assert live.status().reason == ODD_NAMES[0]
 
+    def test_bad_numbers_to_stop_after(self, scenario, unchanged):
+        live = scenario.start()
+        with unchanged(sl.Invalid) as refused:
+            for number in (0, -1, 2, 4, 1 << 70, 3.0, "3", True):
+                refused(live.stop, after_replications=number)
+            refused(live.stop, after_replications=3, drain=False)
+
     def test_looking_where_nothing_is(self, scenario, unchanged):
         live = scenario.start()
         scenario.serve(live)

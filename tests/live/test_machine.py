@@ -261,6 +261,14 @@ class Machine(RuleBasedStateMachine):
             self.live.stop(reason="enough")
             assert self.live.status().opened == opened
 
+    @rule(more=st.integers(0, 2))
+    @precondition(lambda self: self.units > 15)
+    def drain_after_replications(self, more):
+        status = self.live.status()
+        last = min(status.opened + more, status.planned)
+        if status.status in ("running", "draining"):
+            self.live.stop(after_replications=last)
+
     # What must hold after each of them
 
     @invariant()
@@ -369,13 +377,17 @@ def status_agrees(status, tables):
     assert status.complete == len(complete)
     assert status.prefix == next(n for n in itertools.count() if n not in complete)
     assert status.status != "complete" or status.complete == status.planned
+    assert status.status != "stopped" or status.stop_after in (None, status.complete)
 
 
 def as_many_open_as_asked_for(status):
     """At least so many: a challenger opens again what was complete. What is left may be audits alone."""
     still_open, to_come = status.opened - status.complete, status.planned - status.complete
     needed = still_open + status.wanted + status.waiting
-    if status.status == "running":
+    if status.stop_after is not None:
+        assert status.opened <= status.stop_after
+        to_come = status.stop_after - status.complete
+    if status.status == "running" or (status.status == "draining" and status.stop_after):
         assert still_open >= min(OPEN_AT_ONCE, to_come)
         assert needed > 0
     elif status.status in ("complete", "stopped"):

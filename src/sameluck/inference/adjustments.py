@@ -55,10 +55,10 @@ def adjusted_differences(
     if adjust == "exploration":
         luck = _detail(runs.luck, adjust)[:, columns, index]
         return plain - (luck[:, 0] - luck[:, 1])
-    variates = _reward_noise(runs, columns, index)
+    noise = _reward_noise(runs, columns, index)
     if predictable:
-        return _adjusted_by_past(plain, variates)
-    return _adjusted_by_folds(plain, variates)
+        return _adjusted_by_past(plain, noise)
+    return _adjusted_by_folds(plain, _variates(noise, plain.size))
 
 
 def _detail(array: Floats | None, adjust: str) -> Floats:
@@ -77,7 +77,7 @@ def known_means(runs: Runs) -> Floats | None:
 
 
 def _reward_noise(runs: Runs, columns: list[int], index: int) -> Floats:
-    """Each arm's rewards less their expectation (replication, variate); their mean is zero."""
+    """Each arm's rewards less their expectation (replication, policy, arm); their mean is zero."""
     totals = _detail(runs.totals, "means")[:, columns, index]
     means = known_means(runs)
     if means is None:
@@ -88,10 +88,14 @@ def _reward_noise(runs: Runs, columns: list[int], index: int) -> Floats:
     needed = max(LEAST, REPLICATIONS_PER_ARM * arms)
     if count < needed:
         raise Invalid(f"adjust='means' needs {needed} replications for {arms} arms, got {count}")
-    noise = totals - means[:, None, :] * runs.pulls[:, columns, index]
-    if count < MANY_PER_ARM * arms:
+    return totals - means[:, None, :] * runs.pulls[:, columns, index]
+
+
+def _variates(noise: Floats, known: int) -> Floats:
+    """What coefficients are estimated for (replication, variate), if `known` replications tell them."""
+    if known < MANY_PER_ARM * noise.shape[2]:
         return noise[:, 0] - noise[:, 1]
-    return noise.reshape(count, -1)
+    return noise.reshape(len(noise), -1)
 
 
 def _coefficients(plain: Floats, variates: Floats) -> Floats:
@@ -132,12 +136,13 @@ def _adjusted_by_folds(plain: Floats, variates: Floats) -> Floats:
     return result
 
 
-def _adjusted_by_past(plain: Floats, variates: Floats) -> Floats:
+def _adjusted_by_past(plain: Floats, noise: Floats) -> Floats:
     """Coefficients from earlier replications, refitted as these grow by a tenth; 0 while these are too few."""
     result = plain.copy()
     refit = LEAST
     while refit < plain.size:
         until = min(plain.size, refit + max(10, refit // 10))
+        variates = _variates(noise, refit)
         coefficients = _coefficients(plain[:refit], variates[:refit])
         result[refit:until] -= variates[refit:until] @ coefficients
         refit = until

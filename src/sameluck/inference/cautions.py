@@ -58,10 +58,12 @@ def _few_replications(runs: Runs) -> Iterator[str]:
 
 
 def _winner_each_alone(effects: Sequence[Effect], request: Request) -> Iterator[str]:
-    if request.pairs == "best" and request.simultaneous == "none" and len(effects) > 1:
+    covered = request.simultaneous
+    if request.pairs == "best" and covered in ("none", "checkpoints") and len(effects) > 1:
+        remedy = 'leave out simultaneous="none"' if covered == "none" else 'use simultaneous="both"'
         yield (
             f"{effects[0].control} was chosen on the same data, so intervals of each pair alone favour it; "
-            'leave out simultaneous="none".'
+            f"{remedy}."
         )
 
 

@@ -332,7 +332,7 @@ def finding(effect: Effect) -> str:
     """One effect as a sentence."""
     pair = f"{effect.policy} and {effect.control}"
     level, over = percent(effect.level), f"over {effect.checkpoint:,} periods"
-    if effect.low == effect.high == 0:
+    if effect.low == effect.high == effect.sd == 0:
         return f"{pair} are the same policy and earned exactly the same {over}."
     if effect.sd == 0:
         same = "earned exactly the same" if effect.effect == 0 else "differed by exactly the same"
@@ -351,10 +351,10 @@ def finding(effect: Effect) -> str:
 
 
 def _takes(seconds: float) -> str:
-    # Coarse, so that two runs print the same.
-    return (
-        " (less than a second)" if seconds < 1 else f" (about {duration(float(f'{seconds:.1g}'))})"
-    )
+    # Coarse, so that two runs nearly always print the same.
+    if seconds < 60:
+        return " (less than a minute)"
+    return f" (about {duration(float(f'{seconds:.1g}'))})"
 
 
 def cost(effect: Effect, design: str) -> str:

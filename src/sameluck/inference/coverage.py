@@ -56,7 +56,7 @@ def coverage(  # noqa: PLR0913
             one of the last four arguments is given: then all that `compare` shows with them must be covered.
         environment: Where rewards come from, or its text form.
         level: Confidence of the intervals.
-        interval: `"t"`, `"anytime"`, `"median"` or `"bootstrap"`.
+        interval: `"t"`, `"anytime"`, `"median"` (of the median difference) or `"bootstrap"`.
         experiments: How many times to repeat it.
         peek: Compute the interval after every replication from the fifth on, and count an experiment as covered
             only if all of them contain the true effect.
@@ -71,7 +71,7 @@ def coverage(  # noqa: PLR0913
     require_one_of("interval", interval, list(intervals))
     require_whole("experiments", experiments, 10)
     require_whole("coverage: replications", experiment.replications, FIRST_LOOK if peek else 2)
-    if peek and interval == "bootstrap":
+    if peek and interval not in ("t", "anytime"):
         raise Invalid('peek=True takes interval="t" or "anytime"')
     whole = experiment.replace(replications=experiment.replications * experiments)
     if any(one is not None for one in (pairs, simultaneous, adjust, checkpoints)):
@@ -142,5 +142,6 @@ def _peeking_bounds(groups: Floats, level: float, interval: str) -> tuple[Floats
         with np.errstate(divide="ignore", invalid="ignore"):
             errors = np.sqrt(squares / (counts - 1) / counts)
             half = scipy.special.stdtrit(counts - 1, 0.5 + level / 2) * errors
+        half[np.cumsum(groups != groups[:, :1], axis=1) == 0] = math.inf
     looks = slice(FIRST_LOOK - 1, None)
     return (means - half)[:, looks], (means + half)[:, looks]

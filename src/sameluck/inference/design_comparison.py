@@ -105,8 +105,10 @@ class DesignComparison:
 
     @property
     def _header(self) -> list[str]:
-        level = percent(self.results[self._first].request.level)
-        columns = ["design", "policy", "effect", f"{level} interval", "sd", "users each"]
+        first = self.results[self._first]
+        scope = " (simultaneous)" if len(first.last_effects) > 1 else ""
+        interval = f"{percent(first.request.level)} interval{scope}"
+        columns = ["design", "policy", "effect", interval, "sd", "users each"]
         return [*columns, "users for equal precision", "finding"]
 
     def cells(self) -> list[list[str]]:
@@ -137,8 +139,7 @@ class DesignComparison:
         one = first.effects[0]
         pair = f"minus {one.control}" if several else f"{one.policy} minus {one.control}"
         title = f"{pair}, {one.replications:,} replications"
-        scope = first.scope
-        figure = plots.draw_effects(curves, level=one.level, title=title, scope=scope)
+        figure = plots.draw_effects(curves, level=one.level, title=title, scope=first.scope)
         if path is not None:
             plots.save(figure, path)
         return figure

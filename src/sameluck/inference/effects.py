@@ -25,6 +25,7 @@ from sameluck.intervals import (
     intervals,
     max_t_intervals,
     t_critical,
+    varies,
     welch_interval,
 )
 from sameluck.reporting.plots import Curve
@@ -243,10 +244,10 @@ def _effect(runs: Runs, key: PairAt, interval: Interval, request: Request) -> Ef
     pair, index = key
     rewards, control_rewards = _rewards(runs, pair, index)
     if is_paired(runs):
-        variance = (rewards - control_rewards).var(ddof=1)
+        variance = _variance(rewards - control_rewards)
         ratio = _ratio(runs, rewards, control_rewards, request.level)
     else:
-        variance = rewards.var(ddof=1) + control_rewards.var(ddof=1)
+        variance = _variance(rewards) + _variance(control_rewards)
         ratio = _Ratio(1.0, 1.0, 1.0)
     checkpoint = int(runs.checkpoints[index])
     plain = float((rewards - control_rewards).mean())
@@ -261,7 +262,7 @@ def _effect(runs: Runs, key: PairAt, interval: Interval, request: Request) -> Ef
         level=request.level,
         p_value=_interval(runs, *key, request).p_value,
         p_adjusted=interval.p_value,
-        sd=math.sqrt(variance) if request.adjust is None else float(values.std(ddof=1)),
+        sd=math.sqrt(variance) if request.adjust is None else math.sqrt(_variance(values)),
         reward=float(rewards.mean()),
         control_reward=float(control_rewards.mean()),
         replications=runs.replications,
@@ -283,14 +284,18 @@ def _ratio(runs: Runs, rewards: Floats, control_rewards: Floats, level: float) -
     return variance_ratio(rewards, control_rewards, level)
 
 
+def _variance(values: Floats) -> float:
+    return float(values.var(ddof=1)) if varies(values) else 0.0
+
+
 def _ceiling(value: float) -> float:
     return math.ceil(value) if math.isfinite(value) else value
 
 
 def variance_ratio(rewards: Floats, control_rewards: Floats, level: float) -> _Ratio:
     """Var(policy) + Var(control) over the variance of their difference, with a jackknife interval of its log."""
-    paired_variance = float((rewards - control_rewards).var(ddof=1))
-    naive_variance = float(rewards.var(ddof=1) + control_rewards.var(ddof=1))
+    paired_variance = _variance(rewards - control_rewards)
+    naive_variance = _variance(rewards) + _variance(control_rewards)
     if paired_variance == 0:
         value = 1.0 if naive_variance == 0 else math.inf
         return _Ratio(value, value, value)

@@ -51,6 +51,9 @@ class Plan:
     replications_for_skewness: int = (
         0  # that a t interval of the pilot's differences needs; 0 if they are not skewed
     )
+    prior: bool = (
+        False  # the policies of a replication share an instance, also under the naive design
+    )
 
     @property
     def own(self) -> DesignPlan:
@@ -91,7 +94,16 @@ class Plan:
         most = max(row.users for row in self.rows)
         least = min(2 * row.interactions for row in self.rows)
         users = np.geomspace(least, max(2 * most, 10 * least), points)
-        return [_power_curve(row, users, self.effect, self.level) for row in self.rows]
+        return [self._power_curve(row, users) for row in self.rows]
+
+    def _power_curve(self, row: DesignPlan, users: Floats) -> plots.PowerCurve:
+        replications = np.maximum(2, users // row.interactions).astype(int)
+        powers = [self._power(row, row.sd, int(count)) for count in replications]
+        return plots.PowerCurve(row.design, tuple(users.tolist()), tuple(powers))
+
+    def _power(self, row: DesignPlan, sd: float, replications: int) -> float:
+        paired = row.design != "naive" or self.prior
+        return power_of(self.effect, sd, replications, self.level, paired=paired)
 
     def plot(self, path: str | Path | None = None) -> plots.Figure:
         """Power curves as a matplotlib figure, written to `path` if given."""
@@ -145,10 +157,7 @@ class Plan:
         """The power if the true standard deviation is two standard errors above or below the pilot's."""
         own = self.own
         sds = (own.sd + 2 * own.sd_error, max(0.0, own.sd - 2 * own.sd_error))
-        paired = own.design != "naive"
-        low, high = (
-            power_of(own.effect, sd, own.replications, self.level, paired=paired) for sd in sds
-        )
+        low, high = (self._power(own, sd, own.replications) for sd in sds)
         return low, high
 
     @property
@@ -183,10 +192,3 @@ def _cells(row: DesignPlan) -> list[str]:
         f"{row.users:,.0f}",
         "-" if row.days is None else f"{row.days:,.1f}",
     ]
-
-
-def _power_curve(row: DesignPlan, users: Floats, effect: float, level: float) -> plots.PowerCurve:
-    replications = np.maximum(2, users // row.interactions).astype(int)
-    paired = row.design != "naive"
-    powers = [power_of(effect, row.sd, int(m), level, paired=paired) for m in replications]
-    return plots.PowerCurve(row.design, tuple(users.tolist()), tuple(powers))

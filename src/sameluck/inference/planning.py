@@ -88,6 +88,7 @@ def plan(  # noqa: PLR0913
         check,
         power,
         replications_for_skewness(values),
+        has_prior(own),
     )
 
 

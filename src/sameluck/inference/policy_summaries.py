@@ -10,7 +10,12 @@ import numpy as np
 from sameluck.arrays import Floats
 from sameluck.inference.adjustments import known_means
 from sameluck.inference.effects import Request, differences
-from sameluck.intervals import anytime_half_width, one_sided_level, one_sided_max_t
+from sameluck.intervals import (
+    anytime_half_width,
+    one_sided_level,
+    one_sided_max_t,
+    standard_error,
+)
 from sameluck.runs import Runs
 
 
@@ -93,7 +98,7 @@ def _half_widths(runs: Runs, name: str, request: Request) -> dict[str, tuple[flo
     others = [other for other in runs.policies if other != name]
     last = runs.checkpoints.size - 1
     columns = np.column_stack([differences(runs, (name, one), last, request) for one in others])
-    errors = columns.std(axis=0, ddof=1) / math.sqrt(runs.replications)
+    errors = standard_error(columns)
     if request.interval == "anytime":
         level = one_sided_level(request.level, len(others))
         halves = np.array([anytime_half_width(values, level) for values in columns.T])

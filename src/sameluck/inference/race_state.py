@@ -18,7 +18,7 @@ from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.files import write_whole
 from sameluck.inference.race_results import Race, Runner
-from sameluck.intervals import anytime_half_width, one_sided_level
+from sameluck.intervals import anytime_half_width, one_sided_level, varies
 from sameluck.simulation.simulate import simulate
 
 BLOCK = 16  # replications simulated at once after the first decision; decisions are made after each
@@ -130,8 +130,8 @@ class RaceState:
         dropped_by = self.dropped.get(name)
         own, better = self._common_rewards(name, dropped_by or leader)
         values = better - own
-        half = 0.0 if name == leader else anytime_half_width(values, self.level)
-        behind, sd = float(values.mean()), float(values.std())
+        half = anytime_half_width(values, self.level) if varies(values) else 0.0
+        behind, sd = float(values.mean()), float(values.std()) if varies(values) else 0.0
         skewness = float(np.mean(((values - behind) / sd) ** 3)) if sd else 0.0
         means = (float(own.mean()), behind, behind - half, behind + half)
         return Runner(name, *means, skewness, own.size, dropped_by)
@@ -195,6 +195,5 @@ def _differences(table: Floats, level: float) -> tuple[Floats, Floats]:
         values = table[first] - table[second]
         mean[first, second] = values.mean()
         mean[second, first] = -mean[first, second]
-        if values.std() > 0:  # a difference that has not varied yet is no evidence
-            half[first, second] = half[second, first] = anytime_half_width(values, level)
+        half[first, second] = half[second, first] = anytime_half_width(values, level)
     return mean, half

@@ -32,7 +32,7 @@ class Challenger(NamedTuple):
 
     def join(self, now: int) -> Joining:
         """Add the policy. It reads the replications begun so far first; a complete one is opened again for it."""
-        definition, status, reason = self._one(CurrentRow, "lock_experiment")
+        definition, status, reason, _ = self._one(CurrentRow, "lock_experiment")
         if status == "failed":
             raise Invalid(f"cannot add a policy: the experiment's status is failed ({reason})")
         users, open_before = self._count("count_assigned"), self._count("count_open")

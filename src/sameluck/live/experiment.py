@@ -33,17 +33,25 @@ class LiveExperiment(Assignments):
         self.verify()
         self._replications.change_status("resumed", ("paused", "failed"), "", self._now())
 
-    def stop(self, *, drain: bool = True, reason: str = "") -> None:
+    def stop(
+        self, *, drain: bool = True, after_replications: int | None = None, reason: str = ""
+    ) -> None:
         """End the experiment before the planned number of replications.
 
+        How long a replication takes depends on its rewards, and so does the number of those that have begun at a
+        given user or time, or when the results look a certain way: their mean is not exactly unbiased then. The
+        anytime interval, which `compare` uses for a stopped experiment, covers at every number of replications at
+        once and stays valid. The mean over the first `after_replications` is unbiased if that number was chosen
+        without looking at the rewards.
+
         Args:
-            drain: Open no further replication and finish every open one: the only way to stop whose results are
-                unbiased, since how long a replication takes depends on its rewards. False stops at once, and results
+            drain: Begin no further replication and complete those that have begun. False stops at once, and results
                 are those of the complete prefix.
+            after_replications: Complete exactly this many, the first ones: at least as many as have begun, at most
+                as many as are planned. A later call of `stop` replaces it.
             reason: For the record.
         """
-        change, allowed = "drained" if drain else "stopped", ("running", "paused", "draining")
-        self._replications.change_status(change, allowed, reason, self._now())
+        self._replications.stop(after_replications, reason, self._now(), drain=drain)
 
     def add_policy(self, name: str, policy: Policy | str, *, make: Maker | None = None) -> Joining:
         """Add a challenger, even to a finished experiment.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -27,6 +28,7 @@ from sameluck.validation import (
 
 ORDERS = ("lockstep", "phase")
 EXPOSURES = ("implicit", "explicit")
+STOP_AFTER = "stop_after"  # stored with the options, but not one of them: it may change
 
 # What one machine can serve; a million periods are a million users per replication.
 MOST_ARMS, MOST_POLICIES, MOST_PERIODS, MOST_REPLICATIONS = 10_000, 100, 10_000_000, 1_000_000
@@ -171,6 +173,22 @@ def as_live(live: Live | Mapping[str, Any] | None, **defaults: Any) -> Live:
     if isinstance(live, Live):
         return live
     return Live(**defaults) if live is None else Live.from_dict(live)
+
+
+def options_text(live: Live, stop_after: int | None = None) -> str:
+    """The options as JSON, and beside them the number of replications after which the experiment is stopped."""
+    return json.dumps(live.to_dict() | ({} if stop_after is None else {STOP_AFTER: stop_after}))
+
+
+def options_from(text: str) -> Live:
+    """The options in such a text."""
+    return Live.from_dict({k: value for k, value in json.loads(text).items() if k != STOP_AFTER})
+
+
+def stop_after_of(text: str) -> int | None:
+    """The number of replications after which the experiment is stopped, in such a text; None if there is none."""
+    number: int | None = json.loads(text).get(STOP_AFTER)
+    return number
 
 
 def checked_makers(makers: object) -> dict[str, Maker]:

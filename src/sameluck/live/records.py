@@ -17,9 +17,11 @@ from sameluck.live.databases.rows import (
     ReplicationRow,
 )
 from sameluck.live.engine.scheduler import AUDITED
+from sameluck.live.options import stop_after_of
 from sameluck.reporting.wording import counted
 
 ACTIVE = ("running", "draining")  # statuses in which units are enrolled
+ENDED = ("stopped", "complete")  # statuses in which no unit ever will be, unless a policy is added
 
 ASSIGNED = "ASSIGNED"
 STICKY = "STICKY"
@@ -94,6 +96,7 @@ class Status(NamedTuple):
     wanted: int  # entries without a user yet
     voided: int
     answers: dict[str, int]  # calls by reason
+    stop_after: int | None  # replications after which it is stopped; None if that was not requested
 
     def __str__(self) -> str:
         calls = sum(self.answers.values())
@@ -102,9 +105,10 @@ class Status(NamedTuple):
             for reason, count in self.answers.items()
             if reason not in (ASSIGNED, STICKY)
         ]
+        stops = "" if self.stop_after is None else f" (stop after {self.stop_after:,})"
         lines = [
             f"{self.name}: {self.status}" + (f" ({self.reason})" if self.reason else ""),
-            f"  replications  {self.complete:,} complete of {self.planned:,} planned, "
+            f"  replications  {self.complete:,} complete of {self.planned:,} planned{stops}, "
             f"{self.opened - self.complete:,} open; results use the first {self.prefix:,}",
             f"  users         {self.users:,} assigned, {self.settled:,} settled"
             f" ({self.defaulted:,} by default), {self.waiting:,} awaited, {self.voided:,} voided"
@@ -116,9 +120,9 @@ class Status(NamedTuple):
         return "\n".join(lines)
 
     def _wanted(self) -> str:
-        if self.status in ("stopped", "complete"):
+        if self.status in ENDED:
             return "no more users"
-        when = "at this moment" if self.status in ("running", "draining") else "once it is resumed"
+        when = "at this moment" if self.status in ACTIVE else "once it is resumed"
         return f"{counted(self.wanted, 'more user')}, {when}"
 
 
@@ -200,4 +204,5 @@ def status_of(transaction: Transaction, id: int, name: str) -> Status:
         wanted=entries["wanted"],
         voided=transaction.one(NumberRow, "count_voided", experiment=id).number,
         answers=dict(transaction.all(AnswerRow, "answers", experiment=id)),
+        stop_after=stop_after_of(current.options),
     )

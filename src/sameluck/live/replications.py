@@ -7,14 +7,13 @@ process has settled entries, and otherwise rebuilt from the ledger.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from threading import Lock
 from typing import TypeAlias, TypeVar
 
-from sameluck.errors import Conflict, Diverged, Unplayable
+from sameluck.errors import Conflict, Diverged, Invalid, Unplayable
 from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Database, Transaction, Values, Work
 from sameluck.live.databases.rows import (
@@ -30,9 +29,18 @@ from sameluck.live.databases.rows import (
 from sameluck.live.engine.replication import Fetch, Replication
 from sameluck.live.engine.scheduler import Entry, Scheduler
 from sameluck.live.ledger import Ledger
-from sameluck.live.options import Live, Maker, Makers, checked_makers, open_at_once
-from sameluck.live.records import ACTIVE
-from sameluck.validation import require_name
+from sameluck.live.options import (
+    Live,
+    Maker,
+    Makers,
+    checked_makers,
+    open_at_once,
+    options_from,
+    options_text,
+    stop_after_of,
+)
+from sameluck.live.records import ACTIVE, ENDED
+from sameluck.validation import require_name, require_whole
 
 T = TypeVar("T")
 # How far a challenger gets in one replication on settled entries: finished, periods replayed, entries wanted
@@ -58,7 +66,7 @@ class OpenReplications:
     def __init__(self, database: Database, row: ExperimentRow, makers: Makers | None) -> None:
         self.database = database
         self.id, self.name = row.id, row.name
-        self.live = Live.from_dict(json.loads(row.options))
+        self.live = options_from(row.options)
         self._makers = checked_makers(makers)
         self._states: dict[int, Replication] = {}
         self._locks: dict[int, Lock] = {}
@@ -115,24 +123,62 @@ class OpenReplications:
         self.database.write(lambda transaction: transaction.run("set_status", **values))
 
     def change_status(self, change: str, allowed: Sequence[str], reason: str, now: int) -> None:
-        """Set the status that a change (paused, resumed, drained or stopped) leads to, from those allowed."""
+        """Set the status that a change (paused or resumed) leads to, from those allowed."""
         if reason:
             require_name("a reason", reason)
 
         def work(transaction: Transaction) -> None:
             before = transaction.one(CurrentRow, "lock_experiment", experiment=self.id).status
             resumed = transaction.one(TextRow, "resumes_as", experiment=self.id).text
-            after = {"resumed": resumed, "drained": "draining"}.get(change, change)
-            if before == after:
-                return
-            if before not in allowed:
-                message = f"experiment {self.name!r} is {before} and cannot be {change}"
-                raise Conflict(message, "invalid_transition")
-            transaction.run("set_status", experiment=self.id, status=after, reason=reason)
-            if after in ACTIVE:
-                self.open_next(transaction, now)
+            after = resumed if change == "resumed" else change
+            if before != after:
+                self._check_transition(before, change, allowed)
+                self._set_status(transaction, after, reason, now)
 
         self.write(work)
+
+    def stop(self, stop_after: int | None, reason: str, now: int, *, drain: bool) -> None:
+        """Stop at once, or drain; `stop_after` is the `after_replications` of `LiveExperiment.stop`."""
+        if reason:
+            require_name("a reason", reason)
+        if stop_after is not None:
+            stop_after = require_whole("after_replications", stop_after, 1)
+            if not drain:
+                raise Invalid(
+                    "after_replications completes the first replications, and drain=False stops at once; give one"
+                )
+        change, after = ("drained", "draining") if drain else ("stopped", "stopped")
+        done = (after, *ENDED) if stop_after else (after,)
+
+        def work(transaction: Transaction) -> None:
+            row = transaction.one(CurrentRow, "lock_experiment", experiment=self.id)
+            changed = stop_after_of(row.options) != stop_after
+            if row.status in done and not (changed and drain):
+                return
+            self._check_transition(row.status, change, (*ACTIVE, "paused"))
+            if changed:
+                self._set_stop_after(transaction, stop_after)
+            self._set_status(transaction, after, reason, now)
+
+        self.write(work)
+
+    def _set_stop_after(self, transaction: Transaction, stop_after: int | None) -> None:
+        if stop_after is not None:
+            last = transaction.one(NumberRow, "last_replication", experiment=self.id).number
+            name = f"after_replications ({last + 1:,} have begun and are completed)"
+            require_whole(name, stop_after, last + 1, self.experiment.replications)
+        text = options_text(self.live, stop_after)
+        transaction.run("set_options", experiment=self.id, options=text)
+
+    def _check_transition(self, before: str, change: str, allowed: Sequence[str]) -> None:
+        if before not in allowed:
+            message = f"experiment {self.name!r} is {before} and cannot be {change}"
+            raise Conflict(message, "invalid_transition")
+
+    def _set_status(self, transaction: Transaction, status: str, reason: str, now: int) -> None:
+        transaction.run("set_status", experiment=self.id, status=status, reason=reason)
+        if status in ACTIVE:
+            self.open_next(transaction, now)
 
     def current(self, transaction: Transaction) -> Scheduler:
         """The policies as the database has them now; another process may have added one."""
@@ -242,7 +288,8 @@ class OpenReplications:
         last = transaction.one(NumberRow, "last_replication", experiment=self.id).number
         planned = definition.experiment.replications
         most = open_at_once(definition.experiment, self.live)
-        while row.status == "running" and last + 1 < planned and open_now < most:
+        to_begin = {"running": planned, "draining": stop_after_of(row.options) or 0}
+        while last + 1 < to_begin.get(row.status, 0) and open_now < most:
             last, open_now = last + 1, open_now + 1
             self._open(transaction, definition.scheduler, last, now)
         outstanding = transaction.one(NumberRow, "any_outstanding", experiment=self.id).number

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Callable, Mapping
 from itertools import islice
@@ -14,7 +13,7 @@ from sameluck.live.assignments import SECOND
 from sameluck.live.databases.base import Database, Transaction
 from sameluck.live.databases.rows import ExperimentRow, NumberRow
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.options import Clock, Live, Makers
+from sameluck.live.options import Clock, Live, Makers, options_text
 from sameluck.randomness import streams
 
 Fill: TypeAlias = Callable[[Transaction, int, int], None]  # an experiment's id, the time
@@ -48,7 +47,7 @@ def start(
             "start",
             name=name,
             definition=request.experiment.to_json(),
-            options=json.dumps(request.live.to_dict()),
+            options=options_text(request.live),
             salt=salt,
             streams=streams.VERSION,
             now=now,

@@ -16,7 +16,7 @@ from users import Users, assert_same, finish
 import sameluck as sl
 from sameluck.live.databases import postgres
 from sameluck.live.databases.rows import TextRow
-from sameluck.testing.scenario import FIVE, START, Scenario, assert_finished, options
+from sameluck.testing.scenario import ENVIRONMENT, FIVE, START, Scenario, assert_finished, options
 from sameluck.testing.store_contract import StoreContract
 
 KILL = """
@@ -133,6 +133,22 @@ class TestSeveralProcesses:
         assert other.assign("ann").reason == "NOT_RUNNING"
         other.resume()
         assert one.assign("ann").enrolled
+
+    def test_a_stop_after_replications_holds_for_all(self, scenarios):
+        scenarios[0].start(replications=9, live=options(open_replications=2))
+        one, other, third = everywhere(scenarios)
+        one.stop(after_replications=5)
+        with ThreadPoolExecutor(2) as pool:
+            calls = [
+                pool.submit(serve_to_the_end, *each)
+                for each in zip(scenarios[1:], (other, third), strict=True)
+            ]
+            for call in calls:
+                call.result(timeout=120)
+        for live in (one, other, third):
+            assert (live.status().status, live.status().opened) == ("stopped", 5)
+            first = sl.simulate(live.experiment, ENVIRONMENT, replications=range(5), workers=1)
+            assert_same(live.runs(), first)
 
     def test_of_two_that_start_one_name_one_wins(self, scenarios):
         with ThreadPoolExecutor(3) as pool:

@@ -37,17 +37,35 @@ def resume_command(name: str, database: DatabaseOptions) -> Output:
 @live_command("stop")
 @name_argument
 @click.option("--now", is_flag=True, help="Stop at once; results are those of the complete prefix.")
+@click.option(
+    "--after-replications",
+    type=int,
+    help="Complete exactly this many replications, the first ones. Their mean is unbiased if the number was chosen "
+    "without looking at the rewards.",
+)
 @_reason_option
-def stop_command(name: str, reason: str, database: DatabaseOptions, *, now: bool) -> Output:
+def stop_command(
+    name: str,
+    after_replications: int | None,
+    reason: str,
+    database: DatabaseOptions,
+    *,
+    now: bool,
+) -> Output:
     """End an experiment before the planned number of replications.
 
     Open replications are finished first: how long one takes depends on its rewards, so leaving them out would bias
-    the result.
+    the result. How many have begun depends on the rewards too, so the mean over them is not exactly unbiased; the
+    anytime interval of the results stays valid.
     """
+    if now and after_replications is not None:
+        raise sl.Invalid(
+            "--after-replications completes the first replications, and --now stops at once; give one"
+        )
     with database.open_experiment(name) as live:
-        live.stop(drain=not now, reason=reason)
+        live.stop(drain=not now, after_replications=after_replications, reason=reason)
         status = live.status()
-        left = status.opened - status.complete
+        left = (status.stop_after or status.opened) - status.complete
         at_once = database.next_command("stop", name, "--now")
         draining = f"{counted(left, 'replication is', 'replications are')} finished first; to stop at once: {at_once}"
         return _status(live, "" if now or not left else draining)

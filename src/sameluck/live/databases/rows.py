@@ -46,6 +46,7 @@ class CurrentRow(NamedTuple):
     definition: str
     status: str
     reason: str
+    options: str  # of these only `options.STOP_AFTER` may change
 
 
 class ReplicationRow(NamedTuple):

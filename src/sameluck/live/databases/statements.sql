@@ -8,10 +8,10 @@ SELECT name FROM experiment ORDER BY id
 SELECT id, name, definition, options, status, reason, salt, streams, started_us FROM experiment WHERE name = :name
 
 -- name: experiment_now
-SELECT definition, status, reason FROM experiment WHERE id = :experiment
+SELECT definition, status, reason, options FROM experiment WHERE id = :experiment
 
 -- name: lock_experiment
-SELECT definition, status, reason FROM experiment WHERE id = :experiment /*pg FOR UPDATE */
+SELECT definition, status, reason, options FROM experiment WHERE id = :experiment /*pg FOR UPDATE */
 
 -- name: start
 INSERT INTO experiment (name, definition, options, status, reason, salt, streams, started_us)
@@ -27,6 +27,9 @@ SELECT resumes_as FROM experiment WHERE id = :experiment
 
 -- name: set_definition
 UPDATE experiment SET definition = :definition WHERE id = :experiment
+
+-- name: set_options
+UPDATE experiment SET options = :options WHERE id = :experiment
 
 -- name: open_replication
 INSERT INTO replication (experiment, number, state, version, policies, opened_us)

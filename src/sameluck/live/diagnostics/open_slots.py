@@ -31,7 +31,7 @@ def _rebuild(snapshot: Snapshot) -> Iterator[Check]:
 
 @diagnostic(order=20)
 def _open_slots(snapshot: Snapshot) -> Iterator[Check]:
-    [(_, status, _)] = snapshot.rows(CurrentRow, "experiment_now")
+    [(_, status, *_)] = snapshot.rows(CurrentRow, "experiment_now")
     entries = {"wanted": 0, "assigned": 0}
     for state, _, count in snapshot.rows(EntryCount, "count_entries"):
         entries[state] = entries.get(state, 0) + count

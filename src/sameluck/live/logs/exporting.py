@@ -78,7 +78,7 @@ def export(
     with draft_of(Path(path)) as draft:
 
         def work(transaction: Transaction) -> int:
-            definition, status, _ = transaction.one(
+            definition, status, *_ = transaction.one(
                 CurrentRow, "experiment_now", experiment=live._id
             )
             experiment = Experiment.from_json(definition)

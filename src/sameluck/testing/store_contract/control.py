@@ -83,6 +83,79 @@ class ControlRules:
         assert status.status == "stopped"
         assert_same(live.runs(), simulated(live.experiment), status.prefix)
 
+    def test_stopping_after_replications_completes_exactly_those(self, scenario: Scenario) -> None:
+        """The first ones, as many open at once as before, whatever is restarted or paused in between."""
+        live = scenario.start(replications=9, live=options(open_replications=2))
+        live.stop(after_replications=5, reason="the month is over")
+        assert (live.status().status, live.status().opened, live.status().stop_after) == (
+            "draining",
+            2,
+            5,
+        )
+        while live.status().opened < 4:
+            scenario.serve(live)
+        live.pause()
+        live = scenario.reopen(live)
+        live.resume()
+        scenario.finish(live)
+        status = live.status()
+        assert (status.status, status.reason) == ("stopped", "")
+        assert status.opened == status.complete == status.prefix == status.stop_after == 5
+        assert_same(live.runs(), simulated(live.experiment), 5)
+
+    def test_stopping_after_replications_again_changes_nothing(self, scenario: Scenario) -> None:
+        """Not even when they are complete; another number of them is refused then."""
+        live = scenario.start(replications=6, live=options(open_replications=2))
+        for reason in ("enough", "again"):
+            live.stop(after_replications=3, reason=reason)
+        scenario.finish(live)
+        live.stop(after_replications=3, reason="and again")
+        assert (live.status().status, live.status().reason) == ("stopped", "enough")
+        for call in (live.stop, partial(live.stop, after_replications=4)):
+            assert conflict_code(call) == "invalid_transition"
+
+    def test_the_last_stop_counts(self, scenario: Scenario) -> None:
+        """A number replaces another or a plain stop, and a plain stop replaces a number."""
+        live = scenario.start(replications=6, live=options(open_replications=2))
+        live.stop()
+        live.stop(after_replications=6)
+        live.stop(after_replications=3)
+        scenario.finish(live)
+        assert (live.status().status, live.status().opened) == ("stopped", 3)
+        other = scenario.start(name="other", replications=6, live=options(open_replications=2))
+        other.stop(after_replications=4)
+        other.stop(reason="now")
+        scenario.finish(other)
+        status = other.status()
+        assert (status.status, status.opened, status.stop_after) == ("stopped", 2, None)
+        assert status.reason == "now"
+
+    def test_stopping_after_fewer_than_have_begun_is_refused(self, scenario: Scenario) -> None:
+        """What has begun is completed; nothing changes. All that are planned are allowed, and no more."""
+        live = scenario.start(replications=6, live=options(open_replications=2))
+        while live.status().opened < 3:
+            scenario.serve(live)
+        before = live.status()
+        for number in (2, 7):
+            refused = rf"3 have begun and are completed\) .* from 3 to 6, got {number}"
+            with pytest.raises(Invalid, match=refused):
+                live.stop(after_replications=number)
+        with pytest.raises(Invalid, match="drain=False"):
+            live.stop(drain=False, after_replications=3)
+        assert live.status() == before
+        live.stop(after_replications=6)
+        assert_finishes(scenario, live)
+
+    def test_stopping_after_replications_at_once_leaves_no_number(self, scenario: Scenario) -> None:
+        """Stopped at once, it has the complete prefix."""
+        live = scenario.start(replications=6, live=options(open_replications=2))
+        live.stop(after_replications=4)
+        for _ in range(2):
+            live.stop(drain=False)
+        status = live.status()
+        assert (status.status, status.opened, status.stop_after) == ("stopped", 2, None)
+        assert conflict_code(partial(live.stop, after_replications=4)) == "invalid_transition"
+
     def test_a_complete_experiment_stays_complete(self, scenario: Scenario) -> None:
         """It cannot be paused, resumed or stopped; before, pausing or resuming twice has no effect."""
         live = scenario.start()
@@ -134,6 +207,20 @@ class ControlRules:
         scenario.finish(live)
         assert (live.status().status, live.status().opened) == ("stopped", 2)
         assert_same(live.runs(), simulated(live.experiment), 2)
+
+    def test_a_challenger_reads_the_replications_after_which_it_stops(
+        self, scenario: Scenario
+    ) -> None:
+        """One that joins meanwhile, and one that joins when they are complete."""
+        live = scenario.start(replications=6, live=options(open_replications=2))
+        live.stop(after_replications=4)
+        live.add_policy("late", self.challenger)
+        scenario.finish(live)
+        assert (live.status().status, live.status().opened) == ("stopped", 4)
+        live.add_policy("later", "uniform")
+        scenario.finish(live)
+        assert (live.status().status, live.status().opened) == ("stopped", 4)
+        assert_same(live.runs(), simulated(live.experiment), 4)
 
     def test_a_name_that_is_taken_is_refused(self, scenario: Scenario) -> None:
         """And so is every policy that would be added to an A/A rehearsal."""
@@ -194,6 +281,18 @@ class ConcurrencyRules:
         live = scenario.start(FIVE, design=design, live=options(open_replications=3))
         self._serve_together(scenario, live)
         assert_finished(live)
+
+    def test_an_experiment_stops_after_replications_while_many_callers_are_served(
+        self, scenario: Scenario
+    ) -> None:
+        """With exactly those replications, whichever caller completes the last of them."""
+        live = scenario.start(replications=9, live=options(open_replications=3))
+        serving = [partial(self._serve_until, scenario, live, 10)] * THREADS
+        stopping = partial(live.stop, after_replications=7)
+        assert together([*serving, stopping, stopping]) == [None] * (THREADS + 2)
+        self._serve_together(scenario, live)
+        assert (live.status().status, live.status().opened) == ("stopped", 7)
+        assert_same(live.runs(), simulated(live.experiment), 7)
 
     def test_a_challenger_joins_while_many_callers_are_served(self, scenario: Scenario) -> None:
         """No call fails because of it, and nothing is lost."""

@@ -1,0 +1,150 @@
+"""What replications cannot exclude: the bound of a share never met, and the sentence that says so."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import sameluck as sl
+from sameluck.inference.unseen import (
+    possible_loss,
+    replications_to_exclude,
+    reversing_loss,
+    unseen_share,
+)
+
+COINS = sl.Bernoulli((0.95, 0.5))
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.999])
+@pytest.mark.parametrize("replications", [2, 20, 299, 10_000])
+def test_the_share_is_the_exact_upper_bound_of_a_probability_never_met(replications, level):
+    """Clopper and Pearson's bound for no success in so many trials."""
+    share = unseen_share(replications, level)
+    test = stats.binomtest(0, replications, alternative="less")
+    assert share == pytest.approx(test.proportion_ci(level).high, rel=1e-6)
+    assert (1 - share) ** replications == pytest.approx(1 - level, rel=1e-9)
+
+
+def test_the_share_of_20_replications_is_14_percent():
+    assert f"{unseen_share(20, 0.95):.2f}" == "0.14"
+    assert unseen_share(298, 0.95) > 0.01 > unseen_share(299, 0.95)
+
+
+@pytest.mark.parametrize("effect", [-3.0, 0.5, 40.0])
+@pytest.mark.parametrize("replications", [5, 20, 400])
+def test_the_loss_that_reverses_an_effect_balances_it(effect, replications):
+    share, loss = unseen_share(replications, 0.9), reversing_loss(effect, replications, 0.9)
+    assert (1 - share) * abs(effect) == pytest.approx(share * loss)
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95])
+@pytest.mark.parametrize(("effect", "loss"), [(30.0, 2_250.0), (-2.0, 10.0), (1.0, 0.9)])
+def test_the_replications_to_exclude_a_loss_are_the_fewest(effect, loss, level):
+    """Counted up one by one until such a loss no longer reverses the effect."""
+    fewest = 1
+    while reversing_loss(effect, fewest, level) < loss:
+        fewest += 1
+    assert replications_to_exclude(effect, loss, level) == fewest
+
+
+def test_the_largest_possible_loss_is_that_of_the_worst_arm_in_every_period():
+    policies = {"a": sl.Always(0), "b": sl.Always(1)}
+    experiment = sl.Experiment(policies=policies, arms=3, horizon=40, replications=2)
+    runs = sl.simulate(experiment, sl.Bernoulli((0.5, 0.2, 0.9)), checkpoints=[10, 40])
+    assert possible_loss(runs) == pytest.approx(40 * 0.7)
+    assert possible_loss(dataclasses.replace(runs, environment=None)) is None
+    assert possible_loss(sl.simulate(experiment, sl.BernoulliPrior())) is None
+
+
+def made_up(effects, environment, *, horizon=5_000, seconds=None, spread=0.1):
+    """Twenty replications in which each further policy earns about so much more than the first."""
+    rewards = np.zeros((20, len(effects) + 1, 1))
+    rewards[:, 1:, 0] = np.array(effects) + spread * np.resize([-1, 1], 20)[:, None]
+    policies = {f"p{index}": sl.UCB1(index + 1.0) for index in range(len(effects) + 1)}
+    experiment = sl.Experiment(policies=policies, arms=2, horizon=horizon, replications=20)
+    pulls = np.zeros((*rewards.shape, 2), np.int64)
+    pulls[..., 0] = np.arange(len(effects) + 1)[None, :, None]
+    users = np.full((20, 1), horizon)
+    return sl.Runs(
+        experiment, np.array([horizon]), rewards, pulls, users, environment, seconds=seconds
+    )
+
+
+SHARE = 1 - 0.05 ** (1 / 20)
+TO_EXCLUDE = math.ceil(math.log(0.05) / math.log(1 - 30 / (30 + 2_250)))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "time"),
+    [
+        (None, ""),
+        (5.0, " (less than a minute)"),
+        (10.6, " (about 100 s)"),
+        (60.0, " (about 11.7 min)"),
+    ],
+)
+def test_a_finding_says_what_20_replications_cannot_exclude(seconds, time):
+    """Up to 14% unseen; 30 ahead is reversed by a loss of 30 (1 - p) / p = 185 each, of at most 5,000 x 0.45."""
+    loss = 30 * (1 - SHARE) / SHARE
+    verdict = sl.compare(made_up([30], COINS, seconds=seconds)).verdict
+    assert (
+        "Up to 14% of replications may be unlike any of these 20; this finding is reversed if those lose more than "
+        f"{loss:.1f} each, of at most 2,250: {TO_EXCLUDE:,} replications{time} exclude that."
+        in verdict
+    )
+    assert TO_EXCLUDE == 227
+
+
+def test_the_smallest_of_several_findings_counts():
+    loss = 10 * (1 - SHARE) / SHARE
+    verdict = sl.compare(made_up([30, -10, 0.01], COINS), simultaneous="none").verdict
+    assert (
+        f"the smallest of these differences is reversed if those lose more than {loss:.2f} each"
+        in verdict
+    )
+
+
+def test_a_loss_that_is_not_possible_reverses_nothing():
+    verdict = sl.compare(made_up([30], COINS, horizon=100)).verdict
+    assert (
+        "Up to 14% of replications may be unlike any of these 20; not even a loss of 45.00 each, the largest "
+        "possible, reverses this finding." in verdict
+    )
+
+
+@pytest.mark.parametrize("environment", [None, sl.BernoulliPrior()])
+def test_where_the_means_are_not_known_only_the_loss_is_stated(environment):
+    loss = 30 * (1 - SHARE) / SHARE
+    verdict = sl.compare(made_up([30], environment)).verdict
+    assert f"; this finding is reversed if those lose more than {loss:.1f} each. The" in verdict
+
+
+def test_without_a_finding_only_the_share_is_stated_and_about_medians_nothing():
+    undecided = sl.compare(made_up([0.01], COINS)).verdict
+    assert "Up to 14% of replications may be unlike any of these 20. The" in undecided
+    median = sl.compare(made_up([30], COINS), interval="median").verdict
+    assert "unlike any" not in median
+    assert "These are medians over replications: a rare failure does not show in them." in median
+    shorter = sl.compare(made_up([30], COINS), level=0.8).verdict
+    assert "Up to 7.7% of replications may be unlike any of these 20" in shorter
+
+
+def test_a_rare_failure_is_named_where_the_verdict_has_the_wrong_sign():
+    """UCB1 against greedy play: 20 replications without a failure make the worse one the winner, never silently."""
+    policies = {"ucb": sl.UCB1(2.0), "greedy": sl.EpsilonGreedy(0.0)}
+    experiment = sl.Experiment(policies=policies, arms=2, horizon=5_000, replications=200, seed=1)
+    runs = sl.simulate(experiment, COINS)
+    wrong = 0
+    for start in range(0, 200, 20):
+        rows = {
+            name: getattr(runs, name)[start : start + 20]
+            for name in ("rewards", "pulls", "interactions")
+        }
+        result = sl.compare(dataclasses.replace(runs, **rows))
+        if result.effects[0].low > 0:
+            wrong += 1
+            assert "this finding is reversed if those lose more than" in result.verdict
+    assert wrong > 2

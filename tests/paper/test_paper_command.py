@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -34,8 +35,30 @@ def test_it_succeeds_and_shows_the_published_row_under_ours(report):
     lines = report.out.splitlines()
     ours = next(place for place, line in enumerate(lines) if line.startswith("replay "))
     assert re.match(r"replay, published +10\.46 +102\.44 +1,027\.08 +10,092\.58", lines[ours + 1])
-    assert "24 of 24 published numbers are within 4 standard errors." in report.out
-    assert "10 of 10 checks of theorems hold." in report.out
+    assert "12 of 12 checks of theorems hold." in report.out
+
+
+def test_the_count_of_published_numbers_says_how_many_are_tests(report):
+    kinds = Counter(one["kind"] for one in report.results["published"])
+    assert kinds == {"test": 9, "construction": 8, "illustration": 3, "axis": 4}
+    sentence = (
+        "24 of 24 published numbers are within 4 standard errors (tests: 9, 2T by construction: 8, "
+        "from the printed illustration: 3, below the end of an axis: 4)."
+    )
+    assert sentence in report.out
+    for page in ("paper.md", "report.html"):
+        assert sentence in (report.folder / page).read_text()
+    assert "24 published numbers, of which 9 are tests" in (ROOT / "README.md").read_text()
+
+
+def test_the_page_says_that_two_readings_of_the_slope_fit_and_which_directions_are_open(report):
+    page = (report.folder / "paper.md").read_text()
+    assert "Two of the six readings fit" in page
+    rise = report.parts["example3"]["slopes"][-1]
+    assert (rise["explore"], rise["reading"]) == ("others", "rise from T = 5,000 to 10,000")
+    assert abs(rise["value"] - 1.09) < 0.005 + 5 * rise["error"]
+    assert "contextual bandits" in page
+    assert "reinforcement learning" in page
 
 
 def test_results_have_every_number_and_its_published_counterpart(report):
@@ -77,7 +100,7 @@ def test_json_is_strict_and_the_same_as_the_file(report, tmp_path, capsys):
 
 def test_the_page_is_self_contained(report):
     page = (report.folder / "report.html").read_text()
-    assert page.count("<svg") == 10
+    assert page.count("<svg") == 14
     assert not re.search(r'(src|href)="(?!#)', page.replace('xlink:href="#', ""))
     assert "<script" not in page
     for part in runs.PARTS[1:]:
@@ -86,7 +109,7 @@ def test_the_page_is_self_contained(report):
 
 def test_figures_tables_and_data_are_there_in_all_forms(report):
     figures = sorted(path.stem for path in (report.folder / "figures").glob("*.svg"))
-    assert len(figures) == 10
+    assert len(figures) == 14
     for name in figures:
         assert (report.folder / "figures" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
         assert len((report.folder / "data" / f"{name}.csv").read_text().splitlines()) > 7

@@ -47,8 +47,8 @@ def test_the_published_sampling_error_is_counted_in():
     assert cell.z == pytest.approx(2.0)
     assert cell.meets
     assert not published.match("x", 10, Estimate(10.7, 0.03), Estimate(10.4, 0.04)).meets
-    assert published.match("x", 10, Estimate(1.0, 0.1), Estimate(9.0, 0.1), "<=").meets
-    assert not published.match("x", 10, Estimate(9.0, 0.1), Estimate(1.0, 0.1), "<=").meets
+    assert published.match("x", 10, Estimate(1.0, 0.1), Estimate(9.0, 0.1), "axis").meets
+    assert not published.match("x", 10, Estimate(9.0, 0.1), Estimate(1.0, 0.1), "axis").meets
 
 
 def test_intervals_from_ten_runs_say_what_the_paper_says(report):

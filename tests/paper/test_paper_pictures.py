@@ -1,9 +1,13 @@
 """The illustration, and the same figures for any replication."""
 
+from collections import Counter
+
 import pytest
+from matplotlib.colors import to_rgba
 
 import sameluck as sl
 from sameluck.paper import illustration, published
+from sameluck.paper.algorithms import Users, algorithm_2
 from sameluck.reporting import plots
 
 POLICIES = {"ucb": sl.UCB1(), "thompson": sl.ThompsonBernoulli(), "greedy": sl.EpsilonGreedy()}
@@ -37,6 +41,39 @@ def test_the_arrows_are_the_published_ones():
 def test_every_reward_of_the_illustration_is_in_the_printed_stacks():
     for visit in plots.visits(illustration.trajectories()):
         assert visit.reward == published.STACKS[visit.arm][visit.position]
+
+
+def test_the_stacks_of_one_policy_are_those_of_a_real_trace():
+    traced, stacks = illustration.traced(), illustration.stacks()
+    for visit in plots.visits(traced):
+        assert visit.reward == stacks[visit.arm][visit.position]
+    alone = {"ucb1": traced["ucb1"]}
+    (axes,) = plots.draw_stacks(alone, arms=illustration.ARMS, unused=stacks).axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["used", "not used"]
+    shades = Counter(patch.get_facecolor() for patch in axes.patches)
+    assert shades == {to_rgba(plots.SHADES[1]): 10, to_rgba("white"): 20}
+
+
+def test_masked_entries_are_hatched_and_have_no_reward():
+    stacks = illustration.stacks()
+    (axes,) = plots.draw_stacks({}, unused=stacks, masked=illustration.MASKED).axes
+    hatched = [patch.get_xy() for patch in axes.patches if patch.get_hatch()]
+    assert hatched == [(position, 1) for position in range(3, 10)]
+    rewards = [text.get_text() for text in axes.texts if text.get_text() in ("0", "1")]
+    assert len(rewards) == 30 - 7
+
+
+def test_the_known_entries_determine_the_answer_of_the_masked_figure():
+    """Run again with every masked reward altered: whether arm 2 is pulled at most three times stays the same."""
+    experiment, environment = illustration.TRACED, illustration.ENVIRONMENT
+    users = Users(experiment, environment, 0, altered=illustration.MASKED)
+    altered = algorithm_2(experiment, 0, users, [*experiment.policies])
+    answers = {}
+    for name, one in illustration.traced().items():
+        answers[name] = int((one.arms == 1).sum()) <= 3
+        assert (altered[name].arms.count(1) <= 3) == answers[name]
+        assert ("(yes)" in illustration.masked_answer(one)) == answers[name]
+    assert answers == {"ucb1": True, "thompson": False}
 
 
 def test_visits_of_any_number_of_policies_lead_to_where_a_reward_was_seen_before():

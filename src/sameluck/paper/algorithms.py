@@ -118,6 +118,42 @@ def centred_sums(
     return np.asarray(sums - counts * means)
 
 
+def transformed_counts(
+    experiment: Experiment,
+    environment: Environment,
+    event: tuple[Floats, Floats, Floats],
+    begins: Ints,
+    ends: Ints,
+) -> Floats:
+    """Sums of the increments of I_t(B) over stack entries (replication, stop, weight, arm).
+
+    `event` has for each arm the smallest and the largest reward in B, and the probability of B. The entries are those
+    from `begins` to `ends` (replication, stop, arm); the weight is 1, and the sign of I_t(B) before the increment.
+    """
+    rows, stops, arms = ends.shape
+    law = environment.laws(experiment.seed, range(rows), arms)
+    sums = np.zeros((rows, stops, 2, arms))
+    _sum_increments(law, np.uint64(experiment.seed), *event, begins, ends, sums)
+    return sums
+
+
+@compiled
+def _sum_increments(law, seed, low, high, chance, begins, ends, sums):  # type: ignore[no-untyped-def]
+    for row in range(ends.shape[0]):
+        key = stream(seed, REWARD, row, ALL_POLICIES)
+        for arm in range(ends.shape[2]):
+            stack = within(key, arm)
+            for stop in range(ends.shape[1]):
+                count = 0.0
+                for position in range(ends[row, stop, arm]):
+                    reward = draw(law, row, arm, word(stack, position))
+                    increment = (low[arm] <= reward <= high[arm]) - chance[arm]
+                    if position >= begins[row, stop, arm]:
+                        sums[row, stop, 0, arm] += increment
+                        sums[row, stop, 1, arm] += np.sign(count) * increment
+                    count += increment
+
+
 @compiled
 def _sum_stacks(law, seed, counts, sums):  # type: ignore[no-untyped-def]
     for row in range(counts.shape[0]):

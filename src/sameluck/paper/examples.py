@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 import sameluck as sl
+from sameluck.arrays import Floats
 from sameluck.design import Design
 from sameluck.intervals import t_interval
 from sameluck.paper import example_sections, published
@@ -24,6 +25,7 @@ from sameluck.paper.parts import (
     effect_estimates,
     mean,
     variance,
+    with_naive,
 )
 from sameluck.paper.published import Match, match, printed_mean
 
@@ -44,6 +46,18 @@ class Example(NamedTuple):
     title: str
     policies: Mapping[str, sl.Policy]
     environment: sl.Environment
+
+    @property
+    def means(self) -> Floats:
+        """Of the arms' rewards."""
+        return np.array(self.environment.means)
+
+    @property
+    def variances(self) -> Floats:
+        """Of the arms' rewards: sigma^2 of the paper."""
+        return (
+            self.means * (1 - self.means) if self.environment.binary else np.ones_like(self.means)
+        )
 
 
 EXAMPLE_1 = Example(
@@ -102,6 +116,17 @@ def simulation(
     """The example under a design; the last checkpoint is its horizon."""
     one = experiment(example, settings, checkpoints[-1]).replace(design=design)
     return Simulation(one, example.environment, checkpoints)
+
+
+def simulation_pairs(
+    examples: Sequence[Example], checkpoints: tuple[int, ...], settings: Settings
+) -> Simulations:
+    """Each example under replay and, independently, under the naive design."""
+    return {
+        f"{example.name} {label}": one
+        for example in examples
+        for label, one in with_naive(simulation(example, settings, checkpoints)).items()
+    }
 
 
 def _simulations(example: Example, settings: Settings) -> Simulations:
@@ -210,11 +235,14 @@ def _curves(runs: sl.Runs) -> list[Record]:
 def _match_tables(runs: Mapping[str, sl.Runs], replay: Mapping[int, float]) -> list[Match]:
     """Each cell of a published table of interactions."""
     matches = []
-    for label, table in (("replay", replay), ("naive", published.NAIVE_INTERACTIONS)):
+    for label, table, kind in (
+        ("replay", replay, "test"),
+        ("naive", published.NAIVE_INTERACTIONS, "construction"),
+    ):
         samples = runs[label].at([*table]).interactions.T
         for (horizon, value), sample in zip(table.items(), samples, strict=True):
             printed = printed_mean(value, float(sample.std(ddof=1)), published.TABLE_STEP)
-            matches.append(match(f"interactions, {label}", horizon, mean(sample), printed))
+            matches.append(match(f"interactions, {label}", horizon, mean(sample), printed, kind))
     return matches
 
 
@@ -227,7 +255,7 @@ def _match_axis(
         value, error = one[field], one[f"{field}_error"]
         ours = Estimate(value, error) if policy is None else Estimate(value[policy], error[policy])
         printed = Estimate(top, ours.error)  # the published curve has the same sampling error
-        points.append(match(name, one["horizon"], ours, printed, "<="))
+        points.append(match(name, one["horizon"], ours, printed, "axis"))
     return max(points, key=lambda one: one.ours)._replace(meets=all(one.meets for one in points))
 
 

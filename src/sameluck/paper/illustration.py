@@ -1,4 +1,8 @@
-"""The paper's illustration with three arms and ten periods, from the sequences that it prints."""
+"""The paper's illustration with three arms and ten periods.
+
+The trajectories and the shared stacks are drawn from the sequences that it prints; the stacks of a single policy and
+the masked stack from a traced replication.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+import sameluck as sl
 from sameluck.arrays import Ints
 from sameluck.paper import published
+from sameluck.paper.algorithms import Users
 from sameluck.paper.parts import (
     Estimate,
     Part,
@@ -22,6 +28,17 @@ from sameluck.runs import Runs
 from sameluck.trajectories import Trajectory
 
 POLICIES = ("first policy", "second policy")
+ARMS = ("1", "2", "3")
+
+TRACED = sl.Experiment(
+    policies={"ucb1": sl.UCB1(), "thompson": sl.ThompsonBernoulli()},
+    arms=len(ARMS),
+    horizon=10,
+    replications=1,
+    seed=162,  # of the two policies, one pulls arm 2 at most three times
+)
+ENVIRONMENT = sl.Bernoulli((0.3, 0.6, 0.5))
+MASKED = (1, 3)  # arm 2 from its fourth entry on, as in the paper
 
 
 def trajectories() -> dict[str, Trajectory]:
@@ -50,15 +67,15 @@ def _analyse(settings: Settings, runs: Mapping[str, Runs]) -> Record:  # noqa: A
         ("rewards that are not the stack's", float(differing), 0.0),
     )
     matches = [
-        published.match(name, 10, Estimate(ours, 0.0), Estimate(printed, 0.0))
+        published.match(name, 10, Estimate(ours, 0.0), Estimate(printed, 0.0), "illustration")
         for name, ours, printed in counts
     ]
     return {"published": [one._asdict() for one in matches]}
 
 
 def _sections(part: Part, result: Record) -> list[Section]:  # noqa: ARG001
-    traced, arms = trajectories(), ("1", "2", "3")
-    visits = plots.visits(traced)
+    printed, arms = trajectories(), ARMS
+    visits = plots.visits(printed)
     real = sum(v.source is None for v in visits)
     title = f"Three arms, ten periods, two policies: {real} real users instead of {len(visits)}"
     return [
@@ -71,7 +88,7 @@ def _sections(part: Part, result: Record) -> list[Section]:  # noqa: ARG001
                 "Arms and rewards of two policies in ten periods, with arrows from the first policy's rewards to "
                 "where the second one replays them",
                 _trajectory_table(visits),
-                lambda: plots.draw_trajectories(traced, arms=arms, title=title),
+                lambda: plots.draw_trajectories(printed, arms=arms, title=title),
             ),
         ),
         Section(
@@ -81,10 +98,68 @@ def _sections(part: Part, result: Record) -> list[Section]:  # noqa: ARG001
             figure=ReportFigure(
                 "illustration-stacks",
                 "Three rows of ten rewards, shaded by how many policies used each and marked with the period",
-                _stack_table(visits),
+                _stack_table("illustration-stacks", visits, published.STACKS, POLICIES),
                 lambda: plots.draw_stacks(
-                    traced, arms=arms, unused=published.STACKS, title="Shared reward stacks"
+                    printed, arms=arms, unused=published.STACKS, title="Shared reward stacks"
                 ),
+            ),
+        ),
+        *_traced_sections(),
+    ]
+
+
+def traced() -> sl.Trace:
+    """The traced replication."""
+    return sl.trace(TRACED, ENVIRONMENT)
+
+
+def stacks() -> list[list[float]]:
+    """The whole reward stack of each arm in the traced replication."""
+    users = Users(TRACED, ENVIRONMENT, 0)
+    return [
+        [users.reward(arm, position) for position in range(TRACED.horizon)]
+        for arm in range(TRACED.n_arms)
+    ]
+
+
+def masked_answer(trajectory: Trajectory) -> str:
+    """How the entries that are not masked determine whether a policy pulls the masked arm no more often."""
+    arm, known = MASKED
+    periods = np.flatnonzero(trajectory.arms == arm) + 1
+    if len(periods) <= known:
+        return f"pulls it {len(periods)} times (yes)"
+    return f"needs the first masked entry in period {periods[known]} (no)"
+
+
+def _traced_sections() -> list[Section]:
+    both, whole = traced(), stacks()
+    alone = {"ucb1": both["ucb1"]}
+    answers = "; ".join(f"{name} {masked_answer(one)}" for name, one in both.items())
+    title = f"Arm {ARMS[MASKED[0]]} masked after {MASKED[1]} entries"
+    return [
+        Section(
+            "The reward stacks of a single policy",
+            "A traced replication of UCB1 on three Bernoulli arms: the policy reads each arm's stack in order, and "
+            "the entries that it does not reach have no influence.",
+            figure=ReportFigure(
+                "illustration-single-stack",
+                "Three rows of ten rewards; those that the policy used are shaded and marked with the period",
+                _stack_table("illustration-single-stack", plots.visits(alone), whole, [*alone]),
+                lambda: plots.draw_stacks(
+                    alone, arms=ARMS, unused=whole, title="Reward stacks of one policy"
+                ),
+            ),
+        ),
+        Section(
+            "The stacks with one arm masked",
+            f"The same stacks; of arm {ARMS[MASKED[0]]} only the first {MASKED[1]} entries are known. With the "
+            f"policy's own random numbers they determine whether it pulls the arm at most {MASKED[1]} times in "
+            f"{TRACED.horizon} periods, so the number of pulls is a stopping time: {answers}.",
+            figure=ReportFigure(
+                "illustration-masked-stack",
+                "Three rows of ten rewards; those of the second arm are hatched from the fourth on",
+                _masked_table(whole),
+                lambda: plots.draw_stacks({}, arms=ARMS, unused=whole, masked=MASKED, title=title),
             ),
         ),
     ]
@@ -99,15 +174,28 @@ def _trajectory_table(visits: Sequence[plots.Visit]) -> Table:
     return Table("illustration-trajectories", header, rows)
 
 
-def _stack_table(visits: Sequence[plots.Visit]) -> Table:
+def _stack_table(
+    name: str,
+    visits: Sequence[plots.Visit],
+    stacks: Sequence[Sequence[float]],
+    policies: Sequence[str],
+) -> Table:
     periods = {(v.arm, v.position, v.policy): v.period for v in visits}
     rows = [
-        (arm + 1, position + 1, reward, *(periods.get((arm, position, name)) for name in POLICIES))
-        for arm, stack in enumerate(published.STACKS)
+        (arm + 1, position + 1, reward, *(periods.get((arm, position, one)) for one in policies))
+        for arm, stack in enumerate(stacks)
         for position, reward in enumerate(stack)
     ]
-    header = ("arm", "position", "reward", *(f"period of {name}" for name in POLICIES))
-    return Table("illustration-stacks", header, rows)
+    return Table(name, ("arm", "position", "reward", *(f"period of {p}" for p in policies)), rows)
+
+
+def _masked_table(stacks: Sequence[Sequence[float]]) -> Table:
+    rows = [
+        (arm + 1, position + 1, None if arm == MASKED[0] and position >= MASKED[1] else reward)
+        for arm, stack in enumerate(stacks)
+        for position, reward in enumerate(stack)
+    ]
+    return Table("illustration-masked-stack", ("arm", "position", "reward"), rows)
 
 
 _TITLE = "The illustration: three arms, ten periods"

@@ -142,12 +142,16 @@ def mean(sample: Floats | Ints) -> Estimate:
     return Estimate(float(sample.mean()), float(sample.std(ddof=1)) / float(np.sqrt(len(sample))))
 
 
+def covariance(one: Floats | Ints, other: Floats | Ints) -> Estimate:
+    """The covariance over replications; its error comes from the fourth moments, so heavy tails count."""
+    products = (one - one.mean()) * (other - other.mean())
+    size = len(products)
+    return Estimate(float(products.sum()) / (size - 1), float(products.std() / np.sqrt(size)))
+
+
 def variance(sample: Floats | Ints) -> Estimate:
-    """The variance over replications; its error comes from the fourth moment, so heavy tails count."""
-    centred = np.asarray(sample, float) - sample.mean()
-    value = float(sample.var(ddof=1))
-    spread = max(float((centred**4).mean()) - value**2, 0.0)
-    return Estimate(value, float(np.sqrt(spread / len(sample))))
+    """The variance over replications."""
+    return covariance(sample, sample)
 
 
 def effect_estimates(runs: Runs) -> Floats:

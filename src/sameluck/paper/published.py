@@ -45,6 +45,15 @@ REPLAYED = 8
 FAR = 4.0  # combined standard errors: from there on ours differs from the published number
 
 
+# How much it says that a published number is met; only a test could fail if the reproduction were wrong.
+KINDS = {
+    "test": "tests",
+    "construction": "2T by construction",
+    "illustration": "from the printed illustration",
+    "axis": "below the end of an axis",
+}
+
+
 class Match(NamedTuple):
     """Our number beside the published one."""
 
@@ -57,15 +66,16 @@ class Match(NamedTuple):
     published_error: float
     z: float
     meets: bool
+    kind: str  # a key of `KINDS`
 
 
 def match(
-    name: str, horizon: int | None, ours: Estimate, printed: Estimate, relation: str = "="
+    name: str, horizon: int | None, ours: Estimate, printed: Estimate, kind: str = "test"
 ) -> Match:
     """How many combined standard errors ours is from the published number, and whether that is too far."""
-    z = ours.minus(printed).z
-    meets = z <= FAR if relation == "<=" else abs(z) <= FAR
-    return Match(name, horizon, *ours, relation, *printed, z, meets)
+    z, below = ours.minus(printed).z, kind == "axis"
+    meets = z <= FAR if below else abs(z) <= FAR
+    return Match(name, horizon, *ours, "<=" if below else "=", *printed, z, meets, kind)
 
 
 def printed_mean(value: float, sd: float, step: float) -> Estimate:

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 import sameluck as sl
 from sameluck.errors import Interrupted, Invalid, did_you_mean, optional
 from sameluck.files import write_whole
-from sameluck.paper import asymptotics, examples, illustration, report, theorems
+from sameluck.paper import asymptotics, examples, illustration, report, theorems, variances
 from sameluck.paper.parts import Part, Record, Settings
 from sameluck.randomness import streams
 
@@ -24,7 +24,7 @@ PaperProgress: TypeAlias = Callable[[str, int, int], object]
 
 FEWEST = 100  # replications; with fewer, a standard error is too rough for any comparison
 
-THEOREMS = (*theorems.PARTS, *asymptotics.PARTS)
+THEOREMS = (*theorems.PARTS, variances.VARIANCE, asymptotics.UCB)
 PARTS = (*illustration.PARTS, *examples.PARTS, *THEOREMS, examples.BEYOND)
 GROUPS = {"examples": examples.PARTS, "theorems": THEOREMS}
 

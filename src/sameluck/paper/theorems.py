@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
+from scipy.special import ndtr
 
 import sameluck as sl
-from sameluck.arrays import Floats
-from sameluck.paper.algorithms import History, Users, algorithm_2, centred_sums
-from sameluck.paper.checks import PendingTests, at_most, equal, never, same_law, theorem
+from sameluck.arrays import Floats, Ints
+from sameluck.paper.algorithms import (
+    History,
+    Users,
+    algorithm_2,
+    centred_sums,
+    transformed_counts,
+)
+from sameluck.paper.checks import (
+    PendingTest,
+    PendingTests,
+    at_most,
+    equal,
+    never,
+    same_law,
+    theorem,
+)
 from sameluck.paper.examples import (
     EXAMPLE_1,
     EXAMPLE_2,
@@ -19,6 +34,7 @@ from sameluck.paper.examples import (
     Example,
     experiment,
     simulation,
+    simulation_pairs,
 )
 from sameluck.paper.parts import (
     Estimate,
@@ -27,10 +43,10 @@ from sameluck.paper.parts import (
     effect_estimates,
     mean,
     variance,
-    with_naive,
 )
 
 HORIZON = 1_000
+CHECKPOINTS = (10, 100, HORIZON)
 LITERAL_HORIZON, LITERAL_REPLICATIONS = 60, 6  # plain Python, so few; equality needs no more
 
 
@@ -131,8 +147,7 @@ def _swap_differs(example: Example, settings: Settings, replication: int) -> boo
 
 
 def _simulations_replay(settings: Settings) -> Simulations:
-    checkpoints = (10, 100, HORIZON)
-    return {example.name: simulation(example, settings, checkpoints) for example in EXAMPLES}
+    return {example.name: simulation(example, settings, CHECKPOINTS) for example in EXAMPLES}
 
 
 @theorem(
@@ -157,14 +172,6 @@ def _efficiency(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests
             yield at_most("n_e - (T + n_0 + n_1)", mean(slack), 0.0, case)
 
 
-def _simulations_pairs(examples: tuple[Example, ...], settings: Settings) -> Simulations:
-    simulations: Simulations = {}
-    for example in examples:
-        for label, one in with_naive(simulation(example, settings, (10, 100, HORIZON))).items():
-            simulations[f"{example.name} {label}"] = one
-    return simulations
-
-
 def _effects(example: Example, runs: Mapping[str, sl.Runs]) -> list[Floats]:
     return [effect_estimates(runs[f"{example.name} {label}"]) for label in ("naive", "replay")]
 
@@ -174,7 +181,7 @@ def _effects(example: Example, runs: Mapping[str, sl.Runs]) -> list[Floats]:
     "Theorem: unbiasedness",
     "The replay estimator is unbiased: its mean is the naive estimator's.",
     "{replications:,} replications of each design, independent",
-    partial(_simulations_pairs, EXAMPLES),
+    partial(simulation_pairs, EXAMPLES, CHECKPOINTS),
 )
 def _unbiased(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:  # noqa: ARG001
     for example in EXAMPLES:
@@ -190,7 +197,7 @@ def _unbiased(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests: 
     "Each policy, taken alone, behaves under replay as it does on users of its own, so its rewards and pulls "
     "have the same mean and variance.",
     f"{{replications:,}} replications of {HORIZON:,} periods of each design, independent",
-    partial(_simulations_pairs, EXAMPLES),
+    partial(simulation_pairs, EXAMPLES, CHECKPOINTS),
 )
 def _solo(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:  # noqa: ARG001
     for example in EXAMPLES:
@@ -206,26 +213,103 @@ def _solo(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:  # n
     "moments",
     "Corollary: moment identities",
     "The centred sum S of an arm's rewards, stopped at the number of pulls of a policy or at the smaller of the "
-    "two, has mean 0 and variance sigma^2 times the expected number.",
+    "two, has mean 0 and variance sigma^2 times the expected number. The covariance of the two policies' sums is "
+    "sigma^2 times the expected smaller number.",
     f"{{replications:,}} replications of {HORIZON:,} periods, every arm of examples 1 and 3",
     _simulations_replay,
 )
 def _moments(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:  # noqa: ARG001
     for example in (EXAMPLE_1, EXAMPLE_3):
-        means = np.array(example.environment.means)
-        sigma2 = means * (1 - means) if example.environment.binary else np.ones(means.size)
         pulls = runs[example.name].pulls[:, :, -1, :]
         counts = np.concatenate([pulls, pulls.min(axis=1, keepdims=True)], axis=1)
-        sums = centred_sums(runs[example.name].experiment, example.environment, means, counts)
-        squares = sums**2 / sigma2 - counts
-        for stop, name in enumerate((*example.policies, "the smaller")):
-            for arm in range(means.size):
-                case, squared = f"arm {arm + 1}", mean(squares[:, stop, arm])
-                pulled = float(counts[:, stop, arm].mean())
-                spread = Estimate(pulled + squared.value, squared.error)
-                total = mean(sums[:, stop, arm])
-                yield equal(f"{example.name}, {name}: E S", total, 0.0, case)
-                yield equal(f"{example.name}, {name}: Var S / sigma^2", spread, pulled, case)
+        sums = centred_sums(
+            runs[example.name].experiment, example.environment, example.means, counts
+        )
+        squares = sums**2 / example.variances
+        products = sums[:, 0] * sums[:, 1] / example.variances
+        for arm in range(example.means.size):
+            case = f"arm {arm + 1}"
+            for stop, name in enumerate((*example.policies, "the smaller")):
+                label, pulled = f"{example.name}, {name}", counts[:, stop, arm]
+                yield equal(f"{label}: E S", mean(sums[:, stop, arm]), 0.0, case)
+                squared = squares[:, stop, arm]
+                yield _paired(equal, f"{label}: Var S / sigma^2", squared, pulled, case)
+            quantity = f"{example.name}: Cov(S_0, S_1) / sigma^2"
+            yield _paired(equal, quantity, products[:, arm], counts[:, 2, arm], case)
+
+
+def _paired(
+    test: Callable[[str, Estimate, float, str], PendingTest],
+    quantity: str,
+    sample: Floats | Ints,
+    other: Floats | Ints,
+    case: str,
+) -> PendingTest:
+    """A test of the mean of a sample against that of another from the same replications."""
+    measured = Estimate(float(sample.mean()), mean(sample - other).error)
+    return test(quantity, measured, float(other.mean()), case)
+
+
+@theorem(
+    "regret",
+    "Remark: regret and suboptimal pulls",
+    "A policy's expected number n of suboptimal pulls lies between its expected regret over the largest gap and over "
+    "the smallest gap between the means of the best arm and another. With two arms, as in example 2, all three are "
+    "equal. Regret is computed from the rewards; the error is that of the difference.",
+    f"{{replications:,}} replications of {HORIZON:,} periods of each example",
+    _simulations_replay,
+)
+def _regret(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:  # noqa: ARG001
+    for example in EXAMPLES:
+        one, environment = runs[example.name], example.environment
+        gaps = [gap for gap in environment.gaps if gap > 0]
+        for policy, name in enumerate(example.policies):
+            regret = HORIZON * example.means.max() - one.rewards[:, policy, -1]
+            pulls = HORIZON - one.pulls[:, policy, -1, environment.best_arm]
+            low, high, case = regret / max(gaps), regret / min(gaps), f"{example.name}, {name}"
+            yield _paired(at_most, "E Reg / largest gap <= n", low, pulls, case)
+            yield _paired(at_most, "n <= E Reg / smallest gap", pulls, high, case)
+
+
+@theorem(
+    "martingale",
+    "Proposition: I_t(B) is a martingale",
+    "I_t(B) counts how many of the first t rewards of an arm's stack fall into B, minus t P(B). Given the past "
+    "(these t rewards, the other stacks, the policies' random numbers), its next increment has mean 0. The statistic "
+    "is the sum of the increments times a weight that the past determines: whether the first policy reads the next "
+    "entry, whether the second one does, whether only the second one does once the first is finished (the step in "
+    "the proof that the two models agree); each alone, and times the sign of I_t(B). Its mean is 0, and its variance "
+    "at most P(B)(1 - P(B)) times the expected number of entries with a weight, which gives the error. B is a reward "
+    "of 1, and in example 3 a reward within half a standard deviation of the mean.",
+    f"{{replications:,}} replications of {HORIZON:,} periods, every arm of each example",
+    _simulations_replay,
+)
+def _martingale(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:  # noqa: ARG001
+    for example in EXAMPLES:
+        one, (low, high, chance) = runs[example.name], event(example)
+        first, second = one.pulls[:, 0, -1], one.pulls[:, 1, -1]
+        begins = np.stack([np.zeros_like(first), np.zeros_like(first), first], axis=1)
+        ends = np.stack([first, second, np.maximum(first, second)], axis=1)
+        sums = transformed_counts(
+            one.experiment, example.environment, (low, high, chance), begins, ends
+        )
+        errors = np.sqrt(chance * (1 - chance) * (ends - begins).mean(axis=0) / len(sums))
+        for (read, weight, arm), total in np.ndenumerate(sums.mean(axis=0)):
+            quantity = f"{_READ_BY[read]}{_WEIGHTS[weight]}"
+            case = f"{example.name}, arm {arm + 1}"
+            yield equal(quantity, Estimate(float(total), float(errors[read, arm])), 0.0, case)
+
+
+_READ_BY = ("read by the first policy", "read by the second policy", "read by the second alone")
+_WEIGHTS = ("", ", times the sign")
+
+
+def event(example: Example) -> tuple[Floats, Floats, Floats]:
+    """B for each arm, as the smallest and the largest reward in it, and its probability."""
+    means = example.means
+    if example.environment.binary:
+        return np.full_like(means, 0.5), np.full_like(means, np.inf), means
+    return means - 0.5, means + 0.5, np.full_like(means, 2 * ndtr(0.5) - 1)
 
 
 _PRIORS = (
@@ -244,7 +328,7 @@ _PRIORS = (
     "With an instance drawn from a prior for each replication, the average of the replay estimates is unbiased "
     "for the effect averaged over the prior, and varies less than the naive one.",
     f"{{replications:,}} instances with 5 arms from each prior, {HORIZON:,} periods",
-    partial(_simulations_pairs, _PRIORS),
+    partial(simulation_pairs, _PRIORS, CHECKPOINTS),
 )
 def _bayes(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:  # noqa: ARG001
     for prior in _PRIORS:
@@ -255,4 +339,15 @@ def _bayes(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:  # 
         yield at_most("variance, replay minus naive", gap, 0.0, prior.name)
 
 
-PARTS = (_canonical, _solo, _stopping, _symmetry, _efficiency, _unbiased, _moments, _bayes)
+PARTS = (
+    _canonical,
+    _solo,
+    _stopping,
+    _martingale,
+    _symmetry,
+    _efficiency,
+    _regret,
+    _unbiased,
+    _moments,
+    _bayes,
+)

@@ -24,6 +24,7 @@ MARKERS = ("o", "s", "^", "D")
 LEGEND_INSIDE = 5  # curves; with more the legend is below the axes
 REAL, REPLAYED = "#A6CEE8", "#FFD9A0"  # light, for print; replayed ones also have dashed frames
 SHADES = ("white", "#ECECEC", "#C9C9C9")  # of an entry that no policy, one policy or several used
+MASKED = {"fc": "white", "hatch": "/////"}
 
 _STYLE = {
     "axes.spines.right": False,
@@ -282,8 +283,9 @@ def draw_trajectories(
         for period in range(1, periods + 1):
             axes.text(period, -0.3, f"{period}", ha="center", va="center", color="0.35", fontsize=9)
         axes.text(0.3, -0.3, "period", ha="right", va="center", color="0.35", fontsize=9)
-        colours = {"from a real user": REAL, "replayed": REPLAYED}
-        _draw_legend(axes, patches, colours)
+        _draw_legend(
+            axes, patches, {"from a real user": {"fc": REAL}, "replayed": {"fc": REPLAYED}}
+        )
     return figure
 
 
@@ -301,20 +303,22 @@ def draw_stacks(
     *,
     arms: Sequence[str] = (),
     unused: Sequence[Sequence[float]] = (),
+    masked: tuple[int, int] | None = None,
     title: str = "",
 ) -> Figure:
     """The reward stacks of a small replication: which policy used which entry, in which period.
 
     Args:
-        trajectories: What `trace` returned.
+        trajectories: What `trace` returned, or some of its policies; none if `unused` has the stacks.
         arms: The arms' names; their numbers, from 0, if not given.
         unused: The whole stack of each arm, where the rewards that no policy used are known too.
+        masked: An arm and the position from which its rewards are hidden.
         title: Above the figure.
     """
     patches = optional("matplotlib.patches", "plots")
     names, all_visits = list(trajectories), visits(trajectories)
-    n_arms = max(len(arms), len(unused), 1 + max(visit.arm for visit in all_visits))
-    depth = max([1 + max(visit.position for visit in all_visits), *map(len, unused)])
+    n_arms = max([len(arms), len(unused), *(1 + visit.arm for visit in all_visits)])
+    depth = max([*(1 + visit.position for visit in all_visits), *map(len, unused)])
     _check_room(depth)
     with drawing((1.7 + 0.62 * depth, 1.0 + 0.72 * n_arms), title) as (figure, axes):
         axes.axis("off")
@@ -322,10 +326,15 @@ def draw_stacks(
         for arm, position in itertools.product(range(n_arms), range(depth)):
             entry = [v for v in all_visits if (v.arm, v.position) == (arm, position)]
             reward = entry[0].reward if entry else unused[arm][position] if unused else None
-            _draw_entry(axes, patches, (position, arm), entry, reward)
+            look = {"fc": SHADES[min(len(entry), 2)]}
+            if masked is not None and arm == masked[0] and position >= masked[1]:
+                reward, look = None, MASKED
+            axes.add_patch(patches.Rectangle((position, arm), 0.94, 0.84, ec="0.2", lw=0.8, **look))
+            if reward is not None:
+                _draw_reward(axes, (position, arm), reward, beside=bool(names), used=bool(entry))
             for visit in entry:
                 index = names.index(visit.policy)
-                height = arm + 0.84 * (index + 0.6) / (len(names) + 0.2)
+                height = arm + 0.84 * (index + 0.6) / (max(len(names), 2) + 0.2)
                 style = {"fontsize": 7.5, "va": "center", "weight": "bold", "color": colour(index)}
                 axes.text(position + 0.07, height, f"{visit.period}", **style)
         for arm in range(n_arms):
@@ -334,25 +343,27 @@ def draw_stacks(
         for index, name in enumerate(names):
             style = {"ha": "center", "color": colour(index), "fontsize": 9}
             axes.text(depth * (index + 0.5) / len(names), -0.22, f"period of {name}", **style)
-        several = "used by both" if len(names) == 2 else "used by several"
-        used = (several, "used by one policy", "not used")
-        shades = dict(zip(used, reversed(SHADES), strict=True))
-        _draw_legend(axes, patches, shades)
+        _draw_legend(axes, patches, _stack_legend(len(names), masked=masked is not None))
     return figure
 
 
-def _draw_entry(
-    axes: Axes,
-    patches: ModuleType,
-    corner: tuple[int, int],
-    entry: Sequence[Visit],
-    reward: float | None,
+def _draw_reward(
+    axes: Axes, corner: tuple[int, int], reward: float, *, beside: bool, used: bool
 ) -> None:
-    shade = SHADES[min(len(entry), 2)]
-    axes.add_patch(patches.Rectangle(corner, 0.94, 0.84, fc=shade, ec="0.2", lw=0.8))
-    if reward is not None:
-        style = {"color": "0.1" if entry else "0.55", "ha": "center", "va": "center"}
-        axes.text(corner[0] + 0.56, corner[1] + 0.42, f"{reward:.3g}", fontsize=11, **style)
+    """A reward in its entry; to the right of the centre if periods stand beside it."""
+    x, y = corner[0] + (0.56 if beside else 0.47), corner[1] + 0.42
+    shade = "0.1" if used or not beside else "0.55"
+    axes.text(x, y, f"{reward:.3g}", ha="center", va="center", fontsize=11, color=shade)
+
+
+def _stack_legend(policies: int, *, masked: bool) -> dict[str, dict[str, str]]:
+    labels = {
+        0: ("known",),
+        1: ("not used", "used"),
+        2: ("not used", "used by one policy", "used by both"),
+    }.get(policies, ("not used", "used by one policy", "used by several"))
+    shades = {label: {"fc": SHADES[index]} for index, label in reversed([*enumerate(labels)])}
+    return {**shades, "masked": MASKED} if masked else shades
 
 
 def _check_room(columns: int) -> None:
@@ -362,7 +373,7 @@ def _check_room(columns: int) -> None:
         )
 
 
-def _draw_legend(axes: Axes, patches: ModuleType, colours: Mapping[str, str]) -> None:
-    frames = [patches.Patch(fc=colour, ec="0.2", lw=0.8) for colour in colours.values()]
+def _draw_legend(axes: Axes, patches: ModuleType, styles: Mapping[str, dict[str, str]]) -> None:
+    frames = [patches.Patch(ec="0.2", lw=0.8, **style) for style in styles.values()]
     place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0)}
-    axes.legend(frames, list(colours), ncols=3, frameon=False, **place)
+    axes.legend(frames, list(styles), ncols=4, frameon=False, **place)

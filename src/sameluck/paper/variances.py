@@ -30,7 +30,7 @@ from sameluck.paper.parts import (
     line_figure,
 )
 
-NEAR = 0.1  # of the limit of Var(naive)/T: how near each quantity is to its own limit at the last horizon
+NEAR = 0.1  # of sigma^2: how near each quantity is to its limit at the last horizon
 
 
 def limits(example: Example) -> dict[str, float]:
@@ -93,9 +93,10 @@ def _analyse(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record:
         pending += limit_tests(example, rates)
     return check(
         "As T grows, C00/T, C11/T and C01/T tend to sigma^2 of the best arm, so Var(naive)/T tends to 2 sigma^2 and "
-        "Var(replay)/T to 0. Example 3 does not satisfy the assumption: epsilon-greedy explores in a constant share "
-        "of the periods, by which C11/T tends to more, C01/T to less, and Var(replay)/T not to 0 (our derivation); "
-        "there the distances fall from T = 1,000 on, and replay varies less than naive at every T.",
+        "Var(replay)/T to 0: their distances from the limits fall, to at most a tenth of sigma^2 at T = 100,000. "
+        "Example 3 does not satisfy the assumption: epsilon-greedy explores in a constant share of the periods, so "
+        "that C11/T tends to more, C01/T to less, and Var(replay)/T not to 0 (our derivation, not the paper's); "
+        "there the distances fall from T = 1,000 on. Replay varies less than naive in all examples at every T.",
         f"{settings.replications:,} replications of each example under each design, independent",
         pending,
         limits=ends,
@@ -112,9 +113,9 @@ def limit_tests(example: Example, rates: Mapping[str, list[Estimate]]) -> Pendin
             change = distances[place].minus(distances[place - 1])
             case = f"{example.name}, to T = {HORIZONS[place]:,}"
             yield at_most(f"|{name}/T - limit|, change", change, 0.0, case)
-        if len(many) == len(HORIZONS):
-            near, case = NEAR * ends["Var(naive)"], f"{example.name}, T = {HORIZONS[-1]:,}"
-            yield at_most(f"|{name}/T - limit|", distances[-1], near, case)
+        if assumed and len(many) == len(HORIZONS):
+            case = f"{example.name}, T = {HORIZONS[-1]:,}"
+            yield at_most(f"|{name}/T - limit|", distances[-1], NEAR * ends["C01"], case)
     for t, c00, c11, _, replay, naive in zip(HORIZONS, *rates.values(), strict=False):
         both = Estimate(c00.value + c11.value, c00.error + c11.error)  # not independent
         case = f"{example.name}, T = {t:,}"

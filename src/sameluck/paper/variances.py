@@ -97,7 +97,8 @@ def _analyse(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record:
         "Example 3 does not satisfy the assumption: epsilon-greedy explores in a constant share of the periods, so "
         "that C11/T tends to more, C01/T to less, and Var(replay)/T not to 0 (our derivation, not the paper's); "
         "there the distances fall from T = 1,000 on. Replay varies less than naive in all examples at every T.",
-        f"{settings.replications:,} replications of each example under each design, independent",
+        f"{settings.replications:,} replications of each example under each design, independent, "
+        "the naive one to T = 10,000",
         pending,
         limits=ends,
         curves=curves,

@@ -9,7 +9,12 @@ from scipy import stats
 
 import sameluck as sl
 from sameluck import intervals
-from sameluck.inference.effects import pairings, variance_ratio
+from sameluck.inference.effects import (
+    _variances_without_each,
+    first_pair,
+    pairings,
+    variance_ratio,
+)
 from sameluck.intervals import anytime_interval, bootstrap_interval, median_interval, t_interval
 
 
@@ -393,3 +398,18 @@ def test_the_best_policy_is_that_of_the_last_checkpoint():
         sl.Invalid, match="rewards must be finite; replication 7 has one that is not"
     ):
         sl.compare(made_up_runs(rewards))
+
+
+def test_variances_without_each_value_are_those_of_the_others():
+    values = np.random.default_rng(3).exponential(size=9)
+    others = [np.delete(values, place).var(ddof=1) for place in range(values.size)]
+    assert _variances_without_each(values) == pytest.approx(others)
+
+
+@pytest.mark.parametrize(("control", "pair"), [("a", ("b", "a")), ("b", ("a", "b"))])
+def test_the_first_pair_is_the_first_other_policy_and_the_control(control, pair):
+    policies = dict.fromkeys("abc", sl.UCB1())
+    experiment = sl.Experiment(
+        policies=policies, arms=2, horizon=5, replications=2, control=control
+    )
+    assert first_pair(experiment) == pair

@@ -32,6 +32,7 @@ A policy whose body does not use its `luck` argument is deterministic. Ties go t
 from __future__ import annotations
 
 import dis
+import threading
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias, TypeGuard
 
@@ -77,6 +78,10 @@ _SELECT_BODIES: dict[type, SelectBody] = {}
 _CHANCES_BODIES: dict[type, ChancesBody] = {}
 _COMPILED_AS: dict[type, type] = {}  # a user's class -> the class that is compiled
 _ANY_HORIZON = 100  # where only the class of the tables matters
+_PLAIN = (bool, int, float, str, type(None))
+_MOST_BYTES = 2**29
+_tables: dict[tuple[object, ...], Policy] = {}
+_tables_lock = threading.Lock()
 
 
 def selects(kind: type) -> Callable[[SelectBody], SelectBody]:
@@ -235,7 +240,26 @@ def prepare(policy: Policy, arms: int, horizon: int) -> Policy:
     """The policy as the compiled loop takes it: itself, or the tables that its body reads."""
     if not hasattr(policy, "prepare"):
         return policy
+    if is_ours(type(policy)) and all(isinstance(field, _PLAIN) for field in policy):
+        return _kept_tables(policy, arms, horizon, policy.prepare)
     return require_rule(f"{type(policy).__name__}.prepare", policy.prepare(arms, horizon))
+
+
+def _kept_tables(
+    policy: Policy, arms: int, horizon: int, make: Callable[[int, int], Policy]
+) -> Policy:
+    """Tables that all tasks of a process share, made once; the last ones used are kept, up to `_MOST_BYTES`."""
+    # By type too: NamedTuples of different classes compare equal.
+    key = (type(policy), *((type(field), field) for field in policy), arms, horizon)
+    with _tables_lock:
+        _tables[key] = _tables.pop(key) if key in _tables else make(arms, horizon)
+        while len(_tables) > 1 and sum(map(_bytes, _tables.values())) > _MOST_BYTES:
+            _tables.pop(next(iter(_tables)))
+        return _tables[key]
+
+
+def _bytes(tables: Policy) -> int:
+    return sum(int(getattr(field, "nbytes", 0)) for field in tables)
 
 
 def require_rule(method: str, returned: object) -> Policy:

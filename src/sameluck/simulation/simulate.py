@@ -118,12 +118,12 @@ def _compile(experiment: Experiment, environment: Environment, *, recorded: bool
         kinds = f"{text_forms.name_of(type(policy))} with {text_forms.name_of(type(environment))}"
         how = ", period by period," if recorded else ""
         message = f"sameluck: compiling {kinds}{how} for this machine (once) ..."
+        runner = PolicyRunner(experiment, environment, name)  # makes tables: that is not compiling
         # A warning, because that is what reaches the terminal when logging is not set up.
         timer = threading.Timer(0.5, log.warning, [message])
         timer.daemon = True
         timer.start()
         try:
-            runner = PolicyRunner(experiment, environment, name)
             runner.run(range(0), end, empty_trajectory(0) if recorded else None)
         finally:
             timer.cancel()

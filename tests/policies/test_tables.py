@@ -1,0 +1,52 @@
+"""Tables of a policy are made once per process, whatever the number of tasks and threads."""
+
+import numpy as np
+import pytest
+
+import sameluck as sl
+from sameluck.policies import base
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """The horizons for which UCB1 made tables."""
+    horizons, prepare = [], sl.UCB1.prepare
+
+    def counted(policy, arms, horizon):
+        horizons.append(horizon)
+        return prepare(policy, arms, horizon)
+
+    monkeypatch.setattr(sl.UCB1, "prepare", counted)
+    monkeypatch.setattr(base, "_tables", {})
+    return horizons
+
+
+def test_all_tasks_and_threads_share_tables(made):
+    experiment = sl.Experiment(
+        policies={"a": sl.UCB1(1.5), "b": sl.Uniform()}, arms=2, horizon=123, replications=64
+    )
+    for workers in (1, 4):
+        sl.simulate(experiment, sl.Bernoulli([0.4, 0.6]), workers=workers)
+    assert made.count(123) == 1
+
+
+def test_policies_that_compare_equal_have_tables_of_their_own():
+    """NamedTuples of different classes are equal if their fields are."""
+    assert sl.UCBDelta(2.0, None) == sl.UCBDelta(2, None)
+    delta, ucb = base.prepare(sl.UCBDelta(2.0, None), 2, 50), base.prepare(sl.UCB1(2.0), 2, 50)
+    assert not np.array_equal(delta.growth, ucb.growth)
+    assert base.prepare(sl.UCB1(2.0), 2, 50) is ucb
+    assert base.prepare(sl.UCB1(2), 2, 50) is not ucb
+    assert base.prepare(sl.UCB1(2.0), 2, 51) is not ucb
+
+
+def test_only_the_last_tables_are_kept(made, monkeypatch):
+    monkeypatch.setattr(base, "_MOST_BYTES", 3 * 2 * 8 * 101)
+    for alpha in (1.0, 2.0, 3.0, 4.0):
+        base.prepare(sl.UCB1(alpha), 2, 100)
+    base.prepare(sl.UCB1(4.0), 2, 100)
+    assert len(made) == 4
+    base.prepare(sl.UCB1(1.0), 2, 100)
+    assert len(made) == 5
+    base.prepare(sl.UCB1(5.0), 2, 10**6)
+    assert len(base._tables) == 1

@@ -400,3 +400,35 @@ def test_two_planned_looks_have_the_level_of_the_bivariate_normal_law(level):
     assert inside == pytest.approx(level, abs=2e-5)
     assert first == pytest.approx(second * math.sqrt(2), rel=1e-9)
     assert [look.replications for look in plan] == [20, 40]
+
+
+def test_many_comparisons_have_the_law_of_the_largest_t_of_their_span():
+    """All pairs of 16 policies: 120 columns of rank 15, with 12 and with 200 rows."""
+    for rows in (12, 200):
+        rewards = sample(rows * 16).reshape(rows, 16) * np.arange(1, 17)
+        first, second = np.triu_indices(16, 1)
+        values = rewards[:, first] - rewards[:, second]
+        assert iv._in_their_span(values).shape == (min(rows, 15), 120)
+        law = iv._largest_rotated_t(values, 0.95)
+        assert law.size == iv.FEWER_ROTATIONS
+        literal = rotated_literally(values, 1_000, seed=1)
+        assert stats.ks_2samp(law, np.abs(literal).max(axis=1)).pvalue > 1e-4
+
+
+def test_a_bootstrap_beyond_its_resamples_is_refused():
+    """Its p-value cannot be below 1 in 9,999, so an interval of such a level would contradict it."""
+    values = sample(20) + 100
+    with pytest.raises(sl.Invalid, match=r"9,999 resamples, too few for a level of 0\.9999 per"):
+        iv.bootstrap_interval(values, 0.9999)
+    assert iv.bootstrap_interval(values, 0.9997).p_value < 0.0003
+
+
+def test_planned_looks_have_levels_that_an_interval_takes():
+    for look in iv.obrien_fleming(200, 20, 0.95):
+        iv.check_level(look.level)
+
+
+@pytest.mark.parametrize("level", [0, 1, 1 - 2**-53, "0.95", None])
+def test_a_level_that_is_1_but_for_rounding_is_refused(level):
+    with pytest.raises(sl.Invalid, match="level must be between 0 and 1"):
+        iv.check_level(level)

@@ -29,6 +29,9 @@ from sameluck.validation import require_whole
 TUNED_FOR = 30  # replications at which the anytime interval is shortest
 RESAMPLES = 9_999
 ROTATIONS = 40_000  # behind simultaneous intervals: the Monte Carlo error of a 95% level is 0.1%
+MANY = 100  # comparisons; with more, time is saved
+FEWER_ROTATIONS = 10_000  # for many comparisons: 0.2%
+HIGHEST_LEVEL = 1 - 1e-12
 FIRST_LOOK = 10  # replications; with fewer, planned looks miss discrete and skewed differences at twice the rate
 
 
@@ -44,8 +47,8 @@ UNKNOWN = Interval(-math.inf, math.inf, 1.0)
 
 
 def check_level(level: object) -> None:
-    """Raise `Invalid` unless the level is a number between 0 and 1."""
-    if not isinstance(level, int | float) or not 0 < level < 1:
+    """Raise `Invalid` unless the level is a number between 0 and 1, and not 1 but for rounding."""
+    if not isinstance(level, int | float) or not 0 < level <= HIGHEST_LEVEL:
         raise Invalid(f"level must be between 0 and 1, such as 0.95, got {level!r}")
 
 
@@ -95,6 +98,11 @@ def bootstrap_interval(values: Floats, level: float) -> Interval:
     The p-value is the smallest 1 - level whose interval leaves out zero, on the same resamples; it is why this is
     not SciPy's `bootstrap`, which would resample for each level and takes time quadratic in the number of values.
     """
+    if 1 - level < 2 / RESAMPLES:
+        raise Invalid(
+            f'interval="bootstrap" has {RESAMPLES:,} resamples, too few for a level of {level:.7g} per interval; use '
+            'interval="t", fewer pairs or a lower level'
+        )
     if not varies(values):
         return UNKNOWN
     means = _resampled_means(values)
@@ -284,27 +292,45 @@ def one_sided_max_t(values: Floats, level: float) -> float:
 
 def _largest_rotated_t(values: Floats, level: float, *, one_sided: bool = False) -> Floats:
     """The largest t (or |t|) of the columns under random rotations of the replications, in ascending order."""
-    count = values.shape[0]
-    if values.shape[1] == 0 or (1 - level) * ROTATIONS < 100:
+    count, comparisons = values.shape
+    rotations = ROTATIONS if comparisons <= MANY else FEWER_ROTATIONS
+    if comparisons == 0 or (1 - level) * rotations < 100:
         return np.full(1, math.inf)  # too few to tell: Bonferroni's bound is left
     residuals = values - values.mean(axis=0)
     residuals /= np.sqrt(np.sum(residuals**2, axis=0))
-    # A rotation moves a fixed direction to a uniform one; only its part in the span of the residuals matters.
-    factor: Floats = np.linalg.qr(residuals, mode="r")  # type: ignore[assignment]  # an array, in this mode
+    factor = _in_their_span(residuals)
     rank, rng = factor.shape[0], np.random.Generator(np.random.PCG64(20_240_301))
-    cosines = np.empty(ROTATIONS)
-    step = max(1, 2_000_000 // factor.shape[1])
-    for start in range(0, ROTATIONS, step):
-        rows = min(step, ROTATIONS - start)
+    cosines = np.empty(rotations)
+    step = max(1, 200_000 // comparisons)
+    for start in range(0, rotations, step):
+        rows = min(step, rotations - start)
         direction = rng.standard_normal((rows, rank))
         squares = np.sum(direction**2, axis=1)
         if count > rank:
             squares += rng.chisquare(count - rank, rows)
         products = direction @ factor
-        most = (products if one_sided else np.abs(products)).max(axis=1)
+        most = (products if one_sided else np.abs(products, out=products)).max(axis=1)
         cosines[start : start + rows] = most / np.sqrt(squares)
     cosines.sort()
     return cosines * math.sqrt(count - 1) / np.sqrt(1 - np.minimum(cosines**2, 1 - 1e-15))
+
+
+def _in_their_span(columns: Floats) -> Floats:
+    """The columns in an orthonormal basis of their span (direction, column).
+
+    A rotation moves a fixed direction to a uniform one, and only its part in this span matters. Of many columns the
+    span is small, and worth finding: the differences of N policies have rank N - 1.
+    """
+    rows, count = columns.shape
+    if count <= MANY:
+        factor: Floats = np.linalg.qr(columns, mode="r")  # type: ignore[assignment]  # an array, in this mode
+        return factor
+    tall = rows > count
+    squares, vectors = np.linalg.eigh(columns.T @ columns if tall else columns @ columns.T)
+    kept = squares > 1e-10 * squares[-1]
+    if tall:
+        return np.sqrt(squares[kept])[:, None] * vectors[:, kept].T
+    return vectors[:, kept].T @ columns
 
 
 class PlannedLook(NamedTuple):
@@ -329,14 +355,14 @@ def obrien_fleming(replications: int, looks: int, level: float) -> tuple[Planned
             f"{FIRST_LOOK}, where a t interval of its level misses far too often; plan {FIRST_LOOK * looks} "
             f"replications or {max(1, replications // FIRST_LOOK)} looks"
         )
-    low, high = float(scipy.special.ndtri(0.5 + level / 2)), 6.0
+    low, high = float(scipy.special.ndtri(0.5 + level / 2)), 9.0
     for _ in range(50):
         middle = (low + high) / 2
         low, high = (middle, high) if _crossing(middle, looks) > 1 - level else (low, middle)
     return tuple(
         PlannedLook(
             math.ceil(replications * k / looks),
-            1 - 2 * float(scipy.special.ndtr(-high * math.sqrt(looks / k))),
+            min(HIGHEST_LEVEL, 1 - 2 * float(scipy.special.ndtr(-high * math.sqrt(looks / k)))),
         )
         for k in range(1, looks + 1)
     )

@@ -69,7 +69,6 @@ def race(  # noqa: PLR0913
     environment = as_environment(environment)
     require_number("tolerance", tolerance, above=0)
     check_level(level)
-    require_number("level", level, at_most=1 - 1e-12)
     require_callable("progress", progress)
     require_number("least", least, at_least=5)
     require_number("most", most, at_least=least)

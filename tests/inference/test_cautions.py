@@ -29,7 +29,7 @@ def made_up(differences, design="replay", policies=2):
     rewards[:, 1, 0] = values
     pulls = np.full((*rewards.shape, 2), 5)
     pulls[:, 1, 0] = (6, 4)
-    names = {f"p{index}": sl.Uniform() for index in range(policies)}
+    names = {f"p{index}": sl.EpsilonGreedy(1 - index / 100) for index in range(policies)}
     experiment = sl.Experiment(
         policies=names, arms=2, horizon=10, replications=values.size, design=design
     )
@@ -46,7 +46,7 @@ def with_pulls(counts, horizons=LATE):
     pulls[:, 1, :, 0] -= counts
     rng = np.random.default_rng(1)
     experiment = sl.Experiment(
-        policies={"p0": sl.Uniform(), "p1": sl.Uniform()},
+        policies={"p0": sl.Uniform(), "p1": sl.EpsilonGreedy(1.0)},
         arms=["blue", "green"],
         horizon=horizons[-1],
         replications=len(counts),
@@ -130,9 +130,16 @@ def test_a_difference_that_never_varies_gives_a_caution():
 
 
 def test_only_policies_that_never_diverge_give_a_caution():
-    twins = played({"a": sl.UCB1(), "b": sl.UCB1()}, BERNOULLI)
-    (text,) = sl.compare(twins).cautions
+    close = played({"a": sl.UCB1(2.0), "b": sl.UCB1(2.0 + 1e-9)}, BERNOULLI)
+    (text,) = sl.compare(close).cautions
     assert text.startswith("b and a pulled every arm equally often in every replication: this env")
+
+    # No environment distinguishes a policy from itself, and the verdict says so.
+    three = {"a": sl.UCB1(), "b": sl.UCB1(), "c": sl.UCB1(2.5), "d": sl.UCB1(2.5 + 1e-9)}
+    twins = sl.compare(played(three, BERNOULLI), pairs="all")
+    assert "b and a are the same policy and earned exactly the same over" in twins.verdict
+    (text,) = twins.cautions
+    assert text.startswith("d and c pulled every arm")
 
     # The same at the last checkpoint, other before: not the same policy.
     two = with_pulls(np.zeros((20, 2), int), [5, 10])
@@ -141,6 +148,14 @@ def test_only_policies_that_never_diverge_give_a_caution():
     pulls[3, 1, 0] = (4, 1)
     assert "pulled every arm equally often" in sl.compare(same).cautions[0]
     assert sl.compare(dataclasses.replace(two, pulls=pulls)).cautions == ()
+
+
+def test_few_replications_do_not_matter_to_an_exact_interval():
+    runs = made_up(np.arange(1.0, 8.0))
+    assert (
+        sl.compare(runs).cautions[0].startswith("Only 7 replications: the intervals assume normal")
+    )
+    assert not any("normal" in text for text in sl.compare(runs, interval="median").cautions)
 
 
 def test_equal_pulls_with_independent_rewards_are_no_sign_of_equal_policies():

@@ -104,7 +104,7 @@ def test_policies_on_their_own_and_who_may_be_best():
     regret = sum(gap * pulls for gap, pulls in zip(gaps, last["steady"].pulls, strict=True))
     assert last["steady"].regret == pytest.approx(regret)
     assert [one.policy for one in result.standings if one.may_be_best] == ["steady"]
-    assert "May be the best of all, at 95%: steady." in result.verdict
+    assert "May be the best of all by mean reward, at 95% (one-sided): steady." in result.verdict
 
 
 def test_the_table_goes_to_latex_with_its_special_characters():

@@ -126,6 +126,8 @@ def test_bad_requests_are_refused():
     one, environment = experiment("example 1", 10)
     with pytest.raises(sl.Invalid, match="unknown interval 'z'; known: t, bootstrap, anytime"):
         sl.coverage(one, environment, interval="z")
+    with pytest.raises(sl.Invalid, match="effect must be a finite number, got nan"):
+        sl.coverage(one, environment, effect=math.nan)
     with pytest.raises(sl.Invalid, match="experiments must be a whole number >= 10"):
         sl.coverage(one, environment, experiments=1)
     for interval in ("bootstrap", "median"):

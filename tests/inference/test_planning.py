@@ -322,7 +322,7 @@ def test_an_effect_that_the_horizon_cannot_give_is_refused(sign):
     ):
         sl.plan(RARE, COINS, effect=sign * 450.5, power=0.9, pilot=20)
     assert sl.plan(RARE, COINS, effect=sign * 449.9, power=0.9, pilot=40).replications >= 2
-    assert sl.plan(RARE, sl.BernoulliPrior(), effect=5_000.0, power=0.9, pilot=20)
+    assert sl.plan(RARE, sl.GaussianPrior(), effect=5_000.0, power=0.9, pilot=20)
 
 
 def test_a_plan_that_cannot_be_made_is_refused(pilot_runs):
@@ -383,3 +383,19 @@ def test_a_prior_is_paired_in_every_design_and_a_coupled_pilot_of_it_says_nothin
     assert curve.power[1] == pytest.approx(
         exact_power(5.0, own.sd, count, 0.95, count - 1), abs=2e-4
     )
+
+
+def test_a_prior_of_rewards_0_and_1_bounds_the_effect_by_the_horizon():
+    with pytest.raises(sl.Invalid, match=r"effect 1001 is more than two .* differ by here: 1000,"):
+        sl.plan(EXPERIMENT, sl.BernoulliPrior(), effect=1_001, power=0.9, pilot=20)
+
+
+def test_too_few_replications_for_any_possible_effect_give_a_caution():
+    """Two replications find 14 with power 0.99, where two policies can differ by 10."""
+    policies = {"a": sl.UCB1(2.0), "b": sl.UCB1(2.3)}
+    two = sl.Experiment(policies=policies, arms=2, horizon=200, replications=2, seed=1)
+    plan = sl.plan(two, sl.Bernoulli((0.55, 0.5)), replications=2, power=0.99)
+    assert plan.effect > 10
+    text = "two policies can differ by at most 10 here, so 2 replications do not have this power for any effect"
+    assert text in plan.cautions[0]
+    assert sl.plan(two, sl.Bernoulli((0.55, 0.5)), replications=20, power=0.9).cautions == ()

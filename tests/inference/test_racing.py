@@ -236,6 +236,9 @@ def test_what_has_not_varied_proves_nothing():
     race = sl.race(twins, BERNOULLI, tolerance=5.0, horizon=50, most=40, failures=0.1)
     assert not race.certified
     assert "earned exactly what a did, in every replication" in race.cautions[0]
+    _, rival = race.runners
+    assert (rival.behind, rival.low, rival.high) == (0.0, -math.inf, math.inf)
+    assert "no bounds" in str(race)
 
 
 @pytest.mark.slow

@@ -148,3 +148,13 @@ def test_a_rare_failure_is_named_where_the_verdict_has_the_wrong_sign():
             wrong += 1
             assert "this finding is reversed if those lose more than" in result.verdict
     assert wrong > 2
+
+
+@pytest.mark.parametrize(("means", "most"), [((0.5, 0.5), "0.00"), ((0.5, 0.6), "10.00")])
+def test_a_difference_that_is_not_possible_is_due_to_chance(means, most):
+    verdict = sl.compare(made_up([30], sl.Bernoulli(means), horizon=100)).verdict
+    assert (
+        f"of these 20; policies can differ by at most {most} here, the horizon times the range of the arms' means, "
+        "so this finding is due to chance at least in part." in verdict
+    )
+    assert "not even" not in verdict

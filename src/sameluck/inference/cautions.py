@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from sameluck.arrays import Floats
-from sameluck.inference.effects import Effect, Request, differences, has_prior
+from sameluck.inference.effects import Effect, Request, differences, has_prior, is_same_policy
 from sameluck.inference.scale import scale_caution
 from sameluck.reporting.wording import listed
 from sameluck.runs import Runs
@@ -25,7 +25,7 @@ def cautions(runs: Runs, effects: Sequence[Effect], request: Request) -> tuple[s
     last = [one for one in effects if one.checkpoint == runs.checkpoints[-1]]
     return (
         *_interim(runs, request),
-        *_few_replications(runs),
+        *_few_replications(runs, request),
         *_winner_each_alone(last, request),
         *_never_diverge(runs, last),
         *_without_variation(runs, last),
@@ -49,8 +49,8 @@ def _interim(runs: Runs, request: Request) -> Iterator[str]:
         )
 
 
-def _few_replications(runs: Runs) -> Iterator[str]:
-    if runs.replications < FEW_REPLICATIONS:
+def _few_replications(runs: Runs, request: Request) -> Iterator[str]:
+    if runs.replications < FEW_REPLICATIONS and request.interval != "median":
         yield (
             f"Only {runs.replications} replications: the intervals assume normal differences. "
             f"{FEW_REPLICATIONS} or more show whether that holds."
@@ -72,7 +72,7 @@ def _names(effects: Sequence[Effect]) -> str:
 
 
 def _never_diverge(runs: Runs, effects: Sequence[Effect]) -> Iterator[str]:
-    if same := [one for one in effects if _identical(runs, one)]:
+    if same := [one for one in effects if _identical(runs, one) and not is_same_policy(one)]:
         yield (
             f"{_names(same)} pulled every arm equally often in every replication: this environment cannot "
             "distinguish them. Try one in which they differ."

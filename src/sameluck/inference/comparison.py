@@ -13,7 +13,14 @@ from sameluck import text_forms
 from sameluck.environments.base import Environment
 from sameluck.errors import Invalid, optional
 from sameluck.inference.cautions import cautions, is_interim
-from sameluck.inference.effects import Effect, Request, check_request, effect_curves, effects
+from sameluck.inference.effects import (
+    Effect,
+    Request,
+    check_request,
+    effect_curves,
+    effects,
+    is_same_policy,
+)
 from sameluck.inference.policy_summaries import PolicySummary, Standing, standings, summarise
 from sameluck.inference.unseen import (
     possible_loss,
@@ -67,7 +74,8 @@ class Comparison:
             )
         if self.standings:
             names = ", ".join(row.policy for row in self.standings if row.may_be_best)
-            sentences.append(f"May be the best of all, at {percent(self.request.level)}: {names}.")
+            level = f"{percent(self.request.level)} (one-sided)"
+            sentences.append(f"May be the best of all by mean reward, at {level}: {names}.")
         if self.request.adjust:
             plain = f"{amount(effects[0].plain_effect)} with an sd of {amount(effects[0].plain_sd)}"
             sentences.append(f"Without adjustment the first effect is {plain}.")
@@ -89,6 +97,11 @@ class Comparison:
         which = "this finding" if len(shown) == 1 else "the smallest of these differences"
         if most is None:
             return [f"{unlike}; {which} is reversed if those lose more than {amount(loss)} each."]
+        if weakest > most:
+            return [
+                f"{unlike}; policies can differ by at most {amount(most)} here, the horizon times the range of the "
+                f"arms' means, so {which} is due to chance at least in part."
+            ]
         if loss >= most:
             return [
                 f"{unlike}; not even a loss of {amount(most)} each, the largest possible, reverses {which}."
@@ -321,7 +334,8 @@ def findings(effects: Sequence[Effect]) -> list[str]:
     sentences = [finding(one) for one in shown[:FINDINGS]]
     if len(shown) > FINDINGS:
         sentences.append(f"{len(shown) - FINDINGS} more pairs differ (see the table).")
-    others = [one for one in effects if not shows_difference(one)]
+    sentences += [finding(one) for one in effects if is_same_policy(one)]
+    others = [one for one in effects if not shows_difference(one) and not is_same_policy(one)]
     if len(others) > 1:
         pairs = listed(f"{one.policy} and {one.control}" for one in others)
         return [*sentences, f"No difference is shown between: {pairs}."]
@@ -332,7 +346,7 @@ def finding(effect: Effect) -> str:
     """One effect as a sentence."""
     pair = f"{effect.policy} and {effect.control}"
     level, over = percent(effect.level), f"over {effect.checkpoint:,} periods"
-    if effect.low == effect.high == effect.sd == 0:
+    if is_same_policy(effect):
         return f"{pair} are the same policy and earned exactly the same {over}."
     if effect.sd == 0:
         same = "earned exactly the same" if effect.effect == 0 else "differed by exactly the same"

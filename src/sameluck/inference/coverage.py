@@ -18,7 +18,7 @@ from sameluck.inference.effects import Request, differences, effects, first_pair
 from sameluck.intervals import anytime_half_widths, check_level, intervals
 from sameluck.runs import Runs
 from sameluck.simulation.simulate import simulate
-from sameluck.validation import require_one_of, require_whole
+from sameluck.validation import require_number, require_one_of, require_whole
 
 FIRST_LOOK = 5
 
@@ -70,6 +70,8 @@ def coverage(  # noqa: PLR0913
     check_level(level)
     require_one_of("interval", interval, list(intervals))
     require_whole("experiments", experiments, 10)
+    if effect is not None:
+        require_number("effect", effect)
     require_whole("coverage: replications", experiment.replications, FIRST_LOOK if peek else 2)
     if peek and interval not in ("t", "anytime"):
         raise Invalid('peek=True takes interval="t" or "anytime"')

@@ -132,6 +132,11 @@ def effects(runs: Runs, request: Request) -> tuple[Effect, ...]:
     )
 
 
+def is_same_policy(effect: Effect) -> bool:
+    """Whether the two names stand for one policy that did the same."""
+    return effect.low == effect.high == effect.sd == 0
+
+
 def _same(runs: Runs, pair: Pair) -> bool:
     """Whether two names stand for one policy that did the same: a known difference of 0, not an estimate."""
     policy, control = (runs.experiment.policies[name] for name in pair)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,6 +55,7 @@ class Plan:
     prior: bool = (
         False  # the policies of a replication share an instance, also under the naive design
     )
+    possible_effect: float | None = None  # that two policies can have at most; None if not known
 
     @property
     def own(self) -> DesignPlan:
@@ -163,12 +165,22 @@ class Plan:
     @property
     def cautions(self) -> tuple[str, ...]:
         """Sentences to read before relying on the plan."""
+        return (*self._impossible(), *self._skewed())
+
+    def _impossible(self) -> Iterator[str]:
+        if self.possible_effect is not None and abs(self.effect) > self.possible_effect:
+            yield (
+                f"two policies can differ by at most {self.possible_effect:.4g} here, so {self.replications:,} "
+                "replications do not have this power for any effect. Plan more."
+            )
+
+    def _skewed(self) -> Iterator[str]:
         if self.replications_for_skewness <= self.replications:
-            return ()
-        return (
+            return
+        yield (
             f"the pilot's differences are skewed, so rare replications weigh heavily: power and interval of "
             f"{self.replications:,} replications are only approximate. Plan about "
-            f"{self.replications_for_skewness:,}, or simulate the plan with verify=True.",
+            f"{self.replications_for_skewness:,}, or simulate the plan with verify=True."
         )
 
     def _about_naive(self, row: DesignPlan) -> str:

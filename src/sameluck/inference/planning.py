@@ -70,7 +70,12 @@ def plan(  # noqa: PLR0913
         raise Invalid(
             "the two policies never differ in the pilot, so there is nothing to plan; try another environment"
         )
-    _check_possible(own, effect)
+    possible = _possible_effect(own)
+    if effect is not None and possible is not None and abs(effect) > possible:
+        raise Invalid(
+            f"effect {effect:g} is more than two policies can differ by here: {possible:g}, the horizon times the "
+            "range of the arms' means; plan a smaller effect or a longer horizon"
+        )
     rows = tuple(_row(runs, design, -1, request, timing) for design, runs in by_design.items())
     by_horizon = tuple(
         _row(own, own_design, index, request, timing) for index in range(own.checkpoints.size - 1)
@@ -89,16 +94,16 @@ def plan(  # noqa: PLR0913
         power,
         replications_for_skewness(values),
         has_prior(own),
+        possible,
     )
 
 
-def _check_possible(pilot: Runs, effect: float | None) -> None:
-    most = possible_loss(pilot)
-    if effect is not None and most is not None and abs(effect) > most:
-        raise Invalid(
-            f"effect {effect:g} is more than two policies can differ by here: {most:g}, the horizon times the range "
-            "of the arms' means; plan a smaller effect or a longer horizon"
-        )
+def _possible_effect(pilot: Runs) -> float | None:
+    """The largest difference of two policies' mean rewards; None where it is not known."""
+    environment = pilot.environment
+    if environment is not None and environment.is_prior and environment.binary:
+        return float(pilot.checkpoints[-1])
+    return possible_loss(pilot)
 
 
 class _Request(NamedTuple):

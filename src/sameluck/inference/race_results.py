@@ -83,12 +83,14 @@ class Race:
     def cautions(self) -> tuple[str, ...]:
         """Sentences to read before relying on the certificate."""
         rivals = self.runners[1:]
-        equal = [one.policy for one in rivals if one.dropped_by is None and one.low == one.high]
+        fixed = [one for one in rivals if one.dropped_by is None and not math.isfinite(one.low)]
+        equal = [one.policy for one in fixed if one.behind == 0]
         skewed = [one.policy for one in rivals if abs(one.skewness) > LARGE_SKEWNESS]
         sentences = []
         if equal:
             sentences.append(
-                f"{', '.join(equal)} earned exactly what {self.best} did, in every replication."
+                f"{', '.join(equal)} earned exactly what {self.best} did, in every replication, so how far they may "
+                "differ is not known; leave out policies that are the same."
             )
         if skewed:
             sentences.append(
@@ -105,7 +107,7 @@ class Race:
                 one.policy,
                 f"{one.reward:,.2f}",
                 f"{one.behind:,.2f}",
-                f"{one.low:,.2f} to {one.high:,.2f}" if math.isfinite(one.low) else "too few",
+                f"{one.low:,.2f} to {one.high:,.2f}" if math.isfinite(one.low) else "no bounds",
                 f"{one.replications:,}",
                 one.dropped_by or "-",
             ]

@@ -128,9 +128,10 @@ class RaceState:
 
     def _runner(self, name: str, leader: str) -> Runner:
         dropped_by = self.dropped.get(name)
-        own, better = self._common_rewards(name, dropped_by or leader)
+        rival = dropped_by or leader
+        own, better = self._common_rewards(name, rival)
         values = better - own
-        half = anytime_half_width(values, self.level) if varies(values) else 0.0
+        half = 0.0 if name == rival else anytime_half_width(values, self.level)
         behind, sd = float(values.mean()), float(values.std()) if varies(values) else 0.0
         skewness = float(np.mean(((values - behind) / sd) ** 3)) if sd else 0.0
         means = (float(own.mean()), behind, behind - half, behind + half)

@@ -276,7 +276,9 @@ def memory_of(prepared: Policy, arms: int) -> int:
     """How many floats a prepared policy keeps between periods."""
     if not hasattr(prepared, "memory"):
         return 0
-    return require_whole(f"{type(prepared).__name__}.memory({arms})", prepared.memory(arms), 0)
+    return require_whole(
+        f"{type(prepared).__name__}.memory({arms})", prepared.memory(arms), 0, 10**8
+    )
 
 
 def has_body(policy: object, arms: int) -> TypeGuard[Policy]:

@@ -204,7 +204,7 @@ def test_a_memory_that_is_no_count_is_refused(returned):
 
     sl.selects(Keeper)(first_arm)
     experiment = sl.Experiment(policies={"it": Keeper()}, arms=2, horizon=4, replications=2)
-    message = r"Keeper\.memory\(2\) must be a whole number >= 0, got "
+    message = r"Keeper\.memory\(2\) must be a whole number from 0 to 100,000,000, got "
     with pytest.raises(sl.Invalid, match=message + re.escape(repr(returned))):
         sl.simulate(experiment, sl.Bernoulli((0.5, 0.5)))
 

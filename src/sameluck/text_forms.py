@@ -32,6 +32,7 @@ from typing import (
 )
 
 from sameluck.errors import Invalid, did_you_mean
+from sameluck.validation import is_listed
 
 LONGEST = 50_000_000  # characters: two million observed rewards of an empirical environment
 DEEPEST = 8
@@ -108,6 +109,19 @@ def write(value: object, *, brief: bool = False) -> str:
         fields = {n: f for n, f in fields.items() if n not in usual or f != usual[n]}
     items = [_write_item(kind, name, field, brief=brief) for name, field in fields.items()]
     return name_of(kind) + (f"({', '.join(items)})" if items else "")
+
+
+def write_short(value: object, length: int = 60) -> str:
+    """The text form, cut to a length; only what is shown of it is written."""
+    parameters: Any = value  # a NamedTuple
+    text = write(type(value)(*(_beginning(field, length) for field in parameters)))
+    return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
+def _beginning(field: Any, items: int) -> Any:
+    if not is_listed(field):
+        return field
+    return tuple(_beginning(item, items) for item in field[:items])
 
 
 def _write_item(kind: type, name: str, field: object, *, brief: bool) -> str:

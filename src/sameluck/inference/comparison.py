@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import html
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sameluck import text_forms
-from sameluck.environments.base import Environment
 from sameluck.errors import Invalid, optional
 from sameluck.inference.cautions import cautions, is_interim
 from sameluck.inference.effects import (
@@ -19,21 +17,13 @@ from sameluck.inference.effects import (
     check_request,
     effect_curves,
     effects,
-    is_same_policy,
 )
 from sameluck.inference.policy_summaries import PolicySummary, Standing, standings, summarise
-from sameluck.inference.unseen import (
-    possible_loss,
-    replications_to_exclude,
-    reversing_loss,
-    unseen_share,
-)
+from sameluck.inference.sentences import cost, findings, shows_difference, unseen_replications
 from sameluck.reporting import pages, plots, tables
-from sameluck.reporting.wording import amount, duration, listed, percent, probability, times
+from sameluck.reporting.wording import amount, percent, probability, times
 from sameluck.runs import Runs
-from sameluck.validation import is_listed
 
-FINDINGS = 5  # that a verdict lists
 HEADER = ("policy", "control", "horizon", "effect", "interval", "p-value", "sd", "variance v naive")
 
 
@@ -84,34 +74,10 @@ class Comparison:
     @property
     def about_unseen(self) -> list[str]:
         """As a sentence: what rare replications that were not met could do to the weakest finding."""
-        shown = [abs(one.effect) for one in self.last_effects if shows_difference(one)]
         if self.request.interval == "median":
             return []
-        count, level = self.runs.replications, self.request.level
-        share = unseen_share(count, level)
-        unlike = f"Up to {100 * share:.2g}% of replications may be unlike any of these {count:,}"
-        if not shown:
-            return [f"{unlike}."]
-        weakest = min(shown)
-        loss, most = reversing_loss(weakest, count, level), possible_loss(self.runs)
-        which = "this finding" if len(shown) == 1 else "the smallest of these differences"
-        if most is None:
-            return [f"{unlike}; {which} is reversed if those lose more than {amount(loss)} each."]
-        if weakest > most:
-            return [
-                f"{unlike}; policies can differ by at most {amount(most)} here, the horizon times the range of the "
-                f"arms' means, so {which} is due to chance at least in part."
-            ]
-        if loss >= most:
-            return [
-                f"{unlike}; not even a loss of {amount(most)} each, the largest possible, reverses {which}."
-            ]
-        needed = replications_to_exclude(weakest, most, level)
-        time = "" if self.runs.seconds is None else _takes(self.runs.seconds * needed / count)
-        return [
-            f"{unlike}; {which} is reversed if those lose more than {amount(loss)} each, of at most {amount(most)}: "
-            f"{needed:,} replications{time} exclude that."
-        ]
+        shown = [abs(one.effect) for one in self.last_effects if shows_difference(one)]
+        return [unseen_replications(self.runs, self.request.level, shown)]
 
     @property
     def last_effects(self) -> list[Effect]:
@@ -126,7 +92,7 @@ class Comparison:
     def title(self) -> str:
         """What was compared, on one line."""
         experiment, environment = self.runs.experiment, self.runs.environment
-        rewards = "live traffic" if environment is None else _short_form(environment)
+        rewards = "live traffic" if environment is None else text_forms.write_short(environment)
         return (
             f"{self._design} design on {rewards}, {self.runs.replications:,} replications of "
             f"{experiment.horizon:,} periods, seed {experiment.seed}"
@@ -307,75 +273,6 @@ def compare(
     )
     records = effects(runs, request)
     return Comparison(records, runs, request, standings(runs, request) if best else ())
-
-
-def _short_form(environment: Environment, length: int = 60) -> str:
-    """The text form, cut to a length; only what is shown of it is written."""
-    kind: Any = type(environment)
-    fields: tuple[Any, ...] = tuple(environment)  # type: ignore[arg-type]  # a NamedTuple
-    text = text_forms.write(kind(*(_beginning(field, length) for field in fields)))
-    return text if len(text) <= length else f"{text[: length - 3]}..."
-
-
-def _beginning(field: Any, items: int) -> Any:
-    if not is_listed(field):
-        return field
-    return tuple(_beginning(item, items) for item in field[:items])
-
-
-def shows_difference(effect: Effect) -> bool:
-    """Whether the interval leaves out 0."""
-    return not effect.low <= 0 <= effect.high
-
-
-def findings(effects: Sequence[Effect]) -> list[str]:
-    """Effects as sentences: the first that show a difference one by one, the others together."""
-    shown = [one for one in effects if shows_difference(one)]
-    sentences = [finding(one) for one in shown[:FINDINGS]]
-    if len(shown) > FINDINGS:
-        sentences.append(f"{len(shown) - FINDINGS} more pairs differ (see the table).")
-    sentences += [finding(one) for one in effects if is_same_policy(one)]
-    others = [one for one in effects if not shows_difference(one) and not is_same_policy(one)]
-    if len(others) > 1:
-        pairs = listed(f"{one.policy} and {one.control}" for one in others)
-        return [*sentences, f"No difference is shown between: {pairs}."]
-    return [*sentences, *map(finding, others)]
-
-
-def finding(effect: Effect) -> str:
-    """One effect as a sentence."""
-    pair = f"{effect.policy} and {effect.control}"
-    level, over = percent(effect.level), f"over {effect.checkpoint:,} periods"
-    if is_same_policy(effect):
-        return f"{pair} are the same policy and earned exactly the same {over}."
-    if effect.sd == 0:
-        same = "earned exactly the same" if effect.effect == 0 else "differed by exactly the same"
-        return f"{pair} {same} {over} in each of {effect.replications:,} replications: no interval can be given."
-    if math.isinf(effect.low) and math.isinf(effect.high):
-        return f"Too few replications to compare {pair}: the interval has no bounds yet."
-    if not shows_difference(effect):
-        bounds = f"{amount(effect.low)} to {amount(effect.high)}"
-        return f"No difference between {pair} is shown {over}: the {level} interval, {bounds}, contains 0."
-    word = "more" if effect.effect > 0 else "less"
-    near, far = sorted((abs(effect.low), abs(effect.high)))
-    return (
-        f"{effect.policy} earned {amount(abs(effect.effect))} {word} than {effect.control} {over} "
-        f"({level} interval {amount(near)} to {amount(far)} {word})."
-    )
-
-
-def _takes(seconds: float) -> str:
-    # Coarse, so that two runs nearly always print the same.
-    if seconds < 60:
-        return " (less than a minute)"
-    return f" (about {duration(float(f'{seconds:.1g}'))})"
-
-
-def cost(effect: Effect, design: str) -> str:
-    """The real users per replication, as a sentence."""
-    users = f"The {design} design needs {effect.interactions:,.0f} users per replication"
-    saves = effect.interactions < effect.naive_interactions
-    return f"{users} instead of {effect.naive_interactions:,}." if saves else f"{users}."
 
 
 def footer(runs: Runs) -> str:

@@ -16,8 +16,9 @@ from sameluck.design import Design, Naive, Replay, TimeCoupled, as_design
 from sameluck.environments.base import EnvironmentLike
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment, require_experiment
-from sameluck.inference.comparison import Comparison, compare, cost, finding, footer
+from sameluck.inference.comparison import Comparison, compare, footer
 from sameluck.inference.effects import Effect, effect_curves
+from sameluck.inference.sentences import cost, finding
 from sameluck.reporting import pages, plots, tables
 from sameluck.reporting.wording import amount, percent
 from sameluck.simulation.simulate import Progress, simulate

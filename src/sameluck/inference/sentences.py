@@ -1,0 +1,99 @@
+"""Effects as sentences: findings, what unseen replications could do to them, and what they cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from sameluck.inference.effects import Effect, is_same_policy
+from sameluck.inference.unseen import (
+    possible_loss,
+    replications_to_exclude,
+    reversing_loss,
+    unseen_share,
+)
+from sameluck.reporting.wording import amount, duration, listed, percent
+from sameluck.runs import Runs
+
+FINDINGS = 5  # that a verdict lists
+
+
+def shows_difference(effect: Effect) -> bool:
+    """Whether the interval leaves out 0."""
+    return not effect.low <= 0 <= effect.high
+
+
+def findings(effects: Sequence[Effect]) -> list[str]:
+    """Effects as sentences: the first that show a difference one by one, the others together."""
+    shown = [one for one in effects if shows_difference(one)]
+    sentences = [finding(one) for one in shown[:FINDINGS]]
+    if len(shown) > FINDINGS:
+        sentences.append(f"{len(shown) - FINDINGS} more pairs differ (see the table).")
+    sentences += [finding(one) for one in effects if is_same_policy(one)]
+    others = [one for one in effects if not shows_difference(one) and not is_same_policy(one)]
+    if len(others) > 1:
+        pairs = listed(f"{one.policy} and {one.control}" for one in others)
+        return [*sentences, f"No difference is shown between: {pairs}."]
+    return [*sentences, *map(finding, others)]
+
+
+def finding(effect: Effect) -> str:
+    """One effect as a sentence."""
+    pair = f"{effect.policy} and {effect.control}"
+    level, over = percent(effect.level), f"over {effect.checkpoint:,} periods"
+    if is_same_policy(effect):
+        return f"{pair} are the same policy and earned exactly the same {over}."
+    if effect.sd == 0:
+        same = "earned exactly the same" if effect.effect == 0 else "differed by exactly the same"
+        return f"{pair} {same} {over} in each of {effect.replications:,} replications: no interval can be given."
+    if math.isinf(effect.low) and math.isinf(effect.high):
+        return f"Too few replications to compare {pair}: the interval has no bounds yet."
+    if not shows_difference(effect):
+        bounds = f"{amount(effect.low)} to {amount(effect.high)}"
+        return f"No difference between {pair} is shown {over}: the {level} interval, {bounds}, contains 0."
+    word = "more" if effect.effect > 0 else "less"
+    near, far = sorted((abs(effect.low), abs(effect.high)))
+    return (
+        f"{effect.policy} earned {amount(abs(effect.effect))} {word} than {effect.control} {over} "
+        f"({level} interval {amount(near)} to {amount(far)} {word})."
+    )
+
+
+def unseen_replications(runs: Runs, level: float, differences: Sequence[float]) -> str:
+    """What replications that were not met could do to the smallest of the differences that are shown."""
+    count = runs.replications
+    unlike = f"Up to {100 * unseen_share(count, level):.2g}% of replications may be unlike any of these {count:,}"
+    if not differences:
+        return f"{unlike}."
+    weakest = min(differences)
+    loss, most = reversing_loss(weakest, count, level), possible_loss(runs)
+    which = "this finding" if len(differences) == 1 else "the smallest of these differences"
+    if most is None:
+        return f"{unlike}; {which} is reversed if those lose more than {amount(loss)} each."
+    if weakest > most:
+        return (
+            f"{unlike}; policies can differ by at most {amount(most)} here, the horizon times the range of the "
+            f"arms' means, so {which} is due to chance at least in part."
+        )
+    if loss >= most:
+        return f"{unlike}; not even a loss of {amount(most)} each, the largest possible, reverses {which}."
+    needed = replications_to_exclude(weakest, most, level)
+    time = "" if runs.seconds is None else _takes(runs.seconds * needed / count)
+    return (
+        f"{unlike}; {which} is reversed if those lose more than {amount(loss)} each, of at most {amount(most)}: "
+        f"{needed:,} replications{time} exclude that."
+    )
+
+
+def _takes(seconds: float) -> str:
+    # Coarse, so that two runs nearly always print the same.
+    if seconds < 60:
+        return " (less than a minute)"
+    return f" (about {duration(float(f'{seconds:.1g}'))})"
+
+
+def cost(effect: Effect, design: str) -> str:
+    """The real users per replication, as a sentence."""
+    users = f"The {design} design needs {effect.interactions:,.0f} users per replication"
+    saves = effect.interactions < effect.naive_interactions
+    return f"{users} instead of {effect.naive_interactions:,}." if saves else f"{users}."

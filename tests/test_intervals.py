@@ -294,6 +294,7 @@ def test_few_rotations_leave_bonferronis_method():
     assert iv.one_sided_max_t(values, level) == pytest.approx(stats.t.isf((1 - level) / 3, 29))
 
 
+@pytest.mark.slow
 def test_45_independent_comparisons_keep_their_level_at_10_replications(monkeypatch):
     """1,000 normal samples, each column with its own scale: 5% plus the exact binomial bound at 1e-6 (sees 11%).
 
@@ -402,6 +403,7 @@ def test_two_planned_looks_have_the_level_of_the_bivariate_normal_law(level):
     assert [look.replications for look in plan] == [20, 40]
 
 
+@pytest.mark.slow
 def test_many_comparisons_have_the_law_of_the_largest_t_of_their_span():
     """All pairs of 16 policies: 120 columns of rank 15, with 12 and with 200 rows."""
     for rows in (12, 200):

@@ -390,6 +390,7 @@ def test_a_prior_of_rewards_0_and_1_bounds_the_effect_by_the_horizon():
         sl.plan(EXPERIMENT, sl.BernoulliPrior(), effect=1_001, power=0.9, pilot=20)
 
 
+@pytest.mark.slow
 def test_too_few_replications_for_any_possible_effect_give_a_caution():
     """Two replications find 14 with power 0.99, where two policies can differ by 10."""
     policies = {"a": sl.UCB1(2.0), "b": sl.UCB1(2.3)}

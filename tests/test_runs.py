@@ -360,3 +360,22 @@ def test_a_file_with_a_pickle_is_refused_and_not_unpickled(runs, tmp_path):
         sl.Invalid, match=r"is not a file that Runs\.save wrote: Object arrays cannot"
     ):
         sl.Runs.load(path)
+
+
+def test_a_part_has_the_replications_that_follow_its_start():
+    experiment = sl.Experiment(
+        policies={"a": sl.UCB1(), "b": sl.Uniform()}, arms=2, horizon=9, replications=12
+    )
+    bandit = sl.Bernoulli([0.4, 0.6])
+    whole = sl.simulate(
+        experiment, bandit, checkpoints=[4, 9], detail=True, replications=range(2, 12)
+    )
+    part = whole.part(3, 4)
+    again = sl.simulate(
+        experiment, bandit, checkpoints=[4, 9], detail=True, replications=range(5, 9)
+    )
+
+    assert part.first == again.first == 5
+    assert part.experiment == again.experiment
+    for name in ("checkpoints", "rewards", "pulls", "interactions", "totals", "luck"):
+        assert np.array_equal(getattr(part, name), getattr(again, name))

@@ -56,7 +56,8 @@ def test_the_largest_possible_loss_is_that_of_the_worst_arm_in_every_period():
     runs = sl.simulate(experiment, sl.Bernoulli((0.5, 0.2, 0.9)), checkpoints=[10, 40])
     assert possible_loss(runs) == pytest.approx(40 * 0.7)
     assert possible_loss(dataclasses.replace(runs, environment=None)) is None
-    assert possible_loss(sl.simulate(experiment, sl.BernoulliPrior())) is None
+    assert possible_loss(sl.simulate(experiment, sl.BernoulliPrior())) == 40
+    assert possible_loss(sl.simulate(experiment, sl.GaussianPrior())) is None
 
 
 def made_up(effects, environment, *, horizon=5_000, seconds=None, spread=0.1):
@@ -115,7 +116,7 @@ def test_a_loss_that_is_not_possible_reverses_nothing():
     )
 
 
-@pytest.mark.parametrize("environment", [None, sl.BernoulliPrior()])
+@pytest.mark.parametrize("environment", [None, sl.GaussianPrior()])
 def test_where_the_means_are_not_known_only_the_loss_is_stated(environment):
     loss = 30 * (1 - SHARE) / SHARE
     verdict = sl.compare(made_up([30], environment)).verdict

@@ -31,7 +31,7 @@ NAME = "experiment"
 LIVE = ("assigned", "exposed", "settled")
 
 
-class Nursery:
+class Launcher:
     """The process whose children are killed."""
 
     def __init__(self):
@@ -63,8 +63,8 @@ class Nursery:
 
 
 @pytest.fixture(scope="module")
-def nursery():
-    started = Nursery()
+def launcher():
+    started = Launcher()
     yield started
     started.close()
 
@@ -187,7 +187,7 @@ def assert_ends_as_simulated(live, units=5_000):
 
 
 class TestFailPoints:
-    def test_killed_at_every_fail_point(self, nursery, databases, tmp_path):
+    def test_killed_at_every_fail_point(self, launcher, databases, tmp_path):
         """A new database while the victims die before they have one, then a new experiment for each."""
         acks = []
         for point in range(1, 1_000):
@@ -198,7 +198,7 @@ class TestFailPoints:
                 "name": f"experiment {point}",
                 "acks": str(tmp_path / f"{point}"),
             }
-            killed = nursery.kill(**arguments, scenario="short", point=point)
+            killed = launcher.kill(**arguments, scenario="short", point=point)
             acks = victim.acknowledged(arguments["acks"])
             self.resume(databases, arguments, acks)
             if not killed:
@@ -228,12 +228,12 @@ class TestFailPoints:
 
 
 class TestUnderLoad:
-    def test_killed_at_random(self, nursery, databases, tmp_path):
+    def test_killed_at_random(self, launcher, databases, tmp_path):
         luck, kills = random.Random(1), 0
         while kills < KILLS:
-            kills += self.kill_until_complete(nursery, databases, tmp_path, luck, KILLS - kills)
+            kills += self.kill_until_complete(launcher, databases, tmp_path, luck, KILLS - kills)
 
-    def kill_until_complete(self, nursery, databases, tmp_path, luck, most):
+    def kill_until_complete(self, launcher, databases, tmp_path, luck, most):
         """One experiment, served by one victim after the other; how many were killed before it was complete."""
         url = databases.new()
         acks = tmp_path / f"{luck.random()}.acks"
@@ -245,7 +245,7 @@ class TestUnderLoad:
             how = {"delay": luck.uniform(0, 0.3)}
             if luck.random() < 0.5:
                 how = {"point": luck.randint(1, 3_000)}
-            if not nursery.kill(**arguments, **how, first=first):
+            if not launcher.kill(**arguments, **how, first=first):
                 break
             kills += 1
             first = self.recover(databases, url, victim.acknowledged(acks))
@@ -269,7 +269,7 @@ class TestUnderLoad:
 
 
 class TestGroupCommit:
-    def test_killed_between_commit_and_answer(self, nursery, tmp_path):
+    def test_killed_between_commit_and_answer(self, launcher, tmp_path):
         """Eight callers at once share a transaction or two; the last was committed, but not answered."""
         databases, acks = SqliteFiles(tmp_path), tmp_path / "acks"
         url, callers = databases.new(), range(8)
@@ -277,11 +277,11 @@ class TestGroupCommit:
             store.start(NAME, victim.LONG)
         arguments = {"url": url, "name": NAME, "acks": str(acks), "threads": len(callers)}
 
-        assert nursery.kill(**arguments, scenario="assign_together")
+        assert launcher.kill(**arguments, scenario="assign_together")
         assert len(acks_of(victim.acknowledged(acks), "assigned")) < len(callers)
         assert databases.rows(url, "SELECT COUNT(*) FROM assignment") == [(len(callers),)]
 
-        assert nursery.kill(**arguments, scenario="reward_together")
+        assert launcher.kill(**arguments, scenario="reward_together")
         acknowledged = victim.acknowledged(acks)
         assert len(acks_of(acknowledged, "rewarded")) < len(callers)
         with databases.open(url) as store:

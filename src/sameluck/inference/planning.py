@@ -70,7 +70,7 @@ def plan(  # noqa: PLR0913
         raise Invalid(
             "the two policies never differ in the pilot, so there is nothing to plan; try another environment"
         )
-    possible = _possible_effect(own)
+    possible = possible_loss(own)
     if effect is not None and possible is not None and abs(effect) > possible:
         raise Invalid(
             f"effect {effect:g} is more than two policies can differ by here: {possible:g}, the horizon times the "
@@ -96,14 +96,6 @@ def plan(  # noqa: PLR0913
         has_prior(own),
         possible,
     )
-
-
-def _possible_effect(pilot: Runs) -> float | None:
-    """The largest difference of two policies' mean rewards; None where it is not known."""
-    environment = pilot.environment
-    if environment is not None and environment.is_prior and environment.binary:
-        return float(pilot.checkpoints[-1])
-    return possible_loss(pilot)
 
 
 class _Request(NamedTuple):

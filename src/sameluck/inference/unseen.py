@@ -34,10 +34,12 @@ def replications_to_exclude(effect: float, loss: float, level: float) -> int:
 def possible_loss(runs: Runs) -> float | None:
     """The most that one policy can lose to another in a replication, in expectation: always the worst arm.
 
-    None where the means of the arms are not known, or differ between replications.
+    None where the means of the arms are not known, as on live traffic, or not bounded, as on a Gaussian prior.
     """
-    environment = runs.environment
-    if environment is None or environment.is_prior:
+    environment, horizon = runs.environment, float(runs.checkpoints[-1])
+    if environment is None:
         return None
+    if environment.is_prior:
+        return horizon if environment.binary else None
     means = environment.instance_means(0, range(1), runs.experiment.n_arms)
-    return float(runs.checkpoints[-1] * np.ptp(means))
+    return float(horizon * np.ptp(means))

@@ -48,6 +48,7 @@ _PACKAGE = Path(__file__).parent
 
 # A Python function, what chooses its replacement in compiled code from the types of the arguments, and options.
 _overloads: list[tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]] = []
+_inlined: dict[Callable[..., Any], Callable[..., Any]] = {}  # the bodies of what is inlined
 _lock = threading.RLock()
 
 
@@ -96,6 +97,8 @@ def _plain(body: Body, options: dict[str, Any]) -> Body:
             return body(*arguments)
 
     _replace(plain, lambda *_: body, options)
+    if options is _INLINED:
+        _inlined[plain] = body
     return plain  # type: ignore[return-value]
 
 
@@ -121,9 +124,15 @@ def compiled_as(replacement: Callable[..., Any]) -> Callable[[Body], Body]:
 
     def decorate(function: Body) -> Body:
         _replace(function, lambda *_: inspect.unwrap(replacement), _INLINED)
+        _inlined[function] = inspect.unwrap(replacement)
         return function
 
     return decorate
+
+
+def inlined_body(function: object) -> Callable[..., Any] | None:
+    """The body of a function that is inlined into compiled code."""
+    return _inlined.get(function) if callable(function) else None
 
 
 def _replace(

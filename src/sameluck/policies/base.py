@@ -141,6 +141,11 @@ def body_of(prepared: Policy) -> SelectBody:
     return _SELECT_BODIES[kind]
 
 
+def own_body_of(prepared: Policy) -> SelectBody:
+    """The select body of a prepared policy; of a policy that wraps another, its own."""
+    return _SELECT_BODIES[type(prepared)]
+
+
 def check_complete(kind: type) -> None:
     """Raise `Invalid` unless a class of `sameluck.policies` has a select body, or tables that may have one."""
     if kind not in _SELECT_BODIES and not hasattr(kind, "prepare"):

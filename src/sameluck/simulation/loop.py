@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -34,13 +35,17 @@ from sameluck.policies.base import (
 )
 from sameluck.randomness.streams import DECISION, REWARD, Bits, Key, OnceKey, stream, within, word
 from sameluck.simulation.guarded import Deadline, OutOfTime, guarded_law, guarded_policy
-from sameluck.trajectories import Trajectory
+from sameluck.trajectories import Trajectory, empty_trajectory
 
 Owners: TypeAlias = tuple[Bits, Bits, Bits]  # seed, owner of rewards, owner of decision noise
 Number = TypeVar("Number", np.float64, np.int64, np.uint64)
 
 _SELECT_RULE = "a select body returns an arm's index, keeps numbers in tally.memory"
 _SAYS_ALL = (Misuse, NameError, AttributeError, ZeroDivisionError, FloatingPointError)
+_LEAST_IN_LANES = 16  # replications; a block has 32
+_MOST_ARMS_IN_LANES = 64
+_LEAST_STEPS_IN_LANES = {True: 1 << 20, False: 1 << 25}  # by whether the bodies are sameluck's
+_COMPARED = 250  # periods
 _MOST_ROWS, _MOST_CELLS = 10_000, 1_000_000  # of a law that is checked
 
 
@@ -185,9 +190,9 @@ class PolicyRunner:
         self.environment = environment
         self.name = name
         design = experiment.design
-        prepared = prepare(experiment.policies[name], experiment.n_arms, experiment.horizon)
-        self.memory = memory_of(prepared, experiment.n_arms)
-        self.policy = as_compiled(prepared)
+        self.prepared = prepare(experiment.policies[name], experiment.n_arms, experiment.horizon)
+        self.memory = memory_of(self.prepared, experiment.n_arms)
+        self.policy = as_compiled(self.prepared)
         self.owners: Owners = (
             np.uint64(experiment.seed),
             np.uint64(design.reward_owner(name)),
@@ -203,6 +208,25 @@ class PolicyRunner:
         self, replications: range, checkpoints: Ints, trajectory: Trajectory | None = None
     ) -> Results:
         """The results of some replications; a trajectory is filled if there is only one."""
+        results = None
+        if trajectory is None and self._pays_in_lanes(len(replications)):
+            results = self._in_lanes(replications, checkpoints)
+        if results is None:
+            results = self._one_by_one(replications, checkpoints, trajectory)
+        if not self._ours() and not bool((results.pulls.sum(axis=-1) == checkpoints).all()):
+            raise Invalid(
+                f"policy {self.name!r} changed its tally; a select body may write to tally.memory only"
+            )
+        if not is_ours(type(self.environment)) and not np.isfinite(results.rewards).all():
+            raise Invalid(
+                f"{self._environment_named()} gave a reward that is not a finite number, or whose "
+                "sum is not; a draw body returns a finite number"
+            )
+        return results
+
+    def _one_by_one(
+        self, replications: range, checkpoints: Ints, trajectory: Trajectory | None
+    ) -> Results:
         results = self._empty_results(len(replications), checkpoints)
         # To compile, no replication is run; the law of one has the same type.
         law, first = self._law(replications or range(1)), replications.start
@@ -210,16 +234,53 @@ class PolicyRunner:
         with self._explained(law):
             where = loop(self.policy, law, self.owners, first, self.arrays, results, trajectory)
         self._check_arm(*where)
-        if not self._ours() and not bool((results.pulls.sum(axis=-1) == checkpoints).all()):
-            raise Invalid(
-                f"policy {self.name!r} changed its tally; a select body may write to tally.memory only"
-            )
-        if not is_ours(draw_body_of(law)) and not np.isfinite(results.rewards).all():
-            raise Invalid(
-                f"{self._environment_named()} gave a reward that is not a finite number, or whose "
-                "sum is not; a draw body returns a finite number"
-            )
         return results
+
+    def compile(self, count: int, *, recorded: bool) -> None:
+        """Compile the loop that runs this many replications at once; no result is kept."""
+        end = np.array([self.experiment.horizon])
+        if recorded or not self._pays_in_lanes(count) or self._in_lanes(range(0), end) is None:
+            self._one_by_one(range(0), end, empty_trajectory(0) if recorded else None)
+
+    def _pays_in_lanes(self, count: int) -> bool:
+        # Whether to run replications 32 in step: if it is worth compiling that, and the machine has the vectors.
+        experiment, ours = self.experiment, self._ours() and is_ours(type(self.environment))
+        steps = experiment.replications * experiment.horizon
+        if count < _LEAST_IN_LANES or steps < _LEAST_STEPS_IN_LANES[ours]:
+            return False
+        if experiment.n_arms > _MOST_ARMS_IN_LANES:
+            return False
+        from sameluck.simulation.lanes import blocks  # noqa: PLC0415 it imports Numba
+
+        return blocks.is_fast() and (ours or self._lanes_agree)
+
+    def _in_lanes(self, replications: range, checkpoints: Ints) -> Results | None:
+        """The same in lanes; None if the bodies cannot be run so."""
+        from sameluck.simulation.lanes import blocks  # noqa: PLC0415 as above
+
+        rule = self.prepared.batched() if hasattr(self.prepared, "batched") else self.prepared
+        arms = self.experiment.n_arms
+        # To compile, one period is run. A last block that is not full is filled up with further replications.
+        periods = checkpoints if replications else np.ones(1, np.int64)
+        rows = blocks.fill_blocks(len(replications))
+        results = self._empty_results(rows, periods)
+        law = self._law(range(replications.start, replications.start + rows))
+        arrays = blocks.lane_arrays(arms, memory_of(rule, arms))
+        where = (self.owners, replications.start, arrays, periods)
+        if not blocks.run_blocks(as_compiled(rule), law, *where, results.rewards, results.pulls):
+            return None
+        wanted = slice(0, len(replications))
+        return results._replace(rewards=results.rewards[wanted], pulls=results.pulls[wanted])
+
+    @cached_property
+    def _lanes_agree(self) -> bool:
+        # A user's bodies are rewritten: what comes out is compared with what they do.
+        first, periods = range(2), np.arange(1, min(_COMPARED, self.experiment.horizon) + 1)
+        ours, theirs = self._one_by_one(first, periods, None), self._in_lanes(first, periods)
+        return theirs is not None and all(
+            np.array_equal(one, other)
+            for one, other in ((ours.rewards, theirs.rewards), (ours.pulls, theirs.pulls))
+        )
 
     def run_in_python(
         self,

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from sameluck import text_forms
 from sameluck.compiled import load_compiler
 from sameluck.environments.base import Environment, EnvironmentLike
@@ -27,7 +25,6 @@ from sameluck.simulation.preconditions import (
     checked_replications,
 )
 from sameluck.simulation.tasks import Assembly, Task, run_task, split
-from sameluck.trajectories import empty_trajectory
 from sameluck.validation import require_callable, require_flag, require_whole
 
 Progress: TypeAlias = Callable[[int, int], object]
@@ -81,7 +78,7 @@ def simulate(  # noqa: PLR0913 all but two are optional
     recorded = detail or experiment.design.timed
     probes = probe_bodies(experiment, environment) if check else []
     if map is None:
-        _compile(experiment, environment, recorded=recorded)
+        _compile(experiment, environment, len(tasks[0].replications), recorded=recorded)
     for probe in probes:
         probe.compare(recorded=recorded)
     assembly = Assembly(whole)
@@ -110,10 +107,11 @@ def _mapping(map_like: MapLike | None, workers: int) -> Iterator[MapLike]:
             pool.shutdown(cancel_futures=True)
 
 
-def _compile(experiment: Experiment, environment: Environment, *, recorded: bool) -> None:
+def _compile(
+    experiment: Experiment, environment: Environment, count: int, *, recorded: bool
+) -> None:
     # Here rather than in the threads, which would wait for one another, and to announce what takes so long.
     load_compiler()
-    end = np.array([experiment.horizon])
     for name, policy in experiment.policies.items():
         kinds = f"{text_forms.name_of(type(policy))} with {text_forms.name_of(type(environment))}"
         how = ", period by period," if recorded else ""
@@ -124,7 +122,7 @@ def _compile(experiment: Experiment, environment: Environment, *, recorded: bool
         timer.daemon = True
         timer.start()
         try:
-            runner.run(range(0), end, empty_trajectory(0) if recorded else None)
+            runner.compile(count, recorded=recorded)
         finally:
             timer.cancel()
 

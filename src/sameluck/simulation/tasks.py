@@ -6,6 +6,7 @@ How the work is cut, and where and in which order the tasks run, changes no bit 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from sameluck.simulation.loop import PolicyRunner
 from sameluck.trajectories import Trajectory, empty_trajectory
 
 _MOST_PERIODS = 20_000_000  # in one task
+_BLOCK = 32  # replications that may run in step
 Number = TypeVar("Number", np.float64, np.int64)
 
 
@@ -50,10 +52,14 @@ def split(whole: Task, workers: int) -> Iterator[Task]:
     groups = [whole.policies] if timed else [(name,) for name in whole.policies]
     most = max(1, _MOST_PERIODS // (int(whole.checkpoints[-1]) * len(groups[0])))
     count = min(most, -(-len(whole.replications) // (4 * workers)))
-    for first in whole.replications[::count]:
+    if count > _BLOCK // 2:
+        count = -(-count // _BLOCK) * _BLOCK
+    starts = list(whole.replications[::count])
+    if len(starts) > 1 and whole.replications.stop - starts[-1] < count // 2:
+        del starts[-1]
+    for first, stop in pairwise([*starts, whole.replications.stop]):
         for group in groups:
-            replications = range(first, min(first + count, whole.replications.stop))
-            yield whole._replace(policies=group, replications=replications)
+            yield whole._replace(policies=group, replications=range(first, stop))
 
 
 def run_task(task: Task) -> TaskResult:

@@ -6,14 +6,16 @@ import hashlib
 import os
 import threading
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
-from sameluck.errors import Conflict, Diverged, Invalid, Unknown, Unplayable
+from sameluck.errors import Conflict, Diverged, Invalid, SameluckError, Unknown, Unplayable
 from sameluck.experiment import Experiment
 from sameluck.live import records
-from sameluck.live.databases.base import Database, SqlValue, Transaction, Values
+from sameluck.live.databases.base import Database, Transaction, Values
 from sameluck.live.databases.rows import (
     AssignmentRow,
     EnrolmentRow,
@@ -23,6 +25,7 @@ from sameluck.live.databases.rows import (
     TextRow,
 )
 from sameluck.live.engine.scheduler import Scheduler
+from sameluck.live.item_lists import in_place, parts_of, returned
 from sameluck.live.options import Clock, Makers, fallback_arm
 from sameluck.live.records import ACTIVE, Assignment, Description, Receipt, description_of, moment
 from sameluck.live.replications import OpenReplications
@@ -31,6 +34,13 @@ from sameluck.validation import is_whole, require_number
 
 SECOND = 1_000_000  # microseconds
 MOST_OVERDUE = 100  # assignments read at once
+
+
+class _Report(NamedTuple):
+    """A reward that was reported."""
+
+    id: str
+    value: float
 
 
 class Assignments:
@@ -82,16 +92,48 @@ class Assignments:
         fallback arm and `enrolled` False; that never raises.
         """
         code = self._hash_unit(unit)
-        if not self._in_traffic_share(code):
-            return self._count(self._not_enrolled(records.NOT_IN_TRAFFIC_SHARE))
+        (answer,) = self._assign_all([code])
+        return answer
+
+    def assign_many(self, units: Iterable[str | int]) -> list[Assignment | SameluckError]:
+        """Return what `assign` returns for each of several units, in their order; an error stands in its place.
+
+        Much faster than one call per unit: they share a transaction (up to 100 of them). A unit that is not valid
+        has an `Invalid`, which is returned and not raised, and the others are not affected. `Unavailable` is raised;
+        the same call may then be made again.
+        """
+        answers: list[Assignment | SameluckError] = []
+        for some in parts_of("assign_many: units", units):
+            codes = [returned(self._hash_unit, unit) for unit in some]
+            answers += in_place(codes, str, self._assign_all)
+        return answers
+
+    def _assign_all(self, codes: Sequence[str]) -> list[Assignment]:
+        """The answers to units, in their order."""
+        outside = self._not_enrolled(records.NOT_IN_TRAFFIC_SHARE)
+        inside = [code if self._in_traffic_share(code) else outside for code in codes]
+        answers = in_place(inside, str, self._enrol_or_turn_away)
+        with self._guard:
+            self._answers.update(answer.reason for answer in answers)
+        return answers
+
+    def _enrol_or_turn_away(self, codes: Sequence[str]) -> list[Assignment]:
+        """The answers to units of the traffic share. If an entry is missing, those that are due are expired first."""
         now = self._now()
         if now >= self._next_sweep:
             self._next_sweep = now + SECOND
             self._sweep()
-        answer = self._replications.write(partial(self._assign, code=code))
-        if answer.reason in (records.NO_OPEN_SLOT, records.DRAINING) and self._sweep():
-            answer = self._replications.write(partial(self._assign, code=code))
-        return self._count(answer)
+        answers = self._replications.write(partial(self._assign_each, codes=codes))
+        full = (records.NO_OPEN_SLOT, records.DRAINING)
+        first = next((n for n, answer in enumerate(answers) if answer.reason in full), None)
+        if first is not None and self._sweep():
+            # As one by one: a unit after the first may have lost its assignment by the sweep.
+            again = [n for n in range(first, len(codes)) if answers[n].reason != records.ASSIGNED]
+            some = [codes[n] for n in again]
+            later = self._replications.write(partial(self._assign_each, codes=some))
+            for n, answer in zip(again, later, strict=True):
+                answers[n] = answer
+        return answers
 
     def _hash_unit(self, unit: str | int) -> str:
         """The keyed hash that a unit is stored as: the database holds no name."""
@@ -114,20 +156,49 @@ class Assignments:
         draw = hashlib.blake2b(b"traffic share", key=bytes.fromhex(code), digest_size=8).digest()
         return int.from_bytes(draw, "little") < share * 2**64
 
-    def _assign(self, transaction: Transaction, code: str) -> Assignment:
-        """The arm of a unit: that of its assignment, or of the first wanted entry."""
+    def _assign_each(self, transaction: Transaction, codes: Sequence[str]) -> list[Assignment]:
+        """The arms of units: those of their assignments, or of the first wanted entries."""
         now = self._now()
         if now >= self._next_count:
             self._next_count = now + SECOND
             self._write_counts(transaction)
-        transaction.lock(int(code[:15], 16))  # two calls of one unit get one answer
-        id, due = _new_id(now), now + self._lease
-        key: dict[str, SqlValue] = {"experiment": self._id, "unit": code}
-        entry = transaction.find(EntryRow, "assign", **key, assignment=id, due=due)
-        if entry is not None:
-            transaction.run("enrol", assignment=id, **key, **entry._asdict(), now=now)
-            return self._enrolled(id, entry.arm, records.ASSIGNED)
-        before = transaction.one(EnrolmentRow, "enrolment", **key)
+        # Two calls of one unit get one answer. In one order: two calls of some units do not wait for each other.
+        for number in sorted({int(code[:15], 16) for code in codes}):
+            transaction.lock(number)
+        answers = self._enrol_each(transaction, list(dict.fromkeys(codes)), now)
+        if rest := [code for code in dict.fromkeys(codes) if code not in answers]:
+            values: list[Values] = [{"experiment": self._id, "unit": code} for code in rest]
+            rows = transaction.find_many(EnrolmentRow, "enrolment", values)
+            answers |= {
+                code: self._without_entry(row) for code, row in zip(rest, rows, strict=True)
+            }
+        in_order = []
+        for code in codes:
+            in_order.append(answers[code])
+            if answers[code].id is not None:  # if the unit is in the list again
+                answers[code] = answers[code]._replace(reason=records.STICKY)
+        return in_order
+
+    def _enrol_each(
+        self, transaction: Transaction, codes: Sequence[str], now: int
+    ) -> dict[str, Assignment]:
+        """Enrol those of some units that are not enrolled, as long as entries are wanted."""
+        ids = [_new_id(now) for _ in codes]
+        key = {"experiment": self._id, "due": now + self._lease, "now": now}
+        values: list[Values] = [
+            {**key, "unit": code, "assignment": id} for code, id in zip(codes, ids, strict=True)
+        ]
+        entries = transaction.find_many(EntryRow, "assign", values)
+        answers = {}
+        for code, id, value, entry in zip(codes, ids, values, entries, strict=True):
+            if entry is not None:
+                transaction.run("enrol", **value, **entry._asdict())
+                answers[code] = self._enrolled(id, entry.arm, records.ASSIGNED)
+        return answers
+
+    def _without_entry(self, before: EnrolmentRow | None) -> Assignment:
+        """The answer to a unit that no entry was assigned to."""
+        assert before is not None  # the experiment's row
         if before.id is not None and before.arm is not None:
             return self._enrolled(before.id, before.arm, records.STICKY)
         if before.status not in ACTIVE:
@@ -165,12 +236,51 @@ class Assignments:
         voided assignment raises `Conflict` and is kept in the audit log. For a unit that is not enrolled (`id` None)
         nothing happens.
         """
-        value = self._checked_reward(value, self._replications.scheduler)
+        report = self._checked_report(id, value)
+        if isinstance(report, Receipt):
+            return report
+        (answer,) = self._replications.write(partial(self._reward_each, reports=[report]))
+        if isinstance(answer, SameluckError):
+            raise answer
+        return answer
+
+    def reward_many(
+        self, pairs: Iterable[tuple[str | None, float]]
+    ) -> list[Receipt | SameluckError]:
+        """Report several rewards, as pairs of an assignment's id and a value; returns what `reward` returns for each.
+
+        They count in their order, and are durable once this returns. As with `assign_many` they share a transaction,
+        and an error (`Conflict`, `Invalid`, `Unknown`, ...) stands in its place, is not raised, and does not affect
+        the others; its `code` is the reason. `Unavailable` is raised; the same call may then be made again.
+        """
+        answers: list[Receipt | SameluckError] = []
+        for some in parts_of("reward_many: pairs", pairs):
+            reports = [returned(self._report_of_pair, pair) for pair in some]
+            answers += in_place(reports, _Report, self._reward_all)
+        return answers
+
+    def _report_of_pair(self, pair: tuple[str | None, float]) -> _Report | Receipt:
+        try:
+            id, value = pair
+        except (TypeError, ValueError):
+            message = f"reward_many: a pair is the id of an assignment and its reward, got {pair!r}"
+            raise Invalid(message) from None
+        return self._checked_report(id, value)
+
+    def _checked_report(self, id: str | None, value: float) -> _Report | Receipt:
+        """A reward to write, or the receipt of one for a unit that is not enrolled."""
+        number = self._checked_reward(value, self._replications.scheduler)
         if id is None:
-            return Receipt(applied=False, duplicate=False, value=value)
-        receipt, conflict = self._replications.write(partial(self._reward, id=id, value=value))
-        _raise(conflict)
-        return receipt
+            return Receipt(applied=False, duplicate=False, value=number)
+        if not _is_id(id):
+            raise self._unknown(id)
+        return _Report(id, number)
+
+    def _reward_all(self, reports: Sequence[_Report]) -> list[Receipt | SameluckError]:
+        try:
+            return self._database.write(partial(self._reward_each, reports=reports))
+        except (Diverged, Unplayable):  # of one replication; the rewards of others count
+            return [returned(self.reward, *report) for report in reports]
 
     def _checked_reward(self, value: object, scheduler: Scheduler) -> float:
         """Raise `Invalid` for a reward that some policy cannot take; True and False are 1 and 0."""
@@ -184,18 +294,41 @@ class Assignments:
             raise Invalid(f"a reward must be 0 or 1 (a policy counts successes), got {value!r}")
         return number
 
-    def _reward(
-        self, transaction: Transaction, id: str, value: float
-    ) -> tuple[Receipt, Conflict | None]:
-        locked, now = self._lock(transaction, id)
-        if locked.policies != len(self._replications.scheduler.prepared):
-            self._checked_reward(value, self._replications.current(transaction))
-        outcome, conflict = _outcome(locked, value)
-        transaction.run("note_reward", assignment=id, value=value, now=now, outcome=outcome)
-        if outcome == "applied":
-            self._replications.settle(transaction, locked, value, "observed", now)
-        receipt = Receipt(outcome == "applied", outcome == "duplicate", value)
-        return receipt, conflict
+    def _reward_each(
+        self, transaction: Transaction, reports: Sequence[_Report]
+    ) -> list[Receipt | SameluckError]:
+        """Report rewards in their order; a refused one changes nothing but the audit log."""
+        rows = self._lock_each(transaction, list(dict.fromkeys(id for id, _ in reports)))
+        versions: dict[int, int] = {}  # of replications, as this transaction changes them
+        answers: list[Receipt | SameluckError] = []
+        for id, value in reports:
+            try:
+                locked = rows.pop(id, None) or self._read(transaction, id)
+                if locked.policies != len(self._replications.scheduler.prepared):
+                    self._checked_reward(value, self._replications.current(transaction))
+            except (Invalid, Unknown) as error:  # before anything is written
+                answers.append(error.with_traceback(None))
+                continue
+            version = versions.get(locked.replication, locked.version)
+            locked, now = self._expired(transaction, locked._replace(version=version))
+            outcome, conflict = _outcome(locked, value)
+            transaction.run("note_reward", assignment=id, value=value, now=now, outcome=outcome)
+            applied = outcome == "applied"
+            if applied:
+                self._replications.settle(transaction, locked, value, "observed", now)
+            versions[locked.replication] = locked.version + applied
+            answers.append(conflict or Receipt(applied, outcome == "duplicate", value))
+        return answers
+
+    def _lock_each(
+        self, transaction: Transaction, ids: Sequence[str]
+    ) -> dict[str, LockedAssignment]:
+        """Those of some assignments that are of this experiment, locked without a wait for each."""
+        if len(ids) > 1:
+            transaction.run("lock_replications", assignments=",".join(ids))
+        values = [{"assignment": id} for id in ids]
+        rows = transaction.find_many(LockedAssignment, "lock_assignment", values)
+        return {row.id: row for row in rows if row is not None and row.experiment == self._id}
 
     def void(self, id: str | None) -> None:
         """Report that the unit never saw its arm: its entry is wanted again, and the unit may be enrolled again."""
@@ -261,10 +394,15 @@ class Assignments:
 
     def _lock(self, transaction: Transaction, id: str) -> tuple[LockedAssignment, int]:
         """An assignment, expired first if it is due."""
-        locked, now = self._read(transaction, id), self._now()
+        return self._expired(transaction, self._read(transaction, id))
+
+    def _expired(
+        self, transaction: Transaction, locked: LockedAssignment
+    ) -> tuple[LockedAssignment, int]:
+        now = self._now()
         if locked.is_due(now):
             self._expire(transaction, locked, now)
-            locked = self._read(transaction, id)
+            locked = self._read(transaction, locked.id)
         return locked, now
 
     def _read(self, transaction: Transaction, id: str) -> LockedAssignment:
@@ -291,11 +429,6 @@ class Assignments:
         return Unknown(
             f"no assignment {id!r} in experiment {self.name!r}; use the id that assign returned"
         )
-
-    def _count(self, answer: Assignment) -> Assignment:
-        with self._guard:
-            self._answers[answer.reason] += 1
-        return answer
 
     def _flush_counts(self) -> None:
         """Write how calls were answered since the last time."""

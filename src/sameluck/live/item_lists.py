@@ -35,5 +35,7 @@ def in_place(
 ) -> list[T]:
     """The items, those of a kind replaced by their results: one call returns them all."""
     some = [item for item in items if isinstance(item, kind)]
-    results = iter(call(some) if some else [])
+    results = iter(call(some) if some else ())
+    if len(some) == len(items):
+        return list(results)
     return [next(results) if isinstance(item, kind) else item for item in items]  # type: ignore[misc]  # T is not S

@@ -92,14 +92,12 @@ class Twin:
 
     def ledger(self) -> list[object]:
         """Every entry and assignment with its times, every event in its order, and the counts."""
-        rows: list[object] = list(self.scenario.rows(self.live, HistoryRow, "history"))
-        voided: list[HistoryRow] = self.scenario.rows(self.live, HistoryRow, "voided")
-        rows += sorted(voided, key=self._number)
-        rows += self.scenario.rows(self.live, EventRow, "events")
-        return [*map(self.comparable, [*rows, self.live.status()]), self.trajectories()]
-
-    def _number(self, row: HistoryRow) -> int:
-        return self.numbers[str(row.id)]
+        history = self.scenario.rows(self.live, HistoryRow, "history")
+        voided = self.scenario.rows(self.live, HistoryRow, "voided")
+        voided.sort(key=lambda row: self.numbers[str(row.id)])
+        events = self.scenario.rows(self.live, EventRow, "events")
+        rows: list[object] = [*history, *voided, *events, self.live.status()]
+        return [*map(self.comparable, rows), self.trajectories()]
 
     def trajectories(self) -> list[str]:
         """Every period of every policy."""

@@ -99,10 +99,15 @@ class Twin:
         rows: list[object] = [*history, *voided, *events, self.live.status()]
         return [*map(self.comparable, rows), self.trajectories()]
 
-    def trajectories(self) -> list[str]:
-        """Every period of every policy."""
-        opened = range(self.live.status().opened)
-        return [str(self.live.trace(number)) for number in opened]
+    def trajectories(self) -> list[object]:
+        """The arm and the reward of every period of every policy."""
+        traces = [self.live.trace(number) for number in range(self.live.status().opened)]
+        names = self.live.experiment.policies
+        return [
+            (one[name].arms.tolist(), one[name].rewards.tolist())
+            for one in traces
+            for name in names
+        ]
 
 
 def _is_numbered(pair: object) -> bool:

@@ -135,7 +135,7 @@ class Assignments:
         for code in sorted(set(codes)):
             transaction.lock(int(code[:15], 16))
         enrolled = self._enrol_each(transaction, dict.fromkeys(codes), now)
-        # A unit that is in the list twice is enrolled the second time.
+        # A unit that is in the list again is enrolled already.
         answers = [enrolled.pop(code, code) for code in codes]
         return in_place(answers, str, partial(self._enrolments, transaction))
 

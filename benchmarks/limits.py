@@ -61,7 +61,7 @@ class _Noting:
         def run(*arguments, **values):
             # A row class and a name, a name alone, or a name and rows of parameters.
             name = next(one for one in arguments if isinstance(one, str))
-            rows = arguments[-1] if method == "many" else [values]
+            rows = arguments[-1] if method in ("many", "find_many") else [values]
             self._noted += [(SQL[name], row) for row in rows]
             return passed_on(*arguments, **values)
 

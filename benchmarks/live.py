@@ -34,6 +34,7 @@ from core import Goals, _version, machine
 from sameluck.live.store import Store
 
 ARMS, OPEN, CALLERS, CONNECTIONS = 10, 64, 32, 8
+LIST = 32  # items in a list
 MEANS = [0.05 * (arm + 1) for arm in range(ARMS)]
 POLICIES = {"control": "ucb1(alpha=2)", "rival": "ucb1(alpha=1)"}
 SERVER = Path(__file__).parent.parent / "tests" / "live" / "server.py"
@@ -94,8 +95,23 @@ class Users:
         self.live.reward(given.id, value)
         return middle - begin, time.perf_counter() - between
 
+    def serve_list(self):
+        """Assign and reward a list of them; the seconds that each call took."""
+        units = [f"{self.name}-{next(self.numbers)}" for _ in range(LIST)]
+        begin = time.perf_counter()
+        given = self.live.assign_many(units)
+        middle = time.perf_counter()
+        values = [float(self.generator.random() < MEANS[int(one.arm)]) for one in given]
+        pairs = [(one.id, value) for one, value in zip(given, values, strict=True)]
+        between = time.perf_counter()
+        answers = self.live.reward_many(pairs)
+        after = time.perf_counter()
+        assert all(one.enrolled for one in given)
+        assert all(one.applied for one in answers)
+        return middle - begin, after - between
 
-def serve(live, threads, seconds, name="user"):
+
+def serve(live, threads, seconds, name="user", *, lists=False):
     """Serve users in so many threads for a while."""
     latencies = [[] for _ in range(threads)]
     gate = threading.Barrier(threads)
@@ -103,16 +119,18 @@ def serve(live, threads, seconds, name="user"):
 
     def work(k):
         users = Users(live, f"{name}-{k}")
-        users.serve()  # a connection and the compiled code
+        once = users.serve_list if lists else users.serve
+        once()  # a connection and the compiled code
         gate.wait()
         begin = time.perf_counter()
         while time.perf_counter() < begin + seconds:
-            latencies[k] += users.serve()
+            latencies[k] += once()
         moments.extend((begin, time.perf_counter()))
 
     limits.run_together(work, threads)
     every = [one for own in latencies for one in own]
-    return Round(len(every), max(moments) - min(moments), every)
+    calls = len(every) * (LIST if lists else 1)
+    return Round(calls, max(moments) - min(moments), every)
 
 
 def rounds_of(contestants, repeats):
@@ -153,8 +171,10 @@ def on_sqlite(places, size, goals):
     heading("SQLite, synchronous=FULL: calls per second, median (least to most)")
     calls = recorded(size["recorded"])
     own, bare = f"sameluck, {CALLERS} callers", f"bare loop, groups of {CALLERS} calls"
+    listed = f"sameluck, 1 caller, lists of {LIST}"
     contestants = {
         own: lambda: sqlite_round(folder, CALLERS, size["seconds"]),
+        listed: lambda: sqlite_round(folder, 1, size["seconds"], lists=True),
         bare: lambda: (
             *limits.replay(new_file(folder), calls, CALLERS, size["seconds"]),
             [],
@@ -190,6 +210,8 @@ def on_sqlite(places, size, goals):
     alike = figures[own]["median"] / figures[grouped]["median"]
     name = f"SQLite, {CALLERS} callers: of bare group commit"
     goals.check(name, alike, ">= 0.50", alike >= 0.5)
+    ratio = figures[listed]["median"] / figures[bare]["median"]
+    goals.check(f"SQLite, lists of {LIST}: of a bare loop", ratio, ">= 0.55", ratio >= 0.55)
     return figures
 
 
@@ -207,10 +229,10 @@ def new_file(folder):
     return Path(folder) / f"{next(NUMBERS)}.db"
 
 
-def sqlite_round(folder, threads, seconds):
+def sqlite_round(folder, threads, seconds, *, lists=False):
     with sl.open(f"sqlite:///{new_file(folder)}") as store:
         live = store.start("bench", experiment_of(), live=options_of())
-        return serve(live, threads, seconds)
+        return serve(live, threads, seconds, lists=lists)
 
 
 def recorded(pairs):
@@ -256,12 +278,15 @@ def on_postgres(places, size, goals):
         return {}
     heading("PostgreSQL, fsync on: calls per second, median (least to most)")
     own = f"sameluck, {CONNECTIONS} connections"
+    alone, listed = "sameluck, 1 connection", f"sameluck, 1 connection, lists of {LIST}"
     raw = f"pgbench, {CONNECTIONS} clients"
     contestants = {
-        own: lambda: postgres_round(server, size["seconds"]),
+        own: lambda: postgres_round(server, CONNECTIONS, size["seconds"]),
         f"sameluck, 2 processes x {CONNECTIONS // 2} connections": lambda: two_processes(
             server, size["seconds"]
         ),
+        alone: lambda: postgres_round(server, 1, size["seconds"]),
+        listed: lambda: postgres_round(server, 1, size["seconds"], lists=True),
     }
     if limits.has_pgbench():
         limits.check_script(recorded(640)[1:])
@@ -269,8 +294,10 @@ def on_postgres(places, size, goals):
             contestants[name] = lambda piped=piped: pgbench_round(
                 server, folder, size["seconds"], piped
             )
-    postgres_round(server, 0.2)
+    postgres_round(server, CONNECTIONS, 0.2)
     figures = show(rounds_of(contestants, size["repeats"]))
+    faster = figures[listed]["median"] / figures[alone]["median"]
+    print(f"  {f'PostgreSQL, lists of {LIST}: of single calls':<58} {faster:>8.2f}")
     if raw not in figures:
         print(f"  {limits.PGBENCH}")
         return figures
@@ -288,9 +315,9 @@ def started_on_postgres(server):
         yield url, store.start("bench", experiment_of(), live=options_of())
 
 
-def postgres_round(server, seconds):
+def postgres_round(server, threads, seconds, *, lists=False):
     with started_on_postgres(server) as (_, live):
-        return serve(live, CONNECTIONS, seconds)
+        return serve(live, threads, seconds, lists=lists)
 
 
 def pgbench_round(server, folder, seconds, piped):

@@ -1,6 +1,7 @@
 """The public list, the exception tree, the layers and what an import costs."""
 
 import builtins
+import pickle
 import re
 import subprocess
 import sys
@@ -62,6 +63,17 @@ def test_the_exception_tree_drawn_in_the_module_is_the_one_in_the_code():
     assert {name: int(code) for name, code in drawn.items()} == kinds
     assert issubclass(sl.Invalid, ValueError)
     assert issubclass(sl.Missing, ImportError)
+
+
+def test_every_error_has_a_code_for_programs():
+    assert (sl.Invalid.code, sl.TooLarge("x").code, errors.AddressReused.code) == (
+        "invalid",
+        "too_large",
+        "address_reused",
+    )
+    conflict = sl.Conflict("another value", "reward_conflict")
+    restored = pickle.loads(pickle.dumps(conflict))
+    assert (str(restored), restored.code) == ("another value", "reward_conflict")
 
 
 def test_importing_sameluck_loads_nothing_heavy():

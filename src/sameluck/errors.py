@@ -18,15 +18,24 @@ A message names the object, the rule, the value and the remedy.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from importlib import import_module
 from types import ModuleType
 
 
 class SameluckError(Exception):
-    """The base class of the errors that sameluck raises on purpose."""
+    """The base class of the errors that sameluck raises on purpose.
+
+    `code` is the reason for a program: the name of the class in lower case (`too_large`), or that of a `Conflict`.
+    """
 
     exit_code = 1
+    code = "sameluck_error"
+
+    def __init_subclass__(cls) -> None:
+        """Derive the code of a class from its name."""
+        cls.code = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
 
 class Invalid(SameluckError, ValueError):
@@ -77,6 +86,10 @@ class Conflict(SameluckError):
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
         self.code = code
+
+    def __reduce__(self) -> tuple[type[Conflict], tuple[str, str]]:
+        """Restore a pickled one with its code."""
+        return type(self), (str(self), self.code)
 
 
 class Diverged(SameluckError):

@@ -20,8 +20,9 @@ class Racer:
     def run(self, command):
         """One thread per list of rewards to report; with an empty list it calls `tick` until nothing is due."""
         self.clock.seconds, self.results = command["now"], []
+        report = self.report_list if command.get("lists") else self.report
         threads = [
-            threading.Thread(target=self.report if rewards else self.sweep, args=[rewards])
+            threading.Thread(target=report if rewards else self.sweep, args=[rewards])
             for rewards in command["threads"]
         ]
         for thread in threads:
@@ -36,16 +37,28 @@ class Racer:
             answer = self.answer(id, value)
             self.results.append([id, value, answer, began, time.monotonic()])
 
+    def report_list(self, rewards):
+        began = time.monotonic()
+        answers = self.live.reward_many(rewards)
+        ended = time.monotonic()
+        for (id, value), answer in zip(rewards, answers, strict=True):
+            self.results.append([id, value, outcome_of(answer), began, ended])
+
     def answer(self, id, value):
         try:
-            receipt = self.live.reward(id, value)
+            return outcome_of(self.live.reward(id, value))
         except sl.Conflict as conflict:
-            return conflict.code
-        return "applied" if receipt.applied else "duplicate"
+            return outcome_of(conflict)
 
     def sweep(self, _):
         while self.live.tick():
             pass
+
+
+def outcome_of(answer):
+    if isinstance(answer, sl.SameluckError):
+        return answer.code
+    return "applied" if answer.applied else "duplicate"
 
 
 def main():

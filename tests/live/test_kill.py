@@ -262,10 +262,10 @@ class TestUnderLoad:
             assert_retries_agree(live, acks[-40:])
             answers = users.Users(live.experiment, victim.ENVIRONMENT)
             last = max((unit for _, unit, *_ in acks_of(acks, "assigned")), default=0)
-            for unit in range(max(0, last - 20), last + 20):
-                if (id := live.assign(unit).id) is not None:
-                    live.reward(id, answers.reward(live, id))
-        return last + 20
+            assigned = live.assign_many(range(max(0, last - 60), last + 60))
+            ids = [one.id for one in assigned if one.id is not None]
+            live.reward_many([(id, answers.reward(live, id)) for id in ids])
+        return last + 60
 
 
 class TestGroupCommit:

@@ -5,8 +5,10 @@ who had not begun yet. One process's clock stands just before the end of the win
 """
 
 import json
+import random
 import subprocess
 import sys
+import time
 from collections import Counter, defaultdict
 from itertools import chain
 from typing import NamedTuple
@@ -86,6 +88,9 @@ def racers():
 @pytest.fixture
 def race(postgres_url, racers):
     now = [START]
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        name = postgres_url.rpartition("/")[2]
+        connection.execute(f"ALTER DATABASE {name} SET deadlock_timeout = '30s'")
     with sl.open(postgres_url, clock=lambda: now[0]) as store:
         store.start(NAME, EXPERIMENT, live=LIVE)
         racers.serve(postgres_url, NAME)
@@ -157,6 +162,32 @@ def test_one_winner(race):
         race.check(*heard)
     assert race.winners == {"observed": 2 * AT_ONCE}
     assert race.live.verify()
+
+
+def test_lists_in_any_order(race):
+    """Eight threads report lists of the same assignments, each in an order of its own, beside single rewards.
+
+    Transactions that wait for each other would do so for 30 seconds, until the server ends one of them.
+    """
+    began = time.monotonic()
+    generator = random.Random(4)
+    for turn in range(2):
+        ids = race.enrol()
+        lists = [
+            [[id, float(thread)] for id in generator.sample(ids, AT_ONCE)]
+            for thread in (1, 2, 3, 4, 4, 5, 6, 1)
+        ]
+        commands = [
+            {"now": START, "threads": lists[:4], "lists": True},
+            {"now": START, "threads": lists[4:], "lists": turn == 0},
+        ]
+
+        heard = race.racers.race(*commands)
+
+        assert sum(map(len, heard)) == 8 * AT_ONCE
+        race.check(*heard)
+    assert race.live.verify()
+    assert time.monotonic() - began < 30
 
 
 def test_sweepers_race_rewards(race):

@@ -161,7 +161,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(target=ids, many=st.integers(1, 4))
     def assign(self, many):
-        given = [self.live.assign(unit) for unit in range(self.units, self.units + many)]
+        given = self.live.assign_many(range(self.units, self.units + many))
         self.units += many
         assert all(one.enrolled == (one.id is not None) for one in given)
         return next((one.id for one in given if one.id is not None), None)
@@ -184,18 +184,26 @@ class Machine(RuleBasedStateMachine):
         if id is None:
             return
         try:
-            receipt = self.live.reward(id, value)
+            answer = self.live.reward(id, value)
         except sl.Conflict as conflict:
-            refusal = conflict.code
-        else:
-            refusal = None
-        if refusal is not None:
+            answer = conflict
+        self.check_answer(id, value, answer)
+
+    def check_answer(self, id, value, answer):
+        if isinstance(answer, sl.Conflict):
+            refusal = answer.code
             assert refusal in ("reward_conflict", "reward_late", "assignment_voided")
             assert (refusal == "reward_conflict") == (self.rewarded.get(id, value) != value)
             return
-        assert receipt.applied == (id not in self.rewarded)
-        assert receipt.duplicate == (self.rewarded.get(id) == value)
+        assert answer.applied == (id not in self.rewarded)
+        assert answer.duplicate == (self.rewarded.get(id) == value)
         self.rewarded[id] = value
+
+    @rule(pairs=st.lists(st.tuples(ids, REWARDS), max_size=6))
+    def reward_list(self, pairs):
+        pairs = [(id, value) for id, value in pairs if id is not None]
+        for pair, answer in zip(pairs, self.live.reward_many(pairs), strict=True):
+            self.check_answer(*pair, answer)
 
     @rule(target=ids, values=st.lists(REWARDS, min_size=1, max_size=8))
     def serve(self, values):

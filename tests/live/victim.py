@@ -182,8 +182,8 @@ class Victim:
         self.record("resumed")
         live.add_policy("late", LATE)
         self.record("joined")
-        for unit in range(2, 7):
-            self.reward(self.assign(unit))
+        for units in ([2, 3], [4, 2, 5], [6]):
+            self.reward_list(self.assign_list(units))
         store.close()
 
     def assign(self, unit):
@@ -196,7 +196,19 @@ class Victim:
             value = self.points.safely(self.users.reward, self.live, id)
             self.record("rewarded", id, value, *self.live.reward(id, value))
 
-    # Several threads at once, as fast as they can.
+    def assign_list(self, units):
+        answers = self.live.assign_many(units)
+        for unit, answer in zip(units, answers, strict=True):
+            self.record("assigned", unit, *answer)
+        return [answer.id for answer in answers if answer.id is not None]
+
+    def reward_list(self, ids):
+        values = [self.points.safely(self.users.reward, self.live, id) for id in ids]
+        pairs = list(zip(ids, values, strict=True))
+        for pair, receipt in zip(pairs, self.live.reward_many(pairs), strict=True):
+            self.record("rewarded", *pair, *receipt)
+
+    # Several threads at once, as fast as they can, every second one with lists.
 
     def load(self):
         store = sl.open(self.command["url"])
@@ -205,7 +217,9 @@ class Victim:
         self.units = itertools.count(self.command["first"])
         self.next = threading.Lock()
         threads = [
-            threading.Thread(target=self.serve, args=[seed], daemon=True)
+            threading.Thread(
+                target=(self.serve, self.serve_lists)[seed % 2], args=[seed], daemon=True
+            )
             for seed in range(self.command["threads"])
         ]
         for thread in threads:
@@ -231,6 +245,12 @@ class Victim:
             self.reward(assignment.id)
             if generator.random() < 0.2:
                 self.reward(generator.choice(served))
+
+    def serve_lists(self, _):
+        while self.live.status().status == "running":
+            with self.next:
+                units = [next(self.units) for _ in range(3)]
+            self.reward_list(self.assign_list(units))
 
     # Callers that share transactions: killed after the last commit, before any of their calls returns.
 

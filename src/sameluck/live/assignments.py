@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import Any
 
-import numpy as np
-
-from sameluck.errors import Conflict, Diverged, Invalid, Unknown, Unplayable
+from sameluck.errors import Conflict, Diverged, Invalid, SameluckError, Unknown, Unplayable
 from sameluck.experiment import Experiment
 from sameluck.live import records
-from sameluck.live.databases.base import Database, SqlValue, Transaction, Values
+from sameluck.live.databases.base import Database, Transaction, Values
 from sameluck.live.databases.rows import (
     AssignmentRow,
     EnrolmentRow,
@@ -22,12 +21,13 @@ from sameluck.live.databases.rows import (
     LockedAssignment,
     TextRow,
 )
-from sameluck.live.engine.scheduler import Scheduler
+from sameluck.live.item_lists import in_place, parts_of, returned
 from sameluck.live.options import Clock, Makers, fallback_arm
 from sameluck.live.records import ACTIVE, Assignment, Description, Receipt, description_of, moment
 from sameluck.live.replications import OpenReplications
+from sameluck.live.reports import Report, checked_reward, is_id, outcome_of, voided
+from sameluck.live.units import hash_unit, is_in_traffic_share
 from sameluck.randomness import streams
-from sameluck.validation import is_whole, require_number
 
 SECOND = 1_000_000  # microseconds
 MOST_OVERDUE = 100  # assignments read at once
@@ -81,58 +81,93 @@ class Assignments:
         The same unit gets the same answer while it is enrolled. A unit that the experiment does not need gets the
         fallback arm and `enrolled` False; that never raises.
         """
-        code = self._hash_unit(unit)
-        if not self._in_traffic_share(code):
-            return self._count(self._not_enrolled(records.NOT_IN_TRAFFIC_SHARE))
+        code = self._code_or_answer(unit)
+        answer = self._assign_all([code])[0] if isinstance(code, str) else code
+        self._count([answer])
+        return answer
+
+    def assign_many(self, units: Iterable[str | int]) -> list[Assignment | SameluckError]:
+        """Return what `assign` returns for each of several units, in their order; an error stands in its place.
+
+        Much faster than one call per unit: they share a transaction (up to 100 of them). A unit that is not valid
+        has an `Invalid`, which is returned and not raised, and the others are not affected. `Unavailable` is raised;
+        the same call may then be made again.
+        """
+        answers: list[Assignment | SameluckError] = []
+        for some in parts_of("assign_many: units", units):
+            codes = [returned(self._code_or_answer, unit) for unit in some]
+            answers += in_place(codes, str, self._assign_all)
+            self._count(answers[-len(some) :])
+        return answers
+
+    def _code_or_answer(self, unit: str | int) -> str | Assignment:
+        """The code of a unit, or the answer to one outside the traffic share."""
+        code = hash_unit(unit, self._salt)
+        inside = is_in_traffic_share(code, self.live.traffic_share)
+        return code if inside else self._not_enrolled(records.NOT_IN_TRAFFIC_SHARE)
+
+    def _assign_all(self, codes: Sequence[str]) -> list[Assignment]:
+        """The answers to units of the traffic share. If an entry is missing, those that are due are expired first."""
         now = self._now()
         if now >= self._next_sweep:
             self._next_sweep = now + SECOND
             self._sweep()
-        answer = self._replications.write(partial(self._assign, code=code))
-        if answer.reason in (records.NO_OPEN_SLOT, records.DRAINING) and self._sweep():
-            answer = self._replications.write(partial(self._assign, code=code))
-        return self._count(answer)
+        answers = self._replications.write(partial(self._assign_each, codes=codes))
+        full = (records.NO_OPEN_SLOT, records.DRAINING)
+        without = [n for n, answer in enumerate(answers) if answer.reason in full]
+        if without and self._sweep():
+            # As one by one: the sweep may have voided the assignment of a unit after the first without.
+            after = range(without[0], len(codes))
+            again = [n for n in after if answers[n].reason != records.ASSIGNED]
+            some = [codes[n] for n in again]
+            later = self._replications.write(partial(self._assign_each, codes=some))
+            for n, answer in zip(again, later, strict=True):
+                answers[n] = answer
+        return answers
 
-    def _hash_unit(self, unit: str | int) -> str:
-        """The keyed hash that a unit is stored as: the database holds no name."""
-        text = str(unit) if is_whole(unit) else unit
-        if not isinstance(text, str) or not 0 < len(text) <= 1_000:
-            raise Invalid(
-                f"a unit must be text of 1 to 1,000 characters (or a whole number), got {unit!r}"
-            )
-        try:
-            content = text.encode()
-        except UnicodeEncodeError:
-            raise Invalid(f"a unit must be valid Unicode, got {unit!r}") from None
-        return hashlib.blake2b(content, key=self._salt, digest_size=16).hexdigest()
-
-    def _in_traffic_share(self, code: str) -> bool:
-        """Whether a unit is inside the traffic share: a fixed function of the unit."""
-        share = self.live.traffic_share
-        if share >= 1:
-            return True
-        draw = hashlib.blake2b(b"traffic share", key=bytes.fromhex(code), digest_size=8).digest()
-        return int.from_bytes(draw, "little") < share * 2**64
-
-    def _assign(self, transaction: Transaction, code: str) -> Assignment:
-        """The arm of a unit: that of its assignment, or of the first wanted entry."""
+    def _assign_each(self, transaction: Transaction, codes: Sequence[str]) -> list[Assignment]:
+        """The arms of units: those of their assignments, or of the first wanted entries."""
         now = self._now()
         if now >= self._next_count:
             self._next_count = now + SECOND
             self._write_counts(transaction)
-        transaction.lock(int(code[:15], 16))  # two calls of one unit get one answer
-        id, due = _new_id(now), now + self._lease
-        key: dict[str, SqlValue] = {"experiment": self._id, "unit": code}
-        entry = transaction.find(EntryRow, "assign", **key, assignment=id, due=due)
-        if entry is not None:
-            transaction.run("enrol", assignment=id, **key, **entry._asdict(), now=now)
-            return self._enrolled(id, entry.arm, records.ASSIGNED)
-        before = transaction.one(EnrolmentRow, "enrolment", **key)
-        if before.id is not None and before.arm is not None:
-            return self._enrolled(before.id, before.arm, records.STICKY)
-        if before.status not in ACTIVE:
+        # Two calls of one unit get one answer. In one order: two calls of some units do not wait for each other.
+        for code in sorted(set(codes)):
+            transaction.lock(int(code[:15], 16))
+        enrolled = self._enrol_each(transaction, dict.fromkeys(codes), now)
+        # A unit that is in the list again is enrolled already.
+        answers = [enrolled.pop(code, code) for code in codes]
+        return in_place(answers, str, partial(self._enrolments, transaction))
+
+    def _enrol_each(
+        self, transaction: Transaction, codes: Iterable[str], now: int
+    ) -> dict[str, Assignment | str]:
+        """Enrol those of some units that are not enrolled, as long as entries are wanted."""
+        id, due = self._id, now + self._lease
+        values: list[dict[str, Any]] = [
+            {"experiment": id, "unit": code, "assignment": _new_id(now), "due": due, "now": now}
+            for code in codes
+        ]
+        entries = transaction.find_many(EntryRow, "assign", values)
+        answers: dict[str, Assignment | str] = {}
+        for code, value, entry in zip(codes, values, entries, strict=True):
+            if entry is not None:
+                transaction.run("enrol", **value, **entry._asdict())
+                answers[code] = self._enrolled(value["assignment"], entry.arm, records.ASSIGNED)
+        return answers
+
+    def _enrolments(self, transaction: Transaction, codes: Sequence[str]) -> list[Assignment]:
+        """The answers to units that no entry was assigned to."""
+        values: list[Values] = [{"experiment": self._id, "unit": code} for code in codes]
+        rows = transaction.find_many(EnrolmentRow, "enrolment", values)
+        return [self._enrolment(row) for row in rows if row is not None]
+
+    def _enrolment(self, row: EnrolmentRow) -> Assignment:
+        if row.id is not None and row.arm is not None:
+            return self._enrolled(row.id, row.arm, records.STICKY)
+        if row.status not in ACTIVE:
             return self._not_enrolled(records.NOT_RUNNING)
-        running = before.status == "running"
+        running = row.status == "running"
         return self._not_enrolled(records.NO_OPEN_SLOT if running else records.DRAINING)
 
     def _enrolled(self, id: str, arm: int, reason: str) -> Assignment:
@@ -150,7 +185,7 @@ class Assignments:
     def _expose(self, transaction: Transaction, id: str) -> Conflict | None:
         locked, now = self._lock(transaction, id)
         if locked.voided:
-            return _voided(id)
+            return voided(id)
         if locked.exposed_us is not None or locked.state == "settled":
             return None
         transaction.run("expose", assignment=id, now=now)
@@ -165,37 +200,94 @@ class Assignments:
         voided assignment raises `Conflict` and is kept in the audit log. For a unit that is not enrolled (`id` None)
         nothing happens.
         """
-        value = self._checked_reward(value, self._replications.scheduler)
-        if id is None:
-            return Receipt(applied=False, duplicate=False, value=value)
-        receipt, conflict = self._replications.write(partial(self._reward, id=id, value=value))
-        _raise(conflict)
-        return receipt
+        report = self._checked_report(id, value)
+        if isinstance(report, Receipt):
+            return report
+        (answer,) = self._replications.write(partial(self._reward_each, reports=[report]))
+        if isinstance(answer, SameluckError):
+            raise answer
+        return answer
 
-    def _checked_reward(self, value: object, scheduler: Scheduler) -> float:
-        """Raise `Invalid` for a reward that some policy cannot take; True and False are 1 and 0."""
-        low, high = self._bounds
-        if isinstance(value, bool | np.bool_):
-            value = float(value)
-        if type(value) is not float or not low <= value <= high:  # or the usual case
-            require_number("a reward", value, at_least=low, at_most=high)
-        number = float(value)  # type: ignore[arg-type]
-        if number not in (0, 1) and scheduler.binary_rewards:
-            raise Invalid(f"a reward must be 0 or 1 (a policy counts successes), got {value!r}")
-        return number
+    def reward_many(
+        self, pairs: Iterable[tuple[str | None, float]]
+    ) -> list[Receipt | SameluckError]:
+        """Report several rewards, as pairs of an assignment's id and a value; returns what `reward` returns for each.
+
+        They count in their order, and are durable once this returns. As with `assign_many` they share a transaction,
+        and an error (`Conflict`, `Invalid`, `Unknown`, ...) stands in its place, is not raised, and does not affect
+        the others; its `code` is the reason. `Unavailable` is raised; the same call may then be made again.
+        """
+        answers: list[Receipt | SameluckError] = []
+        for some in parts_of("reward_many: pairs", pairs):
+            reports = [returned(self._report_of_pair, pair) for pair in some]
+            answers += in_place(reports, Report, self._reward_all)
+        return answers
+
+    def _report_of_pair(self, pair: tuple[str | None, float]) -> Report | Receipt:
+        try:
+            id, value = pair
+        except (TypeError, ValueError):
+            message = f"reward_many: a pair is the id of an assignment and its reward, got {pair!r}"
+            raise Invalid(message) from None
+        return self._checked_report(id, value)
+
+    def _checked_report(self, id: str | None, value: float) -> Report | Receipt:
+        """A reward to write, or the receipt of one for a unit that is not enrolled."""
+        number = checked_reward(value, self._bounds, self._replications.scheduler)
+        if id is None:
+            return Receipt(applied=False, duplicate=False, value=number)
+        if not is_id(id):
+            raise self._unknown(id)
+        return Report(id, number)
+
+    def _reward_all(self, reports: Sequence[Report]) -> list[Receipt | SameluckError]:
+        try:
+            return self._database.write(partial(self._reward_each, reports=reports))
+        except (Diverged, Unplayable):  # of one replication; the rewards of others count
+            return [returned(self.reward, *report) for report in reports]
+
+    def _reward_each(
+        self, transaction: Transaction, reports: Sequence[Report]
+    ) -> list[Receipt | SameluckError]:
+        """Report rewards in their order. One that is refused changes nothing, or the audit log alone."""
+        rows = self._lock_each(transaction, list(dict.fromkeys([id for id, _ in reports])))
+        versions: dict[int, int] = {}  # of replications, once this transaction has changed them
+        answers: list[Receipt | SameluckError] = []
+        for id, value in reports:
+            try:
+                locked = rows.pop(id, None) or self._read(transaction, id)
+                if locked.policies != len(self._replications.scheduler.prepared):
+                    checked_reward(value, self._bounds, self._replications.current(transaction))
+            except (Invalid, Unknown) as error:  # before anything is written
+                answers.append(error.with_traceback(None))
+                continue
+            if locked.replication in versions:
+                locked = locked._replace(version=versions[locked.replication])
+            answer, versions[locked.replication] = self._reward(transaction, locked, value)
+            answers.append(answer)
+        return answers
 
     def _reward(
-        self, transaction: Transaction, id: str, value: float
-    ) -> tuple[Receipt, Conflict | None]:
-        locked, now = self._lock(transaction, id)
-        if locked.policies != len(self._replications.scheduler.prepared):
-            self._checked_reward(value, self._replications.current(transaction))
-        outcome, conflict = _outcome(locked, value)
-        transaction.run("note_reward", assignment=id, value=value, now=now, outcome=outcome)
-        if outcome == "applied":
+        self, transaction: Transaction, locked: LockedAssignment, value: float
+    ) -> tuple[Receipt | Conflict, int]:
+        """Report a reward; returns the version of its replication too."""
+        locked, now = self._expired(transaction, locked)
+        outcome, conflict = outcome_of(locked, value)
+        transaction.run("note_reward", assignment=locked.id, value=value, now=now, outcome=outcome)
+        applied = outcome == "applied"
+        if applied:
             self._replications.settle(transaction, locked, value, "observed", now)
-        receipt = Receipt(outcome == "applied", outcome == "duplicate", value)
-        return receipt, conflict
+        return conflict or Receipt(applied, outcome == "duplicate", value), locked.version + applied
+
+    def _lock_each(
+        self, transaction: Transaction, ids: Sequence[str]
+    ) -> dict[str, LockedAssignment]:
+        """Those of some assignments that are of this experiment, locked without a wait for each."""
+        if len(ids) > 1:
+            transaction.run("lock_replications", assignments=",".join(ids))
+        values = [{"assignment": id} for id in ids]
+        rows = transaction.find_many(LockedAssignment, "lock_assignment", values)
+        return {row.id: row for row in rows if row is not None and row.experiment == self._id}
 
     def void(self, id: str | None) -> None:
         """Report that the unit never saw its arm: its entry is wanted again, and the unit may be enrolled again."""
@@ -261,15 +353,20 @@ class Assignments:
 
     def _lock(self, transaction: Transaction, id: str) -> tuple[LockedAssignment, int]:
         """An assignment, expired first if it is due."""
-        locked, now = self._read(transaction, id), self._now()
+        return self._expired(transaction, self._read(transaction, id))
+
+    def _expired(
+        self, transaction: Transaction, locked: LockedAssignment
+    ) -> tuple[LockedAssignment, int]:
+        now = self._now()
         if locked.is_due(now):
             self._expire(transaction, locked, now)
-            locked = self._read(transaction, id)
+            locked = self._read(transaction, locked.id)
         return locked, now
 
     def _read(self, transaction: Transaction, id: str) -> LockedAssignment:
         row = None
-        if _is_id(id):
+        if is_id(id):
             row = transaction.find(LockedAssignment, "lock_assignment", assignment=id)
         if row is None or row.experiment != self._id:
             raise self._unknown(id)
@@ -279,7 +376,7 @@ class Assignments:
         """Everything about an assignment, for the analyst; the application that serves users does not need it."""
 
         def work(transaction: Transaction) -> Description:
-            row = transaction.find(AssignmentRow, "describe", assignment=id) if _is_id(id) else None
+            row = transaction.find(AssignmentRow, "describe", assignment=id) if is_id(id) else None
             if row is None or row.experiment != self._id:
                 raise self._unknown(id)
             experiment = self._replications.current(transaction).experiment
@@ -292,10 +389,11 @@ class Assignments:
             f"no assignment {id!r} in experiment {self.name!r}; use the id that assign returned"
         )
 
-    def _count(self, answer: Assignment) -> Assignment:
+    def _count(self, answers: Iterable[Assignment | SameluckError]) -> None:
         with self._guard:
-            self._answers[answer.reason] += 1
-        return answer
+            for answer in answers:
+                if isinstance(answer, Assignment):
+                    self._answers[answer.reason] += 1
 
     def _flush_counts(self) -> None:
         """Write how calls were answered since the last time."""
@@ -314,37 +412,9 @@ class Assignments:
             transaction.many("count_answers", rows)
 
 
-def _outcome(locked: LockedAssignment, value: float) -> tuple[str, Conflict | None]:
-    """The outcome of a reported reward, and the error to raise if it does not count."""
-    name = f"assignment {locked.id!r}"
-    if locked.voided:
-        return "voided", _voided(locked.id)
-    if locked.state == "assigned":
-        return "applied", None
-    if locked.source == "default":
-        message = f"{name}: its window is over, and the default reward {locked.value!r} counts"
-        return "late", Conflict(message, "reward_late")
-    if locked.value == value:
-        return "duplicate", None
-    message = (
-        f"{name} was rewarded with {locked.value!r}; the first value counts, {value!r} does not"
-    )
-    return "conflict", Conflict(message, "reward_conflict")
-
-
-def _voided(id: str) -> Conflict:
-    message = "was voided (not exposed in time, or by request); its entry goes to another unit"
-    return Conflict(f"assignment {id!r} {message}", "assignment_voided")
-
-
 def _raise(conflict: Conflict | None) -> None:
     if conflict is not None:
         raise conflict
-
-
-def _is_id(id: object) -> bool:
-    """Whether this could be an assignment's id."""
-    return isinstance(id, str) and id.isascii() and id.isprintable() and len(id) <= 100
 
 
 def _new_id(now: int) -> str:

@@ -69,7 +69,7 @@ class TestValues:
         monkeypatch.setitem(pipeline._STATEMENTS, "echo", statement)
         talk = Pipeline(connection)
         talk.prepare()
-        (found,) = talk.row("echo", {"value": value})
+        ((found,),) = talk.rows("echo", [{"value": value}])
         talk.leave()
         return found
 

@@ -13,6 +13,7 @@ HOT = {
     "assign": "entry_wanted (experiment=? AND state=?)",
     "enrol": "",
     "lock_assignment": "PRIMARY KEY (id=?)",
+    "lock_replications": "PRIMARY KEY (id=?)",
     "note_reward": "",
     "settle": "PRIMARY KEY (experiment=? AND replication=? AND owner=? AND arm=? AND position=?)",
     "set_due": "PRIMARY KEY (experiment=? AND replication=? AND owner=? AND arm=? AND position=?)",

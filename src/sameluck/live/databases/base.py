@@ -30,6 +30,9 @@ class Transaction(Protocol):
     def find(self, row: type[Row], name: str, /, **values: SqlValue) -> Row | None:
         """The first row, or None."""
 
+    def find_many(self, row: type[Row], name: str, /, rows: Sequence[Values]) -> list[Row | None]:
+        """`find` for several rows of parameters, one after the other."""
+
     def all(self, row: type[Row], name: str, /, **values: SqlValue) -> list[Row]:
         """Every row."""
 

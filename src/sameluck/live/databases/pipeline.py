@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import select
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from sameluck.errors import Invalid, optional
@@ -122,13 +122,14 @@ class Pipeline:
         encoded = [_ENCODERS[type(value)](value) for value in statement.values(values)]
         self._connection.send_query_prepared(statement.name, encoded, result_format=_BINARY)
 
-    def row(self, name: str, values: Values) -> Cells | None:
-        """The first row of a statement's result, or None."""
-        self.send(name, values)
-        last, error = self._results()
+    def rows(self, name: str, rows: Sequence[Values]) -> list[Cells | None]:
+        """The first row of a statement's result, or None, for each of several rows of parameters."""
+        for values in rows:
+            self.send(name, values)
+        results, error = self._results()
         if error is not None:
             raise error
-        return None if last is None else _first_row(last)
+        return [_first_row(result) for result in results[len(results) - len(rows) :]]
 
     def leave(self) -> None:
         """Wait for every result; then psycopg's cursors may be used."""
@@ -154,14 +155,15 @@ class Pipeline:
             self._connection.enter_pipeline_mode()
             self._entered = True
 
-    def _results(self) -> tuple[PGresult | None, Exception | None]:
-        """The result of the last statement sent, and the first error of any.
+    def _results(self) -> tuple[list[PGresult], Exception | None]:
+        """The results of the statements sent, and the first error of any.
 
         A sync rather than a flush: the server then considers a client that stops idle in its transaction, and
         `idle_in_transaction_session_timeout` can release its locks.
         """
         self._connection.pipeline_sync()
-        last, first = None, None
+        results: list[PGresult] = []
+        first: Exception | None = None
         synced = self._psycopg.pq.ExecStatus.PIPELINE_SYNC
         while True:
             try:
@@ -174,8 +176,8 @@ class Pipeline:
             if result is None:
                 continue
             if result.status == synced:
-                return last, first
-            last = result
+                return results, first
+            results.append(result)
 
     def _result(self) -> PGresult | None:
         """The next result, or None between two statements; an error raises."""

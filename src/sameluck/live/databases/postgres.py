@@ -14,7 +14,7 @@ import random
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
 from itertools import islice
@@ -95,13 +95,17 @@ class _Statements:
         return self._connection
 
     def one(self, row: type[Row], name: str, /, **values: SqlValue) -> Row:
-        cells = self.pipeline.row(name, values)
+        (cells,) = self.pipeline.rows(name, [values])
         assert cells is not None
         return tuple.__new__(row, cells)
 
     def find(self, row: type[Row], name: str, /, **values: SqlValue) -> Row | None:
-        cells = self.pipeline.row(name, values)
+        (cells,) = self.pipeline.rows(name, [values])
         return None if cells is None else tuple.__new__(row, cells)
+
+    def find_many(self, row: type[Row], name: str, /, rows: Sequence[Values]) -> list[Row | None]:
+        found = self.pipeline.rows(name, rows)
+        return [None if cells is None else tuple.__new__(row, cells) for cells in found]
 
     def all(self, row: type[Row], name: str, /, **values: SqlValue) -> list[Row]:
         cursor = self.connection.execute(_SQL[name], values, binary=True)

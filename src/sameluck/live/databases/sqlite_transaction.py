@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from threading import Lock
 from typing import NamedTuple
@@ -54,6 +54,9 @@ class SqliteTransaction:
         cells = cursor.fetchone()
         cursor.close()
         return None if cells is None else tuple.__new__(row, cells)
+
+    def find_many(self, row: type[Row], name: str, /, rows: Sequence[Values]) -> list[Row | None]:  # noqa: D102
+        return [self.find(row, name, **values) for values in rows]
 
     def all(self, row: type[Row], name: str, /, **values: SqlValue) -> list[Row]:  # noqa: D102
         return [tuple.__new__(row, cells) for cells in self._execute(name, values)]

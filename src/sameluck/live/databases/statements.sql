@@ -90,7 +90,15 @@ RETURNING replication, owner, arm, position
 INSERT INTO assignment (id, experiment, replication, owner, arm, position, unit, assigned_us)
 VALUES (:assignment, :experiment, :replication, :owner, :arm, :position, :unit, :now)
 
--- PostgreSQL rereads the locked rows once it has the locks; other rows do not change while the entry is locked.
+-- Locks the replications of several assignments, whose ids are joined by commas. In the same order in every transaction,
+-- and before the rows of any assignment: so no two transactions wait for each other. SQLite has nothing to lock.
+-- name: lock_replications
+SELECT number FROM replication WHERE (experiment, number) IN (
+  SELECT experiment, replication FROM assignment WHERE id = /*pg ANY (string_to_array( */ :assignments /*pg , ',')) */)
+ORDER BY experiment, number /*pg FOR UPDATE */
+
+-- PostgreSQL locks the replication first, and rereads the locked rows once it has the locks; other rows do not change
+-- while the entry is locked.
 -- name: lock_assignment
 SELECT a.id, a.experiment, a.replication, a.owner, a.arm, a.position, a.exposed_us, e.assignment, e.state, e.due_us,
        e.value, e.source, r.version, r.policies
@@ -98,7 +106,7 @@ FROM assignment a
 JOIN entry e ON e.experiment = a.experiment AND e.replication = a.replication AND e.owner = a.owner
             AND e.arm = a.arm AND e.position = a.position
 JOIN replication r ON r.experiment = a.experiment AND r.number = a.replication
-WHERE a.id = :assignment /*pg FOR UPDATE OF a, e, r */
+WHERE a.id = :assignment /*pg FOR UPDATE OF r, e, a */
 
 -- name: describe
 SELECT a.experiment, a.replication, a.owner, a.arm, a.position, a.assigned_us, a.exposed_us, a.voided_us,

@@ -9,6 +9,7 @@ import pytest
 from sameluck.live import records
 from sameluck.live.databases.rows import HistoryRow
 from sameluck.live.records import Assignment
+from sameluck.live.units import hash_unit
 from sameluck.testing.scenario import (
     TWO,
     Scenario,
@@ -137,7 +138,7 @@ class AssignmentRules:
         place = {"owner": 0, "arm": assignment.arm_index, "position": assignment.position}
         other = place if same_entry else {**place, "position": 5}
         key = {"experiment": live._id, "replication": 0}
-        code = unit or live._hash_unit("unit 0")
+        code = unit or hash_unit("unit 0", live._salt)
         database = scenario.store._database
 
         def insert(transaction: Any) -> None:

@@ -13,6 +13,7 @@ from sameluck.randomness.samplers import exponential, uniform
 from sameluck.randomness.streams import at
 from sameluck.simulation import loop
 from sameluck.simulation.loop import PolicyRunner
+from sameluck.simulation.tasks import Task, split
 
 CHECKPOINTS = np.array([1, 7, 60])
 SOME = range(3, 40)  # a block and a part of one
@@ -58,9 +59,7 @@ def test_lanes_give_the_bits_of_one_after_another(policy, environment):
 def test_many_arms_are_gathered(policy):
     runner = runner_of(policy, sl.Bernoulli(tuple(np.linspace(0.1, 0.9, 20))), arms=20)
 
-    assert_equal(
-        runner._in_lanes(SOME, CHECKPOINTS), runner._one_by_one(SOME, CHECKPOINTS, None)
-    )
+    assert_equal(runner._in_lanes(SOME, CHECKPOINTS), runner._one_by_one(SOME, CHECKPOINTS, None))
 
 
 class Remembering(NamedTuple):
@@ -171,7 +170,6 @@ def test_results_do_not_depend_on_lanes_workers_or_processor(monkeypatch):
 @pytest.mark.parametrize("workers", [1, 2, 64])
 @pytest.mark.parametrize("count", [1, 16, 33, 100, 129, 1000, 10_007])
 def test_tasks_are_whole_blocks_and_cover_every_replication(workers, count):
-    from sameluck.simulation.tasks import Task, split
 
     experiment = sl.Experiment(
         policies={"a": "ucb1", "b": "uniform"}, arms=2, horizon=1000, replications=count

@@ -8,7 +8,7 @@ import pytest
 from numba import njit
 
 from sameluck.compiled import branch_hint, load_compiler
-from sameluck.randomness.samplers import beta_log_odds, beta_odds, discrete, normal, uniform
+from sameluck.randomness.samplers import beta_odds, discrete, normal, uniform
 from sameluck.randomness.streams import again
 
 load_compiler()
@@ -69,7 +69,7 @@ def uniform_condition(x, n, bits):
 
 
 def conditions(x, n, bits):
-    inside = x > -0.3 and x < 0.3 and not n == 2
+    inside = x > -0.3 and x < 0.3 and not n > 6
     return 1.0 if inside or n > 5 else 0.0
 
 
@@ -83,7 +83,9 @@ def lane_by_lane(x, n, bits):
 
 
 def samplers(x, n, bits):
-    return normal(bits) + uniform(again(bits, 1)) + beta_odds(again(bits, 2), 0.7 + n, 0.3, 1.2, 0.4)
+    return (
+        normal(bits) + uniform(again(bits, 1)) + beta_odds(again(bits, 2), 0.7 + n, 0.3, 1.2, 0.4)
+    )
 
 
 CUMULATIVE = np.array([0.2, 0.5, 1.0])

@@ -191,6 +191,8 @@ _register_operator(
     lambda kind: "f" if kind in ("f", "i", "u") else None,
     lambda builder, kind, one, other: builder.fdiv(one, other),
 )
+
+
 def _register_extreme(function, symbol):
     def lower(builder, kind, one, other):
         compare = {"i": builder.icmp_signed, "u": builder.icmp_unsigned, "f": builder.fcmp_ordered}

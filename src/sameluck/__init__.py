@@ -55,6 +55,7 @@ __all__ = [
     "Batched",
     "Bernoulli",
     "BernoulliPrior",
+    "Change",
     "Check",
     "Comparison",
     "Conflict",

@@ -39,6 +39,7 @@ class Runs:
         luck: By how much the policy's random choices exceeded their expectation (replication, policy, checkpoint);
             likewise.
         seconds: How long the simulation took; None if that is not known. Not saved.
+        notes: Cautions about these runs from a live experiment: what its results wait for. Not saved.
     """
 
     experiment: Experiment
@@ -51,6 +52,7 @@ class Runs:
     totals: Floats | None = None
     luck: Floats | None = None
     seconds: float | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise `Invalid` for arrays whose shapes do not agree."""

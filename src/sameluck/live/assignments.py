@@ -15,6 +15,7 @@ from sameluck.live import records
 from sameluck.live.databases.base import Database, Transaction, Values
 from sameluck.live.databases.rows import (
     AssignmentRow,
+    CurrentRow,
     EnrolmentRow,
     EntryRow,
     ExperimentRow,
@@ -22,14 +23,14 @@ from sameluck.live.databases.rows import (
     TextRow,
 )
 from sameluck.live.item_lists import in_place, parts_of, returned
-from sameluck.live.options import Clock, Makers, fallback_arm
+from sameluck.live.options import Makers, fallback_arm
 from sameluck.live.records import ACTIVE, Assignment, Description, Receipt, description_of, moment
 from sameluck.live.replications import OpenReplications
 from sameluck.live.reports import Report, checked_reward, is_id, outcome_of, voided
+from sameluck.live.settings import SECOND, StoreSettings
 from sameluck.live.units import hash_unit, is_in_traffic_share
 from sameluck.randomness import streams
 
-SECOND = 1_000_000  # microseconds
 MOST_OVERDUE = 100  # assignments read at once
 
 
@@ -37,22 +38,27 @@ class Assignments:
     """The users of one experiment: the part of a `LiveExperiment` that an application calls for each of them."""
 
     def __init__(
-        self, database: Database, row: ExperimentRow, clock: Clock, makers: Makers | None
+        self,
+        database: Database,
+        row: ExperimentRow,
+        settings: StoreSettings,
+        makers: Makers | None,
     ) -> None:
         if row.streams != streams.VERSION:
             raise Invalid(
                 f"experiment {row.name!r} uses stream version {row.streams}, this sameluck has {streams.VERSION}; "
                 "use the sameluck version it was started with"
             )
-        self._replications = OpenReplications(database, row, makers)
+        self._replications = OpenReplications(database, row, settings, makers)
         self._database = database
-        self._clock = clock
+        self._now = settings.now
         self._id = row.id
         self.name = row.name
         self.live = live = self._replications.live
         self.started_at = moment(row.started_us)
         self._salt = bytes.fromhex(row.salt)
-        self._fallback = self.experiment.arm_names[fallback_arm(self.experiment, live)]
+        self._fallback = fallback_arm(self.experiment, live)  # the one declared
+        self._fallback_now = row.fallback  # in its place, as far as this process knows
         self._bounds = live.reward.bounds
         self._explicit = live.exposure == "explicit"
         self._window = round(live.reward.window_seconds * SECOND)
@@ -61,6 +67,7 @@ class Assignments:
         self._answers: Counter[str] = Counter()  # that are not in the database
         self._next_count = 0
         self._next_sweep = 0
+        self._next_look = 0
 
     @property
     def experiment(self) -> Experiment:
@@ -70,10 +77,6 @@ class Assignments:
     def __repr__(self) -> str:
         names = ", ".join(self.experiment.policies)
         return f"<LiveExperiment {self.name!r}: {names}; horizon {self.experiment.horizon:,}>"
-
-    def _now(self) -> int:
-        """Microseconds since 1970."""
-        return round(self._clock() * SECOND)
 
     def assign(self, unit: str | int) -> Assignment:
         """Return the arm to show a unit that has just arrived.
@@ -103,8 +106,19 @@ class Assignments:
     def _code_or_answer(self, unit: str | int) -> str | Assignment:
         """The code of a unit, or the answer to one outside the traffic share."""
         code = hash_unit(unit, self._salt)
-        inside = is_in_traffic_share(code, self.live.traffic_share)
-        return code if inside else self._not_enrolled(records.NOT_IN_TRAFFIC_SHARE)
+        if is_in_traffic_share(code, self.live.traffic_share):
+            return code
+        now = self._now()
+        if now >= self._next_look:  # another process may have disabled the fallback arm
+            self._next_look = now + SECOND
+            self._look_at_fallback()
+        return self._not_enrolled(records.NOT_IN_TRAFFIC_SHARE)
+
+    def _look_at_fallback(self) -> None:
+        row = self._database.read(
+            lambda transaction: transaction.find(CurrentRow, "experiment_now", experiment=self._id)
+        )
+        self._fallback_now = row.fallback if row else self._fallback_now
 
     def _assign_all(self, codes: Sequence[str]) -> list[Assignment]:
         """The answers to units of the traffic share. If an entry is missing, those that are due are expired first."""
@@ -163,7 +177,10 @@ class Assignments:
         return [self._enrolment(row) for row in rows if row is not None]
 
     def _enrolment(self, row: EnrolmentRow) -> Assignment:
-        if row.id is not None and row.arm is not None:
+        self._fallback_now = row.fallback
+        if row.id is not None and row.arm is not None and row.sticky:
+            if row.disabled:
+                return self._not_enrolled(records.ARM_DISABLED)
             return self._enrolled(row.id, row.arm, records.STICKY)
         if row.status not in ACTIVE:
             return self._not_enrolled(records.NOT_RUNNING)
@@ -175,7 +192,8 @@ class Assignments:
         return Assignment(id, name, enrolled=True, reason=reason)
 
     def _not_enrolled(self, reason: str) -> Assignment:
-        return Assignment(None, self._fallback, enrolled=False, reason=reason)
+        arm = self._fallback if self._fallback_now is None else self._fallback_now
+        return Assignment(None, self.experiment.arm_names[arm], enrolled=False, reason=reason)
 
     def expose(self, id: str | None) -> None:
         """Report that the unit has seen its arm: it counts, with the default reward if none comes in time."""

@@ -32,17 +32,18 @@ class Challenger(NamedTuple):
 
     def join(self, now: int) -> Joining:
         """Add the policy. It reads the replications begun so far first; a complete one is opened again for it."""
-        definition, status, reason, _ = self._one(CurrentRow, "lock_experiment")
+        definition, status, reason, *_ = self._one(CurrentRow, "lock_experiment")
         if status == "failed":
             raise Invalid(f"cannot add a policy: the experiment's status is failed ({reason})")
         users, open_before = self._count("count_assigned"), self._count("count_open")
         wider = self._added_to(definition)
         progress = self.replications.add_challenger(self.transaction, wider.to_json(), now)
         drained = status == "stopped" and not open_before  # stopped at once: it stays stopped
+        self.replications.history.record(self.transaction, "policy added", subject=self.name)
         if (status == "complete" or drained) and self._count("count_open"):
             again = "running" if status == "complete" else "draining"
-            key = {"experiment": self.replications.id}
-            self.transaction.run("set_status", **key, status=again, reason=reason)
+            self.transaction.run("set_sticky", experiment=self.replications.id, sticky=1)
+            self.replications.set_status(self.transaction, again, reason)
         return self._summary(progress, users)
 
     def _one(self, row: type[Row], statement: str) -> Row:

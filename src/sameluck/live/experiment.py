@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sameluck.live.assignments import Assignments
 from sameluck.live.challengers import Challenger
+from sameluck.live.control import Control
 from sameluck.live.diagnostics import Check, Snapshot, diagnostics
+from sameluck.live.history import Change
 from sameluck.live.ledger import Ledger
 from sameluck.live.logs.exporting import export
 from sameluck.live.options import Maker
 from sameluck.live.records import Joining, Status, status_of
+from sameluck.live.waiting import notes
 from sameluck.policies.base import Policy
 from sameluck.runs import Runs
 from sameluck.trajectories import Trace
@@ -26,12 +30,12 @@ class LiveExperiment(Assignments):
 
     def pause(self, reason: str = "") -> None:
         """Enrol no unit until `resume`; rewards are still accepted."""
-        self._replications.change_status("paused", ("running", "draining"), reason, self._now())
+        self._control.change_status("paused", ("running", "draining"), reason)
 
-    def resume(self) -> None:
+    def resume(self, reason: str = "") -> None:
         """Continue after a pause; or after a failure, once the policies agree with the ledger again."""
         self.verify()
-        self._replications.change_status("resumed", ("paused", "failed"), "", self._now())
+        self._control.change_status("resumed", ("paused", "failed"), reason)
 
     def stop(
         self, *, drain: bool = True, after_replications: int | None = None, reason: str = ""
@@ -45,13 +49,47 @@ class LiveExperiment(Assignments):
         without looking at the rewards.
 
         Args:
-            drain: Begin no further replication and complete those that have begun. False stops at once, and results
-                are those of the complete prefix.
+            drain: Begin no further replication and complete those that have begun. False stops at once: results are
+                those of the complete prefix, and units that return get the fallback arm too. On an experiment that
+                has ended it does only the latter.
             after_replications: Complete exactly this many, the first ones: at least as many as have begun, at most
                 as many as are planned. A later call of `stop` replaces it.
             reason: For the record.
         """
-        self._replications.stop(after_replications, reason, self._now(), drain=drain)
+        self._control.stop(after_replications, reason, drain=drain)
+
+    def disable_arm(
+        self, arm: str | int, *, reason: str = "", fallback: str | int | None = None
+    ) -> None:
+        """Show an arm to nobody: no call of `assign` that begins after this returns answers it, in any process.
+
+        Units that return to it get the fallback arm and `enrolled` False. Rewards of those who saw it are accepted
+        as before. Entries of the arm wait, and so do the replications that need one: results stay those of the
+        complete prefix, of which the anytime interval is valid. Leaving out the replications that wait would bias the
+        result, since whether one needs the arm depends on its rewards. `enable_arm` continues the experiment, `stop`
+        with `drain=False` ends it.
+
+        Args:
+            arm: Its name, or its index.
+            reason: For the history.
+            fallback: The fallback arm from now on; needed if the arm is the fallback arm itself.
+        """
+        self._control.disable_arm(arm, fallback, reason)
+
+    def enable_arm(self, arm: str | int, *, reason: str = "") -> None:
+        """Show a disabled arm again: its entries are assigned as before, and the experiment continues.
+
+        The law of the estimate is unchanged if the arm's rewards are what they were before.
+        """
+        self._control.enable_arm(arm, reason)
+
+    def history(self) -> list[Change]:
+        """Every change of status, policies and arms: when, what, by whom and why; the oldest first."""
+        return self._database.read(self._replications.history.changes)
+
+    @property
+    def _control(self) -> Control:
+        return Control(self._replications)
 
     def add_policy(self, name: str, policy: Policy | str, *, make: Maker | None = None) -> Joining:
         """Add a challenger, even to a finished experiment.
@@ -92,7 +130,7 @@ class LiveExperiment(Assignments):
         """The results so far, for `compare`.
 
         They hold the complete prefix of replications, never "those finished so far": how long a replication takes
-        depends on its rewards.
+        depends on its rewards. Their `notes` say what the prefix waits for if later replications are complete.
 
         Args:
             checkpoints: Horizons to report; a replication counts once every policy has passed the last of them. The
@@ -102,7 +140,7 @@ class LiveExperiment(Assignments):
 
         def work(ledger: Ledger) -> Runs:
             self._runs = ledger.runs(checkpoints, policies, self._runs)
-            return self._runs
+            return replace(self._runs, notes=notes(ledger, self._runs.replications))
 
         return self._replications.read(work)
 

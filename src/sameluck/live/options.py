@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from numbers import Real
 from typing import Any, TypeAlias, TypeVar, cast
@@ -201,16 +201,24 @@ def checked_makers(makers: object) -> dict[str, Maker]:
     return dict(makers or {})
 
 
-def fallback_arm(experiment: Experiment, live: Live) -> int:
-    """The index of the arm for units that are not enrolled."""
-    arm, names = live.fallback, experiment.arm_names
-    if arm is None:
-        return 0
+def fallback_arm(experiment: Experiment, live: Live, changed: int | None = None) -> int:
+    """The index of the arm for units that are not enrolled: the one declared, unless it was `changed` since."""
+    if changed is not None:
+        return changed
+    return (
+        0
+        if live.fallback is None
+        else arm_index("Live.fallback", live.fallback, experiment.arm_names)
+    )
+
+
+def arm_index(what: str, arm: object, names: Sequence[str]) -> int:
+    """The index of an arm given by its name or its index."""
     if isinstance(arm, str) and arm in names:
         return names.index(arm)
     if is_whole(arm) and 0 <= arm.__index__() < len(names):
         return arm.__index__()
-    raise Invalid(f"Live.fallback {arm!r} is not an arm; {did_you_mean(str(arm), names[:50])}")
+    raise Invalid(f"{what} {arm!r} is not an arm; {did_you_mean(str(arm), names[:50])}")
 
 
 def open_at_once(experiment: Experiment, live: Live) -> int:

@@ -29,14 +29,16 @@ NO_OPEN_SLOT = "NO_OPEN_SLOT"
 NOT_RUNNING = "NOT_RUNNING"
 NOT_IN_TRAFFIC_SHARE = "NOT_IN_TRAFFIC_SHARE"
 DRAINING = "DRAINING"
+ARM_DISABLED = "ARM_DISABLED"
 
 REASONS = {
     ASSIGNED: "a new unit was enrolled",
     STICKY: "the unit is enrolled already: the same arm again",
-    NO_OPEN_SLOT: "every open replication waits for rewards",
+    NO_OPEN_SLOT: "every open replication waits for rewards, or for a disabled arm",
     NOT_RUNNING: "the experiment is paused, stopped or complete",
     NOT_IN_TRAFFIC_SHARE: "the unit is outside the traffic share",
     DRAINING: "the experiment is being stopped and needs no unit at the moment",
+    ARM_DISABLED: "the unit is enrolled, but its arm is disabled",
 }
 
 
@@ -97,6 +99,8 @@ class Status(NamedTuple):
     voided: int
     answers: dict[str, int]  # calls by reason
     stop_after: int | None  # replications after which it is stopped; None if that was not requested
+    disabled: tuple[str, ...] = ()  # arms that are shown to nobody
+    held: int = 0  # of the wanted entries, those of disabled arms
 
     def __str__(self) -> str:
         calls = sum(self.answers.values())
@@ -114,6 +118,7 @@ class Status(NamedTuple):
             f" ({self.defaulted:,} by default), {self.waiting:,} awaited, {self.voided:,} voided"
             + (f"; {self.imported:,} entries imported" if self.imported else ""),
             f"  wanted        {self._wanted()}",
+            *([f"  disabled      {self.disabled_note}"] if self.disabled else []),
             f"  calls         {calls:,}",
             *not_enrolled,
         ]
@@ -123,7 +128,23 @@ class Status(NamedTuple):
         if self.status in ENDED:
             return "no more users"
         when = "at this moment" if self.status in ACTIVE else "once it is resumed"
-        return f"{counted(self.wanted, 'more user')}, {when}"
+        return f"{counted(self.wanted - self.held, 'more user')}, {when}"
+
+    @property
+    def disabled_note(self) -> str:
+        """What disabled arms mean for the results; empty if there are none."""
+        if not self.disabled:
+            return ""
+        arms = (
+            "arm " + self.disabled[0]
+            if len(self.disabled) == 1
+            else "arms " + ", ".join(self.disabled)
+        )
+        return (
+            f"{arms}: {counted(self.held, 'entry waits', 'entries wait')}. Replications that need a disabled arm do "
+            f"not end, and results stay those of the first {self.prefix:,} until it is enabled: leaving out the "
+            "replications that wait would bias them, since it depends on their rewards which do"
+        )
 
 
 class Joining(NamedTuple):
@@ -183,6 +204,7 @@ def status_of(transaction: Transaction, id: int, name: str) -> Status:
     experiment = Experiment.from_json(current.definition)
     replications = transaction.all(ReplicationRow, "replications", experiment=id)
     complete = [row.number for row in replications if row.state == "complete"]
+    disabled = transaction.all(NumberRow, "disabled_arms", experiment=id)
     entries: Counter[str] = Counter()
     for state, source, count in transaction.all(EntryCount, "count_entries", experiment=id):
         entries[state] += count
@@ -205,4 +227,6 @@ def status_of(transaction: Transaction, id: int, name: str) -> Status:
         voided=transaction.one(NumberRow, "count_voided", experiment=id).number,
         answers=dict(transaction.all(AnswerRow, "answers", experiment=id)),
         stop_after=stop_after_of(current.options),
+        disabled=tuple(experiment.arm_names[arm] for (arm,) in disabled),
+        held=transaction.one(NumberRow, "count_held", experiment=id).number if disabled else 0,
     )

@@ -13,9 +13,9 @@ from functools import cached_property
 from threading import Lock
 from typing import TypeAlias, TypeVar
 
-from sameluck.errors import Conflict, Diverged, Invalid, Unplayable
+from sameluck.errors import Diverged, Unplayable
 from sameluck.experiment import Experiment
-from sameluck.live.databases.base import Database, Transaction, Values, Work
+from sameluck.live.databases.base import Database, Transaction, Work
 from sameluck.live.databases.rows import (
     CurrentRow,
     ExperimentRow,
@@ -23,11 +23,11 @@ from sameluck.live.databases.rows import (
     NumberRow,
     ReplicationRow,
     SettledRow,
-    TextRow,
     ValueRow,
 )
 from sameluck.live.engine.replication import Fetch, Replication
 from sameluck.live.engine.scheduler import Entry, Scheduler
+from sameluck.live.history import History
 from sameluck.live.ledger import Ledger
 from sameluck.live.options import (
     Live,
@@ -36,11 +36,10 @@ from sameluck.live.options import (
     checked_makers,
     open_at_once,
     options_from,
-    options_text,
     stop_after_of,
 )
-from sameluck.live.records import ACTIVE, ENDED
-from sameluck.validation import require_name, require_whole
+from sameluck.live.records import ACTIVE
+from sameluck.live.settings import StoreSettings
 
 T = TypeVar("T")
 # How far a challenger gets in one replication on settled entries: finished, periods replayed, entries wanted
@@ -63,9 +62,17 @@ class _Definition:
 class OpenReplications:
     """The open replications of one experiment."""
 
-    def __init__(self, database: Database, row: ExperimentRow, makers: Makers | None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        row: ExperimentRow,
+        settings: StoreSettings,
+        makers: Makers | None,
+    ) -> None:
         self.database = database
+        self.settings = settings
         self.id, self.name = row.id, row.name
+        self.history = History(row.id, row.name, settings)
         self.live = options_from(row.options)
         self._makers = checked_makers(makers)
         self._states: dict[int, Replication] = {}
@@ -119,66 +126,27 @@ class OpenReplications:
             raise
 
     def _fail(self, reason: str) -> None:
-        values: Values = {"experiment": self.id, "status": "failed", "reason": reason}
-        self.database.write(lambda transaction: transaction.run("set_status", **values))
-
-    def change_status(self, change: str, allowed: Sequence[str], reason: str, now: int) -> None:
-        """Set the status that a change (paused or resumed) leads to, from those allowed."""
-        if reason:
-            require_name("a reason", reason)
-
-        def work(transaction: Transaction) -> None:
-            before = transaction.one(CurrentRow, "lock_experiment", experiment=self.id).status
-            resumed = transaction.one(TextRow, "resumes_as", experiment=self.id).text
-            after = resumed if change == "resumed" else change
-            if before != after:
-                self._check_transition(before, change, allowed)
-                self._set_status(transaction, after, reason, now)
-
-        self.write(work)
-
-    def stop(self, stop_after: int | None, reason: str, now: int, *, drain: bool) -> None:
-        """Stop at once, or drain; `stop_after` is the `after_replications` of `LiveExperiment.stop`."""
-        if reason:
-            require_name("a reason", reason)
-        if stop_after is not None:
-            stop_after = require_whole("after_replications", stop_after, 1)
-            if not drain:
-                raise Invalid(
-                    "after_replications completes the first replications, and drain=False stops at once; give one"
-                )
-        change, after = ("drained", "draining") if drain else ("stopped", "stopped")
-        done = (after, *ENDED) if stop_after else (after,)
-
         def work(transaction: Transaction) -> None:
             row = transaction.one(CurrentRow, "lock_experiment", experiment=self.id)
-            changed = stop_after_of(row.options) != stop_after
-            if row.status in done and not (changed and drain):
-                return
-            self._check_transition(row.status, change, (*ACTIVE, "paused"))
-            if changed:
-                self._set_stop_after(transaction, stop_after)
-            self._set_status(transaction, after, reason, now)
+            if (row.status, row.reason) != ("failed", reason):
+                self.set_status(transaction, "failed", reason)
 
-        self.write(work)
+        self.database.write(work)
 
-    def _set_stop_after(self, transaction: Transaction, stop_after: int | None) -> None:
-        if stop_after is not None:
-            last = transaction.one(NumberRow, "last_replication", experiment=self.id).number
-            name = f"after_replications ({last + 1:,} have begun)"
-            require_whole(name, stop_after, last + 1, self.experiment.replications)
-        text = options_text(self.live, stop_after)
-        transaction.run("set_options", experiment=self.id, options=text)
-
-    def _check_transition(self, before: str, change: str, allowed: Sequence[str]) -> None:
-        if before not in allowed:
-            message = f"experiment {self.name!r} is {before} and cannot be {change}"
-            raise Conflict(message, "invalid_transition")
-
-    def _set_status(self, transaction: Transaction, status: str, reason: str, now: int) -> None:
+    def set_status(
+        self,
+        transaction: Transaction,
+        status: str,
+        reason: str,
+        *,
+        what: str | None = None,
+        subject: str = "",
+    ) -> None:
+        """Set the status and record it; the next replications are opened if it is active."""
         transaction.run("set_status", experiment=self.id, status=status, reason=reason)
+        self.history.record(transaction, what or status, subject=subject, reason=reason)
         if status in ACTIVE:
-            self.open_next(transaction, now)
+            self.open_next(transaction, self.settings.now())
 
     def current(self, transaction: Transaction) -> Scheduler:
         """The policies as the database has them now; another process may have added one."""
@@ -295,7 +263,7 @@ class OpenReplications:
         outstanding = transaction.one(NumberRow, "any_outstanding", experiment=self.id).number
         if open_now == 0 and not outstanding and row.status in ACTIVE:
             status = "complete" if last + 1 == planned else "stopped"
-            transaction.run("set_status", experiment=self.id, status=status, reason=row.reason)
+            self.set_status(transaction, status, row.reason)
 
     def _open(self, transaction: Transaction, scheduler: Scheduler, number: int, now: int) -> None:
         self._hold(transaction, number)

@@ -12,8 +12,9 @@ from typing import Any
 from sameluck.errors import Conflict, Invalid, SameluckError, Unknown, did_you_mean
 from sameluck.experiment import Experiment
 from sameluck.live.databases import Database, open_database
-from sameluck.live.databases.rows import ExperimentRow, TextRow
+from sameluck.live.databases.rows import ChangeRow, ExperimentRow, TextRow
 from sameluck.live.experiment import LiveExperiment
+from sameluck.live.history import Change, change_of
 from sameluck.live.logs.imported import Imported
 from sameluck.live.logs.importing import ImportRequest, import_log
 from sameluck.live.options import (
@@ -25,12 +26,18 @@ from sameluck.live.options import (
     experiment_as_run,
     feasibility,
 )
+from sameluck.live.settings import StoreSettings, default_actor
 from sameluck.live.start import StartRequest, first_difference, start
 from sameluck.validation import require_name
 
 
 def open(
-    url: str, *, read_only: bool = False, clock: Clock = time.time, connections: int = 8
+    url: str,
+    *,
+    read_only: bool = False,
+    clock: Clock = time.time,
+    connections: int = 8,
+    actor: str | None = None,
 ) -> Store:
     """Open a store of live experiments; use it as a context manager.
 
@@ -41,19 +48,24 @@ def open(
         read_only: Change nothing: any number of processes may read, also while another one writes a SQLite file.
         clock: Returns the time in seconds since 1970; for tests and rehearsals.
         connections: The most connections to PostgreSQL.
+        actor: Who makes the changes, for the history; the variable SAMELUCK_ACTOR, or user@host, if not given.
     """
     if not callable(clock):
         raise Invalid(f"clock must be a function that returns seconds since 1970, got {clock!r}")
+    if actor is not None:
+        require_name("actor", actor)
     database = open_database(url, read_only=read_only, connections=connections)
-    return Store(database, clock=clock)
+    return Store(database, clock=clock, actor=actor)
 
 
 class Store:
     """Live experiments by name, in one database."""
 
-    def __init__(self, database: Database, *, clock: Clock = time.time) -> None:
+    def __init__(
+        self, database: Database, *, clock: Clock = time.time, actor: str | None = None
+    ) -> None:
         self._database = database
-        self._clock = clock
+        self._settings = StoreSettings(clock, default_actor() if actor is None else actor)
         self._loaded: weakref.WeakSet[LiveExperiment] = weakref.WeakSet()
 
     def __enter__(self) -> Store:
@@ -72,6 +84,11 @@ class Store:
     def names(self) -> list[str]:
         """The experiments of this store, the oldest first."""
         return [row.text for row in self._database.read(lambda t: t.all(TextRow, "names"))]
+
+    def history(self) -> list[Change]:
+        """Every change of every experiment, the oldest first."""
+        rows = self._database.read(lambda transaction: transaction.all(ChangeRow, "all_changes"))
+        return [change_of(row) for row in rows]
 
     def start(
         self,
@@ -103,7 +120,7 @@ class Store:
         for caution in feasibility(request.experiment, live):
             warnings.warn(f"experiment {name!r}: {caution}", stacklevel=2)
         try:
-            return self._remember(start(self._database, self._clock, request))
+            return self._remember(start(self._database, self._settings, request))
         except Conflict:
             if not exist_ok:
                 raise
@@ -167,7 +184,7 @@ class Store:
         columns = arm, reward, policies, replication, time, arms, logged_by
         more = skip_bad, seed, horizon, replications, makers
         request = ImportRequest(name, source, *columns, as_live(live, order="phase"), *more)
-        return import_log(self._database, self._clock, request)
+        return import_log(self._database, self._settings, request)
 
     def load(self, name: str, *, makers: Makers | None = None) -> LiveExperiment:
         """Load an experiment: its state is derived from the ledger and compared with the outstanding entries."""
@@ -180,7 +197,7 @@ class Store:
             hint = did_you_mean(str(name), known) if known else "it is empty; start one"
             raise Unknown(f"no experiment {name!r} in this store; {hint}")
         row = self._database.read(lambda t: t.one(ExperimentRow, "experiment", name=name))
-        return self._remember(LiveExperiment(self._database, row, self._clock, makers))
+        return self._remember(LiveExperiment(self._database, row, self._settings, makers))
 
     def _verified(self, live: LiveExperiment) -> LiveExperiment:
         live._replications.verify_or_fail()

@@ -38,6 +38,7 @@ class ExperimentRow(NamedTuple):
     salt: str
     streams: int
     started_us: int
+    fallback: int | None  # in place of a fallback arm that was disabled
 
 
 class CurrentRow(NamedTuple):
@@ -47,6 +48,8 @@ class CurrentRow(NamedTuple):
     status: str
     reason: str
     options: str  # of these only `options.STOP_AFTER` may change
+    fallback: int | None
+    sticky: int  # 0: units that return get the fallback arm
 
 
 class ReplicationRow(NamedTuple):
@@ -99,8 +102,11 @@ class EnrolmentRow(NamedTuple):
     """An experiment's status, and the assignment of a unit if it has one."""
 
     status: str
+    fallback: int | None
+    sticky: int
     id: str | None
     arm: int | None
+    disabled: bool  # the arm
 
 
 class LockedAssignment(NamedTuple):
@@ -201,6 +207,26 @@ class EventRow(NamedTuple):
     value: float
     outcome: str
     received_us: int
+
+
+class ChangeRow(NamedTuple):
+    """A line of the history."""
+
+    at_us: int
+    name: str
+    what: str
+    subject: str
+    actor: str
+    reason: str
+
+
+class WaitingRow(NamedTuple):
+    """What a replication waits for."""
+
+    rewards: int
+    users: int
+    held: int  # of these, for a disabled arm
+    due_us: int | None  # when the last reward is due
 
 
 class EntryCount(NamedTuple):

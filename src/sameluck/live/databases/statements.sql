@@ -5,17 +5,45 @@
 SELECT name FROM experiment ORDER BY id
 
 -- name: experiment
-SELECT id, name, definition, options, status, reason, salt, streams, started_us FROM experiment WHERE name = :name
+SELECT id, name, definition, options, status, reason, salt, streams, started_us, fallback FROM experiment
+WHERE name = :name
 
 -- name: experiment_now
-SELECT definition, status, reason, options FROM experiment WHERE id = :experiment
+SELECT definition, status, reason, options, fallback, sticky FROM experiment WHERE id = :experiment
 
 -- name: lock_experiment
-SELECT definition, status, reason, options FROM experiment WHERE id = :experiment /*pg FOR UPDATE */
+SELECT definition, status, reason, options, fallback, sticky FROM experiment WHERE id = :experiment /*pg FOR UPDATE */
 
+-- An id is never used again, whatever was deleted: the history has a row of every experiment that was ever started.
 -- name: start
-INSERT INTO experiment (name, definition, options, status, reason, salt, streams, started_us)
-VALUES (:name, :definition, :options, 'running', '', :salt, :streams, :now) RETURNING id
+INSERT INTO experiment (id, name, definition, options, status, reason, salt, streams, started_us)
+VALUES ((SELECT COALESCE(MAX(experiment), 0) + 1 FROM change), :name, :definition, :options, 'running', '', :salt,
+        :streams, :now) RETURNING id
+
+-- name: record_change
+INSERT INTO change (experiment, name, at_us, what, subject, actor, reason)
+VALUES (:experiment, :name, :now, :what, :subject, :actor, :reason)
+
+-- name: changes
+SELECT at_us, name, what, subject, actor, reason FROM change WHERE experiment = :experiment ORDER BY id
+
+-- name: all_changes
+SELECT at_us, name, what, subject, actor, reason FROM change ORDER BY id
+
+-- name: disable_arm
+INSERT INTO disabled_arm (experiment, arm) VALUES (:experiment, :arm)
+
+-- name: enable_arm
+DELETE FROM disabled_arm WHERE experiment = :experiment AND arm = :arm
+
+-- name: disabled_arms
+SELECT arm FROM disabled_arm WHERE experiment = :experiment ORDER BY arm
+
+-- name: set_fallback
+UPDATE experiment SET fallback = :fallback WHERE id = :experiment
+
+-- name: set_sticky
+UPDATE experiment SET sticky = :sticky WHERE id = :experiment
 
 -- name: set_status
 UPDATE experiment SET status = :status, reason = :reason,
@@ -70,11 +98,14 @@ INSERT INTO entry (experiment, replication, owner, arm, position, state, value, 
 VALUES (:experiment, :replication, :owner, :arm, :position, :state, :value, :source, :settled, :now)
 
 -- name: enrolment
-SELECT e.status, a.id, a.arm FROM experiment e
+SELECT e.status, e.fallback, e.sticky, a.id, a.arm,
+       EXISTS (SELECT 1 FROM disabled_arm d WHERE d.experiment = e.id AND d.arm = a.arm) AS disabled
+FROM experiment e
 LEFT JOIN assignment a ON a.experiment = e.id AND a.unit = :unit AND a.voided_us IS NULL
 WHERE e.id = :experiment
 
--- The lowest open replication first; no row if the unit is enrolled already or the experiment is not running.
+-- The lowest open replication first; no row if the unit is enrolled already or the experiment is not running. Entries of
+-- disabled arms wait.
 -- name: assign
 UPDATE entry SET state = 'assigned', assignment = :assignment, due_us = :due
 WHERE (experiment, replication, owner, arm, position) = (
@@ -83,6 +114,7 @@ WHERE (experiment, replication, owner, arm, position) = (
     AND EXISTS (SELECT 1 FROM experiment x WHERE x.id = :experiment AND x.status IN ('running', 'draining'))
     AND NOT EXISTS (SELECT 1 FROM assignment a WHERE a.experiment = :experiment AND a.unit = :unit
                                                  AND a.voided_us IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM disabled_arm d WHERE d.experiment = :experiment AND d.arm = w.arm)
   ORDER BY w.replication, w.owner, w.arm, w.position LIMIT 1 /*pg FOR UPDATE OF w SKIP LOCKED */)
 RETURNING replication, owner, arm, position
 
@@ -167,6 +199,23 @@ ORDER BY experiment, replication, owner, arm, position
 
 -- name: count_entries
 SELECT state, source, COUNT(*) AS total FROM entry WHERE experiment = :experiment GROUP BY state, source
+
+-- name: count_held
+SELECT COUNT(*) FROM entry WHERE experiment = :experiment AND state = 'wanted'
+  AND arm IN (SELECT arm FROM disabled_arm WHERE experiment = :experiment)
+
+-- name: count_complete_after
+SELECT COUNT(*) FROM replication WHERE experiment = :experiment AND state = 'complete' AND number > :replication
+
+-- name: waiting
+SELECT (SELECT COUNT(*) FROM entry WHERE experiment = :experiment AND replication = :replication AND state = 'assigned')
+         AS rewards,
+       (SELECT COUNT(*) FROM entry WHERE experiment = :experiment AND replication = :replication AND state = 'wanted')
+         AS users,
+       (SELECT COUNT(*) FROM entry WHERE experiment = :experiment AND replication = :replication AND state = 'wanted'
+          AND arm IN (SELECT arm FROM disabled_arm WHERE experiment = :experiment)) AS held,
+       (SELECT MAX(due_us) FROM entry WHERE experiment = :experiment AND replication = :replication
+          AND state = 'assigned') AS due_us
 
 -- name: count_voided
 SELECT COUNT(*) FROM assignment WHERE experiment = :experiment AND voided_us IS NOT NULL

@@ -121,7 +121,7 @@ def rehearse(
     """
     if not isinstance(live, LiveExperiment):
         raise Invalid(f"rehearse needs a live experiment first, got {live!r}")
-    clock = live._clock
+    clock = live._replications.settings.clock
     if not isinstance(clock, VirtualClock):
         raise Invalid("a rehearsal needs a virtual clock: sl.open(url, clock=sl.VirtualClock())")
     if days is not None:

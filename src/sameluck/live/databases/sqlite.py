@@ -1,9 +1,10 @@
 """SQLite: one file, one writing process, group commit.
 
 Concurrent callers queue their work; the first of them, the leader, runs the whole queue as one transaction, so that
-they share one wait for the disk. `synchronous=FULL` makes what was acknowledged survive a power cut. A lock file
-beside the database keeps a second process from writing: two writers in WAL mode can corrupt a database of SQLite
-3.7.0 to 3.51.2. Readers use connections of their own and do not block.
+they share one wait for the disk. `synchronous=FULL` makes what was acknowledged survive a power cut. A lock of the
+file keeps a second process from writing: two writers in WAL mode can corrupt a database of SQLite 3.7.0 to 3.51.2.
+Before a transaction is acknowledged, the file at the path must be the one that was written. Readers use connections
+of their own and do not block.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from sameluck.errors import Invalid, Unavailable
-from sameluck.files import lock, unlock
 from sameluck.live.databases.base import Work, check_schema, migrations
+from sameluck.live.databases.sqlite_file import SqliteFile, check_handles
 from sameluck.live.databases.sqlite_transaction import SqliteTransaction
 
 T = TypeVar("T")
@@ -66,20 +67,22 @@ class Sqlite:
         self._next_leader: _Job | None = None  # chosen, and has not begun
         self._closed = False
         self._idle: list[sqlite3.Connection] = []  # of readers
-        self._lock_handle: int | None = None
+        self._file: SqliteFile | None = None
         if self.path is None and read_only:
             raise Invalid("a database in memory is empty; open it without read_only")
         if self.path is not None and (self.path.name == "" or os.path.isdir(self.path)):
             raise Invalid(f"a SQLite database is a file, {str(self.path)!r} is a folder")
-        if read_only:
-            with self._reading() as connection:
-                check_schema(repr(str(self.path)), schema_version(connection), read_only=True)
-            return
         with contextlib.ExitStack() as on_error:
-            if self.path is not None:
-                self._lock_handle = acquire_writer_lock(self.path)
-                on_error.callback(unlock, self._lock_handle)
-            self._writer = self._connect(str(self.path or ":memory:"), self._prepare_writer)
+            if self.path is not None and (not read_only or self.path.exists()):
+                self._file = SqliteFile(self.path, write=not read_only)
+                on_error.callback(self._file.close)
+            if read_only:
+                with self._reading() as connection:
+                    check_schema(repr(str(self.path)), schema_version(connection), read_only=True)
+            else:
+                self._writer = self._connect(str(self.path or ":memory:"), self._prepare_writer)
+                if self._file is not None:
+                    self._file.watch_log()
             on_error.pop_all()
 
     def _connect(
@@ -100,6 +103,7 @@ class Sqlite:
                 prepare(connection)
             except sqlite3.Error as error:
                 name = str(self.path)
+                check_handles(name)
                 raise Invalid(f"cannot open {name!r} as a SQLite database: {error}") from None
             on_error.pop_all()
         return connection
@@ -225,6 +229,8 @@ class Sqlite:
                         job.finished = True
                         return [other for other in jobs if other is not job]
             connection.execute("COMMIT")
+            if self._file is not None:
+                self._file.check()
         except BaseException as error:
             self._roll_back(statements)
             for job in jobs:
@@ -261,6 +267,8 @@ class Sqlite:
             if self._closed:
                 raise Unavailable("the store is closed")
             idle = self._idle.pop() if self._idle else None
+        if self._file is not None:
+            self._file.check()
         if idle is None:
             url = f"{Path(self.path or '').resolve().as_uri()}?mode=ro"
             idle = self._connect(url, self._prepare_reader, uri=True)
@@ -285,25 +293,8 @@ class Sqlite:
             connection.close()
         if not self.read_only:
             self._writer.close()
-        if self._lock_handle is not None:
-            unlock(self._lock_handle)
-
-
-def acquire_writer_lock(path: Path) -> int:
-    """Lock the file beside a database, which one store of one process may write; returns its handle."""
-    try:
-        handle = os.open(path.with_name(path.name + ".writer"), os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise Invalid(f"cannot open {str(path)!r} for writing: {error.strerror}") from None
-    try:
-        lock(handle, wait=False)
-    except OSError:
-        os.close(handle)
-        raise Unavailable(
-            f"{str(path)!r} is being written by another process or store; let that one serve, open it with "
-            "read_only=True (status, results and doctor do), or use PostgreSQL for several processes"
-        ) from None
-    return handle
+        if self._file is not None:
+            self._file.close()
 
 
 def _unavailable(error: BaseException) -> BaseException:

@@ -17,8 +17,9 @@ SELECT definition, status, reason, options, fallback, sticky FROM experiment WHE
 -- An id is never used again, whatever was deleted: the history has a row of every experiment that was ever started.
 -- name: start
 INSERT INTO experiment (id, name, definition, options, status, reason, salt, streams, started_us)
-VALUES ((SELECT COALESCE(MAX(experiment), 0) + 1 FROM change), :name, :definition, :options, 'running', '', :salt,
-        :streams, :now) RETURNING id
+VALUES ((SELECT COALESCE(MAX(id), 0) + 1 FROM
+           (SELECT MAX(id) AS id FROM experiment UNION ALL SELECT MAX(experiment) FROM change) AS used),
+        :name, :definition, :options, 'running', '', :salt, :streams, :now) RETURNING id
 
 -- name: record_change
 INSERT INTO change (experiment, name, at_us, what, subject, actor, reason)

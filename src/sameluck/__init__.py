@@ -15,10 +15,12 @@ from sameluck.environments.gaussian import Gaussian
 from sameluck.environments.priors import BernoulliPrior, GaussianPrior
 from sameluck.errors import (
     AddressReused,
+    Closed,
     Conflict,
     Diverged,
     Interrupted,
     Invalid,
+    Misconfigured,
     Missing,
     SameluckError,
     TooLarge,
@@ -57,6 +59,7 @@ __all__ = [
     "BernoulliPrior",
     "Change",
     "Check",
+    "Closed",
     "Comparison",
     "Conflict",
     "Coverage",
@@ -77,6 +80,7 @@ __all__ = [
     "Joining",
     "Live",
     "LiveExperiment",
+    "Misconfigured",
     "Missing",
     "Naive",
     "Plan",

@@ -11,6 +11,8 @@ SameluckError
   Conflict       the call contradicts an earlier one                                  exit code 2
   Diverged       a ledger differs from what its policies request                      exit code 1
   Unavailable    the database cannot be used at the moment                            exit code 1
+    Misconfigured  until its address, its rights or its settings are changed          exit code 1
+    Closed       the store was closed                                                 exit code 1
 
 A message names the object, the rule, the value and the remedy.
 """
@@ -98,6 +100,14 @@ class Diverged(SameluckError):
 
 class Unavailable(SameluckError):
     """The database cannot be used at the moment: another process writes to it, or it cannot be reached."""
+
+
+class Misconfigured(Unavailable):
+    """The database cannot be used until its address, rights or settings are changed; waiting does not help."""
+
+
+class Closed(Unavailable):
+    """The store was closed; open it again."""
 
 
 def optional(module: str, extra: str) -> ModuleType:

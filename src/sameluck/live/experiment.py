@@ -157,7 +157,7 @@ class LiveExperiment(Assignments):
 
     def status(self) -> Status:
         """The status of the experiment, with counts."""
-        self._flush_counts()
+        self._enrolment.flush_counts()
         return self._database.read(lambda transaction: status_of(transaction, self._id, self.name))
 
     def diagnostics(self, *, silence_is_zero: bool = False) -> tuple[Check, ...]:
@@ -170,7 +170,7 @@ class LiveExperiment(Assignments):
             silence_is_zero: No report means the default reward here (only purchases are reported, say): arms may
                 differ in how often no reward comes.
         """
-        self._flush_counts()
+        self._enrolment.flush_counts()
         now = self._now()
         return self._replications.read(
             lambda ledger: diagnostics(Snapshot(ledger, self.live, now, silence_is_zero))

@@ -30,6 +30,7 @@ NOT_RUNNING = "NOT_RUNNING"
 NOT_IN_TRAFFIC_SHARE = "NOT_IN_TRAFFIC_SHARE"
 DRAINING = "DRAINING"
 ARM_DISABLED = "ARM_DISABLED"
+UNAVAILABLE = "UNAVAILABLE"
 
 REASONS = {
     ASSIGNED: "a new unit was enrolled",
@@ -39,6 +40,7 @@ REASONS = {
     NOT_IN_TRAFFIC_SHARE: "the unit is outside the traffic share",
     DRAINING: "the experiment is being stopped and needs no unit at the moment",
     ARM_DISABLED: "the unit is enrolled, but its arm is disabled",
+    UNAVAILABLE: "the store was away, or did not answer in time",
 }
 
 

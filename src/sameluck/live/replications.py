@@ -75,10 +75,14 @@ class OpenReplications:
         self.history = History(row.id, row.name, settings)
         self.live = options_from(row.options)
         self._makers = checked_makers(makers)
+        self._definition = self._read_definition(row.definition)
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Forget the states and the locks of the process that this one was forked from."""
         self._states: dict[int, Replication] = {}
         self._locks: dict[int, Lock] = {}
         self._guard = threading.Lock()
-        self._definition = self._read_definition(row.definition)
 
     @property
     def experiment(self) -> Experiment:
@@ -189,6 +193,11 @@ class OpenReplications:
         self._write_state(transaction, state, wanted, now)
         if state.complete:
             self.open_next(transaction, now)
+
+    def void(self, transaction: Transaction, locked: LockedAssignment, now: int) -> None:
+        """Void an assignment: its entry is wanted again."""
+        transaction.run("void", assignment=locked.id, now=now)
+        transaction.run("want_again", **locked.key(), assignment=locked.id)
 
     def _state(self, transaction: Transaction, locked: LockedAssignment) -> Replication:
         number = locked.replication

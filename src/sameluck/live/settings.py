@@ -5,14 +5,15 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-import time
-from typing import NamedTuple
+from dataclasses import dataclass
 
+from sameluck.live.breaker import CircuitBreaker
 from sameluck.live.options import Clock
 from sameluck.validation import require_name
 
 SECOND = 1_000_000  # microseconds
 ACTOR_VARIABLE = "SAMELUCK_ACTOR"
+TIMEOUT, PATIENCE = 0.25, 5.0  # seconds: for an arm, and for the other calls
 
 
 def default_actor() -> str:
@@ -28,11 +29,23 @@ def default_actor() -> str:
     return f"{user}@{socket.gethostname()}"[:200]
 
 
-class StoreSettings(NamedTuple):
+@dataclass(frozen=True)
+class StoreSettings:
     """How the experiments of one store are used."""
 
-    clock: Clock = time.time
-    actor: str = ""  # for the history
+    clock: Clock
+    actor: str  # for the history
+    timeout: float | None  # seconds that `assign` may take; None for no deadline
+    breaker: CircuitBreaker
+
+    @property
+    def patience(self) -> float | None:
+        """The seconds that the other calls for a user may take."""
+        return None if self.timeout is None else max(self.timeout, PATIENCE)
+
+    def after_fork(self) -> None:
+        """Forget the failures of the process that this one was forked from."""
+        object.__setattr__(self, "breaker", CircuitBreaker())
 
     def now(self) -> int:
         """Microseconds since 1970."""

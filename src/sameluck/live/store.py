@@ -11,6 +11,7 @@ from typing import Any
 
 from sameluck.errors import Conflict, Invalid, SameluckError, Unknown, did_you_mean
 from sameluck.experiment import Experiment
+from sameluck.live.breaker import CircuitBreaker
 from sameluck.live.databases import Database, open_database
 from sameluck.live.databases.rows import ChangeRow, ExperimentRow, TextRow
 from sameluck.live.experiment import LiveExperiment
@@ -26,9 +27,9 @@ from sameluck.live.options import (
     experiment_as_run,
     feasibility,
 )
-from sameluck.live.settings import StoreSettings, default_actor
+from sameluck.live.settings import TIMEOUT, StoreSettings, default_actor
 from sameluck.live.start import StartRequest, first_difference, start
-from sameluck.validation import require_name
+from sameluck.validation import require_name, require_number
 
 
 def open(
@@ -38,6 +39,7 @@ def open(
     clock: Clock = time.time,
     connections: int = 8,
     actor: str | None = None,
+    timeout: float | None = None,
 ) -> Store:
     """Open a store of live experiments; use it as a context manager.
 
@@ -48,24 +50,37 @@ def open(
         read_only: Change nothing: any number of processes may read, also while another one writes a SQLite file.
         clock: Returns the time in seconds since 1970; for tests and rehearsals.
         connections: The most connections to PostgreSQL.
+        timeout: The seconds that `assign` may take before it answers with the fallback arm; 0.25 if not given.
+            Reporting an exposure or a reward may take 5 seconds, or as many if that is more. With a clock of your own
+            there is no deadline unless it is given.
         actor: Who makes the changes, for the history; the variable SAMELUCK_ACTOR, or user@host, if not given.
     """
     if not callable(clock):
         raise Invalid(f"clock must be a function that returns seconds since 1970, got {clock!r}")
     if actor is not None:
         require_name("actor", actor)
+    if timeout is not None:
+        require_number("timeout", timeout, above=0)
+    elif clock is time.time:
+        timeout = TIMEOUT
     database = open_database(url, read_only=read_only, connections=connections)
-    return Store(database, clock=clock, actor=actor)
+    return Store(database, clock=clock, actor=actor, timeout=timeout)
 
 
 class Store:
     """Live experiments by name, in one database."""
 
     def __init__(
-        self, database: Database, *, clock: Clock = time.time, actor: str | None = None
+        self,
+        database: Database,
+        *,
+        clock: Clock = time.time,
+        actor: str | None = None,
+        timeout: float | None = None,
     ) -> None:
         self._database = database
-        self._settings = StoreSettings(clock, default_actor() if actor is None else actor)
+        actor = default_actor() if actor is None else actor
+        self._settings = StoreSettings(clock, actor, timeout, CircuitBreaker())
         self._loaded: weakref.WeakSet[LiveExperiment] = weakref.WeakSet()
 
     def __enter__(self) -> Store:
@@ -78,7 +93,7 @@ class Store:
         """Close the database; what was acknowledged is durable whether or not this is called."""
         for live in list(self._loaded):
             with contextlib.suppress(SameluckError):
-                live._flush_counts()
+                live._enrolment.flush_counts()
         self._database.close()
 
     def names(self) -> list[str]:

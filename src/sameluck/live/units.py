@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from typing import TypeAlias
 
 from sameluck.errors import Invalid
 from sameluck.validation import is_whole
 
+Unit: TypeAlias = str | int
 
-def hash_unit(unit: str | int, salt: bytes) -> str:
+
+def hash_unit(unit: object, salt: bytes) -> str:
     """The keyed hash that a unit is stored as: the database holds no name."""
     text = str(unit) if is_whole(unit) else unit
     if not isinstance(text, str) or not 0 < len(text) <= 1_000:

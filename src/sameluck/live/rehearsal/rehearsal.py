@@ -201,7 +201,7 @@ class _EventLoop:
         self.schedule(self.generator.expovariate(rate), self.arrive)
 
     def arrive(self) -> None:
-        assignment = self.live.assign(self.unit())
+        assignment = self.live.assign(self.unit(), strict=True)
         self.calls += 1
         self.turned_away += assignment.id is None
         if assignment.reason == NOT_RUNNING:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import pytest
 
-from sameluck.errors import Invalid
+from sameluck.errors import Invalid, Unavailable
 from sameluck.live import records
+from sameluck.live.databases.base import Work
 from sameluck.live.experiment import LiveExperiment
 from sameluck.testing.scenario import (
     FIVE,
@@ -17,6 +20,8 @@ from sameluck.testing.scenario import (
     options,
     simulated,
 )
+
+T = TypeVar("T")
 
 
 class IncidentRules:
@@ -155,6 +160,34 @@ class IncidentRules:
         assert conflict_code(live.stop) == "invalid_transition"
         live.add_policy("late", "uniform")
         assert live.assign("ann").id == answer.id
+
+    def test_a_unit_that_is_not_answered_gets_the_fallback_arm(
+        self, scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whether or not its assignment was committed: it never saw its arm, so that it is voided, and may return."""
+        live = scenario.start(live=options(fallback=2))
+        write = scenario.store._database.write
+
+        def lost(work: Work[T]) -> T:
+            write(work)
+            raise Unavailable("the connection was lost after the commit")
+
+        monkeypatch.setattr(scenario.store._database, "write", lost)
+        assert live.assign("ann") == (None, "2", False, records.UNAVAILABLE)
+        with pytest.raises(Unavailable):
+            live.assign("ann", strict=True)
+        answers = live.assign_many(["bob", "", "carl"])
+        assert [getattr(one, "reason", "") for one in answers] == ["UNAVAILABLE", "", "UNAVAILABLE"]
+        monkeypatch.undo()
+        live._settings.after_fork()  # the circuit breaker lets the next call pass
+        before = live.status()
+        assert before.waiting > 0
+        again = live.assign("ann")
+        assert again.enrolled
+        assert live.status().voided == before.waiting - (again.reason == records.STICKY)
+        assert live.status().waiting == 1
+        scenario.finish(live, waiting=[str(again.id)])
+        assert_finished(live, voided=live.status().voided)
 
     def test_the_history_has_every_change_with_its_reason(self, scenario: Scenario) -> None:
         """When, what, by whom and why; it survives restarts."""

@@ -156,6 +156,11 @@ class Enrolment:
                 if isinstance(answer, Assignment):
                     self._answers[answer.reason] += 1
 
+    def answers_not_written(self) -> Counter[str]:
+        """How calls were answered that are not counted in the database yet."""
+        with self._guard:
+            return Counter(self._answers)
+
     def flush_counts(self) -> None:
         """Write how calls were answered since the last time."""
         if self._answers and not self._replications.database.read_only:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from sameluck.live.assignments import Assignments
 from sameluck.live.challengers import Challenger
 from sameluck.live.control import Control
+from sameluck.live.databases.base import Transaction
 from sameluck.live.diagnostics import Check, Snapshot, diagnostics
 from sameluck.live.history import Change
 from sameluck.live.ledger import Ledger
 from sameluck.live.logs.exporting import export
 from sameluck.live.options import Maker
-from sameluck.live.records import Joining, Status, status_of
+from sameluck.live.records import Joining, Status, read_status
 from sameluck.live.waiting import notes
 from sameluck.policies.base import Policy
 from sameluck.runs import Runs
@@ -104,10 +106,20 @@ class LiveExperiment(Assignments):
             make: For `External(...)`: the maker it names.
         """
         self._add_maker(name, policy, make)
-        now = self._now()
-        return self._database.write(  # not through `write`: a challenger that fails is not added, no more
-            lambda transaction: Challenger(transaction, self._replications, name, policy).join(now)
+        new = partial(Challenger, replications=self._replications, name=name, policy=policy)
+        # Not through `replications.write`: a challenger that fails is not added, no more.
+        derived = self._database.read(lambda transaction: new(transaction).derive())
+        self._database.read(
+            lambda transaction: self._replications.catch_up_all(transaction, derived.states)
         )
+        first = [derived]
+
+        def work(transaction: Transaction) -> Joining:
+            challenger = new(transaction)
+            # It may be run again, and changes the states.
+            return challenger.join(first.pop() if first else challenger.derive(), self._now())
+
+        return self._database.write(work)
 
     def preview_policy(
         self, name: str, policy: Policy | str, *, make: Maker | None = None
@@ -157,8 +169,10 @@ class LiveExperiment(Assignments):
 
     def status(self) -> Status:
         """The status of the experiment, with counts."""
-        self._enrolment.flush_counts()
-        return self._database.read(lambda transaction: status_of(transaction, self._id, self.name))
+        answers = self._enrolment.answers_not_written()
+        return self._database.read(
+            lambda transaction: read_status(transaction, self._id, self.name, answers)
+        )
 
     def diagnostics(self, *, silence_is_zero: bool = False) -> tuple[Check, ...]:
         """Check what the experiment assumes against its data; each check has a sentence and a verdict.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -11,10 +13,11 @@ from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import (
     AnswerRow,
     AssignmentRow,
-    CurrentRow,
-    EntryCount,
+    DisabledRow,
+    ExperimentAnswerRow,
+    NameRow,
     NumberRow,
-    ReplicationRow,
+    ProgressRow,
 )
 from sameluck.live.engine.scheduler import AUDITED
 from sameluck.live.options import stop_after_of
@@ -200,35 +203,56 @@ def description_of(id: str, name: str, experiment: Experiment, row: AssignmentRo
     )
 
 
-def status_of(transaction: Transaction, id: int, name: str) -> Status:
-    """The status of an experiment, with counts of everything."""
-    current = transaction.one(CurrentRow, "experiment_now", experiment=id)
-    experiment = Experiment.from_json(current.definition)
-    replications = transaction.all(ReplicationRow, "replications", experiment=id)
-    complete = [row.number for row in replications if row.state == "complete"]
-    disabled = transaction.all(NumberRow, "disabled_arms", experiment=id)
-    entries: Counter[str] = Counter()
-    for state, source, count in transaction.all(EntryCount, "count_entries", experiment=id):
-        entries[state] += count
-        entries[source or ""] += count
+def status_of(
+    name: str, row: ProgressRow, answers: dict[str, int], disabled: Sequence[int]
+) -> Status:
+    """The status of an experiment."""
+    definition = json.loads(row.definition)  # `Experiment` would check it again
+    names = Experiment.from_dict(definition).arm_names if disabled else ()
     return Status(
         name=name,
-        status=current.status,
-        reason=current.reason,
-        planned=experiment.replications,
-        opened=len(replications),
-        complete=len(complete),
-        prefix=next((n for n, number in enumerate(complete) if n != number), len(complete)),
-        horizon=experiment.horizon,
-        users=transaction.one(NumberRow, "count_assigned", experiment=id).number,
-        settled=entries["settled"] - entries["imported"],
-        defaulted=entries["default"],
-        imported=entries["imported"],
-        waiting=entries["assigned"],
-        wanted=entries["wanted"],
-        voided=transaction.one(NumberRow, "count_voided", experiment=id).number,
-        answers=dict(transaction.all(AnswerRow, "answers", experiment=id)),
-        stop_after=stop_after_of(current.options),
-        disabled=tuple(experiment.arm_names[arm] for (arm,) in disabled),
-        held=transaction.one(NumberRow, "count_held", experiment=id).number if disabled else 0,
+        status=row.status,
+        reason=row.reason,
+        planned=definition["replications"],
+        opened=row.opened,
+        complete=row.complete,
+        prefix=row.opened if row.first_open is None else row.first_open,
+        horizon=definition["horizon"],
+        users=row.settled - row.imported + row.waiting,
+        settled=row.settled - row.imported,
+        defaulted=row.defaulted,
+        imported=row.imported,
+        waiting=row.waiting,
+        wanted=row.wanted,
+        voided=row.voided,
+        answers=answers,
+        stop_after=stop_after_of(row.options),
+        disabled=tuple(names[arm] for arm in disabled),
+        held=row.held,
     )
+
+
+def read_status(transaction: Transaction, id: int, name: str, more: Mapping[str, int]) -> Status:
+    """The status of an experiment, in constant time; `more` are answers that are not in the database yet."""
+    key = {"experiment": id}
+    answers = Counter(dict(transaction.all(AnswerRow, "answers", **key))) + Counter(more)
+    disabled = [arm for (arm,) in transaction.all(NumberRow, "disabled_arms", **key)]
+    row = transaction.one(ProgressRow, "progress", **key)
+    return status_of(name, row, dict(sorted(answers.items())), disabled)
+
+
+def read_statuses(transaction: Transaction) -> list[Status]:
+    """The statuses of all experiments, the oldest first, by a handful of statements."""
+    names = transaction.all(NameRow, "experiments")
+    answers: dict[int, dict[str, int]] = {id: {} for id, _ in names}
+    disabled: dict[int, list[int]] = {id: [] for id, _ in names}
+    for id, reason, calls in transaction.all(ExperimentAnswerRow, "all_answers"):
+        answers[id][reason] = calls
+    for id, arm in transaction.all(DisabledRow, "all_disabled_arms"):
+        disabled[id].append(arm)
+    rows = transaction.find_many(ProgressRow, "progress", [{"experiment": id} for id, _ in names])
+    return [
+        status_of(name, row, answers[id], disabled[id])
+        for (id, name), row in zip(names, rows, strict=True)
+        if row is not None
+    ]

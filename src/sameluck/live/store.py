@@ -27,6 +27,7 @@ from sameluck.live.options import (
     experiment_as_run,
     feasibility,
 )
+from sameluck.live.records import Status, read_statuses
 from sameluck.live.settings import TIMEOUT, StoreSettings, default_actor
 from sameluck.live.start import StartRequest, first_difference, start
 from sameluck.validation import require_name, require_number
@@ -99,6 +100,10 @@ class Store:
     def names(self) -> list[str]:
         """The experiments of this store, the oldest first."""
         return [row.text for row in self._database.read(lambda t: t.all(TextRow, "names"))]
+
+    def statuses(self) -> list[Status]:
+        """The status of every experiment, the oldest first."""
+        return self._database.read(read_statuses)
 
     def history(self) -> list[Change]:
         """Every change of every experiment, the oldest first."""

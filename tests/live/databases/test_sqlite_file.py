@@ -171,7 +171,7 @@ def test_nothing_is_acknowledged_once_the_file_is_gone(path, live, lose):
     lose(path)
     for call in (
         lambda: live.reward(given.id, 1.0),
-        lambda: live.assign("bob"),
+        lambda: live.assign("bob", strict=True),
         live.pause,
         live.status,
         lambda: live.describe(given.id),
@@ -179,6 +179,7 @@ def test_nothing_is_acknowledged_once_the_file_is_gone(path, live, lose):
         with pytest.raises(sl.Unavailable, match=LOSSES[lose]) as caught:
             call()
         assert "shop.db" in str(caught.value)
+    assert live.assign("bob").reason == "UNAVAILABLE"
 
 
 def test_a_store_opens_again_once_the_file_is_back(path):

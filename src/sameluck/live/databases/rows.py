@@ -220,6 +220,47 @@ class ChangeRow(NamedTuple):
     reason: str
 
 
+class ProgressRow(NamedTuple):
+    """An experiment with its counts."""
+
+    definition: str
+    status: str
+    reason: str
+    options: str
+    opened: int
+    complete: int
+    first_open: int | None  # replication
+    settled: int
+    imported: int
+    defaulted: int
+    voided: int
+    wanted: int
+    waiting: int
+    held: int  # of the wanted entries, those of disabled arms
+
+
+class NameRow(NamedTuple):
+    """An experiment's id and name."""
+
+    id: int
+    name: str
+
+
+class ExperimentAnswerRow(NamedTuple):
+    """How many calls of an experiment were answered with a reason."""
+
+    experiment: int
+    reason: str
+    calls: int
+
+
+class DisabledRow(NamedTuple):
+    """A disabled arm of an experiment."""
+
+    experiment: int
+    arm: int
+
+
 class WaitingRow(NamedTuple):
     """What a replication waits for."""
 

@@ -57,6 +57,9 @@ SELECT resumes_as FROM experiment WHERE id = :experiment
 -- name: set_definition
 UPDATE experiment SET definition = :definition WHERE id = :experiment
 
+-- name: set_policies
+UPDATE replication SET policies = :policies WHERE experiment = :experiment
+
 -- name: set_options
 UPDATE experiment SET options = :options WHERE id = :experiment
 
@@ -65,16 +68,15 @@ INSERT INTO replication (experiment, number, state, version, policies, opened_us
 VALUES (:experiment, :number, 'open', 0, :policies, :now)
 
 -- name: advance_replication
-UPDATE replication SET version = :version, state = :state, policies = :policies,
+UPDATE replication SET version = :version, state = :state, policies = :policies, defaulted = defaulted + :defaulted,
                        completed_us = CASE WHEN :complete THEN COALESCE(completed_us, :now) END
 WHERE experiment = :experiment AND number = :replication
 
 -- name: replications
 SELECT number, state, version, policies FROM replication WHERE experiment = :experiment ORDER BY number
 
--- name: lock_replication
-SELECT number, state, version, policies FROM replication
-WHERE experiment = :experiment AND number = :replication /*pg FOR UPDATE */
+-- name: lock_all_replications
+SELECT number, state, version, policies FROM replication WHERE experiment = :experiment ORDER BY number /*pg FOR UPDATE */
 
 -- name: count_open
 SELECT COUNT(*) FROM replication WHERE experiment = :experiment AND state = 'open'
@@ -91,8 +93,8 @@ INSERT INTO entry (experiment, replication, owner, arm, position, state)
 VALUES (:experiment, :replication, :owner, :arm, :position, 'wanted')
 
 -- name: import_replication
-INSERT INTO replication (experiment, number, state, version, policies, opened_us, completed_us)
-VALUES (:experiment, :number, :state, :version, :policies, :now, CASE WHEN :complete THEN CAST(:now AS BIGINT) END)
+INSERT INTO replication (experiment, number, state, version, imported, policies, opened_us, completed_us)
+VALUES (:experiment, :number, :state, :version, :version, :policies, :now, CASE WHEN :complete THEN CAST(:now AS BIGINT) END)
 
 -- name: import_entry
 INSERT INTO entry (experiment, replication, owner, arm, position, state, value, source, settled, settled_us)
@@ -169,6 +171,9 @@ WHERE experiment = :experiment AND replication = :replication AND owner = :owner
 -- name: void
 UPDATE assignment SET voided_us = :now WHERE id = :assignment
 
+-- name: count_void
+UPDATE replication SET voided = voided + 1 WHERE experiment = :experiment AND number = :replication
+
 -- name: want_again
 UPDATE entry SET state = 'wanted', assignment = NULL, due_us = NULL
 WHERE experiment = :experiment AND replication = :replication AND owner = :owner AND arm = :arm
@@ -193,17 +198,43 @@ SELECT replication, owner, arm, position, value, source = 'imported' AS imported
 WHERE experiment = :experiment AND replication >= :first AND replication < :stop AND state = 'settled'
 ORDER BY experiment, replication, owner, arm, position
 
+-- name: all_outstanding
+SELECT replication, owner, arm, position FROM entry WHERE experiment = :experiment AND state = 'wanted'
+UNION ALL
+SELECT replication, owner, arm, position FROM entry WHERE experiment = :experiment AND state = 'assigned'
+
 -- name: outstanding
 SELECT replication, owner, arm, position FROM entry
 WHERE experiment = :experiment AND replication >= :first AND replication < :stop AND state IN ('wanted', 'assigned')
 ORDER BY experiment, replication, owner, arm, position
 
+-- The counters of replications and the entries that are outstanding, by their indexes: no settled entry is read.
+-- name: progress
+SELECT x.definition, x.status, x.reason, x.options, r.opened, r.complete, r.first_open, r.settled, r.imported,
+       r.defaulted, r.voided,
+       (SELECT COUNT(*) FROM entry WHERE experiment = x.id AND state = 'wanted') AS wanted,
+       (SELECT COUNT(*) FROM entry WHERE experiment = x.id AND state = 'assigned') AS waiting,
+       (SELECT COUNT(*) FROM disabled_arm d JOIN entry e ON e.experiment = d.experiment AND e.arm = d.arm
+        WHERE d.experiment = x.id AND e.state = 'wanted') AS held
+FROM experiment x
+CROSS JOIN (SELECT COUNT(*) AS opened, COALESCE(SUM(CASE WHEN state = 'complete' THEN 1 ELSE 0 END), 0) AS complete,
+                   MIN(CASE WHEN state = 'open' THEN number END) AS first_open,
+                   COALESCE(SUM(version), 0) AS settled, COALESCE(SUM(imported), 0) AS imported,
+                   COALESCE(SUM(defaulted), 0) AS defaulted, COALESCE(SUM(voided), 0) AS voided
+            FROM replication WHERE experiment = :experiment) AS r
+WHERE x.id = :experiment
+
+-- name: experiments
+SELECT id, name FROM experiment ORDER BY id
+
+-- name: all_answers
+SELECT experiment, reason, calls FROM answer ORDER BY experiment, reason
+
+-- name: all_disabled_arms
+SELECT experiment, arm FROM disabled_arm ORDER BY experiment, arm
+
 -- name: count_entries
 SELECT state, source, COUNT(*) AS total FROM entry WHERE experiment = :experiment GROUP BY state, source
-
--- name: count_held
-SELECT COUNT(*) FROM entry WHERE experiment = :experiment AND state = 'wanted'
-  AND arm IN (SELECT arm FROM disabled_arm WHERE experiment = :experiment)
 
 -- name: count_complete_after
 SELECT COUNT(*) FROM replication WHERE experiment = :experiment AND state = 'complete' AND number > :replication
@@ -217,12 +248,6 @@ SELECT (SELECT COUNT(*) FROM entry WHERE experiment = :experiment AND replicatio
           AND arm IN (SELECT arm FROM disabled_arm WHERE experiment = :experiment)) AS held,
        (SELECT MAX(due_us) FROM entry WHERE experiment = :experiment AND replication = :replication
           AND state = 'assigned') AS due_us
-
--- name: count_voided
-SELECT COUNT(*) FROM assignment WHERE experiment = :experiment AND voided_us IS NOT NULL
-
--- name: count_assigned
-SELECT COUNT(*) FROM assignment WHERE experiment = :experiment AND voided_us IS NULL
 
 -- name: count_answers
 INSERT INTO answer (experiment, reason, calls) VALUES (:experiment, :reason, :calls)

@@ -120,9 +120,9 @@ def optional(module: str, extra: str) -> ModuleType:
         raise Missing(message) from error
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: object, known: Iterable[str]) -> str:
     """The end of an error message: the known words, with the closest match first if there is one."""
     words = list(known)
-    near = difflib.get_close_matches(word, words, n=1)
+    near = difflib.get_close_matches(word[:200] if isinstance(word, str) else "", words, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return f"{hint}known: {', '.join(words)}"

@@ -37,6 +37,7 @@ from sameluck.live.reports import Report, checked_reward, is_id, outcome_of, voi
 from sameluck.live.settings import SECOND, StoreSettings
 from sameluck.live.units import Unit
 from sameluck.randomness import streams
+from sameluck.validation import shown
 
 MOST_OVERDUE = 100  # assignments read at once
 ENOUGH = 0.02  # seconds to expire one
@@ -213,7 +214,9 @@ class Assignments:
         try:
             id, value = pair
         except (TypeError, ValueError):
-            message = f"reward_many: a pair is the id of an assignment and its reward, got {pair!r}"
+            message = (
+                f"reward_many: a pair is the id of an assignment and its reward, got {shown(pair)}"
+            )
             raise Invalid(message) from None
         return self._checked_report(id, value)
 
@@ -372,7 +375,7 @@ class Assignments:
 
     def _unknown(self, id: object) -> Unknown:
         return Unknown(
-            f"no assignment {id!r} in experiment {self.name!r}; use the id that assign returned"
+            f"no assignment {shown(id)} in experiment {self.name!r}; use the id that assign returned"
         )
 
 

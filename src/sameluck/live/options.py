@@ -24,6 +24,7 @@ from sameluck.validation import (
     require_number,
     require_one_of,
     require_whole,
+    shown,
 )
 
 ORDERS = ("lockstep", "phase")
@@ -122,14 +123,14 @@ class Live:
         if isinstance(self.reward, Mapping):
             object.__setattr__(self, "reward", _from_mapping(Reward, self.reward, "reward"))
         if not isinstance(self.reward, Reward):
-            raise Invalid(f"Live.reward must be a Reward, got {self.reward!r}")
+            raise Invalid(f"Live.reward must be a Reward, got {shown(self.reward)}")
         require_one_of("Live.order", self.order, ORDERS)
         require_one_of("Live.exposure", self.exposure, EXPOSURES)
         require_number("Live.lease_seconds", self.lease_seconds, above=0, at_most=LONGEST)
         require_number("Live.traffic_share", self.traffic_share, above=0, at_most=1)
         require_number("Live.audit_share", self.audit_share, at_least=0, at_most=1)
         if not isinstance(self.aa, bool):
-            raise Invalid(f"Live.aa must be true or false, got {self.aa!r}")
+            raise Invalid(f"Live.aa must be true or false, got {shown(self.aa)}")
         if self.open_replications is not None:
             many = require_whole("Live.open_replications", self.open_replications, 1, MOST)
             object.__setattr__(self, "open_replications", many)
@@ -194,7 +195,7 @@ def stop_after_of(text: str) -> int | None:
 def checked_makers(makers: object) -> dict[str, Maker]:
     """The makers by name; raise `Invalid` unless they are a mapping of names to functions."""
     if not isinstance(makers, Mapping | None):
-        raise Invalid(f"makers must map names to functions of a seed, got {makers!r}")
+        raise Invalid(f"makers must map names to functions of a seed, got {shown(makers)}")
     for name, make in (makers or {}).items():
         if make is not None and not callable(make):
             raise Invalid(f"the maker {name!r} must be a function of a seed, got {make!r}")
@@ -218,7 +219,7 @@ def arm_index(what: str, arm: object, names: Sequence[str]) -> int:
         return names.index(arm)
     if is_whole(arm) and 0 <= arm.__index__() < len(names):
         return arm.__index__()
-    raise Invalid(f"{what} {arm!r} is not an arm; {did_you_mean(str(arm), names[:50])}")
+    raise Invalid(f"{what} {shown(arm)} is not an arm; {did_you_mean(arm, names[:50])}")
 
 
 def open_at_once(experiment: Experiment, live: Live) -> int:

@@ -7,9 +7,10 @@ import os
 import socket
 from dataclasses import dataclass
 
+from sameluck.errors import Invalid
 from sameluck.live.breaker import CircuitBreaker
 from sameluck.live.options import Clock
-from sameluck.validation import require_name
+from sameluck.validation import require_name, shown
 
 SECOND = 1_000_000  # microseconds
 ACTOR_VARIABLE = "SAMELUCK_ACTOR"
@@ -49,4 +50,10 @@ class StoreSettings:
 
     def now(self) -> int:
         """Microseconds since 1970."""
-        return round(self.clock() * SECOND)
+        seconds = self.clock()
+        try:
+            return round(seconds * SECOND)
+        except (OverflowError, TypeError, ValueError):
+            raise Invalid(
+                f"clock must return seconds since 1970, got {shown(seconds)}; correct the clock"
+            ) from None

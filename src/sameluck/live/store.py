@@ -30,7 +30,7 @@ from sameluck.live.options import (
 from sameluck.live.records import Status, read_statuses
 from sameluck.live.settings import TIMEOUT, StoreSettings, default_actor
 from sameluck.live.start import StartRequest, first_difference, start
-from sameluck.validation import require_name, require_number
+from sameluck.validation import require_name, require_number, shown
 
 
 def open(
@@ -57,7 +57,9 @@ def open(
         actor: Who makes the changes, for the history; the variable SAMELUCK_ACTOR, or user@host, if not given.
     """
     if not callable(clock):
-        raise Invalid(f"clock must be a function that returns seconds since 1970, got {clock!r}")
+        raise Invalid(
+            f"clock must be a function that returns seconds since 1970, got {shown(clock)}"
+        )
     if actor is not None:
         require_name("actor", actor)
     if timeout is not None:
@@ -131,7 +133,7 @@ class Store:
         """
         require_name("an experiment's name", name)
         if not isinstance(experiment, Experiment):
-            raise Invalid(f"start needs an Experiment, got {experiment!r}")
+            raise Invalid(f"start needs an Experiment, got {shown(experiment)}")
         live = as_live(live)
         request = StartRequest(name, experiment_as_run(experiment, live), live, makers)
         if exist_ok and name in self.names():
@@ -214,8 +216,8 @@ class Store:
         """Load an experiment without the check; each replication is still checked when it is first used."""
         known = self.names()
         if not isinstance(name, str) or name not in known:
-            hint = did_you_mean(str(name), known) if known else "it is empty; start one"
-            raise Unknown(f"no experiment {name!r} in this store; {hint}")
+            hint = did_you_mean(name, known) if known else "it is empty; start one"
+            raise Unknown(f"no experiment {shown(name)} in this store; {hint}")
         row = self._database.read(lambda t: t.one(ExperimentRow, "experiment", name=name))
         return self._remember(LiveExperiment(self._database, row, self._settings, makers))
 

@@ -15,6 +15,7 @@ from budget import SEED
 from sameluck.errors import SameluckError
 from sameluck.randomness import at, uniform
 from sameluck.simulation import body_checks
+from sameluck.simulation.guarded import Deadline, OutOfTime
 
 BERNOULLI = sl.Bernoulli((0.5, 0.4, 0.3))
 
@@ -301,3 +302,59 @@ def test_the_check_can_be_skipped():
         sl.simulate(experiment_of(policy), BERNOULLI)
     with pytest.raises(sl.Invalid, match="check must be True or False"):
         sl.simulate(experiment_of(policy), BERNOULLI, check=1)
+
+
+LOOPS = """
+from typing import NamedTuple
+import sameluck as sl
+from sameluck.simulation import body_checks
+
+class Mine(NamedTuple):
+    size: int = 3
+
+    def memory(self, arms):
+        return 1
+
+@sl.selects(Mine)
+def select_mine(policy, tally, period, luck):
+    number = 0
+    while {condition}:
+        number += 0
+    return number
+
+body_checks.LONGEST = 0.3
+experiment = sl.Experiment(policies={{"mine": Mine()}}, arms=3, horizon=60, replications=5)
+try:
+    sl.simulate(experiment, sl.Bernoulli((0.5, 0.4, 0.3)), workers=1)
+except sl.Invalid as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "period"),
+    [("number < 1", 1), ("period > 20 and number < 1", 21), ("tally.memory[0] < 1", 1)],
+)
+def test_a_loop_that_does_not_end_is_refused(condition, period, tmp_path):
+    """Machine code cannot be interrupted, so its thread is left behind; the process ends in spite of it."""
+    script = tmp_path / "script.py"
+    script.write_text(LOOPS.format(condition=condition))
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=60, check=True
+    )
+    text = f"it does not return by period {period} within 0.3 s: does its loop end? (line "
+    head, line = done.stdout.strip().split(text)
+    assert head == "policy 'mine' (Mine) cannot be run: "
+    assert line in ("15)", "16)")
+
+
+@pytest.mark.skipif(sys.gettrace() is not None, reason="the check does not replace another tracer")
+def test_a_loop_on_one_line_is_left_in_plain_python():
+    def loops(policy, tally, period, luck):
+        while True: pass  # noqa: E701  # fmt: skip
+
+    deadline = Deadline(0.05)
+    with pytest.raises(OutOfTime), deadline.watching():
+        loops(None, None, 1, None)
+    assert deadline.line == loops.__code__.co_firstlineno + 1
+    assert sys.gettrace() is None

@@ -2,8 +2,9 @@
 
 A body must be a pure function of its arguments. `probe_bodies` refuses names that are not defined, global randomness
 and the clock; then it runs the bodies in plain Python (`guarded`), twice, because the results must be equal.
-`Probe.compare` runs the same periods compiled. A body is checked when it is first used in a process, for at most
-`SECONDS`, and for `SECONDS_AGAIN` with each other set of parameters.
+`Probe.compare` runs the same periods compiled, and one more if the time was over: a loop may not end. A body is
+checked when it is first used in a process, for at most `SECONDS`, and for `SECONDS_AGAIN` with each other set of
+parameters.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ import builtins
 import dis
 import inspect
 from collections.abc import Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotInTime
+from threading import Thread
 from types import ModuleType
 from typing import NamedTuple
 
@@ -26,10 +30,11 @@ from sameluck.policies.base import Policy, body_of, prepare
 from sameluck.policies.batched import Batched
 from sameluck.simulation.guarded import Deadline
 from sameluck.simulation.loop import PolicyRunner, Results
-from sameluck.trajectories import empty_trajectory
+from sameluck.trajectories import Trajectory, empty_trajectory
 
 SECONDS, SECONDS_AGAIN = 0.24, 0.03
 PERIODS = 250
+LONGEST = 10.0  # seconds for them compiled, after which a loop is taken to be without end
 COMPILED = "compiled and in plain Python"
 _ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
 _IMPURE = ("random", "numpy.random", "secrets", "uuid", "time", "datetime")
@@ -52,18 +57,46 @@ class Probe(NamedTuple):
 
     runner: PolicyRunner
     results: tuple[Results, ...]  # of the first replications
+    deadlines: tuple[Deadline, ...]  # of these
     uses: frozenset[_Use]
 
     def compare(self, *, recorded: bool) -> None:
         """Raise `Invalid` if compiled code differs; otherwise the bodies count as checked."""
+        most = min(PERIODS, self.runner.experiment.horizon)
         for replication, plain in enumerate(self.results):
-            periods = plain.checkpoints
-            if periods.size:
-                trajectory = empty_trajectory(periods.size) if recorded else None
-                only = range(replication, replication + 1)
-                machine = self.runner.run(only, periods, trajectory)
-                _check_equal(self.runner, plain, machine, COMPILED)
+            periods = np.arange(1, min(most, plain.checkpoints.size + 1) + 1)
+            trajectory = empty_trajectory(periods.size) if recorded else None
+            self.runner.run(range(0), periods, trajectory)  # compiles
+            machine = self._run_in_time(replication, periods, trajectory)
+            _check_equal(self.runner, plain, machine, COMPILED)
         _checked.update(self.uses)
+
+    def _run_in_time(
+        self, replication: int, periods: Ints, trajectory: Trajectory | None
+    ) -> Results:
+        # Machine code cannot be interrupted: its thread is left behind, and does not keep the process from ending.
+        outcome: Future[Results] = Future()
+
+        def run() -> None:
+            try:
+                only = range(replication, replication + 1)
+                outcome.set_result(self.runner.run(only, periods, trajectory))
+            except BaseException as error:
+                outcome.set_exception(error)
+
+        Thread(target=run, daemon=True, name="sameluck-check").start()
+        try:
+            return outcome.result(LONGEST)
+        except NotInTime:
+            raise Invalid(self._without_end(replication, periods.size)) from None
+
+    def _without_end(self, replication: int, period: int) -> str:
+        deadline, bodies = self.deadlines[replication], [use.body for use in self.uses]
+        own = [body for body in bodies if body.__code__.co_filename == deadline.file] or bodies
+        inside = [body for body in own if _has_line(body, deadline.line)]
+        reason = f"it does not return by period {period} within {LONGEST:g} s: does its loop end?"
+        line = deadline.line if inside else None
+        return self.runner.refusal((inside or own)[0], Misuse(reason, (inside or own)[0], line))
 
 
 def probe_bodies(experiment: Experiment, environment: Environment) -> list[Probe]:
@@ -95,12 +128,16 @@ def _probe(runner: PolicyRunner, uses: frozenset[_Use]) -> Probe:
     seconds = SECONDS_AGAIN if all(use.body in known for use in uses) else SECONDS
     periods = np.arange(1, min(PERIODS, runner.experiment.horizon) + 1)
     runner.check_rows(Deadline(seconds / 4))
-    first, again, other = (
-        runner.run_in_python(replication, periods, None, Deadline(seconds / 4))
-        for replication in (0, 0, 1)
-    )
-    _check_equal(runner, first, again, "when it is run again")
-    return Probe(runner, (first, other), uses)
+    results, deadlines = [], []
+    for replication in (0, 0, 1):
+        deadlines.append(Deadline(seconds / 4))
+        results.append(runner.run_in_python(replication, periods, None, deadlines[-1]))
+    _check_equal(runner, results[0], results[1], "when it is run again")
+    return Probe(runner, tuple(results[1:]), tuple(deadlines[1:]), uses)
+
+
+def _has_line(body: Body, line: int | None) -> bool:
+    return line is not None and any(line == number for *_, number in body.__code__.co_lines())
 
 
 def _check_names(runner: PolicyRunner, body: Body) -> None:

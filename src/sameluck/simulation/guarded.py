@@ -6,8 +6,11 @@ In machine code a division by zero gives a number, and a body may write to every
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -30,11 +33,34 @@ class Deadline:
 
     def __init__(self, seconds: float = math.inf) -> None:
         self.end = time.perf_counter() + seconds
+        self.line: int | None = None  # of the user's code, the last that was begun
+        self.file = ""
 
     def check(self) -> None:
         """Raise `OutOfTime` after the end."""
         if time.perf_counter() > self.end:
             raise OutOfTime
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Also check at every step of the user's code: a loop may not end. Not under a debugger, which traces too."""
+        if math.isinf(self.end) or sys.gettrace() is not None:
+            yield
+            return
+        sys.settrace(self._trace)
+        try:
+            yield
+        finally:
+            sys.settrace(None)
+
+    def _trace(self, frame: FrameType, event: str, _: object) -> Any:
+        if str(frame.f_globals.get("__name__")).startswith(("sameluck.", "numpy.")):
+            return None
+        frame.f_trace_opcodes = True  # `while True: pass` begins no line again
+        if event in ("line", "opcode"):
+            self.line, self.file = frame.f_lineno, frame.f_code.co_filename
+            self.check()
+        return self._trace
 
 
 class GuardedArray(np.ndarray[Any, Any]):

@@ -302,7 +302,7 @@ class PolicyRunner:
         law = self._law(range(replication, replication + 1))
         checked_law = guarded_law(law, deadline, binary=self.environment.binary)
         try:
-            with self._explained(law):
+            with self._explained(law), deadline.watching():
                 failed = _run(policy, checked_law, luck, self.arrays, 0, results, trajectory)
         except OutOfTime:
             done = int(np.searchsorted(checkpoints, self.arrays.pulls.sum(), side="right"))
@@ -320,7 +320,7 @@ class PolicyRunner:
         law = self._law(range(many))
         checked_law = guarded_law(law, deadline, binary=self.environment.binary)
         key = stream(experiment.seed, REWARD, 0, 0)
-        with self._explained(law), suppress(OutOfTime):
+        with self._explained(law), suppress(OutOfTime), deadline.watching():
             for row in (0, many - 1):
                 for arm in range(experiment.n_arms):
                     draw(checked_law, row, arm, word(key, arm))

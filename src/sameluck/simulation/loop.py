@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -298,7 +298,10 @@ class PolicyRunner:
         deadline = deadline or Deadline()
         results = self._empty_results(1, checkpoints)
         seed, reward_owner, noise_owner = self.owners
-        _reset(self.arrays, seed, reward_owner, replication)
+        self.arrays = self._empty_arrays()
+        arms: Any = np.arange(self.experiment.n_arms)  # all at once
+        keys = within(stream(seed, REWARD, replication, reward_owner), arms)
+        self.arrays.first[:], self.arrays.second[:] = keys
         key = stream(seed, DECISION, replication, noise_owner)
         luck = OnceKey(key, f"policy {self.name!r}", bits_once=not self._ours())
         policy = guarded_policy(self.policy, deadline)

@@ -1,6 +1,6 @@
 """The check of a user's bodies before machine code runs: a few periods in plain Python, with bounds.
 
-A body must be a pure function of its arguments. `probe_bodies` refuses names that it must not use (`body_names`);
+A body must be a pure function of its arguments. `probe_bodies` refuses names that it must not use (`own_bodies`);
 then it runs the bodies in plain Python (`guarded`), twice, because the results must be equal.
 `Probe.compare` runs the same periods compiled, and one more if the time was over: a loop may not end. A body is
 checked when it is first used in a process, for at most `SECONDS`, and for `SECONDS_AGAIN` with each other set of
@@ -19,15 +19,13 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
-from sameluck.bodies import Body, Misuse, is_ours
-from sameluck.environments.base import Environment, compiled_law, draw_body_of
+from sameluck.bodies import Body, Misuse
+from sameluck.environments.base import Environment
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
-from sameluck.policies.base import Policy, body_of, chances_body_of, prepare, states_chances
-from sameluck.policies.batched import Batched
-from sameluck.simulation.body_names import called_by, check_names
 from sameluck.simulation.guarded import Deadline
 from sameluck.simulation.loop import PolicyRunner, Results
+from sameluck.simulation.own_bodies import BodyUse, called_by, check_names, own_bodies
 from sameluck.trajectories import Trajectory, empty_trajectory
 
 Answer = TypeVar("Answer")
@@ -41,17 +39,7 @@ RULE = (
 )
 
 
-class _Use(NamedTuple):
-    """A body with its parameters."""
-
-    body: Body
-    parameters: str
-    arms: int
-    horizon: int
-    chances: bool = False  # whether it states the chances of a policy
-
-
-_checked: set[_Use] = set()
+_checked: set[BodyUse] = set()
 
 
 class Probe(NamedTuple):
@@ -61,7 +49,7 @@ class Probe(NamedTuple):
     results: tuple[Results, ...]  # of the first replications
     deadlines: tuple[Deadline, ...]  # of these
     luck: Floats  # of exploration in the first, up to each period until the time was over
-    uses: frozenset[_Use]
+    uses: frozenset[BodyUse]
 
     def compare(self, *, recorded: bool) -> None:
         """Raise `Invalid` if compiled code differs; otherwise the bodies count as checked."""
@@ -124,31 +112,15 @@ def probe_bodies(
     """
     probes: list[Probe] = []
     for name, policy in experiment.policies.items():
-        uses = frozenset(_own_bodies(experiment, environment, policy, detail=detail))
+        uses = frozenset(own_bodies(experiment, environment, policy, detail=detail))
         _check_names(experiment, environment, name, uses)
         if uses := uses.difference(_checked, *(probe.uses for probe in probes)):
             probes.append(_probe(PolicyRunner(experiment, environment, name), uses))
     return probes
 
 
-def _own_bodies(
-    experiment: Experiment, environment: Environment, policy: Policy, *, detail: bool
-) -> Iterator[_Use]:
-    arms, horizon = experiment.n_arms, experiment.horizon
-    if not is_ours(type(policy)) or isinstance(policy, Batched):
-        prepared = prepare(policy, arms, horizon)
-        if not is_ours(body_of(prepared)):
-            yield _Use(body_of(prepared), repr(policy), arms, horizon)
-            if detail and states_chances(prepared):
-                yield _Use(chances_body_of(prepared), repr(policy), arms, horizon, chances=True)
-    if not is_ours(type(environment)):
-        body = draw_body_of(compiled_law(environment, experiment.seed, range(1), arms))
-        if not is_ours(body):
-            yield _Use(body, repr(environment), arms, 0)
-
-
 def _check_names(
-    experiment: Experiment, environment: Environment, name: str, uses: Iterable[_Use]
+    experiment: Experiment, environment: Environment, name: str, uses: Iterable[BodyUse]
 ) -> None:
     for use in uses:
         try:
@@ -158,7 +130,7 @@ def _check_names(
             raise Invalid(runner.refusal(use.body, error)) from None
 
 
-def _probe(runner: PolicyRunner, uses: frozenset[_Use]) -> Probe:
+def _probe(runner: PolicyRunner, uses: frozenset[BodyUse]) -> Probe:
     known = {use.body for use in _checked}
     seconds = (SECONDS_AGAIN if all(use.body in known for use in uses) else SECONDS) / 5
     watched = {one.__code__ for use in uses for one in called_by(use.body)}

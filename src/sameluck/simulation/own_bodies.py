@@ -1,4 +1,4 @@
-"""The names that a user's body uses, and the functions it calls: read from their bytecode, before they are run."""
+"""The bodies of a user in an experiment, the functions they call and the names they use, read from their bytecode."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ import dis
 import inspect
 from collections.abc import Iterator
 from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 
-from sameluck.bodies import Body, Misuse
+from sameluck.bodies import Body, Misuse, is_ours
+from sameluck.environments.base import Environment, compiled_law, draw_body_of
+from sameluck.experiment import Experiment
+from sameluck.policies.base import Policy, body_of, chances_body_of, prepare, states_chances
+from sameluck.policies.batched import Batched
 
 _ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
 _NAME = ("LOAD_GLOBAL", "LOAD_DEREF")
@@ -23,6 +28,33 @@ _RANDOMNESS = {  # by the fourth argument of a body
     "chances": "chances are a function of the tally",
 }
 _constants: dict[Body, dict[str, bytes]] = {}  # global numbers and arrays, as they were compiled
+
+
+class BodyUse(NamedTuple):
+    """A body with its parameters."""
+
+    body: Body
+    parameters: str
+    arms: int
+    horizon: int
+    chances: bool = False  # whether it states the chances of a policy
+
+
+def own_bodies(
+    experiment: Experiment, environment: Environment, policy: Policy, *, detail: bool
+) -> Iterator[BodyUse]:
+    """The select and draw bodies that are not sameluck's, and with `detail` those that state chances."""
+    arms, horizon = experiment.n_arms, experiment.horizon
+    if not is_ours(type(policy)) or isinstance(policy, Batched):
+        prepared = prepare(policy, arms, horizon)
+        if not is_ours(body_of(prepared)):
+            yield BodyUse(body_of(prepared), repr(policy), arms, horizon)
+            if detail and states_chances(prepared):
+                yield BodyUse(chances_body_of(prepared), repr(policy), arms, horizon, chances=True)
+    if not is_ours(type(environment)):
+        body = draw_body_of(compiled_law(environment, experiment.seed, range(1), arms))
+        if not is_ours(body):
+            yield BodyUse(body, repr(environment), arms, 0)
 
 
 def check_names(body: Body) -> None:

@@ -76,7 +76,7 @@ def simulate(  # noqa: PLR0913 all but two are optional
     whole = Task(experiment, environment, horizons, tuple(experiment.policies), numbers, detail)
     tasks = list(split(whole, workers))
     recorded = detail or experiment.design.timed
-    probes = probe_bodies(experiment, environment) if check else []
+    probes = probe_bodies(experiment, environment, detail=detail) if check else []
     if map is None:
         _compile(experiment, environment, len(tasks[0].replications), recorded=recorded)
     for probe in probes:

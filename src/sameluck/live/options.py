@@ -40,8 +40,6 @@ LONGEST = 10 * 365 * DAY  # a window, a lease or a delay
 LONG, ABSURD = 730.0, 36_500.0  # days
 
 Options = TypeVar("Options")
-Maker: TypeAlias = Callable[[int], object]  # makes an external policy from a seed
-Makers: TypeAlias = Mapping[str, Maker]  # by the names that external policies have
 Clock: TypeAlias = Callable[[], float]  # seconds since 1970
 
 
@@ -189,16 +187,6 @@ def stop_after_of(text: str) -> int | None:
     """The number of replications after which the experiment is stopped, in such a text; None if there is none."""
     number: int | None = json.loads(text).get(STOP_AFTER)
     return number
-
-
-def checked_makers(makers: object) -> dict[str, Maker]:
-    """The makers by name; raise `Invalid` unless they are a mapping of names to functions."""
-    if not isinstance(makers, Mapping | None):
-        raise Invalid(f"makers must map names to functions of a seed, got {makers!r}")
-    for name, make in (makers or {}).items():
-        if make is not None and not callable(make):
-            raise Invalid(f"the maker {name!r} must be a function of a seed, got {make!r}")
-    return dict(makers or {})
 
 
 def fallback_arm(experiment: Experiment, live: Live) -> int:

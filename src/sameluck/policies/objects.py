@@ -12,10 +12,13 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
+import numpy as np
+
+from sameluck.compiled import compiled
 from sameluck.errors import Diverged, Invalid, Unplayable, did_you_mean
 from sameluck.policies.base import Policy
 from sameluck.policies.external import External
-from sameluck.randomness.streams import DECISION, stream, word
+from sameluck.randomness.streams import DECISION, Bits, stream, word
 
 Maker: TypeAlias = Callable[[int], object]  # makes the object from a seed
 Makers: TypeAlias = Mapping[str, Maker]  # by the names that external policies have
@@ -65,7 +68,12 @@ def makers_for(policies: Mapping[str, Policy], makers: Makers | None) -> dict[st
 
 def object_seed(seed: int, replication: int, owner: int) -> int:
     """The seed of an object in a replication: the first number of its owner's decision noise."""
-    return int(word(stream(seed, DECISION, replication, owner), 0))
+    return int(_first_word(np.uint64(seed), replication, np.uint64(owner)))
+
+
+@compiled
+def _first_word(seed: Bits, replication: int, owner: Bits) -> Bits:
+    return word(stream(seed, DECISION, replication, owner), 0)
 
 
 class ObjectPolicy:

@@ -22,12 +22,11 @@ from sameluck.live.databases.rows import (
     TextRow,
 )
 from sameluck.live.item_lists import in_place, parts_of, returned
-from sameluck.live.options import Clock, fallback_arm
+from sameluck.live.options import Clock, Makers, fallback_arm
 from sameluck.live.records import ACTIVE, Assignment, Description, Receipt, description_of, moment
 from sameluck.live.replications import OpenReplications
 from sameluck.live.reports import Report, checked_reward, is_id, outcome_of, voided
 from sameluck.live.units import hash_unit, is_in_traffic_share
-from sameluck.policies.objects import Makers
 
 SECOND = 1_000_000  # microseconds
 MOST_OVERDUE = 100  # assignments read at once

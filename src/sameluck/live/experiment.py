@@ -10,9 +10,9 @@ from sameluck.live.challengers import Challenger
 from sameluck.live.diagnostics import Check, Snapshot, diagnostics
 from sameluck.live.ledger import Ledger
 from sameluck.live.logs.exporting import export
+from sameluck.live.options import Maker
 from sameluck.live.records import Joining, Status, status_of
 from sameluck.policies.base import Policy
-from sameluck.policies.objects import Maker
 from sameluck.runs import Runs
 from sameluck.trajectories import Trace
 

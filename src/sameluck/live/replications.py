@@ -31,13 +31,15 @@ from sameluck.live.engine.scheduler import Entry, Scheduler
 from sameluck.live.ledger import Ledger
 from sameluck.live.options import (
     Live,
+    Maker,
+    Makers,
+    checked_makers,
     open_at_once,
     options_from,
     options_text,
     stop_after_of,
 )
 from sameluck.live.records import ACTIVE, ENDED
-from sameluck.policies.objects import Maker, Makers, checked_makers
 from sameluck.validation import require_name, require_whole
 
 T = TypeVar("T")

@@ -13,8 +13,7 @@ from sameluck.live.assignments import SECOND
 from sameluck.live.databases.base import Database, Transaction
 from sameluck.live.databases.rows import ExperimentRow, NumberRow
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.options import Clock, Live, options_text
-from sameluck.policies.objects import Makers
+from sameluck.live.options import Clock, Live, Makers, options_text
 from sameluck.randomness import streams
 
 Fill: TypeAlias = Callable[[Transaction, int, int], None]  # an experiment's id, the time

@@ -19,13 +19,13 @@ from sameluck.live.logs.importing import ImportRequest, import_log
 from sameluck.live.options import (
     Clock,
     Live,
+    Makers,
     as_live,
     check_fit,
     experiment_as_run,
     feasibility,
 )
 from sameluck.live.start import StartRequest, first_difference, start
-from sameluck.policies.objects import Makers
 from sameluck.validation import require_name
 
 

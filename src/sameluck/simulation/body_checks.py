@@ -23,9 +23,7 @@ from sameluck.environments.base import Environment, compiled_law, draw_body_of
 from sameluck.errors import Invalid, did_you_mean
 from sameluck.experiment import Experiment
 from sameluck.policies.base import Policy, body_of, prepare
-from sameluck.policies.baselines import Uniform
 from sameluck.policies.batched import Batched
-from sameluck.policies.external import External
 from sameluck.simulation.guarded import Deadline
 from sameluck.simulation.loop import PolicyRunner, Results
 from sameluck.trajectories import empty_trajectory
@@ -74,16 +72,8 @@ def probe_bodies(experiment: Experiment, environment: Environment) -> list[Probe
     for name, policy in experiment.policies.items():
         done = _checked.union(*(probe.uses for probe in probes))
         if uses := frozenset(_own_bodies(experiment, environment, policy)) - done:
-            probes.append(_probe(_runner(experiment, environment, name), uses))
+            probes.append(_probe(PolicyRunner(experiment, environment, name), uses))
     return probes
-
-
-def _runner(experiment: Experiment, environment: Environment, name: str) -> PolicyRunner:
-    if isinstance(
-        experiment.policies[name], External
-    ):  # without a body: any will do for the environment's
-        experiment = experiment.replace(policies={name: Uniform()})
-    return PolicyRunner(experiment, environment, name)
 
 
 def _own_bodies(experiment: Experiment, environment: Environment, policy: Policy) -> Iterator[_Use]:

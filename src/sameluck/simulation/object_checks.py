@@ -14,7 +14,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from sameluck.errors import Diverged, Invalid
-from sameluck.policies.objects import Maker
+from sameluck.experiment import Experiment
+from sameluck.policies.baselines import Uniform
+from sameluck.policies.external import External, Maker
 from sameluck.simulation.object_runner import ObjectRunner
 from sameluck.trajectories import empty_trajectory
 
@@ -23,6 +25,15 @@ PERIODS = 250
 
 # Maker -> (arms, periods) -> seconds per step.
 _checked: WeakKeyDictionary[Maker, dict[tuple[int, int], float]] = WeakKeyDictionary()
+
+
+def with_bodies(experiment: Experiment) -> Experiment:
+    """The experiment with a compiled policy in place of each object, to check the body of the environment."""
+    objects = [name for name, one in experiment.policies.items() if isinstance(one, External)]
+    if not objects:
+        return experiment
+    bodies = dict.fromkeys(objects, Uniform())
+    return experiment.replace(policies={**experiment.policies, **bodies})
 
 
 def check_object(runner: ObjectRunner) -> float:

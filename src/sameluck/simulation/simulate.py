@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import TypeAlias
 
-from sameluck import text_forms
-from sameluck.compiled import load_compiler
 from sameluck.environments.base import EnvironmentLike
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment, checked_checkpoints
-from sameluck.policies.objects import Makers, makers_of
+from sameluck.policies.external import Makers, makers_of
 from sameluck.runs import Runs
-from sameluck.simulation.body_checks import probe_bodies
 from sameluck.simulation.mapping import MapLike, map_tasks, run_tasks
-from sameluck.simulation.object_checks import check_object
-from sameluck.simulation.object_runner import ObjectRunner
 from sameluck.simulation.preconditions import (
     check_memory,
     checked_environment,
     checked_replications,
 )
+from sameluck.simulation.preparation import check_bodies, check_objects, compile_loops
 from sameluck.simulation.tasks import Assembly, Task, TaskResult, Work, split
 from sameluck.validation import require_callable, require_flag, require_whole
 
@@ -37,7 +31,6 @@ _SECONDS, _SECONDS_ELSEWHERE = (
     0.25,
     1.0,
 )  # of a task: for progress here, and little to send elsewhere
-log = logging.getLogger("sameluck")
 
 
 def simulate(  # noqa: PLR0913 all but two are optional
@@ -84,11 +77,11 @@ def simulate(  # noqa: PLR0913 all but two are optional
     require_callable("progress", progress)
     require_callable("map", map)
     work = Work(experiment, environment, horizons, numbers, detail, own_makers)
-    probes = probe_bodies(experiment, environment) if check else []
-    measured = _check_objects(work) if check else {}
+    probes = check_bodies(work) if check else []
+    measured = check_objects(work) if check else {}
     tasks = split(work, workers, _SECONDS if map is None else _SECONDS_ELSEWHERE, measured)
     if map is None:
-        _compile(work, tasks)
+        compile_loops(work, tasks)
     for probe in probes:
         probe.compare(recorded=work.recorded)
     started = time.perf_counter()
@@ -115,43 +108,6 @@ def _assemble(
             f"map returned no result for {len(missing):,} of {len(tasks):,} tasks; it must return one for each"
         )
     return assembly.runs()
-
-
-def _check_objects(work: Work) -> dict[str, float]:
-    """Check the Python objects; the seconds that a period of each takes."""
-    measured = {}
-    for name in work.makers:
-        runner = ObjectRunner(work.experiment, work.environment, name, work.makers[name])
-        with _announced(work, name):
-            runner.compile(0, recorded=False)
-        measured[name] = check_object(runner)
-    return measured
-
-
-def _compile(work: Work, tasks: Sequence[Task]) -> None:
-    # Here rather than in the threads, which would wait for one another, and to announce what takes so long.
-    load_compiler()
-    counts = {name: len(task.replications) for task in reversed(tasks) for name in task.policies}
-    for name in work.experiment.policies:
-        runner = work.runner(name)  # makes tables: that is not compiling
-        with _announced(work, name):
-            runner.compile(counts[name], recorded=work.recorded)
-
-
-@contextmanager
-def _announced(work: Work, policy: str) -> Iterator[None]:
-    kinds = [type(work.experiment.policies[policy]), type(work.environment)]
-    how = ", period by period," if work.recorded else ""
-    pair = " with ".join(map(text_forms.name_of, kinds))
-    message = f"sameluck: compiling {pair}{how} for this machine (once) ..."
-    # A warning, because that is what reaches the terminal when logging is not set up.
-    timer = threading.Timer(0.5, log.warning, [message])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def _available_workers() -> int:

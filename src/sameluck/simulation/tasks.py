@@ -15,7 +15,7 @@ from sameluck.arrays import Floats, Ints
 from sameluck.compiled import compiled
 from sameluck.environments.base import Environment
 from sameluck.experiment import Experiment
-from sameluck.policies.objects import Maker
+from sameluck.policies.external import Maker
 from sameluck.runs import Runs
 from sameluck.simulation.loop import PolicyRunner
 from sameluck.simulation.object_runner import ObjectRunner

@@ -6,10 +6,10 @@ import numpy as np
 
 from sameluck.environments.base import EnvironmentLike
 from sameluck.experiment import Experiment
-from sameluck.policies.objects import Makers, makers_of
+from sameluck.policies.external import Makers, makers_of
 from sameluck.simulation.body_checks import COMPILED, check_equal, probe_bodies
 from sameluck.simulation.loop import PolicyRunner
-from sameluck.simulation.object_checks import check_object, check_repeated, run_twins
+from sameluck.simulation.object_checks import check_object, check_repeated, run_twins, with_bodies
 from sameluck.simulation.object_runner import ObjectRunner
 from sameluck.simulation.preconditions import check_memory, checked_environment
 from sameluck.trajectories import Trace, Trajectory, empty_trajectory, replayed_by
@@ -42,7 +42,7 @@ def trace(
     require_flag("check", check)
     replication = require_whole("replication", replication, 0, experiment.replications - 1)
     check_memory(experiment, 1, np.arange(1))
-    for probe in probe_bodies(experiment, environment) if check else []:
+    for probe in probe_bodies(with_bodies(experiment), environment) if check else []:
         probe.compare(recorded=True)
     own_makers = makers_of(experiment.policies, makers)
     trajectories: dict[str, Trajectory] = {}

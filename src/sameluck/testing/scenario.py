@@ -19,7 +19,7 @@ from sameluck.errors import Conflict
 from sameluck.experiment import Experiment
 from sameluck.live import Assignment, Description, Live, LiveExperiment, Receipt, Reward, Store
 from sameluck.live.databases.rows import EventRow
-from sameluck.policies.objects import Makers
+from sameluck.live.options import Makers
 from sameluck.runs import Runs
 from sameluck.simulation.simulate import simulate
 from sameluck.testing import VirtualClock, reward_at

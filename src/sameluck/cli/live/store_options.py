@@ -19,8 +19,7 @@ import click
 import sameluck as sl
 from sameluck.cli.output import Output, json_flag, prints
 from sameluck.live.databases import without_password
-from sameluck.live.options import Clock
-from sameluck.policies.objects import Maker
+from sameluck.live.options import Clock, Maker
 from sameluck.reporting.tables import wrapped
 from sameluck.validation import require_name
 

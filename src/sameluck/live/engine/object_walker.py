@@ -13,7 +13,7 @@ import numpy as np
 
 from sameluck.arrays import Floats, Ints
 from sameluck.live.engine.walker import ArmPosition, PreparedPolicy, WalkResults, entries_of
-from sameluck.policies.objects import Twins, object_seed
+from sameluck.policies.external import Twins, object_seed
 
 BUFFER = 64  # rewards per arm
 

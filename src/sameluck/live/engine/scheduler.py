@@ -12,8 +12,7 @@ from sameluck.live.engine.walker import CompiledWalker, PreparedPolicy, WalkResu
 from sameluck.live.options import Live, needs_binary_rewards
 from sameluck.policies.base import as_compiled, memory_of, prepare
 from sameluck.policies.batched import batch_of
-from sameluck.policies.external import External
-from sameluck.policies.objects import Makers, maker_of
+from sameluck.policies.external import External, Makers, maker_of
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import ALL_POLICIES, AUDIT, stream, within, word
 

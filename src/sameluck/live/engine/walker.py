@@ -18,8 +18,8 @@ from sameluck.bodies import is_ours, locate_error
 from sameluck.compiled import compiled, uncached
 from sameluck.errors import Unplayable
 from sameluck.experiment import Experiment
+from sameluck.live.options import Maker
 from sameluck.policies.base import Policy, Tally, body_of, select
-from sameluck.policies.objects import Maker
 from sameluck.randomness.streams import DECISION, Key, stream
 from sameluck.trajectories import Trajectory, empty_trajectory
 

@@ -18,10 +18,9 @@ from sameluck.live.databases.base import Database
 from sameluck.live.logs.imported import Imported, imported
 from sameluck.live.logs.rows import Log, Problem, read_log, refuse_problems
 from sameluck.live.logs.stacks import LogStacks, write_ledger
-from sameluck.live.options import Clock, Live, check_fit, experiment_as_run
+from sameluck.live.options import Clock, Live, Makers, check_fit, checked_makers, experiment_as_run
 from sameluck.live.start import StartRequest, start
 from sameluck.policies.base import Policy, needs_binary
-from sameluck.policies.objects import Makers, checked_makers
 from sameluck.policies.registry import as_policy
 
 

@@ -14,8 +14,7 @@ from sameluck.live.engine.replication import SettledEntries, rebuild
 from sameluck.live.engine.scheduler import SHARED, Entry, Scheduler
 from sameluck.live.engine.walker import empty_results
 from sameluck.live.logs.rows import Log
-from sameluck.live.options import Live
-from sameluck.policies.objects import Makers
+from sameluck.live.options import Live, Makers
 
 
 class Difference(NamedTuple):

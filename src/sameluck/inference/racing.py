@@ -46,6 +46,7 @@ def race(  # noqa: PLR0913
     seed: int = 0,
     progress: Callable[[int, tuple[str, ...]], object] | None = None,
     keep: str | Path | None = None,
+    makers: Mapping[str, Callable[[int], object]] | None = None,
 ) -> Race:
     """Find a policy that is within `tolerance` of the best, with a level of confidence.
 
@@ -65,6 +66,7 @@ def race(  # noqa: PLR0913
         progress: Called as `progress(replications, names of the remaining policies)`.
         keep: A file that holds the race after every block of replications; a race with the same settings
             continues from it.
+        makers: As for `simulate`.
     """
     environment = as_environment(environment)
     require_number("tolerance", tolerance, above=0)
@@ -89,6 +91,7 @@ def race(  # noqa: PLR0913
         raise Invalid("a race needs at least two policies")
     checked_environment(experiment, environment)
     rules = Rules(tolerance, level, max(int(least), needed), failures)
-    state = RaceState(experiment, environment, rules, None if keep is None else Path(keep))
+    kept = None if keep is None else Path(keep)
+    state = RaceState(experiment, environment, rules, kept, makers)
     state.run(progress)
     return state.result()

@@ -63,7 +63,7 @@ class WorkingArrays(NamedTuple):
 class Results(NamedTuple):
     """The results of one policy: a row per replication, a column per checkpoint."""
 
-    timed: bool
+    timed: bool | None  # True or None: by its type the loop is compiled without the other case
     checkpoints: Ints
     rewards: Floats  # (replication, checkpoint)
     pulls: Ints  # (replication, checkpoint, arm)
@@ -106,7 +106,7 @@ def _run(
             if arm < 0 or arm >= arms:
                 return period
             pulled = arrays.pulls[arm]
-            position = period - 1 if results.timed else pulled
+            position = pulled if results.timed is None else period - 1
             bits = word(Key(arrays.first[arm], arrays.second[arm]), position)
             reward = float(draw(law, row, arm, bits))
             total = arrays.totals[arm] + reward
@@ -423,7 +423,8 @@ class PolicyRunner:
     def _empty_results(self, count: int, checkpoints: Ints) -> Results:
         shape = (count, checkpoints.size)
         pulls = np.empty((*shape, self.experiment.n_arms), np.int64)
-        return Results(self.experiment.design.timed, checkpoints, np.empty(shape), pulls)
+        timed = self.experiment.design.timed or None
+        return Results(timed, checkpoints, np.empty(shape), pulls)
 
     def _law(self, replications: range) -> Law:
         experiment = self.experiment

@@ -89,6 +89,7 @@ def plan(  # noqa: PLR0913
         replications_for_skewness(values),
         has_prior(own),
         possible,
+        own,
     )
 
 

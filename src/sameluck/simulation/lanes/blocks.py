@@ -15,8 +15,8 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
-from sameluck.bodies import Body, is_ours
-from sameluck.compiled import compiled, inlined, uncached
+from sameluck.bodies import Body
+from sameluck.compiled import compiled, inlined
 from sameluck.environments.base import Law, draw_body_of
 from sameluck.policies.base import Policy, Tally, own_body_of
 from sameluck.randomness.streams import DECISION, REWARD, Bits, Key, stream, within, word
@@ -207,9 +207,6 @@ def _run_blocks(
     return True
 
 
-_run_blocks_uncached = uncached(_run_blocks)
-
-
 def run_blocks(
     policy: Policy,
     law: Law,
@@ -227,8 +224,7 @@ def run_blocks(
     body, draw_body = own_body_of(policy), draw_body_of(law)
     try:
         _bodies[type(policy)], _bodies[type(law)] = lifted(body), lifted(draw_body)
-        loop = _run_blocks if is_ours(body) and is_ours(draw_body) else _run_blocks_uncached
-        return loop(
+        return _run_blocks(
             policy, _by_block(law, len(rewards)), owners, first, arrays, checkpoints, rewards, pulls
         )
     except (CannotLift, NumbaError) as error:

@@ -67,7 +67,8 @@ def own_bodies(
 def check_names(body: Body) -> None:
     """Raise `Misuse` for a name that is not defined, global randomness, the clock, imports and changes of globals.
 
-    A global number is a constant of the machine code: one that was changed since is refused too.
+    A global number is a constant of the machine code: one that was changed since is refused too, unless the body has
+    a digest (`body_digests`) and is compiled anew.
     """
     constants: dict[str, bytes] = {}
     for function in called_by(body):

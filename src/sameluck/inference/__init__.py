@@ -9,6 +9,10 @@ from sameluck.inference.planning import plan
 from sameluck.inference.policy_summaries import PolicySummary, Standing
 from sameluck.inference.race_results import Race
 from sameluck.inference.racing import race
+from sameluck.inference.twins.estimate import twin
+from sameluck.inference.twins.failures import Failure
+from sameluck.inference.twins.guaranteed import Guaranteed
+from sameluck.inference.twins.result import Twin
 from sameluck.inference.variance_split import VarianceSplit, split_variance
 
 __all__ = [
@@ -16,10 +20,13 @@ __all__ = [
     "Coverage",
     "DesignComparison",
     "Effect",
+    "Failure",
+    "Guaranteed",
     "Plan",
     "PolicySummary",
     "Race",
     "Standing",
+    "Twin",
     "VarianceSplit",
     "compare",
     "coverage",
@@ -27,4 +34,5 @@ __all__ = [
     "plan",
     "race",
     "split_variance",
+    "twin",
 ]

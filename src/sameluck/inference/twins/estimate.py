@@ -1,0 +1,131 @@
+"""`twin`: the policies on a copy of the measured arms, with intervals of the effect from one replication on."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from sameluck.errors import Invalid
+from sameluck.inference.twins.copies import BernoulliCopy, EmpiricalCopy
+from sameluck.inference.twins.draws import drawn_effects
+from sameluck.inference.twins.guaranteed import Guaranteed, guaranteed_intervals
+from sameluck.inference.twins.long_run import (
+    LongRun,
+    copied_effects,
+    effects_around_mean,
+    rare_failures,
+    run_long,
+    with_interval,
+)
+from sameluck.inference.twins.result import Twin
+from sameluck.inference.twins.simulations import Copies, Effort
+from sameluck.inference.twins.stability import Stability, check_stability
+from sameluck.intervals import UNKNOWN, check_level
+from sameluck.runs import Runs
+from sameluck.simulation.simulate import Progress
+from sameluck.validation import require_callable, require_whole
+
+FEWEST_OFF_MODE = 10
+SEARCHED = 100  # points of the set of means, about, for the work that progress reports
+
+
+def twin(
+    runs: Runs,
+    *,
+    level: float = 0.95,
+    family: str | None = None,
+    replications: int = Effort().replications,
+    draws: int | None = None,
+    draw_replications: int = Effort().draw_replications,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Twin:
+    """Simulate the policies on a copy of the arms that was measured; one replication of real users is enough.
+
+    The result depends on the runs, the level and the numbers below alone: any `workers` gives the same bits.
+
+    Args:
+        runs: Of a live experiment (`live.runs()`), or of `simulate`.
+        level: Confidence of the intervals, each for one pair at one horizon.
+        family: How arms are copied: `"bernoulli"` (rewards 0 and 1, the default for them), `"empirical"` (the
+            observed values, the default for others) or `"gaussian"`.
+        replications: Of the long run on the copy; doubled, at most twice, where that is not precise enough.
+        draws: Of arms that the ledger leaves possible; if not given 200, and more for a level above 0.98.
+        draw_replications: On each draw; likewise doubled.
+        workers: Threads; all cores if not given.
+        progress: Called as `progress(done, total)`, in replications.
+    """
+    if not isinstance(runs, Runs):
+        raise Invalid(
+            f"twin takes the Runs of simulate, or of a live experiment (live.runs()), got {runs!r}"
+        )
+    check_level(level)
+    if len(runs.policies) < 2:
+        raise Invalid("twin needs at least two policies, got one")
+    many = max(Effort().draws, math.ceil(4 / (1 - level))) if draws is None else draws
+    effort = Effort(
+        require_whole("replications", replications, 200),
+        require_whole("draws", many, 20, 100_000),
+        require_whole("draw_replications", draw_replications, 20, replications),
+    )
+    require_callable("progress", progress)
+    copies = Copies(runs, workers, progress)
+    searched = SEARCHED * effort.search_replications
+    copies.expect(effort.replications + effort.draws * effort.draw_replications + searched)
+    long = run_long(runs, family, copies, effort.replications)
+    stability = check_stability(long.stacks, long.runs, copies.generator(0))
+    withheld = reasons_to_withhold(long, stability)
+    effects = [with_interval(one, one.effect, UNKNOWN) for one in copied_effects(long, level)]
+    if not withheld:
+        long, drawn = drawn_effects(long, effort, level)
+        each = [one for of_pair in drawn for one in of_pair]
+        records = zip(copied_effects(long, level), each, strict=True)
+        effects = [with_interval(one, by.effect, by.interval) for one, by in records]
+    return Twin(
+        tuple(effects),
+        effects_around_mean(long, level),
+        _guaranteed(long, effort, level),
+        rare_failures(long),
+        long.runs,
+        runs,
+        long.stacks.users,
+        stability,
+        withheld,
+        level,
+    )
+
+
+def reasons_to_withhold(long: LongRun, stability: Stability) -> tuple[str, ...]:
+    """Why the interval of the effect on the copy cannot be given, as sentences; none if it can."""
+    names = long.observed.experiment.arm_names
+    reasons = []
+    if stability.rejected:
+        reasons.append(
+            f"the rewards of arm {names[stability.arm]} changed {stability.what} (p = {stability.p_value:.2g}), "
+            "and a copy needs arms that stand still"
+        )
+    if isinstance(long.copy, EmpiricalCopy):
+        few = [
+            name
+            for name, one in zip(names, long.copy.values, strict=True)
+            if _off_mode(one) < FEWEST_OFF_MODE
+        ]
+        if few:
+            reasons.append(
+                f"arm {few[0]} has fewer than {FEWEST_OFF_MODE} rewards other than its commonest, too few to "
+                "know its law"
+            )
+    return tuple(reasons)
+
+
+def _off_mode(values: np.ndarray) -> int:
+    return int(values.size - np.unique(values, return_counts=True)[1].max())
+
+
+def _guaranteed(long: LongRun, effort: Effort, level: float) -> tuple[Guaranteed, ...]:
+    if not isinstance(long.copy, BernoulliCopy):
+        return ()
+    return guaranteed_intervals(
+        long.copies, long.copy, long.star, effort.search_replications, level
+    )

@@ -1,0 +1,106 @@
+"""The long run of a twin: the policies on the copy of the arms, and what follows from it alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from sameluck.arrays import Floats
+from sameluck.inference.effects import Effect, Request, effects
+from sameluck.inference.twins.copies import ArmCopy, copy_arms
+from sameluck.inference.twins.failures import Failure, failure_of
+from sameluck.inference.twins.intervals import mean_interval
+from sameluck.inference.twins.ledger import ObservedStacks, observed_stacks
+from sameluck.inference.twins.simulations import Copies
+from sameluck.intervals import Interval
+from sameluck.runs import Runs
+
+
+class LongRun(NamedTuple):
+    """The ledger, the copy of its arms and many replications on it."""
+
+    observed: Runs
+    stacks: ObservedStacks
+    copies: Copies
+    copy: ArmCopy
+    runs: Runs  # on the copy
+
+    @property
+    def star(self) -> Floats:
+        """The differences on the copy (replication, pair, checkpoint)."""
+        return self.copies.differences(self.runs)
+
+    @property
+    def half_reward(self) -> float:
+        """Half of a typical reward that is not zero."""
+        sizes = np.abs(self.stacks.values[self.stacks.values != 0])
+        return float(sizes.mean()) / 2 if sizes.size else 0.5
+
+    def extended(self) -> LongRun:
+        """The same with twice the replications; the first half is unchanged."""
+        count = self.runs.replications
+        more = self.copies.run(self.copy.environment, range(count, 2 * count))
+        return self._replace(
+            runs=Runs.concat([replace(self.runs, experiment=more.experiment), more])
+        )
+
+
+def run_long(runs: Runs, family: str | None, copies: Copies, replications: int) -> LongRun:
+    """Copy the arms of some runs and simulate the policies on them."""
+    stacks = observed_stacks(runs)
+    copy = copy_arms(stacks, family)
+    simulated = copies.run(copy.environment, range(replications))
+    return LongRun(runs, stacks, copies, copy, simulated)
+
+
+def copied_effects(long: LongRun, level: float) -> tuple[Effect, ...]:
+    """The long run's effects, every pair and checkpoint, with the counts and users of what was observed."""
+    request = Request(level, pairs="all", simultaneous="none")
+    observed = long.copies.differences(long.observed).mean(axis=0).ravel()
+    users = np.tile(long.observed.interactions.mean(axis=0), len(long.copies.pairs))
+    count = long.observed.replications
+    return tuple(
+        one._replace(
+            replications=count,
+            interactions=float(spent),
+            naive_replications=_rounded_up(count * one.variance_ratio),
+            plain_effect=float(mean),
+        )
+        for one, mean, spent in zip(effects(long.runs, request), observed, users, strict=True)
+    )
+
+
+def effects_around_mean(long: LongRun, level: float) -> tuple[Effect, ...]:
+    """The observed mean with an interval of the spread that the copy shows; one replication is enough."""
+    count, generator = long.observed.replications, long.copies.generator(1)
+    star = long.star.reshape(long.runs.replications, -1).T
+    return tuple(
+        with_interval(
+            one, one.plain_effect, mean_interval(one.plain_effect, count, values, level, generator)
+        )
+        for one, values in zip(copied_effects(long, level), star, strict=True)
+    )
+
+
+def with_interval(effect: Effect, centre: float, interval: Interval) -> Effect:
+    """The effect with another centre and interval."""
+    low, high, p_value = interval
+    return effect._replace(effect=centre, low=low, high=high, p_value=p_value, p_adjusted=p_value)
+
+
+def rare_failures(long: LongRun) -> tuple[Failure, ...]:
+    """The rare failures that the long run has met, of every pair at every checkpoint."""
+    star, seen = long.star, long.copies.differences(long.observed)
+    found = (
+        failure_of(names, int(checkpoint), star[:, pair, at], seen[:, pair, at], long.half_reward)
+        for pair, names in enumerate(long.copies.pairs)
+        for at, checkpoint in enumerate(long.copies.checkpoints)
+    )
+    return tuple(one for one in found if one is not None)
+
+
+def _rounded_up(value: float) -> float:
+    return math.ceil(value) if math.isfinite(value) else value

@@ -22,6 +22,11 @@ class Design:
     timed = False  # whether rewards are indexed by period rather than by position in the stack
 
     @property
+    def label(self) -> str:
+        """Its text form, without the parameters that have their defaults."""
+        return text_forms.write(self, brief=True)
+
+    @property
     def shares_noise(self) -> bool:
         """Whether all policies of a replication read the same decision noise."""
         return False

@@ -2,7 +2,8 @@
 
 from sameluck.inference.comparison import Comparison, compare
 from sameluck.inference.coverage import Coverage, coverage
-from sameluck.inference.design_comparison import DesignComparison, designs
+from sameluck.inference.design_comparison import designs
+from sameluck.inference.design_results import DesignComparison
 from sameluck.inference.effects import Effect
 from sameluck.inference.plan_results import Plan
 from sameluck.inference.planning import plan

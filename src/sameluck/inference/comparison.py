@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sameluck import text_forms
 from sameluck.errors import Invalid, optional
 from sameluck.inference.cautions import cautions, is_interim
 from sameluck.inference.effects import (
@@ -19,7 +18,13 @@ from sameluck.inference.effects import (
     effects,
 )
 from sameluck.inference.policy_summaries import PolicySummary, Standing, standings, summarise
-from sameluck.inference.sentences import cost, findings, shows_difference, unseen_replications
+from sameluck.inference.sentences import (
+    cost,
+    findings,
+    setting,
+    shows_difference,
+    unseen_replications,
+)
 from sameluck.reporting import pages, plots, tables
 from sameluck.reporting.wording import amount, percent, probability, times
 from sameluck.runs import Runs
@@ -86,17 +91,12 @@ class Comparison:
 
     @property
     def _design(self) -> str:
-        return text_forms.write(self.runs.experiment.design, brief=True)
+        return self.runs.experiment.design.label
 
     @property
     def title(self) -> str:
         """What was compared, on one line."""
-        experiment, environment = self.runs.experiment, self.runs.environment
-        rewards = "live traffic" if environment is None else text_forms.write_short(environment)
-        return (
-            f"{self._design} design on {rewards}, {self.runs.replications:,} replications of "
-            f"{experiment.horizon:,} periods, seed {experiment.seed}"
-        )
+        return f"{self._design} design on {setting(self.runs)}"
 
     def __str__(self) -> str:
         table = tables.text_table(self._header, self._rows(self.effects))

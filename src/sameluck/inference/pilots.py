@@ -1,4 +1,4 @@
-"""The pilot of a plan: replications that show the spread of the differences under each design."""
+"""The simulations of a plan: a pilot, which shows the spread of the differences, and the planned experiment."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from sameluck.design import Design, Naive, Replay, TimeCoupled
 from sameluck.environments.base import EnvironmentLike
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
-from sameluck.inference.effects import Pair, differences, first_pair, has_prior
+from sameluck.inference.coverage import Coverage, coverage
+from sameluck.inference.effects import first_pair, has_prior
 from sameluck.runs import Runs
 from sameluck.simulation.simulate import simulate
+
+VERIFICATIONS = 500  # times that the planned experiment is simulated
 
 
 def pilots(
@@ -25,11 +28,11 @@ def pilots(
         return _pilots_of_runs(experiment, environment)
     designs: list[Design] = [experiment.design, Naive(), TimeCoupled(), Replay()]
     horizons = sorted({max(1, experiment.horizon * k // 8) for k in (1, 2, 4, 8)})
-    by_name = {text_forms.write(design, brief=True): design for design in designs}
+    by_label = {design.label: design for design in designs}
     two = with_two_policies(experiment, pilot)
     return {
-        name: simulate(two.replace(design=design), environment, checkpoints=horizons)
-        for name, design in by_name.items()
+        label: simulate(two.replace(design=design), environment, checkpoints=horizons)
+        for label, design in by_label.items()
     }
 
 
@@ -54,25 +57,48 @@ def _pilots_of_runs(experiment: Experiment, runs: Runs) -> dict[str, Runs]:
         raise Invalid(
             f"the pilot reports up to {runs.checkpoints[-1]:,} periods, the experiment has {experiment.horizon:,}"
         )
-    own = text_forms.write(runs.experiment.design, brief=True)
+    own = runs.experiment.design.label
     coupled = not isinstance(runs.experiment.design, Naive)
     # On a prior, the variance of independent runs on one instance cannot be estimated from coupled ones.
     return {own: runs} if coupled and has_prior(runs) else {own: runs, "naive": runs}
 
 
-def _independent_differences(runs: Runs, pair: Pair, index: int) -> Floats:
-    """Differences between replications next to each other, with the variance that independent policies have."""
-    other, control = (runs.rewards[:, runs.policies.index(name), index] for name in pair)
-    return (other - other.mean()) - np.roll(control - control.mean(), 1)
+def check_pilot(differences: Floats, effect: float | None, possible: float | None) -> None:
+    """Raise `Invalid` if the policies never differ, or cannot differ by the effect (`possible` at most)."""
+    if differences.std() == 0:
+        raise Invalid(
+            "the two policies never differ in the pilot, so there is nothing to plan; try another environment"
+        )
+    if effect is not None and possible is not None and abs(effect) > possible:
+        raise Invalid(
+            f"effect {effect:g} is more than two policies can differ by here: {possible:g}, the horizon times the "
+            "range of the arms' means; plan a smaller effect or a longer horizon"
+        )
 
 
 def spread(runs: Runs, index: int, *, paired: bool) -> tuple[float, float]:
     """The standard deviation of one replication's difference and its standard error, from the fourth moment."""
-    of_pair = differences if paired else _independent_differences
-    values = of_pair(runs, first_pair(runs.experiment), index)
+    other, control = (
+        runs.rewards[:, runs.policies.index(name), index] for name in first_pair(runs.experiment)
+    )
+    # Differences between neighbouring replications have the variance that independent policies have.
+    values = other - (control if paired else np.roll(control, 1))
     variance = float(values.var(ddof=1))
     if variance == 0:
         return 0.0, 0.0
     fourth = float(np.mean((values - values.mean()) ** 4))
     error = math.sqrt(max(fourth - variance**2, 0.0) / values.size)
     return math.sqrt(variance), error / (2 * math.sqrt(variance))
+
+
+def repeat_planned(
+    planned: Experiment, environment: EnvironmentLike | Runs, effect: float, level: float
+) -> Coverage:
+    """Simulate the planned experiment `VERIFICATIONS` times."""
+    if isinstance(environment, Runs):
+        raise Invalid("verify=True needs an environment to simulate, not runs")
+    if planned.replications * VERIFICATIONS > 5_000_000:
+        raise Invalid(
+            f"verify=True would simulate {VERIFICATIONS} x {planned.replications:,} replications; plan without it"
+        )
+    return coverage(planned, environment, level=level, experiments=VERIFICATIONS, effect=effect)

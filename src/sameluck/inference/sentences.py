@@ -1,10 +1,11 @@
-"""Effects as sentences: findings, what unseen replications could do to them, and what they cost."""
+"""Runs and effects in words: the setting, findings, what unseen replications could do to them, their cost."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
+from sameluck import text_forms
 from sameluck.inference.effects import Effect, is_same_policy
 from sameluck.inference.unseen import (
     possible_loss,
@@ -16,6 +17,16 @@ from sameluck.reporting.wording import amount, duration, listed, percent
 from sameluck.runs import Runs
 
 FINDINGS = 5  # that a verdict lists
+
+
+def setting(runs: Runs) -> str:
+    """Where the rewards come from, how many replications and periods there are, and the seed."""
+    experiment, environment = runs.experiment, runs.environment
+    rewards = "live traffic" if environment is None else text_forms.write_short(environment)
+    return (
+        f"{rewards}, {runs.replications:,} replications of {experiment.horizon:,} periods, "
+        f"seed {experiment.seed}"
+    )
 
 
 def shows_difference(effect: Effect) -> bool:

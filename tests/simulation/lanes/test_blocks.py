@@ -87,7 +87,7 @@ Remembering.memory = lambda self, arms: arms + 1
 
 
 class Waiting(NamedTuple):
-    means: tuple[float, ...]
+    means: tuple[float, ...] = (0.5, 1.0)
 
 
 @sl.draws(Waiting)

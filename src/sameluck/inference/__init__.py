@@ -11,8 +11,7 @@ from sameluck.inference.policy_summaries import PolicySummary, Standing
 from sameluck.inference.race_results import Race
 from sameluck.inference.racing import race
 from sameluck.inference.twins.estimate import twin
-from sameluck.inference.twins.failures import Failure
-from sameluck.inference.twins.guaranteed import Guaranteed
+from sameluck.inference.twins.records import Failure, Guaranteed
 from sameluck.inference.twins.result import Twin
 from sameluck.inference.variance_split import VarianceSplit, split_variance
 

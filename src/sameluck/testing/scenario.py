@@ -21,9 +21,8 @@ from sameluck.live import Assignment, Description, Live, LiveExperiment, Receipt
 from sameluck.live.databases.rows import EventRow
 from sameluck.live.options import Makers
 from sameluck.runs import Runs
-from sameluck.simulation.rewards import observed_rewards
 from sameluck.simulation.simulate import simulate
-from sameluck.testing import VirtualClock, reward_at
+from sameluck.testing import VirtualClock, observed_rewards, reward_at
 
 Row = TypeVar("Row", bound=tuple[object, ...])
 OpenStore: TypeAlias = Callable[[Callable[[], float]], Store]

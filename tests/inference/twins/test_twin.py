@@ -121,7 +121,7 @@ def test_what_a_twin_holds(runs, twin):
     ]
     assert twin.environment.means == tuple((successes + 0.5) / (users + 1))
     assert twin.runs.replications >= 400
-    assert twin.users.tolist() == users.tolist()
+    assert twin.long_run.stacks.users.tolist() == users.tolist()
     assert twin.effects[0].replications == 3
     assert twin.effects[1].interactions == runs.interactions[:, 1].mean()
     for effect, end in zip(twin.effects, twin.guaranteed, strict=True):
@@ -158,7 +158,7 @@ def test_three_policies_and_the_naive_design():
     twin = sl.twin(runs, **EFFORT)
 
     assert [one[:2] for one in twin.effects] == [("b", "a"), ("c", "a"), ("c", "b")]
-    assert twin.users.sum() == 3 * 60
+    assert twin.long_run.stacks.users.sum() == 3 * 60
     assert "each alone" in str(twin)
 
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-
-import numpy as np
+from collections.abc import Callable
 
 from sameluck.errors import Invalid
-from sameluck.inference.twins.copies import BernoulliCopy, EmpiricalCopy
 from sameluck.inference.twins.draws import drawn_effects
-from sameluck.inference.twins.guaranteed import Guaranteed, guaranteed_intervals
+from sameluck.inference.twins.guaranteed import guaranteed_intervals
 from sameluck.inference.twins.long_run import (
-    LongRun,
     copied_effects,
     effects_around_mean,
     rare_failures,
@@ -20,13 +17,11 @@ from sameluck.inference.twins.long_run import (
 )
 from sameluck.inference.twins.result import Twin
 from sameluck.inference.twins.simulations import Copies, Effort
-from sameluck.inference.twins.stability import Stability, check_stability
+from sameluck.inference.twins.stability import check_stability
+from sameluck.inference.twins.withholding import reasons_to_withhold
 from sameluck.intervals import UNKNOWN, check_level
 from sameluck.runs import Runs
-from sameluck.simulation.simulate import Progress
-from sameluck.validation import require_callable, require_whole
 
-FEWEST_OFF_MODE = 10
 SEARCHED = 100  # points of the set of means, about, for the work that progress reports
 
 
@@ -39,7 +34,7 @@ def twin(
     draws: int | None = None,
     draw_replications: int = Effort().draw_replications,
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> Twin:
     """Simulate the policies on a copy of the arms that was measured; one replication of real users is enough.
 
@@ -64,12 +59,8 @@ def twin(
     if len(runs.policies) < 2:
         raise Invalid("twin needs at least two policies, got one")
     many = max(Effort().draws, math.ceil(4 / (1 - level))) if draws is None else draws
-    effort = Effort(
-        require_whole("replications", replications, 200),
-        require_whole("draws", many, 20, 100_000),
-        require_whole("draw_replications", draw_replications, 20, replications),
-    )
-    require_callable("progress", progress)
+    effort = Effort(replications, many, draw_replications)
+    effort.check()
     copies = Copies(runs, workers, progress)
     searched = SEARCHED * effort.search_replications
     copies.expect(effort.replications + effort.draws * effort.draw_replications + searched)
@@ -85,47 +76,10 @@ def twin(
     return Twin(
         tuple(effects),
         effects_around_mean(long, level),
-        _guaranteed(long, effort, level),
+        guaranteed_intervals(copies, long.copy, long.star, effort.search_replications, level),
         rare_failures(long),
-        long.runs,
-        runs,
-        long.stacks.users,
         stability,
         withheld,
+        long,
         level,
-    )
-
-
-def reasons_to_withhold(long: LongRun, stability: Stability) -> tuple[str, ...]:
-    """Why the interval of the effect on the copy cannot be given, as sentences; none if it can."""
-    names = long.observed.experiment.arm_names
-    reasons = []
-    if stability.rejected:
-        reasons.append(
-            f"the rewards of arm {names[stability.arm]} changed {stability.what} (p = {stability.p_value:.2g}), "
-            "and a copy needs arms that stand still"
-        )
-    if isinstance(long.copy, EmpiricalCopy):
-        few = [
-            name
-            for name, one in zip(names, long.copy.values, strict=True)
-            if _off_mode(one) < FEWEST_OFF_MODE
-        ]
-        if few:
-            reasons.append(
-                f"arm {few[0]} has fewer than {FEWEST_OFF_MODE} rewards other than its commonest, too few to "
-                "know its law"
-            )
-    return tuple(reasons)
-
-
-def _off_mode(values: np.ndarray) -> int:
-    return int(values.size - np.unique(values, return_counts=True)[1].max())
-
-
-def _guaranteed(long: LongRun, effort: Effort, level: float) -> tuple[Guaranteed, ...]:
-    if not isinstance(long.copy, BernoulliCopy):
-        return ()
-    return guaranteed_intervals(
-        long.copies, long.copy, long.star, effort.search_replications, level
     )

@@ -2,39 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from sameluck.arrays import Bools, Floats
-from sameluck.reporting.wording import amount
+from sameluck.inference.twins.records import Failure
 
 FAR = 5.0  # robust standard deviations from the median
-
-
-class Failure(NamedTuple):
-    """A way to fail that is rare and still decides the variance of the difference."""
-
-    policy: str  # that fails
-    control: str  # that it ends behind
-    checkpoint: int
-    loss: float  # it ends at least this much behind
-    one_in: float  # replications on the copy
-    met: int  # of the observed replications
-    replications: int  # observed
-
-    def __str__(self) -> str:
-        seen = f"{self.met:,} of your {self.replications:,} have"
-        if self.met == 0:
-            seen = (
-                f"none of your {self.replications:,} has"
-                if self.replications > 1
-                else "yours has not"
-            )
-        return (
-            f"On a copy of your arms, {self.policy} ends {amount(self.loss)} or more behind {self.control} in about "
-            f"1 replication in {self.one_in:,.0f}; {seen} met this."
-        )
 
 
 def far_draws(star: Floats, half_reward: float) -> Bools:

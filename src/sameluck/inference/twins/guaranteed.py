@@ -22,8 +22,9 @@ import scipy
 
 from sameluck.arrays import Bools, Floats
 from sameluck.environments.bernoulli import Bernoulli
-from sameluck.inference.twins.copies import BernoulliCopy
+from sameluck.inference.twins.copies import ArmCopy, BernoulliCopy
 from sameluck.inference.twins.intervals import quantile
+from sameluck.inference.twins.records import Guaranteed
 from sameluck.inference.twins.simulations import Copies
 
 DIRECTIONS = 48
@@ -33,17 +34,6 @@ REFINED_PAIRS = 4
 SETTLED = 16  # times as many replications at the ends that were found,
 MOST_SETTLED = 8  # if these are at most so many
 _EDGE = 1e-9
-
-
-class Guaranteed(NamedTuple):
-    """An interval that holds at every look, for all pairs and horizons at once."""
-
-    policy: str
-    control: str
-    checkpoint: int
-    low: float
-    high: float
-    level: float
 
 
 class MeansBall(NamedTuple):
@@ -91,13 +81,17 @@ def means_ball(copy: BernoulliCopy, level: float) -> MeansBall:
 
 
 def guaranteed_intervals(
-    copies: Copies, copy: BernoulliCopy, star: Floats, count: int, level: float
+    copies: Copies, copy: ArmCopy, star: Floats, count: int, level: float
 ) -> tuple[Guaranteed, ...]:
     """The range of the effect over the set of means, from `count` replications at each of many points.
+
+    None for rewards other than 0 and 1, where the effect depends on more than the means.
 
     `star` are the long run's differences (replication, pair, checkpoint). The ends are moved outward by the
     simulation's error.
     """
+    if not isinstance(copy, BernoulliCopy):
+        return ()
     search = _Search(copies, means_ball(copy, level), star)
     search.run(count, copies.generator(3))
     search.settle(SETTLED * count, quantile(level))

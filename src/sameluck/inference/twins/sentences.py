@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from sameluck import text_forms
 from sameluck.arrays import Ints
 from sameluck.inference.cautions import is_interim
 from sameluck.inference.effects import Effect, is_same_policy
 from sameluck.inference.sentences import shows_difference
-from sameluck.inference.twins.failures import Failure
-from sameluck.inference.twins.stability import Stability
+from sameluck.inference.twins.records import Failure, Stability
 from sameluck.reporting.wording import amount, counted, listed, percent
 from sameluck.runs import Runs
 
 FEW_USERS = 20  # of an arm
 MOST = 5  # findings or failures that are listed
+
+
+def title(source: Runs, runs: Runs, users: Ints) -> str:
+    """What was copied and simulated, on one line."""
+    seen = f"{counted(source.replications, 'replication')} ({counted(int(users.sum()), 'user')})"
+    assert runs.environment is not None
+    means = listed(f"{mean:.3g}" for mean in runs.environment.means)
+    return (
+        f"Twin of {seen}: {text_forms.write(runs.experiment.design, brief=True)} design on arms of means {means}, "
+        f"{runs.replications:,} replications of {int(runs.checkpoints[-1]):,} periods, seed {source.experiment.seed}"
+    )
 
 
 def findings(effects: Sequence[Effect], withheld: Sequence[str]) -> list[str]:

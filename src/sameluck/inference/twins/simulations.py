@@ -15,6 +15,7 @@ from sameluck.inference.effects import Pair, all_pairs
 from sameluck.randomness.streams import ALL_POLICIES, TWIN, stream, word
 from sameluck.runs import Runs
 from sameluck.simulation.simulate import Progress, available_workers, simulate
+from sameluck.validation import require_callable, require_whole
 
 
 class Effort(NamedTuple):
@@ -24,6 +25,12 @@ class Effort(NamedTuple):
     draws: int = 200  # of the arms, B
     draw_replications: int = 512  # on each, R1
     raises: int = 2  # how often R0 or R1 may be doubled where the simulation's error is not small
+
+    def check(self) -> None:
+        """Raise `Invalid` for numbers that are too small."""
+        require_whole("replications", self.replications, 200)
+        require_whole("draws", self.draws, 20, 100_000)
+        require_whole("draw_replications", self.draw_replications, 20, self.replications)
 
     @property
     def search_replications(self) -> int:
@@ -41,7 +48,10 @@ class Copies:
         self.experiment: Experiment = runs.experiment.replace(seed=self.seed)
         self.checkpoints: Ints = runs.checkpoints
         self.pairs: list[Pair] = list(all_pairs(runs.policies, runs.experiment.control, ""))
-        self.workers = workers or available_workers()
+        require_callable("progress", progress)
+        self.workers = (
+            available_workers() if workers is None else require_whole("workers", workers, 1)
+        )
         self._progress, self._done, self._total = progress, 0, 0
 
     def generator(self, purpose: int) -> np.random.Generator:

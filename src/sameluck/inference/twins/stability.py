@@ -7,48 +7,17 @@ the twin, where the arms stand still.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
 from sameluck.inference.twins.ledger import ObservedStacks, StackMoments
+from sameluck.inference.twins.records import Stability
 from sameluck.runs import Runs
 from sameluck.simulation.rewards import observed_rewards
 
 LEDGERS = 2_000  # that the law of the statistics is taken from
 REPLICATIONS = 2_000  # of the twin that they are made of
 _MOST_REWARDS = 50_000_000
-REJECTED = 0.05
-
-
-class Stability(NamedTuple):
-    """Whether the arms' rewards changed within replications, or between them."""
-
-    trend: float  # p-value: rewards along the stacks
-    heterogeneity: (
-        float | None
-    )  # p-value: rewards between stacks of an arm; None if there is one of each
-    arm: int  # that gives most reason to doubt
-
-    @property
-    def p_value(self) -> float:
-        """Of both tests together (Bonferroni)."""
-        if self.heterogeneity is None:
-            return self.trend
-        return min(1.0, 2 * min(self.trend, self.heterogeneity))
-
-    @property
-    def rejected(self) -> bool:
-        """Whether the arms did not stand still, at the 5% level."""
-        return self.p_value < REJECTED
-
-    @property
-    def what(self) -> str:
-        """What the smaller p-value is about."""
-        if self.heterogeneity is not None and self.heterogeneity < self.trend:
-            return "between replications"
-        return "within replications"
 
 
 def check_stability(

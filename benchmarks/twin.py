@@ -2,10 +2,10 @@
 
     python benchmarks/twin.py [--experiments 500] [--minutes 60] [--cases NAME ...] [--effort quick] [--table]
 
-Every experiment of every cell (a case at 1, 2, 5 or 10 replications) is a line of twin.jsonl (or the file TWIN_LINES), so that the
-work may be stopped at any time and is continued by the same command; the cells grow together. `--table` prints the
-Markdown tables of docs/twin.md from the lines that are there. `--drift` measures the test of the arms' constancy on
-arms that change.
+Every experiment of every cell (a case at 1, 2, 5 or 10 replications) is a line of twin.jsonl (or of the file that
+TWIN_LINES names), so that the work may be stopped at any time and is continued by the same command; the cells grow
+together. `--table` prints the Markdown table of docs/twin.md from the lines that are there. `--drift` measures the
+test of the arms' constancy on arms that change.
 
 A cell holds, over its experiments: misses of the effect's interval (of those not withheld), of the interval around
 the observed mean, of t where there are replications for it, and of the guaranteed interval (whether the true means

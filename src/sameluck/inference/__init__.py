@@ -1,6 +1,7 @@
 """Inference: effects, intervals, comparisons, plans and races."""
 
-from sameluck.inference.comparison import Comparison, compare
+from sameluck.inference.comparing import compare
+from sameluck.inference.comparison import Comparison
 from sameluck.inference.coverage import Coverage, coverage
 from sameluck.inference.design_comparison import designs
 from sameluck.inference.design_results import DesignComparison

@@ -59,7 +59,7 @@ def run_long(runs: Runs, family: str | None, copies: Copies, replications: int) 
 
 def copied_effects(long: LongRun, level: float) -> tuple[Effect, ...]:
     """The long run's effects, every pair and checkpoint, with the counts and users of what was observed."""
-    request = Request(level, pairs="all", simultaneous="none")
+    copied = effects(long.runs, Request(level, simultaneous="none"), long.copies.pairs)
     observed = long.copies.differences(long.observed).mean(axis=0).ravel()
     users = np.tile(long.observed.interactions.mean(axis=0), len(long.copies.pairs))
     count = long.observed.replications
@@ -70,7 +70,7 @@ def copied_effects(long: LongRun, level: float) -> tuple[Effect, ...]:
             naive_replications=_rounded_up(count * one.variance_ratio),
             plain_effect=float(mean),
         )
-        for one, mean, spent in zip(effects(long.runs, request), observed, users, strict=True)
+        for one, mean, spent in zip(copied, observed, users, strict=True)
     )
 
 
@@ -78,12 +78,16 @@ def effects_around_mean(long: LongRun, level: float) -> tuple[Effect, ...]:
     """The observed mean with an interval of the spread that the copy shows; one replication is enough."""
     count, generator = long.observed.replications, long.copies.generator(1)
     star = long.star.reshape(long.runs.replications, -1).T
-    return tuple(
-        with_interval(
-            one, one.plain_effect, mean_interval(one.plain_effect, count, values, level, generator)
-        )
-        for one, values in zip(copied_effects(long, level), star, strict=True)
-    )
+    rewards = dict(zip(long.observed.policies, long.observed.rewards.mean(axis=0), strict=True))
+    result = []
+    for place, one in enumerate(copied_effects(long, level)):
+        mean, at = one.plain_effect, place % long.copies.checkpoints.size
+        interval = mean_interval(mean, count, star[place], level, generator)
+        earned = (float(rewards[name][at]) for name in (one.policy, one.control))
+        reward, control_reward = earned
+        own = one._replace(reward=reward, control_reward=control_reward)
+        result.append(with_interval(own, mean, interval))
+    return tuple(result)
 
 
 def with_interval(effect: Effect, centre: float, interval: Interval) -> Effect:

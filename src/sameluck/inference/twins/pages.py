@@ -12,6 +12,7 @@ from sameluck.arrays import Floats
 from sameluck.inference.effects import Effect
 from sameluck.inference.twins.records import Failure, Guaranteed
 from sameluck.reporting import pages, plots, tables
+from sameluck.reporting.pages import Card
 from sameluck.reporting.twin_figures import Bar, PairFigure, Tail, draw_twin
 from sameluck.reporting.wording import amount, percent
 
@@ -56,6 +57,18 @@ def sentences(twin: Twin) -> list[str]:
     """The verdict, the suggestion if there is one, and the cautions."""
     more = [] if twin.suggestion is None else [twin.suggestion]
     return [twin.verdict, *more, *(f"Caution: {caution}" for caution in twin.cautions)]
+
+
+def text(twin: Twin) -> str:
+    """Title, table and sentences for a terminal."""
+    table = tables.text_table(header(twin), rows(twin))
+    parts = [tables.wrapped(twin.title), table, *map(tables.wrapped, sentences(twin))]
+    return "\n\n".join(parts)
+
+
+def latex(twin: Twin) -> str:
+    """The table as a LaTeX tabular."""
+    return tables.latex_table(header(twin), rows(twin))
 
 
 def fragment(twin: Twin) -> str:
@@ -112,24 +125,24 @@ def _is_of(failure: Failure, effect: Effect) -> bool:
     return same and failure.checkpoint == effect.checkpoint
 
 
-def card(twin: Twin, figure: str = "") -> pages.Card:
+def card(twin: Twin) -> Card:
     """The section of a page."""
     words = [twin.verdict, *([] if twin.suggestion is None else [twin.suggestion])]
-    title = "On a copy of the arms"
-    return pages.Card(title, " ".join(words), header(twin), rows(twin), figure, notes=twin.cautions)
+    drawn, title = plots.to_svg(figure(twin)), "On a copy of the arms"
+    return Card(title, " ".join(words), header(twin), rows(twin), drawn, notes=twin.cautions)
 
 
 def page(twin: Twin, path: str | Path | None) -> str:
     """A self-contained page, written to `path` if given."""
     experiment = twin.source.experiment
     cards = [
-        card(twin, plots.to_svg(figure(twin))),
-        pages.Card("Experiment", twin.title, code=experiment.to_json()),
+        card(twin),
+        Card("Experiment", twin.title, code=experiment.to_json()),
     ]
     footer = (
         f"Made with sameluck. Experiment {experiment.digest}; the same runs give the same bits."
     )
-    text = pages.render(f"Twin: {' v '.join(twin.source.policies)}", cards, footer)
+    content = pages.render(f"Twin: {' v '.join(twin.source.policies)}", cards, footer)
     if path is not None:
-        pages.write(path, text)
-    return text
+        pages.write(path, content)
+    return content

@@ -12,7 +12,8 @@ from sameluck.inference.effects import Effect
 from sameluck.inference.twins import pages, sentences
 from sameluck.inference.twins.long_run import LongRun
 from sameluck.inference.twins.records import Failure, Guaranteed, Stability
-from sameluck.reporting import plots, tables
+from sameluck.reporting import plots
+from sameluck.reporting.pages import Card
 from sameluck.runs import Runs
 
 
@@ -87,9 +88,7 @@ class Twin:
         return sentences.title(self.source, self.runs, self.long_run.stacks.users)
 
     def __str__(self) -> str:
-        table = tables.text_table(pages.header(self), pages.rows(self))
-        texts = [tables.wrapped(text) for text in pages.sentences(self)]
-        return "\n\n".join([tables.wrapped(self.title), table, *texts])
+        return pages.text(self)
 
     __repr__ = __str__
 
@@ -125,7 +124,7 @@ class Twin:
 
     def to_latex(self) -> str:
         """The printed table as a LaTeX tabular (booktabs)."""
-        return tables.latex_table(pages.header(self), pages.rows(self))
+        return pages.latex(self)
 
     def plot(self, path: str | Path | None = None) -> plots.Figure:
         """The law of one replication's difference, the intervals and the tail of losses, at the last checkpoint."""
@@ -133,6 +132,10 @@ class Twin:
         if path is not None:
             plots.save(figure, path)
         return figure
+
+    def card(self) -> Card:
+        """Verdict, figure and table for a page."""
+        return pages.card(self)
 
     def to_html(self, path: str | Path | None = None) -> str:
         """A self-contained page: verdict, figure, table, definition. Written to `path` if given."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sameluck import text_forms
 from sameluck.arrays import Ints
 from sameluck.inference.cautions import is_interim
 from sameluck.inference.effects import Effect, is_same_policy
@@ -23,7 +22,7 @@ def title(source: Runs, runs: Runs, users: Ints) -> str:
     assert runs.environment is not None
     means = listed(f"{mean:.3g}" for mean in runs.environment.means)
     return (
-        f"Twin of {seen}: {text_forms.write(runs.experiment.design, brief=True)} design on arms of means {means}, "
+        f"Twin of {seen}: {runs.experiment.design.label} design on arms of means {means}, "
         f"{runs.replications:,} replications of {int(runs.checkpoints[-1]):,} periods, seed {source.experiment.seed}"
     )
 

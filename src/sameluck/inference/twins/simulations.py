@@ -42,12 +42,16 @@ class Copies:
     """Simulates the policies of an experiment on copies of its arms, always on the same luck."""
 
     def __init__(
-        self, runs: Runs, workers: int | None = None, progress: Progress | None = None
+        self,
+        runs: Runs,
+        workers: int | None = None,
+        progress: Progress | None = None,
+        pairs: Sequence[Pair] | None = None,
     ) -> None:
         self.seed = int(word(stream(runs.experiment.seed, TWIN, 0, ALL_POLICIES), 0))
         self.experiment: Experiment = runs.experiment.replace(seed=self.seed)
         self.checkpoints: Ints = runs.checkpoints
-        self.pairs: list[Pair] = list(all_pairs(runs.policies, runs.experiment.control, ""))
+        self.pairs = list(pairs or all_pairs(runs.policies, runs.experiment.control, ""))
         require_callable("progress", progress)
         self.workers = (
             available_workers() if workers is None else require_whole("workers", workers, 1)

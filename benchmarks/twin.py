@@ -40,7 +40,7 @@ from sameluck.inference.twins.simulations import Copies, Effort
 from sameluck.inference.twins.stability import check_stability
 from sameluck.inference.twins.withholding import reasons_to_withhold
 from sameluck.intervals import t_interval
-from sameluck.simulation.rewards import observed_rewards
+from sameluck.simulation.observed import observed_rewards
 
 LINES = Path(os.environ.get("TWIN_LINES", "twin.jsonl"))
 COUNTS = (1, 2, 5, 10)

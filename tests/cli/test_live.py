@@ -207,7 +207,7 @@ def test_stopping_after_replications_names_them(shop, capsys):
     assert answer(capsys, "status", shop)["stop_after"] == 3
     code, _, err = run(capsys, "stop", shop, "--after-replications", "2")
     assert code == 2
-    assert "3 have begun) must be a whole number from 3 to 3, got 2" in err
+    assert "3 have begun and are completed) must be a whole number from 3 to 3, got 2" in err
     code, _, err = run(capsys, "stop", shop, "--after-replications", "3", "--now")
     assert (code, err.endswith("--now stops at once; give one\n")) == (2, True)
 

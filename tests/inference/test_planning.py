@@ -85,6 +85,17 @@ def test_power_against_brute_force_where_differences_are_far_from_normal():
     assert abs(planned.power - brute) < 0.2
 
 
+@pytest.mark.parametrize("request_", [{"effect": 3.0}, {"replications": 6}])
+def test_what_is_verified_is_the_plan_of_the_own_design(request_):
+    short = EXPERIMENT.replace(policies={"low": sl.UCB1(0.5), "high": sl.UCB1(9.0)}, horizon=40)
+    planned = sl.plan(short, BERNOULLI, power=0.6, pilot=50, verify=True, **request_)
+    _, naive, _ = planned.rows
+    whole = short.replace(replications=planned.replications)
+    expected = sl.coverage(whole, BERNOULLI, experiments=500, effect=planned.effect)
+    assert planned.check == expected
+    assert (naive.effect, naive.replications) != (planned.effect, planned.replications)
+
+
 def test_a_pilot_of_runs_and_a_prior_serve_as_well():
     runs = sl.simulate(EXPERIMENT.replace(replications=50), BERNOULLI)
     planned = sl.plan(EXPERIMENT, runs, effect=2.0, power=0.9)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
-from sameluck import text_forms
 from sameluck.arrays import Floats
 from sameluck.design import Design, Naive, Replay, TimeCoupled
 from sameluck.environments.base import EnvironmentLike
@@ -14,6 +14,7 @@ from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.inference.coverage import Coverage, coverage
 from sameluck.inference.effects import first_pair, has_prior
+from sameluck.policies.external import Makers, makers_for, makers_of
 from sameluck.runs import Runs
 from sameluck.simulation.simulate import simulate
 
@@ -21,7 +22,7 @@ VERIFICATIONS = 500  # times that the planned experiment is simulated
 
 
 def pilots(
-    experiment: Experiment, environment: EnvironmentLike | Runs, pilot: int
+    experiment: Experiment, environment: EnvironmentLike | Runs, pilot: int, makers: Makers | None
 ) -> dict[str, Runs]:
     """The runs of each design by its text form, the experiment's own first."""
     if isinstance(environment, Runs):
@@ -30,9 +31,10 @@ def pilots(
     horizons = sorted({max(1, experiment.horizon * k // 8) for k in (1, 2, 4, 8)})
     by_label = {design.label: design for design in designs}
     two = with_two_policies(experiment, pilot)
+    makers_of(experiment.policies, makers)
+    run = partial(simulate, checkpoints=horizons, makers=makers_for(two.policies, makers))
     return {
-        label: simulate(two.replace(design=design), environment, checkpoints=horizons)
-        for label, design in by_label.items()
+        label: run(two.replace(design=design), environment) for label, design in by_label.items()
     }
 
 
@@ -47,11 +49,11 @@ def _pilots_of_runs(experiment: Experiment, runs: Runs) -> dict[str, Runs]:
         raise Invalid(
             f"a pilot needs at least 10 replications to estimate a variance, got {runs.replications}"
         )
+    planned, piloted = (one.to_dict()["policies"] for one in (experiment, runs.experiment))
     for name in first_pair(experiment):
-        policy, of_pilot = experiment.policies[name], runs.experiment.policies.get(name)
-        if of_pilot is None or text_forms.write(of_pilot) != text_forms.write(policy):
+        if piloted.get(name) != planned[name]:
             raise Invalid(
-                f"the pilot did not run {name!r} as {text_forms.write(policy)}; use runs of this experiment"
+                f"the pilot did not run {name!r} as {planned[name]}; use runs of this experiment"
             )
     if runs.checkpoints[-1] != experiment.horizon:
         raise Invalid(
@@ -92,7 +94,11 @@ def spread(runs: Runs, index: int, *, paired: bool) -> tuple[float, float]:
 
 
 def repeat_planned(
-    planned: Experiment, environment: EnvironmentLike | Runs, effect: float, level: float
+    planned: Experiment,
+    environment: EnvironmentLike | Runs,
+    effect: float,
+    level: float,
+    makers: Makers | None,
 ) -> Coverage:
     """Simulate the planned experiment `VERIFICATIONS` times."""
     if isinstance(environment, Runs):
@@ -101,4 +107,11 @@ def repeat_planned(
         raise Invalid(
             f"verify=True would simulate {VERIFICATIONS} x {planned.replications:,} replications; plan without it"
         )
-    return coverage(planned, environment, level=level, experiments=VERIFICATIONS, effect=effect)
+    return coverage(
+        planned,
+        environment,
+        level=level,
+        experiments=VERIFICATIONS,
+        effect=effect,
+        makers=makers_for(planned.policies, makers),
+    )

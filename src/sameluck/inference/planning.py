@@ -7,6 +7,7 @@ a pilot: a simulation of a guessed environment or of a prior, or `Runs` that exi
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from sameluck.environments.base import EnvironmentLike
@@ -35,6 +36,7 @@ def plan(  # noqa: PLR0913
     arrivals_per_day: float | None = None,
     reward_delay_seconds: float = 0.0,
     verify: bool = False,
+    makers: Mapping[str, Callable[[int], object]] | None = None,
 ) -> Plan:
     """Plan a comparison of the control with the first other policy, over the experiment's horizon.
 
@@ -50,6 +52,7 @@ def plan(  # noqa: PLR0913
         reward_delay_seconds: From showing an arm to knowing its reward. A policy's next decision waits for it, so a
             replication takes at least horizon x delay; replications run in parallel.
         verify: Simulate the planned experiment 500 times and report its power and coverage.
+        makers: As for `simulate`.
     """
     require_experiment("plan", experiment)
     analysis = PowerAnalysis(effect, power, replications, level)
@@ -59,7 +62,7 @@ def plan(  # noqa: PLR0913
         require_number("arrivals_per_day", arrivals_per_day, above=0)
     require_number("reward_delay_seconds", reward_delay_seconds, at_least=0)
     timing = _Timing(arrivals_per_day, reward_delay_seconds)
-    by_design = pilots(experiment, environment, pilot)
+    by_design = pilots(experiment, environment, pilot, makers)
     own_design, own = next(iter(by_design.items()))
     values = differences(own, first_pair(experiment), -1)
     possible = possible_loss(own)
@@ -72,7 +75,7 @@ def plan(  # noqa: PLR0913
     check = None
     if verify:
         planned = with_two_policies(experiment, rows[0].replications)
-        check = repeat_planned(planned, environment, rows[0].effect, level)
+        check = repeat_planned(planned, environment, rows[0].effect, level, makers)
     return Plan(
         experiment,
         level,
@@ -86,6 +89,7 @@ def plan(  # noqa: PLR0913
         replications_for_skewness(values),
         has_prior(own),
         possible,
+        own,
     )
 
 

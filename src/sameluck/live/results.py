@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sameluck.live.assignments import Assignments
 from sameluck.live.ledger import Ledger
+from sameluck.policies.external import makers_for
 from sameluck.runs import Runs
 from sameluck.trajectories import Trace
 
@@ -59,4 +60,6 @@ class Results(Assignments):
         """
         from sameluck.inference import twin  # noqa: PLC0415 inference is imported when it is first used
 
-        return twin(self.runs(checkpoints, policies=policies), **options)
+        runs = self.runs(checkpoints, policies=policies)
+        makers = makers_for(runs.experiment.policies, self._replications.makers)
+        return twin(runs, **{"makers": makers, **options})

@@ -8,6 +8,7 @@ need pytest). `VirtualClock` is a clock that a test advances, `reward_at` the re
 from __future__ import annotations
 
 from sameluck.live.rehearsal.rehearsal import VirtualClock
-from sameluck.simulation.rewards import observed_rewards, reward_at
+from sameluck.simulation.observed import observed_rewards
+from sameluck.simulation.rewards import reward_at
 
 __all__ = ["VirtualClock", "observed_rewards", "reward_at"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import sameluck as sl
-from sameluck.simulation.rewards import observed_rewards
+from sameluck.simulation.observed import observed_rewards
 
 
 def simulated(replications=2, environment="bernoulli(0.7, 0.4)", **changes):

@@ -7,7 +7,8 @@ import pytest
 
 import sameluck as sl
 from sameluck.inference.twins.ledger import ObservedStacks, observed_stacks
-from sameluck.simulation.rewards import observed_rewards, reward_at
+from sameluck.simulation.observed import observed_rewards
+from sameluck.simulation.rewards import reward_at
 
 
 def simulated(design, environment="gaussian(0.1, 0.5)"):

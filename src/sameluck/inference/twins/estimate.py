@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from sameluck.errors import Invalid
@@ -14,18 +13,19 @@ from sameluck.inference.twins.long_run import (
     rare_failures,
     run_long,
     with_interval,
+    without_interval,
 )
 from sameluck.inference.twins.result import Twin
-from sameluck.inference.twins.simulations import Copies, Effort
+from sameluck.inference.twins.simulations import Copies, Effort, checked_effort
 from sameluck.inference.twins.stability import check_stability
 from sameluck.inference.twins.withholding import reasons_to_withhold
-from sameluck.intervals import UNKNOWN, check_level
+from sameluck.policies.external import Makers
 from sameluck.runs import Runs
 
 SEARCHED = 100  # points of the set of means, about, for the work that progress reports
 
 
-def twin(
+def twin(  # noqa: PLR0913 all but one are optional
     runs: Runs,
     *,
     level: float = 0.95,
@@ -35,6 +35,7 @@ def twin(
     draw_replications: int = Effort().draw_replications,
     workers: int | None = None,
     progress: Callable[[int, int], object] | None = None,
+    makers: Makers | None = None,
 ) -> Twin:
     """Simulate the policies on a copy of the arms that was measured; one replication of real users is enough.
 
@@ -50,24 +51,22 @@ def twin(
         draw_replications: On each draw; likewise doubled.
         workers: Threads; all cores if not given.
         progress: Called as `progress(done, total)`, in replications.
+        makers: For `External` policies, as for `simulate`. Python objects take their time: lower the numbers above.
     """
     if not isinstance(runs, Runs):
         raise Invalid(
             f"twin takes the Runs of simulate, or of a live experiment (live.runs()), got {runs!r}"
         )
-    check_level(level)
     if len(runs.policies) < 2:
         raise Invalid("twin needs at least two policies, got one")
-    many = max(Effort().draws, math.ceil(4 / (1 - level))) if draws is None else draws
-    effort = Effort(replications, many, draw_replications)
-    effort.check()
-    copies = Copies(runs, workers, progress)
+    effort = checked_effort(level, replications, draws, draw_replications)
+    copies = Copies(runs, workers, progress, makers=makers)
     searched = SEARCHED * effort.search_replications
     copies.expect(effort.replications + effort.draws * effort.draw_replications + searched)
     long = run_long(runs, family, copies, effort.replications)
     stability = check_stability(long.stacks, long.runs, copies.generator(0))
     withheld = reasons_to_withhold(long, stability)
-    effects = [with_interval(one, one.effect, UNKNOWN) for one in copied_effects(long, level)]
+    effects = [without_interval(one) for one in copied_effects(long, level)]
     if not withheld:
         long, drawn = drawn_effects(long, effort, level)
         each = [one for of_pair in drawn for one in of_pair]

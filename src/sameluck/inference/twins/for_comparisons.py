@@ -6,8 +6,7 @@ from sameluck.inference.effects import Effect, Request, also_possible, requested
 from sameluck.inference.twins.ledger import observed_stacks
 from sameluck.inference.twins.long_run import effects_around_mean, rare_failures, run_long
 from sameluck.inference.twins.sentences import about_failures
-from sameluck.inference.twins.simulations import Copies, Effort
-from sameluck.policies.external import External
+from sameluck.inference.twins.simulations import Copies, Effort, has_objects
 from sameluck.runs import Runs
 
 STEPS = 20_000_000  # periods that the watch for failures simulates at most, a fraction of a second
@@ -35,8 +34,8 @@ def failures_ahead(runs: Runs) -> tuple[str, ...]:
     A simulation needs no copy: more replications of it show what is rare.
     """
     many = int(min(WATCHED, STEPS // (len(runs.policies) * runs.checkpoints[-1])))
-    external = any(isinstance(policy, External) for policy in runs.experiment.policies.values())
-    if runs.environment is not None or runs.observed is None or external or many < FEWEST:
+    slow = many < FEWEST or has_objects(runs.experiment)
+    if runs.environment is not None or runs.observed is None or slow:
         return ()
     stacks = observed_stacks(runs)
     if not stacks.binary and stacks.users.min() == 0:

@@ -9,7 +9,7 @@ import numpy as np
 from sameluck.arrays import Floats, Ints
 from sameluck.errors import Invalid
 from sameluck.runs import Runs
-from sameluck.simulation.rewards import observed_rewards
+from sameluck.simulation.observed import observed_rewards
 
 
 class ObservedStacks(NamedTuple):

@@ -16,7 +16,7 @@ from sameluck.inference.twins.intervals import mean_interval
 from sameluck.inference.twins.ledger import ObservedStacks, observed_stacks
 from sameluck.inference.twins.records import Failure
 from sameluck.inference.twins.simulations import Copies
-from sameluck.intervals import Interval
+from sameluck.intervals import UNKNOWN, Interval
 from sameluck.runs import Runs
 
 
@@ -53,6 +53,7 @@ def run_long(runs: Runs, family: str | None, copies: Copies, replications: int) 
     """Copy the arms of some runs and simulate the policies on them."""
     stacks = observed_stacks(runs)
     copy = copy_arms(stacks, family)
+    copies.warn_of_time(copy.environment)
     simulated = copies.run(copy.environment, range(replications))
     return LongRun(runs, stacks, copies, copy, simulated)
 
@@ -94,6 +95,11 @@ def with_interval(effect: Effect, centre: float, interval: Interval) -> Effect:
     """The effect with another centre and interval."""
     low, high, p_value = interval
     return effect._replace(effect=centre, low=low, high=high, p_value=p_value, p_adjusted=p_value)
+
+
+def without_interval(effect: Effect) -> Effect:
+    """The effect with an interval without bounds."""
+    return with_interval(effect, effect.effect, UNKNOWN)
 
 
 def rare_failures(long: LongRun) -> tuple[Failure, ...]:

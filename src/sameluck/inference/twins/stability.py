@@ -13,7 +13,7 @@ from sameluck.arrays import Floats, Ints
 from sameluck.inference.twins.ledger import ObservedStacks, StackMoments
 from sameluck.inference.twins.records import Stability
 from sameluck.runs import Runs
-from sameluck.simulation.rewards import observed_rewards
+from sameluck.simulation.observed import observed_rewards
 
 LEDGERS = 2_000  # that the law of the statistics is taken from
 REPLICATIONS = 2_000  # of the twin that they are made of

@@ -9,6 +9,7 @@ from scipy import stats
 
 import budget
 import sameluck as sl
+from sameluck.inference.variance_ratios import variance_ratio
 from sameluck.intervals import anytime_interval
 
 FIELD = {
@@ -77,7 +78,11 @@ def test_every_number_of_a_race_follows_from_the_rewards_of_simulate():
     assert race.fixed_users == round(race.replications * undropped.mean())
     assert race.naive_users == math.ceil(race.replications * ratio) * 5 * 300
     costs = f"without dropping about {race.fixed_users:,} users and {race.replications * 5:,} policy runs"
-    assert f"{costs}; the naive design about {race.naive_users:,} users" in race.verdict
+    bounds = variance_ratio(a, b, race.level)[1:]
+    low, high = (math.ceil(race.replications * one) * 5 * 300 for one in bounds)
+    assert (race.naive_users_low, race.naive_users_high) == (low, high)
+    naive = f"the naive design about {race.naive_users:,} users ({low:,} to {high:,})"
+    assert f"{costs}; {naive} for the same precision." in race.verdict
     for one in race.runners[1:]:
         other = rewards[one.dropped_by or best][: one.replications]
         values = other - rewards[one.policy][: one.replications]
@@ -311,4 +316,6 @@ def test_a_leader_without_rivals_is_certified_whatever_the_tolerance():
 def test_equal_policies_need_as_many_replications_under_naive():
     twins = {"a": sl.UCB1(), "b": sl.UCB1()}
     race = sl.race(twins, BERNOULLI, tolerance=5.0, horizon=50, most=40, failures=1)
-    assert race.naive_users == 40 * 2 * 50
+    assert race.naive_users == race.naive_users_low == race.naive_users_high == 40 * 2 * 50
+    assert "without dropping" not in race.verdict
+    assert str(race).splitlines()[1].split()[2:4] == ["-", "-"]  # the leader is not behind itself

@@ -93,7 +93,7 @@ def test_a_finding_says_what_20_replications_cannot_exclude(seconds, time):
     verdict = sl.compare(made_up([30], COINS, seconds=seconds)).verdict
     assert (
         "Up to 14% of replications may be unlike any of these 20; this finding is reversed if those lose more than "
-        f"{loss:.1f} each, of at most 2,250: {TO_EXCLUDE:,} replications{time} exclude that."
+        f"{loss:.1f} each (up to 2,250 is possible). {TO_EXCLUDE:,} replications{time} would exclude that."
         in verdict
     )
     assert TO_EXCLUDE == 227
@@ -128,7 +128,12 @@ def test_without_a_finding_only_the_share_is_stated_and_about_medians_nothing():
     assert "Up to 14% of replications may be unlike any of these 20. The" in undecided
     median = sl.compare(made_up([30], COINS), interval="median").verdict
     assert "unlike any" not in median
-    assert "These are medians over replications: a rare failure does not show in them." in median
+    assert "of the medians over replications, in which rare failures do not show." in median
+    assert "more than p0 over 5,000 periods in the median replication, and 3" in median
+    runs = made_up([30], COINS)
+    runs.rewards[0, 1] = -2_000  # fails once in 20
+    failing = sl.compare(runs, interval="median").verdict
+    assert "in the median replication, and 71.50 less on average (95% interval 29.90 to" in failing
     shorter = sl.compare(made_up([30], COINS), level=0.8).verdict
     assert "Up to 7.7% of replications may be unlike any of these 20" in shorter
 

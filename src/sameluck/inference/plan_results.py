@@ -15,6 +15,7 @@ from sameluck.inference.coverage import Coverage
 from sameluck.inference.effects import first_pair
 from sameluck.inference.power import power_of
 from sameluck.inference.scale import scale_caution
+from sameluck.inference.unseen import unseen_share
 from sameluck.reporting import plots, tables
 from sameluck.reporting.wording import percent
 from sameluck.runs import Runs
@@ -148,7 +149,9 @@ class Plan:
         ]
         sentences += [self._about_naive(row) for row in self.rows[1:] if row.design == "naive"]
         sentences.append(
-            f"The pilot's own effect is {self.pilot_effect:.4g} (standard error {self.pilot_effect_error:.2g})."
+            f"The pilot's own effect is {self.pilot_effect:.4g} (standard error {self.pilot_effect_error:.2g}). "
+            f"Up to {100 * unseen_share(self.pilot_replications, self.level):.2g}% of replications may be unlike any "
+            f"of its {self.pilot_replications:,}, and add to the spread."
         )
         if self.check is not None:
             sentences.append(

@@ -90,12 +90,15 @@ def unseen_replications(runs: Runs, level: float, differences: Sequence[float]) 
             f"arms' means, so {which} is due to chance at least in part."
         )
     if loss >= most:
-        return f"{unlike}; not even a loss of {amount(most)} each, the largest possible, reverses {which}."
+        return (
+            f"{unlike}; {which} is reversed only if those lose more than {amount(loss)} each, and always playing the "
+            f"worst arm loses {amount(most)} on average."
+        )
     needed = replications_to_exclude(weakest, most, level)
     time = "" if runs.seconds is None else _takes(runs.seconds * needed / count)
     return (
-        f"{unlike}; {which} is reversed if those lose more than {amount(loss)} each (up to {amount(most)} is "
-        f"possible). {needed:,} replications{time} would exclude that."
+        f"{unlike}; {which} is reversed if those lose more than {amount(loss)} each, and always playing the worst "
+        f"arm loses {amount(most)} on average. {needed:,} replications{time} exclude that."
     )
 
 

@@ -31,8 +31,14 @@ def cautions(runs: Runs, effects: Sequence[Effect], request: Request) -> tuple[s
         *_without_variation(runs, last),
         *_skewed(runs, last, request),
         *_unstable_pull_counts(runs),
-        *filter(None, [scale_caution(runs)]),
+        *scale_cautions(runs),
     )
+
+
+def scale_cautions(runs: Runs) -> Iterator[str]:
+    """A sentence if policies assume another scale of rewards."""
+    if caution := scale_caution(runs):
+        yield caution
 
 
 def is_interim(runs: Runs) -> bool:

@@ -9,8 +9,9 @@ from sameluck.design import Design, Naive, Replay, TimeCoupled, as_design
 from sameluck.environments.base import EnvironmentLike
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment, require_experiment
-from sameluck.inference.comparison import compare
+from sameluck.inference.comparing import compare
 from sameluck.inference.design_results import DesignComparison
+from sameluck.policies.external import Makers
 from sameluck.simulation.simulate import Progress, simulate
 
 
@@ -23,6 +24,7 @@ def designs(
     checkpoints: list[int] | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
+    makers: Makers | None = None,
 ) -> DesignComparison:
     """Run the same comparison under several designs, to measure what sharing rewards saves.
 
@@ -32,8 +34,9 @@ def designs(
         designs: Which designs, or their text forms.
         level: Confidence of the intervals.
         checkpoints: Horizons to report.
-        workers: Threads; all cores if not given.
+        workers: As for `simulate`.
         progress: As for `simulate`, once for each design.
+        makers: As for `simulate`.
     """
     require_experiment("designs", experiment)
     if isinstance(designs, str) or not isinstance(designs, Iterable):
@@ -41,7 +44,9 @@ def designs(
     by_label = {one.label: one for one in map(as_design, designs)}
     if not by_label:
         raise Invalid("designs needs at least one design")
-    run = partial(simulate, checkpoints=checkpoints, workers=workers, progress=progress)
+    run = partial(
+        simulate, checkpoints=checkpoints, workers=workers, progress=progress, makers=makers
+    )
     results = {
         label: compare(run(experiment.replace(design=design), environment), level=level)
         for label, design in by_label.items()

@@ -35,6 +35,7 @@ from sameluck.validation import require_one_of
 
 Pair: TypeAlias = tuple[str, str]  # policy, control
 PairAt: TypeAlias = tuple[Pair, int]  # and the index of the checkpoint
+TWIN = "twin"  # the interval that is not computed from the differences alone
 
 
 class _Estimate(NamedTuple):
@@ -113,7 +114,7 @@ def check_request(experiment: Experiment, replications: int, request: Request) -
     """The request with its defaults filled in, or `Invalid` if the experiment cannot answer it."""
     check_level(request.level)
     require_one_of("pairs", request.pairs, list(pairings))
-    require_one_of("interval", request.interval, list(intervals))
+    require_one_of("interval", request.interval, [*intervals, TWIN])
     simultaneous = request.simultaneous or "pairs"
     require_one_of("simultaneous", simultaneous, families)
     if request.adjust is not None:
@@ -122,19 +123,26 @@ def check_request(experiment: Experiment, replications: int, request: Request) -
     require_one_of("control", control, list(experiment.policies))
     if len(experiment.policies) < 2:
         raise Invalid("compare needs at least two policies, got one")
-    if replications < 2:
+    if request.interval == TWIN and request.adjust is not None:
+        raise Invalid('interval="twin" takes no adjust')
+    if replications < (1 if request.interval == TWIN else 2):
         raise Invalid(
             f"compare needs at least 2 replications, got {replications}: the replication is the unit of "
-            "inference, however many users it has"
+            'inference, however many users it has; interval="twin" needs one'
         )
     return request._replace(control=control, simultaneous=simultaneous)
 
 
-def effects(runs: Runs, request: Request) -> tuple[Effect, ...]:
-    """One `Effect` for each pair of policies and checkpoint, all checkpoints of a pair before the next pair."""
+def effects(
+    runs: Runs, request: Request, pairs: Sequence[Pair] | None = None
+) -> tuple[Effect, ...]:
+    """One `Effect` for each pair of policies and checkpoint, all checkpoints of a pair before the next pair.
+
+    The pairs are those requested unless they are given.
+    """
     request = _checked_request(runs, request)
-    pairs = list(pairings[request.pairs](runs.policies, str(request.control), best_policy(runs)))
-    estimates = _estimates(runs, [*pairs, *_also_possible(pairs, request)], request)
+    pairs = requested_pairs(runs, request) if pairs is None else pairs
+    estimates = _estimates(runs, [*pairs, *also_possible(pairs, request)], request)
     alone = [
         [moments(runs.rewards[:, column, index]) for index in range(runs.checkpoints.size)]
         for column in range(len(runs.policies))
@@ -143,6 +151,11 @@ def effects(runs: Runs, request: Request) -> tuple[Effect, ...]:
         _effect(runs, alone, key, NO_DIFFERENCE if _same(runs, key[0]) else estimates[key], request)
         for key in itertools.product(pairs, range(runs.checkpoints.size))
     )
+
+
+def requested_pairs(runs: Runs, request: Request) -> list[Pair]:
+    """The pairs of policies to compare."""
+    return list(pairings[request.pairs](runs.policies, str(request.control), best_policy(runs)))
 
 
 def is_same_policy(effect: Effect) -> bool:
@@ -162,7 +175,7 @@ def _same(runs: Runs, pair: Pair) -> bool:
     )
 
 
-def _also_possible(pairs: list[Pair], request: Request) -> list[Pair]:
+def also_possible(pairs: Sequence[Pair], request: Request) -> list[Pair]:
     """The pairs that the data might have selected instead: intervals after a selection must hold for all of them."""
     if request.pairs != "best":
         return []

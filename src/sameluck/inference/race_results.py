@@ -44,9 +44,9 @@ class Race:
     fixed_policy_runs: int  # without dropping: every policy in every replication
     fixed_users: int  # without dropping, at the mean of the replications before the first drop
     naive_users: float  # under the naive design, for the same precision and without dropping
-    naive_users_low: float  # the interval of that, at the level
-    naive_users_high: float
     runners: tuple[Runner, ...]  # the leader first
+    naive_users_low: float = 0.0  # the interval of `naive_users`, at the level
+    naive_users_high: float = math.inf
     scale: str | None = None  # a caution, if the rewards' scale is not the one that policies assume
 
     @property

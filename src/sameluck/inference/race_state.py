@@ -19,6 +19,7 @@ from sameluck.files import write_whole
 from sameluck.inference.race_results import Race, Runner, naive_users
 from sameluck.inference.scale import simulated_scale_caution
 from sameluck.intervals import anytime_half_width, one_sided_level, varies
+from sameluck.policies.external import Makers, makers_for, makers_of
 from sameluck.simulation.simulate import simulate
 
 BLOCK = 16  # replications simulated at once after the first decision; decisions are made after each
@@ -37,12 +38,19 @@ class RaceState:
     """A race in progress: the rewards of every policy in its replications, and which were dropped."""
 
     def __init__(
-        self, experiment: Experiment, environment: Environment, rules: Rules, keep: Path | None
+        self,
+        experiment: Experiment,
+        environment: Environment,
+        rules: Rules,
+        keep: Path | None,
+        makers: Makers | None,
     ) -> None:
+        makers_of(experiment.policies, makers)
         self.experiment = experiment
         self.environment = environment
         self.rules = rules
         self.keep = keep
+        self.makers = makers
         self.names = list(experiment.policies)
         # Of one pair. Only the true best matters: that no other beats it, and how far it is ahead of the leader.
         self.level = one_sided_level(rules.level, len(self.names) - 1)
@@ -73,7 +81,8 @@ class RaceState:
         last = max(first + BLOCK, self.rules.least)
         block = range(first, min(last, self.experiment.replications))
         experiment = self.experiment.replace(policies=policies)
-        runs = simulate(experiment, self.environment, replications=block)
+        makers = makers_for(policies, self.makers)
+        runs = simulate(experiment, self.environment, replications=block, makers=makers)
         for row in range(runs.replications):
             columns = [index for index, name in enumerate(names) if name not in self.dropped]
             for column in columns:

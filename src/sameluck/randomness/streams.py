@@ -30,7 +30,7 @@ Integer: TypeAlias = int | np.int64 | np.uint64
 VERSION = 1
 
 # What a number is for. Purposes never share numbers, so a policy's random choice never shifts a reward.
-REWARD, DECISION, INSTANCE, AUDIT = 1, 2, 3, 4
+REWARD, DECISION, INSTANCE, AUDIT, TWIN = 1, 2, 3, 4, 5
 
 ALL_POLICIES = 0  # the owner of what all policies of a replication share
 

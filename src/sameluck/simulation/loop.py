@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
 from sameluck.bodies import Body, Misuse, blames, is_ours, locate_error
-from sameluck.compiled import compiled, inlined, uncached
+from sameluck.compiled import compiled, inlined
 from sameluck.environments.base import Environment, Law, compiled_law, draw, draw_body_of
 from sameluck.errors import AddressReused, Invalid
 from sameluck.experiment import Experiment
@@ -63,7 +63,7 @@ class WorkingArrays(NamedTuple):
 class Results(NamedTuple):
     """The results of one policy: a row per replication, a column per checkpoint."""
 
-    timed: bool
+    timed: bool | None  # True or None: by its type the loop is compiled without the other case
     checkpoints: Ints
     rewards: Floats  # (replication, checkpoint)
     pulls: Ints  # (replication, checkpoint, arm)
@@ -106,7 +106,7 @@ def _run(
             if arm < 0 or arm >= arms:
                 return period
             pulled = arrays.pulls[arm]
-            position = period - 1 if results.timed else pulled
+            position = pulled if results.timed is None else period - 1
             bits = word(Key(arrays.first[arm], arrays.second[arm]), position)
             reward = float(draw(law, row, arm, bits))
             total = arrays.totals[arm] + reward
@@ -181,9 +181,6 @@ def _sum_luck(
     return 0
 
 
-_run_all_uncached, _sum_luck_uncached = uncached(_run_all), uncached(_sum_luck)
-
-
 class PolicyRunner:
     """One policy of an experiment, prepared to run any of its replications."""
 
@@ -202,9 +199,8 @@ class PolicyRunner:
         )
         self.arrays = self._empty_arrays()
 
-    def _ours(self, law: Law | None = None) -> bool:
-        bodies = [body_of(self.policy), *([] if law is None else [draw_body_of(law)])]
-        return all(is_ours(body) for body in bodies)
+    def _ours(self) -> bool:
+        return is_ours(body_of(self.policy))
 
     def run(
         self, replications: range, checkpoints: Ints, trajectory: Trajectory | None = None
@@ -232,9 +228,9 @@ class PolicyRunner:
         results = self._empty_results(len(replications), checkpoints)
         # To compile, no replication is run; the law of one has the same type.
         law, first = self._law(replications or range(1)), replications.start
-        loop = _run_all if self._ours(law) else _run_all_uncached
+        arguments = (self.policy, law, self.owners, first, self.arrays, results, trajectory)
         with self._explained(law):
-            where = loop(self.policy, law, self.owners, first, self.arrays, results, trajectory)
+            where = _run_all(*arguments)
         self._check_arm(*where)
         return results
 
@@ -344,7 +340,7 @@ class PolicyRunner:
         if not states_chances(self.policy):
             return np.zeros(checkpoints.size)
         chances = np.zeros(self.experiment.n_arms)
-        policy, loop = self.policy, (_sum_luck if self._ours() else _sum_luck_uncached).__call__
+        policy, loop = self.policy, _sum_luck.__call__
         if deadline is not None:
             policy, loop = guarded_policy(self.policy, deadline), _sum_luck.body
         try:
@@ -423,7 +419,8 @@ class PolicyRunner:
     def _empty_results(self, count: int, checkpoints: Ints) -> Results:
         shape = (count, checkpoints.size)
         pulls = np.empty((*shape, self.experiment.n_arms), np.int64)
-        return Results(self.experiment.design.timed, checkpoints, np.empty(shape), pulls)
+        timed = self.experiment.design.timed or None
+        return Results(timed, checkpoints, np.empty(shape), pulls)
 
     def _law(self, replications: range) -> Law:
         experiment = self.experiment

@@ -15,7 +15,14 @@ import numpy as np
 from sameluck.bodies import Body, Misuse, is_ours
 from sameluck.environments.base import Environment, compiled_law, draw_body_of
 from sameluck.experiment import Experiment
-from sameluck.policies.base import Policy, body_of, chances_body_of, prepare, states_chances
+from sameluck.policies.base import (
+    Policy,
+    as_compiled,
+    body_of,
+    chances_body_of,
+    prepare,
+    states_chances,
+)
 from sameluck.policies.batched import Batched
 
 _ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
@@ -46,7 +53,7 @@ def own_bodies(
     """The select and draw bodies that are not sameluck's, and with `detail` those that state chances."""
     arms, horizon = experiment.n_arms, experiment.horizon
     if not is_ours(type(policy)) or isinstance(policy, Batched):
-        prepared = prepare(policy, arms, horizon)
+        prepared = as_compiled(prepare(policy, arms, horizon))
         if not is_ours(body_of(prepared)):
             yield BodyUse(body_of(prepared), repr(policy), arms, horizon)
             if detail and states_chances(prepared):
@@ -60,7 +67,8 @@ def own_bodies(
 def check_names(body: Body) -> None:
     """Raise `Misuse` for a name that is not defined, global randomness, the clock, imports and changes of globals.
 
-    A global number is a constant of the machine code: one that was changed since is refused too.
+    A global number is a constant of the machine code: one that was changed since is refused too, unless the body has
+    a digest (`body_digests`) and is compiled anew.
     """
     constants: dict[str, bytes] = {}
     for function in called_by(body):

@@ -17,7 +17,6 @@ from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.files import write_whole
 from sameluck.inference.race_results import Race, Runner, naive_users
-from sameluck.inference.scale import simulated_scale_caution
 from sameluck.intervals import anytime_half_width, one_sided_level, varies
 from sameluck.policies.external import Makers, makers_for, makers_of
 from sameluck.simulation.simulate import simulate
@@ -138,7 +137,6 @@ class RaceState:
             naive_users_low=naive.low,
             naive_users_high=naive.high,
             runners=tuple(runners),
-            scale=simulated_scale_caution(self.experiment, self.environment),
         )
 
     def _runner(self, name: str, leader: str) -> Runner:

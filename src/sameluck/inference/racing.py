@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from sameluck.environments.base import EnvironmentLike
@@ -23,6 +24,7 @@ from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.inference.race_results import Race
 from sameluck.inference.race_state import RaceState, Rules
+from sameluck.inference.scale import simulated_scale_caution
 from sameluck.intervals import check_level
 from sameluck.policies.base import Policy
 from sameluck.validation import require_callable, require_number
@@ -92,4 +94,4 @@ def race(  # noqa: PLR0913
     kept = None if keep is None else Path(keep)
     state = RaceState(experiment, environment, rules, kept, makers)
     state.run(progress)
-    return state.result()
+    return replace(state.result(), scale=simulated_scale_caution(experiment, environment))

@@ -207,7 +207,8 @@ def cache_directory() -> Path:
     import numba  # noqa: PLC0415 as above
 
     digest = hashlib.blake2b(numba.__version__.encode(), digest_size=8)
-    compiling = [_PACKAGE / f"{name}.py" for name in ("compiled", "machine_code", "body_digests")]
+    names = ("compiled", "machine_code", "body_digests", "bodies")
+    compiling = [_PACKAGE / f"{name}.py" for name in names]
     for source in [*compiling, *compiled_sources()]:
         digest.update(source.read_bytes())
     try:

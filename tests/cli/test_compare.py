@@ -85,6 +85,17 @@ def test_json_has_no_infinity(capsys):
     assert json.loads(out)["effects"][0]["variance_ratio"] is None
 
 
+def test_a_twin_needs_one_replication(capsys):
+    words = ("--horizon", "50", "--replications", "1")
+    assert run(capsys, *COMPARE, *words)[0] == 2
+    code, out, _ = run(capsys, *COMPARE, *words, "--twin", "--json")
+    twin = json.loads(out)["twin"]
+
+    assert code == 0
+    assert twin["replications"] == 1
+    assert twin["effects"][0]["guaranteed_low"] < twin["effects"][0]["effect"]
+
+
 def test_files_are_written_to_the_named_paths(capsys, tmp_path):
     paths = {kind: tmp_path / f"out.{kind}" for kind in ("csv", "svg", "html", "npz")}
     flags = zip(("--csv", "--plot", "--report", "--save"), paths.values(), strict=True)

@@ -1,5 +1,6 @@
 """A race names a policy that is good enough, keeps its promise, and can be taken up again."""
 
+import dataclasses
 import json
 import math
 
@@ -9,6 +10,7 @@ from scipy import stats
 
 import budget
 import sameluck as sl
+from sameluck.inference.race_results import Race, Runner
 from sameluck.intervals import anytime_interval
 
 FIELD = {
@@ -312,3 +314,33 @@ def test_equal_policies_need_as_many_replications_under_naive():
     twins = {"a": sl.UCB1(), "b": sl.UCB1()}
     race = sl.race(twins, BERNOULLI, tolerance=5.0, horizon=50, most=40, failures=1)
     assert race.naive_users == 40 * 2 * 50
+
+
+def test_a_race_is_reported_to_the_digit():
+    """A rival behind by 0 is equal only if its differences do not vary; a skewness of 2 is not large."""
+    leader, tied = Runner("a", 10.0, 0.0, 0.0, 0.0, 0.0, 30, None), ("b", 10.0, 0.0)
+    rivals = [
+        Runner(*tied, -1.25, 1.25, 2.0, 30, None),
+        Runner("c", 8.5, 1.5, 1.0, 2.0, -2.01, 20, "a"),
+    ]
+    experiment = sl.Experiment(
+        policies={name: sl.UCB1() for name in "abc"}, arms=2, horizon=9, replications=30
+    )
+    race = Race(experiment, 1.5, 0.95, True, 0.1, 30, 400, 80, 90, 450, 1234.5, (leader, *rivals))
+    assert race.to_dicts() == [one._asdict() for one in race.runners]
+    assert str(race).splitlines()[:4] == [
+        "policy  reward  behind     95% bounds  replications  dropped by",
+        "a        10.00    0.00   0.00 to 0.00            30           -",
+        "b        10.00    0.00  -1.25 to 1.25            30           -",
+        "c         8.50    1.50   1.00 to 2.00            20           a",
+    ]
+    assert race.verdict == (
+        "a is within 1.5 of the best with 95% confidence, failures in up to 9.5% of replications not excluded. "
+        "It took 30 replications, 400 users and 80 policy runs; without dropping about 450 users and 90 policy runs; "
+        "the naive design about 1,234 users for the same precision. "
+        "Caution: the differences from c are skewed: a policy may fail rarely and badly; accept fewer with "
+        "failures=..."
+    )
+    without_bounds = Runner(*tied, -math.inf, math.inf, 0.0, 30, None)
+    (caution,) = dataclasses.replace(race, runners=(leader, without_bounds)).cautions
+    assert caution.startswith("b earned exactly what a did")

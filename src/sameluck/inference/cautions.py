@@ -50,7 +50,12 @@ def _interim(runs: Runs, request: Request) -> Iterator[str]:
 
 
 def _few_replications(runs: Runs, request: Request) -> Iterator[str]:
-    if runs.replications < FEW_REPLICATIONS and request.interval != "median":
+    if request.interval == "twin":
+        yield (
+            "The spread is that of a copy of the arms: it assumes that they stand still, which few replications can "
+            "hardly test."
+        )
+    elif runs.replications < FEW_REPLICATIONS and request.interval != "median":
         yield (
             f"Only {runs.replications} replications: the intervals assume normal differences. "
             f"{FEW_REPLICATIONS} or more show whether that holds."

@@ -16,12 +16,13 @@ from sameluck.errors import Invalid
 from sameluck.experiment import Experiment, require_experiment
 from sameluck.inference.effects import Request, differences, effects, first_pair
 from sameluck.intervals import anytime_half_widths, check_level, intervals
-from sameluck.policies.external import Makers
+from sameluck.policies.external import Makers, makers_for
 from sameluck.runs import Runs
 from sameluck.simulation.simulate import simulate
 from sameluck.validation import require_number, require_one_of, require_whole
 
 FIRST_LOOK = 5
+VERIFICATIONS = 500  # times that a planned experiment is simulated
 
 
 class Coverage(NamedTuple):
@@ -153,3 +154,27 @@ def _peeking_bounds(groups: Floats, level: float, interval: str) -> tuple[Floats
         half[np.cumsum(groups != groups[:, :1], axis=1) == 0] = math.inf
     looks = slice(FIRST_LOOK - 1, None)
     return (means - half)[:, looks], (means + half)[:, looks]
+
+
+def repeat_planned(
+    planned: Experiment,
+    environment: EnvironmentLike | Runs,
+    effect: float,
+    level: float,
+    makers: Makers | None,
+) -> Coverage:
+    """Simulate the planned experiment `VERIFICATIONS` times."""
+    if isinstance(environment, Runs):
+        raise Invalid("verify=True needs an environment to simulate, not runs")
+    if planned.replications * VERIFICATIONS > 5_000_000:
+        raise Invalid(
+            f"verify=True would simulate {VERIFICATIONS} x {planned.replications:,} replications; plan without it"
+        )
+    return coverage(
+        planned,
+        environment,
+        level=level,
+        experiments=VERIFICATIONS,
+        effect=effect,
+        makers=makers_for(planned.policies, makers),
+    )

@@ -9,7 +9,7 @@ from sameluck.design import Design, Naive, Replay, TimeCoupled, as_design
 from sameluck.environments.base import EnvironmentLike
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment, require_experiment
-from sameluck.inference.comparison import compare
+from sameluck.inference.comparing import compare
 from sameluck.inference.design_results import DesignComparison
 from sameluck.policies.external import Makers
 from sameluck.simulation.simulate import Progress, simulate

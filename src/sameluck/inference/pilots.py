@@ -7,24 +7,32 @@ from functools import partial
 
 import numpy as np
 
-from sameluck.arrays import Floats
 from sameluck.design import Design, Naive, Replay, TimeCoupled
 from sameluck.environments.base import EnvironmentLike
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
-from sameluck.inference.coverage import Coverage, coverage
-from sameluck.inference.effects import first_pair, has_prior
+from sameluck.inference.effects import differences, first_pair, has_prior
+from sameluck.inference.twins.for_plans import copied_arms
+from sameluck.inference.unseen import possible_loss
 from sameluck.policies.external import Makers, makers_for, makers_of
 from sameluck.runs import Runs
 from sameluck.simulation.simulate import simulate
 
-VERIFICATIONS = 500  # times that the planned experiment is simulated
-
 
 def pilots(
-    experiment: Experiment, environment: EnvironmentLike | Runs, pilot: int, makers: Makers | None
+    experiment: Experiment,
+    environment: EnvironmentLike | Runs,
+    pilot: int,
+    makers: Makers | None,
+    *,
+    copied: bool = False,
 ) -> dict[str, Runs]:
-    """The runs of each design by its text form, the experiment's own first."""
+    """The runs of each design by its text form, the experiment's own first.
+
+    With `copied`, those on a copy of the arms that some runs have measured.
+    """
+    if copied and isinstance(environment, Runs):
+        environment = copied_arms(environment)
     if isinstance(environment, Runs):
         return _pilots_of_runs(experiment, environment)
     designs: list[Design] = [experiment.design, Naive(), TimeCoupled(), Replay()]
@@ -47,7 +55,8 @@ def with_two_policies(experiment: Experiment, replications: int) -> Experiment:
 def _pilots_of_runs(experiment: Experiment, runs: Runs) -> dict[str, Runs]:
     if runs.replications < 10:
         raise Invalid(
-            f"a pilot needs at least 10 replications to estimate a variance, got {runs.replications}"
+            f"a pilot needs at least 10 replications to estimate a variance, got {runs.replications}; with "
+            "horizon=... the plan is made on a copy of its arms, for which one is enough"
         )
     planned, piloted = (one.to_dict()["policies"] for one in (experiment, runs.experiment))
     for name in first_pair(experiment):
@@ -57,7 +66,8 @@ def _pilots_of_runs(experiment: Experiment, runs: Runs) -> dict[str, Runs]:
             )
     if runs.checkpoints[-1] != experiment.horizon:
         raise Invalid(
-            f"the pilot reports up to {runs.checkpoints[-1]:,} periods, the experiment has {experiment.horizon:,}"
+            f"the pilot reports up to {runs.checkpoints[-1]:,} periods, the experiment has {experiment.horizon:,}; "
+            "horizon=... plans another one, on a copy of the pilot's arms"
         )
     own = runs.experiment.design.label
     coupled = not isinstance(runs.experiment.design, Naive)
@@ -65,17 +75,22 @@ def _pilots_of_runs(experiment: Experiment, runs: Runs) -> dict[str, Runs]:
     return {own: runs} if coupled and has_prior(runs) else {own: runs, "naive": runs}
 
 
-def check_pilot(differences: Floats, effect: float | None, possible: float | None) -> None:
-    """Raise `Invalid` if the policies never differ, or cannot differ by the effect (`possible` at most)."""
-    if differences.std() == 0:
+def check_pilot(runs: Runs, effect: float | None) -> float | None:
+    """By how much the policies of a pilot can differ, if it is known.
+
+    Raises `Invalid` if they never differ, or cannot differ by the effect.
+    """
+    if differences(runs, first_pair(runs.experiment), -1).std() == 0:
         raise Invalid(
             "the two policies never differ in the pilot, so there is nothing to plan; try another environment"
         )
+    possible = possible_loss(runs)
     if effect is not None and possible is not None and abs(effect) > possible:
         raise Invalid(
             f"effect {effect:g} is more than two policies can differ by here: {possible:g}, the horizon times the "
             "range of the arms' means; plan a smaller effect or a longer horizon"
         )
+    return possible
 
 
 def spread(runs: Runs, index: int, *, paired: bool) -> tuple[float, float]:
@@ -91,27 +106,3 @@ def spread(runs: Runs, index: int, *, paired: bool) -> tuple[float, float]:
     fourth = float(np.mean((values - values.mean()) ** 4))
     error = math.sqrt(max(fourth - variance**2, 0.0) / values.size)
     return math.sqrt(variance), error / (2 * math.sqrt(variance))
-
-
-def repeat_planned(
-    planned: Experiment,
-    environment: EnvironmentLike | Runs,
-    effect: float,
-    level: float,
-    makers: Makers | None,
-) -> Coverage:
-    """Simulate the planned experiment `VERIFICATIONS` times."""
-    if isinstance(environment, Runs):
-        raise Invalid("verify=True needs an environment to simulate, not runs")
-    if planned.replications * VERIFICATIONS > 5_000_000:
-        raise Invalid(
-            f"verify=True would simulate {VERIFICATIONS} x {planned.replications:,} replications; plan without it"
-        )
-    return coverage(
-        planned,
-        environment,
-        level=level,
-        experiments=VERIFICATIONS,
-        effect=effect,
-        makers=makers_for(planned.policies, makers),
-    )

@@ -14,8 +14,10 @@ from sameluck.experiment import Experiment
 from sameluck.inference.coverage import Coverage
 from sameluck.inference.effects import first_pair
 from sameluck.inference.power import power_of
+from sameluck.inference.scale import scale_caution
 from sameluck.reporting import plots, tables
 from sameluck.reporting.wording import percent
+from sameluck.runs import Runs
 
 _NUMBERS = ("sd", "effect", "power", "replications", "users each", "users", "days")
 _HEADER = ("design", "horizon", *_NUMBERS)
@@ -56,6 +58,7 @@ class Plan:
         False  # the policies of a replication share an instance, also under the naive design
     )
     possible_effect: float | None = None  # that two policies can have at most; None if not known
+    pilot: Runs | None = None  # of the experiment's own design
 
     @property
     def own(self) -> DesignPlan:
@@ -165,7 +168,8 @@ class Plan:
     @property
     def cautions(self) -> tuple[str, ...]:
         """Sentences to read before relying on the plan."""
-        return (*self._impossible(), *self._skewed())
+        scale = None if self.pilot is None else scale_caution(self.pilot)
+        return (*self._impossible(), *self._skewed(), *([scale] if scale else []))
 
     def _impossible(self) -> Iterator[str]:
         if self.possible_effect is not None and abs(self.effect) > self.possible_effect:

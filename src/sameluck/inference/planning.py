@@ -13,11 +13,11 @@ from typing import NamedTuple
 from sameluck.environments.base import EnvironmentLike
 from sameluck.experiment import Experiment, require_experiment
 from sameluck.inference.cautions import replications_for_skewness
+from sameluck.inference.coverage import repeat_planned
 from sameluck.inference.effects import differences, first_pair, has_prior
-from sameluck.inference.pilots import check_pilot, pilots, repeat_planned, spread, with_two_policies
+from sameluck.inference.pilots import check_pilot, pilots, spread, with_two_policies
 from sameluck.inference.plan_results import DesignPlan, Plan
 from sameluck.inference.power import PowerAnalysis
-from sameluck.inference.unseen import possible_loss
 from sameluck.runs import Runs
 from sameluck.validation import require_number, require_whole
 
@@ -36,6 +36,7 @@ def plan(  # noqa: PLR0913
     arrivals_per_day: float | None = None,
     reward_delay_seconds: float = 0.0,
     verify: bool = False,
+    horizon: int | None = None,
     makers: Mapping[str, Callable[[int], object]] | None = None,
 ) -> Plan:
     """Plan a comparison of the control with the first other policy, over the experiment's horizon.
@@ -52,6 +53,8 @@ def plan(  # noqa: PLR0913
         reward_delay_seconds: From showing an arm to knowing its reward. A policy's next decision waits for it, so a
             replication takes at least horizon x delay; replications run in parallel.
         verify: Simulate the planned experiment 500 times and report its power and coverage.
+        horizon: Plan for this one instead of the experiment's. With `Runs`, the pilot is then simulated on a copy of
+            the arms that they measured (see `twin`): one replication is enough, and any horizon may be planned.
         makers: As for `simulate`.
     """
     require_experiment("plan", experiment)
@@ -62,11 +65,12 @@ def plan(  # noqa: PLR0913
         require_number("arrivals_per_day", arrivals_per_day, above=0)
     require_number("reward_delay_seconds", reward_delay_seconds, at_least=0)
     timing = _Timing(arrivals_per_day, reward_delay_seconds)
-    by_design = pilots(experiment, environment, pilot, makers)
+    if horizon is not None:
+        experiment = experiment.replace(horizon=horizon)
+    by_design = pilots(experiment, environment, pilot, makers, copied=horizon is not None)
     own_design, own = next(iter(by_design.items()))
     values = differences(own, first_pair(experiment), -1)
-    possible = possible_loss(own)
-    check_pilot(values, effect, possible)
+    possible = check_pilot(own, effect)
     rows = tuple(_row(runs, design, -1, analysis, timing) for design, runs in by_design.items())
     by_horizon = tuple(
         _row(own, own_design, index, analysis, timing) for index in range(own.checkpoints.size - 1)
@@ -89,6 +93,7 @@ def plan(  # noqa: PLR0913
         replications_for_skewness(values),
         has_prior(own),
         possible,
+        own,
     )
 
 

@@ -43,6 +43,7 @@ class Race:
     fixed_users: int  # without dropping, at the mean of the replications before the first drop
     naive_users: float  # under the naive design, for the same precision and without dropping
     runners: tuple[Runner, ...]  # the leader first
+    scale: str | None = None  # a caution, if the rewards' scale is not the one that policies assume
 
     @property
     def best(self) -> str:
@@ -94,10 +95,10 @@ class Race:
             )
         if skewed:
             sentences.append(
-                f"the differences from {', '.join(skewed)} are skewed: a policy may fail rarely and badly; "
-                "accept fewer with failures=..."
+                f"the differences from {', '.join(skewed)} are skewed: a policy may fail rarely and badly. A smaller "
+                f"share than failures={self.failures:g} takes more replications and shows rarer failures."
             )
-        return tuple(sentences)
+        return (*sentences, *([self.scale] if self.scale else []))
 
     def __str__(self) -> str:
         bounds = f"{percent(self.level)} bounds"

@@ -18,6 +18,7 @@ from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.files import write_whole
 from sameluck.inference.race_results import Race, Runner
+from sameluck.inference.scale import simulated_scale_caution
 from sameluck.intervals import anytime_half_width, one_sided_level, varies
 from sameluck.policies.external import Makers, makers_for, makers_of
 from sameluck.simulation.simulate import simulate
@@ -133,6 +134,7 @@ class RaceState:
             fixed_users=round(self.replications * float(np.mean(self.undropped_users))),
             naive_users=self._naive_users(leader, runners[1].policy),
             runners=tuple(runners),
+            scale=simulated_scale_caution(self.experiment, self.environment),
         )
 
     def _runner(self, name: str, leader: str) -> Runner:

@@ -25,7 +25,6 @@ from sameluck.inference.race_results import Race
 from sameluck.inference.race_state import RaceState, Rules
 from sameluck.intervals import check_level
 from sameluck.policies.base import Policy
-from sameluck.simulation.preconditions import checked_environment
 from sameluck.validation import require_callable, require_number
 
 LEAST = 30
@@ -89,7 +88,6 @@ def race(  # noqa: PLR0913
     )
     if len(experiment.policies) < 2:
         raise Invalid("a race needs at least two policies")
-    checked_environment(experiment, environment)
     rules = Rules(tolerance, level, max(int(least), needed), failures)
     kept = None if keep is None else Path(keep)
     state = RaceState(experiment, environment, rules, kept, makers)

@@ -9,6 +9,7 @@ import numpy as np
 from sameluck.arrays import Floats
 from sameluck.compiled import branch_hint
 from sameluck.policies.base import Tally, chances, selects
+from sameluck.policies.tournament import MANY_ARMS, highest_mean
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import Key, at
 from sameluck.validation import require_number, require_one_of
@@ -29,12 +30,22 @@ class EpsilonGreedy(NamedTuple):
         require_one_of("EpsilonGreedy.explore", self.explore, ("all", "others"))
 
     def prepare(self, arms: int, horizon: int) -> _Greedy:  # noqa: ARG002, D102
-        return _Greedy(self.epsilon, self.explore == "others")
+        return (_GreedyOfMany if arms > MANY_ARMS else _Greedy)(
+            self.epsilon, self.explore == "others"
+        )
 
 
 class _Greedy(NamedTuple):
     epsilon: float
     others: bool
+
+
+class _GreedyOfMany(_Greedy):
+    def memory(self, arms: int) -> int:
+        return arms
+
+    def batched(self) -> _Greedy:
+        return _Greedy(*self)
 
 
 _EXPLORES, _WHICH_ARM = 0, 1  # slots of the decision noise
@@ -59,6 +70,21 @@ def _greedy_or_other(policy: _Greedy, tally: Tally, period: int, luck: Key) -> A
     return best
 
 
+@selects(_GreedyOfMany)
+def _greedy_of_many_or_other(policy: _GreedyOfMany, tally: Tally, period: int, luck: Key) -> Any:
+    arms = tally.pulls.size
+    if period <= arms:
+        return period - 1
+    best = highest_mean(tally, period)
+    if uniform(at(luck, period, _EXPLORES)) >= policy.epsilon:
+        return best
+    if not policy.others:
+        return np.int64(uniform(at(luck, period, _WHICH_ARM)) * arms)
+    other = np.int64(uniform(at(luck, period, _WHICH_ARM)) * (arms - 1))
+    return other + 1 if other >= best else other
+
+
+@chances(_GreedyOfMany)
 @chances(_Greedy)
 def _greedy_chances(policy: _Greedy, tally: Tally, period: int, chances: Floats) -> None:
     arms = chances.size

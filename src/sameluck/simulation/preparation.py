@@ -19,7 +19,7 @@ log = logging.getLogger("sameluck")
 
 def check_bodies(work: Work) -> list[Probe]:
     """The user's bodies that are not checked yet, run in plain Python; they are to be compared with compiled ones."""
-    return probe_bodies(with_bodies(work.experiment), work.environment)
+    return probe_bodies(with_bodies(work.experiment), work.environment, detail=work.detail)
 
 
 def check_objects(work: Work) -> dict[str, float]:

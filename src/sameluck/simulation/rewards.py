@@ -6,7 +6,7 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.bodies import is_ours
-from sameluck.compiled import compiled, uncached
+from sameluck.compiled import compiled
 from sameluck.environments.base import Environment, Law, compiled_law, draw, draw_body_of
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
@@ -55,9 +55,6 @@ def _draw_block(
         rewards[place] = draw(law, row, arm, word(key, start + place))
 
 
-_draw_block_uncached = uncached(_draw_block)
-
-
 class RewardSource:
     """The rewards of one policy in some replications, drawn by machine code."""
 
@@ -70,7 +67,6 @@ class RewardSource:
         self.first = replications.start
         self.law = compiled_law(environment, experiment.seed, replications, experiment.n_arms)
         self._body = draw_body_of(self.law)
-        self._loop = _draw_block if is_ours(self._body) else _draw_block_uncached
         owner = experiment.design.reward_owner(policy)
         self._seed, self._owner = np.uint64(experiment.seed), np.uint64(owner)
 
@@ -83,7 +79,7 @@ class RewardSource:
         rewards, row = np.empty(count), replication - self.first
         address = (self._seed, replication, self._owner, arm, start)
         try:
-            self._loop(self.law, row, *address, rewards)
+            _draw_block(self.law, row, *address, rewards)
         except Exception as error:
             if is_ours(self._body):
                 raise

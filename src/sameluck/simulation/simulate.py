@@ -72,7 +72,7 @@ def simulate(  # noqa: PLR0913 all but two are optional
     require_flag("detail", detail)
     require_flag("check", check)
     check_memory(experiment, len(numbers), horizons, detail=detail)
-    workers = _available_workers() if workers is None else require_whole("workers", workers, 1)
+    workers = available_workers() if workers is None else require_whole("workers", workers, 1)
     workers = min(workers, _MOST_WORKERS)
     require_callable("progress", progress)
     require_callable("map", map)
@@ -110,7 +110,8 @@ def _assemble(
     return assembly.runs()
 
 
-def _available_workers() -> int:
+def available_workers() -> int:
+    """How many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

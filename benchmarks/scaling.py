@@ -3,7 +3,7 @@
     python benchmarks/scaling.py [--quick] [--json FILE]
 
 Nanoseconds of one thread per policy-step, the best of several repetitions. A slope is that of the logarithm of the
-cost over the logarithm of the number of arms, or of the horizon: 1 if the cost is proportional, 0 if it does not grow.
+cost over the logarithm of the number of arms, or of the horizon: 1 if it is proportional, 0 if it does not grow.
 """
 
 from __future__ import annotations

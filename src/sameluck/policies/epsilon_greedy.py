@@ -1,4 +1,7 @@
-"""`EpsilonGreedy`."""
+"""`EpsilonGreedy`.
+
+With more than `MANY_ARMS` arms the highest mean is found in a tournament: the same arm, in O(log K) a period.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Upper confidence bounds: `UCB1` and `UCBDelta`."""
+"""Upper confidence bounds: `UCB1` and `UCBDelta`.
+
+With more than `MANY_ARMS` arms the highest bound is found in a tournament: the same arm, in O(log K) a period.
+"""
 
 from __future__ import annotations
 

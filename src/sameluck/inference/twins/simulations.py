@@ -40,7 +40,7 @@ class Effort(NamedTuple):
 
     replications: int = 20_000  # of the long run, R0
     draws: int = 200  # of the arms, B
-    draw_replications: int = 512  # on each, R1
+    draw_replications: int = 384  # on each, R1
     raises: int = 2  # how often R0 or R1 may be doubled where the simulation's error is not small
 
     @property

@@ -54,7 +54,7 @@ def test_a_comparison_is_a_table_and_a_sentence(capsys):
     assert (code, err) == (0, "")
     assert "99% interval" in out
     assert "ucb1(alpha=3) earned" in out
-    assert "users per replication instead of 4,000." in out
+    assert "users per replication instead of 4,000." in " ".join(out.split())
 
 
 def test_json_is_the_same_answer_as_the_python_surface(capsys):

@@ -9,12 +9,8 @@ from scipy import stats
 
 import sameluck as sl
 from sameluck import intervals
-from sameluck.inference.effects import (
-    _moments,
-    first_pair,
-    pairings,
-    variance_ratio,
-)
+from sameluck.inference.effects import first_pair, pairings
+from sameluck.inference.variance_ratios import moments, variance_ratio
 from sameluck.intervals import anytime_interval, bootstrap_interval, median_interval, t_interval
 
 
@@ -413,7 +409,7 @@ def test_the_best_policy_is_that_of_the_last_checkpoint():
 def test_variances_without_each_value_are_those_of_the_others():
     values = np.random.default_rng(3).exponential(size=9)
     others = [np.delete(values, place).var(ddof=1) for place in range(values.size)]
-    assert _moments(values).without_each == pytest.approx(others)
+    assert moments(values).without_each == pytest.approx(others)
 
 
 @pytest.mark.parametrize(("control", "pair"), [("a", ("b", "a")), ("b", ("a", "b"))])

@@ -58,10 +58,11 @@ class Comparison:
     def verdict(self) -> str:
         """The effects at the last checkpoint, what they cannot exclude and the users they cost, as sentences."""
         effects = self.last_effects
-        sentences = [*findings(effects), *self.about_unseen, *self.failures]
-        if self.request.interval == "median":
+        median = self.request.interval == "median"
+        sentences = [*findings(effects, median=median), *self.about_unseen, *self.failures]
+        if median:
             sentences.append(
-                "These are medians over replications: a rare failure does not show in them."
+                "The intervals are of the medians over replications, in which rare failures do not show."
             )
         if self.standings:
             names = ", ".join(row.policy for row in self.standings if row.may_be_best)
@@ -112,6 +113,8 @@ class Comparison:
         if self.request.adjust:
             kind = f"{kind}adjusted "
         names = {"interval": f"{percent(self.request.level)} {kind}interval{self.scope}"}
+        if self.request.adjust:
+            names["variance v naive"] = "unadjusted variance v naive"
         return [names.get(cell, cell) for cell in HEADER]
 
     @property

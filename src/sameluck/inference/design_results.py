@@ -11,7 +11,7 @@ import scipy
 
 from sameluck.inference.comparison import Comparison, footer
 from sameluck.inference.effects import Effect, effect_curves
-from sameluck.inference.sentences import cost, finding, setting
+from sameluck.inference.sentences import cost, findings, setting
 from sameluck.reporting import pages, plots, tables
 from sameluck.reporting.wording import amount, percent
 
@@ -69,7 +69,7 @@ class DesignComparison:
 
     @property
     def verdict(self) -> str:
-        """The first effect under the reference design, and what the others need for its precision."""
+        """The effects under the reference design, and what the others need for the precision of the first."""
         reference = self.results[self._reference]
         effect = reference.last_effects[0]
         others = [
@@ -81,7 +81,7 @@ class DesignComparison:
             and row.design != self._reference
             and math.isfinite(row.users_needed)
         ]
-        found = [finding(effect), *reference.about_unseen]
+        found = [*findings(reference.last_effects), *reference.about_unseen]
         return " ".join([*found, cost(effect, self._reference), *others])
 
     def __str__(self) -> str:

@@ -19,15 +19,14 @@ from sameluck.design import Naive
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.inference.adjustments import adjusted_differences, adjustments
+from sameluck.inference.variance_ratios import Moments, VarianceRatio, moments, ratio_of
 from sameluck.intervals import (
     Interval,
     bootstrap_intervals,
     check_level,
     intervals,
     max_t_intervals,
-    t_critical,
     t_p_values,
-    varies,
     welch_interval,
 )
 from sameluck.reporting.plots import Curve
@@ -69,7 +68,9 @@ class Effect(NamedTuple):
     ratio_low: float
     ratio_high: float
     naive_replications: float  # that the naive design needs for the same precision
-    plain_effect: float  # without adjustment; equal to `effect` if there is none
+    plain_effect: (
+        float  # the mean without adjustment; equal to `effect` unless that is adjusted or a median
+    )
     plain_sd: float
 
 
@@ -143,7 +144,7 @@ def effects(
     pairs = requested_pairs(runs, request) if pairs is None else pairs
     estimates = _estimates(runs, [*pairs, *also_possible(pairs, request)], request)
     alone = [
-        [_moments(runs.rewards[:, column, index]) for index in range(runs.checkpoints.size)]
+        [moments(runs.rewards[:, column, index]) for index in range(runs.checkpoints.size)]
         for column in range(len(runs.policies))
     ]
     return tuple(
@@ -269,46 +270,23 @@ def _families(keys: list[PairAt], kind: str) -> list[list[PairAt]]:
     return list(shared.values())
 
 
-class _Ratio(NamedTuple):
-    value: float
-    low: float
-    high: float
-
-
-class _Moments(NamedTuple):
-    """Of one value per replication."""
-
-    mean: float
-    variance: float  # exactly 0 if they do not vary
-    without_each: Floats  # the variance without each of them
-
-
-def _moments(values: Floats) -> _Moments:
-    count, mean = values.size, float(values.mean())
-    squares = (values - mean) ** 2
-    total = float(squares.sum())
-    with np.errstate(divide="ignore", invalid="ignore"):
-        without_each = (total - count / (count - 1) * squares) / np.float64(count - 2)
-    return _Moments(mean, total / (count - 1) if varies(values) else 0.0, without_each)
-
-
 def _effect(
-    runs: Runs, alone: list[list[_Moments]], key: PairAt, estimate: _Estimate, request: Request
+    runs: Runs, alone: list[list[Moments]], key: PairAt, estimate: _Estimate, request: Request
 ) -> Effect:
     pair, index = key
     policy, control = (alone[runs.policies.index(name)][index] for name in pair)
     values = differences(runs, pair, index)
-    difference = _moments(values)
-    variance, ratio = policy.variance + control.variance, _Ratio(1.0, 1.0, 1.0)
+    difference = moments(values)
+    variance, ratio = policy.variance + control.variance, VarianceRatio(1.0, 1.0, 1.0)
     if is_paired(runs):
         variance = difference.variance
         # On a prior naive runs would share the instance too, whose variance both policies' variances contain.
-        unknown = _Ratio(math.nan, math.nan, math.nan)
-        ratio = unknown if has_prior(runs) else _ratio(policy, control, difference, request.level)
+        unknown = VarianceRatio(math.nan, math.nan, math.nan)
+        ratio = unknown if has_prior(runs) else ratio_of(policy, control, difference, request.level)
     mean, sd = difference.mean, math.sqrt(variance)
     if request.adjust is not None:
         values = differences(runs, pair, index, request)
-        mean, sd = float(values.mean()), math.sqrt(_moments(values).variance)
+        mean, sd = float(values.mean()), math.sqrt(moments(values).variance)
     checkpoint = int(runs.checkpoints[index])
     return Effect(
         policy=pair[0],
@@ -337,30 +315,6 @@ def _effect(
 
 def _ceiling(value: float) -> float:
     return math.ceil(value) if math.isfinite(value) else value
-
-
-def variance_ratio(rewards: Floats, control_rewards: Floats, level: float) -> _Ratio:
-    """Var(policy) + Var(control) over the variance of their difference, with a jackknife interval of its log."""
-    difference = _moments(rewards - control_rewards)
-    return _ratio(_moments(rewards), _moments(control_rewards), difference, level)
-
-
-def _ratio(policy: _Moments, control: _Moments, difference: _Moments, level: float) -> _Ratio:
-    naive_variance, count = policy.variance + control.variance, difference.without_each.size
-    if difference.variance == 0:
-        value = 1.0 if naive_variance == 0 else math.inf
-        return _Ratio(value, value, value)
-    value = naive_variance / difference.variance
-    if count < 4:
-        return _Ratio(value, 0.0, math.inf)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        naive_without = policy.without_each + control.without_each
-        logs = np.log(naive_without / difference.without_each)
-    if not np.all(np.isfinite(logs)):
-        return _Ratio(value, 0.0, math.inf)
-    error = math.sqrt((count - 1) / count * float(np.sum((logs - logs.mean()) ** 2)))
-    factor = math.exp(min(700.0, t_critical(count - 1, level) * error))
-    return _Ratio(value, value / factor, value * factor)
 
 
 def effect_curves(effects: Sequence[Effect]) -> list[Curve]:

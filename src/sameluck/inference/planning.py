@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from sameluck.environments.base import EnvironmentLike
 from sameluck.experiment import Experiment, require_experiment
-from sameluck.inference.cautions import replications_for_skewness
+from sameluck.inference.cautions import replications_for_skewness, scale_cautions
 from sameluck.inference.coverage import repeat_planned
 from sameluck.inference.effects import differences, first_pair, has_prior
 from sameluck.inference.pilots import check_pilot, pilots, spread, with_two_policies
@@ -93,7 +93,7 @@ def plan(  # noqa: PLR0913
         replications_for_skewness(values),
         has_prior(own),
         possible,
-        own,
+        next(scale_cautions(own), None),
     )
 
 

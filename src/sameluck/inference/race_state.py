@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +13,7 @@ from sameluck.arrays import Floats
 from sameluck.environments.base import Environment
 from sameluck.experiment import Experiment
 from sameluck.inference.race_files import RaceFile
-from sameluck.inference.race_results import Race, Runner
+from sameluck.inference.race_results import Race, Runner, naive_users
 from sameluck.inference.scale import simulated_scale_caution
 from sameluck.inference.twins.for_races import reversing_failures
 from sameluck.intervals import anytime_half_width, one_sided_level, varies
@@ -134,6 +133,9 @@ class RaceState:
         runners.sort(
             key=lambda r: (r.policy != leader, r.dropped_by is not None, -r.replications, r.behind)
         )
+        rewards = self._common_rewards(leader, runners[1].policy)
+        each = len(self.names) * self.experiment.horizon
+        naive = naive_users(*rewards, self.replications, each, self.rules.level)
         return Race(
             experiment=self.experiment,
             tolerance=self.rules.tolerance,
@@ -145,7 +147,9 @@ class RaceState:
             policy_runs=sum(map(len, self.rewards.values())),
             fixed_policy_runs=self.replications * len(self.names),
             fixed_users=round(self.replications * float(np.mean(self.undropped_users))),
-            naive_users=self._naive_users(leader, runners[1].policy),
+            naive_users=naive.users,
+            naive_users_low=naive.low,
+            naive_users_high=naive.high,
             runners=tuple(runners),
             scale=simulated_scale_caution(self.experiment, self.environment),
             vetoed=tuple(self.vetoed),
@@ -165,14 +169,6 @@ class RaceState:
     def _common_rewards(self, first: str, second: str) -> tuple[Floats, Floats]:
         count = min(len(self.rewards[first]), len(self.rewards[second]))
         return np.array(self.rewards[first][:count]), np.array(self.rewards[second][:count])
-
-    def _naive_users(self, leader: str, rival: str) -> float:
-        """Every policy on its own users, in as many replications as the leader and its rival need."""
-        own, other = self._common_rewards(leader, rival)
-        paired = float((own - other).var(ddof=1))
-        ratio = float(own.var(ddof=1) + other.var(ddof=1)) / paired if paired else 1.0
-        replications = math.ceil(self.replications * max(1.0, ratio))
-        return replications * len(self.names) * self.experiment.horizon
 
     def _save(self) -> None:
         if self.kept is None:

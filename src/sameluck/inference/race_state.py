@@ -17,7 +17,6 @@ from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.files import write_whole
 from sameluck.inference.race_results import Race, Runner, naive_users
-from sameluck.inference.scale import simulated_scale_caution
 from sameluck.intervals import anytime_half_width, one_sided_level, varies
 from sameluck.policies.external import Makers, makers_for, makers_of
 from sameluck.simulation.simulate import simulate
@@ -112,8 +111,8 @@ class RaceState:
         self.certified = bool(max(behind, default=0.0) <= self.rules.tolerance)
         return self.certified
 
-    def result(self) -> Race:
-        """The race as far as it went."""
+    def result(self, scale: str | None) -> Race:
+        """The race as far as it went; `scale` is the caution about the scale of rewards."""
         means = {name: float(np.mean(self.rewards[name])) for name in self.remaining}
         leader = max(means, key=lambda name: means[name])
         runners = [self._runner(name, leader) for name in self.names]
@@ -138,7 +137,7 @@ class RaceState:
             naive_users_low=naive.low,
             naive_users_high=naive.high,
             runners=tuple(runners),
-            scale=simulated_scale_caution(self.experiment, self.environment),
+            scale=scale,
         )
 
     def _runner(self, name: str, leader: str) -> Runner:

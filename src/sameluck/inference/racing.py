@@ -23,6 +23,7 @@ from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.inference.race_results import Race
 from sameluck.inference.race_state import RaceState, Rules
+from sameluck.inference.scale import simulated_scale_caution
 from sameluck.intervals import check_level
 from sameluck.policies.base import Policy
 from sameluck.validation import require_callable, require_number
@@ -92,4 +93,4 @@ def race(  # noqa: PLR0913
     kept = None if keep is None else Path(keep)
     state = RaceState(experiment, environment, rules, kept, makers)
     state.run(progress)
-    return state.result()
+    return state.result(simulated_scale_caution(experiment, environment))

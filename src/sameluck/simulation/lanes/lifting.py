@@ -355,7 +355,7 @@ def lane_by_lane(function: Body, arity: int) -> Body:
     exec(_LANE_BY_LANE.format(arguments=listed, of_lane=of_lane), namespace)
     stub, lanes, scalar = (namespace[name] for name in ("stub", "lanes", "scalar"))
 
-    def choose(mask: Any, *arguments: Any) -> Any:
+    def choose(mask: object, *arguments: object) -> Body:
         return lanes if any(isinstance(one, Lanes) for one in arguments) else scalar
 
     choose.__signature__ = inspect.signature(stub)  # type: ignore[attr-defined]

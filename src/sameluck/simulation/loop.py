@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
 from sameluck.bodies import Body, Misuse, blames, is_ours, locate_error
-from sameluck.compiled import compiled, inlined, uncached
+from sameluck.compiled import compiled, compiled_as, inlined, uncached
 from sameluck.environments.base import Environment, Law, compiled_law, draw, draw_body_of
 from sameluck.errors import AddressReused, Invalid
 from sameluck.experiment import Experiment
@@ -72,7 +72,8 @@ class Results(NamedTuple):
 
 
 @inlined
-def _reset(arrays: WorkingArrays, seed: Bits, owner: Bits, replication: int) -> None:
+def _reset(arrays: WorkingArrays, owners: Owners, replication: int) -> None:
+    seed, owner, _ = owners
     key = stream(seed, REWARD, replication, owner)
     for arm in range(arrays.pulls.size):
         stack = within(key, arm)
@@ -85,51 +86,15 @@ def _reset(arrays: WorkingArrays, seed: Bits, owner: Bits, replication: int) -> 
 
 
 @inlined
-def _run(
-    policy: Policy,
-    law: Law,
-    luck: Key | OnceKey,
-    arrays: WorkingArrays,
-    row: int,
-    results: Results,
-    trajectory: Trajectory | None,
-) -> int:
-    # Returns 0, or the period in which the policy chose an arm that does not exist.
-    arms = arrays.pulls.size
-    earned = 0.0
-    arm = 0
-    reward = 0.0
-    start = 1
-    for checkpoint in range(results.checkpoints.size):
-        stop = results.checkpoints[checkpoint] + 1
-        period = start
-        while period < stop:
-            tally = Tally(arrays.pulls, arrays.totals, arrays.means, arrays.memory, arm, reward)
-            arm = select(policy, tally, period, luck)
-            if arm < 0 or arm >= arms:
-                return period
-            key = Key(arrays.first[arm], arrays.second[arm])
-            pulled, total, mean, again = arrays.pulls[arm], arrays.totals[arm], 0.0, True
-            while again:
-                position = pulled if results.timed is None else period - 1
-                reward = float(draw(law, row, arm, word(key, position)))
-                pulled += 1
-                total += reward
-                mean = total / pulled
-                earned += reward
-                if trajectory is not None:
-                    trajectory.arms[period - 1] = arm
-                    trajectory.positions[period - 1] = position
-                    trajectory.rewards[period - 1] = reward
-                period += 1
-                played = LastArm(pulled, mean, arrays.memory)
-                again = period < stop and plays_again(policy, played, period, luck)
-            arrays.pulls[arm], arrays.totals[arm], arrays.means[arm] = pulled, total, mean
-        results.rewards[row, checkpoint] = earned
-        for each in range(arms):
-            results.pulls[row, checkpoint, each] = arrays.pulls[each]
-        start = stop
-    return 0
+def _decision_key(owners: Owners, replication: int, reader: str | None) -> Key:  # noqa: ARG001
+    seed, _, noise_owner = owners
+    return stream(seed, DECISION, replication, noise_owner)
+
+
+@compiled_as(_decision_key)
+def _luck_of(owners: Owners, replication: int, reader: str | None) -> Key | OnceKey:
+    key = _decision_key(owners, replication, reader)
+    return key if reader is None else OnceKey(key, reader)
 
 
 @compiled
@@ -141,15 +106,44 @@ def _run_all(
     arrays: WorkingArrays,
     results: Results,
     trajectory: Trajectory | None,
+    reader: str | None,
 ) -> tuple[int, int]:
-    seed, reward_owner, noise_owner = owners
+    # Returns -1 and 0, or the replication and the period in which the policy chose an arm that does not exist. In
+    # plain Python a second read of a decision address is an error of the reader.
+    arms = arrays.pulls.size
     for row in range(results.rewards.shape[0]):
-        replication = first + row
-        _reset(arrays, seed, reward_owner, replication)
-        luck = stream(seed, DECISION, replication, noise_owner)
-        failed = _run(policy, law, luck, arrays, row, results, trajectory)
-        if failed:
-            return replication, failed
+        _reset(arrays, owners, first + row)
+        luck = _luck_of(owners, first + row, reader)
+        earned, reward, arm, start = 0.0, 0.0, 0, 1
+        for checkpoint in range(results.checkpoints.size):
+            stop = results.checkpoints[checkpoint] + 1
+            period = start
+            while period < stop:
+                tally = Tally(arrays.pulls, arrays.totals, arrays.means, arrays.memory, arm, reward)
+                arm = select(policy, tally, period, luck)
+                if arm < 0 or arm >= arms:
+                    return first + row, period
+                key = Key(arrays.first[arm], arrays.second[arm])
+                pulled, total, mean, again = arrays.pulls[arm], arrays.totals[arm], 0.0, True
+                while again:
+                    position = pulled if results.timed is None else period - 1
+                    reward = float(draw(law, row, arm, word(key, position)))
+                    pulled += 1
+                    total += reward
+                    mean = total / pulled
+                    earned += reward
+                    if trajectory is not None:
+                        trajectory.arms[period - 1] = arm
+                        trajectory.positions[period - 1] = position
+                        trajectory.rewards[period - 1] = reward
+                    period += 1
+                    played = LastArm(pulled, mean, arrays.memory)
+                    again = period < stop and plays_again(policy, played, period, luck)
+                arrays.pulls[arm], arrays.totals[arm], arrays.means[arm] = pulled, total, mean
+            results.rewards[row, checkpoint] = earned
+            for each in range(arms):
+                results.pulls[row, checkpoint, each] = arrays.pulls[each]
+            start = stop
     return -1, 0
 
 
@@ -239,7 +233,9 @@ class PolicyRunner:
         law, first = self._law(replications or range(1)), replications.start
         loop = _run_all if self._ours(law) else _run_all_uncached
         with self._explained(law):
-            where = loop(self.policy, law, self.owners, first, self.arrays, results, trajectory)
+            where = loop(
+                self.policy, law, self.owners, first, self.arrays, results, trajectory, None
+            )
         self._check_arm(*where)
         return results
 
@@ -302,20 +298,26 @@ class PolicyRunner:
         """
         deadline = deadline or Deadline()
         results = self._empty_results(1, checkpoints)
-        seed, reward_owner, noise_owner = self.owners
-        _reset(self.arrays, seed, reward_owner, replication)
-        luck = OnceKey(stream(seed, DECISION, replication, noise_owner), f"policy {self.name!r}")
         policy = guarded_policy(self.policy, deadline)
         law = self._law(range(replication, replication + 1))
         checked_law = guarded_law(law, deadline, binary=self.environment.binary)
         try:
             with self._explained(law):
-                failed = _run(policy, checked_law, luck, self.arrays, 0, results, trajectory)
+                where = _run_all.body(
+                    policy,
+                    checked_law,
+                    self.owners,
+                    replication,
+                    self.arrays,
+                    results,
+                    trajectory,
+                    f"policy {self.name!r}",
+                )
         except OutOfTime:
             done = int(np.searchsorted(checkpoints, self.arrays.pulls.sum(), side="right"))
             pulls = results.pulls[:, :done]
             return Results(results.timed, checkpoints[:done], results.rewards[:, :done], pulls)
-        self._check_arm(replication, failed)
+        self._check_arm(*where)
         return results
 
     def check_rows(self, deadline: Deadline) -> None:

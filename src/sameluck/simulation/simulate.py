@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from sameluck import text_forms
-from sameluck.compiled import load_compiler
+from sameluck.compiled import announcing, load_compiler
 from sameluck.environments.base import Environment, EnvironmentLike
 from sameluck.experiment import Experiment, checked_checkpoints
 from sameluck.runs import Runs
@@ -116,15 +116,9 @@ def _compile(
         kinds = f"{text_forms.name_of(type(policy))} with {text_forms.name_of(type(environment))}"
         how = ", period by period," if recorded else ""
         message = f"sameluck: compiling {kinds}{how} for this machine (once) ..."
-        runner = PolicyRunner(experiment, environment, name)  # makes tables: that is not compiling
         # A warning, because that is what reaches the terminal when logging is not set up.
-        timer = threading.Timer(0.5, log.warning, [message])
-        timer.daemon = True
-        timer.start()
-        try:
-            runner.compile(count, recorded=recorded)
-        finally:
-            timer.cancel()
+        with announcing(partial(log.warning, message)):
+            PolicyRunner(experiment, environment, name).compile(count, recorded=recorded)
 
 
 def _available_workers() -> int:

@@ -171,7 +171,7 @@ def branch_hint() -> None:
     """
 
 
-def likely(condition: bool) -> bool:  # noqa: FBT001
+def likely(condition: bool | np.bool_) -> bool | np.bool_:  # noqa: FBT001
     """The condition, which nearly always holds: what is done otherwise is moved out of the way."""
     return condition
 
@@ -191,7 +191,7 @@ def announcing(say: Callable[[], object]) -> Iterator[None]:
     """Call `say` before something is compiled in this thread meanwhile; not if machine code is only loaded."""
     from numba.core import event  # noqa: PLC0415 as above
 
-    class Announcing(event.Listener):
+    class Announcing(event.Listener):  # type: ignore[misc]  # Numba is not typed
         left, thread = True, threading.get_ident()
 
         def on_start(self, _: object) -> None:

@@ -95,7 +95,8 @@ def progress_bar(
     what: str, unit: str = "replications of a policy"
 ) -> Iterator[Callable[..., None]]:
     """A bar on standard error if that is a terminal, from the second second on."""
-    started, bars = time.monotonic(), []
+    started = time.monotonic()
+    bars: list[Progress] = []
 
     def advance(done: int, total: int, now: str = what) -> None:
         if not bars and sys.stderr.isatty() and time.monotonic() - started > 1:

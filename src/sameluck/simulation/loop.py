@@ -76,7 +76,7 @@ def _reset(arrays: WorkingArrays, owners: Owners, replication: int) -> None:
     seed, owner, _ = owners
     key = stream(seed, REWARD, replication, owner)
     for arm in range(arrays.pulls.size):
-        stack = within(key, arm)
+        stack = within(key, np.uint64(arm))
         arrays.first[arm], arrays.second[arm] = stack.first, stack.second
         arrays.pulls[arm] = 0
         arrays.totals[arm] = 0.0
@@ -127,7 +127,7 @@ def _run_all(
                 pulled, total, mean, again = arrays.pulls[arm], arrays.totals[arm], 0.0, True
                 while again:
                     position = pulled if results.timed is None else period - 1
-                    reward = float(draw(law, row, arm, word(key, position)))
+                    reward = float(draw(law, row, arm, word(key, np.uint64(position))))
                     pulled += 1
                     total += reward
                     mean = total / pulled

@@ -4,11 +4,13 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 import sameluck
+from sameluck.compiled import announcing, compiled, uncached
 
 pytestmark = pytest.mark.slow
 
@@ -77,8 +79,8 @@ def before(folder):
     return dict(zip(POLICIES, run(PLAY, folder, *POLICIES).splitlines(), strict=True))
 
 
-def run(script, folder, *arguments):
-    """What a script prints in a new process that sees the copy only."""
+def run(script, folder, *arguments, errors=False):
+    """What a script prints, or prints on standard error, in a new process that sees the copy only."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(folder / "src"),
@@ -88,7 +90,7 @@ def run(script, folder, *arguments):
     command = [sys.executable, "-c", script, *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stderr if errors else done.stdout
 
 
 def stored(folder):
@@ -134,6 +136,29 @@ def test_an_edited_policy_of_ones_own_is_compiled_anew(folder):
 
     assert before == "[[[50.0], [50.0]]]\n"
     assert run(PLAY_OWN, folder) == "[[[0.0], [0.0]]]\n"
+
+
+def test_only_what_is_compiled_is_announced():
+    """Not what is loaded or called again, however long that takes; not what another thread compiles."""
+    said = []
+    loop, other = (uncached(compiled(lambda number: number + 1)) for _ in range(2))
+
+    with announcing(lambda: said.append("first")):
+        loop(1)
+        loop(1.5)
+    with announcing(lambda: said.append("again")):
+        loop(2)
+        thread = threading.Thread(target=other, args=(1,))
+        thread.start()
+        thread.join()
+
+    assert said == ["first"]
+
+
+def test_a_second_process_announces_nothing(folder, before):
+    """Machine code is loaded, which is not compiling."""
+    assert before
+    assert run(PLAY, folder, *POLICIES, errors=True) == ""
 
 
 def test_a_cache_that_cannot_be_written_is_not_needed(folder, tmp_path):

@@ -40,6 +40,19 @@ def test_every_command_has_help_that_explains_each_option_and_json(name, capsys)
     assert "--json" in out
 
 
+def test_a_command_imports_no_other_command():
+    """Nor what it does not need: live experiments, the progress bar, the compiler."""
+    script = (
+        "import sys; from sameluck import cli; cli.run(['compare', '--help']);"
+        "unneeded = {'sameluck.live', 'sameluck.paper', 'sameluck.cli.plan', 'rich', 'numba'};"
+        "sys.exit(str(unneeded & set(sys.modules)) if unneeded & set(sys.modules) else 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_comparison_is_a_table_and_a_sentence(capsys):
     code, out, err = run(
         capsys,

@@ -59,13 +59,10 @@ def _notes_a_new_best(branch: ast.If, arm: str) -> bool:
     """Whether a branch keeps the loop's variable, and the next comparison is with something that it assigns."""
     orders = [op for node in ast.walk(branch.test) for op in getattr(node, "ops", ())]
     assignments = [node for node in branch.body if isinstance(node, ast.Assign)]
-    compared, kept = _names([branch.test], ast.Load), _names(assignments, ast.Store)
-    assigned_from = _names((node.value for node in assignments), ast.Load)
-    return (
-        any(isinstance(op, _ORDERS) for op in orders)
-        and bool(kept & compared)
-        and arm in assigned_from
-    )
+    values = [each for node in assignments for each in getattr(node.value, "elts", [node.value])]
+    keeps_arm = any(isinstance(value, ast.Name) and value.id == arm for value in values)
+    compared = _names([branch.test], ast.Load) & _names(assignments, ast.Store)
+    return keeps_arm and bool(compared) and any(isinstance(op, _ORDERS) for op in orders)
 
 
 def _names(nodes: Iterable[ast.AST], use: type[ast.expr_context]) -> set[str]:

@@ -68,8 +68,10 @@ __all__ = [
     "EpsilonGreedy",
     "Experiment",
     "External",
+    "Failure",
     "Gaussian",
     "GaussianPrior",
+    "Guaranteed",
     "Imported",
     "Interrupted",
     "Invalid",
@@ -99,6 +101,7 @@ __all__ = [
     "Trace",
     "Traffic",
     "Trajectory",
+    "Twin",
     "UCBDelta",
     "Unavailable",
     "Uniform",
@@ -118,6 +121,7 @@ __all__ = [
     "simulate",
     "split_variance",
     "trace",
+    "twin",
 ]
 
 # A family of policies or environments that gains a file needs no line above.

@@ -69,7 +69,7 @@ def test_a_comparison_is_a_table_and_a_sentence(capsys):
     assert (code, err) == (0, "")
     assert "99% interval" in out
     assert "ucb1(alpha=3) earned" in out
-    assert "users per replication instead of 4,000." in out
+    assert "users per replication instead of 4,000." in " ".join(out.split())
 
 
 def test_json_is_the_same_answer_as_the_python_surface(capsys):
@@ -98,6 +98,17 @@ def test_json_is_the_same_answer_as_the_python_surface(capsys):
 def test_json_has_no_infinity(capsys):
     _, out, _ = run(capsys, "compare", "a=ucb1", "b=ucb1", "--env", "bernoulli(0.7,0.3)", "--json")
     assert json.loads(out)["effects"][0]["variance_ratio"] is None
+
+
+def test_a_twin_needs_one_replication(capsys):
+    words = ("--horizon", "50", "--replications", "1")
+    assert run(capsys, *COMPARE, *words)[0] == 2
+    code, out, _ = run(capsys, *COMPARE, *words, "--twin", "--json")
+    twin = json.loads(out)["twin"]
+
+    assert code == 0
+    assert twin["replications"] == 1
+    assert twin["effects"][0]["guaranteed_low"] < twin["effects"][0]["effect"]
 
 
 def test_files_are_written_to_the_named_paths(capsys, tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -17,8 +16,9 @@ from sameluck.environments.base import Environment
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.files import write_whole
-from sameluck.inference.race_results import Race, Runner
+from sameluck.inference.race_results import Race, Runner, naive_users
 from sameluck.intervals import anytime_half_width, one_sided_level, varies
+from sameluck.policies.external import Makers, makers_for, makers_of
 from sameluck.simulation.simulate import simulate
 
 BLOCK = 16  # replications simulated at once after the first decision; decisions are made after each
@@ -37,12 +37,19 @@ class RaceState:
     """A race in progress: the rewards of every policy in its replications, and which were dropped."""
 
     def __init__(
-        self, experiment: Experiment, environment: Environment, rules: Rules, keep: Path | None
+        self,
+        experiment: Experiment,
+        environment: Environment,
+        rules: Rules,
+        keep: Path | None,
+        makers: Makers | None,
     ) -> None:
+        makers_of(experiment.policies, makers)
         self.experiment = experiment
         self.environment = environment
         self.rules = rules
         self.keep = keep
+        self.makers = makers
         self.names = list(experiment.policies)
         # Of one pair. Only the true best matters: that no other beats it, and how far it is ahead of the leader.
         self.level = one_sided_level(rules.level, len(self.names) - 1)
@@ -73,7 +80,8 @@ class RaceState:
         last = max(first + BLOCK, self.rules.least)
         block = range(first, min(last, self.experiment.replications))
         experiment = self.experiment.replace(policies=policies)
-        runs = simulate(experiment, self.environment, replications=block)
+        makers = makers_for(policies, self.makers)
+        runs = simulate(experiment, self.environment, replications=block, makers=makers)
         for row in range(runs.replications):
             columns = [index for index, name in enumerate(names) if name not in self.dropped]
             for column in columns:
@@ -111,6 +119,9 @@ class RaceState:
         runners.sort(
             key=lambda r: (r.policy != leader, r.dropped_by is not None, -r.replications, r.behind)
         )
+        rewards = self._common_rewards(leader, runners[1].policy)
+        each = len(self.names) * self.experiment.horizon
+        naive = naive_users(*rewards, self.replications, each, self.rules.level)
         return Race(
             experiment=self.experiment,
             tolerance=self.rules.tolerance,
@@ -122,7 +133,9 @@ class RaceState:
             policy_runs=sum(map(len, self.rewards.values())),
             fixed_policy_runs=self.replications * len(self.names),
             fixed_users=round(self.replications * float(np.mean(self.undropped_users))),
-            naive_users=self._naive_users(leader, runners[1].policy),
+            naive_users=naive.users,
+            naive_users_low=naive.low,
+            naive_users_high=naive.high,
             runners=tuple(runners),
         )
 
@@ -140,14 +153,6 @@ class RaceState:
     def _common_rewards(self, first: str, second: str) -> tuple[Floats, Floats]:
         count = min(len(self.rewards[first]), len(self.rewards[second]))
         return np.array(self.rewards[first][:count]), np.array(self.rewards[second][:count])
-
-    def _naive_users(self, leader: str, rival: str) -> float:
-        """Every policy on its own users, in as many replications as the leader and its rival need."""
-        own, other = self._common_rewards(leader, rival)
-        paired = float((own - other).var(ddof=1))
-        ratio = float(own.var(ddof=1) + other.var(ddof=1)) / paired if paired else 1.0
-        replications = math.ceil(self.replications * max(1.0, ratio))
-        return replications * len(self.names) * self.experiment.horizon
 
     def _settings(self) -> str:
         environment = text_forms.write(self.environment)

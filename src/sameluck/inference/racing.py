@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from sameluck.environments.base import EnvironmentLike
@@ -23,9 +24,9 @@ from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.inference.race_results import Race
 from sameluck.inference.race_state import RaceState, Rules
+from sameluck.inference.scale import simulated_scale_caution
 from sameluck.intervals import check_level
 from sameluck.policies.base import Policy
-from sameluck.simulation.preconditions import checked_environment
 from sameluck.validation import require_callable, require_number
 
 LEAST = 30
@@ -46,6 +47,7 @@ def race(  # noqa: PLR0913
     seed: int = 0,
     progress: Callable[[int, tuple[str, ...]], object] | None = None,
     keep: str | Path | None = None,
+    makers: Mapping[str, Callable[[int], object]] | None = None,
 ) -> Race:
     """Find a policy that is within `tolerance` of the best, with a level of confidence.
 
@@ -65,6 +67,7 @@ def race(  # noqa: PLR0913
         progress: Called as `progress(replications, names of the remaining policies)`.
         keep: A file that holds the race after every block of replications; a race with the same settings
             continues from it.
+        makers: As for `simulate`.
     """
     environment = as_environment(environment)
     require_number("tolerance", tolerance, above=0)
@@ -87,8 +90,8 @@ def race(  # noqa: PLR0913
     )
     if len(experiment.policies) < 2:
         raise Invalid("a race needs at least two policies")
-    checked_environment(experiment, environment)
     rules = Rules(tolerance, level, max(int(least), needed), failures)
-    state = RaceState(experiment, environment, rules, None if keep is None else Path(keep))
+    kept = None if keep is None else Path(keep)
+    state = RaceState(experiment, environment, rules, kept, makers)
     state.run(progress)
-    return state.result()
+    return replace(state.result(), scale=simulated_scale_caution(experiment, environment))

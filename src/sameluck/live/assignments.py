@@ -27,7 +27,6 @@ from sameluck.live.records import ACTIVE, Assignment, Description, Receipt, desc
 from sameluck.live.replications import OpenReplications
 from sameluck.live.reports import Report, checked_reward, is_id, outcome_of, voided
 from sameluck.live.units import hash_unit, is_in_traffic_share
-from sameluck.randomness import streams
 
 SECOND = 1_000_000  # microseconds
 MOST_OVERDUE = 100  # assignments read at once
@@ -39,11 +38,7 @@ class Assignments:
     def __init__(
         self, database: Database, row: ExperimentRow, clock: Clock, makers: Makers | None
     ) -> None:
-        if row.streams != streams.VERSION:
-            raise Invalid(
-                f"experiment {row.name!r} uses stream version {row.streams}, this sameluck has {streams.VERSION}; "
-                "use the sameluck version it was started with"
-            )
+        row.check_streams()
         self._replications = OpenReplications(database, row, makers)
         self._database = database
         self._clock = clock

@@ -83,6 +83,11 @@ class OpenReplications:
         """The policies as this process knows them."""
         return self._definition.scheduler
 
+    @property
+    def makers(self) -> Makers:
+        """How external policies are made, by their makers' names."""
+        return self._makers
+
     def add_maker(self, name: str, make: Maker) -> None:
         """Remember how an external policy is made."""
         self._makers |= checked_makers({name: make})
@@ -165,7 +170,7 @@ class OpenReplications:
     def _set_stop_after(self, transaction: Transaction, stop_after: int | None) -> None:
         if stop_after is not None:
             last = transaction.one(NumberRow, "last_replication", experiment=self.id).number
-            name = f"after_replications ({last + 1:,} have begun)"
+            name = f"after_replications ({last + 1:,} have begun and are completed)"
             require_whole(name, stop_after, last + 1, self.experiment.replications)
         text = options_text(self.live, stop_after)
         transaction.run("set_options", experiment=self.id, options=text)

@@ -39,6 +39,7 @@ from typing import NamedTuple, Protocol, TypeAlias, TypeGuard
 from sameluck import text_forms
 from sameluck.arrays import Floats, Ints
 from sameluck.bodies import check_registration, is_ours, renamed
+from sameluck.body_digests import compiled_bodies
 from sameluck.compiled import dispatched, inlined, specialised
 from sameluck.errors import Invalid
 from sameluck.policies.branch_hints import with_branch_hints
@@ -87,7 +88,9 @@ POLICIES: dict[str, type[Policy]] = {}  # by the name of their text form
 _SELECT_BODIES: dict[type, SelectBody] = {}
 _CHANCES_BODIES: dict[type, ChancesBody] = {}
 _STAYS_BODIES: dict[type, StaysBody] = {}
-_COMPILED_AS: dict[type, type] = {}  # a user's class -> the class that is compiled
+_COMPILED_AS: dict[
+    type, type
+] = {}  # a user's class -> the class that is compiled, if it has no digest
 _ANY_HORIZON = 100  # where only the class of the tables matters
 _PLAIN = (bool, int, float, str, type(None))
 _MOST_BYTES = 2**29
@@ -155,8 +158,15 @@ def _compile_renamed(kind: type, body: SelectBody) -> None:
 
 def as_compiled(prepared: Policy) -> Policy:
     """A prepared policy under the class that its machine code is compiled for."""
-    alias = _COMPILED_AS.get(type(prepared))
-    return prepared if alias is None else alias(*prepared)
+    kind = type(prepared)
+    if kind not in _COMPILED_AS:
+        return prepared
+    registries = [known for known in (_SELECT_BODIES, _CHANCES_BODIES) if kind in known]
+    bodies = [known[kind] for known in registries]
+    own = compiled_bodies(kind, bodies, otherwise=_COMPILED_AS[kind])
+    for known, body in zip(registries, own.bodies, strict=True):
+        known.setdefault(own.kind, body)
+    return own.kind(*prepared)
 
 
 def body_of(prepared: Policy) -> SelectBody:

@@ -1,4 +1,7 @@
-"""`EpsilonGreedy`."""
+"""`EpsilonGreedy`.
+
+With more than `MANY_ARMS` arms the highest mean is found in a tournament: the same arm, in O(log K) a period.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import numpy as np
 from sameluck.arrays import Floats
 from sameluck.compiled import branch_hint, inlined
 from sameluck.policies.base import LastArm, Tally, chances, selects, stays
+from sameluck.policies.tournament import MANY_ARMS, highest_mean
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import Bits, Key, at
 from sameluck.validation import require_number, require_one_of
@@ -29,7 +33,9 @@ class EpsilonGreedy(NamedTuple):
         require_one_of("EpsilonGreedy.explore", self.explore, ("all", "others"))
 
     def prepare(self, arms: int, horizon: int) -> _Greedy:  # noqa: ARG002, D102
-        return _Greedy(self.epsilon, self.explore == "others")
+        return (_GreedyOfMany if arms > MANY_ARMS else _Greedy)(
+            self.epsilon, self.explore == "others"
+        )
 
 
 class _Greedy(NamedTuple):
@@ -37,9 +43,7 @@ class _Greedy(NamedTuple):
     others: bool
 
     def memory(self, arms: int) -> int:  # noqa: ARG002
-        return (
-            1  # the highest mean of the arms that were not played; infinite if the policy explored
-        )
+        return 1  # the highest mean of the other arms; infinite if the policy explored
 
     def batched(self) -> _BatchedGreedy:
         return _BatchedGreedy(*self)
@@ -48,6 +52,11 @@ class _Greedy(NamedTuple):
 class _BatchedGreedy(_Greedy):
     def memory(self, arms: int) -> int:  # noqa: ARG002
         return 0
+
+
+class _GreedyOfMany(_Greedy):
+    def memory(self, arms: int) -> int:
+        return arms
 
 
 _EXPLORES, _WHICH_ARM = 0, 1  # slots of the decision noise
@@ -100,12 +109,26 @@ def _greedy_or_other_in_batch(policy: _BatchedGreedy, tally: Tally, period: int,
     return best
 
 
+@selects(_GreedyOfMany)
+def _greedy_of_many_or_other(policy: _GreedyOfMany, tally: Tally, period: int, luck: Key) -> Any:
+    arms = tally.pulls.size
+    if period <= arms:
+        return period - 1
+    best = highest_mean(tally, period)
+    if uniform(at(luck, period, _EXPLORES)) >= policy.epsilon:
+        return best
+    if not policy.others:
+        return np.int64(uniform(at(luck, period, _WHICH_ARM)) * arms)
+    return _other_than(best, arms, at(luck, period, _WHICH_ARM))
+
+
 @inlined
 def _other_than(best: int, arms: int, bits: Bits) -> Any:
     other = np.int64(uniform(bits) * (arms - 1))
     return other + 1 if other >= best else other
 
 
+@chances(_GreedyOfMany)
 @chances(_Greedy)
 @chances(_BatchedGreedy)
 def _greedy_chances(policy: _Greedy, tally: Tally, period: int, chances: Floats) -> None:

@@ -1,4 +1,7 @@
-"""Upper confidence bounds: `UCB1` and `UCBDelta`."""
+"""Upper confidence bounds: `UCB1` and `UCBDelta`.
+
+With more than `MANY_ARMS` arms the highest bound is found in a tournament: the same arm, in O(log K) a period.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import numpy as np
 from sameluck.arrays import Floats
 from sameluck.compiled import branch_hint, compiled
 from sameluck.policies.base import LastArm, RewardScale, Tally, selects, stays
+from sameluck.policies.tournament import FLOATS_PER_ARM, MANY_ARMS, highest_bound
 from sameluck.randomness.streams import Key
 from sameluck.validation import require_number
 
@@ -36,10 +40,10 @@ class UCB1(NamedTuple):
         """With the alpha for rewards of this standard deviation."""
         return UCB1(alpha=2 * sd**2)
 
-    def prepare(self, arms: int, horizon: int) -> _Bounds:  # noqa: ARG002, D102
+    def prepare(self, arms: int, horizon: int) -> _Bounds:  # noqa: D102
         growth = np.zeros(horizon + 1)
         _fill_growth(growth)
-        return _Bounds(growth, _widths(self.alpha, horizon))
+        return _bounds(arms, growth, _widths(self.alpha, horizon))
 
 
 class UCBDelta(NamedTuple):
@@ -64,9 +68,9 @@ class UCBDelta(NamedTuple):
         """Sub-Gaussian rewards with variance 1; 1 / 4 in Hoeffding's bound for rewards in [0, 1]."""
         return RewardScale(0.5, 1.0, unit_interval=True)
 
-    def prepare(self, arms: int, horizon: int) -> _Bounds:  # noqa: ARG002, D102
+    def prepare(self, arms: int, horizon: int) -> _Bounds:  # noqa: D102
         evidence = self.d * math.log(horizon) if self.delta is None else -math.log(self.delta)
-        return _Bounds(np.ones(horizon + 1), _widths(2.0 * evidence, horizon))
+        return _bounds(arms, np.ones(horizon + 1), _widths(2.0 * evidence, horizon))
 
 
 class _Bounds(NamedTuple):
@@ -83,6 +87,15 @@ class _Bounds(NamedTuple):
 class _BatchedBounds(_Bounds):  # more than one arm may have changed
     def memory(self, arms: int) -> int:  # noqa: ARG002
         return 0
+
+
+class _BoundsOfMany(_Bounds):
+    def memory(self, arms: int) -> int:
+        return FLOATS_PER_ARM * arms
+
+
+def _bounds(arms: int, growth: Floats, width: Floats) -> _Bounds:
+    return (_BoundsOfMany if arms > MANY_ARMS else _Bounds)(growth, width)
 
 
 @compiled
@@ -144,3 +157,10 @@ def _highest_bound_after_batch(policy: _BatchedBounds, tally: Tally, period: int
             branch_hint()
             best, highest = arm, bound
     return best
+
+
+@selects(_BoundsOfMany)
+def _highest_bound_of_many(policy: _BoundsOfMany, tally: Tally, period: int, luck: Key) -> int:  # noqa: ARG001
+    if period <= tally.pulls.size:
+        return period - 1
+    return highest_bound(policy.growth, policy.width, tally, period)

@@ -6,16 +6,29 @@ In machine code a division by zero gives a number, and a body may write to every
 from __future__ import annotations
 
 import math
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from types import CodeType, FrameType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from sameluck.arrays import Floats
 from sameluck.bodies import Misuse, is_ours
 from sameluck.environments.base import LARGEST, Law, draw, draw_body_of, draws
-from sameluck.policies.base import Policy, Tally, body_of, replace_innermost, select, selects
-from sameluck.randomness.streams import Bits, Key, OnceKey
+from sameluck.policies.base import (
+    Policy,
+    Tally,
+    body_of,
+    chances,
+    fill_chances,
+    replace_innermost,
+    select,
+    selects,
+)
+from sameluck.randomness.streams import Bits, Key, OnceBits, OnceKey
 from sameluck.text_forms import is_parameters
 
 Value = TypeVar("Value")
@@ -28,13 +41,39 @@ class OutOfTime(Exception):
 class Deadline:
     """When to stop running a body in plain Python."""
 
-    def __init__(self, seconds: float = math.inf) -> None:
+    def __init__(self, seconds: float = math.inf, watched: Collection[CodeType] = ()) -> None:
+        self.watched = watched
         self.end = time.perf_counter() + seconds
+        self.line: int | None = None  # of the user's code, the last that was begun
+        self.file = ""
 
     def check(self) -> None:
         """Raise `OutOfTime` after the end."""
         if time.perf_counter() > self.end:
             raise OutOfTime
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Also check at every step of the watched code: a loop may not end. Not in a debugger, which traces too."""
+        if not self.watched or sys.gettrace() is not None:
+            yield
+            return
+        sys.settrace(self._trace)
+        try:
+            yield
+        finally:
+            sys.settrace(None)
+
+    def _trace(self, frame: FrameType, event: str, _: object) -> Any:
+        if (
+            frame.f_code not in self.watched
+        ):  # Numba must not be left while it compiles what is called
+            return None
+        frame.f_trace_opcodes = True  # `while True: pass` begins no line again
+        if event in ("line", "opcode"):
+            self.line, self.file = frame.f_lineno, frame.f_code.co_filename
+            self.check()
+        return self._trace
 
 
 class GuardedArray(np.ndarray[Any, Any]):
@@ -125,6 +164,15 @@ def _select_guarded(policy: GuardedPolicy, tally: Tally, period: int, luck: Key 
     return int(arm)
 
 
+@chances(GuardedPolicy)
+def _fill_guarded(policy: GuardedPolicy, tally: Tally, period: int, chances: Floats) -> None:
+    rule, deadline = policy
+    deadline.check()
+    filled = guarded(chances, "chances", deadline, writable=True)
+    with np.errstate(divide="raise", invalid="raise"):
+        fill_chances(rule, guarded(tally, "tally", deadline), period, filled)
+
+
 class GuardedLaw(NamedTuple):
     """A law of a user whose body is checked at every reward."""
 
@@ -145,7 +193,7 @@ def _draw_guarded(law: GuardedLaw, row: int, arm: int, bits: Bits) -> float:
     rule, body = law.law, draw_body_of(law.law)
     law.deadline.check()
     with np.errstate(divide="raise", invalid="raise"):
-        reward = draw(rule, row, arm, bits)
+        reward = draw(rule, row, arm, OnceBits.of(bits))
     if not isinstance(reward, int | float | np.number) or isinstance(reward, bool):
         raise Misuse(f"what it returns, {reward!r}, is not a number{_instead(reward)}", body)
     if not abs(reward) <= LARGEST:

@@ -7,16 +7,16 @@ policy depends neither on tasks, workers or order nor on the other policies of t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
 from sameluck.bodies import Body, Misuse, blames, is_ours, locate_error
-from sameluck.compiled import compiled, compiled_as, inlined, uncached
+from sameluck.compiled import compiled, inlined
 from sameluck.environments.base import Environment, Law, compiled_law, draw, draw_body_of
 from sameluck.errors import AddressReused, Invalid
 from sameluck.experiment import Experiment
@@ -72,8 +72,7 @@ class Results(NamedTuple):
 
 
 @inlined
-def _reset(arrays: WorkingArrays, owners: Owners, replication: int) -> None:
-    seed, owner, _ = owners
+def _reset(arrays: WorkingArrays, seed: Bits, owner: Bits, replication: int) -> None:
     key = stream(seed, REWARD, replication, owner)
     for arm in range(arrays.pulls.size):
         stack = within(key, np.uint64(arm))
@@ -86,15 +85,51 @@ def _reset(arrays: WorkingArrays, owners: Owners, replication: int) -> None:
 
 
 @inlined
-def _decision_key(owners: Owners, replication: int, reader: str | None) -> Key:  # noqa: ARG001
-    seed, _, noise_owner = owners
-    return stream(seed, DECISION, replication, noise_owner)
-
-
-@compiled_as(_decision_key)
-def _luck_of(owners: Owners, replication: int, reader: str | None) -> Key | OnceKey:
-    key = _decision_key(owners, replication, reader)
-    return key if reader is None else OnceKey(key, reader)
+def _run(
+    policy: Policy,
+    law: Law,
+    luck: Key | OnceKey,
+    arrays: WorkingArrays,
+    row: int,
+    results: Results,
+    trajectory: Trajectory | None,
+) -> int:
+    # Returns 0, or the period in which the policy chose an arm that does not exist.
+    arms = arrays.pulls.size
+    earned = 0.0
+    arm = 0
+    reward = 0.0
+    start = 1
+    for checkpoint in range(results.checkpoints.size):
+        stop = results.checkpoints[checkpoint] + 1
+        period = start
+        while period < stop:
+            tally = Tally(arrays.pulls, arrays.totals, arrays.means, arrays.memory, arm, reward)
+            arm = select(policy, tally, period, luck)
+            if arm < 0 or arm >= arms:
+                return period
+            key = Key(arrays.first[arm], arrays.second[arm])
+            pulled, total, mean, again = arrays.pulls[arm], arrays.totals[arm], 0.0, True
+            while again:
+                position = pulled if results.timed is None else period - 1
+                reward = float(draw(law, row, arm, word(key, np.uint64(position))))
+                pulled += 1
+                total += reward
+                mean = total / pulled
+                earned += reward
+                if trajectory is not None:
+                    trajectory.arms[period - 1] = arm
+                    trajectory.positions[period - 1] = position
+                    trajectory.rewards[period - 1] = reward
+                period += 1
+                played = LastArm(pulled, mean, arrays.memory)
+                again = period < stop and plays_again(policy, played, period, luck)
+            arrays.pulls[arm], arrays.totals[arm], arrays.means[arm] = pulled, total, mean
+        results.rewards[row, checkpoint] = earned
+        for each in range(arms):
+            results.pulls[row, checkpoint, each] = arrays.pulls[each]
+        start = stop
+    return 0
 
 
 @compiled
@@ -106,44 +141,15 @@ def _run_all(
     arrays: WorkingArrays,
     results: Results,
     trajectory: Trajectory | None,
-    reader: str | None,
 ) -> tuple[int, int]:
-    # Returns -1 and 0, or the replication and the period in which the policy chose an arm that does not exist. In
-    # plain Python a second read of a decision address is an error of the reader.
-    arms = arrays.pulls.size
+    seed, reward_owner, noise_owner = owners
     for row in range(results.rewards.shape[0]):
-        _reset(arrays, owners, first + row)
-        luck = _luck_of(owners, first + row, reader)
-        earned, reward, arm, start = 0.0, 0.0, 0, 1
-        for checkpoint in range(results.checkpoints.size):
-            stop = results.checkpoints[checkpoint] + 1
-            period = start
-            while period < stop:
-                tally = Tally(arrays.pulls, arrays.totals, arrays.means, arrays.memory, arm, reward)
-                arm = select(policy, tally, period, luck)
-                if arm < 0 or arm >= arms:
-                    return first + row, period
-                key = Key(arrays.first[arm], arrays.second[arm])
-                pulled, total, mean, again = arrays.pulls[arm], arrays.totals[arm], 0.0, True
-                while again:
-                    position = pulled if results.timed is None else period - 1
-                    reward = float(draw(law, row, arm, word(key, np.uint64(position))))
-                    pulled += 1
-                    total += reward
-                    mean = total / pulled
-                    earned += reward
-                    if trajectory is not None:
-                        trajectory.arms[period - 1] = arm
-                        trajectory.positions[period - 1] = position
-                        trajectory.rewards[period - 1] = reward
-                    period += 1
-                    played = LastArm(pulled, mean, arrays.memory)
-                    again = period < stop and plays_again(policy, played, period, luck)
-                arrays.pulls[arm], arrays.totals[arm], arrays.means[arm] = pulled, total, mean
-            results.rewards[row, checkpoint] = earned
-            for each in range(arms):
-                results.pulls[row, checkpoint, each] = arrays.pulls[each]
-            start = stop
+        replication = first + row
+        _reset(arrays, seed, reward_owner, replication)
+        luck = stream(seed, DECISION, replication, noise_owner)
+        failed = _run(policy, law, luck, arrays, row, results, trajectory)
+        if failed:
+            return replication, failed
     return -1, 0
 
 
@@ -157,7 +163,7 @@ def _sum_luck(
     luck: Floats,
 ) -> int:
     # By how much the random choice exceeded its expectation, each arm valued at its mean so far. Returns 0, or the
-    # period in which `chances` are no probabilities.
+    # period in which `chances` are no probabilities, or that of the chosen arm is 0.
     excess = 0.0
     start = 0
     arm = 0
@@ -169,6 +175,8 @@ def _sum_luck(
             if not are_chances(chances):
                 return period + 1
             arm, reward = trajectory.arms[period], trajectory.rewards[period]
+            if chances[arm] <= 0.0:
+                return period + 1
             excess += arrays.means[arm]
             for each in range(chances.size):
                 excess -= chances[each] * arrays.means[each]
@@ -178,9 +186,6 @@ def _sum_luck(
         luck[checkpoint] = excess
         start = checkpoints[checkpoint]
     return 0
-
-
-_run_all_uncached, _sum_luck_uncached = uncached(_run_all), uncached(_sum_luck)
 
 
 class PolicyRunner:
@@ -201,9 +206,8 @@ class PolicyRunner:
         )
         self.arrays = self._empty_arrays()
 
-    def _ours(self, law: Law | None = None) -> bool:
-        bodies = [body_of(self.policy), *([] if law is None else [draw_body_of(law)])]
-        return all(is_ours(body) for body in bodies)
+    def _ours(self) -> bool:
+        return is_ours(body_of(self.policy))
 
     def run(
         self, replications: range, checkpoints: Ints, trajectory: Trajectory | None = None
@@ -231,11 +235,9 @@ class PolicyRunner:
         results = self._empty_results(len(replications), checkpoints)
         # To compile, no replication is run; the law of one has the same type.
         law, first = self._law(replications or range(1)), replications.start
-        loop = _run_all if self._ours(law) else _run_all_uncached
+        arguments = (self.policy, law, self.owners, first, self.arrays, results, trajectory)
         with self._explained(law):
-            where = loop(
-                self.policy, law, self.owners, first, self.arrays, results, trajectory, None
-            )
+            where = _run_all(*arguments)
         self._check_arm(*where)
         return results
 
@@ -298,26 +300,24 @@ class PolicyRunner:
         """
         deadline = deadline or Deadline()
         results = self._empty_results(1, checkpoints)
+        seed, reward_owner, noise_owner = self.owners
+        self.arrays = self._empty_arrays()
+        arms: Any = np.arange(self.experiment.n_arms)  # all at once
+        keys = within(stream(seed, REWARD, replication, reward_owner), arms)
+        self.arrays.first[:], self.arrays.second[:] = keys
+        key = stream(seed, DECISION, replication, noise_owner)
+        luck = OnceKey(key, f"policy {self.name!r}", bits_once=not self._ours())
         policy = guarded_policy(self.policy, deadline)
         law = self._law(range(replication, replication + 1))
         checked_law = guarded_law(law, deadline, binary=self.environment.binary)
         try:
-            with self._explained(law):
-                where = _run_all.body(
-                    policy,
-                    checked_law,
-                    self.owners,
-                    replication,
-                    self.arrays,
-                    results,
-                    trajectory,
-                    f"policy {self.name!r}",
-                )
+            with self._explained(law), deadline.watching():
+                failed = _run(policy, checked_law, luck, self.arrays, 0, results, trajectory)
         except OutOfTime:
             done = int(np.searchsorted(checkpoints, self.arrays.pulls.sum(), side="right"))
             pulls = results.pulls[:, :done]
             return Results(results.timed, checkpoints[:done], results.rewards[:, :done], pulls)
-        self._check_arm(*where)
+        self._check_arm(replication, failed)
         return results
 
     def check_rows(self, deadline: Deadline) -> None:
@@ -329,34 +329,42 @@ class PolicyRunner:
         law = self._law(range(many))
         checked_law = guarded_law(law, deadline, binary=self.environment.binary)
         key = stream(experiment.seed, REWARD, 0, 0)
-        with self._explained(law), suppress(OutOfTime):
+        with self._explained(law), suppress(OutOfTime), deadline.watching():
             for row in (0, many - 1):
                 for arm in range(experiment.n_arms):
                     draw(checked_law, row, arm, word(key, arm))
 
-    def exploration_luck(self, checkpoints: Ints, trajectory: Trajectory) -> Floats:
+    def exploration_luck(
+        self, checkpoints: Ints, trajectory: Trajectory, deadline: Deadline | None = None
+    ) -> Floats:
         """Up to each checkpoint: by how much the policy's random choices exceeded their expectation.
 
         The sum over periods of the chosen arm's mean so far minus the expected one. Its mean is zero. Zero throughout
-        for a policy that is not randomised, or does not state its chances.
+        for a policy that is not randomised, or does not state its chances. With a deadline in plain Python, up to the
+        last checkpoint that is reached.
         """
-        luck = np.zeros(checkpoints.size)
-        if states_chances(self.policy):
-            chances = np.zeros(self.experiment.n_arms)
-            loop = _sum_luck if self._ours() else _sum_luck_uncached
-            try:
-                arrays = self._empty_arrays()
-                failed = loop(self.policy, arrays, checkpoints, trajectory, chances, luck)
-            except Exception as error:
-                if self._ours():
-                    raise
-                body = chances_body_of(self.policy)
-                raise Invalid(self.refusal(body, error)) from error
-            if failed:
-                raise Invalid(
-                    f"{self._named()}: its chances in period {failed} are {chances.tolist()}; a chances body fills "
-                    "every entry with a probability, so that their sum is 1"
-                )
+        luck = np.full(checkpoints.size, np.nan)
+        if not states_chances(self.policy):
+            return np.zeros(checkpoints.size)
+        chances = np.zeros(self.experiment.n_arms)
+        policy, loop = self.policy, _sum_luck.__call__
+        if deadline is not None:
+            policy, loop = guarded_policy(self.policy, deadline), _sum_luck.body
+        try:
+            with deadline.watching() if deadline else nullcontext():
+                failed = loop(policy, self._empty_arrays(), checkpoints, trajectory, chances, luck)
+        except OutOfTime:
+            return luck[np.isfinite(luck)]
+        except Exception as error:
+            if self._ours():
+                raise
+            raise Invalid(self.refusal(chances_body_of(self.policy), error)) from error
+        if failed:
+            raise Invalid(
+                f"{self._named()}: its chances in period {failed} are {chances.tolist()}, and it played arm "
+                f"{trajectory.arms[failed - 1]}; a chances body fills every entry with the probability that the "
+                "select body plays this arm, so that their sum is 1"
+            )
         return luck
 
     @contextmanager

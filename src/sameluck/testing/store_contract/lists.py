@@ -47,8 +47,8 @@ def codes_of(answers: Iterable[object]) -> list[str]:
     return [str(getattr(answer, "code", getattr(answer, "reason", ""))) for answer in answers]
 
 
-class Twin:
-    """One of two equal experiments: it is called with lists, or with one item after the other."""
+class Caller:
+    """An experiment that is called with lists, or with one item after the other; two callers must agree."""
 
     def __init__(self, scenario: Scenario, name: str, **arguments: Any) -> None:
         self.scenario = scenario
@@ -138,16 +138,16 @@ class ListRules:
     ) -> None:
         """The same answers, ledger, trajectories and audit log, whatever is in the list."""
         generator = random.Random(5)
-        twins = [
-            Twin(scenario, name, policies=policies, design=design, live=live) for name in LISTS
+        callers = [
+            Caller(scenario, name, policies=policies, design=design, live=live) for name in LISTS
         ]
         for _ in range(30):
             units: list[Any] = [generator.randrange(60) for _ in range(generator.randrange(9))]
             units += generator.choices(BAD_UNITS, k=generator.randrange(2))
             generator.shuffle(units)
-            answers, expected = (twin.assign(list(units)) for twin in twins)
+            answers, expected = (caller.assign(list(units)) for caller in callers)
             assert answers == expected
-            some = list(range(100, 100 + len(twins[0].numbers)))[-20:] or [0]
+            some = list(range(100, 100 + len(callers[0].numbers)))[-20:] or [0]
             pairs: list[Any] = [
                 (generator.choice(some), generator.choice([0.0, 0.5, 1.0, float("nan")]))
                 for _ in range(generator.randrange(12))
@@ -155,11 +155,11 @@ class ListRules:
             pairs += generator.choices(BAD_PAIRS, k=generator.randrange(3))
             generator.shuffle(pairs)
             scenario.clock.advance(generator.choice([0.0] * 4 + [0.4, 0.4, LEASE - 0.5, WINDOW]))
-            answers, expected = (twin.reward(list(pairs)) for twin in twins)
+            answers, expected = (caller.reward(list(pairs)) for caller in callers)
             assert answers == expected
-        ledger, expected = (twin.ledger() for twin in twins)
+        ledger, expected = (caller.ledger() for caller in callers)
         assert ledger == expected
-        assert twins[0].live.status().settled > 10
+        assert callers[0].live.status().settled > 10
 
     def test_a_bad_item_does_not_affect_the_others(self, scenario: Scenario) -> None:
         """It has its own error in its place, with a code that a program can test."""
@@ -198,9 +198,9 @@ class ListRules:
     def test_an_entry_that_is_due_is_offered_within_the_list(self, scenario: Scenario) -> None:
         """To the first unit without one; a unit after it that had the entry has it no more, as with single calls."""
         policies, live = {"ucb": "ucb1"}, explicit()
-        twins = [Twin(scenario, name, policies=policies, live=live) for name in LISTS]
+        callers = [Caller(scenario, name, policies=policies, live=live) for name in LISTS]
         for seconds, units in ((LEASE - 0.5, ["ann"]), (0.5, ["ann"]), (0, ["bob", "ann", "bob"])):
-            answers, expected = (twin.assign(list(units)) for twin in twins)
+            answers, expected = (caller.assign(list(units)) for caller in callers)
             assert answers == expected
             scenario.clock.advance(seconds)
         reasons = [str(answer).partition("reason=")[2] for answer in answers]
@@ -277,19 +277,19 @@ class ListRules:
 
         policies, makers = {"fragile": External("fragile")}, {"fragile": make}
         live = options(open_replications=3)
-        twins = [
-            Twin(scenario, name, policies=policies, makers=makers, live=live) for name in LISTS
+        callers = [
+            Caller(scenario, name, policies=policies, makers=makers, live=live) for name in LISTS
         ]
-        for twin in twins:
-            twin.assign(["ann", "bob", "carl"])
+        for caller in callers:
+            caller.assign(["ann", "bob", "carl"])
         pairs = [(100, 1.0), (101, 13.0), (102, 1.0), (101, 13.0), (100, 1.0)]
-        answers, expected = (twin.reward(list(pairs)) for twin in twins)
+        answers, expected = (caller.reward(list(pairs)) for caller in callers)
         assert answers == expected
         kinds = [str(answer).split()[0] for answer in answers]
         assert kinds == ["Receipt", "Unplayable", "Receipt", "Unplayable", "Receipt"]
-        ledger, expected_ledger = (twin.ledger() for twin in twins)
+        ledger, expected_ledger = (caller.ledger() for caller in callers)
         assert ledger == expected_ledger
-        assert twins[0].live.status().status == "failed"
+        assert callers[0].live.status().status == "failed"
 
     def test_what_is_not_a_list_is_refused(self, scenario: Scenario) -> None:
         """Text would be a list of its letters. An empty list is a list."""

@@ -22,7 +22,7 @@ from sameluck.errors import Interrupted
 from sameluck.files import to_json
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = list(live_commands.commands)
+COMMANDS = list(live_commands.every_command())
 FILE = """
 arms = ["red", "green", "blue"]
 horizon = 6
@@ -94,7 +94,7 @@ def serve(url, users, name="shop"):
 def test_every_command_has_help_that_explains_each_option_and_json(name, capsys):
     code, out, err = run(capsys, name, "--help")
 
-    command = live_commands.commands[name]
+    command = live_commands.every_command()[name]
     options = [one for one in command.params if isinstance(one, click.Option)]
     assert (code, err) == (0, "")
     assert command.help

@@ -57,6 +57,18 @@ def postgres_url(new_postgres_url):
 
 
 @pytest.fixture
+def sqlite_url(tmp_path):
+    """The URL of a database that does not exist yet."""
+    return f"sqlite:///{tmp_path / 'ledger.db'}?synchronous=normal"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
+def url(request):
+    """The URL of an empty database, of each kind."""
+    return request.getfixturevalue(f"{request.param}_url")
+
+
+@pytest.fixture
 def new_postgres_url(postgres_databases):
     """A function that returns the URL of an empty database; they are emptied when the test ends."""
     names = []

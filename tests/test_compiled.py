@@ -4,11 +4,14 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+from collections import namedtuple
 from pathlib import Path
 
 import pytest
 
 import sameluck
+from sameluck.compiled import announcing, compiled
 
 pytestmark = pytest.mark.slow
 
@@ -21,24 +24,43 @@ for policy in sys.argv[1:]:
 """
 POLICIES = ("always(1)", "uniform", "batched(always(1), size=2)")
 
-OWN_POLICY = """
+OWN = {
+    "mine": """
 from typing import NamedTuple
 import sameluck as sl
+from mine_helpers import other
 
 class Mine(NamedTuple):
     pass
 
 @sl.selects(Mine)
 def mine(policy, tally, period, luck):
-    return 1
-"""
+    return other(0)
+
+class Certain(NamedTuple):
+    means: tuple
+
+@sl.draws(Certain)
+def certain(law, row, arm, bits):
+    return law.means[arm]
+""",
+    "mine_helpers": """
+from numba import njit
+
+ARMS = 2
+
+@njit
+def other(arm):
+    return (arm + 1) % ARMS
+""",
+}
 
 PLAY_OWN = """
 import sameluck as sl
-from mine import Mine
+from mine import Certain, Mine
 policies = {"mine": Mine(), "late": sl.Batched(Mine(), 3)}
 experiment = sl.Experiment(policies=policies, arms=2, horizon=50, replications=1)
-print(sl.simulate(experiment, sl.Bernoulli((0.0, 1.0)), workers=1).rewards.tolist())
+print(sl.simulate(experiment, Certain((0.0, 1.0)), workers=1).rewards.tolist())
 """
 
 # An edit of one source that changes what a compiled loop in *another* file does, and a policy that shows it.
@@ -77,8 +99,8 @@ def before(folder):
     return dict(zip(POLICIES, run(PLAY, folder, *POLICIES).splitlines(), strict=True))
 
 
-def run(script, folder, *arguments):
-    """What a script prints in a new process that sees the copy only."""
+def run(script, folder, *arguments, errors=False):
+    """What a script prints, or prints on standard error, in a new process that sees the copy only."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(folder / "src"),
@@ -88,12 +110,12 @@ def run(script, folder, *arguments):
     command = [sys.executable, "-c", script, *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stderr if errors else done.stdout
 
 
 def stored(folder):
-    """The compiled files in the cache, and when each was written."""
-    return {path: path.stat().st_mtime_ns for path in (folder / "cache").rglob("*.nb?")}
+    """The compiled files in the cache; one that is written anew has another number."""
+    return {path: path.stat().st_ino for path in (folder / "cache").rglob("*.machinecode")}
 
 
 def test_a_second_process_compiles_nothing(folder, before):
@@ -124,16 +146,44 @@ def test_an_edited_source_is_compiled_anew(folder, before, source):
     assert after.splitlines() != [before[policy]]
 
 
-def test_an_edited_policy_of_ones_own_is_compiled_anew(folder):
-    """A user's file is outside the digest of the cache, so it must never be cached."""
-    mine = folder / "src" / "mine.py"
-    mine.write_text(OWN_POLICY)
-    before = run(PLAY_OWN, folder)
+def test_bodies_of_ones_own_are_compiled_once_and_anew_after_an_edit(folder):
+    """A second process writes nothing; an edited constant of a helper in another file is noticed."""
+    for name, source in OWN.items():
+        (folder / "src" / f"{name}.py").write_text(source)
+    before, written = run(PLAY_OWN, folder), stored(folder)
 
-    mine.write_text(OWN_POLICY.replace("return 1", "return 0"))
+    again, kept = run(PLAY_OWN, folder), stored(folder)
+    helpers = folder / "src" / "mine_helpers.py"
+    helpers.write_text(OWN["mine_helpers"].replace("ARMS = 2", "ARMS = 1"))
 
-    assert before == "[[[50.0], [50.0]]]\n"
+    assert before == again == "[[[50.0], [50.0]]]\n"
+    assert any(path.parent.name == "own" for path in written)
+    assert kept == written
     assert run(PLAY_OWN, folder) == "[[[0.0], [0.0]]]\n"
+
+
+def test_only_what_is_compiled_is_announced():
+    """Not what is loaded or called again, however long that takes; not what another thread compiles."""
+    said = []
+    own = namedtuple("own", "number")  # a class without a digest: nothing is kept on disk
+    loop, other = (compiled(lambda own: own.number + 1) for _ in range(2))
+
+    with announcing(lambda: said.append("first")):
+        loop(own(1))
+        loop(own(1.5))
+    with announcing(lambda: said.append("again")):
+        loop(own(2))
+        thread = threading.Thread(target=other, args=(own(1),))
+        thread.start()
+        thread.join()
+
+    assert said == ["first"]
+
+
+def test_a_second_process_announces_nothing(folder, before):
+    """Machine code is loaded, which is not compiling."""
+    assert before
+    assert run(PLAY, folder, *POLICIES, errors=True) == ""
 
 
 def test_a_cache_that_cannot_be_written_is_not_needed(folder, tmp_path):

@@ -68,7 +68,7 @@ def _mean(law: Fixed, row: int, arm: int, bits: Bits) -> float:
 USE = """
 import json, sys, tempfile
 import sameluck as sl
-from sameluck import compiled
+from sameluck import machine_code
 from sameluck.policies.base import is_randomised
 
 experiment = sl.Experiment(
@@ -83,7 +83,7 @@ with sl.open("sqlite://", clock=sl.VirtualClock()) as store:
     live = store.start("new", experiment)
     sl.rehearse(live, sl.Fixed([1.0, 2.0]))
     lived = live.runs().rewards[:, :, 0].tolist()
-names = {path.name for path in compiled.compiled_sources()}
+names = {path.name for path in machine_code.compiled_sources()}
 print(json.dumps({
     "rewards": runs.rewards[:, :, 0].tolist(),
     "live": lived,

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import sameluck as sl
+from sameluck.simulation.observed import observed_rewards
 
 EXPERIMENT = sl.Experiment(
     policies={'a "quoted"': "ucb1", "\N{SAUROPOD}": "uniform"},
@@ -379,3 +380,33 @@ def test_a_part_has_the_replications_that_follow_its_start():
     assert part.experiment == again.experiment
     for name in ("checkpoints", "rewards", "pulls", "interactions", "totals", "luck"):
         assert np.array_equal(getattr(part, name), getattr(again, name))
+
+
+@pytest.fixture(scope="module")
+def observed(runs):
+    """The same runs with the rewards of their users, as a live experiment has them."""
+    return dataclasses.replace(runs, observed=observed_rewards(runs))
+
+
+def test_observed_rewards_are_saved_and_joined(observed, tmp_path):
+    observed.save(tmp_path / "runs.npz")
+    loaded = sl.Runs.load(tmp_path / "runs.npz")
+
+    assert loaded.observed.tolist() == observed.observed.tolist()
+    parts = [observed.part(start, 2) for start in (0, 2, 4)]
+    assert sl.Runs.concat(parts).observed.tolist() == observed.observed.tolist()
+    assert observed.part(6, 2).observed.size == 0
+
+
+def test_observed_rewards_of_an_earlier_checkpoint(observed):
+    """The beginning of each stack: what a shorter experiment would have read."""
+    shorter = observed.at([20])
+    simulated = sl.simulate(EXPERIMENT.replace(horizon=20), "bernoulli(0.7, 0.3)")
+
+    assert shorter.observed.tolist() == observed_rewards(simulated).tolist()
+    assert observed.at([20, 40]).observed.tolist() == observed.observed.tolist()
+
+
+def test_observed_rewards_must_be_as_many_as_users(observed):
+    with pytest.raises(sl.Invalid, match="do not agree"):
+        dataclasses.replace(observed, observed=observed.observed[1:])

@@ -1,11 +1,13 @@
 """The public list, the exception tree, the layers and what an import costs."""
 
+import ast
 import builtins
 import pickle
 import re
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -119,3 +121,32 @@ def test_the_command_without_its_extra_says_what_to_install():
     )
     assert shown.returncode == 2
     assert shown.stderr == "the sameluck command needs: pip install 'sameluck[cli]'\n"
+
+
+SOURCE = Path(sl.__file__).parent.parent
+MODULES = {
+    ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in SOURCE.glob("sameluck/**/*.py")
+}
+
+
+def imported_modules(path):
+    """The modules of sameluck that a module imports anywhere in its source."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from {name.name for name in node.names} & MODULES.keys()
+        elif isinstance(node, ast.ImportFrom) and node.module in MODULES:
+            names = (f"{node.module}.{name.name}" for name in node.names)
+            yield from (name if name in MODULES else node.module for name in names)
+
+
+def test_a_module_uses_at_most_ten_others():
+    uses = {
+        name: len({*imported_modules(path)})
+        for name, path in MODULES.items()
+        if path.name != "__init__.py"
+    }
+    assert len(uses) > 100
+    assert uses["sameluck.inference.planning"] == 10  # it does count
+    # The compiled loop joins policies, environments, random numbers and their checks.
+    assert {name for name, used in uses.items() if used > 10} <= {"sameluck.simulation.loop"}

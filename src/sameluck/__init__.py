@@ -72,8 +72,10 @@ __all__ = [
     "EpsilonGreedy",
     "Experiment",
     "External",
+    "Failure",
     "Gaussian",
     "GaussianPrior",
+    "Guaranteed",
     "Imported",
     "Interrupted",
     "Invalid",
@@ -104,6 +106,7 @@ __all__ = [
     "Trace",
     "Traffic",
     "Trajectory",
+    "Twin",
     "UCBDelta",
     "Unavailable",
     "Uniform",
@@ -123,6 +126,7 @@ __all__ = [
     "simulate",
     "split_variance",
     "trace",
+    "twin",
 ]
 
 # A family of policies or environments that gains a file needs no line above.

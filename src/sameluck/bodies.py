@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import dis
 import inspect
 import itertools
 import re
 import traceback
 from collections import namedtuple
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any, TypeAlias
 
 from sameluck.errors import Invalid, did_you_mean
@@ -59,6 +62,38 @@ def _word(kind: type) -> str:
     return kind.__name__.replace("_", "").lower()
 
 
+class NoSource(Exception):
+    """Why a function has no syntax tree."""
+
+
+def source_function(body: FunctionType) -> ast.FunctionDef:
+    """The syntax tree of a function; `NoSource` if its source is not at hand or is not what was loaded."""
+    try:
+        text = "".join(inspect.findsource(body)[0])
+        module = ast.parse(text)
+        code = compile(text, body.__code__.co_filename, "exec", dont_inherit=True)
+    except (OSError, SyntaxError, TypeError) as error:
+        raise NoSource("its source is not available") from error
+    if body.__code__ not in _codes(code):
+        raise NoSource("its source has changed since it was loaded")
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef) and _first_line(node) == body.__code__.co_firstlineno:
+            return node
+    raise NoSource("it is not defined by def")
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+def _first_line(function: ast.FunctionDef) -> int:
+    return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
+
+
+_MADE = {"BUILD_LIST": "a list", "BUILD_MAP": "a dict", "BUILD_SET": "a set"}
 _REASON = (
     r"^.*(?:Unknown attribute|No implementation|Untyped global|Cannot unify|[Uu]nsupported|NRT required"
     r"|Invalid use|is not defined|cannot determine|not supported|not allowed|must be|No conversion).*$"
@@ -78,7 +113,20 @@ def locate_error(body: Body, error: Exception) -> tuple[str, str]:
     """The line of a body at which Numba or Python failed, and the reason in one line."""
     text, lines = str(error), [*_named_lines(body, error), *_raising_lines(body, error)]
     line = getattr(error, "line", None) or [body.__code__.co_firstlineno, *lines][-1]
-    return f"line {line}", _python_reason(body, error) or _numba_reason(text, error)
+    reason = _python_reason(body, error) or _numba_reason(text, error)
+    return f"line {line}", reason.replace("it makes a new array", f"it makes {_made(body, line)}")
+
+
+def _made(body: Body, line: int) -> str:
+    """What a body makes in memory of its own, by its bytecode: on the line, or anywhere; otherwise an array."""
+    steps = list(dis.get_instructions(body))
+    near = [one for one in steps if one.positions and one.positions.lineno == line]
+    made = [_MADE.get(one.opname) or _a_text(one) for one in [*near, *steps]]
+    return next((what for what in made if what), "a new array")
+
+
+def _a_text(step: dis.Instruction) -> str:
+    return "a text" if "CONST" in step.opname and isinstance(step.argval, str) else ""
 
 
 def _python_reason(body: Body, error: Exception) -> str:
@@ -96,6 +144,8 @@ def _python_reason(body: Body, error: Exception) -> str:
             if "log" not in str(error)
             else "it takes the logarithm of 0"
         )
+    if isinstance(error, TypeError) and "OnceKey" in str(error):
+        return "luck is not a number: read random bits from it, as in uniform(at(luck, period, 0))"
     return ""
 
 
@@ -111,6 +161,13 @@ def _numba_reason(text: str, error: Exception) -> str:
         reason = "it makes a new array"
     if "Cannot unify" in reason and "Tally" in reason:
         reason = "what it returns is not a whole number"
+    if untyped := re.match(r"Untyped global name '(\w+)'.*class '(function)?", reason):
+        kind = (
+            "a Python function: decorate that with numba.njit"
+            if untyped[2]
+            else "which cannot be compiled"
+        )
+        reason = f"it uses {untyped[1]}, {kind}"
     if "function numpy_take" in reason:
         reason = "min() and max() of an array cannot be compiled here: write a loop"
     if "index is out of bounds" in reason:

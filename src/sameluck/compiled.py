@@ -1,49 +1,41 @@
-"""The only module that uses Numba's decorators and its disk cache.
+"""The only module that uses Numba's decorators.
 
 `inlined`     one body for two uses: plain Python when called from Python, inlined machine code when called from
               compiled code. Policies, environments, streams and samplers are written this way, so that the plain
               version is always there to check the compiled one against.
 `called`      the same for a body that is seldom reached: called rather than inlined, which keeps the hot loop small.
 `dispatched`  the same as `inlined`, but the body is looked up by the type of the first argument.
-`compiled`    an outer loop, compiled on first use and kept on disk.
+`specialised` the same for a shortcut that plain Python does without.
+`compiled`    an outer loop, compiled on first use and kept on disk (`machine_code`).
 
-Numba is imported when the first loop is called. Its disk cache notices an edit of the cached function's own file
-only; an edited callee in another file would silently run the old code. The cache directory is therefore named after
-a digest of every source that is compiled. What a user defines is outside that digest and is compiled by `uncached`.
+Numba is imported when the first loop is called.
 """
 
 from __future__ import annotations
 
-import hashlib
 import inspect
-import os
-import sys
-import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, wraps
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from sameluck.bodies import is_ours
-from sameluck.files import locked
-
-if TYPE_CHECKING:
-    from numba.core.caching import FunctionCache
+from sameluck.machine_code import MachineCode
 
 Body = TypeVar("Body", bound=Callable[..., Any])
 
 # Compiled bodies never allocate, so they need not count references to the arrays passed to them: counting
 # them in every period costs a third of the speed and half of the compile time.
 _OPTIONS = {"error_model": "numpy", "_nrt": False}
-_INLINED = {**_OPTIONS, "forceinline": True}
+# A wrapper of each body for calls from C, which nobody makes, would take a quarter of the compile time.
+_INLINED = {**_OPTIONS, "forceinline": True, "no_cfunc_wrapper": True}
 # A wrong index of a user's body raises IndexError in place of ending the process; it costs no measurable time.
 _BOUNDS_CHECKED = {**_INLINED, "boundscheck": True}
 # Explicit, because by default what an inlined body calls is inlined too.
-_CALLED = {**_OPTIONS, "forceinline": False}
-_PACKAGE = Path(__file__).parent
+_CALLED = {**_INLINED, "forceinline": False}
 
 
 # A Python function, what chooses its replacement in compiled code from the types of the arguments, and options.
@@ -52,31 +44,31 @@ _inlined: dict[Callable[..., Any], Callable[..., Any]] = {}  # the bodies of wha
 _lock = threading.RLock()
 
 
+class Watched:
+    """A first argument that sees which function it is passed to, in plain Python only."""
+
+    def passed_to(self, body: Callable[..., Any], *rest: object) -> Any:
+        """What the body returns."""
+        return body(self, *rest)
+
+
 class Loop:
     """An outer loop that is compiled when it is first called, without the GIL."""
 
-    def __init__(self, body: Callable[..., Any], *, cached: bool) -> None:
+    def __init__(self, body: Callable[..., Any]) -> None:
         self.body = body
-        self.cached = cached
         self._machine_code: Callable[..., Any] | None = None
 
     def __call__(self, *arguments: Any) -> Any:  # noqa: D102
         if self._machine_code is None:
             with _lock:
-                self._machine_code = self._machine_code or _dispatcher(
-                    self.body, cached=self.cached
-                )
+                self._machine_code = self._machine_code or _dispatcher(self.body)
         return self._machine_code(*arguments)
 
 
 def compiled(body: Callable[..., Any]) -> Loop:
     """An outer loop, compiled on first use; the machine code is kept on disk."""
-    return Loop(body, cached=True)
-
-
-def uncached(loop: Loop) -> Loop:
-    """The same loop for types defined outside sameluck: never stored on disk, so never stale."""
-    return Loop(loop.body, cached=False)
+    return Loop(body)
 
 
 def inlined(body: Body) -> Body:
@@ -94,6 +86,8 @@ def _plain(body: Body, options: dict[str, Any]) -> Body:
     @wraps(body)
     def plain(*arguments: object) -> Any:
         with np.errstate(over="ignore"):
+            if arguments and isinstance(arguments[0], Watched):
+                return arguments[0].passed_to(body, *arguments[1:])
             return body(*arguments)
 
     _replace(plain, lambda *_: body, options)
@@ -102,8 +96,15 @@ def _plain(body: Body, options: dict[str, Any]) -> Body:
     return plain  # type: ignore[return-value]
 
 
-def dispatched(stub: Body, bodies: dict[type, Callable[..., Any]]) -> Body:
-    """Call the body registered for the type of the first argument, in Python and in compiled code."""
+def dispatched(
+    stub: Body,
+    bodies: dict[type, Callable[..., Any]],
+    own: Callable[[Any], Callable[..., Any]] = lambda body: body,
+) -> Body:
+    """Call the body registered for the type of the first argument, in Python and in compiled code.
+
+    `own` gives what is compiled in place of a body of a user.
+    """
 
     @wraps(stub)
     def plain(subject: object, *rest: object) -> Any:
@@ -112,11 +113,22 @@ def dispatched(stub: Body, bodies: dict[type, Callable[..., Any]]) -> Body:
 
     def choose(subject: Any, *, ours: bool) -> Callable[..., Any] | None:
         body = bodies.get(getattr(subject, "instance_class", None))  # type: ignore[arg-type]
-        return body if body is not None and is_ours(body) is ours else None
+        if body is None or is_ours(body) is not ours:
+            return None
+        return body if ours else own(body)
 
     _replace(plain, lambda subject, *_: choose(subject, ours=True), _INLINED)
     _replace(plain, lambda subject, *_: choose(subject, ours=False), _BOUNDS_CHECKED)
     return plain  # type: ignore[return-value]
+
+
+def specialised(function: Callable[..., Any], bodies: dict[type, Callable[..., Any]]) -> None:
+    """In compiled code, call the body for the type of the first argument, if any, in place of a function."""
+
+    def choose(subject: Any, *_: Any) -> Callable[..., Any]:
+        return bodies.get(getattr(subject, "instance_class", type(None)), function)
+
+    _replace(function, choose, _INLINED)
 
 
 def compiled_as(replacement: Callable[..., Any]) -> Callable[[Body], Body]:
@@ -150,48 +162,58 @@ def branch_hint() -> None:
     """
 
 
+def likely(condition: bool | np.bool_) -> bool | np.bool_:  # noqa: FBT001
+    """The condition, which nearly always holds: what is done otherwise is moved out of the way."""
+    return condition
+
+
 def load_compiler() -> None:
     """Import Numba and register what compiled code calls; the first call of a loop does so too."""
     from numba.extending import overload  # noqa: PLC0415 it takes longer to import than everything else
 
-    _register_branch_hint()
+    _register_hints()
     while _overloads:
         function, choose, options = _overloads.pop()
         overload(function, jit_options=options, strict=False)(choose)
 
 
-def _dispatcher(body: Callable[..., Any], *, cached: bool) -> Callable[..., Any]:
+@contextmanager
+def announcing(say: Callable[[], object]) -> Iterator[None]:
+    """Call `say` before something is compiled in this thread meanwhile; not if machine code is only loaded."""
+    from numba.core import event  # noqa: PLC0415 as above
+
+    class Announcing(event.Listener):  # type: ignore[misc]  # Numba is not typed
+        left, thread = True, threading.get_ident()
+
+        def on_start(self, _: object) -> None:
+            if self.left and self.thread == threading.get_ident():
+                self.left = False
+                say()
+
+        def on_end(self, _: object) -> None:
+            pass
+
+    with event.install_listener("numba:compile", Announcing()):
+        yield
+
+
+def _dispatcher(body: Callable[..., Any]) -> Callable[..., Any]:
     import numba  # noqa: PLC0415 as above
 
     load_compiler()
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(cache_directory()) if cached else before
-    try:
-        dispatcher = numba.njit(cache=cached, nogil=True, **_OPTIONS)(body)
-    finally:
-        numba.config.CACHE_DIR = before
-    if cached:
-        _save_in_turn(dispatcher._cache)
+    dispatcher: Any = numba.njit(nogil=True, **_OPTIONS)(body)
+    dispatcher._cache = MachineCode(body)
     return dispatcher
 
 
-def _save_in_turn(cache: FunctionCache) -> None:
-    # Numba numbers the files of a function's signatures without a lock: of two processes that save at the same time,
-    # one could later load the machine code of the other's signature.
-    save = cache.save_overload
-
-    def save_locked(signature: object, result: object) -> None:
-        with locked(cache_directory() / "lock"):
-            save(signature, result)
-
-    cache.save_overload = save_locked
-
-
 @cache
-def _register_branch_hint() -> None:
+def _register_hints() -> None:
     from llvmlite import ir  # noqa: PLC0415 as above
     from numba.core import types  # noqa: PLC0415
+    from numba.core.cgutils import get_or_insert_function  # noqa: PLC0415
     from numba.extending import lower_builtin, type_callable  # noqa: PLC0415
+
+    _bit = ir.IntType(1)
 
     @lower_builtin(branch_hint)
     def _keep_branch(context, builder, signature, arguments):  # type: ignore[no-untyped-def]  # noqa: ARG001
@@ -200,40 +222,10 @@ def _register_branch_hint() -> None:
 
     type_callable(branch_hint)(lambda context: lambda: types.none)  # noqa: ARG005
 
+    @lower_builtin(likely, types.boolean)
+    def _expect(context, builder, signature, arguments):  # type: ignore[no-untyped-def]  # noqa: ARG001
+        kind = ir.FunctionType(_bit, [_bit, _bit])
+        expect = get_or_insert_function(builder.module, kind, "llvm.expect.i1")
+        return builder.call(expect, [*arguments, _bit(1)])
 
-def compiled_sources(package: Path = _PACKAGE) -> list[Path]:
-    """Every source that may be compiled: those that import this module, and their neighbours in the same folder."""
-    importing = [p for p in package.rglob("*.py") if b"sameluck.compiled import" in p.read_bytes()]
-    folders = {source.parent for source in importing} - {package}
-    return sorted({*importing, *(p for folder in folders for p in folder.glob("*.py"))})
-
-
-@cache
-def cache_directory() -> Path:
-    """Where machine code is kept: a folder of the user's cache named after the digest of the sources."""
-    import numba  # noqa: PLC0415 as above
-
-    digest = hashlib.blake2b(numba.__version__.encode(), digest_size=8)
-    for source in [Path(__file__), *compiled_sources()]:
-        digest.update(source.read_bytes())
-    try:
-        folder = _user_cache() / digest.hexdigest()
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):  # read-only, or no home at all
-        return _private_folder()
-    return folder if os.access(folder, os.W_OK) else _private_folder()
-
-
-def _user_cache() -> Path:
-    if folder := os.environ.get("SAMELUCK_CACHE_DIR"):
-        return Path(folder)
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home()) / "sameluck" / "cache"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "sameluck"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sameluck"
-
-
-def _private_folder() -> Path:
-    # Never a shared folder of a known name: machine code in the cache is run.
-    return Path(tempfile.mkdtemp(prefix="sameluck-"))
+    type_callable(likely)(lambda context: lambda condition: types.boolean)  # noqa: ARG005

@@ -22,6 +22,11 @@ class Design:
     timed = False  # whether rewards are indexed by period rather than by position in the stack
 
     @property
+    def label(self) -> str:
+        """Its text form, without the parameters that have their defaults."""
+        return text_forms.write(self, brief=True)
+
+    @property
     def shares_noise(self) -> bool:
         """Whether all policies of a replication read the same decision noise."""
         return False
@@ -34,14 +39,21 @@ class Design:
         """The owner in the address of a policy's decision noise."""
         return ALL_POLICIES if self.shares_noise else owner_of(policy)
 
+    def stack_depths(self, pulls: Ints) -> Ints:
+        """How many rewards of each stack are read, from pull counts (replication, policy, ..., arm).
+
+        On shared stacks the largest pull count of the policies, one owner for all (replication, 1, ..., arm);
+        otherwise the pull counts, each policy being an owner. Not for `TimeCoupled`, which has no stacks.
+        """
+        return pulls.max(axis=1, keepdims=True) if self.shares_rewards else pulls
+
     def interactions(self, pulls: Ints) -> Ints:
         """Real users that the design spends, from pull counts (replication, policy, checkpoint, arm).
 
         On shared stacks the sum over arms of the largest pull count; otherwise every pull. Not for `TimeCoupled`,
         whose users do not follow from pull counts.
         """
-        used = pulls.max(axis=1) if self.shares_rewards else pulls.sum(axis=1)
-        return used.sum(axis=-1)
+        return self.stack_depths(pulls).sum(axis=(1, -1))
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and super().__eq__(other)

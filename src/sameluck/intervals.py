@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
 from sameluck.errors import Invalid
@@ -93,7 +94,12 @@ def t_critical(freedom: float, level: float) -> float:
 
 
 def bootstrap_interval(values: Floats, level: float) -> Interval:
-    """The bias-corrected and accelerated bootstrap interval of the mean (Efron, 1987); the resamples are fixed.
+    """The bias-corrected and accelerated bootstrap interval of the mean (Efron, 1987); the resamples are fixed."""
+    return bootstrap_intervals(values[:, None], level)[0]
+
+
+def bootstrap_intervals(values: Floats, level: float) -> list[Interval]:
+    """`bootstrap_interval` of each column, on the same resamples of the replications (replication, comparison).
 
     The p-value is the smallest 1 - level whose interval leaves out zero, on the same resamples; it is why this is
     not SciPy's `bootstrap`, which would resample for each level and takes time quadratic in the number of values.
@@ -103,52 +109,68 @@ def bootstrap_interval(values: Floats, level: float) -> Interval:
             f'interval="bootstrap" has {RESAMPLES:,} resamples, too few for a level of {level:.7g} per interval; use '
             'interval="t", fewer pairs or a lower level'
         )
-    if not varies(values):
-        return UNKNOWN
-    means = _resampled_means(values)
-    bias, acceleration = _bias_and_acceleration(values, means)
-    low, high = _bca(means, bias, acceleration, level)
-    return Interval(low, high, _bca_p_value(means, bias, acceleration))
+    varying = np.any(values != values[0], axis=0)
+    bootstrap = _Bootstrap.of(values[:, varying])
+    low, high = bootstrap.bounds(np.full(bootstrap.bias.size, level))
+    known = map(Interval, low.tolist(), high.tolist(), bootstrap.p_values().tolist())
+    return [next(known) if one else UNKNOWN for one in varying]
+
+
+class _Bootstrap(NamedTuple):
+    means: Floats  # of each resample, in ascending order (resample, comparison)
+    bias: Floats
+    acceleration: Floats
+
+    @staticmethod
+    def of(values: Floats) -> _Bootstrap:
+        mean, means = values.mean(axis=0), _resampled_means(values)
+        below = (np.sum(means < mean, axis=0) + np.sum(means <= mean, axis=0)) / (2 * len(means))
+        deviations = values - mean
+        cubes, squares = np.sum(deviations**3, axis=0), np.sum(deviations**2, axis=0)
+        return _Bootstrap(means, scipy.special.ndtri(below), cubes / (6 * squares**1.5))
+
+    def bounds(self, levels: Floats) -> tuple[Floats, Floats]:
+        """The bounds of each column's interval at a level of its own."""
+        low, high = (self._quantiles(0.5 + side * levels / 2) for side in (-1, 1))
+        return low, high
+
+    def _quantiles(self, tails: Floats) -> Floats:
+        shifted = self.bias + scipy.special.ndtri(tails)
+        probabilities = scipy.special.ndtr(self.bias + shifted / (1 - self.acceleration * shifted))
+        last = len(self.means) - 1
+        whole = np.minimum((last * probabilities).astype(int), last - 1)
+        lower, upper = (self.means[at, np.arange(whole.size)] for at in (whole, whole + 1))
+        between: Floats = lower + (last * probabilities - whole) * (upper - lower)
+        return between
+
+    def p_values(self) -> Floats:
+        """The smallest 1 - level of each column at which its interval leaves out zero, by bisection."""
+        least = 1.0 / len(self.means)
+        narrow, wide = np.zeros(self.bias.size), np.full(self.bias.size, 1.0 - least)
+        surely = ~self._contain_zero(wide)
+        for _ in range(40):
+            middle = (narrow + wide) / 2
+            inside = self._contain_zero(middle)
+            narrow, wide = np.where(inside, narrow, middle), np.where(inside, middle, wide)
+        return np.where(surely, least, 1.0 - narrow)
+
+    def _contain_zero(self, levels: Floats) -> NDArray[np.bool_]:
+        low, high = self.bounds(levels)
+        contain: NDArray[np.bool_] = (low <= 0) & (high >= 0)
+        return contain
 
 
 def _resampled_means(values: Floats) -> Floats:
+    # How often each replication is in a resample, times the values: one product for all columns.
     rng = np.random.Generator(np.random.PCG64(20_240_229))
-    means = np.empty(RESAMPLES)
-    step = max(1, 4_000_000 // values.size)
+    count, means = len(values), np.empty((RESAMPLES, values.shape[1]))
+    step = max(1, 4_000_000 // count)
     for start in range(0, RESAMPLES, step):
         rows = min(step, RESAMPLES - start)
-        means[start : start + rows] = values[
-            rng.integers(values.size, size=(rows, values.size))
-        ].mean(1)
-    return np.sort(means)
-
-
-def _bias_and_acceleration(values: Floats, means: Floats) -> tuple[float, float]:
-    mean = values.mean()
-    below = (np.sum(means < mean) + np.sum(means <= mean)) / (2 * means.size)
-    deviations = values - mean
-    cubes, squares = float(np.sum(deviations**3)), float(np.sum(deviations**2))
-    return float(scipy.special.ndtri(below)), cubes / (6 * squares**1.5)
-
-
-def _bca(means: Floats, bias: float, acceleration: float, level: float) -> tuple[float, float]:
-    tails = np.array([0.5 - level / 2, 0.5 + level / 2])
-    shifted = bias + scipy.special.ndtri(tails)
-    probabilities = scipy.special.ndtr(bias + shifted / (1 - acceleration * shifted))
-    low, high = np.quantile(means, probabilities)
-    return float(low), float(high)
-
-
-def _bca_p_value(means: Floats, bias: float, acceleration: float) -> float:
-    narrow, wide = 0.0, 1.0 - 1.0 / means.size
-    low, high = _bca(means, bias, acceleration, wide)
-    if not low <= 0 <= high:
-        return 1.0 / means.size
-    for _ in range(40):
-        middle = (narrow + wide) / 2
-        low, high = _bca(means, bias, acceleration, middle)
-        narrow, wide = (narrow, middle) if low <= 0 <= high else (middle, wide)
-    return 1.0 - narrow
+        drawn = rng.integers(count, size=(rows, count)) + count * np.arange(rows)[:, None]
+        times = np.bincount(drawn.ravel(), minlength=rows * count).reshape(rows, count)
+        means[start : start + rows] = times.astype(float) @ values / count
+    return np.sort(means, axis=0)
 
 
 def median_interval(values: Floats, level: float) -> Interval:
@@ -270,6 +292,15 @@ def max_t_intervals(values: Floats, level: float) -> list[Interval]:
         return Interval(mean - critical * error, mean + critical * error, p_value)
 
     return [interval(float(m), float(e)) for m, e in zip(values.mean(axis=0), errors, strict=True)]
+
+
+def t_p_values(values: Floats) -> list[float]:
+    """The p-value of each column's t interval alone; 1 for a column that does not vary."""
+    errors = standard_error(values)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        statistics = np.abs(values.mean(axis=0)) / errors
+    p_values = np.where(errors > 0, 2 * scipy.special.stdtr(len(values) - 1, -statistics), 1.0)
+    return [float(one) for one in p_values]
 
 
 def one_sided_level(level: float, comparisons: int) -> float:

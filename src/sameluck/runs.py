@@ -20,7 +20,7 @@ from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.files import write_whole
 
-_BY_REPLICATION = ("rewards", "pulls", "interactions", "totals", "luck")
+_BY_REPLICATION = ("rewards", "pulls", "interactions", "totals", "luck", "observed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +38,9 @@ class Runs:
         totals: What each arm paid (replication, policy, checkpoint, arm); with `simulate(detail=True)`.
         luck: By how much the policy's random choices exceeded their expectation (replication, policy, checkpoint);
             likewise.
+        observed: Every reward of a real user up to the last checkpoint, in the order replication, owner of the
+            stack (see `Design.stack_depths`), arm, position; with live runs. A simulation's can be read again
+            from their addresses.
         seconds: How long the simulation took; None if that is not known. Not saved.
         notes: Cautions about these runs from a live experiment: what its results wait for. Not saved.
     """
@@ -51,6 +54,7 @@ class Runs:
     first: int = 0
     totals: Floats | None = None
     luck: Floats | None = None
+    observed: Floats | None = None
     seconds: float | None = None
     notes: tuple[str, ...] = ()
 
@@ -66,6 +70,7 @@ class Runs:
             and self.interactions.shape == (shape[0], many)
             and (self.totals is None or self.totals.shape == self.pulls.shape)
             and (self.luck is None or self.luck.shape == shape)
+            and (self.observed is None or self.observed.shape == (self.stack_depths.sum(),))
         )
         if not fits:
             raise Invalid(
@@ -87,6 +92,11 @@ class Runs:
     def replayed(self) -> Ints:
         """Rewards that cost no real user: N T minus the interactions (replication, checkpoint)."""
         return len(self.policies) * self.checkpoints - self.interactions
+
+    @property
+    def stack_depths(self) -> Ints:
+        """How many rewards of each stack were read up to the last checkpoint (replication, owner, arm)."""
+        return self.experiment.design.stack_depths(self.pulls[:, :, -1])
 
     def __repr__(self) -> str:
         last = self.checkpoints[-1]
@@ -113,7 +123,17 @@ class Runs:
             interactions=self.interactions[:, places],
             totals=None if self.totals is None else self.totals[:, :, places],
             luck=None if self.luck is None else self.luck[:, :, places],
+            observed=self._observed_at(int(places[-1])),
         )
+
+    def _observed_at(self, index: int) -> Floats | None:
+        """The observed rewards up to the checkpoint with this index: the beginning of each stack."""
+        if self.observed is None:
+            return None
+        depths = self.stack_depths.ravel()
+        kept = self.experiment.design.stack_depths(self.pulls[:, :, index]).ravel()
+        positions = np.arange(self.observed.size) - np.repeat(np.cumsum(depths) - depths, depths)
+        return self.observed[positions < np.repeat(kept, depths)]
 
     def part(self, start: int, count: int) -> Runs:
         """Some of the replications: `count` of them, from the one at index `start` on."""
@@ -126,6 +146,14 @@ class Runs:
             first=self.first + start,
             totals=None if self.totals is None else self.totals[rows],
             luck=None if self.luck is None else self.luck[rows],
+            observed=None if self.observed is None else self._observed_in(rows),
+        )
+
+    def _observed_in(self, rows: slice) -> Floats | None:
+        ends = np.concatenate([[0], np.cumsum(self.stack_depths.sum(axis=(1, 2)))])
+        first, stop, _ = rows.indices(self.replications)
+        return (
+            None if self.observed is None else self.observed[ends[first] : ends[max(first, stop)]]
         )
 
     @classmethod

@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from functools import partial
 
 import distributed
 import numpy as np
@@ -35,6 +36,83 @@ def cluster():
 def equal(one: sl.Runs, other: sl.Runs) -> bool:
     names = ("rewards", "pulls", "interactions")
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+
+
+def late_first(number):
+    time.sleep(1.0 * (number == 0))
+    return number
+
+
+@pytest.mark.slow
+def test_results_come_as_they_are_ready(cluster):
+    numbers = list(dask.on(cluster)(late_first, range(6)))
+    assert sorted(numbers) == list(range(6))
+    assert numbers[0] != 0
+
+
+@pytest.mark.slow
+def test_what_is_not_collected_is_cancelled(cluster):
+    """As after Ctrl-C: the error ends the iteration, and the cluster forgets the tasks."""
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    many = EXPERIMENT.replace(replications=100_000)
+    with pytest.raises(KeyboardInterrupt):
+        sl.simulate(many, BERNOULLI, map=dask.on(cluster), progress=interrupt)
+    for _ in range(100):
+        known = cluster.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
+        if known == 0:
+            break
+        time.sleep(0.1)
+    assert known == 0
+
+
+def length_and(content, number):
+    return len(content), number
+
+
+@pytest.mark.slow
+def test_what_tasks_have_in_common_is_sent_once(cluster, monkeypatch):
+    submitted, mapped = [], []
+    submit, map_all = cluster.submit, cluster.map
+    monkeypatch.setattr(
+        cluster, "submit", lambda f, *a, **k: [submitted.append(a), submit(f, *a, **k)][1]
+    )
+    monkeypatch.setattr(
+        cluster, "map", lambda f, *a, **k: [mapped.append(a), map_all(f, *a, **k)][1]
+    )
+    function = partial(length_and, b"x" * 20_000_000)  # larger than what Dask warns of
+    results = dask.on(cluster)(function, range(8))
+    assert sorted(results) == [(20_000_000, number) for number in range(8)]
+    ((sent,),), ((shared, numbers),) = submitted, mapped
+    assert sent is function
+    assert len(set(shared)) == 1
+    assert numbers == list(range(8))
+
+
+class Turns:
+    def __init__(self, seed):
+        self.first = seed % 3
+
+    def select(self, period):
+        return (self.first + period) % 3
+
+    def update(self, arm, reward):
+        pass
+
+
+@pytest.mark.slow
+def test_python_objects_whose_maker_cannot_be_imported(cluster):
+    policies = {"ucb": sl.UCB1(), "turns": sl.External("turns")}
+    experiment = EXPERIMENT.replace(policies=policies, horizon=50, replications=20)
+
+    class Local(Turns):
+        pass
+
+    call = {"makers": {"turns": Local}}
+    runs = sl.simulate(experiment, BERNOULLI, map=dask.on(cluster), **call)
+    assert equal(runs, sl.simulate(experiment, BERNOULLI, **call))
 
 
 @pytest.mark.slow

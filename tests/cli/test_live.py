@@ -22,7 +22,7 @@ from sameluck.errors import Interrupted
 from sameluck.files import to_json
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = list(live_commands.commands)
+COMMANDS = list(live_commands.every_command())
 FILE = """
 arms = ["red", "green", "blue"]
 horizon = 6
@@ -57,6 +57,13 @@ def answer(capsys, *words):
     return json.loads(out)
 
 
+def answer_with_files(capsys, *words):
+    """The JSON that a command prints that also writes files."""
+    code, out, err = run(capsys, *words, "--json")
+    assert (code, err.startswith("wrote ")) == (0, True)
+    return json.loads(out)
+
+
 @pytest.fixture
 def url(tmp_path, monkeypatch):
     """An empty folder and the address of a database in it, which SAMELUCK_DB holds."""
@@ -87,7 +94,7 @@ def serve(url, users, name="shop"):
 def test_every_command_has_help_that_explains_each_option_and_json(name, capsys):
     code, out, err = run(capsys, name, "--help")
 
-    command = live_commands.commands[name]
+    command = live_commands.every_command()[name]
     options = [one for one in command.params if isinstance(one, click.Option)]
     assert (code, err) == (0, "")
     assert command.help
@@ -200,7 +207,7 @@ def test_stopping_after_replications_names_them(shop, capsys):
     assert answer(capsys, "status", shop)["stop_after"] == 3
     code, _, err = run(capsys, "stop", shop, "--after-replications", "2")
     assert code == 2
-    assert "3 have begun) must be a whole number from 3 to 3, got 2" in err
+    assert "3 have begun and are completed) must be a whole number from 3 to 3, got 2" in err
     code, _, err = run(capsys, "stop", shop, "--after-replications", "3", "--now")
     assert (code, err.endswith("--now stops at once; give one\n")) == (2, True)
 
@@ -245,6 +252,29 @@ def test_results_are_those_of_the_python_surface(shop, url, tmp_path, capsys):
     found = answer(capsys, "results", shop, "--checkpoints", "3,6", "--level", 0.9)
     assert found["effects"] == json.loads(to_json(expected.to_dicts()))
     assert found["verdict"] == expected.verdict
+
+
+def test_a_twin_needs_one_replication(url, tmp_path, capsys):
+    """As text, as JSON and in a report."""
+    text = FILE.format(exposure="implicit").replace("replications = 3", "replications = 1")
+    (tmp_path / "shop.toml").write_text(text)
+    run(capsys, "start", "shop.toml")
+    shop = "shop"
+    with sl.open(url) as store:
+        live = store.load(shop)
+        while live.status().status == "running":
+            given = live.assign(f"user {live.status().users}")
+            live.reward(given.id, float(live.status().users % 2))
+    assert run(capsys, "results", shop)[0] == 2
+    code, out, _ = run(capsys, "results", shop, "--twin")
+    assert code == 0
+    assert "95% twin interval" in out
+    assert "Twin of 1 replication" in out
+    report = tmp_path / "twin.html"
+    found = answer_with_files(capsys, "results", shop, "--twin", "--report", report)
+    assert found["twin"]["replications"] == 1
+    assert set(found["twin"]) >= {"effects", "failures", "stability", "withheld", "verdict"}
+    assert "On a copy of the arms" in report.read_text()
 
 
 def test_results_that_cannot_be_are_refused_for_what_is_wrong_with_them(

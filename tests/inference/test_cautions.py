@@ -250,7 +250,7 @@ def test_the_third_example_is_cautioned_once_for_both_of_its_policies():
         )
         found = sl.compare(runs).cautions
         assert [text for text in found if text.startswith("How often")] == [
-            "How often thompson, greedy pulls an arm varies much between replications: rare ones dominate, and a "
+            "How often thompson, greedy pull an arm varies much between replications: rare ones dominate, and a "
             "small run understates the spread. Run more replications before relying on the interval."
         ]
 

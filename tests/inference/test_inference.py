@@ -10,8 +10,8 @@ import budget
 import cases
 import sameluck as sl
 from sameluck import intervals
-from sameluck.inference.effects import variance_ratio
 from sameluck.inference.power import power_of
+from sameluck.inference.variance_ratios import variance_ratio
 from sameluck.intervals import obrien_fleming, t_interval
 
 BERNOULLI = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))

@@ -9,6 +9,7 @@ import pytest
 from scipy import integrate, stats
 
 import sameluck as sl
+from sameluck.inference.pilots import spread
 from sameluck.inference.power import power_of
 
 BERNOULLI = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
@@ -83,6 +84,17 @@ def test_power_against_brute_force_where_differences_are_far_from_normal():
     assert planned.check is not None
     assert abs(planned.check.power - brute) < 0.16
     assert abs(planned.power - brute) < 0.2
+
+
+@pytest.mark.parametrize("request_", [{"effect": 3.0}, {"replications": 6}])
+def test_what_is_verified_is_the_plan_of_the_own_design(request_):
+    short = EXPERIMENT.replace(policies={"low": sl.UCB1(0.5), "high": sl.UCB1(9.0)}, horizon=40)
+    planned = sl.plan(short, BERNOULLI, power=0.6, pilot=50, verify=True, **request_)
+    _, naive, _ = planned.rows
+    whole = short.replace(replications=planned.replications)
+    expected = sl.coverage(whole, BERNOULLI, experiments=500, effect=planned.effect)
+    assert planned.check == expected
+    assert (naive.effect, naive.replications) != (planned.effect, planned.replications)
 
 
 def test_a_pilot_of_runs_and_a_prior_serve_as_well():
@@ -400,3 +412,43 @@ def test_too_few_replications_for_any_possible_effect_give_a_caution():
     text = "two policies can differ by at most 10 here, so 2 replications do not have this power for any effect"
     assert text in plan.cautions[0]
     assert sl.plan(two, sl.Bernoulli((0.55, 0.5)), replications=20, power=0.9).cautions == ()
+
+
+def test_a_plan_on_a_copy_of_the_arms():
+    """From one replication: other horizons, and the spread there within a third of the true one."""
+    runs = sl.simulate(EXPERIMENT.replace(replications=1), BERNOULLI)
+    planned = sl.plan(EXPERIMENT, runs, horizon=2_000, effect=5.0, power=0.9, pilot=300)
+    known = sl.plan(EXPERIMENT.replace(horizon=2_000), BERNOULLI, effect=5.0, power=0.9, pilot=300)
+
+    assert planned.own.horizon == 2_000
+    assert planned.experiment.horizon == 2_000
+    assert {row.design for row in planned.rows} == {row.design for row in known.rows}
+    assert 0.67 < planned.own.sd / known.own.sd < 1.5
+    assert planned.own.interactions == pytest.approx(known.own.interactions, rel=0.07)
+    other = sl.plan(EXPERIMENT, BERNOULLI, horizon=500, effect=2.0, power=0.9, pilot=20)
+    assert other.own.horizon == 500
+
+
+def test_no_plan_on_a_copy_where_a_policy_fails_rarely():
+    bold = EXPERIMENT.replace(
+        policies={"ucb": sl.UCB1(2.0), "bold": sl.UCB1(0.05)}, arms=2, replications=1
+    )
+    runs = sl.simulate(bold, sl.Bernoulli([0.9, 0.5]))
+
+    with pytest.raises(sl.Invalid, match=r"no plan on a copy of the arms: .* bold ends"):
+        sl.plan(bold, runs, horizon=2_000, effect=5.0, power=0.9)
+
+
+def test_ten_replications_are_a_pilot_and_the_largest_possible_effect_can_be_planned():
+    pilot = sl.simulate(EXPERIMENT.replace(replications=10), BERNOULLI)
+    planned = sl.plan(EXPERIMENT, pilot, effect=800.0, power=0.9)  # 1,000 periods of 0.9 - 0.1
+    assert (planned.pilot_replications, planned.possible_effect) == (10, 800.0)
+    with pytest.raises(sl.Invalid, match="at least 10 replications to estimate a variance, got 9"):
+        sl.plan(EXPERIMENT, pilot.part(0, 9), effect=2.0, power=0.9)
+
+
+def test_differences_that_do_not_vary_have_no_spread_and_no_error_of_it():
+    pilot = sl.simulate(EXPERIMENT.replace(replications=10), BERNOULLI)
+    pilot.rewards[:, 1] = pilot.rewards[:, 0] + 3
+    assert spread(pilot, 0, paired=True) == (0.0, 0.0)
+    assert spread(pilot, 0, paired=False)[0] > 0

@@ -1,5 +1,6 @@
 """A race names a policy that is good enough, keeps its promise, and can be taken up again."""
 
+import dataclasses
 import json
 import math
 
@@ -9,6 +10,8 @@ from scipy import stats
 
 import budget
 import sameluck as sl
+from sameluck.inference.race_results import Race, Runner
+from sameluck.inference.variance_ratios import variance_ratio
 from sameluck.intervals import anytime_interval
 
 FIELD = {
@@ -77,7 +80,11 @@ def test_every_number_of_a_race_follows_from_the_rewards_of_simulate():
     assert race.fixed_users == round(race.replications * undropped.mean())
     assert race.naive_users == math.ceil(race.replications * ratio) * 5 * 300
     costs = f"without dropping about {race.fixed_users:,} users and {race.replications * 5:,} policy runs"
-    assert f"{costs}; the naive design about {race.naive_users:,} users" in race.verdict
+    bounds = variance_ratio(a, b, race.level)[1:]
+    low, high = (math.ceil(race.replications * one) * 5 * 300 for one in bounds)
+    assert (race.naive_users_low, race.naive_users_high) == (low, high)
+    naive = f"the naive design about {race.naive_users:,} users ({low:,} to {high:,})"
+    assert f"{costs}; {naive} for the same precision." in race.verdict
     for one in race.runners[1:]:
         other = rewards[one.dropped_by or best][: one.replications]
         values = other - rewards[one.policy][: one.replications]
@@ -311,4 +318,49 @@ def test_a_leader_without_rivals_is_certified_whatever_the_tolerance():
 def test_equal_policies_need_as_many_replications_under_naive():
     twins = {"a": sl.UCB1(), "b": sl.UCB1()}
     race = sl.race(twins, BERNOULLI, tolerance=5.0, horizon=50, most=40, failures=1)
-    assert race.naive_users == 40 * 2 * 50
+    assert race.naive_users == race.naive_users_low == race.naive_users_high == 40 * 2 * 50
+    assert "without dropping" not in race.verdict
+    assert str(race).splitlines()[1].split()[2:4] == ["-", "-"]  # the leader is not behind itself
+
+
+def test_a_race_is_reported_to_the_digit():
+    """A rival behind by 0 is equal only if its differences do not vary; a skewness of 2 is not large."""
+    leader, tied = Runner("a", 10.0, 0.0, 0.0, 0.0, 0.0, 30, None), ("b", 10.0, 0.0)
+    rivals = [
+        Runner(*tied, -1.25, 1.25, 2.0, 30, None),
+        Runner("c", 8.5, 1.5, 1.0, 2.0, -2.01, 20, "a"),
+    ]
+    experiment = sl.Experiment(
+        policies={name: sl.UCB1() for name in "abc"}, arms=2, horizon=9, replications=30
+    )
+    race = Race(experiment, 1.5, 0.95, True, 0.1, 30, 400, 80, 90, 450, 1234.5, (leader, *rivals))
+    assert race.to_dicts() == [one._asdict() for one in race.runners]
+    assert str(race).splitlines()[:4] == [
+        "policy  reward  behind     95% bounds  replications  dropped by",
+        "a        10.00       -              -            30           -",
+        "b        10.00    0.00  -1.25 to 1.25            30           -",
+        "c         8.50    1.50   1.00 to 2.00            20           a",
+    ]
+    assert race.verdict == (
+        "a is within 1.5 of the best with 95% confidence, failures in up to 9.5% of replications not excluded. "
+        "It took 30 replications, 400 users and 80 policy runs; without dropping about 450 users and 90 policy runs; "
+        "the naive design about 1,234 users (0 to no bound) for the same precision. "
+        "Caution: the differences from c are skewed: a policy may fail rarely and badly. A smaller share than "
+        "failures=0.1 takes more replications and shows rarer failures."
+    )
+    without_bounds = Runner(*tied, -math.inf, math.inf, 0.0, 30, None)
+    (caution,) = dataclasses.replace(race, runners=(leader, without_bounds)).cautions
+    assert caution.startswith("b earned exactly what a did")
+
+
+def test_rare_failures_of_the_leader_are_a_veto(monkeypatch):
+    """Greedy play leads the first replications and fails in one of 40: it is not certified, and the race says why."""
+    field = {"ucb": sl.UCB1(2.0), "greedy": sl.EpsilonGreedy(0.0)}
+    settings = {"tolerance": 5.0, "horizon": 5_000, "most": 60, "failures": 0.1, "seed": 1}
+    race = sl.race(field, sl.Bernoulli((0.95, 0.5)), **settings)
+
+    assert (race.best, race.certified) == ("greedy", False)
+    assert "greedy ends" in race.vetoed[0]
+    assert race.vetoed[0] in race.verdict
+    monkeypatch.setattr("sameluck.inference.twins.for_races.REPLICATIONS", 0)
+    assert sl.race(field, sl.Bernoulli((0.95, 0.5)), **settings).certified

@@ -45,6 +45,36 @@ def test_a_fitting_scale_has_no_caution(environment, names):
     assert scale_caution(replace(runs, environment=None)) is None
 
 
+REVENUE = sl.Gaussian((1_000.0, 1_100.0), sd=300.0)
+
+
+def test_a_plan_and_a_race_have_the_caution_of_the_comparison():
+    """Both run the policies in the same units; also a plan of a pilot that exists."""
+    policies = {name: POLICIES[name] for name in ("greedy", "ucb")}
+    experiment = sl.Experiment(policies=policies, arms=2, horizon=200, replications=30, seed=SEED)
+    runs = sl.simulate(experiment, REVENUE)
+    caution = scale_caution(runs)
+    race = sl.race(policies, REVENUE, tolerance=5_000.0, horizon=200, failures=1.0, seed=SEED)
+    for pilot in (REVENUE, runs):
+        plan = sl.plan(experiment, pilot, effect=2_000.0, power=0.9, pilot=30)
+        assert [one for one in plan.cautions if "standard deviation of the rewards" in one] == [
+            caution
+        ]
+        assert str(caution) in plan.verdict
+    assert caution in race.cautions
+    assert race.scale == caution
+
+
+def test_a_plan_and_a_race_whose_scale_fits_have_no_caution_of_it():
+    policies = {name: POLICIES[name] for name in ("greedy", "ucb")}
+    experiment = sl.Experiment(policies=policies, arms=2, horizon=200, replications=30, seed=SEED)
+    environment = sl.Bernoulli((0.6, 0.4))
+    race = sl.race(policies, environment, tolerance=50.0, horizon=200, failures=1.0, seed=SEED)
+    plan = sl.plan(experiment, environment, effect=5.0, power=0.9, pilot=30)
+    assert race.scale is None
+    assert not any("standard deviation of the rewards" in one for one in plan.cautions)
+
+
 def test_a_scale_that_is_too_small_names_each_parameter_and_its_value():
     """Revenue: without the caution, "greedy beats ucb by 32,252" is a matter of units."""
     policies = {**POLICIES, "late": sl.Batched("ucb1", 10)}

@@ -93,8 +93,8 @@ def test_a_finding_says_what_20_replications_cannot_exclude(seconds, time):
     verdict = sl.compare(made_up([30], COINS, seconds=seconds)).verdict
     assert (
         "Up to 14% of replications may be unlike any of these 20; this finding is reversed if those lose more than "
-        f"{loss:.1f} each, of at most 2,250: {TO_EXCLUDE:,} replications{time} exclude that."
-        in verdict
+        f"{loss:.1f} each, and always playing the worst arm loses 2,250 on average. "
+        f"{TO_EXCLUDE:,} replications{time} exclude that." in verdict
     )
     assert TO_EXCLUDE == 227
 
@@ -108,11 +108,13 @@ def test_the_smallest_of_several_findings_counts():
     )
 
 
-def test_a_loss_that_is_not_possible_reverses_nothing():
+def test_a_loss_that_no_policy_has_on_average_is_named_as_such():
+    """Not as impossible: a rare reward of an arm may be larger than all that these replications have met."""
+    loss = 30 * (1 - SHARE) / SHARE
     verdict = sl.compare(made_up([30], COINS, horizon=100)).verdict
     assert (
-        "Up to 14% of replications may be unlike any of these 20; not even a loss of 45.00 each, the largest "
-        "possible, reverses this finding." in verdict
+        "Up to 14% of replications may be unlike any of these 20; this finding is reversed only if those lose more "
+        f"than {loss:.1f} each, and always playing the worst arm loses 45.00 on average." in verdict
     )
 
 
@@ -128,7 +130,12 @@ def test_without_a_finding_only_the_share_is_stated_and_about_medians_nothing():
     assert "Up to 14% of replications may be unlike any of these 20. The" in undecided
     median = sl.compare(made_up([30], COINS), interval="median").verdict
     assert "unlike any" not in median
-    assert "These are medians over replications: a rare failure does not show in them." in median
+    assert "of the medians over replications, in which rare failures do not show." in median
+    assert "more than p0 over 5,000 periods in the median replication, and 3" in median
+    runs = made_up([30], COINS)
+    runs.rewards[0, 1] = -2_000  # fails once in 20
+    failing = sl.compare(runs, interval="median").verdict
+    assert "in the median replication, and 71.49 less on average (95% interval 29.90 to" in failing
     shorter = sl.compare(made_up([30], COINS), level=0.8).verdict
     assert "Up to 7.7% of replications may be unlike any of these 20" in shorter
 
@@ -158,4 +165,4 @@ def test_a_difference_that_is_not_possible_is_due_to_chance(means, most):
         f"of these 20; policies can differ by at most {most} here, the horizon times the range of the arms' means, "
         "so this finding is due to chance at least in part." in verdict
     )
-    assert "not even" not in verdict
+    assert "worst arm" not in verdict

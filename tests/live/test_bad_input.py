@@ -90,16 +90,6 @@ ODD_NAMES = [
 
 
 @pytest.fixture
-def sqlite_url(tmp_path):
-    return f"sqlite:///{tmp_path}/ledger.db?synchronous=normal"
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
-def url(request):
-    return request.getfixturevalue(f"{request.param}_url")
-
-
-@pytest.fixture
 def scenario(url):
     opened = Scenario(lambda clock: sl.open(url, clock=clock))
     yield opened

@@ -1,4 +1,4 @@
-"""Policies that are Python objects: played as a literal loop plays them, beside compiled ones, and checked."""
+"""Policies that are Python objects: played as a literal loop and `simulate` play them, and checked."""
 
 import itertools
 import json
@@ -12,6 +12,7 @@ import pytest
 import literal
 import sameluck as sl
 from sameluck.live.databases.rows import HistoryRow
+from sameluck.policies.external import makers_for
 from sameluck.randomness.streams import ALL_POLICIES, DECISION, owner_of, stream, word
 from sameluck.testing.scenario import ENVIRONMENT, TWO, Scenario, assert_same, options, simulated
 
@@ -123,6 +124,10 @@ def assert_by_hand(live, names, makers=MAKERS):
     users = pulls.sum() if alone else pulls.max(axis=1).sum()
     assert live.status().users == users
     assert live.verify() == live.experiment.replications
+    external = {name: live.experiment.policies[name] for name in names}
+    experiment, used = live.experiment.replace(policies=external), makers_for(external, makers)
+    expected = sl.simulate(experiment, ENVIRONMENT, makers=used, workers=1)
+    assert_same(live.runs(policies=list(external)), expected)
 
 
 class TestPlay:
@@ -416,10 +421,3 @@ class TestDefinition:
             sl.Experiment(
                 policies={"a": sl.External("x", batch)}, arms=3, horizon=8, replications=2
             )
-
-    def test_simulate_refuses_with_a_message(self):
-        experiment = sl.Experiment(
-            policies={"a": sl.External("mine")}, arms=3, horizon=8, replications=2
-        )
-        with pytest.raises(sl.Invalid, match=r"(?i)external.*live"):
-            sl.simulate(experiment, ENVIRONMENT)

@@ -19,13 +19,6 @@ EXPERIMENT = sl.Experiment(
 LIVE = sl.Live(fallback="red", batch={"ts": 2}, reward=sl.Reward(window_seconds=900))
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
-def url(request, tmp_path):
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'shop.db'}?synchronous=normal"
-    return request.getfixturevalue("postgres_url")
-
-
 def start(store, experiment=EXPERIMENT, live=LIVE, **options):
     return store.start("socks", experiment, live=live, exist_ok=True, **options)
 

@@ -91,6 +91,9 @@ def test_replay_varies_less_than_what_others_do_in_every_example(report):
         ratio = designs["naive"]["variance"] / designs["replay"]["variance"]
         assert designs["replay"]["naive_replications"] == pytest.approx(10 * ratio)
         assert designs["naive"]["naive_users"] == pytest.approx(1)
+        bounds = [designs["replay"][f"naive_replications_{end}"] for end in ("low", "high")]
+        assert bounds[0] < 10 * ratio < bounds[1] < 2 * bounds[0]
+        assert designs["naive"]["naive_replications_high"] == 10
 
 
 def test_shared_noise_helps_within_a_family(report):

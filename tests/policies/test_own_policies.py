@@ -40,6 +40,10 @@ def a_helper(policy, tally, period, luck):
     return _helper(period)
 
 
+def a_text(policy, tally, period, luck):
+    return hash("abc") % 2 * 0
+
+
 def beyond_the_end(policy, tally, period, luck):
     return tally.pulls[10] * 0
 
@@ -63,7 +67,8 @@ BAD = {
     a_new_array: "makes a new array",
     a_slip: "Unknown attribute 'puls' of the tally",
     nothing: "not a whole number",
-    a_helper: "Untyped global name '_helper'",
+    a_helper: "it uses _helper, a Python function: decorate that with numba.njit",
+    a_text: r"it makes a text \(line \d+\)",
     beyond_the_end: r"reads tally\.pulls\[10\], but the indices are 0 to 2 \(line \d+\)",
     writes_to_the_tally: r"it writes to tally\.pulls, which it must not change: only tally\.memory",
     consumes_luck: r"it uses numpy\.random, which differs from run to run: take random numbers from luck",
@@ -239,6 +244,6 @@ def test_chances_that_are_no_probabilities_are_refused(stated, batch):
     policy = Boastful() if batch is None else sl.Batched(Boastful(), batch)
     experiment = sl.Experiment(policies={"it": policy}, arms=2, horizon=4, replications=2)
     values = re.escape(str(list(stated)))
-    message = rf"policy 'it' \(\w+\): its chances in period 3 are {values}; .* their sum is 1"
+    message = rf"policy 'it' \(\w+\): its chances in period 3 are {values}, and .* their sum is 1"
     with pytest.raises(sl.Invalid, match=message):
         sl.simulate(experiment, sl.Bernoulli((0.5, 0.5)), detail=True)

@@ -5,17 +5,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from types import FunctionType
 from typing import NamedTuple
 
+import numba
 import numpy as np
 import pytest
 
 import sameluck as sl
 from budget import SEED
 from sameluck.errors import SameluckError
-from sameluck.randomness import at, uniform
+from sameluck.randomness import again, at, exponential, gamma, normal, poisson, uniform
 from sameluck.simulation import body_checks
+from sameluck.simulation.guarded import Deadline, OutOfTime
 
+THRESHOLD = 20
 BERNOULLI = sl.Bernoulli((0.5, 0.4, 0.3))
 
 
@@ -85,6 +89,39 @@ def misspells_later(policy, tally, period, luck):
     return 0 if period < 1_000 else tallly.last  # noqa: F821
 
 
+def misspells_a_global(policy, tally, period, luck):
+    return 0 if period < TRESHOLD else 1  # noqa: F821
+
+
+def noisy_helper(number):
+    return np.random.rand() < number  # noqa: NPY002
+
+
+def calls_a_noisy_helper(policy, tally, period, luck):
+    return int(noisy_helper(0.5))
+
+
+def imports(policy, tally, period, luck):
+    import random as other  # noqa: PLC0415
+
+    return other.randint(0, 1)
+
+
+def changes_a_global(policy, tally, period, luck):
+    global THRESHOLD  # noqa: PLW0603
+    THRESHOLD += 1
+    return THRESHOLD % 2
+
+
+def draws_twice_from_its_luck(policy, tally, period, luck):
+    bits = at(luck, period, 0)
+    return 0 if uniform(bits) < 0.5 and normal(bits) < 1 else 1
+
+
+def takes_luck_for_bits(policy, tally, period, luck):
+    return 0 if uniform(luck) < 0.5 else 1
+
+
 def misspells_a_field(policy, tally, period, luck):
     return tally.lst
 
@@ -110,6 +147,12 @@ REFUSED = {
     writes_to_totals: r"writes to tally\.totals, which it must not change.*\(line \d+\)",
     misspells: r"name 'tallly' is not defined \(did you mean 'tally'\?.*\(line \d+\)",
     misspells_later: r"name 'tallly' is not defined \(did you mean 'tally'\?.*\(line \d+\)",
+    misspells_a_global: r"name 'TRESHOLD' is not defined \(did you mean 'THRESHOLD'\?\) \(line \d+\)",
+    calls_a_noisy_helper: r"it calls noisy_helper, which uses numpy\.random, .* from luck.*\(line \d+\)",
+    imports: r"it imports random: import at the top of the file \(line \d+\)",
+    changes_a_global: r"changes the global 'THRESHOLD', .*: keep numbers in tally\.memory \(line \d+\)",
+    draws_twice_from_its_luck: r"uniform and normal draw from the same random bits.*\(line \d+\)",
+    takes_luck_for_bits: r"luck is not a number: read random bits from it, as in uniform\(at\(luck",
     misspells_a_field: r"Unknown attribute 'lst' of the tally \(did you mean 'last'\?.*\(line \d+\)",
     plays_beyond: r"an arm outside 0\.\.2 in period 5 of replication 0",
     returns_a_truth: r"what it returns, .*, is not a whole number: return an arm's index",
@@ -121,7 +164,7 @@ def machine_code_is_not_run(monkeypatch):
     def run(*_):
         raise AssertionError("machine code was run")
 
-    monkeypatch.setattr("sameluck.simulation.loop._run_all_uncached", run)
+    monkeypatch.setattr("sameluck.simulation.loop._run_all", run)
 
 
 @pytest.mark.usefixtures("machine_code_is_not_run")
@@ -151,6 +194,14 @@ def draws_from_numpy(law, row, arm, bits):
     return np.random.rand()  # noqa: NPY002
 
 
+def draws_twice(law, row, arm, bits):
+    return law.means[arm] * exponential(bits) if uniform(bits) < 0.1 else 0.0
+
+
+def draws_what_a_sampler_used(law, row, arm, bits):
+    return poisson(bits, 20.0) * uniform(again(bits, 1))
+
+
 def not_finite(law, row, arm, bits):
     return law.means[arm] / (row - row)
 
@@ -163,6 +214,8 @@ REFUSED_DRAWS = {
     reads_the_row: r"it reads law\.means\[4\], but the indices are 0 to 2",
     writes_to_its_law: r"it writes to law\.means, which it must not change \(line",
     draws_from_numpy: r"it uses numpy\.random, .*: take random numbers from bits, as in uniform\(bits\)",
+    draws_twice: r"uniform and exponential draw from the same random bits.* again\(bits, 1\).*\(line",
+    draws_what_a_sampler_used: r"poisson and uniform draw from the same random bits",
     not_finite: "it divides by zero",
     neither_0_nor_1: "it returns 0.5, but `binary` is True: only 0 and 1 are",
 }
@@ -182,6 +235,40 @@ def test_a_draw_body_is_refused_before_machine_code_runs(body):
     message = r"environment Mine cannot be run: .*" + REFUSED_DRAWS[body]
     with pytest.raises(sl.Invalid, match=message):
         sl.simulate(experiment_of(sl.UCB1()), Mine((0.5, 0.4, 0.3)))
+
+
+def test_draws_from_bits_of_their_own_are_accepted(monkeypatch):
+    """Also as `again` of those that another sampler drew from, if it does not use them."""
+
+    class Revenue(NamedTuple):
+        means: Sequence[float]
+
+    @sl.draws(Revenue)
+    def _(law, row, arm, bits):
+        buys = uniform(again(bits, 1)) < 0.1
+        amount = law.means[arm] * gamma(again(bits, 2), 2.0) + 0.0 * uniform(bits)
+        return amount if buys else 0.0
+
+    monkeypatch.setattr(body_checks, "SECONDS", 60.0)
+    (probe,) = body_checks.probe_bodies(experiment_of(sl.UCB1()), Revenue((0.5, 0.4, 0.3)))
+    assert probe.results[0].checkpoints.size == 60
+
+
+def test_a_global_number_that_was_changed_is_refused():
+    """Machine code keeps the number that it was compiled with."""
+    body = FunctionType(reads_a_global.__code__, {"THRESHOLD": 20})
+    experiment = experiment_of(policy_of(body))
+    body_checks.probe_bodies(experiment, BERNOULLI)
+    body_checks.probe_bodies(experiment, BERNOULLI)
+    body.__globals__["THRESHOLD"] = 30
+    with pytest.raises(
+        sl.Invalid, match=r"the global 'THRESHOLD' has changed since it was compiled"
+    ):
+        body_checks.probe_bodies(experiment, BERNOULLI)
+
+
+def reads_a_global(policy, tally, period, luck):
+    return 0 if period < THRESHOLD else 1
 
 
 @pytest.mark.usefixtures("machine_code_is_not_run")
@@ -273,9 +360,9 @@ def test_a_check_with_a_slow_policy_of_sameluck_ends_in_time():
         means: Sequence[float]
 
     sl.draws(Constant)(lambda law, row, arm, bits: 1.0)
-    experiment = experiment_of(sl.ThompsonGaussian(), arms=300, horizon=1_000)
+    experiment = experiment_of(sl.ThompsonGaussian(), arms=100, horizon=1_000)
     started = time.perf_counter()
-    (probe,) = body_checks.probe_bodies(experiment, Constant((1.0,) * 300))
+    (probe,) = body_checks.probe_bodies(experiment, Constant((1.0,) * 100))
     assert time.perf_counter() - started < 2.0
     assert 0 < probe.results[0].checkpoints.size < 250
 
@@ -301,3 +388,103 @@ def test_the_check_can_be_skipped():
         sl.simulate(experiment_of(policy), BERNOULLI)
     with pytest.raises(sl.Invalid, match="check must be True or False"):
         sl.simulate(experiment_of(policy), BERNOULLI, check=1)
+
+
+LOOPS = """
+from typing import NamedTuple
+import sameluck as sl
+from sameluck.simulation import body_checks
+
+class Mine(NamedTuple):
+    size: int = 3
+
+    def memory(self, arms):
+        return 1
+
+@sl.selects(Mine)
+def select_mine(policy, tally, period, luck):
+    number = 0
+    while {condition}:
+        number += 0
+    return number
+
+body_checks.LONGEST = 0.3
+experiment = sl.Experiment(policies={{"mine": Mine()}}, arms=3, horizon=60, replications=5)
+try:
+    sl.simulate(experiment, sl.Bernoulli((0.5, 0.4, 0.3)), workers=1)
+except sl.Invalid as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "period"),
+    [("number < 1", 1), ("period > 20 and number < 1", 21), ("tally.memory[0] < 1", 1)],
+)
+def test_a_loop_that_does_not_end_is_refused(condition, period, tmp_path):
+    """Machine code cannot be interrupted, so its thread is left behind; the process ends in spite of it."""
+    script = tmp_path / "script.py"
+    script.write_text(LOOPS.format(condition=condition))
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=60, check=True
+    )
+    text = f"it does not return by period {period} within 0.3 s: does its loop end? (line "
+    head, line = done.stdout.strip().split(text)
+    assert head == "policy 'mine' (Mine) cannot be run: "
+    assert line in ("15)", "16)")
+
+
+def divides_the_chances(policy, tally, period, chances):
+    chances[0] = 1.0 / tally.pulls[2]
+
+
+def fills_beyond(policy, tally, period, chances):
+    chances[tally.pulls.size] = 1.0
+
+
+def denies_what_is_played(policy, tally, period, chances):
+    chances[0], chances[1], chances[2] = (1.0, 0.0, 0.0) if period < 4 else (0.0, 0.5, 0.5)
+
+
+REFUSED_CHANCES = {
+    divides_the_chances: r"cannot be run: it divides by zero: test for 0 first \(line \d+\)",
+    fills_beyond: r"cannot be run: it writes chances\[3\], but the indices are 0 to 2 \(line \d+\)",
+    denies_what_is_played: r"its chances in period 4 are \[0\.0, 0\.5, 0\.5\], and it played arm 0",
+}
+
+
+@pytest.mark.usefixtures("machine_code_is_not_run")
+@pytest.mark.parametrize("body", REFUSED_CHANCES, ids=lambda body: body.__name__)
+@pytest.mark.parametrize("batched", [False, True], ids=["alone", "batched"])
+def test_chances_are_checked_before_machine_code_runs(body, batched):
+    policy = policy_of(lambda policy, tally, period, luck: 0)
+    sl.chances(type(policy))(body)
+    experiment = experiment_of(sl.Batched(policy, 3) if batched else policy)
+    with pytest.raises(sl.Invalid, match=REFUSED_CHANCES[body]):
+        sl.simulate(experiment, BERNOULLI, detail=True)
+
+
+@pytest.mark.skipif(sys.gettrace() is not None, reason="the check does not replace another tracer")
+def test_numba_is_not_left_while_it_compiles():
+    """What a body calls may be compiled when the time is over; to leave Numba then would spoil its registers."""
+    increment = numba.njit(lambda number: number + 1)
+
+    def calls():
+        return increment(1)
+
+    deadline = Deadline(0.05, [calls.__code__])
+    with pytest.raises(OutOfTime), deadline.watching():
+        calls()
+    assert increment.signatures
+
+
+@pytest.mark.skipif(sys.gettrace() is not None, reason="the check does not replace another tracer")
+def test_a_loop_on_one_line_is_left_in_plain_python():
+    def loops(policy, tally, period, luck):
+        while True: pass  # noqa: E701  # fmt: skip
+
+    deadline = Deadline(0.05, [loops.__code__])
+    with pytest.raises(OutOfTime), deadline.watching():
+        loops(None, None, 1, None)
+    assert deadline.line == loops.__code__.co_firstlineno + 1
+    assert sys.gettrace() is None

@@ -1,7 +1,8 @@
 """`simulate(..., map=on(client))`: the tasks on a Dask cluster. The only module that imports Dask.
 
 A task is a pure function of its arguments (experiment, environment, checkpoints, replications), so a worker may
-die and its tasks run again elsewhere: the result has the same bits.
+die and its tasks run again elsewhere: the result has the same bits. What the tasks have in common travels once to
+each worker, also if it is large, and a result is collected as soon as it is there.
 """
 
 from __future__ import annotations
@@ -16,23 +17,37 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Function = TypeVar("Function")
 
 
 def on(client: Client) -> Callable[[Callable[[Item], Result], Iterable[Item]], Iterator[Result]]:
-    """A `map` that runs on the cluster of a `distributed.Client` and yields results in order."""
+    """A `map` that runs on the cluster of a `distributed.Client` and yields results as they arrive."""
 
     def map_on_cluster(
         function: Callable[[Item], Result], tasks: Iterable[Item]
     ) -> Iterator[Result]:
-        futures = client.map(function, list(tasks), pure=False)
+        config, distributed = optional("dask.config", "dask"), optional("distributed", "dask")
+        items = list(tasks)
+        # The result of a task, because one that is lost with its workers is run again; scattered data are not.
+        with config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
+            common = client.submit(_itself, function, pure=False)
+        waiting = set(client.map(_call, [common] * len(items), items, pure=False))
         try:
-            while futures:
-                # Popped, so that the cluster may forget what has been collected.
-                yield futures.pop(0).result()
+            for future, result in distributed.as_completed(waiting, with_results=True):
+                waiting.discard(future)  # so that the cluster may forget what has been collected
+                yield result
         finally:
-            client.cancel(futures)
+            client.cancel([*waiting, common])
 
     return map_on_cluster
+
+
+def _itself(function: Function) -> Function:
+    return function
+
+
+def _call(function: Callable[[Item], Result], task: Item) -> Result:
+    return function(task)
 
 
 def connect(address: str) -> Client:

@@ -43,6 +43,12 @@ simultaneous_option = click.option(
     "--simultaneous",
     help="What the intervals cover together: pairs, checkpoints, both or none.  [default: pairs]",
 )
+twin_option = click.option(
+    "--twin",
+    "with_twin",
+    is_flag=True,
+    help="Also simulate a copy of the arms as measured; one replication is enough.",
+)
 workers_option = click.option("--workers", type=int, help="Threads.  [default: all cores]")
 
 
@@ -98,11 +104,18 @@ def write_comparison(
     request: OptionValues,
     outputs: Outputs,
     split: sl.VarianceSplit | None = None,
+    *,
+    with_twin: bool = False,
 ) -> Output:
     """Compare and write the files: the figure has all horizons of the runs, text and numbers the checkpoints."""
+    if with_twin and runs.replications == 1:
+        request = {"interval": "twin", **request}
     result = sl.compare(runs.at(checkpoints), **request)
     curve = sl.compare(runs, **request) if len(runs.checkpoints) > len(checkpoints) else result
     note = [Card("Where the variance comes from", split.verdict)] if split else []
+    twin = _twin(runs.at(checkpoints), request) if with_twin else None
+    if twin is not None and outputs["report"]:
+        note.append(twin.card())
     writers: dict[str, Callable[[Path], object]] = {
         "csv": lambda path: write_whole(path, _csv(result.to_dicts()).encode()),
         "plot": curve.plot,
@@ -112,12 +125,22 @@ def write_comparison(
     for kind, path in outputs.items():
         if path is not None:
             writers[kind](Path(path))
-    text = f"{result}\n\n{wrapped(split.verdict)}" if split else result
-    return Output(text, partial(comparison_record, result, split), written(outputs))
+    texts = [
+        str(result),
+        *([wrapped(split.verdict)] if split else []),
+        *([str(twin)] if twin else []),
+    ]
+    record = partial(comparison_record, result, split, twin)
+    return Output("\n\n".join(texts), record, written(outputs))
+
+
+def _twin(runs: sl.Runs, request: OptionValues) -> sl.Twin:
+    with progress_bar("simulating a copy of the arms", "replications") as progress:
+        return sl.twin(runs, level=request.get("level", 0.95), progress=progress)
 
 
 def comparison_record(
-    result: sl.Comparison, split: sl.VarianceSplit | None = None
+    result: sl.Comparison, split: sl.VarianceSplit | None = None, twin: sl.Twin | None = None
 ) -> dict[str, object]:
     """A comparison as values that JSON can hold."""
     environment = result.runs.environment
@@ -130,6 +153,7 @@ def comparison_record(
         "verdict": result.verdict,
         "cautions": list(result.cautions),
         "split": split._asdict() if split else None,
+        **({"twin": twin.to_record()} if twin else {}),
     }
 
 
@@ -150,7 +174,7 @@ def _csv(records: list[dict[str, object]]) -> str:
     "--checkpoints", help="Horizons to report, e.g. 100,1000,10000.  [default: the horizon]"
 )
 @pairs_option
-@click.option("--interval", help="t, anytime, median or bootstrap.  [default: t]")
+@click.option("--interval", help="t, anytime, median, bootstrap or twin.  [default: t]")
 @simultaneous_option
 @click.option(
     "--best", is_flag=True, default=None, help="Report which policies may be the best of all."
@@ -161,6 +185,7 @@ def _csv(records: list[dict[str, object]]) -> str:
     is_flag=True,
     help="With a prior: report which share of the variance is due to the drawn instance.",
 )
+@twin_option
 @workers_option
 @click.option("--dask", metavar="ADDRESS", help="Run on the Dask cluster at tcp://host:port.")
 @json_option
@@ -171,6 +196,7 @@ def compare_command(
     dask: str | None,
     *,
     split: bool,
+    with_twin: bool,
     **options: Any,
 ) -> Output:
     """Compare policies by simulation.
@@ -184,7 +210,7 @@ def compare_command(
     if split and not environment.is_prior:
         raise sl.Invalid("--split needs a prior as --env")
     checkpoints = parse_checkpoints(settings.get("checkpoints"), experiment)
-    request = read_request(settings, experiment, experiment.replications)
+    request = read_request(settings, experiment, max(experiment.replications, 1 + with_twin))
     with ExitStack() as stack, progress_bar("simulating") as progress:
         map_like = None
         if dask is not None:
@@ -201,7 +227,7 @@ def compare_command(
         )
     request["best"] = settings.get("best", False)
     parts = sl.split_variance(experiment, environment) if split else None
-    return write_comparison(runs, checkpoints, request, outputs, parts)
+    return write_comparison(runs, checkpoints, request, outputs, parts, with_twin=with_twin)
 
 
 @click.command("designs")

@@ -25,6 +25,7 @@ import numpy as np
 from sameluck import text_forms
 from sameluck.arrays import Floats
 from sameluck.bodies import check_registration, is_ours, renamed
+from sameluck.body_digests import compiled_bodies
 from sameluck.compiled import dispatched
 from sameluck.errors import Invalid
 from sameluck.randomness.streams import Bits
@@ -37,7 +38,7 @@ LARGEST = 1e50  # a reward; sums of fourth powers of larger ones would overflow
 
 ENVIRONMENTS: dict[str, type[Environment]] = {}  # by the name of their text form
 _DRAW_BODIES: dict[type, DrawBody] = {}
-# The class of a user's law and its body -> the class that is compiled.
+# The class of a user's law and its body -> the class that is compiled, if it has no digest.
 _COMPILED_AS: dict[tuple[type, DrawBody], type] = {}
 
 
@@ -160,8 +161,9 @@ def compiled_law(
 ) -> text_forms.Parameters:
     """What `environment.laws` returns, under the class that its machine code is compiled for."""
     law = environment.laws(seed, replications, arms)
-    kind, body = type(law), _DRAW_BODIES.get(type(environment))
-    if body is None:  # registered for the law itself, as sameluck's own are
+    kind = type(law)
+    body = _DRAW_BODIES.get(type(environment), _DRAW_BODIES.get(kind))  # or of the law itself
+    if body is None:
         return law
     if is_ours(body):  # its machine code is kept on disk, by the name of its class
         _DRAW_BODIES[kind] = body
@@ -169,10 +171,10 @@ def compiled_law(
     if not text_forms.is_parameters(law):
         raise Invalid(f"{type(environment).__name__}.laws must return a NamedTuple, got {law!r}")
     if (kind, body) not in _COMPILED_AS:
-        alias = renamed(kind)
-        _DRAW_BODIES[alias] = body
-        _COMPILED_AS.setdefault((kind, body), alias)  # another thread may have been first
-    return _COMPILED_AS[kind, body](*map(_read_only, law))
+        _COMPILED_AS.setdefault((kind, body), renamed(kind))  # another thread may have been first
+    own = compiled_bodies(kind, [body], otherwise=_COMPILED_AS[kind, body])
+    _DRAW_BODIES.setdefault(own.kind, *own.bodies)
+    return own.kind(*map(_read_only, law))
 
 
 def _read_only(value: object) -> object:

@@ -32,8 +32,14 @@ def cautions(runs: Runs, effects: Sequence[Effect], request: Request) -> tuple[s
         *_without_variation(runs, last),
         *_skewed(runs, last, request),
         *_unstable_pull_counts(runs),
-        *filter(None, [scale_caution(runs)]),
+        *scale_cautions(runs),
     )
+
+
+def scale_cautions(runs: Runs) -> Iterator[str]:
+    """A sentence if policies assume another scale of rewards."""
+    if caution := scale_caution(runs):
+        yield caution
 
 
 def is_interim(runs: Runs) -> bool:
@@ -51,7 +57,12 @@ def _interim(runs: Runs, request: Request) -> Iterator[str]:
 
 
 def _few_replications(runs: Runs, request: Request) -> Iterator[str]:
-    if runs.replications < FEW_REPLICATIONS and request.interval != "median":
+    if request.interval == "twin":
+        yield (
+            "The spread is that of a copy of the arms: it assumes that they stand still, which few replications can "
+            "hardly test."
+        )
+    elif runs.replications < FEW_REPLICATIONS and request.interval != "median":
         yield (
             f"Only {runs.replications} replications: the intervals assume normal differences. "
             f"{FEW_REPLICATIONS} or more show whether that holds."
@@ -69,7 +80,7 @@ def _winner_each_alone(effects: Sequence[Effect], request: Request) -> Iterator[
 
 
 def _names(effects: Sequence[Effect]) -> str:
-    return listed(f"{one.policy} and {one.control}" for one in effects)
+    return listed((f"{one.policy} and {one.control}" for one in effects), at_most=3)
 
 
 def _never_diverge(runs: Runs, effects: Sequence[Effect]) -> Iterator[str]:
@@ -127,8 +138,9 @@ def _unstable_pull_counts(runs: Runs) -> Iterator[str]:
     if runs.replications < 30 or has_prior(runs):
         return
     if unstable := [name for name in runs.policies if _is_unstable(runs, name)]:
+        pull = "pulls" if len(unstable) == 1 else "pull"
         yield (
-            f"How often {listed(unstable)} pulls an arm varies much between replications: rare ones dominate, and a "
+            f"How often {listed(unstable)} {pull} an arm varies much between replications: rare ones dominate, and a "
             "small run understates the spread. Run more replications before relying on the interval."
         )
 

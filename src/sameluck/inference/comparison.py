@@ -1,4 +1,4 @@
-"""`compare`: the effects of an experiment as records, a table with a sentence, a figure and a page."""
+"""What `compare` returns: effects as records, a table with a sentence, a figure and a page."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sameluck import text_forms
-from sameluck.errors import Invalid, optional
-from sameluck.inference.cautions import cautions, is_interim
-from sameluck.inference.effects import (
-    Effect,
-    Request,
-    check_request,
-    effect_curves,
-    effects,
+from sameluck.errors import optional
+from sameluck.inference.cautions import cautions
+from sameluck.inference.effects import Effect, Request, effect_curves
+from sameluck.inference.policy_summaries import PolicySummary, Standing, summarise
+from sameluck.inference.sentences import (
+    cost,
+    findings,
+    setting,
+    shows_difference,
+    unseen_replications,
 )
-from sameluck.inference.policy_summaries import PolicySummary, Standing, standings, summarise
-from sameluck.inference.sentences import cost, findings, shows_difference, unseen_replications
 from sameluck.reporting import pages, plots, tables
 from sameluck.reporting.wording import amount, percent, probability, times
 from sameluck.runs import Runs
@@ -36,12 +35,14 @@ class Comparison:
         runs: What it was computed from.
         request: The arguments of `compare`.
         standings: Which policies may be the best, with `best=True`.
+        failures: Rare failures that a short twin of live runs has met, as sentences.
     """
 
     effects: tuple[Effect, ...]
     runs: Runs
     request: Request
     standings: tuple[Standing, ...] = ()
+    failures: tuple[str, ...] = ()
 
     @property
     def policies(self) -> tuple[PolicySummary, ...]:
@@ -57,10 +58,11 @@ class Comparison:
     def verdict(self) -> str:
         """The effects at the last checkpoint, what they cannot exclude and the users they cost, as sentences."""
         effects = self.last_effects
-        sentences = [*findings(effects), *self.about_unseen]
-        if self.request.interval == "median":
+        median = self.request.interval == "median"
+        sentences = [*findings(effects, median=median), *self.about_unseen, *self.failures]
+        if median:
             sentences.append(
-                "These are medians over replications: a rare failure does not show in them."
+                "The intervals are of the medians over replications, in which rare failures do not show."
             )
         if self.standings:
             names = ", ".join(row.policy for row in self.standings if row.may_be_best)
@@ -86,17 +88,12 @@ class Comparison:
 
     @property
     def _design(self) -> str:
-        return text_forms.write(self.runs.experiment.design, brief=True)
+        return self.runs.experiment.design.label
 
     @property
     def title(self) -> str:
         """What was compared, on one line."""
-        experiment, environment = self.runs.experiment, self.runs.environment
-        rewards = "live traffic" if environment is None else text_forms.write_short(environment)
-        return (
-            f"{self._design} design on {rewards}, {self.runs.replications:,} replications of "
-            f"{experiment.horizon:,} periods, seed {experiment.seed}"
-        )
+        return f"{self._design} design on {setting(self.runs)}"
 
     def __str__(self) -> str:
         table = tables.text_table(self._header, self._rows(self.effects))
@@ -116,6 +113,8 @@ class Comparison:
         if self.request.adjust:
             kind = f"{kind}adjusted "
         names = {"interval": f"{percent(self.request.level)} {kind}interval{self.scope}"}
+        if self.request.adjust:
+            names["variance v naive"] = "unadjusted variance v naive"
         return [names.get(cell, cell) for cell in HEADER]
 
     @property
@@ -220,59 +219,6 @@ class Comparison:
             if one.checkpoint == self.runs.checkpoints[-1]
         ]
         return pages.Card("Policies", "", header, rows)
-
-
-def compare(
-    runs: Runs,
-    *,
-    level: float = 0.95,
-    control: str | None = None,
-    pairs: str = "control",
-    interval: str | None = None,
-    simultaneous: str | None = None,
-    best: bool = False,
-    adjust: str | None = None,
-) -> Comparison:
-    """Estimate how much more each policy earns than the control, at every checkpoint.
-
-    Where the design shares rewards, policies are compared within replications; under `naive` as independent samples.
-
-    Args:
-        runs: What `simulate` or a live experiment's `runs` returned.
-        level: Confidence of the intervals.
-        control: Compare with this policy instead of the experiment's control.
-        pairs: `"control"`: every other policy with the control; `"all"`: every two policies; `"best"`: every
-            other policy with the one that earned most, with intervals that hold although it was chosen.
-        interval: `"t"`: Student's t over replications, as in the paper; `"anytime"`: valid at every look while
-            replications complete; `"median"`: the median difference instead of the mean, exactly; `"bootstrap"`:
-            BCa. If not given: `"t"`, but `"anytime"` for a live experiment that has not completed its planned
-            replications.
-        simultaneous: What intervals, p-values and sentences hold for together: all `"pairs"` at a checkpoint (the
-            default), all `"checkpoints"` of a pair, `"both"`, or `"none"`: each alone (max-t for `"t"`, Bonferroni
-            for the others and for independent policies).
-        best: Also report which policies may be the best of all (multiple comparisons with the best).
-        adjust: Subtract noise of mean zero, for runs of `simulate(detail=True)`: `"means"` (of the rewards, where
-            true means are known: in simulations) or `"exploration"` (of the policies' random choices).
-    """
-    if not isinstance(runs, Runs):
-        raise Invalid(
-            f"compare takes the Runs of simulate, or of a live experiment (live.runs()), got {runs!r}"
-        )
-    interim = is_interim(runs)
-    if interim and runs.replications < 2:
-        raise Invalid(
-            f"{runs.replications} of {runs.experiment.replications:,} replications are complete, and compare needs "
-            "2: the replication is the unit of inference. Wait, or choose an earlier horizon with "
-            "live.runs(checkpoints=[...])"
-        )
-    default = "anytime" if interim else "t"
-    request = check_request(
-        runs.experiment,
-        runs.replications,
-        Request(level, control, pairs, interval or default, simultaneous, adjust),
-    )
-    records = effects(runs, request)
-    return Comparison(records, runs, request, standings(runs, request) if best else ())
 
 
 def footer(runs: Runs) -> str:

@@ -16,11 +16,13 @@ from sameluck.errors import Invalid
 from sameluck.experiment import Experiment, require_experiment
 from sameluck.inference.effects import Request, differences, effects, first_pair
 from sameluck.intervals import anytime_half_widths, check_level, intervals
+from sameluck.policies.external import Makers, makers_for
 from sameluck.runs import Runs
 from sameluck.simulation.simulate import simulate
 from sameluck.validation import require_number, require_one_of, require_whole
 
 FIRST_LOOK = 5
+VERIFICATIONS = 500  # times that a planned experiment is simulated
 
 
 class Coverage(NamedTuple):
@@ -48,6 +50,7 @@ def coverage(  # noqa: PLR0913
     simultaneous: str | None = None,
     adjust: str | None = None,
     checkpoints: Sequence[int] | None = None,
+    makers: Makers | None = None,
 ) -> Coverage:
     """Repeat a whole experiment many times and count how often its intervals contain the true effects.
 
@@ -65,6 +68,7 @@ def coverage(  # noqa: PLR0913
         simultaneous: As for `compare`.
         adjust: As for `compare`.
         checkpoints: As for `simulate`.
+        makers: As for `simulate`.
     """
     require_experiment("coverage", experiment)
     check_level(level)
@@ -80,9 +84,10 @@ def coverage(  # noqa: PLR0913
         if peek or effect is not None:
             raise Invalid("coverage: peek and effect are for one pair at the horizon")
         request = Request(level, None, pairs or "control", interval, simultaneous, adjust)
-        runs = simulate(whole, environment, checkpoints=checkpoints, detail=adjust is not None)
+        detail = adjust is not None
+        runs = simulate(whole, environment, checkpoints=checkpoints, detail=detail, makers=makers)
         return _joint_coverage(runs, request, experiments)
-    values = simulated_differences(whole, environment)
+    values = simulated_differences(whole, environment, makers)
     truth = float(np.median(values) if interval == "median" else values.mean())
     if effect is not None:
         values, truth = values - truth + effect, effect
@@ -120,10 +125,12 @@ def _joint_coverage(runs: Runs, request: Request, experiments: int) -> Coverage:
     return _counted(covered, found, request.level, count, first_truth)
 
 
-def simulated_differences(experiment: Experiment, environment: EnvironmentLike) -> Floats:
+def simulated_differences(
+    experiment: Experiment, environment: EnvironmentLike, makers: Makers | None = None
+) -> Floats:
     """The first other policy's reward minus the control's at the horizon, in each replication."""
     pair = first_pair(experiment)
-    return differences(simulate(experiment, environment), pair, 0)
+    return differences(simulate(experiment, environment, makers=makers), pair, 0)
 
 
 def _bounds(groups: Floats, level: float, interval: str, *, peek: bool) -> tuple[Floats, Floats]:
@@ -147,3 +154,27 @@ def _peeking_bounds(groups: Floats, level: float, interval: str) -> tuple[Floats
         half[np.cumsum(groups != groups[:, :1], axis=1) == 0] = math.inf
     looks = slice(FIRST_LOOK - 1, None)
     return (means - half)[:, looks], (means + half)[:, looks]
+
+
+def repeat_planned(
+    planned: Experiment,
+    environment: EnvironmentLike | Runs,
+    effect: float,
+    level: float,
+    makers: Makers | None,
+) -> Coverage:
+    """Simulate the planned experiment `VERIFICATIONS` times."""
+    if isinstance(environment, Runs):
+        raise Invalid("verify=True needs an environment to simulate, not runs")
+    if planned.replications * VERIFICATIONS > 5_000_000:
+        raise Invalid(
+            f"verify=True would simulate {VERIFICATIONS} x {planned.replications:,} replications; plan without it"
+        )
+    return coverage(
+        planned,
+        environment,
+        level=level,
+        experiments=VERIFICATIONS,
+        effect=effect,
+        makers=makers_for(planned.policies, makers),
+    )

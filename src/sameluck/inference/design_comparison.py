@@ -2,159 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
 
-import scipy
-
-from sameluck import text_forms
 from sameluck.design import Design, Naive, Replay, TimeCoupled, as_design
 from sameluck.environments.base import EnvironmentLike
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment, require_experiment
-from sameluck.inference.comparison import Comparison, compare, footer
-from sameluck.inference.effects import Effect, effect_curves
-from sameluck.inference.sentences import cost, finding
-from sameluck.reporting import pages, plots, tables
-from sameluck.reporting.wording import amount, percent
+from sameluck.inference.comparing import compare
+from sameluck.inference.design_results import DesignComparison
+from sameluck.policies.external import Makers
 from sameluck.simulation.simulate import Progress, simulate
-
-
-class DesignRow(NamedTuple):
-    """One pair of policies under one design, and what it needs for the precision of the reference design."""
-
-    design: str
-    policy: str
-    control: str
-    effect: float
-    low: float
-    high: float
-    sd: float
-    variance_ratio: float  # variance of the naive design over its own, both measured
-    interactions: float  # mean real users per replication
-    replications_needed: float  # for the precision that replay (else the first design) has here
-    users_needed: float  # in total, for the same precision
-    users_low: float  # interval of these, from that of the variance ratio
-    users_high: float
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class DesignComparison:
-    """What `designs` returns: one `Comparison` for each design, on the same policies and environment."""
-
-    results: dict[str, Comparison]
-
-    @property
-    def rows(self) -> tuple[DesignRow, ...]:
-        """One record for each design and pair of policies, at the last checkpoint."""
-        reference = self.results[self._reference].last_effects
-        rows = []
-        for label, result in self.results.items():
-            naive = self.results.get("naive", result).last_effects
-            for one, best, independent in zip(result.last_effects, reference, naive, strict=True):
-                estimate = (one.policy, one.control, one.effect, one.low, one.high, one.sd)
-                ratio = (independent.sd / one.sd) ** 2 if one.sd else math.inf
-                needed = _replications_needed(one, best, naive=label == "naive")
-                users = (count * one.interactions for count in needed)
-                rows.append(DesignRow(label, *estimate, ratio, one.interactions, needed[0], *users))
-        return tuple(rows)
-
-    @property
-    def _reference(self) -> str:
-        return "replay" if "replay" in self.results else self._first
-
-    @property
-    def _first(self) -> str:
-        return next(iter(self.results))
-
-    def to_dicts(self) -> list[dict[str, Any]]:
-        """The rows as plain records."""
-        return [row._asdict() for row in self.rows]
-
-    @property
-    def verdict(self) -> str:
-        """The first effect under the reference design, and what the others need for its precision."""
-        reference = self.results[self._reference]
-        effect = reference.last_effects[0]
-        others = [
-            f"The {row.design} design would need about {row.replications_needed:,.0f} replications "
-            f"({row.users_needed:,.0f} users, between {_count(row.users_low)} and {_count(row.users_high)}) for the "
-            "same precision."
-            for row in self.rows
-            if row.policy == effect.policy
-            and row.design != self._reference
-            and math.isfinite(row.users_needed)
-        ]
-        found = [finding(effect), *reference.about_unseen]
-        return " ".join([*found, cost(effect, self._reference), *others])
-
-    def __str__(self) -> str:
-        title = self.results[self._first].title.partition(" design on ")[2]
-        cautions = dict.fromkeys(
-            f"Caution ({label}): {caution}"
-            for label, result in self.results.items()
-            for caution in result.cautions
-        )
-        table = tables.text_table(self._header, self.cells())
-        return "\n\n".join([title, table, *map(tables.wrapped, [self.verdict, *cautions])])
-
-    __repr__ = __str__
-
-    @property
-    def _header(self) -> list[str]:
-        first = self.results[self._first]
-        scope = " (simultaneous)" if len(first.last_effects) > 1 else ""
-        interval = f"{percent(first.request.level)} interval{scope}"
-        columns = ["design", "policy", "effect", interval, "sd", "users each"]
-        return [*columns, "users for equal precision", "finding"]
-
-    def cells(self) -> list[list[str]]:
-        """The rows as text."""
-        return [
-            [
-                row.design,
-                row.policy,
-                amount(row.effect),
-                f"{amount(row.low)} to {amount(row.high)}",
-                amount(row.sd),
-                f"{row.interactions:,.0f}",
-                _users(row),
-                _short_finding(row),
-            ]
-            for row in self.rows
-        ]
-
-    def plot(self, path: str | Path | None = None) -> plots.Figure:
-        """The effects on one axis, a band for each design, written to `path` if given."""
-        first = self.results[self._first]
-        several = len(first.last_effects) > 1
-        curves = [
-            curve._replace(label=f"{label}: {curve.label}" if several else label)
-            for label, result in self.results.items()
-            for curve in effect_curves(result.effects)
-        ]
-        one = first.effects[0]
-        pair = f"minus {one.control}" if several else f"{one.policy} minus {one.control}"
-        title = f"{pair}, {one.replications:,} replications"
-        figure = plots.draw_effects(curves, level=one.level, title=title, scope=first.scope)
-        if path is not None:
-            plots.save(figure, path)
-        return figure
-
-    def to_html(self, path: str | Path | None = None) -> str:
-        """A self-contained page with the figure, the table, and each design's own verdict."""
-        runs = self.results[self._first].runs
-        figure = plots.to_svg(self.plot())
-        cards = [pages.Card("Side by side", self.verdict, self._header, self.cells(), figure)]
-        cards += [result.card(f"{label} design") for label, result in self.results.items()]
-        page = pages.render(" v ".join(runs.policies), cards, footer(runs))
-        if path is not None:
-            pages.write(path, page)
-        return page
 
 
 def designs(
@@ -166,6 +24,7 @@ def designs(
     checkpoints: list[int] | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
+    makers: Makers | None = None,
 ) -> DesignComparison:
     """Run the same comparison under several designs, to measure what sharing rewards saves.
 
@@ -175,58 +34,21 @@ def designs(
         designs: Which designs, or their text forms.
         level: Confidence of the intervals.
         checkpoints: Horizons to report.
-        workers: Threads; all cores if not given.
+        workers: As for `simulate`.
         progress: As for `simulate`, once for each design.
+        makers: As for `simulate`.
     """
     require_experiment("designs", experiment)
     if isinstance(designs, str) or not isinstance(designs, Iterable):
         raise Invalid(f"designs must be a list of designs, got {designs!r}")
-    by_label = {text_forms.write(one, brief=True): one for one in map(as_design, designs)}
+    by_label = {one.label: one for one in map(as_design, designs)}
     if not by_label:
         raise Invalid("designs needs at least one design")
-    run = partial(simulate, checkpoints=checkpoints, workers=workers, progress=progress)
+    run = partial(
+        simulate, checkpoints=checkpoints, workers=workers, progress=progress, makers=makers
+    )
     results = {
         label: compare(run(experiment.replace(design=design), environment), level=level)
         for label, design in by_label.items()
     }
     return DesignComparison(results)
-
-
-def _replications_needed(
-    effect: Effect, reference: Effect, *, naive: bool
-) -> tuple[float, float, float]:
-    """How many replications have the reference's precision, and the interval of this number.
-
-    For the naive design from the reference's own runs, as everywhere else; for others from the ratio of the two
-    designs' variances, with the F interval.
-    """
-    count = reference.replications
-    if reference.sd == 0 or effect is reference:
-        same = float(count) if effect.sd == reference.sd else math.inf
-        return same, same, same
-    if naive and math.isfinite(reference.variance_ratio):
-        ratios = (reference.variance_ratio, reference.ratio_low, reference.ratio_high)
-    else:
-        ratio = (effect.sd / reference.sd) ** 2
-        factor = float(scipy.special.fdtri(count - 1, count - 1, 0.5 + effect.level / 2))
-        ratios = (ratio, ratio / factor, ratio * factor)
-    needed, low, high = (math.ceil(count * one) if math.isfinite(one) else one for one in ratios)
-    return needed, low, high
-
-
-def _users(row: DesignRow) -> str:
-    if row.users_low == row.users_high or not math.isfinite(row.users_needed):
-        return _count(row.users_needed)
-    return f"{_count(row.users_needed)} ({_count(row.users_low)} to {_count(row.users_high)})"
-
-
-def _count(value: float) -> str:
-    if math.isinf(value):
-        return "no bound"
-    return f"{value:,.0f}" if math.isfinite(value) else "-"
-
-
-def _short_finding(row: DesignRow) -> str:
-    if row.low <= 0 <= row.high:
-        return "undecided"
-    return f"{row.policy if row.effect > 0 else row.control} wins"

@@ -19,13 +19,14 @@ from sameluck.design import Naive
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.inference.adjustments import adjusted_differences, adjustments
+from sameluck.inference.variance_ratios import Moments, VarianceRatio, moments, ratio_of
 from sameluck.intervals import (
     Interval,
+    bootstrap_intervals,
     check_level,
     intervals,
     max_t_intervals,
-    t_critical,
-    varies,
+    t_p_values,
     welch_interval,
 )
 from sameluck.reporting.plots import Curve
@@ -34,7 +35,15 @@ from sameluck.validation import require_one_of
 
 Pair: TypeAlias = tuple[str, str]  # policy, control
 PairAt: TypeAlias = tuple[Pair, int]  # and the index of the checkpoint
-NO_DIFFERENCE = Interval(0.0, 0.0, 1.0)
+TWIN = "twin"  # the interval that is not computed from the differences alone
+
+
+class _Estimate(NamedTuple):
+    interval: Interval  # its p-value is over the family
+    p_value: float  # of the comparison alone
+
+
+NO_DIFFERENCE = _Estimate(Interval(0.0, 0.0, 1.0), 1.0)
 
 
 class Effect(NamedTuple):
@@ -47,7 +56,7 @@ class Effect(NamedTuple):
     low: float
     high: float
     level: float
-    p_value: float
+    p_value: float  # of this comparison alone
     p_adjusted: float  # over what `simultaneous` covers; below 1 - level exactly if the interval leaves out 0
     sd: float  # of one replication's difference
     reward: float  # the policy's mean cumulative reward
@@ -59,7 +68,9 @@ class Effect(NamedTuple):
     ratio_low: float
     ratio_high: float
     naive_replications: float  # that the naive design needs for the same precision
-    plain_effect: float  # without adjustment; equal to `effect` if there is none
+    plain_effect: (
+        float  # the mean without adjustment; equal to `effect` unless that is adjusted or a median
+    )
     plain_sd: float
 
 
@@ -103,7 +114,7 @@ def check_request(experiment: Experiment, replications: int, request: Request) -
     """The request with its defaults filled in, or `Invalid` if the experiment cannot answer it."""
     check_level(request.level)
     require_one_of("pairs", request.pairs, list(pairings))
-    require_one_of("interval", request.interval, list(intervals))
+    require_one_of("interval", request.interval, [*intervals, TWIN])
     simultaneous = request.simultaneous or "pairs"
     require_one_of("simultaneous", simultaneous, families)
     if request.adjust is not None:
@@ -112,24 +123,39 @@ def check_request(experiment: Experiment, replications: int, request: Request) -
     require_one_of("control", control, list(experiment.policies))
     if len(experiment.policies) < 2:
         raise Invalid("compare needs at least two policies, got one")
-    if replications < 2:
+    if request.interval == TWIN and request.adjust is not None:
+        raise Invalid('interval="twin" takes no adjust')
+    if replications < (1 if request.interval == TWIN else 2):
         raise Invalid(
             f"compare needs at least 2 replications, got {replications}: the replication is the unit of "
-            "inference, however many users it has"
+            'inference, however many users it has; interval="twin" needs one'
         )
     return request._replace(control=control, simultaneous=simultaneous)
 
 
-def effects(runs: Runs, request: Request) -> tuple[Effect, ...]:
-    """One `Effect` for each pair of policies and checkpoint, all checkpoints of a pair before the next pair."""
+def effects(
+    runs: Runs, request: Request, pairs: Sequence[Pair] | None = None
+) -> tuple[Effect, ...]:
+    """One `Effect` for each pair of policies and checkpoint, all checkpoints of a pair before the next pair.
+
+    The pairs are those requested unless they are given.
+    """
     request = _checked_request(runs, request)
-    pairs = list(pairings[request.pairs](runs.policies, str(request.control), best_policy(runs)))
-    together = _simultaneous(runs, [*pairs, *_also_possible(pairs, request)], request)
-    keys = itertools.product(pairs, range(runs.checkpoints.size))
+    pairs = requested_pairs(runs, request) if pairs is None else pairs
+    estimates = _estimates(runs, [*pairs, *also_possible(pairs, request)], request)
+    alone = [
+        [moments(runs.rewards[:, column, index]) for index in range(runs.checkpoints.size)]
+        for column in range(len(runs.policies))
+    ]
     return tuple(
-        _effect(runs, key, NO_DIFFERENCE if _same(runs, key[0]) else together[key], request)
-        for key in keys
+        _effect(runs, alone, key, NO_DIFFERENCE if _same(runs, key[0]) else estimates[key], request)
+        for key in itertools.product(pairs, range(runs.checkpoints.size))
     )
+
+
+def requested_pairs(runs: Runs, request: Request) -> list[Pair]:
+    """The pairs of policies to compare."""
+    return list(pairings[request.pairs](runs.policies, str(request.control), best_policy(runs)))
 
 
 def is_same_policy(effect: Effect) -> bool:
@@ -149,7 +175,7 @@ def _same(runs: Runs, pair: Pair) -> bool:
     )
 
 
-def _also_possible(pairs: list[Pair], request: Request) -> list[Pair]:
+def also_possible(pairs: Sequence[Pair], request: Request) -> list[Pair]:
     """The pairs that the data might have selected instead: intervals after a selection must hold for all of them."""
     if request.pairs != "best":
         return []
@@ -205,19 +231,35 @@ def _rewards(runs: Runs, pair: Pair, index: int) -> tuple[Floats, Floats]:
     return first, second
 
 
-def _interval(runs: Runs, pair: Pair, index: int, request: Request) -> Interval:
-    if request.interval == "t" and not is_paired(runs) and request.adjust is None:
-        return welch_interval(*_rewards(runs, pair, index), request.level)
-    return intervals[request.interval](differences(runs, pair, index, request), request.level)
+def _estimates(runs: Runs, pairs: list[Pair], request: Request) -> dict[PairAt, _Estimate]:
+    """Intervals and p-values with the level over each family: over pairs, over checkpoints, or over both.
 
-
-def _simultaneous(runs: Runs, pairs: list[Pair], request: Request) -> dict[PairAt, Interval]:
-    """Intervals and p-values with the level over each family: over pairs, over checkpoints, or over both."""
-    together: dict[PairAt, Interval] = {}
+    By max-t, which uses the correlation of paired differences, or Bonferroni's method.
+    """
     keys = list(itertools.product(pairs, range(runs.checkpoints.size)))
-    for family in _families(keys, str(request.simultaneous)):
-        together |= zip(family, _of_family(runs, family, request), strict=True)
-    return together
+    families = _families(keys, str(request.simultaneous))
+    size = len(families[0])  # as that of every other
+    if request.interval == "t" and size > 1 and (is_paired(runs) or request.adjust is not None):
+        together: dict[PairAt, _Estimate] = {}
+        for family in families:
+            columns = np.column_stack([differences(runs, *key, request) for key in family])
+            both = map(_Estimate, max_t_intervals(columns, request.level), t_p_values(columns))
+            together |= zip(family, both, strict=True)
+        return together
+    alone = _each_alone(runs, keys, request._replace(level=1 - (1 - request.level) / size))
+    return {
+        key: _Estimate(one._replace(p_value=min(1.0, size * one.p_value)), one.p_value)
+        for key, one in zip(keys, alone, strict=True)
+    }
+
+
+def _each_alone(runs: Runs, keys: list[PairAt], request: Request) -> list[Interval]:
+    if request.interval == "t" and not is_paired(runs) and request.adjust is None:
+        return [welch_interval(*_rewards(runs, *key), request.level) for key in keys]
+    values = [differences(runs, *key, request) for key in keys]
+    if request.interval == "bootstrap":
+        return bootstrap_intervals(np.column_stack(values), request.level)
+    return [intervals[request.interval](one, request.level) for one in values]
 
 
 def _families(keys: list[PairAt], kind: str) -> list[list[PairAt]]:
@@ -228,48 +270,37 @@ def _families(keys: list[PairAt], kind: str) -> list[list[PairAt]]:
     return list(shared.values())
 
 
-def _of_family(runs: Runs, family: list[PairAt], request: Request) -> list[Interval]:
-    """By max-t, which uses the correlation of paired differences, or Bonferroni's method."""
-    paired = is_paired(runs) or request.adjust is not None
-    if request.interval == "t" and paired and len(family) > 1:
-        columns = np.column_stack([differences(runs, *key, request) for key in family])
-        return max_t_intervals(columns, request.level)
-    each = request._replace(level=1 - (1 - request.level) / len(family))
-    alone = [_interval(runs, *key, each) for key in family]
-    return [one._replace(p_value=min(1.0, len(family) * one.p_value)) for one in alone]
-
-
-class _Ratio(NamedTuple):
-    value: float
-    low: float
-    high: float
-
-
-def _effect(runs: Runs, key: PairAt, interval: Interval, request: Request) -> Effect:
+def _effect(
+    runs: Runs, alone: list[list[Moments]], key: PairAt, estimate: _Estimate, request: Request
+) -> Effect:
     pair, index = key
-    rewards, control_rewards = _rewards(runs, pair, index)
+    policy, control = (alone[runs.policies.index(name)][index] for name in pair)
+    values = differences(runs, pair, index)
+    difference = moments(values)
+    variance, ratio = policy.variance + control.variance, VarianceRatio(1.0, 1.0, 1.0)
     if is_paired(runs):
-        variance = _variance(rewards - control_rewards)
-        ratio = _ratio(runs, rewards, control_rewards, request.level)
-    else:
-        variance = _variance(rewards) + _variance(control_rewards)
-        ratio = _Ratio(1.0, 1.0, 1.0)
+        variance = difference.variance
+        # On a prior naive runs would share the instance too, whose variance both policies' variances contain.
+        unknown = VarianceRatio(math.nan, math.nan, math.nan)
+        ratio = unknown if has_prior(runs) else ratio_of(policy, control, difference, request.level)
+    mean, sd = difference.mean, math.sqrt(variance)
+    if request.adjust is not None:
+        values = differences(runs, pair, index, request)
+        mean, sd = float(values.mean()), math.sqrt(moments(values).variance)
     checkpoint = int(runs.checkpoints[index])
-    plain = float((rewards - control_rewards).mean())
-    values = differences(runs, pair, index, request)
     return Effect(
         policy=pair[0],
         control=pair[1],
         checkpoint=checkpoint,
-        effect=float(np.median(values) if request.interval == "median" else values.mean()),
-        low=interval.low,
-        high=interval.high,
+        effect=float(np.median(values)) if request.interval == "median" else mean,
+        low=estimate.interval.low,
+        high=estimate.interval.high,
         level=request.level,
-        p_value=_interval(runs, *key, request).p_value,
-        p_adjusted=interval.p_value,
-        sd=math.sqrt(variance) if request.adjust is None else math.sqrt(_variance(values)),
-        reward=float(rewards.mean()),
-        control_reward=float(control_rewards.mean()),
+        p_value=estimate.p_value,
+        p_adjusted=estimate.interval.p_value,
+        sd=sd,
+        reward=policy.mean,
+        control_reward=control.mean,
         replications=runs.replications,
         interactions=float(runs.interactions[:, index].mean()),
         naive_interactions=checkpoint * len(runs.policies),
@@ -277,49 +308,13 @@ def _effect(runs: Runs, key: PairAt, interval: Interval, request: Request) -> Ef
         ratio_low=ratio.low,
         ratio_high=ratio.high,
         naive_replications=_ceiling(runs.replications * ratio.value),
-        plain_effect=plain,
+        plain_effect=difference.mean,
         plain_sd=math.sqrt(variance),
     )
 
 
-def _ratio(runs: Runs, rewards: Floats, control_rewards: Floats, level: float) -> _Ratio:
-    if has_prior(runs):
-        # Naive runs would share the instance too, whose variance Var(policy) and Var(control) both contain.
-        return _Ratio(math.nan, math.nan, math.nan)
-    return variance_ratio(rewards, control_rewards, level)
-
-
-def _variance(values: Floats) -> float:
-    return float(values.var(ddof=1)) if varies(values) else 0.0
-
-
 def _ceiling(value: float) -> float:
     return math.ceil(value) if math.isfinite(value) else value
-
-
-def variance_ratio(rewards: Floats, control_rewards: Floats, level: float) -> _Ratio:
-    """Var(policy) + Var(control) over the variance of their difference, with a jackknife interval of its log."""
-    paired_variance = _variance(rewards - control_rewards)
-    naive_variance = _variance(rewards) + _variance(control_rewards)
-    if paired_variance == 0:
-        value = 1.0 if naive_variance == 0 else math.inf
-        return _Ratio(value, value, value)
-    value, count = naive_variance / paired_variance, rewards.size
-    if count < 4:
-        return _Ratio(value, 0.0, math.inf)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        naive_without = _variances_without_each(rewards) + _variances_without_each(control_rewards)
-        logs = np.log(naive_without / _variances_without_each(rewards - control_rewards))
-    if not np.all(np.isfinite(logs)):
-        return _Ratio(value, 0.0, math.inf)
-    error = math.sqrt((count - 1) / count * float(np.sum((logs - logs.mean()) ** 2)))
-    factor = math.exp(min(700.0, t_critical(count - 1, level) * error))
-    return _Ratio(value, value / factor, value * factor)
-
-
-def _variances_without_each(values: Floats) -> Floats:
-    count, deviations = values.size, values - values.mean()
-    return (np.sum(deviations**2) - count / (count - 1) * deviations**2) / (count - 2)
 
 
 def effect_curves(effects: Sequence[Effect]) -> list[Curve]:

@@ -14,6 +14,7 @@ from sameluck.experiment import Experiment
 from sameluck.inference.coverage import Coverage
 from sameluck.inference.effects import first_pair
 from sameluck.inference.power import power_of
+from sameluck.inference.unseen import unseen_share
 from sameluck.reporting import plots, tables
 from sameluck.reporting.wording import percent
 
@@ -56,6 +57,7 @@ class Plan:
         False  # the policies of a replication share an instance, also under the naive design
     )
     possible_effect: float | None = None  # that two policies can have at most; None if not known
+    scale: str | None = None  # a caution, if the rewards' scale is not the one that policies assume
 
     @property
     def own(self) -> DesignPlan:
@@ -145,7 +147,9 @@ class Plan:
         ]
         sentences += [self._about_naive(row) for row in self.rows[1:] if row.design == "naive"]
         sentences.append(
-            f"The pilot's own effect is {self.pilot_effect:.4g} (standard error {self.pilot_effect_error:.2g})."
+            f"The pilot's own effect is {self.pilot_effect:.4g} (standard error {self.pilot_effect_error:.2g}). "
+            f"Up to {100 * unseen_share(self.pilot_replications, self.level):.2g}% of replications may be unlike any "
+            f"of its {self.pilot_replications:,}, and add to the spread."
         )
         if self.check is not None:
             sentences.append(
@@ -165,7 +169,7 @@ class Plan:
     @property
     def cautions(self) -> tuple[str, ...]:
         """Sentences to read before relying on the plan."""
-        return (*self._impossible(), *self._skewed())
+        return (*self._impossible(), *self._skewed(), *([self.scale] if self.scale else []))
 
     def _impossible(self) -> Iterator[str]:
         if self.possible_effect is not None and abs(self.effect) > self.possible_effect:

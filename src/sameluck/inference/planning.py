@@ -7,24 +7,21 @@ a pilot: a simulation of a guessed environment or of a prior, or `Runs` that exi
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from sameluck.environments.base import EnvironmentLike
-from sameluck.errors import Invalid
 from sameluck.experiment import Experiment, require_experiment
-from sameluck.inference.cautions import replications_for_skewness
-from sameluck.inference.coverage import Coverage, coverage
+from sameluck.inference.cautions import replications_for_skewness, scale_cautions
+from sameluck.inference.coverage import repeat_planned
 from sameluck.inference.effects import differences, first_pair, has_prior
-from sameluck.inference.pilots import pilots, spread, with_two_policies
+from sameluck.inference.pilots import check_pilot, pilots, spread, with_two_policies
 from sameluck.inference.plan_results import DesignPlan, Plan
-from sameluck.inference.power import MOST, effect_for, power_of, replications_for
-from sameluck.inference.unseen import possible_loss
-from sameluck.intervals import check_level
+from sameluck.inference.power import PowerAnalysis
 from sameluck.runs import Runs
 from sameluck.validation import require_number, require_whole
 
 PILOT = 400
-VERIFICATIONS = 500
 
 
 def plan(  # noqa: PLR0913
@@ -39,6 +36,8 @@ def plan(  # noqa: PLR0913
     arrivals_per_day: float | None = None,
     reward_delay_seconds: float = 0.0,
     verify: bool = False,
+    horizon: int | None = None,
+    makers: Mapping[str, Callable[[int], object]] | None = None,
 ) -> Plan:
     """Plan a comparison of the control with the first other policy, over the experiment's horizon.
 
@@ -54,34 +53,33 @@ def plan(  # noqa: PLR0913
         reward_delay_seconds: From showing an arm to knowing its reward. A policy's next decision waits for it, so a
             replication takes at least horizon x delay; replications run in parallel.
         verify: Simulate the planned experiment 500 times and report its power and coverage.
+        horizon: Plan for this one instead of the experiment's. With `Runs`, the pilot is then simulated on a copy of
+            the arms that they measured (see `twin`): one replication is enough, and any horizon may be planned.
+        makers: As for `simulate`.
     """
     require_experiment("plan", experiment)
-    request = _Request(effect, power, replications, level)
-    request.check()
+    analysis = PowerAnalysis(effect, power, replications, level)
+    analysis.check()
     require_whole("pilot", pilot, 10)
     if arrivals_per_day is not None:
         require_number("arrivals_per_day", arrivals_per_day, above=0)
     require_number("reward_delay_seconds", reward_delay_seconds, at_least=0)
     timing = _Timing(arrivals_per_day, reward_delay_seconds)
-    by_design = pilots(experiment, environment, pilot)
+    if horizon is not None:
+        experiment = experiment.replace(horizon=horizon)
+    by_design = pilots(experiment, environment, pilot, makers, copied=horizon is not None)
     own_design, own = next(iter(by_design.items()))
     values = differences(own, first_pair(experiment), -1)
-    if values.std() == 0:
-        raise Invalid(
-            "the two policies never differ in the pilot, so there is nothing to plan; try another environment"
-        )
-    possible = possible_loss(own)
-    if effect is not None and possible is not None and abs(effect) > possible:
-        raise Invalid(
-            f"effect {effect:g} is more than two policies can differ by here: {possible:g}, the horizon times the "
-            "range of the arms' means; plan a smaller effect or a longer horizon"
-        )
-    rows = tuple(_row(runs, design, -1, request, timing) for design, runs in by_design.items())
+    possible = check_pilot(own, effect)
+    rows = tuple(_row(runs, design, -1, analysis, timing) for design, runs in by_design.items())
     by_horizon = tuple(
-        _row(own, own_design, index, request, timing) for index in range(own.checkpoints.size - 1)
+        _row(own, own_design, index, analysis, timing) for index in range(own.checkpoints.size - 1)
     )
     error = float(values.std(ddof=1)) / math.sqrt(values.size)
-    check = _simulated(experiment, environment, rows[0], level) if verify else None
+    check = None
+    if verify:
+        planned = with_two_policies(experiment, rows[0].replications)
+        check = repeat_planned(planned, environment, rows[0].effect, level, makers)
     return Plan(
         experiment,
         level,
@@ -95,33 +93,8 @@ def plan(  # noqa: PLR0913
         replications_for_skewness(values),
         has_prior(own),
         possible,
+        next(scale_cautions(own), None),
     )
-
-
-class _Request(NamedTuple):
-    """Two of effect, power and replications, and the level."""
-
-    effect: float | None
-    power: float | None
-    replications: int | None
-    level: float
-
-    def check(self) -> None:
-        if sum(one is None for one in self[:3]) != 1:
-            raise Invalid("plan needs two of effect, power and replications; it finds the third")
-        check_level(self.level)
-        if self.effect is not None:
-            require_number("effect", self.effect)
-            if self.effect == 0:
-                raise Invalid("effect must not be 0: no number of replications shows equality")
-        if self.power is not None:
-            require_number("power", self.power, below=1)
-            if self.power <= 1 - self.level:
-                raise Invalid(
-                    f"power must be above 1 - level = {1 - self.level:g}, the power without an effect"
-                )
-        if self.replications is not None:
-            require_whole("replications", self.replications, 2, MOST)
 
 
 class _Timing(NamedTuple):
@@ -135,10 +108,12 @@ class _Timing(NamedTuple):
         return max(users / self.arrivals_per_day, horizon * self.delay_seconds / 86_400)
 
 
-def _row(runs: Runs, design: str, index: int, request: _Request, timing: _Timing) -> DesignPlan:
+def _row(
+    runs: Runs, design: str, index: int, analysis: PowerAnalysis, timing: _Timing
+) -> DesignPlan:
     paired = design != "naive" or has_prior(runs)
     sd, error = spread(runs, index, paired=paired)
-    effect, power, replications = _solve(request, sd, paired=paired)
+    effect, power, replications = analysis.solve(sd, paired=paired)
     horizon = int(runs.checkpoints[index])
     naive = design == "naive"
     interactions = 2.0 * horizon if naive else float(runs.interactions[:, index].mean())
@@ -146,26 +121,3 @@ def _row(runs: Runs, design: str, index: int, request: _Request, timing: _Timing
     days = timing.days(users, horizon)
     solution = (effect, power, replications)
     return DesignPlan(design, horizon, sd, error, *solution, interactions, users, days)
-
-
-def _solve(request: _Request, sd: float, *, paired: bool) -> tuple[float, float, int]:
-    power, replications, level = request.power or 0.0, request.replications or 0, request.level
-    if request.effect is None:
-        return effect_for(power, sd, replications, level, paired=paired), power, replications
-    if request.replications is None:
-        replications = replications_for(request.effect, power, sd, level, paired=paired)
-    power = power_of(request.effect, sd, replications, level, paired=paired)
-    return request.effect, power, replications
-
-
-def _simulated(
-    experiment: Experiment, environment: EnvironmentLike | Runs, row: DesignPlan, level: float
-) -> Coverage:
-    if isinstance(environment, Runs):
-        raise Invalid("verify=True needs an environment to simulate, not runs")
-    if row.replications * VERIFICATIONS > 5_000_000:
-        raise Invalid(
-            f"verify=True would simulate {VERIFICATIONS} x {row.replications:,} replications; plan without it"
-        )
-    planned = with_two_policies(experiment, row.replications)
-    return coverage(planned, environment, level=level, experiments=VERIFICATIONS, effect=row.effect)

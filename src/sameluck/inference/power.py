@@ -1,17 +1,56 @@
-"""The power of a t interval for normal differences, and the replications or the effect that reach one."""
+"""Power analysis: of effect, power and replications, two give the third, for a t interval of normal differences."""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import scipy
 
 from sameluck.errors import Invalid
-from sameluck.intervals import t_critical
+from sameluck.intervals import check_level, t_critical
+from sameluck.validation import require_number, require_whole
 
 LARGE = 25.0  # noncentrality above which the power is integrated numerically
 MOST = 10**9  # replications
+
+
+class PowerAnalysis(NamedTuple):
+    """Two of effect, power and replications; the third is None and follows from the standard deviation."""
+
+    effect: float | None
+    power: float | None
+    replications: int | None
+    level: float
+
+    def check(self) -> None:
+        """Raise `Invalid` unless exactly one is missing and the others are possible."""
+        if sum(one is None for one in self[:3]) != 1:
+            raise Invalid("plan needs two of effect, power and replications; it finds the third")
+        check_level(self.level)
+        if self.effect is not None:
+            require_number("effect", self.effect)
+            if self.effect == 0:
+                raise Invalid("effect must not be 0: no number of replications shows equality")
+        if self.power is not None:
+            require_number("power", self.power, below=1)
+            if self.power <= 1 - self.level:
+                raise Invalid(
+                    f"power must be above 1 - level = {1 - self.level:g}, the power without an effect"
+                )
+        if self.replications is not None:
+            require_whole("replications", self.replications, 2, MOST)
+
+    def solve(self, sd: float, *, paired: bool) -> tuple[float, float, int]:
+        """Effect, power and replications; the power is that of the whole number of replications."""
+        power, replications, level = self.power or 0.0, self.replications or 0, self.level
+        if self.effect is None:
+            return effect_for(power, sd, replications, level, paired=paired), power, replications
+        if self.replications is None:
+            replications = replications_for(self.effect, power, sd, level, paired=paired)
+        power = power_of(self.effect, sd, replications, level, paired=paired)
+        return self.effect, power, replications
 
 
 def power_of(

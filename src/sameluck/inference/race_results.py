@@ -6,8 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from sameluck.arrays import Floats
 from sameluck.experiment import Experiment
 from sameluck.inference.unseen import unseen_share
+from sameluck.inference.variance_ratios import variance_ratio
 from sameluck.reporting import tables
 from sameluck.reporting.wording import percent
 
@@ -43,6 +45,12 @@ class Race:
     fixed_users: int  # without dropping, at the mean of the replications before the first drop
     naive_users: float  # under the naive design, for the same precision and without dropping
     runners: tuple[Runner, ...]  # the leader first
+    naive_users_low: float = 0.0  # the interval of `naive_users`, at the level
+    naive_users_high: float = math.inf
+    scale: str | None = None  # a caution, if the rewards' scale is not the one that policies assume
+    vetoed: tuple[
+        str, ...
+    ] = ()  # rare failures of the leader that would reverse the decision, as sentences
 
     @property
     def best(self) -> str:
@@ -71,13 +79,20 @@ class Race:
         else:
             names = ", ".join(self.remaining)
             outcome = f"Undecided after {self.replications:,} replications: {names} remain."
-        cost = (
-            f"It took {self.replications:,} replications, {self.users:,} users and "
-            f"{self.policy_runs:,} policy runs; without dropping about {self.fixed_users:,} users and "
-            f"{self.fixed_policy_runs:,} policy runs; the naive design about {self.naive_users:,.0f} users "
-            "for the same precision."
+        cautions = (f"Caution: {caution}" for caution in self.cautions)
+        return " ".join([outcome, self._cost, *cautions])
+
+    @property
+    def _cost(self) -> str:
+        took = f"{self.replications:,} replications, {self.users:,} users and {self.policy_runs:,} policy runs"
+        undropped = f"without dropping about {self.fixed_users:,} users and {self.fixed_policy_runs:,} policy runs"
+        low, high = (
+            f"{one:,.0f}" if math.isfinite(one) else "no bound"
+            for one in (self.naive_users_low, self.naive_users_high)
         )
-        return " ".join([outcome, cost, *(f"Caution: {caution}" for caution in self.cautions)])
+        naive = f"the naive design about {self.naive_users:,.0f} users ({low} to {high}) for the same precision"
+        dropped = [undropped] if self.policy_runs < self.fixed_policy_runs else []
+        return f"It took {'; '.join([took, *dropped, naive])}."
 
     @property
     def cautions(self) -> tuple[str, ...]:
@@ -94,10 +109,13 @@ class Race:
             )
         if skewed:
             sentences.append(
-                f"the differences from {', '.join(skewed)} are skewed: a policy may fail rarely and badly; "
-                "accept fewer with failures=..."
+                f"the differences from {', '.join(skewed)} are skewed: a policy may fail rarely and badly. A smaller "
+                f"share than failures={self.failures:g} takes more replications and shows rarer failures."
             )
-        return tuple(sentences)
+        sentences += [
+            f"{reason}: it is not certified before that is settled." for reason in self.vetoed
+        ]
+        return (*sentences, *([self.scale] if self.scale else []))
 
     def __str__(self) -> str:
         bounds = f"{percent(self.level)} bounds"
@@ -106,8 +124,7 @@ class Race:
             [
                 one.policy,
                 f"{one.reward:,.2f}",
-                f"{one.behind:,.2f}",
-                f"{one.low:,.2f} to {one.high:,.2f}" if math.isfinite(one.low) else "no bounds",
+                *(["-", "-"] if one.policy == self.best else _behind(one)),
                 f"{one.replications:,}",
                 one.dropped_by or "-",
             ]
@@ -116,3 +133,34 @@ class Race:
         return f"{tables.text_table(header, rows)}\n\n{tables.wrapped(self.verdict)}"
 
     __repr__ = __str__
+
+
+def _behind(one: Runner) -> list[str]:
+    bounds = f"{one.low:,.2f} to {one.high:,.2f}" if math.isfinite(one.low) else "no bounds"
+    return [f"{one.behind:,.2f}", bounds]
+
+
+class NaiveUsers(NamedTuple):
+    """How many users the naive design takes, with the interval of this number."""
+
+    users: float
+    low: float
+    high: float
+
+
+def naive_users(
+    leader: Floats, rival: Floats, replications: int, each: int, level: float
+) -> NaiveUsers:
+    """Every policy on its own users, in as many replications as the leader and its rival need.
+
+    `each` is how many users such a replication takes.
+    """
+    ratio = variance_ratio(leader, rival, level)
+    if not math.isfinite(ratio.value):  # the difference does not vary
+        ratio = ratio._replace(value=1.0, low=1.0, high=1.0)
+    return NaiveUsers(
+        *(
+            math.ceil(replications * max(1.0, one)) * each if one < math.inf else one
+            for one in ratio
+        )
+    )

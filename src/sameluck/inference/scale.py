@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sameluck.environments.base import compiled_law, draw
+from sameluck.environments.base import Environment, compiled_law, draw
+from sameluck.experiment import Experiment
 from sameluck.policies.base import Policy, RewardScale, rescaled, reward_scale
 from sameluck.randomness.streams import AUDIT, stream, word
 from sameluck.reporting.wording import listed
@@ -35,12 +36,30 @@ class Spread(NamedTuple):
 
 def scale_caution(runs: Runs) -> str | None:
     """One sentence about all policies whose assumed scale differs from the rewards'; None if all fit."""
-    scales = {name: reward_scale(policy) for name, policy in runs.experiment.policies.items()}
-    declared = {name: scale for name, scale in scales.items() if scale is not None}
-    spread = _spread(runs) if declared else None
+    if runs.environment is not None:
+        return simulated_scale_caution(runs.experiment, runs.environment)
+    scales = _declared(runs.experiment)
+    return _caution(runs.experiment, scales, _summed_spread(runs) if scales else None, LIVE_FACTOR)
+
+
+def simulated_scale_caution(experiment: Experiment, environment: Environment) -> str | None:
+    """The same before anything is run."""
+    scales = _declared(experiment)
+    spread = _drawn_spread(experiment, environment) if scales else None
+    return _caution(experiment, scales, spread, FACTOR)
+
+
+def _declared(experiment: Experiment) -> dict[str, RewardScale]:
+    scales = {name: reward_scale(policy) for name, policy in experiment.policies.items()}
+    return {name: scale for name, scale in scales.items() if scale is not None}
+
+
+def _caution(
+    experiment: Experiment, declared: dict[str, RewardScale], spread: Spread | None, factor: float
+) -> str | None:
     if spread is None or not spread.sd > 0:
         return None
-    factor = LIVE_FACTOR if runs.environment is None else FACTOR
+    spread = spread._replace(sd=float(f"{spread.sd:.2g}"), mean=float(f"{spread.mean:.2g}"))
     ratios = {name: _ratio(scale, spread) for name, scale in declared.items()}
     small = [name for name, ratio in ratios.items() if ratio > factor]
     large = [name for name, ratio in ratios.items() if ratio < 1 / factor]
@@ -55,7 +74,7 @@ def scale_caution(runs: Runs) -> str | None:
     ]
     remedies: dict[str, list[str]] = {}
     for name in (*small, *large):
-        remedies.setdefault(_remedy(runs.experiment.policies[name], spread), []).append(name)
+        remedies.setdefault(_remedy(experiment.policies[name], spread), []).append(name)
     return (
         f"The standard deviation of the rewards is about {spread.sd:g}: {'; '.join(mismatches)}. The comparison "
         "depends on the unit of the rewards: "
@@ -88,20 +107,12 @@ def _changes(policy: Policy, other: Policy) -> Iterator[str]:
             yield f"{name}={float(f'{after[name]:.3g}'):.12g}"
 
 
-def _spread(runs: Runs) -> Spread | None:
-    spread = _summed_spread(runs) if runs.environment is None else _drawn_spread(runs)
-    return spread and spread._replace(
-        sd=float(f"{spread.sd:.2g}"), mean=float(f"{spread.mean:.2g}")
-    )
-
-
-def _drawn_spread(runs: Runs) -> Spread:
+def _drawn_spread(experiment: Experiment, environment: Environment) -> Spread:
     """From a few draws of some arms, which are no part of the simulation."""
-    environment, arms = runs.environment, runs.experiment.n_arms
-    assert environment is not None
-    rows = min(runs.replications, _MOST_ROWS) if environment.is_prior else 1
-    law = compiled_law(environment, runs.experiment.seed, range(rows), arms)
-    key = stream(runs.experiment.seed, AUDIT, 0, 0)
+    arms = experiment.n_arms
+    rows = min(experiment.replications, _MOST_ROWS) if environment.is_prior else 1
+    law = compiled_law(environment, experiment.seed, range(rows), arms)
+    key = stream(experiment.seed, AUDIT, 0, 0)
     some = np.unique(np.linspace(0, arms - 1, _MOST_ARMS).astype(int)).tolist()
     rewards = np.array(
         [
@@ -112,7 +123,7 @@ def _drawn_spread(runs: Runs) -> Spread:
     )
     sds, means = rewards.std(axis=1), rewards.mean(axis=1)
     if environment.binary:
-        means = environment.instance_means(runs.experiment.seed, range(rows), arms)[:, some]
+        means = environment.instance_means(experiment.seed, range(rows), arms)[:, some]
         sds = np.sqrt(means * (1 - means))
     inside = rewards.min() >= 0 and rewards.max() <= 1
     fills = environment.binary or bool(inside and np.ptp(rewards) > 1 / FACTOR)

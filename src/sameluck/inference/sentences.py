@@ -1,10 +1,11 @@
-"""Effects as sentences: findings, what unseen replications could do to them, and what they cost."""
+"""Runs and effects in words: the setting, findings, what unseen replications could do to them, their cost."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
+from sameluck import text_forms
 from sameluck.inference.effects import Effect, is_same_policy
 from sameluck.inference.unseen import (
     possible_loss,
@@ -18,15 +19,25 @@ from sameluck.runs import Runs
 FINDINGS = 5  # that a verdict lists
 
 
+def setting(runs: Runs) -> str:
+    """Where the rewards come from, how many replications and periods there are, and the seed."""
+    experiment, environment = runs.experiment, runs.environment
+    rewards = "live traffic" if environment is None else text_forms.write_short(environment)
+    return (
+        f"{rewards}, {runs.replications:,} replications of {experiment.horizon:,} periods, "
+        f"seed {experiment.seed}"
+    )
+
+
 def shows_difference(effect: Effect) -> bool:
     """Whether the interval leaves out 0."""
     return not effect.low <= 0 <= effect.high
 
 
-def findings(effects: Sequence[Effect]) -> list[str]:
+def findings(effects: Sequence[Effect], *, median: bool = False) -> list[str]:
     """Effects as sentences: the first that show a difference one by one, the others together."""
     shown = [one for one in effects if shows_difference(one)]
-    sentences = [finding(one) for one in shown[:FINDINGS]]
+    sentences = [finding(one, median=median) for one in shown[:FINDINGS]]
     if len(shown) > FINDINGS:
         sentences.append(f"{len(shown) - FINDINGS} more pairs differ (see the table).")
     sentences += [finding(one) for one in effects if is_same_policy(one)]
@@ -37,8 +48,8 @@ def findings(effects: Sequence[Effect]) -> list[str]:
     return [*sentences, *map(finding, others)]
 
 
-def finding(effect: Effect) -> str:
-    """One effect as a sentence."""
+def finding(effect: Effect, *, median: bool = False) -> str:
+    """One effect, of the mean or of the median, as a sentence."""
     pair = f"{effect.policy} and {effect.control}"
     level, over = percent(effect.level), f"over {effect.checkpoint:,} periods"
     if is_same_policy(effect):
@@ -53,8 +64,11 @@ def finding(effect: Effect) -> str:
         return f"No difference between {pair} is shown {over}: the {level} interval, {bounds}, contains 0."
     word = "more" if effect.effect > 0 else "less"
     near, far = sorted((abs(effect.low), abs(effect.high)))
+    # The mean is beside the median of a finding: rare failures show in the mean only.
+    mean = f"{amount(abs(effect.plain_effect))} {'more' if effect.plain_effect > 0 else 'less'}"
+    place = f" in the median replication, and {mean} on average" if median else ""
     return (
-        f"{effect.policy} earned {amount(abs(effect.effect))} {word} than {effect.control} {over} "
+        f"{effect.policy} earned {amount(abs(effect.effect))} {word} than {effect.control} {over}{place} "
         f"({level} interval {amount(near)} to {amount(far)} {word})."
     )
 
@@ -76,12 +90,15 @@ def unseen_replications(runs: Runs, level: float, differences: Sequence[float]) 
             f"arms' means, so {which} is due to chance at least in part."
         )
     if loss >= most:
-        return f"{unlike}; not even a loss of {amount(most)} each, the largest possible, reverses {which}."
+        return (
+            f"{unlike}; {which} is reversed only if those lose more than {amount(loss)} each, and always playing the "
+            f"worst arm loses {amount(most)} on average."
+        )
     needed = replications_to_exclude(weakest, most, level)
     time = "" if runs.seconds is None else _takes(runs.seconds * needed / count)
     return (
-        f"{unlike}; {which} is reversed if those lose more than {amount(loss)} each, of at most {amount(most)}: "
-        f"{needed:,} replications{time} exclude that."
+        f"{unlike}; {which} is reversed if those lose more than {amount(loss)} each, and always playing the worst "
+        f"arm loses {amount(most)} on average. {needed:,} replications{time} exclude that."
     )
 
 

@@ -36,7 +36,6 @@ from sameluck.live.replications import OpenReplications
 from sameluck.live.reports import Report, checked_reward, is_id, outcome_of, voided
 from sameluck.live.settings import SECOND, StoreSettings
 from sameluck.live.units import Unit
-from sameluck.randomness import streams
 from sameluck.validation import shown
 
 MOST_OVERDUE = 100  # assignments read at once
@@ -68,11 +67,7 @@ class Assignments:
         settings: StoreSettings,
         makers: Makers | None,
     ) -> None:
-        if row.streams != streams.VERSION:
-            raise Invalid(
-                f"experiment {row.name!r} uses stream version {row.streams}, this sameluck has {streams.VERSION}; "
-                "use the sameluck version it was started with"
-            )
+        row.check_streams()
         self._replications = OpenReplications(database, row, settings, makers)
         self._database = database
         self._settings = settings

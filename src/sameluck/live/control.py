@@ -79,7 +79,7 @@ class Control(NamedTuple):
         key = {"experiment": self.replications.id}
         if stop_after is not None:
             last = transaction.one(NumberRow, "last_replication", **key).number
-            name = f"after_replications ({last + 1:,} have begun)"
+            name = f"after_replications ({last + 1:,} have begun and are completed)"
             require_whole(name, stop_after, last + 1, self.replications.experiment.replications)
         text = options_text(self.replications.live, stop_after)
         transaction.run("set_options", **key, options=text)

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
-from sameluck.live.assignments import Assignments
 from sameluck.live.challengers import Challenger
 from sameluck.live.control import Control
 from sameluck.live.databases.base import Transaction
 from sameluck.live.diagnostics import Check, Snapshot, diagnostics
 from sameluck.live.history import Change
-from sameluck.live.ledger import Ledger
 from sameluck.live.logs.exporting import export
 from sameluck.live.options import Maker
 from sameluck.live.records import Joining, Status, read_status
-from sameluck.live.waiting import notes
+from sameluck.live.results import Results
 from sameluck.policies.base import Policy
-from sameluck.runs import Runs
-from sameluck.trajectories import Trace
 
 
-class LiveExperiment(Assignments):
+class LiveExperiment(Results):
     """A running experiment: what `store.start` and `store.load` return."""
-
-    _runs: Runs | None = None  # the last ones returned
 
     # Control
 
@@ -143,30 +135,6 @@ class LiveExperiment(Assignments):
             self._replications.add_maker(getattr(policy, "name", name), make)
 
     # Results
-
-    def runs(
-        self, checkpoints: Sequence[int] | None = None, *, policies: Sequence[str] | None = None
-    ) -> Runs:
-        """The results so far, for `compare`.
-
-        They hold the complete prefix of replications, never "those finished so far": how long a replication takes
-        depends on its rewards. Their `notes` say what the prefix waits for if later replications are complete.
-
-        Args:
-            checkpoints: Horizons to report; a replication counts once every policy has passed the last of them. The
-                experiment's horizon if not given.
-            policies: Only these; others need not have passed it.
-        """
-
-        def work(ledger: Ledger) -> Runs:
-            self._runs = ledger.runs(checkpoints, policies, self._runs)
-            return replace(self._runs, notes=notes(ledger, self._runs.replications))
-
-        return self._replications.read(work)
-
-    def trace(self, replication: int = 0) -> Trace:
-        """Every period of one replication that each policy has done."""
-        return self._replications.read(lambda ledger: ledger.trace(replication))
 
     def verify(self) -> int:
         """Derive every replication from its ledger again; returns how many there are.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from sameluck.arrays import Ints
+from sameluck.arrays import Floats, Ints
 from sameluck.experiment import Experiment, checked_checkpoints
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import EntryRow, LedgerRow
@@ -79,6 +80,7 @@ class Ledger(NamedTuple):
         names = tuple(self.scheduler.experiment.policies)
         columns = [names.index(name) for name in experiment.policies]
         results: list[list[WalkResults]] = []
+        ledgers: list[SettledEntries] = []
         for number, settled, outstanding in self._entries():
             own = [empty_results(experiment, checkpoints) for _ in names]
             replication = rebuild(self.scheduler, number, settled, outstanding, own)
@@ -87,13 +89,20 @@ class Ledger(NamedTuple):
                 break
             check_ledger(replication)
             results.append([own[column] for column in columns])
+            ledgers.append(settled)
         shape = (len(results), len(columns), checkpoints.size)
         rewards, pulls = np.zeros(shape), np.zeros((*shape, experiment.n_arms), np.int64)
         for row, of_policies in enumerate(results):
             for column, one in enumerate(of_policies):
                 rewards[row, column], pulls[row, column] = one.rewards, one.pulls
         users = experiment.design.interactions(pulls)
-        return Runs(experiment, checkpoints, rewards, pulls, users, None, first)
+        runs = Runs(experiment, checkpoints, rewards, pulls, users, None, first)
+        owners = list(dict.fromkeys(self.scheduler.owners[column] for column in columns))
+        read = [
+            _read(settled, owners, depths)
+            for settled, depths in zip(ledgers, runs.stack_depths, strict=True)
+        ]
+        return replace(runs, observed=np.concatenate([np.empty(0), *read]))
 
     def trace(self, number: int) -> Trace:
         """Every period of one replication that each policy has done."""
@@ -110,6 +119,15 @@ class Ledger(NamedTuple):
             replayed = replayed_by(experiment, one.arms, one.positions, list(trajectories.values()))
             trajectories[name] = one._replace(replayed=replayed)
         return Trace(experiment, None, number, trajectories)
+
+
+def _read(settled: SettledEntries, owners: Sequence[int], depths: Ints) -> Floats:
+    """The settled rewards that policies have read of their owners' stacks (owner, arm), in that order."""
+    arms = depths.shape[1]
+    codes, first = settled.owner * arms + settled.arm, [owner * arms for owner in owners]
+    starts = np.searchsorted(codes, np.add.outer(first, np.arange(arms)).ravel())
+    places = zip(starts.tolist(), depths.ravel().tolist(), strict=True)
+    return np.concatenate([settled.value[start : start + depth] for start, depth in places])
 
 
 def _same(runs: Runs, experiment: Experiment, checkpoints: Ints) -> bool:

@@ -14,9 +14,9 @@ from sameluck.environments.base import LARGEST
 from sameluck.environments.bernoulli import Bernoulli
 from sameluck.errors import Invalid, did_you_mean
 from sameluck.experiment import Experiment
+from sameluck.policies import external
 from sameluck.policies.base import Policy, needs_binary
 from sameluck.policies.batched import Batched, batch_of
-from sameluck.policies.external import External
 from sameluck.simulation.body_checks import probe_bodies
 from sameluck.validation import (
     is_whole,
@@ -41,8 +41,9 @@ LONGEST = 10 * 365 * DAY  # a window, a lease or a delay
 LONG, ABSURD = 730.0, 36_500.0  # days
 
 Options = TypeVar("Options")
-Maker: TypeAlias = Callable[[int], object]  # makes an external policy from a seed
-Makers: TypeAlias = Mapping[str, Maker]  # by the names that external policies have
+Maker: TypeAlias = external.Maker
+Makers: TypeAlias = external.Makers
+checked_makers = external.checked_makers
 Clock: TypeAlias = Callable[[], float]  # seconds since 1970
 
 
@@ -192,25 +193,13 @@ def stop_after_of(text: str) -> int | None:
     return number
 
 
-def checked_makers(makers: object) -> dict[str, Maker]:
-    """The makers by name; raise `Invalid` unless they are a mapping of names to functions."""
-    if not isinstance(makers, Mapping | None):
-        raise Invalid(f"makers must map names to functions of a seed, got {shown(makers)}")
-    for name, make in (makers or {}).items():
-        if make is not None and not callable(make):
-            raise Invalid(f"the maker {name!r} must be a function of a seed, got {make!r}")
-    return dict(makers or {})
-
-
 def fallback_arm(experiment: Experiment, live: Live, changed: int | None = None) -> int:
     """The index of the arm for units that are not enrolled: the one declared, unless it was `changed` since."""
     if changed is not None:
         return changed
-    return (
-        0
-        if live.fallback is None
-        else arm_index("Live.fallback", live.fallback, experiment.arm_names)
-    )
+    if live.fallback is None:
+        return 0
+    return arm_index("Live.fallback", live.fallback, experiment.arm_names)
 
 
 def arm_index(what: str, arm: object, names: Sequence[str]) -> int:
@@ -245,7 +234,7 @@ def experiment_as_run(experiment: Experiment, live: Live) -> Experiment:
 def _batched(policy: Policy, size: int) -> Policy:
     if size == 1:
         return policy
-    if isinstance(policy, External):
+    if isinstance(policy, external.External):
         return policy._replace(batch=size)
     if isinstance(policy, Batched):
         raise Invalid(
@@ -255,7 +244,7 @@ def _batched(policy: Policy, size: int) -> Policy:
 
 
 def _batch_size(policy: Policy) -> int:
-    return policy.batch if isinstance(policy, External) else batch_of(policy)
+    return policy.batch if isinstance(policy, external.External) else batch_of(policy)
 
 
 def check_fit(experiment: Experiment, live: Live) -> None:

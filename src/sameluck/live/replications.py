@@ -104,6 +104,11 @@ class OpenReplications:
         """The policies as this process knows them."""
         return self._definition.scheduler
 
+    @property
+    def makers(self) -> Makers:
+        """How external policies are made, by their makers' names."""
+        return self._makers
+
     def add_maker(self, name: str, make: Maker) -> None:
         """Remember how an external policy is made."""
         self._makers |= checked_makers({name: make})

@@ -164,8 +164,9 @@ def _axes(part: Part, result: Record) -> Section:
 
 def _design_table(name: str, designs: Sequence[Record]) -> Table:
     alike = ("design", "effect", "error", "variance")
-    header = (*alike, "users", "naive replications for 10", "naive users for 1")
-    cells = columns(designs, *alike, "interactions", "naive_replications", "naive_users")
+    ratio = ("naive_replications", "naive_replications_low", "naive_replications_high")
+    header = (*alike, "users", "naive replications for 10", "low", "high", "naive users for 1")
+    cells = columns(designs, *alike, "interactions", *ratio, "naive_users")
     return Table(name, header, [*zip(*cells, strict=True)])
 
 
@@ -173,7 +174,8 @@ def _designs(part: Part, result: Record) -> Section:
     return Section(
         f"{part.title}: designs side by side",
         "At T = 10,000, not in the paper: users per replication, the number of naive replications as precise as "
-        "ten of the design, and the number of naive users equivalent to one user of the design. "
+        "ten of the design with its 95% interval, and the number of naive users equivalent to one user of the design "
+        "(its interval is as wide in proportion). "
         "Time-coupled is what other libraries do: the same reward for an arm in the same period.",
         _design_table(f"{part.name}-designs", result["designs"]),
     )

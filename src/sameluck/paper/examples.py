@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import ndtri, stdtrit
 
 import sameluck as sl
 from sameluck.arrays import Floats
@@ -193,7 +193,11 @@ def _share_decided(runs: sl.Runs) -> float:
 def _design_record(label: str, runs: sl.Runs, naive: sl.Runs) -> Record:
     """One design at the last horizon: its effect, its precision, its users."""
     effect, spread = mean(effect_estimates(runs)[:, -1]), variance(effect_estimates(runs)[:, -1])
-    ratio = variance(effect_estimates(naive)[:, -1]).value / spread.value
+    naive_spread = variance(effect_estimates(naive)[:, -1])
+    ratio = naive_spread.value / spread.value
+    # Two independent samples, unless it is one: then the ratio is 1.
+    errors = (naive_spread.error / naive_spread.value, spread.error / spread.value)
+    factor = 1.0 if naive is runs else math.exp(ndtri(0.975) * math.hypot(*errors))
     users = float(runs.interactions[:, -1].mean())
     naive_users = float(naive.interactions[:, -1].mean())
     return {
@@ -206,6 +210,8 @@ def _design_record(label: str, runs: sl.Runs, naive: sl.Runs) -> Record:
         "interactions": users,
         "naive_replications": published.INTERVAL_RUNS * ratio,  # as precise as ten of this design
         "naive_users": ratio * naive_users / users,  # equivalent to one user of this design
+        "naive_replications_low": published.INTERVAL_RUNS * ratio / factor,
+        "naive_replications_high": published.INTERVAL_RUNS * ratio * factor,
     }
 
 

@@ -39,13 +39,16 @@ from typing import NamedTuple, Protocol, TypeAlias, TypeGuard
 from sameluck import text_forms
 from sameluck.arrays import Floats, Ints
 from sameluck.bodies import check_registration, is_ours, renamed
-from sameluck.compiled import dispatched, inlined
+from sameluck.body_digests import compiled_bodies
+from sameluck.compiled import dispatched, inlined, specialised
 from sameluck.errors import Invalid
+from sameluck.policies.branch_hints import with_branch_hints
 from sameluck.randomness.streams import Key, OnceKey
 from sameluck.validation import require_whole
 
 SelectBody: TypeAlias = Callable[..., int]
 ChancesBody: TypeAlias = Callable[..., None]
+StaysBody: TypeAlias = Callable[..., bool]
 
 
 class Policy(text_forms.Parameters, Protocol):
@@ -63,6 +66,14 @@ class Tally(NamedTuple):
     reward: float  # the reward of the period before
 
 
+class LastArm(NamedTuple):
+    """The arm of the period before, as it is now: what decides whether it is played again."""
+
+    pulls: int
+    mean: float
+    memory: Floats  # the policy's, as `select` left it
+
+
 class RewardScale(NamedTuple):
     """The standard deviations of an arm's rewards that a policy assumes."""
 
@@ -76,7 +87,10 @@ class RewardScale(NamedTuple):
 POLICIES: dict[str, type[Policy]] = {}  # by the name of their text form
 _SELECT_BODIES: dict[type, SelectBody] = {}
 _CHANCES_BODIES: dict[type, ChancesBody] = {}
-_COMPILED_AS: dict[type, type] = {}  # a user's class -> the class that is compiled
+_STAYS_BODIES: dict[type, StaysBody] = {}
+_COMPILED_AS: dict[
+    type, type
+] = {}  # a user's class -> the class that is compiled, if it has no digest
 _ANY_HORIZON = 100  # where only the class of the tables matters
 _PLAIN = (bool, int, float, str, type(None))
 _MOST_BYTES = 2**29
@@ -119,6 +133,21 @@ def chances(kind: type) -> Callable[[ChancesBody], ChancesBody]:
     return register
 
 
+def stays(kind: type) -> Callable[[StaysBody], StaysBody]:
+    """Register a shortcut of one of sameluck's own policies: `(policy, played, period, luck)`.
+
+    It may return True only if `select` would choose the arm just played and leave the memory as it is. Compiled loops
+    then keep the arm's numbers in registers and do not call `select`. Plain Python does not use it: a shortcut that
+    is wrong makes the compiled results differ.
+    """
+
+    def register(body: StaysBody) -> StaysBody:
+        _STAYS_BODIES[kind] = body
+        return body
+
+    return register
+
+
 def _compile_renamed(kind: type, body: SelectBody) -> None:
     alias = renamed(kind)
     _COMPILED_AS[kind] = alias
@@ -129,8 +158,15 @@ def _compile_renamed(kind: type, body: SelectBody) -> None:
 
 def as_compiled(prepared: Policy) -> Policy:
     """A prepared policy under the class that its machine code is compiled for."""
-    alias = _COMPILED_AS.get(type(prepared))
-    return prepared if alias is None else alias(*prepared)
+    kind = type(prepared)
+    if kind not in _COMPILED_AS:
+        return prepared
+    registries = [known for known in (_SELECT_BODIES, _CHANCES_BODIES) if kind in known]
+    bodies = [known[kind] for known in registries]
+    own = compiled_bodies(kind, bodies, otherwise=_COMPILED_AS[kind])
+    for known, body in zip(registries, own.bodies, strict=True):
+        known.setdefault(own.kind, body)
+    return own.kind(*prepared)
 
 
 def body_of(prepared: Policy) -> SelectBody:
@@ -174,7 +210,15 @@ def _select(policy: Policy, tally: Tally, period: int, luck: Key | OnceKey) -> i
     raise NotImplementedError
 
 
-select = dispatched(_select, _SELECT_BODIES)
+select = dispatched(_select, _SELECT_BODIES, own=with_branch_hints)
+
+
+def plays_again(policy: Policy, played: LastArm, period: int, luck: Key | OnceKey) -> bool:  # noqa: ARG001
+    """Whether `select` would surely choose the arm just played; in plain Python, and for most policies, False."""
+    return False
+
+
+specialised(plays_again, _STAYS_BODIES)
 
 
 def _fill_chances(policy: Policy, tally: Tally, period: int, chances: Floats) -> None:

@@ -34,6 +34,7 @@ from sameluck.policies.base import (
     select,
     selects,
 )
+from sameluck.policies.external import External
 from sameluck.randomness.streams import Key
 from sameluck.validation import require_whole
 
@@ -98,6 +99,10 @@ class Batched(NamedTuple):
                 f"Batched.policy must not be batched itself, got {self.policy!r}; batch once, with the size you mean"
             )
         require_whole("Batched.size", self.size, 1, LARGEST)
+        if isinstance(rule, External):
+            raise Invalid(
+                f"Batched.policy is an object of the application; write External({rule.name!r}, batch={self.size})"
+            )
         check_parameters(rule, arms)
         _without_memory(rule, arms, _ANY_HORIZON)
 

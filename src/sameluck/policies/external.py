@@ -1,10 +1,29 @@
-"""`External`: a policy that is an object of the application's own, for live experiments."""
+"""`External`: a policy that is an ordinary Python object, and how the object is made from a seed, called and checked.
+
+`make(seed)` returns a new object with `select(period) -> arm index` and `update(arm, reward)`, or with river's
+`pull(arms)` and `update(arm, reward)`. Simulations and live experiments make and call it in the same way, so it does
+the same in both. It must be a function of its seed and of the rewards it has observed.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import inspect
+import operator
+import reprlib
+import traceback
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeAlias
 
+import numpy as np
+
+from sameluck.compiled import compiled
+from sameluck.errors import Diverged, Invalid, Unplayable, did_you_mean
+from sameluck.policies.base import Policy
+from sameluck.randomness.streams import DECISION, Bits, stream, word
 from sameluck.validation import require_name, require_whole
+
+Maker: TypeAlias = Callable[[int], object]  # makes the object from a seed
+Makers: TypeAlias = Mapping[str, Maker]  # by the names that external policies have
 
 LARGEST = 1 << 40  # batch
 
@@ -12,9 +31,9 @@ LARGEST = 1 << 40  # batch
 class External(NamedTuple):
     """A policy written as an ordinary Python object, made by the application under this name.
 
-    A live experiment gets its maker by `store.start(..., makers={name: make})`, where `make(seed)` returns
-    a new object with `select(period) -> arm index` and `update(arm, reward)`, or river's `pull(arms)` and
-    `update(arm, reward)`. It must be deterministic given its seed and the rewards it has seen.
+    `simulate(..., makers={name: make})` and `store.start(..., makers={name: make})` get its maker, where `make(seed)`
+    returns a new object with `select(period) -> arm index` and `update(arm, reward)`, or river's `pull(arms)` and
+    `update(arm, reward)`. It must be a function of its seed and of the rewards it has observed.
 
     Args:
         name: The name of its maker.
@@ -32,3 +51,157 @@ class External(NamedTuple):
     def check(self, arms: int) -> None:  # noqa: ARG002, D102
         require_name("External.name", self.name)
         require_whole("External.batch", self.batch, 1, LARGEST)
+
+
+def checked_makers(makers: object) -> dict[str, Maker]:
+    """The makers by name; raise `Invalid` unless they are a mapping of names to functions."""
+    if not isinstance(makers, Mapping | None):
+        raise Invalid(f"makers must map names to functions of a seed, got {makers!r}")
+    for name, make in (makers or {}).items():
+        if make is not None and not callable(make):
+            raise Invalid(f"the maker {name!r} must be a function of a seed, got {make!r}")
+    return dict(makers or {})
+
+
+def maker_of(name: str, policy: External, makers: Makers) -> Maker:
+    """The maker that an external policy names."""
+    make = makers.get(policy.name)
+    if make is None:
+        known = did_you_mean(policy.name, makers) if makers else "none was given"
+        raise Invalid(
+            f"policy {name!r} is external({policy.name!r}); pass makers={{{policy.name!r}: make}} (sameluck live: "
+            f"--maker), where make(seed) returns the policy; {known}"
+        )
+    return make
+
+
+def makers_of(policies: Mapping[str, Policy], makers: object) -> dict[str, Maker]:
+    """The maker of each external policy, by the policy's name; `Invalid` for one too few or too many."""
+    known = checked_makers(makers)
+    external = {name: one for name, one in policies.items() if isinstance(one, External)}
+    used = {one.name for one in external.values()}
+    for name in known:
+        if name not in used:
+            names = did_you_mean(str(name), sorted(used)) if used else "no policy is external"
+            raise Invalid(
+                f"makers has {name!r}, but no policy is external({name!r}); leave it out or add the policy; {names}"
+            )
+    return {name: maker_of(name, one, known) for name, one in external.items()}
+
+
+def makers_for(policies: Mapping[str, Policy], makers: Makers | None) -> dict[str, Maker]:
+    """Those of the makers that some of the policies of an experiment need."""
+    used = {one.name for one in policies.values() if isinstance(one, External)}
+    return {name: make for name, make in (makers or {}).items() if name in used}
+
+
+def object_seed(seed: int, replication: int, owner: int) -> int:
+    """The seed of an object in a replication: the first number of its owner's decision noise."""
+    return int(_first_word(np.uint64(seed), replication, np.uint64(owner)))
+
+
+@compiled
+def _first_word(seed: Bits, replication: int, owner: Bits) -> Bits:
+    return word(stream(seed, DECISION, replication, owner), 0)
+
+
+class ObjectPolicy:
+    """An object in one replication, called through its own methods.
+
+    `select` and `update` are the object's; `choose` and `observe` call them and explain what goes wrong.
+    """
+
+    def __init__(self, name: str, make: Maker, arms: int, seed: int) -> None:
+        self.name = name
+        self.arms = arms
+        try:
+            self.made = make(seed)
+        except Exception as error:
+            raise self.failure(": its maker failed", error) from error
+        self.select = self._select_method()
+        self.update: Callable[[int, float], object] = getattr(self.made, "update", None)  # type: ignore[assignment]
+        if not callable(self.update):
+            raise Invalid(f"policy {name!r}: {type(self.made).__name__} has no update(arm, reward)")
+
+    def _select_method(self) -> Callable[[int], object]:
+        if callable(select := getattr(self.made, "select", None)):
+            return select if _takes_argument(select) else lambda _: select()
+        if callable(pull := getattr(self.made, "pull", None)):
+            arms = list(range(self.arms))
+            return lambda _: pull(arms.copy())  # it may do as it likes with the list
+        raise Invalid(
+            f"policy {self.name!r}: {type(self.made).__name__} has neither select(period) nor pull(arms)"
+        )
+
+    def choose(self, period: int) -> int:
+        """The arm that it chooses in a period."""
+        try:
+            answer = self.select(period)
+        except Exception as error:
+            raise self.failure(f" failed in period {period}", error) from error
+        return self.arm_of(answer, period)
+
+    def observe(self, arm: int, reward: float) -> None:
+        """Tell it the reward of an arm that it chose."""
+        try:
+            self.update(arm, reward)
+        except Exception as error:
+            raise self.failure(f" failed in update({arm}, {reward})", error) from error
+
+    def arm_of(self, answer: object, period: int) -> int:
+        """The arm's index that it returned, as an int."""
+        try:
+            arm = operator.index(answer)  # type: ignore[arg-type]  # anything else raises
+        except Exception:
+            arm = -1
+        if not 0 <= arm < self.arms:
+            raise Unplayable(
+                f"policy {self.name!r} chose {reprlib.repr(answer)} in period {period}; it must return an arm's "
+                f"index, 0 to {self.arms - 1}"
+            )
+        return int(arm)
+
+    def failure(self, where: str, error: Exception) -> Unplayable:
+        """The error to raise for one of the object's."""
+        # Not str(error), which an exception of the application may not have.
+        reason = " ".join(traceback.format_exception_only(error)).strip()
+        return Unplayable(f"policy {self.name!r}{where}: {reason}")
+
+
+def _takes_argument(select: Callable[..., object]) -> bool:
+    try:
+        return len(inspect.signature(select).parameters) > 0
+    except (TypeError, ValueError):  # a function of an extension module
+        return True
+
+
+class Twins:
+    """Two objects made with the same seed and given the same rewards, which must choose the same arms.
+
+    A policy that uses randomness other than its seed is so detected at once.
+    """
+
+    def __init__(self, name: str, make: Maker, arms: int, seed: int) -> None:
+        self.name = name
+        self._first, self._second = (ObjectPolicy(name, make, arms, seed) for _ in range(2))
+        if self._first.made is self._second.made:
+            raise Invalid(
+                f"policy {name!r}: its maker returned the same object twice; make(seed) must return a new object, "
+                "because each replication starts without a past"
+            )
+
+    def choose(self, period: int) -> int:
+        """The arm that both choose; raise `Diverged` if they differ."""
+        first, second = self._first.choose(period), self._second.choose(period)
+        if first != second:
+            raise Diverged(
+                f"policy {self.name!r} is not deterministic: made twice with the same seed and given the same "
+                f"rewards, it chose arm {first} and arm {second} in period {period}. Derive all randomness from the "
+                "seed"
+            )
+        return first
+
+    def observe(self, arm: int, reward: float) -> None:
+        """Tell both the reward of an arm."""
+        self._first.observe(arm, reward)
+        self._second.observe(arm, reward)

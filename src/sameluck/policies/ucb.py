@@ -1,4 +1,7 @@
-"""Upper confidence bounds: `UCB1` and `UCBDelta`."""
+"""Upper confidence bounds: `UCB1` and `UCBDelta`.
+
+With more than `MANY_ARMS` arms the highest bound is found in a tournament: the same arm, in O(log K) a period.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.compiled import branch_hint, compiled
-from sameluck.policies.base import RewardScale, Tally, selects
+from sameluck.policies.base import LastArm, RewardScale, Tally, selects, stays
+from sameluck.policies.tournament import FLOATS_PER_ARM, MANY_ARMS, highest_bound
 from sameluck.randomness.streams import Key
 from sameluck.validation import require_number
 
@@ -36,10 +40,10 @@ class UCB1(NamedTuple):
         """With the alpha for rewards of this standard deviation."""
         return UCB1(alpha=2 * sd**2)
 
-    def prepare(self, arms: int, horizon: int) -> _Bounds:  # noqa: ARG002, D102
+    def prepare(self, arms: int, horizon: int) -> _Bounds:  # noqa: D102
         growth = np.zeros(horizon + 1)
         _fill_growth(growth)
-        return _Bounds(growth, _widths(self.alpha, horizon))
+        return _bounds(arms, growth, _widths(self.alpha, horizon))
 
 
 class UCBDelta(NamedTuple):
@@ -64,9 +68,9 @@ class UCBDelta(NamedTuple):
         """Sub-Gaussian rewards with variance 1; 1 / 4 in Hoeffding's bound for rewards in [0, 1]."""
         return RewardScale(0.5, 1.0, unit_interval=True)
 
-    def prepare(self, arms: int, horizon: int) -> _Bounds:  # noqa: ARG002, D102
+    def prepare(self, arms: int, horizon: int) -> _Bounds:  # noqa: D102
         evidence = self.d * math.log(horizon) if self.delta is None else -math.log(self.delta)
-        return _Bounds(np.ones(horizon + 1), _widths(2.0 * evidence, horizon))
+        return _bounds(arms, np.ones(horizon + 1), _widths(2.0 * evidence, horizon))
 
 
 class _Bounds(NamedTuple):
@@ -74,7 +78,7 @@ class _Bounds(NamedTuple):
     width: Floats  # by number of pulls
 
     def memory(self, arms: int) -> int:  # noqa: ARG002
-        return 1  # the ceiling
+        return 1  # a ceiling: what the bounds of the arms not played will have grown to at the end of the block
 
     def batched(self) -> _BatchedBounds:
         return _BatchedBounds(*self)
@@ -83,6 +87,15 @@ class _Bounds(NamedTuple):
 class _BatchedBounds(_Bounds):  # more than one arm may have changed
     def memory(self, arms: int) -> int:  # noqa: ARG002
         return 0
+
+
+class _BoundsOfMany(_Bounds):
+    def memory(self, arms: int) -> int:
+        return FLOATS_PER_ARM * arms
+
+
+def _bounds(arms: int, growth: Floats, width: Floats) -> _Bounds:
+    return (_BoundsOfMany if arms > MANY_ARMS else _Bounds)(growth, width)
 
 
 @compiled
@@ -103,17 +116,11 @@ _BLOCK = 15  # the ceiling holds for a block of 16 periods
 
 @selects(_Bounds)
 def _highest_bound(policy: _Bounds, tally: Tally, period: int, luck: Key) -> int:  # noqa: ARG001
-    # Only the arm just played has changed. While its bound exceeds a ceiling on all others' (what their bounds will
-    # have grown to at the end of the block) it is the argmax, and the other arms need not be examined.
     arms = tally.pulls.size
     if period <= arms:
         tally.memory[0] = np.inf
         return period - 1
     now = policy.growth[np.uint64(period)]
-    last = np.uint64(tally.last)
-    bound = tally.means[last] + now * policy.width[np.uint64(tally.pulls[last])]
-    if bound > tally.memory[0] and (period & _BLOCK) != 0:
-        return tally.last
     later = policy.growth[min(period | _BLOCK, policy.growth.size - 1)]
     best, ceiling = 0, -np.inf
     width = policy.width[np.uint64(tally.pulls[0])]
@@ -131,6 +138,13 @@ def _highest_bound(policy: _Bounds, tally: Tally, period: int, luck: Key) -> int
     return best
 
 
+@stays(_Bounds)
+def _above_ceiling(policy: _Bounds, played: LastArm, period: int, luck: Key) -> bool:  # noqa: ARG001
+    # Only the arm just played has changed: while its bound exceeds the ceiling it is the argmax.
+    bound = played.mean + policy.growth[np.uint64(period)] * policy.width[np.uint64(played.pulls)]
+    return bound > played.memory[0] and (period & _BLOCK) != 0
+
+
 @selects(_BatchedBounds)
 def _highest_bound_after_batch(policy: _BatchedBounds, tally: Tally, period: int, luck: Key) -> int:  # noqa: ARG001
     if period <= tally.pulls.size:
@@ -143,3 +157,10 @@ def _highest_bound_after_batch(policy: _BatchedBounds, tally: Tally, period: int
             branch_hint()
             best, highest = arm, bound
     return best
+
+
+@selects(_BoundsOfMany)
+def _highest_bound_of_many(policy: _BoundsOfMany, tally: Tally, period: int, luck: Key) -> int:  # noqa: ARG001
+    if period <= tally.pulls.size:
+        return period - 1
+    return highest_bound(policy.growth, policy.width, tally, period)

@@ -15,11 +15,13 @@ involved; the numbers change only with `VERSION`.
 from __future__ import annotations
 
 import hashlib
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from sameluck.compiled import compiled_as, inlined
+from sameluck.bodies import Misuse
+from sameluck.compiled import Watched, compiled_as, inlined
 from sameluck.errors import AddressReused
 
 Bits: TypeAlias = np.uint64
@@ -28,7 +30,7 @@ Integer: TypeAlias = int | np.int64 | np.uint64
 VERSION = 1
 
 # What a number is for. Purposes never share numbers, so a policy's random choice never shifts a reward.
-REWARD, DECISION, INSTANCE, AUDIT = 1, 2, 3, 4
+REWARD, DECISION, INSTANCE, AUDIT, TWIN = 1, 2, 3, 4, 5
 
 ALL_POLICIES = 0  # the owner of what all policies of a replication share
 
@@ -68,7 +70,8 @@ def within(key: Key, coordinate: Integer) -> Key:
 def stream(seed: Integer, purpose: Integer, replication: Integer, owner: Integer) -> Key:
     """The key of everything one owner reads for one purpose in one replication."""
     start = Key(mix(np.uint64(seed) + _OTHER_LANE), mix(np.uint64(seed) ^ _FIRST))
-    return within(within(within(start, purpose), replication), owner)
+    # As one type, for which alone `within` is then compiled.
+    return within(within(within(start, np.uint64(purpose)), np.uint64(replication)), owner)
 
 
 @inlined
@@ -84,7 +87,8 @@ def word(key: Key | OnceKey, index: Integer) -> Bits:
     """The 64 random bits at one index of a stream."""
     if isinstance(key, OnceKey):
         key.read(int(index))
-        key = key.key
+        bits = _word(key.key, index)
+        return OnceBits.of(bits) if key.bits_once else bits
     return _word(key, index)
 
 
@@ -103,9 +107,10 @@ def again(bits: Bits, attempt: Integer) -> Bits:
 class OnceKey:
     """A key that raises when one index is read twice: the fresh-key lemma as a check (plain Python only)."""
 
-    def __init__(self, key: Key, name: str) -> None:
+    def __init__(self, key: Key, name: str, *, bits_once: bool = False) -> None:
         self.key = key
         self.name = name
+        self.bits_once = bits_once  # whether the bits must be taken once too (`OnceBits`)
         self.seen: set[int] = set()
 
     def read(self, index: int) -> None:
@@ -119,6 +124,36 @@ class OnceKey:
             )
             raise AddressReused(message)
         self.seen.add(index)
+
+
+class OnceBits(np.uint64, Watched):
+    """64 random bits that raise when a second draw takes them: both would be the same luck (plain Python only)."""
+
+    taken: dict[int, list[str]]  # words -> the draw that took them, by the name of its sampler
+    draw: list[str]  # in which the bits are used; empty outside of a sampler
+
+    @classmethod
+    def of(
+        cls, bits: Bits, taken: dict[int, list[str]] | None = None, draw: list[str] | None = None
+    ) -> OnceBits:
+        """The same bits, and those that `again` derives from them, to be taken once."""
+        once = cls(bits)
+        once.taken, once.draw = {} if taken is None else taken, draw or []
+        return once
+
+    def passed_to(self, body: Callable[..., Any], *rest: object) -> Any:
+        """Note that a sampler takes the bits; raise `Misuse` if another draw has taken them."""
+        if body.__name__ == "again":
+            return self.of(body(np.uint64(self), *rest), self.taken, self.draw)
+        draw = self.draw or [body.__name__]
+        first = self.taken.setdefault(int(self), draw)
+        if first is not draw:
+            raise Misuse(
+                f"{first[0]} and {draw[0]} draw from the same random bits, so that the draws depend on each other: "
+                "take each from bits of its own, such as again(bits, 1) and again(bits, 2), or keep a draw in a "
+                "variable"
+            )
+        return body(self.of(self, self.taken, draw), *rest)
 
 
 def owner_of(name: str) -> int:

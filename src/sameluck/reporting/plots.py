@@ -49,11 +49,19 @@ class Figure(Protocol):
 @contextmanager
 def drawing(size: tuple[float, float], title: str) -> Iterator[tuple[Figure, Axes]]:
     """An empty figure and its axes in the common style."""
-    with optional("matplotlib", "plots").rc_context(_STYLE):
-        figure = optional("matplotlib.figure", "plots").Figure(figsize=size, layout="constrained")
-        axes = figure.subplots()
+    with panels(size, 1, 1) as (figure, ((axes,),)):
         axes.set_title(title)
         yield figure, axes
+
+
+@contextmanager
+def panels(
+    size: tuple[float, float], rows: int, columns: int
+) -> Iterator[tuple[Figure, Sequence[Sequence[Axes]]]]:
+    """An empty figure and rows of axes in the common style."""
+    with optional("matplotlib", "plots").rc_context(_STYLE):
+        figure = optional("matplotlib.figure", "plots").Figure(figsize=size, layout="constrained")
+        yield figure, figure.subplots(rows, columns, squeeze=False)
 
 
 def colour(index: int) -> str:

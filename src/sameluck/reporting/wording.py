@@ -18,11 +18,11 @@ def arm_in(name: str) -> str:
     return f"arm {name}" if name.isdigit() else name
 
 
-def listed(items: Iterable[str]) -> str:
-    """Items with commas between them, at most the first `AT_MOST`."""
+def listed(items: Iterable[str], at_most: int = AT_MOST) -> str:
+    """Items with commas between them, at most some of the first."""
     words = list(items)
-    left = len(words) - AT_MOST
-    return ", ".join(words if left <= 0 else [*words[:AT_MOST], f"and {left:,} more"])
+    left = len(words) - at_most
+    return ", ".join(words if left <= 0 else [*words[:at_most], f"and {left:,} more"])
 
 
 def duration(seconds: float) -> str:
@@ -71,6 +71,8 @@ def times(ratio: float, low: float, high: float) -> str:
     if more:
         ratio, low, high = 1 / ratio, 1 / high, 1 / low if low else math.inf
     bounds = " to ".join(_digits(bound) for bound in (low, high))
+    if _digits(ratio) == "1":
+        return f"about equal ({bounds})"
     return f"{_digits(ratio)}x {'more' if more else 'less'} ({bounds})"
 
 

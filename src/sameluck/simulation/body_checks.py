@@ -1,50 +1,45 @@
 """The check of a user's bodies before machine code runs: a few periods in plain Python, with bounds.
 
-A body must be a pure function of its arguments. `probe_bodies` refuses names that are not defined, global randomness
-and the clock; then it runs the bodies in plain Python (`guarded`), twice, because the results must be equal.
-`Probe.compare` runs the same periods compiled. A body is checked when it is first used in a process, for at most
-`SECONDS`, and for `SECONDS_AGAIN` with each other set of parameters.
+A body must be a pure function of its arguments. `probe_bodies` refuses names that it must not use (`own_bodies`);
+then it runs the bodies in plain Python (`guarded`), twice, because the results must be equal.
+`Probe.compare` runs the same periods compiled, and one more if the time was over: a loop may not end. A body is
+checked when it is first used in a process, for at most `SECONDS`, and for `SECONDS_AGAIN` with each other set of
+parameters.
 """
 
 from __future__ import annotations
 
-import builtins
-import dis
-import inspect
-from collections.abc import Iterator
-from types import ModuleType
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotInTime
+from functools import partial
+from threading import Thread
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
-from sameluck.bodies import Body, Misuse, is_ours
-from sameluck.environments.base import Environment, compiled_law, draw_body_of
-from sameluck.errors import Invalid, did_you_mean
+from sameluck.bodies import Body, Misuse
+from sameluck.environments.base import Environment
+from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
-from sameluck.policies.base import Policy, body_of, prepare
-from sameluck.policies.batched import Batched
 from sameluck.simulation.guarded import Deadline
 from sameluck.simulation.loop import PolicyRunner, Results
-from sameluck.trajectories import empty_trajectory
+from sameluck.simulation.own_bodies import BodyUse, called_by, check_names, own_bodies
+from sameluck.trajectories import Trajectory, empty_trajectory
+
+Answer = TypeVar("Answer")
 
 SECONDS, SECONDS_AGAIN = 0.24, 0.03
 PERIODS = 250
+LONGEST = 10.0  # seconds for them compiled, after which a loop is taken to be without end
 COMPILED = "compiled and in plain Python"
-_ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
-_IMPURE = ("random", "numpy.random", "secrets", "uuid", "time", "datetime")
+RULE = (
+    "a body must use nothing but its arguments and constants, and write to nothing but tally.memory"
+)
 
 
-class _Use(NamedTuple):
-    """A body with its parameters."""
-
-    body: Body
-    parameters: str
-    arms: int
-    horizon: int
-
-
-_checked: set[_Use] = set()
+_checked: set[BodyUse] = set()
 
 
 class Probe(NamedTuple):
@@ -52,96 +47,128 @@ class Probe(NamedTuple):
 
     runner: PolicyRunner
     results: tuple[Results, ...]  # of the first replications
-    uses: frozenset[_Use]
+    deadlines: tuple[Deadline, ...]  # of these
+    luck: Floats  # of exploration in the first, up to each period until the time was over
+    uses: frozenset[BodyUse]
 
     def compare(self, *, recorded: bool) -> None:
         """Raise `Invalid` if compiled code differs; otherwise the bodies count as checked."""
+        most = min(PERIODS, self.runner.experiment.horizon)
         for replication, plain in enumerate(self.results):
-            periods = plain.checkpoints
-            if periods.size:
-                trajectory = empty_trajectory(periods.size) if recorded else None
-                only = range(replication, replication + 1)
-                machine = self.runner.run(only, periods, trajectory)
-                _check_equal(self.runner, plain, machine, COMPILED)
+            periods = np.arange(1, min(most, plain.checkpoints.size + 1) + 1)
+            trajectory = empty_trajectory(periods.size) if recorded else None
+            self.runner.run(range(0), periods, trajectory)  # compiles
+            only = range(replication, replication + 1)
+            run = partial(self.runner.run, only, periods, trajectory)
+            machine = self._in_time(run, replication, periods.size)
+            _check_equal(self.runner, plain, machine, COMPILED)
+        if any(use.chances for use in self.uses):
+            self._compare_chances()
         _checked.update(self.uses)
 
+    def _compare_chances(self) -> None:
+        played = _trajectory_of(self.results[0])
+        self.runner.exploration_luck(np.empty(0, np.int64), played)  # compiles
+        both = self.luck.size
+        periods = np.arange(1, min(both + 1, played.arms.size) + 1)
+        sum_luck = partial(self.runner.exploration_luck, periods, played)
+        luck = self._in_time(sum_luck, 0, periods.size)[:both]
+        if not np.allclose(luck, self.luck, rtol=1e-9, atol=1e-9 * np.abs(played.rewards).sum()):
+            raise Invalid(
+                f"policy {self.runner.name!r} states different chances {COMPILED}: {RULE}"
+            )
 
-def probe_bodies(experiment: Experiment, environment: Environment) -> list[Probe]:
-    """Run the user's bodies that are not checked yet in plain Python; raise `Invalid` if one must not be run."""
+    def _in_time(self, compute: Callable[[], Answer], replication: int, period: int) -> Answer:
+        # Machine code cannot be interrupted: its thread is left behind, and does not keep the process from ending.
+        outcome: Future[Answer] = Future()
+
+        def run() -> None:
+            try:
+                outcome.set_result(compute())
+            except BaseException as error:
+                outcome.set_exception(error)
+
+        Thread(target=run, daemon=True, name="sameluck-check").start()
+        try:
+            return outcome.result(LONGEST)
+        except NotInTime:
+            raise Invalid(self._without_end(replication, period)) from None
+
+    def _without_end(self, replication: int, period: int) -> str:
+        deadline, bodies = self.deadlines[replication], [use.body for use in self.uses]
+        own = [body for body in bodies if body.__code__.co_filename == deadline.file] or bodies
+        inside = [body for body in own if _has_line(body, deadline.line)]
+        reason = f"it does not return by period {period} within {LONGEST:g} s: does its loop end?"
+        line = deadline.line if inside else None
+        return self.runner.refusal((inside or own)[0], Misuse(reason, (inside or own)[0], line))
+
+
+def probe_bodies(
+    experiment: Experiment, environment: Environment, *, detail: bool = False
+) -> list[Probe]:
+    """Run the user's bodies that are not checked yet in plain Python; raise `Invalid` if one must not be run.
+
+    Bodies that state chances are checked if their `detail` is wanted.
+    """
     probes: list[Probe] = []
     for name, policy in experiment.policies.items():
-        done = _checked.union(*(probe.uses for probe in probes))
-        if uses := frozenset(_own_bodies(experiment, environment, policy)) - done:
+        uses = frozenset(own_bodies(experiment, environment, policy, detail=detail))
+        _check_names(experiment, environment, name, uses)
+        if uses := uses.difference(_checked, *(probe.uses for probe in probes)):
             probes.append(_probe(PolicyRunner(experiment, environment, name), uses))
     return probes
 
 
-def _own_bodies(experiment: Experiment, environment: Environment, policy: Policy) -> Iterator[_Use]:
-    arms, horizon = experiment.n_arms, experiment.horizon
-    if not is_ours(type(policy)) or isinstance(policy, Batched):
-        body: Body = body_of(prepare(policy, arms, horizon))
-        if not is_ours(body):
-            yield _Use(body, repr(policy), arms, horizon)
-    if not is_ours(type(environment)):
-        body = draw_body_of(compiled_law(environment, experiment.seed, range(1), arms))
-        if not is_ours(body):
-            yield _Use(body, repr(environment), arms, 0)
-
-
-def _probe(runner: PolicyRunner, uses: frozenset[_Use]) -> Probe:
+def _check_names(
+    experiment: Experiment, environment: Environment, name: str, uses: Iterable[BodyUse]
+) -> None:
     for use in uses:
-        _check_names(runner, use.body)
+        try:
+            check_names(use.body)
+        except Misuse as error:
+            runner = PolicyRunner(experiment, environment, name)
+            raise Invalid(runner.refusal(use.body, error)) from None
+
+
+def _probe(runner: PolicyRunner, uses: frozenset[BodyUse]) -> Probe:
     known = {use.body for use in _checked}
-    seconds = SECONDS_AGAIN if all(use.body in known for use in uses) else SECONDS
+    seconds = (SECONDS_AGAIN if all(use.body in known for use in uses) else SECONDS) / 5
+    watched = {one.__code__ for use in uses for one in called_by(use.body)}
     periods = np.arange(1, min(PERIODS, runner.experiment.horizon) + 1)
-    runner.check_rows(Deadline(seconds / 4))
-    first, again, other = (
-        runner.run_in_python(replication, periods, None, Deadline(seconds / 4))
-        for replication in (0, 0, 1)
-    )
-    _check_equal(runner, first, again, "when it is run again")
-    return Probe(runner, (first, other), uses)
+    runner.check_rows(Deadline(seconds, watched))
+    results, deadlines = [], []
+    for replication in (0, 0, 1):
+        deadlines.append(Deadline(seconds, watched))
+        results.append(runner.run_in_python(replication, periods, None, deadlines[-1]))
+    _check_equal(runner, results[0], results[1], "when it is run again")
+    luck = np.empty(0)
+    if any(use.chances for use in uses):
+        played = _trajectory_of(results[1])
+        luck = runner.exploration_luck(
+            periods[: played.arms.size], played, Deadline(seconds, watched)
+        )
+    return Probe(runner, tuple(results[1:]), tuple(deadlines[1:]), luck, uses)
 
 
-def _check_names(runner: PolicyRunner, body: Body) -> None:
-    """Raise `Invalid` for a name that is not defined, and for global randomness and the clock."""
-    known = {**vars(builtins), **body.__globals__, **inspect.getclosurevars(body).nonlocals}
-    thing: object = None
-    for step in dis.get_instructions(body):
-        reason, name = "", str(step.argval)
-        if step.opname in ("LOAD_GLOBAL", "LOAD_DEREF"):
-            thing = known.get(name)
-            if name not in known:
-                near = did_you_mean(name, body.__code__.co_varnames)
-                reason = f"name {name!r} is not defined ({near})"
-        else:
-            thing = getattr(thing, name, None) if step.opname in _ATTRIBUTE else None
-        module = _module(thing)
-        if any(f"{module}.".startswith(f"{one}.") for one in _IMPURE):
-            reason = f"it uses {module}, which differs from run to run: {_source(body)}"
-        if reason:
-            line = step.positions.lineno if step.positions else None
-            raise Invalid(runner.refusal(body, Misuse(reason, body, line)))
+def _trajectory_of(results: Results) -> Trajectory:
+    """The arms and rewards of a replication whose checkpoints are all its first periods."""
+    periods = results.checkpoints.size
+    arms, rewards = _arms(results, periods), np.diff(results.rewards[0], prepend=0.0)
+    return empty_trajectory(periods)._replace(arms=arms, rewards=rewards)
 
 
-def _source(body: Body) -> str:
-    if "luck" in body.__code__.co_varnames:
-        return "take random numbers from luck, as in uniform(at(luck, period, 0))"
-    return "take random numbers from bits, as in uniform(bits)"
+def _arms(results: Results, periods: int) -> Ints:
+    played: Ints = np.diff(results.pulls[0, :periods], axis=0, prepend=0).argmax(axis=1)
+    return played
 
 
-def _module(thing: object) -> str:
-    if isinstance(thing, ModuleType):
-        return thing.__name__
-    owner = getattr(thing, "__self__", None)
-    return str(getattr(thing, "__module__", None) or type(owner).__module__)
+def _has_line(body: Body, line: int | None) -> bool:
+    return line is not None and any(line == number for *_, number in body.__code__.co_lines())
 
 
 def _check_equal(runner: PolicyRunner, first: Results, second: Results, when: str) -> None:
     both = min(first.checkpoints.size, second.checkpoints.size)
-    arms = [
-        np.diff(one.pulls[0, :both], axis=0, prepend=0).argmax(axis=1) for one in (first, second)
-    ]
+    arms = [_arms(one, both) for one in (first, second)]
     check_equal(runner, arms, [one.rewards[0, :both] for one in (first, second)], when)
 
 
@@ -157,6 +184,5 @@ def check_equal(runner: PolicyRunner, arms: list[Ints], earned: list[Floats], wh
     if periods:
         what = min(periods, key=lambda what: periods[what])
         raise Invalid(
-            f"{runner.blamed_for(what)} gives different {what} {when}, first in period {periods[what]}: a body must "
-            "use nothing but its arguments and constants, and write to nothing but tally.memory"
+            f"{runner.blamed_for(what)} gives different {what} {when}, first in period {periods[what]}: {RULE}"
         )

@@ -6,19 +6,33 @@ In machine code a division by zero gives a number, and a body may write to every
 from __future__ import annotations
 
 import math
+import sys
 import time
-from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from types import CodeType, FrameType
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
+from sameluck.arrays import Floats
 from sameluck.bodies import Misuse, is_ours
 from sameluck.environments.base import LARGEST, Law, draw, draw_body_of, draws
-from sameluck.policies.base import Policy, Tally, body_of, replace_innermost, select, selects
-from sameluck.randomness.streams import Bits, Key, OnceKey
+from sameluck.policies.base import (
+    Policy,
+    Tally,
+    body_of,
+    chances,
+    fill_chances,
+    replace_innermost,
+    select,
+    selects,
+)
+from sameluck.randomness.streams import Bits, Key, OnceBits, OnceKey
 from sameluck.text_forms import is_parameters
 
 Value = TypeVar("Value")
+Index: TypeAlias = Any  # whatever a body writes in brackets
 
 
 class OutOfTime(Exception):
@@ -28,13 +42,39 @@ class OutOfTime(Exception):
 class Deadline:
     """When to stop running a body in plain Python."""
 
-    def __init__(self, seconds: float = math.inf) -> None:
+    def __init__(self, seconds: float = math.inf, watched: Collection[CodeType] = ()) -> None:
+        self.watched = watched
         self.end = time.perf_counter() + seconds
+        self.line: int | None = None  # of the user's code, the last that was begun
+        self.file = ""
 
     def check(self) -> None:
         """Raise `OutOfTime` after the end."""
         if time.perf_counter() > self.end:
             raise OutOfTime
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Also check at every step of the watched code: a loop may not end. Not in a debugger, which traces too."""
+        if not self.watched or sys.gettrace() is not None:
+            yield
+            return
+        sys.settrace(self._trace)
+        try:
+            yield
+        finally:
+            sys.settrace(None)
+
+    def _trace(self, frame: FrameType, event: str, _: object) -> Any:
+        if (
+            frame.f_code not in self.watched
+        ):  # Numba must not be left while it compiles what is called
+            return None
+        frame.f_trace_opcodes = True  # `while True: pass` begins no line again
+        if event in ("line", "opcode"):
+            self.line, self.file = frame.f_lineno, frame.f_code.co_filename
+            self.check()
+        return self._trace
 
 
 class GuardedArray(np.ndarray[Any, Any]):
@@ -50,21 +90,21 @@ class GuardedArray(np.ndarray[Any, Any]):
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:  # noqa: FBT001, FBT002
         return np.asarray(array)[()]  # a new array, or the number that a sum is
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Index) -> Any:
         self._check("reads", index)
         return super().__getitem__(index)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(np.asarray(self))
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: Index, value: Any) -> None:
         if not self.flags.writeable:
             remedy = "" if self.label.startswith("law") else ": only tally.memory may be written to"
             raise Misuse(f"it writes to {self.label}, which it must not change{remedy}")
         self._check("writes", index)
         super().__setitem__(index, value)
 
-    def _check(self, verb: str, index: Any) -> None:
+    def _check(self, verb: str, index: Index) -> None:
         if self.deadline is not None:
             self.deadline.check()
         indices = index if isinstance(index, tuple) else (index,)
@@ -125,6 +165,15 @@ def _select_guarded(policy: GuardedPolicy, tally: Tally, period: int, luck: Key 
     return int(arm)
 
 
+@chances(GuardedPolicy)
+def _fill_guarded(policy: GuardedPolicy, tally: Tally, period: int, chances: Floats) -> None:
+    rule, deadline = policy
+    deadline.check()
+    filled = guarded(chances, "chances", deadline, writable=True)
+    with np.errstate(divide="raise", invalid="raise"):
+        fill_chances(rule, guarded(tally, "tally", deadline), period, filled)
+
+
 class GuardedLaw(NamedTuple):
     """A law of a user whose body is checked at every reward."""
 
@@ -145,7 +194,7 @@ def _draw_guarded(law: GuardedLaw, row: int, arm: int, bits: Bits) -> float:
     rule, body = law.law, draw_body_of(law.law)
     law.deadline.check()
     with np.errstate(divide="raise", invalid="raise"):
-        reward = draw(rule, row, arm, bits)
+        reward = draw(rule, row, arm, OnceBits.of(bits))
     if not isinstance(reward, int | float | np.number) or isinstance(reward, bool):
         raise Misuse(f"what it returns, {reward!r}, is not a number{_instead(reward)}", body)
     if not abs(reward) <= LARGEST:

@@ -7,20 +7,21 @@ policy depends neither on tasks, workers or order nor on the other policies of t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
 from sameluck.bodies import Body, Misuse, blames, is_ours, locate_error
-from sameluck.compiled import compiled, inlined, uncached
+from sameluck.compiled import compiled, inlined
 from sameluck.environments.base import Environment, Law, compiled_law, draw, draw_body_of
 from sameluck.errors import AddressReused, Invalid
 from sameluck.experiment import Experiment
 from sameluck.policies.base import (
+    LastArm,
     Policy,
     Tally,
     are_chances,
@@ -29,6 +30,7 @@ from sameluck.policies.base import (
     chances_body_of,
     fill_chances,
     memory_of,
+    plays_again,
     prepare,
     select,
     states_chances,
@@ -63,7 +65,7 @@ class WorkingArrays(NamedTuple):
 class Results(NamedTuple):
     """The results of one policy: a row per replication, a column per checkpoint."""
 
-    timed: bool
+    timed: bool | None  # True or None: by its type the loop is compiled without the other case
     checkpoints: Ints
     rewards: Floats  # (replication, checkpoint)
     pulls: Ints  # (replication, checkpoint, arm)
@@ -73,7 +75,7 @@ class Results(NamedTuple):
 def _reset(arrays: WorkingArrays, seed: Bits, owner: Bits, replication: int) -> None:
     key = stream(seed, REWARD, replication, owner)
     for arm in range(arrays.pulls.size):
-        stack = within(key, arm)
+        stack = within(key, np.uint64(arm))
         arrays.first[arm], arrays.second[arm] = stack.first, stack.second
         arrays.pulls[arm] = 0
         arrays.totals[arm] = 0.0
@@ -100,24 +102,29 @@ def _run(
     start = 1
     for checkpoint in range(results.checkpoints.size):
         stop = results.checkpoints[checkpoint] + 1
-        for period in range(start, stop):
+        period = start
+        while period < stop:
             tally = Tally(arrays.pulls, arrays.totals, arrays.means, arrays.memory, arm, reward)
             arm = select(policy, tally, period, luck)
             if arm < 0 or arm >= arms:
                 return period
-            pulled = arrays.pulls[arm]
-            position = period - 1 if results.timed else pulled
-            bits = word(Key(arrays.first[arm], arrays.second[arm]), position)
-            reward = float(draw(law, row, arm, bits))
-            total = arrays.totals[arm] + reward
-            arrays.pulls[arm] = pulled + 1
-            arrays.totals[arm] = total
-            arrays.means[arm] = total / (pulled + 1)
-            earned += reward
-            if trajectory is not None:
-                trajectory.arms[period - 1] = arm
-                trajectory.positions[period - 1] = position
-                trajectory.rewards[period - 1] = reward
+            key = Key(arrays.first[arm], arrays.second[arm])
+            pulled, total, mean, again = arrays.pulls[arm], arrays.totals[arm], 0.0, True
+            while again:
+                position = pulled if results.timed is None else period - 1
+                reward = float(draw(law, row, arm, word(key, np.uint64(position))))
+                pulled += 1
+                total += reward
+                mean = total / pulled
+                earned += reward
+                if trajectory is not None:
+                    trajectory.arms[period - 1] = arm
+                    trajectory.positions[period - 1] = position
+                    trajectory.rewards[period - 1] = reward
+                period += 1
+                played = LastArm(pulled, mean, arrays.memory)
+                again = period < stop and plays_again(policy, played, period, luck)
+            arrays.pulls[arm], arrays.totals[arm], arrays.means[arm] = pulled, total, mean
         results.rewards[row, checkpoint] = earned
         for each in range(arms):
             results.pulls[row, checkpoint, each] = arrays.pulls[each]
@@ -156,7 +163,7 @@ def _sum_luck(
     luck: Floats,
 ) -> int:
     # By how much the random choice exceeded its expectation, each arm valued at its mean so far. Returns 0, or the
-    # period in which `chances` are no probabilities.
+    # period in which `chances` are no probabilities, or that of the chosen arm is 0.
     excess = 0.0
     start = 0
     arm = 0
@@ -168,6 +175,8 @@ def _sum_luck(
             if not are_chances(chances):
                 return period + 1
             arm, reward = trajectory.arms[period], trajectory.rewards[period]
+            if chances[arm] <= 0.0:
+                return period + 1
             excess += arrays.means[arm]
             for each in range(chances.size):
                 excess -= chances[each] * arrays.means[each]
@@ -177,9 +186,6 @@ def _sum_luck(
         luck[checkpoint] = excess
         start = checkpoints[checkpoint]
     return 0
-
-
-_run_all_uncached, _sum_luck_uncached = uncached(_run_all), uncached(_sum_luck)
 
 
 class PolicyRunner:
@@ -200,9 +206,8 @@ class PolicyRunner:
         )
         self.arrays = self._empty_arrays()
 
-    def _ours(self, law: Law | None = None) -> bool:
-        bodies = [body_of(self.policy), *([] if law is None else [draw_body_of(law)])]
-        return all(is_ours(body) for body in bodies)
+    def _ours(self) -> bool:
+        return is_ours(body_of(self.policy))
 
     def run(
         self, replications: range, checkpoints: Ints, trajectory: Trajectory | None = None
@@ -230,9 +235,9 @@ class PolicyRunner:
         results = self._empty_results(len(replications), checkpoints)
         # To compile, no replication is run; the law of one has the same type.
         law, first = self._law(replications or range(1)), replications.start
-        loop = _run_all if self._ours(law) else _run_all_uncached
+        arguments = (self.policy, law, self.owners, first, self.arrays, results, trajectory)
         with self._explained(law):
-            where = loop(self.policy, law, self.owners, first, self.arrays, results, trajectory)
+            where = _run_all(*arguments)
         self._check_arm(*where)
         return results
 
@@ -296,13 +301,17 @@ class PolicyRunner:
         deadline = deadline or Deadline()
         results = self._empty_results(1, checkpoints)
         seed, reward_owner, noise_owner = self.owners
-        _reset(self.arrays, seed, reward_owner, replication)
-        luck = OnceKey(stream(seed, DECISION, replication, noise_owner), f"policy {self.name!r}")
+        self.arrays = self._empty_arrays()
+        arms: Any = np.arange(self.experiment.n_arms)  # all at once
+        keys = within(stream(seed, REWARD, replication, reward_owner), arms)
+        self.arrays.first[:], self.arrays.second[:] = keys
+        key = stream(seed, DECISION, replication, noise_owner)
+        luck = OnceKey(key, f"policy {self.name!r}", bits_once=not self._ours())
         policy = guarded_policy(self.policy, deadline)
         law = self._law(range(replication, replication + 1))
         checked_law = guarded_law(law, deadline, binary=self.environment.binary)
         try:
-            with self._explained(law):
+            with self._explained(law), deadline.watching():
                 failed = _run(policy, checked_law, luck, self.arrays, 0, results, trajectory)
         except OutOfTime:
             done = int(np.searchsorted(checkpoints, self.arrays.pulls.sum(), side="right"))
@@ -320,34 +329,42 @@ class PolicyRunner:
         law = self._law(range(many))
         checked_law = guarded_law(law, deadline, binary=self.environment.binary)
         key = stream(experiment.seed, REWARD, 0, 0)
-        with self._explained(law), suppress(OutOfTime):
+        with self._explained(law), suppress(OutOfTime), deadline.watching():
             for row in (0, many - 1):
                 for arm in range(experiment.n_arms):
                     draw(checked_law, row, arm, word(key, arm))
 
-    def exploration_luck(self, checkpoints: Ints, trajectory: Trajectory) -> Floats:
+    def exploration_luck(
+        self, checkpoints: Ints, trajectory: Trajectory, deadline: Deadline | None = None
+    ) -> Floats:
         """Up to each checkpoint: by how much the policy's random choices exceeded their expectation.
 
         The sum over periods of the chosen arm's mean so far minus the expected one. Its mean is zero. Zero throughout
-        for a policy that is not randomised, or does not state its chances.
+        for a policy that is not randomised, or does not state its chances. With a deadline in plain Python, up to the
+        last checkpoint that is reached.
         """
-        luck = np.zeros(checkpoints.size)
-        if states_chances(self.policy):
-            chances = np.zeros(self.experiment.n_arms)
-            loop = _sum_luck if self._ours() else _sum_luck_uncached
-            try:
-                arrays = self._empty_arrays()
-                failed = loop(self.policy, arrays, checkpoints, trajectory, chances, luck)
-            except Exception as error:
-                if self._ours():
-                    raise
-                body = chances_body_of(self.policy)
-                raise Invalid(self.refusal(body, error)) from error
-            if failed:
-                raise Invalid(
-                    f"{self._named()}: its chances in period {failed} are {chances.tolist()}; a chances body fills "
-                    "every entry with a probability, so that their sum is 1"
-                )
+        luck = np.full(checkpoints.size, np.nan)
+        if not states_chances(self.policy):
+            return np.zeros(checkpoints.size)
+        chances = np.zeros(self.experiment.n_arms)
+        policy, loop = self.policy, _sum_luck.__call__
+        if deadline is not None:
+            policy, loop = guarded_policy(self.policy, deadline), _sum_luck.body
+        try:
+            with deadline.watching() if deadline else nullcontext():
+                failed = loop(policy, self._empty_arrays(), checkpoints, trajectory, chances, luck)
+        except OutOfTime:
+            return luck[np.isfinite(luck)]
+        except Exception as error:
+            if self._ours():
+                raise
+            raise Invalid(self.refusal(chances_body_of(self.policy), error)) from error
+        if failed:
+            raise Invalid(
+                f"{self._named()}: its chances in period {failed} are {chances.tolist()}, and it played arm "
+                f"{trajectory.arms[failed - 1]}; a chances body fills every entry with the probability that the "
+                "select body plays this arm, so that their sum is 1"
+            )
         return luck
 
     @contextmanager
@@ -409,7 +426,8 @@ class PolicyRunner:
     def _empty_results(self, count: int, checkpoints: Ints) -> Results:
         shape = (count, checkpoints.size)
         pulls = np.empty((*shape, self.experiment.n_arms), np.int64)
-        return Results(self.experiment.design.timed, checkpoints, np.empty(shape), pulls)
+        timed = self.experiment.design.timed or None
+        return Results(timed, checkpoints, np.empty(shape), pulls)
 
     def _law(self, replications: range) -> Law:
         experiment = self.experiment

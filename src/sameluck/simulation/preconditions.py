@@ -9,7 +9,6 @@ from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid, TooLarge
 from sameluck.experiment import Experiment
 from sameluck.policies.base import needs_binary
-from sameluck.policies.external import External
 
 
 def checked_environment(experiment: Experiment, environment: EnvironmentLike) -> Environment:
@@ -19,11 +18,6 @@ def checked_environment(experiment: Experiment, environment: EnvironmentLike) ->
     environment = as_environment(environment)
     environment.check(experiment.n_arms)
     for name, policy in experiment.policies.items():
-        if isinstance(policy, External):
-            raise Invalid(
-                f"policy {name!r} is {text_forms.write(policy)}, an object that only a live experiment runs; to "
-                "simulate it, write it as a select body (sameluck.selects)"
-            )
         if needs_binary(policy) and not environment.binary:
             raise Invalid(
                 f"policy {name!r} ({text_forms.write(policy)}) needs rewards 0 and 1, but {_short(environment)} "

@@ -1,10 +1,20 @@
-"""`reward_at`: the reward that a simulation reads at one address."""
+"""Rewards of a simulation: the one at an address, and blocks of those that a policy reads next."""
 
 from __future__ import annotations
 
-from sameluck.environments.base import Environment, compiled_law, draw
+import numpy as np
+
+from sameluck.arrays import Floats
+from sameluck.bodies import is_ours
+from sameluck.compiled import compiled
+from sameluck.environments.base import Environment, Law, compiled_law, draw, draw_body_of
+from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
+from sameluck.policies.baselines import Uniform
 from sameluck.randomness.streams import REWARD, Bits, stream, within, word
+from sameluck.simulation.loop import PolicyRunner
+
+_SMALLEST, _LARGEST = 32, 1024  # rewards in a block
 
 
 def bits_at(
@@ -27,3 +37,85 @@ def reward_at(
     only = range(replication, replication + 1)
     law = compiled_law(environment, experiment.seed, only, experiment.n_arms)
     return float(draw(law, 0, arm, bits_at(experiment, replication, policy, arm, position)))
+
+
+@compiled
+def _draw_block(
+    law: Law,
+    row: int,
+    seed: Bits,
+    replication: int,
+    owner: Bits,
+    arm: int,
+    start: int,
+    rewards: Floats,
+) -> None:
+    key = within(stream(seed, REWARD, replication, owner), arm)
+    for place in range(rewards.size):
+        rewards[place] = draw(law, row, arm, word(key, start + place))
+
+
+class RewardSource:
+    """The rewards of one policy in some replications, drawn by machine code."""
+
+    def __init__(
+        self, experiment: Experiment, environment: Environment, policy: str, replications: range
+    ) -> None:
+        self.experiment = experiment
+        self.environment = environment
+        self.policy = policy
+        self.first = replications.start
+        self.law = compiled_law(environment, experiment.seed, replications, experiment.n_arms)
+        self._body = draw_body_of(self.law)
+        owner = experiment.design.reward_owner(policy)
+        self._seed, self._owner = np.uint64(experiment.seed), np.uint64(owner)
+
+    def blocks(self, replication: int) -> RewardBlocks:
+        """The rewards of one replication, from their start."""
+        return RewardBlocks(self, replication)
+
+    def draw(self, replication: int, arm: int, start: int, count: int) -> list[float]:
+        """Some rewards of an arm, from a position on; `Invalid` if the body of a user's environment fails."""
+        rewards, row = np.empty(count), replication - self.first
+        address = (self._seed, replication, self._owner, arm, start)
+        try:
+            _draw_block(self.law, row, *address, rewards)
+        except Exception as error:
+            if is_ours(self._body):
+                raise
+            # With any policy that has a body: it is the environment that is refused.
+            other = self.experiment.replace(policies={self.policy: Uniform()})
+            runner = PolicyRunner(other, self.environment, self.policy)
+            raise Invalid(runner.refusal(self._body, error)) from error
+        if not is_ours(self._body) and not np.isfinite(rewards).all():
+            raise Invalid(
+                f"environment {type(self.environment).__name__} gave a reward that is not a finite number; a draw "
+                "body returns a finite number"
+            )
+        return rewards.tolist()
+
+
+class RewardBlocks:
+    """Per arm a block of the rewards of one replication that are read next.
+
+    `values[arm]` holds the positions from `start[arm]` up to `end[arm]`.
+    """
+
+    def __init__(self, source: RewardSource, replication: int) -> None:
+        arms = source.experiment.n_arms
+        self.source = source
+        self.replication = replication
+        self.values: list[list[float]] = [[] for _ in range(arms)]
+        self.start, self.end = [0] * arms, [0] * arms
+
+    def refill(self, arm: int, position: int) -> None:
+        """Draw the rewards of an arm from a position on, twice as many as the last time."""
+        size = min(max(2 * len(self.values[arm]), _SMALLEST), _LARGEST)
+        self.values[arm] = self.source.draw(self.replication, arm, position, size)
+        self.start[arm], self.end[arm] = position, position + size
+
+    def read(self, arm: int, position: int) -> float:
+        """The reward at a position, which is not before an earlier one."""
+        if position >= self.end[arm]:
+            self.refill(arm, position)
+        return self.values[arm][position - self.start[arm]]

@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from sameluck import text_forms
-from sameluck.compiled import load_compiler
-from sameluck.environments.base import Environment, EnvironmentLike
+from sameluck.environments.base import EnvironmentLike
+from sameluck.errors import Invalid
 from sameluck.experiment import Experiment, checked_checkpoints
+from sameluck.policies.external import Makers, makers_of
 from sameluck.runs import Runs
-from sameluck.simulation.body_checks import probe_bodies
-from sameluck.simulation.loop import PolicyRunner
+from sameluck.simulation.mapping import MapLike, map_tasks, run_tasks
 from sameluck.simulation.preconditions import (
     check_memory,
     checked_environment,
     checked_replications,
 )
-from sameluck.simulation.tasks import Assembly, Task, run_task, split
+from sameluck.simulation.preparation import check_bodies, check_objects, compile_loops
+from sameluck.simulation.tasks import Assembly, Task, TaskResult, Work, split
 from sameluck.validation import require_callable, require_flag, require_whole
 
 Progress: TypeAlias = Callable[[int, int], object]
-MapLike: TypeAlias = Callable[..., Iterable[Any]]
 
 _MOST_WORKERS = 1024
-log = logging.getLogger("sameluck")
+_SECONDS, _SECONDS_ELSEWHERE = (
+    0.25,
+    1.0,
+)  # of a task: for progress here, and little to send elsewhere
 
 
 def simulate(  # noqa: PLR0913 all but two are optional
@@ -45,6 +44,7 @@ def simulate(  # noqa: PLR0913 all but two are optional
     replications: range | None = None,
     detail: bool = False,
     check: bool = True,
+    makers: Makers | None = None,
 ) -> Runs:
     """Run every policy through every replication.
 
@@ -55,79 +55,63 @@ def simulate(  # noqa: PLR0913 all but two are optional
         experiment: What to run.
         environment: Where rewards come from, or its text form.
         checkpoints: Horizons to report, all in one pass; the experiment's horizon if not given.
-        workers: Threads; all cores if not given.
+        workers: Threads, and processes for `External` policies; all cores if not given.
         progress: Called as `progress(done, total)`, in replications of a policy.
-        map: Runs the tasks elsewhere: an executor's `map`, or `sameluck.adapters.dask.on(client)`.
+        map: Runs the tasks elsewhere: an executor's `map`, or `sameluck.adapters.dask.on(client)`. Results may come
+            in any order. Tasks take about a second; more `workers` make them smaller.
         replications: Run these only; they may continue where an earlier call ended, for `Runs.concat`.
         detail: Also record each arm's total reward and the noise of the policies' random choices, for
             `compare(adjust=...)`.
-        check: Check the bodies of your own policies and environments before they are first run (`body_checks`).
+        check: Check your own policies and environments before they are first run (`body_checks`, `object_checks`).
+        makers: For `External` policies: name -> function of a seed that returns the policy, a Python object.
     """
     environment = checked_environment(experiment, environment)
     horizons = checked_checkpoints(experiment, checkpoints)
     numbers = checked_replications(experiment, replications)
+    own_makers = makers_of(experiment.policies, makers)
     require_flag("detail", detail)
     require_flag("check", check)
     check_memory(experiment, len(numbers), horizons, detail=detail)
-    workers = _available_workers() if workers is None else require_whole("workers", workers, 1)
+    workers = available_workers() if workers is None else require_whole("workers", workers, 1)
     workers = min(workers, _MOST_WORKERS)
     require_callable("progress", progress)
     require_callable("map", map)
-    whole = Task(experiment, environment, horizons, tuple(experiment.policies), numbers, detail)
-    tasks = list(split(whole, workers))
-    recorded = detail or experiment.design.timed
-    probes = probe_bodies(experiment, environment) if check else []
+    work = Work(experiment, environment, horizons, numbers, detail, own_makers)
+    probes = check_bodies(work) if check else []
+    measured = check_objects(work) if check else {}
+    tasks = split(work, workers, _SECONDS if map is None else _SECONDS_ELSEWHERE, measured)
     if map is None:
-        _compile(experiment, environment, len(tasks[0].replications), recorded=recorded)
+        compile_loops(work, tasks)
     for probe in probes:
-        probe.compare(recorded=recorded)
-    assembly = Assembly(whole)
+        probe.compare(recorded=work.recorded)
     started = time.perf_counter()
-    total, done = len(numbers) * len(whole.policies), 0
-    with _mapping(map, workers) as run:
-        for task, result in zip(tasks, run(run_task, tasks), strict=True):
-            assembly.add(task, result)
-            done += len(task.replications) * len(task.policies)
-            if progress is not None:
-                progress(done, total)
-    return replace(assembly.runs(), seconds=time.perf_counter() - started)
+    results = run_tasks(work, tasks, workers) if map is None else map_tasks(work, tasks, map)
+    with closing(results):
+        runs = _assemble(work, tasks, results, progress)
+    return replace(runs, seconds=time.perf_counter() - started)
 
 
-@contextmanager
-def _mapping(map_like: MapLike | None, workers: int) -> Iterator[MapLike]:
-    if map_like is not None:
-        yield map_like
-    elif workers == 1:
-        yield map
-    else:
-        pool = ThreadPoolExecutor(workers, thread_name_prefix="sameluck")
-        try:
-            yield pool.map
-        finally:
-            pool.shutdown(cancel_futures=True)
+def _assemble(
+    work: Work, tasks: Sequence[Task], results: Iterable[TaskResult], progress: Progress | None
+) -> Runs:
+    assembly, missing, done = Assembly(work), set(tasks), 0
+    total = len(work.replications) * len(work.experiment.policies)
+    for result in results:
+        task = tasks[result.number]
+        assembly.add(task, result)
+        missing.discard(task)
+        done += len(task.replications) * len(task.policies)
+        if progress is not None:
+            progress(done, total)
+    if missing:
+        raise Invalid(
+            f"map returned no result for {len(missing):,} of {len(tasks):,} tasks; it must return one for each"
+        )
+    return assembly.runs()
 
 
-def _compile(
-    experiment: Experiment, environment: Environment, count: int, *, recorded: bool
-) -> None:
-    # Here rather than in the threads, which would wait for one another, and to announce what takes so long.
-    load_compiler()
-    for name, policy in experiment.policies.items():
-        kinds = f"{text_forms.name_of(type(policy))} with {text_forms.name_of(type(environment))}"
-        how = ", period by period," if recorded else ""
-        message = f"sameluck: compiling {kinds}{how} for this machine (once) ..."
-        runner = PolicyRunner(experiment, environment, name)  # makes tables: that is not compiling
-        # A warning, because that is what reaches the terminal when logging is not set up.
-        timer = threading.Timer(0.5, log.warning, [message])
-        timer.daemon = True
-        timer.start()
-        try:
-            runner.compile(count, recorded=recorded)
-        finally:
-            timer.cancel()
-
-
-def _available_workers() -> int:
+def available_workers() -> int:
+    """How many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -5,40 +5,71 @@ How the work is cut, and where and in which order the tasks run, changes no bit 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
 from sameluck.compiled import compiled
 from sameluck.environments.base import Environment
 from sameluck.experiment import Experiment
+from sameluck.policies.external import Maker
 from sameluck.runs import Runs
 from sameluck.simulation.loop import PolicyRunner
+from sameluck.simulation.object_runner import ObjectRunner
 from sameluck.trajectories import Trajectory, empty_trajectory
 
-_MOST_PERIODS = 20_000_000  # in one task
 _BLOCK = 32  # replications that may run in step
-Number = TypeVar("Number", np.float64, np.int64)
+_ROWS = 1 << 16  # replications of which interactions are counted at once
+# Seconds of a period, and of each arm in it: between those of UCB and of Thompson sampling on one core of 2024.
+_PERIOD, _ARM = 5e-9, 4e-9
+_OBJECT_PERIOD = 5e-6
+
+Runner: TypeAlias = PolicyRunner | ObjectRunner
+
+
+class Work(NamedTuple):
+    """All that is to be run: what every task of a `map` has in common."""
+
+    experiment: Experiment
+    environment: Environment
+    checkpoints: Ints
+    replications: range
+    detail: bool = False
+    makers: Mapping[str, Maker] = {}  # of the external policies, by their names in the experiment
+
+    @property
+    def recorded(self) -> bool:
+        """Whether results need whole trajectories."""
+        return self.detail or self.experiment.design.timed
+
+    def runner(self, policy: str) -> Runner:
+        """What runs a policy."""
+        if policy in self.makers:
+            make = self.makers[policy]
+            return ObjectRunner(self.experiment, self.environment, policy, make)
+        return PolicyRunner(self.experiment, self.environment, policy)
 
 
 class Task(NamedTuple):
     """Some policies in some replications: the unit of work of a `map`."""
 
-    experiment: Experiment
-    environment: Environment
-    checkpoints: Ints
+    number: int
     policies: tuple[str, ...]
     replications: range
-    detail: bool
+    seconds: float  # an estimate of the work
+
+    def __str__(self) -> str:
+        first, last = self.replications[0], self.replications[-1]
+        return f"{', '.join(self.policies)} in replications {first:,} to {last:,}"
 
 
 class TaskResult(NamedTuple):
     """The results of a task; axes as in `Runs`, but with one array per policy."""
 
+    number: int  # of the task
     rewards: Sequence[Floats]  # (replication, checkpoint)
     pulls: Sequence[Ints]  # (replication, checkpoint, arm)
     pairs: Ints | None = None  # period-arm pairs (replication, checkpoint), if timed
@@ -46,74 +77,92 @@ class TaskResult(NamedTuple):
     luck: Sequence[Floats] = ()
 
 
-def split(whole: Task, workers: int) -> Iterator[Task]:
-    """The tasks of an experiment; a timed design needs all policies of a replication in one task."""
-    timed = whole.experiment.design.timed
-    groups = [whole.policies] if timed else [(name,) for name in whole.policies]
-    most = max(1, _MOST_PERIODS // (int(whole.checkpoints[-1]) * len(groups[0])))
-    count = min(most, -(-len(whole.replications) // (4 * workers)))
-    if count > _BLOCK // 2:
+def split(
+    work: Work, workers: int, seconds: float, measured: Mapping[str, float] | None = None
+) -> list[Task]:
+    """Tasks of about some seconds, and at least four per worker and policy if there are as many replications.
+
+    What a policy needs is an estimate from the number of arms, unless the seconds of a period were measured. A timed
+    design needs all policies of a replication in one task.
+    """
+    names = tuple(work.experiment.policies)
+    groups = [names] if work.experiment.design.timed else [(name,) for name in names]
+    tasks: list[Task] = []
+    for group in groups:
+        period = sum((measured or {}).get(name) or _seconds(work, name) for name in group)
+        each = period * int(work.checkpoints[-1])
+        most = max(1, int(seconds / each))
+        count = min(most, -(-len(work.replications) // (4 * workers)))
+        in_step = not work.makers.keys() & set(group)
+        for part in _cut(work.replications, count, in_step=in_step):
+            tasks.append(Task(len(tasks), group, part, each * len(part)))
+    return tasks
+
+
+def _seconds(work: Work, policy: str) -> float:
+    return _OBJECT_PERIOD if policy in work.makers else _PERIOD + _ARM * work.experiment.n_arms
+
+
+def _cut(replications: range, count: int, *, in_step: bool) -> Iterator[range]:
+    if in_step and count > _BLOCK // 2:
         count = -(-count // _BLOCK) * _BLOCK
-    starts = list(whole.replications[::count])
-    if len(starts) > 1 and whole.replications.stop - starts[-1] < count // 2:
+    starts = list(replications[::count])
+    if len(starts) > 1 and replications.stop - starts[-1] < count // 2:
         del starts[-1]
-    for first, stop in pairwise([*starts, whole.replications.stop]):
-        for group in groups:
-            yield whole._replace(policies=group, replications=range(first, stop))
+    for first, stop in pairwise([*starts, replications.stop]):
+        yield range(first, stop)
 
 
-def run_task(task: Task) -> TaskResult:
+def run_task(work: Work, task: Task) -> TaskResult:
     """Run the policies of a task through its replications."""
-    runners = [PolicyRunner(task.experiment, task.environment, name) for name in task.policies]
-    if not task.detail and not task.experiment.design.timed:
-        results = [runner.run(task.replications, task.checkpoints) for runner in runners]
-        return TaskResult([one.rewards for one in results], [one.pulls for one in results])
-    # Some results need whole trajectories: one replication at a time, or memory would grow with the horizon.
-    single = [_run_recorded(task, runners, replication) for replication in task.replications]
-    pairs = [one.pairs for one in single if one.pairs is not None]
-    return TaskResult(
-        _joined([one.rewards for one in single]),
-        _joined([one.pulls for one in single]),
-        np.concatenate(pairs) if pairs else None,
-        _joined([one.totals for one in single]),
-        _joined([one.luck for one in single]),
-    )
+    runners = [work.runner(name) for name in task.policies]
+    if work.recorded:
+        return _run_recorded(work, task, runners)
+    results = [runner.run(task.replications, work.checkpoints) for runner in runners]
+    return TaskResult(task.number, [one.rewards for one in results], [one.pulls for one in results])
 
 
-def _joined(replications: Sequence[Sequence[NDArray[Number]]]) -> list[NDArray[Number]]:
-    """Per policy, the replications one after another."""
-    return [np.concatenate(arrays) for arrays in zip(*replications, strict=True)]
-
-
-def _run_recorded(task: Task, runners: Sequence[PolicyRunner], replication: int) -> TaskResult:
-    trajectories = [empty_trajectory(int(task.checkpoints[-1])) for _ in runners]
-    only = range(replication, replication + 1)
-    pairs = list(zip(runners, trajectories, strict=True))
-    results = [runner.run(only, task.checkpoints, one) for runner, one in pairs]
-    result = TaskResult([one.rewards for one in results], [one.pulls for one in results])
-    if task.experiment.design.timed:
-        result = result._replace(pairs=_period_arm_pairs(task, trajectories))
-    if task.detail:
-        arms = task.experiment.n_arms
-        result = result._replace(
-            totals=[_totals(one, task.checkpoints, arms) for one in trajectories],
-            luck=[runner.exploration_luck(task.checkpoints, one)[None] for runner, one in pairs],
-        )
+def _run_recorded(work: Work, task: Task, runners: Sequence[Runner]) -> TaskResult:
+    # One replication at a time, or memory would grow with the horizon.
+    result = _empty_result(work, task)
+    trajectories = [empty_trajectory(int(work.checkpoints[-1])) for _ in runners]
+    for row, replication in enumerate(task.replications):
+        for k, (runner, trajectory) in enumerate(zip(runners, trajectories, strict=True)):
+            only = range(replication, replication + 1)
+            one = runner.run(only, work.checkpoints, trajectory)
+            result.rewards[k][row], result.pulls[k][row] = one.rewards[0], one.pulls[0]
+            if work.detail:
+                result.totals[k][row] = _totals(work, trajectory)
+                result.luck[k][row] = runner.exploration_luck(work.checkpoints, trajectory)
+        if result.pairs is not None:
+            _fill_pairs(work, trajectories, result.pairs[row])
     return result
 
 
-def _totals(trajectory: Trajectory, checkpoints: Ints, arms: int) -> Floats:
-    """Each arm's total reward up to each checkpoint (1, checkpoint, arm)."""
-    until = [trajectory.until(checkpoint) for checkpoint in checkpoints]
-    return np.array([[np.bincount(one.arms, one.rewards, arms) for one in until]])
+def _empty_result(work: Work, task: Task) -> TaskResult:
+    shape = (len(task.replications), work.checkpoints.size)
+    by_arm = (*shape, work.experiment.n_arms)
+    policies = range(len(task.policies))
+    return TaskResult(
+        task.number,
+        [np.empty(shape) for _ in policies],
+        [np.empty(by_arm, np.int64) for _ in policies],
+        np.empty(shape, np.int64) if work.experiment.design.timed else None,
+        [np.empty(by_arm) for _ in policies if work.detail],
+        [np.empty(shape) for _ in policies if work.detail],
+    )
 
 
-def _period_arm_pairs(task: Task, trajectories: Sequence[Trajectory]) -> Ints:
-    counts = np.empty((1, task.checkpoints.size), np.int64)
-    last_period = np.zeros(task.experiment.n_arms, np.int64)
+def _totals(work: Work, trajectory: Trajectory) -> Floats:
+    """Each arm's total reward up to each checkpoint (checkpoint, arm)."""
+    until = [trajectory.until(checkpoint) for checkpoint in work.checkpoints]
+    return np.array([np.bincount(one.arms, one.rewards, work.experiment.n_arms) for one in until])
+
+
+def _fill_pairs(work: Work, trajectories: Sequence[Trajectory], counts: Ints) -> None:
+    last_period = np.zeros(work.experiment.n_arms, np.int64)
     arms = np.stack([trajectory.arms for trajectory in trajectories])
-    _count_pairs(arms, last_period, task.checkpoints, counts[0])
-    return counts
+    _count_pairs(arms, last_period, work.checkpoints, counts)
 
 
 @compiled
@@ -134,41 +183,48 @@ def _count_pairs(arms: Ints, last_period: Ints, checkpoints: Ints, counts: Ints)
 class Assembly:
     """The arrays of a `Runs`, filled task by task."""
 
-    def __init__(self, whole: Task) -> None:
-        self.whole = whole
-        shape = (len(whole.replications), len(whole.policies), whole.checkpoints.size)
-        by_arm = (*shape, whole.experiment.n_arms)
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        experiment = work.experiment
+        shape = (len(work.replications), len(experiment.policies), work.checkpoints.size)
+        by_arm = (*shape, experiment.n_arms)
         self.rewards: Floats = np.empty(shape)
         self.pulls: Ints = np.empty(by_arm, np.int64)
-        self.pairs: Ints = np.empty((shape[0], shape[2]), np.int64)
-        self.totals: Floats | None = np.empty(by_arm) if whole.detail else None
-        self.luck: Floats | None = np.empty(shape) if whole.detail else None
+        self.interactions: Ints = np.empty((shape[0], shape[2]), np.int64)
+        self.totals: Floats | None = np.empty(by_arm) if work.detail else None
+        self.luck: Floats | None = np.empty(shape) if work.detail else None
 
     def add(self, task: Task, result: TaskResult) -> None:
         """Copy the results of a task to their places."""
-        first = self.whole.replications.start
+        first, names = self.work.replications.start, list(self.work.experiment.policies)
         rows = slice(task.replications.start - first, task.replications.stop - first)
         for k, name in enumerate(task.policies):
-            column = self.whole.policies.index(name)
+            column = names.index(name)
             self.rewards[rows, column] = result.rewards[k]
             self.pulls[rows, column] = result.pulls[k]
             if self.totals is not None and self.luck is not None:
                 self.totals[rows, column] = result.totals[k]
                 self.luck[rows, column] = result.luck[k]
         if result.pairs is not None:
-            self.pairs[rows] = result.pairs
+            self.interactions[rows] = result.pairs
 
     def runs(self) -> Runs:
         """The runs, once every task is added."""
-        whole, design = self.whole, self.whole.experiment.design
+        work, design = self.work, self.work.experiment.design
+        if not design.timed:
+            for start in range(
+                0, len(self.pulls), _ROWS
+            ):  # or it would need half as much memory again
+                rows = slice(start, start + _ROWS)
+                self.interactions[rows] = design.interactions(self.pulls[rows])
         return Runs(
-            whole.experiment,
-            whole.checkpoints,
+            work.experiment,
+            work.checkpoints,
             self.rewards,
             self.pulls,
-            self.pairs if design.timed else design.interactions(self.pulls),
-            whole.environment,
-            whole.replications.start,
+            self.interactions,
+            work.environment,
+            work.replications.start,
             self.totals,
             self.luck,
         )

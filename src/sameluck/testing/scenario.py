@@ -22,7 +22,7 @@ from sameluck.live.databases.rows import EventRow
 from sameluck.live.options import Makers
 from sameluck.runs import Runs
 from sameluck.simulation.simulate import simulate
-from sameluck.testing import VirtualClock, reward_at
+from sameluck.testing import VirtualClock, observed_rewards, reward_at
 
 Row = TypeVar("Row", bound=tuple[object, ...])
 OpenStore: TypeAlias = Callable[[Callable[[], float]], Store]
@@ -173,6 +173,9 @@ def assert_same(runs: Runs, expected: Runs, replications: int | None = None) -> 
     assert runs.rewards.tolist() == expected.rewards[:replications].tolist()
     assert runs.pulls.tolist() == expected.pulls[:replications].tolist()
     assert runs.interactions.tolist() == expected.interactions[:replications].tolist()
+    if runs.observed is not None and expected.environment is not None:
+        read = observed_rewards(expected.part(0, runs.replications))
+        assert runs.observed.tolist() == read.tolist()
 
 
 def assert_finishes(

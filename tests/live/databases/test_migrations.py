@@ -21,16 +21,6 @@ NEWEST = max(migrations())
 
 
 @pytest.fixture
-def sqlite_url(tmp_path):
-    return f"sqlite:///{tmp_path}/ledger.db?synchronous=normal"
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
-def url(request):
-    return request.getfixturevalue(f"{request.param}_url")
-
-
-@pytest.fixture
 def later(monkeypatch):
     """A later sameluck, whose schema has more steps; and this one again."""
 

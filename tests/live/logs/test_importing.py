@@ -54,13 +54,6 @@ def store():
         yield opened
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
-def url(request, tmp_path):
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'live.db'}?synchronous=normal"
-    return request.getfixturevalue("postgres_url")
-
-
 def test_the_challenger_asks_only_for_what_the_log_cannot_answer(url):
     design = experiment()
     users = Users(design, BERNOULLI)

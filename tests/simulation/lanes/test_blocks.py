@@ -13,7 +13,7 @@ from sameluck.randomness.samplers import exponential, uniform
 from sameluck.randomness.streams import at
 from sameluck.simulation import loop
 from sameluck.simulation.loop import PolicyRunner
-from sameluck.simulation.tasks import Task, split
+from sameluck.simulation.tasks import Work, split
 
 CHECKPOINTS = np.array([1, 7, 60])
 SOME = range(3, 40)  # a block and a part of one
@@ -87,7 +87,7 @@ Remembering.memory = lambda self, arms: arms + 1
 
 
 class Waiting(NamedTuple):
-    means: tuple[float, ...]
+    means: tuple[float, ...] = (0.5, 1.0)
 
 
 @sl.draws(Waiting)
@@ -174,8 +174,8 @@ def test_tasks_are_whole_blocks_and_cover_every_replication(workers, count):
     experiment = sl.Experiment(
         policies={"a": "ucb1", "b": "uniform"}, arms=2, horizon=1000, replications=count
     )
-    whole = Task(experiment, None, np.array([1000]), ("a", "b"), range(count), False)
-    tasks = list(split(whole, workers))
+    work = Work(experiment, None, np.array([1000]), range(count))
+    tasks = split(work, workers, 1.0)
 
     for name in ("a", "b"):
         covered = [n for task in tasks if task.policies == (name,) for n in task.replications]

@@ -13,8 +13,11 @@ from sameluck.randomness.streams import again
 
 load_compiler()
 
-from sameluck.simulation.lanes.lifting import CannotLift, lifted  # noqa: E402 it needs the compiler
-from sameluck.simulation.lanes.vectors import INLINED, LANES, as_float, load, splat, store  # noqa: E402
+# They need the compiler.
+from sameluck.simulation.lanes.arithmetic import as_float, splat  # noqa: E402
+from sameluck.simulation.lanes.indexing import load, store  # noqa: E402
+from sameluck.simulation.lanes.lane_types import INLINED, LANES  # noqa: E402
+from sameluck.simulation.lanes.lifting import CannotLift, lifted  # noqa: E402
 
 TABLE = np.linspace(-1.0, 1.0, 40)
 

@@ -16,6 +16,7 @@ from sameluck.cli.compare import (
     read_request,
     simultaneous_option,
     take_outputs,
+    twin_option,
     with_curve,
     write_comparison,
 )
@@ -35,12 +36,16 @@ HELP_POSITION = 5
 @click.option("--control", help="The policy to compare with.  [default: the experiment's]")
 @pairs_option
 @click.option(
-    "--interval", help="t, anytime, median or bootstrap.  [default: anytime while it runs, then t]"
+    "--interval",
+    help="t, anytime, median, bootstrap or twin.  [default: anytime while it runs, then t]",
 )
 @simultaneous_option
 @click.option("--best", is_flag=True, help="Report which policies may be the best of all.")
+@twin_option
 @output_options
-def results_command(name: str, database: DatabaseOptions, *, best: bool, **options: Any) -> Output:
+def results_command(
+    name: str, database: DatabaseOptions, *, best: bool, with_twin: bool, **options: Any
+) -> Output:
     """Compare the policies on the rewards so far.
 
     Results use the complete prefix of replications. With lockstep order, earlier horizons are known sooner:
@@ -56,9 +61,11 @@ def results_command(name: str, database: DatabaseOptions, *, best: bool, **optio
         policies = _parse_names(options["policies"], live)
         checkpoints = parse_checkpoints(options["checkpoints"], live.experiment)
         runs = live.runs(with_curve(checkpoints, outputs), policies=policies)
-        if runs.replications < 2:
+        needed = 1 if with_twin or options["interval"] == "twin" else 2
+        if runs.replications < needed:
             raise _too_early(live, policies, runs.replications, checkpoints[-1])
-    return write_comparison(runs, checkpoints, {**request, "best": best}, outputs)
+    request["best"] = best
+    return write_comparison(runs, checkpoints, request, outputs, with_twin=with_twin)
 
 
 def _parse_names(names: str | None, live: sl.LiveExperiment) -> list[str] | None:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from sameluck.errors import Invalid
+from sameluck.randomness import streams
+
 
 class TextRow(NamedTuple):
     """A row of one text."""
@@ -39,6 +42,14 @@ class ExperimentRow(NamedTuple):
     streams: int
     started_us: int
     fallback: int | None  # in place of a fallback arm that was disabled
+
+    def check_streams(self) -> None:
+        """Raise `Invalid` if the random numbers of this version of sameluck are not those it was started with."""
+        if self.streams != streams.VERSION:
+            raise Invalid(
+                f"experiment {self.name!r} uses stream version {self.streams}, this sameluck has {streams.VERSION}; "
+                "use the sameluck version it was started with"
+            )
 
 
 class CurrentRow(NamedTuple):

@@ -7,12 +7,12 @@ from typing import NamedTuple, TypeAlias
 
 from sameluck.arrays import Ints
 from sameluck.experiment import Experiment
-from sameluck.live.engine.object_walker import ObjectWalker, maker_of
+from sameluck.live.engine.object_walker import ObjectWalker
 from sameluck.live.engine.walker import CompiledWalker, PreparedPolicy, WalkResults, empty_results
-from sameluck.live.options import Live, Makers, needs_binary_rewards
+from sameluck.live.options import Live, needs_binary_rewards
 from sameluck.policies.base import as_compiled, memory_of, prepare
 from sameluck.policies.batched import batch_of
-from sameluck.policies.external import External
+from sameluck.policies.external import External, Makers, maker_of
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import ALL_POLICIES, AUDIT, stream, within, word
 

@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
-from sameluck.bodies import is_ours, locate_error
-from sameluck.compiled import compiled, uncached
+from sameluck.bodies import locate_error
+from sameluck.compiled import compiled
 from sameluck.errors import Unplayable
 from sameluck.experiment import Experiment
 from sameluck.live.options import Maker
@@ -125,9 +125,6 @@ def _walk(  # noqa: C901 one loop, kept whole for the compiler
     return failed
 
 
-_walk_uncached = uncached(_walk)
-
-
 @compiled
 def _decision_key(seed: np.uint64, replication: int, owner: np.uint64) -> Key:
     return stream(seed, DECISION, replication, owner)
@@ -189,7 +186,6 @@ class CompiledWalker:
         self.buffers = _empty_buffers(arms, prepared.batch, stack_sizes)
         # The common size of all rings; 0 if they differ.
         self._ring = 0 if stack_sizes is not None else int(self.buffers.size[0])
-        self._loop = _walk if is_ours(body_of(prepared.policy)) else _walk_uncached
 
     @property
     def periods_done(self) -> int:
@@ -234,7 +230,7 @@ class CompiledWalker:
         prepared = self.prepared
         horizon = prepared.experiment.horizon
         try:
-            failed = self._loop(
+            failed = _walk(
                 prepared.policy, self.luck, horizon, self.state, self.buffers, self.results
             )
         except Exception as error:

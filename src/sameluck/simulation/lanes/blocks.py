@@ -9,33 +9,29 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from llvmlite import binding
 from numba import config
+from numba.core import types
 from numba.core.errors import NumbaError
 from numba.extending import overload
 from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
-from sameluck.bodies import Body, is_ours
-from sameluck.compiled import compiled, inlined, uncached
+from sameluck.bodies import Body
+from sameluck.compiled import compiled, inlined
 from sameluck.environments.base import Law, draw_body_of
 from sameluck.policies.base import Policy, Tally, own_body_of
 from sameluck.randomness.streams import DECISION, REWARD, Bits, Key, stream, within, word
-from sameluck.simulation.lanes.lifting import CannotLift, lifted, lifted_inline
-from sameluck.simulation.lanes.vectors import (
-    INLINED,
-    LANES,
+from sameluck.simulation.lanes.arithmetic import (
     as_float,
     as_unsigned,
-    block_of,
     count_from,
-    few,
     pick,
-    rows,
-    scatter,
     some,
     splat,
-    store,
     unlikely,
 )
+from sameluck.simulation.lanes.indexing import block_of, few, rows, scatter, store
+from sameluck.simulation.lanes.lane_types import INLINED, LANES
+from sameluck.simulation.lanes.lifting import CannotLift, lifted, lifted_inline
 
 log = logging.getLogger("sameluck")
 _stream, _within, _word = lifted_inline(stream), lifted_inline(within), lifted_inline(word)
@@ -90,7 +86,7 @@ def _select(policy: Policy, tally: Tally, period: int, luck: Key) -> Numbers:
 
 
 @overload(_select, jit_options=INLINED, strict=False)
-def _choose_select(policy: Any, tally: Any, period: Any, luck: Any) -> Any:
+def _choose_select(policy: Any, tally: types.Type, period: types.Type, luck: types.Type) -> Body:
     body = _bodies[policy.instance_class]
     return lambda policy, tally, period, luck: body(True, policy, tally, period, luck)
 
@@ -100,7 +96,7 @@ def _draw(law: Law, row: Numbers, arm: Numbers, bits: Numbers) -> Numbers:
 
 
 @overload(_draw, jit_options=INLINED, strict=False)
-def _choose_draw(law: Any, row: Any, arm: Any, bits: Any) -> Any:
+def _choose_draw(law: Any, row: types.Type, arm: types.Type, bits: types.Type) -> Body:
     body = _bodies[law.instance_class]
     return lambda law, row, arm, bits: body(True, law, row, arm, bits)
 
@@ -211,9 +207,6 @@ def _run_blocks(
     return True
 
 
-_run_blocks_uncached = uncached(_run_blocks)
-
-
 def run_blocks(
     policy: Policy,
     law: Law,
@@ -231,8 +224,7 @@ def run_blocks(
     body, draw_body = own_body_of(policy), draw_body_of(law)
     try:
         _bodies[type(policy)], _bodies[type(law)] = lifted(body), lifted(draw_body)
-        loop = _run_blocks if is_ours(body) and is_ours(draw_body) else _run_blocks_uncached
-        return loop(
+        return _run_blocks(
             policy, _by_block(law, len(rewards)), owners, first, arrays, checkpoints, rewards, pulls
         )
     except (CannotLift, NumbaError) as error:

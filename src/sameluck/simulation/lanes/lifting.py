@@ -1,7 +1,8 @@
 """A scalar body rewritten for lanes.
 
 The rewritten function takes a first argument more, the mask of the lanes that execute it, and calls the functions of
-`vectors` in place of what depends on a branch. The mask is a boolean as long as no branch differs between lanes:
+`arithmetic` and `indexing` in place of what depends on a branch. The mask is a boolean as long as no branch differs
+between lanes:
 
     if bound > highest:                      _test = bound > highest
         best, highest = arm, bound    ->     best, highest = pick(_test, arm, best), pick(_test, bound, highest)
@@ -18,33 +19,41 @@ import ast
 import builtins
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache, reduce
-from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from sameluck.bodies import is_ours
-from sameluck.compiled import branch_hint, inlined_body
-from sameluck.simulation.lanes import vectors
-from sameluck.simulation.lanes.vectors import Lanes
+from sameluck.bodies import Body, NoSource, is_ours, source_function
+from sameluck.compiled import branch_hint, inlined_body, likely
+from sameluck.simulation.lanes import arithmetic, indexing
+from sameluck.simulation.lanes.lane_types import INLINED, Lanes
+from sameluck.simulation.lanes.syntax import (
+    are_cheap,
+    assigned_names,
+    assignment,
+    load_name,
+    parsed,
+    return_statements,
+    store_name,
+    surely_assigned,
+    without_docstring,
+)
 
-_OPTIONS = {"error_model": "numpy", "_nrt": False, "forceinline": True}
-_REPLACED: dict[object, Callable[..., Any]] = {
-    int: vectors.as_int,
-    np.int64: vectors.as_int,
-    np.uint64: vectors.as_unsigned,
-    float: vectors.as_float,
-    np.float64: vectors.as_float,
-    math.sqrt: vectors.root,
-    np.sqrt: vectors.root,
+_REPLACED: dict[object, Body] = {
+    int: arithmetic.as_int,
+    np.int64: arithmetic.as_int,
+    np.uint64: arithmetic.as_unsigned,
+    float: arithmetic.as_float,
+    np.float64: arithmetic.as_float,
+    math.sqrt: arithmetic.root,
+    np.sqrt: arithmetic.root,
 }
 _UNCHANGED = (abs, min, max, range, len)
-_CHEAP = (ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.Tuple, ast.UnaryOp)
 _LIVE = "_live"  # the mask of the lanes that have not returned
 
 
@@ -53,49 +62,25 @@ class CannotLift(Exception):
 
 
 @cache
-def lifted(body: Callable[..., Any]) -> Callable[..., Any]:
+def lifted(body: Body) -> Body:
     """A body for lanes, as a function to call from compiled code: `(mask, *arguments)`."""
-    function = source_function(inspect.unwrap(body))
+    try:
+        function = source_function(inspect.unwrap(body))
+    except NoSource as reason:
+        raise CannotLift(str(reason)) from reason
     namespace = dict(inspect.unwrap(body).__globals__)
     rewritten = _Rewriting(function, namespace, checked=not is_ours(body)).rewritten()
     code = compile(ast.Module([ast.fix_missing_locations(rewritten)], []), "<lanes>", "exec")
     exec(code, namespace)
-    return njit(boundscheck=not is_ours(body), **_OPTIONS)(namespace[function.name])
+    return njit(boundscheck=not is_ours(body), **INLINED)(namespace[function.name])
 
 
-def lifted_inline(function: Callable[..., Any]) -> Callable[..., Any]:
+def lifted_inline(function: Body) -> Body:
     """An inlined function of sameluck for lanes."""
     body = inlined_body(function)
     if body is None:
         raise CannotLift(f"{function.__name__} is not inlined")
     return lifted(body)
-
-
-def source_function(body: FunctionType) -> ast.FunctionDef:
-    """The syntax tree of a function; `CannotLift` if its source is not at hand or is not what was loaded."""
-    try:
-        text = "".join(inspect.findsource(body)[0])
-        module = ast.parse(text)
-        code = compile(text, body.__code__.co_filename, "exec", dont_inherit=True)
-    except (OSError, SyntaxError, TypeError) as error:
-        raise CannotLift("its source is not available") from error
-    if body.__code__ not in _codes(code):
-        raise CannotLift("its source has changed since it was loaded")
-    for node in ast.walk(module):
-        if isinstance(node, ast.FunctionDef) and _first_line(node) == body.__code__.co_firstlineno:
-            return node
-    raise CannotLift("it is not defined by def")
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _codes(constant)
-
-
-def _first_line(function: ast.FunctionDef) -> int:
-    return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
 
 
 class _Rewriting(ast.NodeVisitor):
@@ -114,10 +99,10 @@ class _Rewriting(ast.NodeVisitor):
         self.namespace = namespace
         self.checked = checked
         self.arguments = [argument.arg for argument in function.args.args]
-        self.statements = _without_docstring(function.body)
+        self.statements = without_docstring(function.body)
         self.defined = set(self.arguments)
-        self.local = _assigned(self.statements) | self.defined
-        self.returns_once = _returns(self.statements) == self.statements[-1:]
+        self.local = assigned_names(self.statements) | self.defined
+        self.returns_once = return_statements(self.statements) == self.statements[-1:]
         self.mask = _LIVE  # the lanes that execute what is being rewritten
         self.serial = 0
 
@@ -125,7 +110,7 @@ class _Rewriting(ast.NodeVisitor):
         """The function with the mask as its first argument."""
         body = self.block(self.statements, _LIVE)
         if not self.returns_once:
-            body = [*_parsed("_result = 0"), *body, *_parsed("return _result")]
+            body = [*parsed("_result = 0"), *body, *parsed("return _result")]
         names = [ast.arg(name) for name in (_LIVE, *self.arguments)]
         return ast.FunctionDef(
             self.name, ast.arguments([], names, None, [], [], None, []), body, []
@@ -153,20 +138,22 @@ class _Rewriting(ast.NodeVisitor):
                 return [self.assign(name, self.visit(value))]
             case ast.Tuple(elts=targets), ast.Tuple(elts=values) if len(targets) == len(values):
                 names = [self.new_name() for _ in targets]
-                first = [_store(name, self.visit(v)) for name, v in zip(names, values, strict=True)]
+                first = [
+                    assignment(name, self.visit(v)) for name, v in zip(names, values, strict=True)
+                ]
                 pairs = zip(map(_name_of, targets), names, strict=True)
-                return first + [self.assign(name, _load(held)) for name, held in pairs]
+                return first + [self.assign(name, load_name(held)) for name, held in pairs]
             case ast.Subscript(value=ast.Attribute(attr="memory") as memory, slice=index), value:
                 parts = [self.visit(part) for part in (memory, index, value)]
-                return [ast.Expr(self.call(vectors.write, *parts, _load(self.mask)))]
+                return [ast.Expr(self.call(indexing.write, *parts, load_name(self.mask)))]
         return self.generic_visit(node)
 
     def assign(self, name: str, value: ast.expr) -> ast.stmt:
         """The assignment to one name."""
         if self.mask != _LIVE and name in self.defined:
-            value = self.call(vectors.pick, _load(self.mask), value, _load(name))
+            value = self.call(arithmetic.pick, load_name(self.mask), value, load_name(name))
         self.defined.add(name)
-        return _store(name, value)
+        return assignment(name, value)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> list[ast.stmt]:
         """As an assignment."""
@@ -176,34 +163,34 @@ class _Rewriting(ast.NodeVisitor):
 
     def visit_AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
         """As an assignment."""
-        old = _load(_name_of(node.target))
+        old = load_name(_name_of(node.target))
         return [self.assign(old.id, self.visit(ast.BinOp(old, node.op, node.value)))]
 
     def visit_If(self, node: ast.If) -> list[ast.stmt]:
         """Both branches, each executed by the lanes that take it."""
-        before, mask = set(self.defined), _load(self.mask)
+        before, mask = set(self.defined), load_name(self.mask)
         test, then, otherwise = (self.new_name() for _ in range(3))
         new = [
-            _store(test, self.visit(node.test)),
-            _store(then, self.call(vectors.both, mask, _load(test))),
+            assignment(test, self.visit(node.test)),
+            assignment(then, self.call(arithmetic.both, mask, load_name(test))),
             *self.branch(node.body, then),
         ]
         if node.orelse:
-            opposite = self.call(vectors.negated, _load(test))
-            new.append(_store(otherwise, self.call(vectors.both, mask, opposite)))
+            opposite = self.call(arithmetic.negated, load_name(test))
+            new.append(assignment(otherwise, self.call(arithmetic.both, mask, opposite)))
             new += self.branch(node.orelse, otherwise)
         # A name that is new in one branch has no value in the lanes that do not take it.
-        self.defined = before | (_surely_assigned(node.body) & _surely_assigned(node.orelse))
-        if self.mask != _LIVE and _returns([node]):
-            new.append(_store(self.mask, self.call(vectors.both, mask, _load(_LIVE))))
+        self.defined = before | (surely_assigned(node.body) & surely_assigned(node.orelse))
+        if self.mask != _LIVE and return_statements([node]):
+            new.append(assignment(self.mask, self.call(arithmetic.both, mask, load_name(_LIVE))))
         return new
 
     def branch(self, statements: Iterable[ast.stmt], mask: str) -> list[ast.stmt]:
         """A branch, skipped if no lane takes it, unless to execute it is cheaper than to ask."""
         statements = [s for s in statements if not self.is_hint(s)]
         block = self.block(statements, mask)
-        cheap = _are_cheap(statements)
-        return block if cheap else [ast.If(self.call(vectors.some, _load(mask)), block, [])]
+        cheap = are_cheap(statements)
+        return block if cheap else [ast.If(self.call(arithmetic.some, load_name(mask)), block, [])]
 
     def is_hint(self, statement: ast.stmt) -> bool:
         """Whether a statement is about branches, which lanes do not have."""
@@ -220,21 +207,21 @@ class _Rewriting(ast.NodeVisitor):
             return self.generic_visit(node)
         numbers = self.visit(over)
         self.defined.add(name)
-        return [ast.For(_target(name), numbers, self.block(node.body, self.mask), [])]
+        return [ast.For(store_name(name), numbers, self.block(node.body, self.mask), [])]
 
     def visit_Return(self, node: ast.Return) -> list[ast.stmt]:
         """The lanes of the mask return."""
         if node.value is None:
             return self.generic_visit(node)
-        value, mask = self.visit(node.value), _load(self.mask)
+        value, mask = self.visit(node.value), load_name(self.mask)
         if self.returns_once:
             return [ast.Return(value)]
-        new = [_store("_result", self.call(vectors.pick, mask, value, _load("_result")))]
+        new = [assignment("_result", self.call(arithmetic.pick, mask, value, load_name("_result")))]
         if self.mask == _LIVE:
-            return [*new, *_parsed("return _result")]
-        left = self.call(vectors.both, _load(_LIVE), self.call(vectors.negated, mask))
-        none_left = self.call(vectors.negated, self.call(vectors.some, _load(_LIVE)))
-        return [*new, _store(_LIVE, left), ast.If(none_left, _parsed("return _result"), [])]
+            return [*new, *parsed("return _result")]
+        left = self.call(arithmetic.both, load_name(_LIVE), self.call(arithmetic.negated, mask))
+        none_left = self.call(arithmetic.negated, self.call(arithmetic.some, load_name(_LIVE)))
+        return [*new, assignment(_LIVE, left), ast.If(none_left, parsed("return _result"), [])]
 
     def visit_Pass(self, node: ast.Pass) -> list[ast.stmt]:
         """Nothing."""
@@ -248,7 +235,9 @@ class _Rewriting(ast.NodeVisitor):
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         """A name with a value in every lane of the mask."""
-        return self.generic_visit(node) if node.id in self.local - self.defined else _load(node.id)
+        return (
+            self.generic_visit(node) if node.id in self.local - self.defined else load_name(node.id)
+        )
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         """A field."""
@@ -262,23 +251,23 @@ class _Rewriting(ast.NodeVisitor):
         """An element of an array."""
         array, index = self.visit(node.value), self.visit(node.slice)
         if self.checked:
-            return self.call(vectors.checked_read, array, index)
+            return self.call(indexing.checked_read, array, index)
         return ast.Subscript(array, index, ast.Load())
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        """Arithmetic: the operators of `vectors`."""
+        """Arithmetic: the operators of `arithmetic`."""
         return ast.BinOp(self.visit(node.left), node.op, self.visit(node.right))
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         """A negation."""
         operand = self.visit(node.operand)
         if isinstance(node.op, ast.Not):
-            return self.call(vectors.negated, operand)
+            return self.call(arithmetic.negated, operand)
         return ast.UnaryOp(node.op, operand)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         """Conditions, all of which are evaluated."""
-        joined = vectors.both if isinstance(node.op, ast.And) else vectors.either
+        joined = arithmetic.both if isinstance(node.op, ast.And) else arithmetic.either
         return reduce(
             lambda one, other: self.call(joined, one, other), map(self.visit, node.values)
         )
@@ -291,7 +280,7 @@ class _Rewriting(ast.NodeVisitor):
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         """A choice, both sides of which are evaluated."""
-        return self.call(vectors.pick, *map(self.visit, (node.test, node.body, node.orelse)))
+        return self.call(arithmetic.pick, *map(self.visit, (node.test, node.body, node.orelse)))
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         """What a function computes: rewritten if it is inlined, else lane by lane."""
@@ -300,11 +289,13 @@ class _Rewriting(ast.NodeVisitor):
         function, arguments = self.resolve(node.func), [self.visit(one) for one in node.args]
         if function in _REPLACED:
             return self.call(_REPLACED[function], *arguments)
+        if function is likely:
+            return arguments[0]
         if function in _UNCHANGED or hasattr(function, "_fields"):
             return ast.Call(node.func, arguments, [])
         with suppress(CannotLift):
-            return self.call(lifted_inline(function), _load(self.mask), *arguments)
-        return self.call(lane_by_lane(function, len(arguments)), _load(self.mask), *arguments)
+            return self.call(lifted_inline(function), load_name(self.mask), *arguments)
+        return self.call(lane_by_lane(function, len(arguments)), load_name(self.mask), *arguments)
 
     def resolve(self, node: ast.expr) -> Any:
         """What a dotted global name stands for."""
@@ -315,11 +306,11 @@ class _Rewriting(ast.NodeVisitor):
             return known[node.id]
         return self.generic_visit(node)
 
-    def call(self, function: Callable[..., Any], *arguments: ast.expr) -> ast.Call:
+    def call(self, function: Body, *arguments: ast.expr) -> ast.Call:
         """A call of a function under a name of its own."""
         name = f"_{function.__name__}_{id(function)}"
         self.namespace[name] = function
-        return ast.Call(_load(name), list(arguments), [])
+        return ast.Call(load_name(name), list(arguments), [])
 
     def new_name(self) -> str:
         """A name that the function does not use."""
@@ -328,19 +319,24 @@ class _Rewriting(ast.NodeVisitor):
 
 
 @cache
-def lane_by_lane(function: Callable[..., Any], arity: int) -> Callable[..., Any]:
+def lane_by_lane(function: Body, arity: int) -> Body:
     """A scalar function called for one lane after another; once if its arguments are numbers."""
     names = [f"a{k}" for k in range(arity)]
     listed, of_lane = ", ".join(names), ", ".join(f"get_lane({name}, lane)" for name in names)
-    namespace = {**vars(vectors), "function": function}
+    namespace = {
+        **vars(arithmetic),
+        "function": function,
+        "ZERO": np.uint64(0),
+        "ONE": np.uint64(1),
+    }
     exec(_LANE_BY_LANE.format(arguments=listed, of_lane=of_lane), namespace)
     stub, lanes, scalar = (namespace[name] for name in ("stub", "lanes", "scalar"))
 
-    def choose(mask: Any, *arguments: Any) -> Any:
+    def choose(mask: object, *arguments: object) -> Body:
         return lanes if any(isinstance(one, Lanes) for one in arguments) else scalar
 
     choose.__signature__ = inspect.signature(stub)  # type: ignore[attr-defined]
-    overload(stub, jit_options=_OPTIONS, strict=False)(choose)
+    overload(stub, jit_options=INLINED, strict=False)(choose)
     return stub
 
 
@@ -364,56 +360,7 @@ def lanes(mask, {arguments}):
 """
 
 
-def _are_cheap(statements: Iterable[ast.stmt]) -> bool:
-    values = [s.value if isinstance(s, ast.Assign) else s for s in statements]
-    nodes = (node for value in values for node in ast.walk(value))
-    return all(isinstance(n, _CHEAP) for n in nodes if isinstance(n, (ast.expr, ast.stmt)))
-
-
-def _surely_assigned(statements: Iterable[ast.stmt]) -> set[str]:
-    """The names that every execution of some statements assigns."""
-    found: set[str] = set()
-    for statement in statements:
-        if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
-            found |= _assigned([statement])
-        elif isinstance(statement, ast.If):
-            found |= _surely_assigned(statement.body) & _surely_assigned(statement.orelse)
-    return found
-
-
-def _assigned(statements: Iterable[ast.AST]) -> set[str]:
-    nodes = (node for statement in statements for node in ast.walk(statement))
-    return {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-
-
-def _returns(statements: Iterable[ast.AST]) -> list[ast.AST]:
-    nodes = (node for statement in statements for node in ast.walk(statement))
-    return [node for node in nodes if isinstance(node, ast.Return)]
-
-
-def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
-    first = body[0]
-    described = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-    return body[1:] if described else body
-
-
 def _name_of(target: ast.expr) -> str:
     if not isinstance(target, ast.Name):
         raise CannotLift(f"line {target.lineno}: it assigns to {ast.unparse(target)}")
     return target.id
-
-
-def _load(name: str) -> ast.Name:
-    return ast.Name(name, ast.Load())
-
-
-def _target(name: str) -> ast.Name:
-    return ast.Name(name, ast.Store())
-
-
-def _store(name: str, value: ast.expr) -> ast.stmt:
-    return ast.Assign([_target(name)], value)
-
-
-def _parsed(text: str) -> list[ast.stmt]:
-    return ast.parse(text).body

@@ -137,7 +137,7 @@ class ControlRules:
             scenario.serve(live)
         before = live.status()
         for number in (2, 7):
-            refused = rf"3 have begun\) .* from 3 to 6, got {number}"
+            refused = rf"3 have begun and are completed\) .* from 3 to 6, got {number}"
             with pytest.raises(Invalid, match=refused):
                 live.stop(after_replications=number)
         with pytest.raises(Invalid, match="drain=False"):

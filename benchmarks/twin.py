@@ -1,0 +1,306 @@
+"""How often the intervals of a twin miss, how often it raises a false alarm, and what it finds.
+
+    python benchmarks/twin.py [--experiments 500] [--minutes 60] [--cases NAME ...] [--counts M ...] [--table]
+
+Every experiment of every cell (a case at 1, 2, 5 or 10 replications) is a line of twin.jsonl (or of the file that
+TWIN_LINES names), so that the work may be stopped at any time and is continued by the same command; the cells grow
+together. `--table` prints the Markdown table of docs/twin.md from the lines that are there. `--drift` measures the
+test of the arms' constancy on arms that change.
+
+A cell holds, over its experiments: misses of the effect's interval (of those not withheld), of the interval around
+the observed mean, of t where there are replications for it, and of the guaranteed interval (whether the true means
+are in its set, which is what it rests on); mean half-widths; how often the constancy of the arms was rejected, and
+how often a rare failure was flagged, and met. The truth is the mean of a long simulation of the true arms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import sameluck as sl
+from sameluck.arrays import Floats
+from sameluck.inference.twins.copies import BernoulliCopy
+from sameluck.inference.twins.draws import drawn_effects
+from sameluck.inference.twins.guaranteed import means_ball
+from sameluck.inference.twins.long_run import (
+    copied_effects,
+    effects_around_mean,
+    rare_failures,
+    run_long,
+)
+from sameluck.inference.twins.simulations import Copies, Effort
+from sameluck.inference.twins.stability import check_stability
+from sameluck.inference.twins.withholding import reasons_to_withhold
+from sameluck.intervals import t_interval
+from sameluck.simulation.observed import observed_rewards
+
+LINES = Path(os.environ.get("TWIN_LINES", "twin.jsonl"))
+COUNTS = (1, 2, 5, 10)
+EFFORTS = {"quick": Effort(4_000, 100, 256, 0), "default": Effort()}
+LEVEL = 0.95
+
+
+class Case(NamedTuple):
+    """The last policy is compared with the first."""
+
+    policies: dict[str, Any]
+    environment: Any
+    horizon: int = 1_000
+
+
+def _rare(policy: Any, means: tuple[float, float], horizon: int = 1_000) -> Case:
+    return Case({"ucb1(2)": sl.UCB1(2.0), "bold": policy}, sl.Bernoulli(means), horizon)
+
+
+FIVE = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
+UCBS = {"ucb1(2.5)": sl.UCB1(2.5), "ucb1(3)": sl.UCB1(3.0)}
+THOMPSON = sl.ThompsonBernoulli(first_plays=1)
+REVENUE = [
+    [0.0] * 90 + [float(x) for x in range(5, 15)],
+    [0.0] * 95 + [20.0, 30.0, 40.0, 50.0, 5.0],
+]
+TEN = sl.Bernoulli(tuple(np.linspace(0.5, 0.2, 10).tolist()))
+CASES = {
+    "example 1": Case(UCBS, FIVE),
+    "example 2": Case({"ucb1(2)": sl.UCB1(2.0), "thompson": THOMPSON}, sl.Bernoulli((0.7, 0.3))),
+    "example 3": Case(
+        {"thompson": sl.ThompsonGaussian(first_plays=1), "epsilon 0.1": sl.EpsilonGreedy(0.1)},
+        sl.Gaussian((1.0, 0.8, -2.0, -3.0, -4.0)),
+    ),
+    "example 1, T = 50": Case(UCBS, FIVE, 50),
+    "example 1, T = 5,000": Case(UCBS, FIVE, 5_000),
+    "near-tie, UCB1": Case({"1": sl.UCB1(1.0), "2": sl.UCB1(2.0)}, sl.Bernoulli((0.5, 0.48))),
+    "near-tie, Thompson": Case(
+        {"ucb1(2)": sl.UCB1(2.0), "thompson": THOMPSON}, sl.Bernoulli((0.5, 0.48))
+    ),
+    "10 arms": Case(
+        {"ucb1(1)": sl.UCB1(1.0), "thompson": THOMPSON},
+        TEN,
+    ),
+    "revenue": Case(
+        {"ucb1(50)": sl.UCB1(50.0), "epsilon 0.1": sl.EpsilonGreedy(0.1)}, sl.Empirical(REVENUE)
+    ),
+    "three policies": Case(
+        {"ucb1(2)": sl.UCB1(2.0), "thompson": THOMPSON, "epsilon 0.1": sl.EpsilonGreedy(0.1)},
+        sl.Bernoulli((0.6, 0.5, 0.4)),
+    ),
+    "rare: UCB1(0.05), .9 / .5": _rare(sl.UCB1(0.05), (0.9, 0.5)),
+    "rare: UCB1(0.1), .9 / .6": _rare(sl.UCB1(0.1), (0.9, 0.6)),
+    "rare: epsilon 0, .95 / .5": _rare(sl.EpsilonGreedy(0.0), (0.95, 0.5)),
+    "rare: epsilon 0, .95 / .5, T = 5,000": _rare(sl.EpsilonGreedy(0.0), (0.95, 0.5), 5_000),
+}
+
+
+def experiment(case: Case, replications: int, seed: int) -> sl.Experiment:
+    arms = case.environment.arms
+    return sl.Experiment(
+        policies=case.policies,
+        arms=arms,
+        horizon=case.horizon,
+        replications=replications,
+        seed=seed,
+    )
+
+
+def truth(case: Case, replications: int = 100_000) -> float:
+    """The last policy's effect against the first, the control."""
+    count = max(20_000, replications * 1_000 // max(1_000, case.horizon))
+    runs = sl.simulate(experiment(case, count, 999_983), case.environment, workers=1)
+    return float((runs.rewards[:, -1, 0] - runs.rewards[:, 0, 0]).mean())
+
+
+def measure(case: Case, count: int, number: int, effort: Effort, true: float) -> dict[str, Any]:
+    """One experiment: what a twin of it says, and whether that is right."""
+    runs = sl.simulate(
+        experiment(case, count, 1_000_000 * count + number), case.environment, workers=1
+    )
+    runs = replace(runs, environment=None, observed=observed_rewards(runs))
+    copies = Copies(runs, workers=1)
+    long = run_long(runs, None, copies, effort.replications)
+    pair = copies.pairs.index((runs.policies[-1], runs.policies[0]))
+    stability = check_stability(long.stacks, long.runs, copies.generator(0))
+    line: dict[str, Any] = {"p": stability.p_value, "rejected": stability.rejected}
+    line["withheld"] = len(reasons_to_withhold(long, stability)) > 0
+    long, drawn = drawn_effects(long, effort, LEVEL)
+    around = effects_around_mean(long, LEVEL)[pair]
+    line["effect"], line["plain"] = drawn[pair][0].effect, copied_effects(long, LEVEL)[pair].effect
+    line["copy"] = _judged(*drawn[pair][0].interval[:2], true)
+    line["mean"] = _judged(around.low, around.high, true)
+    line["observed"] = around.effect
+    if count > 1:
+        line["t"] = _judged(*t_interval(copies.differences(runs)[:, pair, 0], LEVEL)[:2], true)
+    if isinstance(long.copy, BernoulliCopy):
+        means = np.array([case.environment.means])
+        line["outside"] = not bool(means_ball(long.copy, LEVEL).contains(means)[0])
+    flagged = [
+        one for one in rare_failures(long) if {one.policy, one.control} == set(copies.pairs[pair])
+    ]
+    line["flagged"], line["met"] = bool(flagged), sum(one.met for one in flagged)
+    return line
+
+
+def _judged(low: float, high: float, true: float) -> list[float]:
+    return [float(not low <= true <= high), (high - low) / 2]
+
+
+def run(names: list[str], counts: list[int], experiments: int, minutes: float, effort: str) -> None:
+    lines = read()
+    truths = {line["case"]: line["truth"] for line in lines if "truth" in line}
+    done: dict[tuple[str, int], int] = {}
+    for line in lines:
+        if "count" in line:
+            key = (line["case"], line["count"])
+            done[key] = done.get(key, 0) + 1
+    until = time.monotonic() + 60 * minutes
+    cells = [(name, count) for name in names for count in counts]
+    with LINES.open("a") as file:
+        while time.monotonic() < until:
+            left = [cell for cell in cells if done.get(cell, 0) < experiments]
+            if not left:
+                return
+            name, count = min(
+                left, key=lambda cell: done.get(cell, 0) * CASES[cell[0]].horizon ** 0.5
+            )
+            if name not in truths:
+                truths[name] = truth(CASES[name])
+                file.write(json.dumps({"case": name, "truth": truths[name]}) + "\n")
+            number = done.get((name, count), 0)
+            found = measure(CASES[name], count, number, EFFORTS[effort], truths[name])
+            file.write(json.dumps({"case": name, "count": count, "effort": effort, **found}) + "\n")
+            file.flush()
+            done[name, count] = number + 1
+
+
+def _turn(done: int, name: str, count: int) -> float:
+    # Long horizons and the counts in between get their turn less often.
+    return done * CASES[name].horizon ** 0.5 * (1.0 if count in (1, 10) else 2.0)
+
+
+def read() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in LINES.read_text().splitlines()] if LINES.exists() else []
+
+
+def tables(lines: list[dict[str, Any]]) -> str:
+    rows = [line for line in lines if "count" in line]
+    parts = [
+        "| case | M | experiments | effect on the copy: miss % / half-width | around the mean | t | "
+        "means outside the guaranteed set % | constancy rejected % | failure flagged % | met % |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name in CASES:
+        for count in COUNTS:
+            cell = [row for row in rows if row["case"] == name and row["count"] == count]
+            if cell:
+                parts.append(_row(name, count, cell))
+    return "\n".join(parts)
+
+
+def _row(name: str, count: int, cell: list[dict[str, Any]]) -> str:
+    given = [row for row in cell if not row["withheld"]]
+    outside = [row["outside"] for row in cell if "outside" in row]
+    cells = [
+        name,
+        f"{count}",
+        f"{len(cell)}",
+        _pair([row["copy"] for row in given]),
+        _pair([row["mean"] for row in cell]),
+        _pair([row["t"] for row in cell if "t" in row]),
+        f"{100 * np.mean(outside):.1f}" if outside else "-",
+        f"{100 * np.mean([row['rejected'] for row in cell]):.1f}",
+        f"{100 * np.mean([row['flagged'] for row in cell]):.1f}",
+        f"{100 * np.mean([row['met'] > 0 for row in cell]):.1f}",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _pair(pairs: list[list[float]]) -> str:
+    if not pairs:
+        return "-"
+    misses, widths = np.array(pairs).T
+    return f"{100 * misses.mean():.1f} / {np.median(widths):.3g}"
+
+
+def drifting_runs(count: int, fall: float, seed: int, horizon: int = 1_000) -> sl.Runs:
+    """Example 1 in lock-step on arms of which the best falls by this much over the horizon; all shares one ledger."""
+    generator = np.random.Generator(np.random.PCG64(seed))
+    means, alphas = np.array(FIVE.means), (2.5, 3.0)
+    stacks = np.full((count, 5, horizon), np.nan)
+    pulls, totals = np.zeros((count, 2, 5), np.int64), np.zeros((count, 2, 5))
+    rows = np.arange(count)
+    for period in range(1, horizon + 1):
+        now = means - fall * (period / horizon) * (np.arange(5) == 0)
+        for policy, alpha in enumerate(alphas):
+            with np.errstate(divide="ignore", invalid="ignore"):
+                bonus = np.sqrt(alpha * np.log(period) / pulls[:, policy])
+                index = np.where(
+                    pulls[:, policy] == 0, np.inf, totals[:, policy] / pulls[:, policy] + bonus
+                )
+            arm = index.argmax(axis=1)
+            position = pulls[rows, policy, arm]
+            fresh = np.isnan(stacks[rows, arm, position])
+            drawn = (generator.random(count) < now[arm]).astype(float)
+            stacks[rows, arm, position] = np.where(fresh, drawn, stacks[rows, arm, position])
+            totals[rows, policy, arm] += stacks[rows, arm, position]
+            pulls[rows, policy, arm] += 1
+    whole = sl.Experiment(policies=UCBS, arms=5, horizon=horizon, replications=count, seed=seed)
+    observed: list[Floats] = [
+        stacks[row, arm, : pulls[row, :, arm].max()] for row in range(count) for arm in range(5)
+    ]
+    return sl.Runs(
+        whole,
+        np.array([horizon]),
+        totals.sum(axis=2)[:, :, None],
+        pulls[:, :, None],
+        whole.design.interactions(pulls[:, :, None]),
+        observed=np.concatenate(observed),
+    )
+
+
+def drift(experiments: int) -> str:
+    """How often a fall of the best arm by 0.1 is found at 1, 5 and 10 replications; and none at all."""
+    parts = [
+        "| fall of the best arm | M | experiments | constancy rejected % |",
+        "|---|---|---|---|",
+    ]
+    for fall in (0.0, 0.1):
+        for count in (1, 5, 10):
+            rejected = 0
+            for number in range(experiments):
+                runs = drifting_runs(count, fall, 10_000 * count + number)
+                copies = Copies(runs, workers=1)
+                long = run_long(runs, None, copies, 2_000)
+                rejected += check_stability(long.stacks, long.runs, copies.generator(0)).rejected
+            parts.append(
+                f"| {fall:g} | {count} | {experiments} | {100 * rejected / experiments:.1f} |"
+            )
+    return "\n".join(parts)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--experiments", type=int, default=500)
+    parser.add_argument("--minutes", type=float, default=600.0)
+    parser.add_argument("--cases", nargs="*", default=list(CASES))
+    parser.add_argument("--counts", nargs="*", type=int, default=list(COUNTS))
+    parser.add_argument("--effort", choices=EFFORTS, default="quick")
+    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--drift", type=int, default=0, metavar="EXPERIMENTS")
+    options = parser.parse_args()
+    if options.drift:
+        print(drift(options.drift))
+    elif options.table:
+        print(tables(read()))
+    else:
+        run(options.cases, options.counts, options.experiments, options.minutes, options.effort)
+
+
+if __name__ == "__main__":
+    main()

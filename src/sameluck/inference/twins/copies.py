@@ -1,0 +1,127 @@
+"""Copies of the arms: an environment estimated from a ledger, and draws of others that the ledger leaves possible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import scipy
+
+from sameluck.arrays import Floats
+from sameluck.environments.base import Environment
+from sameluck.environments.bernoulli import Bernoulli
+from sameluck.environments.empirical import Empirical
+from sameluck.environments.gaussian import Gaussian
+from sameluck.errors import Invalid
+from sameluck.inference.twins.ledger import ObservedStacks
+from sameluck.validation import require_one_of
+
+families = ("bernoulli", "gaussian", "empirical")
+
+
+class ArmCopy(Protocol):
+    """The arms as one family of laws estimates them."""
+
+    @property
+    def environment(self) -> Environment:
+        """The estimate itself."""
+
+    def draws(self, count: int, generator: np.random.Generator) -> Sequence[Environment]:
+        """Environments from the posterior law, or resampled."""
+
+
+class BernoulliCopy(NamedTuple):
+    """Rewards 0 and 1: chances (S + 1/2) / (U + 1), posterior Beta(S + 1/2, U - S + 1/2) (Jeffreys, 1946)."""
+
+    users: Floats  # U of each arm
+    successes: Floats  # S
+
+    @property
+    def environment(self) -> Bernoulli:
+        """The estimated chances."""
+        return Bernoulli(tuple(((self.successes + 0.5) / (self.users + 1)).tolist()))
+
+    def draws(self, count: int, generator: np.random.Generator) -> list[Environment]:
+        """A Latin hypercube sample of the posterior law."""
+        return [Bernoulli(tuple(row)) for row in self.chances(count, generator).tolist()]
+
+    def chances(self, count: int, generator: np.random.Generator) -> Floats:
+        """The chances of `draws` (draw, arm)."""
+        shapes = self.successes + 0.5, self.users - self.successes + 0.5
+        grid = latin_hypercube(count, self.users.size, generator)
+        return scipy.special.betaincinv(*shapes, grid)
+
+
+class GaussianCopy(NamedTuple):
+    """Normal rewards of unknown mean and variance: the usual estimates, and the posterior law of Jeffreys' prior."""
+
+    counts: Floats
+    means: Floats
+    sds: Floats
+
+    @property
+    def environment(self) -> Gaussian:
+        """The estimated means and standard deviations."""
+        return Gaussian(tuple(self.means.tolist()), tuple(self.sds.tolist()))
+
+    def draws(self, count: int, generator: np.random.Generator) -> list[Environment]:
+        """A Latin hypercube sample: (n - 1) s^2 / sigma^2 is chi-square, the mean normal given sigma."""
+        arms = self.counts.size
+        grid = latin_hypercube(count, 2 * arms, generator)
+        sds = self.sds * np.sqrt(
+            (self.counts - 1) / scipy.special.chdtri(self.counts - 1, 1 - grid[:, :arms])
+        )
+        means = self.means + sds / np.sqrt(self.counts) * scipy.special.ndtri(grid[:, arms:])
+        rows = zip(means.tolist(), sds.tolist(), strict=True)
+        return [Gaussian(tuple(mean), tuple(sd)) for mean, sd in rows]
+
+
+class EmpiricalCopy(NamedTuple):
+    """Any rewards: each arm's own values, and resamples of them with replacement.
+
+    The values are in ascending order, so that one random number stands for the same quantile in every draw.
+    """
+
+    values: tuple[Floats, ...]
+
+    @property
+    def environment(self) -> Empirical:
+        """The observed values."""
+        return Empirical(tuple(tuple(values.tolist()) for values in self.values))
+
+    def draws(self, count: int, generator: np.random.Generator) -> list[Environment]:
+        """Resamples with replacement of every arm."""
+        return [
+            Empirical([np.sort(generator.choice(one, one.size)) for one in self.values])  # type: ignore[misc]
+            for _ in range(count)
+        ]
+
+
+def copy_arms(stacks: ObservedStacks, family: str | None) -> ArmCopy:
+    """The arms of a ledger: `"bernoulli"` if all rewards are 0 and 1, otherwise `"empirical"`, unless it is given."""
+    family = family or ("bernoulli" if stacks.binary else "empirical")
+    require_one_of("family", family, families)
+    values = stacks.by_arm()
+    if family == "bernoulli":
+        if not stacks.binary:
+            raise Invalid('family="bernoulli" needs rewards 0 and 1; leave it out')
+        return BernoulliCopy(
+            stacks.users.astype(float), np.array([float(one.sum()) for one in values])
+        )
+    least = 2 if family == "gaussian" else 1
+    for arm, one in enumerate(values):
+        if one.size < least:
+            raise Invalid(
+                f"arm {arm} has {one.size} rewards, and a copy of it needs at least {least}; wait for more"
+            )
+    if family == "empirical":
+        return EmpiricalCopy(tuple(np.sort(one) for one in values))
+    columns = ([one.size, one.mean(), one.std(ddof=1)] for one in values)
+    return GaussianCopy(*np.array(list(columns), float).T)
+
+
+def latin_hypercube(count: int, columns: int, generator: np.random.Generator) -> Floats:
+    """Points of the unit cube: in every column one in each of `count` equal parts, in random order."""
+    parts = np.column_stack([generator.permutation(count) for _ in range(columns)])
+    return (parts + generator.random((count, columns))) / count

@@ -1,0 +1,115 @@
+"""The two intervals that a twin's simulations give: of the observed mean, and of the effect on the copied arms."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import scipy
+
+from sameluck.arrays import Floats
+from sameluck.intervals import Interval
+
+MEANS = 20_000  # of M draws, for the quantiles of the mean
+_MOST_DRAWN = 4_000_000
+PRECISE = 0.075  # of an interval's width, that the simulation's standard error may be
+
+
+class CopiedEffect(NamedTuple):
+    """The effect on a copy of the arms and the interval of the effect on the arms themselves."""
+
+    effect: float
+    interval: Interval
+    draws_variance: float  # of the simulation's error: the part of the draws,
+    long_run_variance: float  # and that of the long run
+
+    @property
+    def error(self) -> float:
+        """The standard error of the simulation."""
+        return math.sqrt(self.draws_variance + self.long_run_variance)
+
+    @property
+    def is_precise(self) -> bool:
+        """Whether the simulation's error is small against the width of the interval."""
+        return self.error <= PRECISE * (self.interval.high - self.interval.low)
+
+
+def quantile(level: float) -> float:
+    """The normal quantile of a two-sided interval."""
+    return float(scipy.special.ndtri(0.5 + level / 2))
+
+
+def mean_interval(
+    mean: float, count: int, star: Floats, level: float, generator: np.random.Generator
+) -> Interval:
+    """The interval of the effect around the observed mean of `count` replications; one is enough.
+
+    On each side the wider of mean -+ z sd / sqrt(count) and of the basic interval from the quantiles of means of
+    `count` draws; `star` are the differences on the copy.
+    """
+    centre, sd = float(star.mean()), float(star.std(ddof=1))
+    deviations = np.sort(_means(star, count, generator)) - centre
+    half = quantile(level) * sd / math.sqrt(count)
+    below, above = np.quantile(deviations, [0.5 - level / 2, 0.5 + level / 2])
+    low, high = mean - max(half, float(above)), mean + max(half, -float(below))
+    at = abs(mean) / (sd / math.sqrt(count)) if sd else math.inf if mean else 0.0
+    beyond = np.mean(deviations >= mean) if mean > 0 else np.mean(deviations <= mean)
+    p_value = max(2 * float(scipy.special.ndtr(-at)), 2 * float(beyond), 1 / deviations.size)
+    return Interval(low, high, min(1.0, p_value))
+
+
+def _means(star: Floats, count: int, generator: np.random.Generator) -> Floats:
+    if count == 1:
+        return star
+    size = min(MEANS, max(1_000, _MOST_DRAWN // count))
+    step = max(1, 1_000_000 // count)
+    blocks = [min(step, size - start) for start in range(0, size, step)]
+    return np.concatenate(
+        [star[generator.integers(star.size, size=(rows, count))].mean(axis=1) for rows in blocks]
+    )
+
+
+def copied_effect(
+    star: Floats, effects: Floats, shared: Floats, interaction: float, level: float
+) -> CopiedEffect:
+    """The interval of the effect from simulations on draws of the arms, all on the luck of the long run.
+
+    Args:
+        star: The differences of the long run on the copy (R0,).
+        effects: The mean difference on each draw, less that of the long run on the same replications (B,).
+        shared: The mean over the draws of each replication's difference, less the long run's (R1,).
+        interaction: The mean square of what neither the draw nor the replication explains.
+        level: Of the interval.
+
+    The variance of the draws' means has a part due to simulation, interaction / R1, which is taken out by drawing
+    them together around their mean. The simulation's error is then added to both ends linearly: added in quadrature
+    it is too little where the effect has a maximum near the true arms.
+    """
+    centre = float(star.mean() + effects.mean())
+    variance = float(effects.var(ddof=1))
+    kept = max(0.0, variance - interaction / shared.size)
+    shrunk = (effects - effects.mean()) * (math.sqrt(kept / variance) if variance else 0.0)
+    parts = float(shared.var(ddof=1)) / shared.size, float(star.var(ddof=1)) / star.size
+    draws, error = np.sort(centre + shrunk), math.sqrt(sum(parts))
+    low, high = _ends(draws, error, level)
+    return CopiedEffect(centre, Interval(low, high, _p_value(draws, error)), *parts)
+
+
+def _ends(draws: Floats, error: float, level: float) -> tuple[float, float]:
+    low, high = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2])
+    margin = quantile(level) * error
+    return float(low) - margin, float(high) + margin
+
+
+def _p_value(draws: Floats, error: float) -> float:
+    """The smallest 1 - level whose interval leaves out zero."""
+    narrow, wide = 0.0, 1.0 - 1.0 / draws.size
+    low, high = _ends(draws, error, wide)
+    if not low <= 0 <= high:
+        return 1.0 / draws.size
+    for _ in range(40):
+        middle = (narrow + wide) / 2
+        low, high = _ends(draws, error, middle)
+        narrow, wide = (narrow, middle) if low <= 0 <= high else (middle, wide)
+    return 1.0 - narrow

@@ -1,0 +1,87 @@
+"""The ledger of runs: the rewards of real users, by replication, owner and arm."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sameluck.arrays import Floats, Ints
+from sameluck.errors import Invalid
+from sameluck.runs import Runs
+from sameluck.simulation.observed import observed_rewards
+
+
+class ObservedStacks(NamedTuple):
+    """The beginning of every stack that some policy has read, each reward once, in order of position."""
+
+    depths: Ints  # (replication, owner, arm)
+    values: Floats  # one stack after another
+
+    @property
+    def users(self) -> Ints:
+        """How many rewards each arm has."""
+        return self.depths.sum(axis=(0, 1))
+
+    @property
+    def binary(self) -> bool:
+        """Whether all rewards are 0 or 1."""
+        return bool(((self.values == 0) | (self.values == 1)).all())
+
+    def by_arm(self) -> list[Floats]:
+        """The rewards of each arm, all replications together."""
+        cells, arms = self.depths.shape[0] * self.depths.shape[1], self.depths.shape[2]
+        arm = np.repeat(np.tile(np.arange(arms), cells), self.depths.ravel())
+        return [self.values[arm == one] for one in range(arms)]
+
+    def moments(self) -> StackMoments:
+        """What the tests of the arms' constancy need of every stack."""
+        depths = self.depths.ravel()
+        starts = np.cumsum(depths) - depths
+        position = np.arange(self.values.size) - np.repeat(starts + (depths - 1) / 2, depths)
+        sums = (
+            self._sum(part)
+            for part in (self.values, self.values * self.values, position * self.values)
+        )
+        return StackMoments(self.depths, *sums)
+
+    def _sum(self, values: Floats) -> Floats:
+        depths = self.depths.ravel()
+        ends = np.cumsum(depths)
+        sums = np.zeros(depths.size)
+        filled = depths > 0
+        if filled.any():
+            sums[filled] = np.add.reduceat(values, (ends - depths)[filled])
+        return sums.reshape(self.depths.shape)
+
+
+class StackMoments(NamedTuple):
+    """Sums over each stack (replication, owner, arm)."""
+
+    depths: Ints
+    totals: Floats
+    squares: Floats
+    trends: Floats  # of reward times centred position
+
+
+def observed_stacks(runs: Runs) -> ObservedStacks:
+    """The ledger of runs; raises `Invalid` where they have none that a copy of the arms could be made from."""
+    experiment, environment = runs.experiment, runs.environment
+    if experiment.design.timed:
+        raise Invalid(
+            "a twin needs stacks of rewards, and the time_coupled design has none; use replay or naive"
+        )
+    if runs.replications < 1:
+        raise Invalid("a twin needs at least one complete replication, got none")
+    if environment is not None and environment.is_prior:
+        raise Invalid(
+            "a twin copies arms that are the same in every replication, and a prior draws new ones; simulate the "
+            "prior itself"
+        )
+    if runs.observed is not None:
+        return ObservedStacks(runs.stack_depths, runs.observed)
+    if environment is None:
+        raise Invalid(
+            "these runs hold no single rewards, of which a twin is made; read them again with live.runs()"
+        )
+    return ObservedStacks(runs.stack_depths, observed_rewards(runs))

@@ -1,0 +1,117 @@
+"""The long run of a twin: the policies on the copy of the arms, and what follows from it alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from sameluck.arrays import Floats
+from sameluck.inference.effects import Effect, Request, effects
+from sameluck.inference.twins.copies import ArmCopy, copy_arms
+from sameluck.inference.twins.failures import failure_of
+from sameluck.inference.twins.intervals import mean_interval
+from sameluck.inference.twins.ledger import ObservedStacks, observed_stacks
+from sameluck.inference.twins.records import Failure
+from sameluck.inference.twins.simulations import Copies
+from sameluck.intervals import UNKNOWN, Interval
+from sameluck.runs import Runs
+
+
+class LongRun(NamedTuple):
+    """The ledger, the copy of its arms and many replications on it."""
+
+    observed: Runs
+    stacks: ObservedStacks
+    copies: Copies
+    copy: ArmCopy
+    runs: Runs  # on the copy
+
+    @property
+    def star(self) -> Floats:
+        """The differences on the copy (replication, pair, checkpoint)."""
+        return self.copies.differences(self.runs)
+
+    @property
+    def half_reward(self) -> float:
+        """Half of a typical reward that is not zero."""
+        sizes = np.abs(self.stacks.values[self.stacks.values != 0])
+        return float(sizes.mean()) / 2 if sizes.size else 0.5
+
+    def extended(self) -> LongRun:
+        """The same with twice the replications; the first half is unchanged."""
+        count = self.runs.replications
+        more = self.copies.run(self.copy.environment, range(count, 2 * count))
+        return self._replace(
+            runs=Runs.concat([replace(self.runs, experiment=more.experiment), more])
+        )
+
+
+def run_long(runs: Runs, family: str | None, copies: Copies, replications: int) -> LongRun:
+    """Copy the arms of some runs and simulate the policies on them."""
+    stacks = observed_stacks(runs)
+    copy = copy_arms(stacks, family)
+    copies.warn_of_time(copy.environment)
+    simulated = copies.run(copy.environment, range(replications))
+    return LongRun(runs, stacks, copies, copy, simulated)
+
+
+def copied_effects(long: LongRun, level: float) -> tuple[Effect, ...]:
+    """The long run's effects, every pair and checkpoint, with the counts and users of what was observed."""
+    copied = effects(long.runs, Request(level, simultaneous="none"), long.copies.pairs)
+    observed = long.copies.differences(long.observed).mean(axis=0).ravel()
+    users = np.tile(long.observed.interactions.mean(axis=0), len(long.copies.pairs))
+    count = long.observed.replications
+    return tuple(
+        one._replace(
+            replications=count,
+            interactions=float(spent),
+            naive_replications=_rounded_up(count * one.variance_ratio),
+            plain_effect=float(mean),
+        )
+        for one, mean, spent in zip(copied, observed, users, strict=True)
+    )
+
+
+def effects_around_mean(long: LongRun, level: float) -> tuple[Effect, ...]:
+    """The observed mean with an interval of the spread that the copy shows; one replication is enough."""
+    count, generator = long.observed.replications, long.copies.generator(1)
+    star = long.star.reshape(long.runs.replications, -1).T
+    rewards = dict(zip(long.observed.policies, long.observed.rewards.mean(axis=0), strict=True))
+    result = []
+    for place, one in enumerate(copied_effects(long, level)):
+        mean, at = one.plain_effect, place % long.copies.checkpoints.size
+        interval = mean_interval(mean, count, star[place], level, generator)
+        earned = (float(rewards[name][at]) for name in (one.policy, one.control))
+        reward, control_reward = earned
+        own = one._replace(reward=reward, control_reward=control_reward)
+        result.append(with_interval(own, mean, interval))
+    return tuple(result)
+
+
+def with_interval(effect: Effect, centre: float, interval: Interval) -> Effect:
+    """The effect with another centre and interval."""
+    low, high, p_value = interval
+    return effect._replace(effect=centre, low=low, high=high, p_value=p_value, p_adjusted=p_value)
+
+
+def without_interval(effect: Effect) -> Effect:
+    """The effect with an interval without bounds."""
+    return with_interval(effect, effect.effect, UNKNOWN)
+
+
+def rare_failures(long: LongRun) -> tuple[Failure, ...]:
+    """The rare failures that the long run has met, of every pair at every checkpoint."""
+    star, seen = long.star, long.copies.differences(long.observed)
+    found = (
+        failure_of(names, int(checkpoint), star[:, pair, at], seen[:, pair, at], long.half_reward)
+        for pair, names in enumerate(long.copies.pairs)
+        for at, checkpoint in enumerate(long.copies.checkpoints)
+    )
+    return tuple(one for one in found if one is not None)
+
+
+def _rounded_up(value: float) -> float:
+    return math.ceil(value) if math.isfinite(value) else value

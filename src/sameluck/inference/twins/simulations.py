@@ -1,0 +1,155 @@
+"""The simulations of a twin: the long run on the copy, and short ones on draws of the arms, all on the same luck."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from sameluck.arrays import Floats, Ints
+from sameluck.environments.base import Environment
+from sameluck.experiment import Experiment
+from sameluck.inference.effects import Pair, all_pairs
+from sameluck.intervals import check_level
+from sameluck.policies.external import External, Makers
+from sameluck.randomness.streams import ALL_POLICIES, TWIN, stream, word
+from sameluck.runs import Runs
+from sameluck.simulation.simulate import Progress, available_workers, simulate
+from sameluck.validation import require_callable, require_whole
+
+log = logging.getLogger("sameluck")
+
+
+def has_objects(experiment: Experiment) -> bool:
+    """Whether a policy is a Python object."""
+    return any(isinstance(policy, External) for policy in experiment.policies.values())
+
+
+def twin_seed(experiment: Experiment) -> int:
+    """The seed of luck that no part of the experiment has."""
+    return int(word(stream(experiment.seed, TWIN, 0, ALL_POLICIES), 0))
+
+
+class Effort(NamedTuple):
+    """How much a twin simulates."""
+
+    replications: int = 20_000  # of the long run, R0
+    draws: int = 200  # of the arms, B
+    draw_replications: int = 384  # on each, R1
+    raises: int = 2  # how often R0 or R1 may be doubled where the simulation's error is not small
+
+    @property
+    def search_replications(self) -> int:
+        """At each point of the set of means that the guaranteed interval visits."""
+        return max(2, self.draw_replications // 2)
+
+
+def checked_effort(
+    level: float, replications: int, draws: int | None, draw_replications: int
+) -> Effort:
+    """How much to simulate for intervals of a level; raises `Invalid` for numbers that are too small."""
+    check_level(level)
+    if draws is None:
+        draws = max(Effort().draws, math.ceil(4 / (1 - level)))
+    return Effort(
+        require_whole("replications", replications, 200),
+        require_whole("draws", draws, 20, 100_000),
+        require_whole("draw_replications", draw_replications, 20, replications),
+    )
+
+
+class Copies:
+    """Simulates the policies of an experiment on copies of its arms, always on the same luck."""
+
+    def __init__(
+        self,
+        runs: Runs,
+        workers: int | None = None,
+        progress: Progress | None = None,
+        pairs: Sequence[Pair] | None = None,
+        makers: Makers | None = None,
+    ) -> None:
+        self.seed = twin_seed(runs.experiment)
+        self.experiment: Experiment = runs.experiment.replace(seed=self.seed)
+        self.checkpoints: Ints = runs.checkpoints
+        self.pairs = list(pairs or all_pairs(runs.policies, runs.experiment.control, ""))
+        require_callable("progress", progress)
+        self.workers = (
+            available_workers() if workers is None else require_whole("workers", workers, 1)
+        )
+        self._makers = makers
+        self._progress, self._done, self._total = progress, 0, 0
+
+    def generator(self, purpose: int) -> np.random.Generator:
+        """Random numbers for draws of the arms and the like; the same in every call."""
+        return np.random.Generator(np.random.PCG64([self.seed, purpose]))
+
+    def expect(self, replications: int) -> None:
+        """Add work to what progress reports."""
+        self._total += replications
+
+    def run(self, environment: Environment, replications: range) -> Runs:
+        """Some replications on one copy, on all cores."""
+        whole = self.experiment.replace(replications=replications.stop)
+        checkpoints, before = self.checkpoints.tolist(), self._done
+
+        def progress(done: int, total: int) -> None:
+            self._report(before + len(replications) * done // total)
+
+        return simulate(
+            whole,
+            environment,
+            checkpoints=checkpoints,
+            replications=replications,
+            workers=self.workers,
+            progress=progress,
+            makers=self._makers,
+        )
+
+    def run_each(
+        self, environments: Sequence[Environment], replications: range
+    ) -> Iterator[Floats]:
+        """The differences of each pair on each copy (replication, pair, checkpoint), in their order."""
+        objects = has_objects(self.experiment)  # they run in processes of simulate's own
+        at_once = 1 if objects else self.workers
+        most = max(replications.stop, len(environments) * len(replications))  # the work, for lanes
+        run = partial(
+            simulate,
+            self.experiment.replace(replications=most),
+            checkpoints=self.checkpoints.tolist(),
+            replications=replications,
+            workers=self.workers if objects else 1,
+            check=False,
+            makers=self._makers,
+        )
+        with ThreadPoolExecutor(at_once, thread_name_prefix="sameluck") as pool:
+            for runs in pool.map(run, environments):
+                self._report(self._done + len(replications))
+                yield self.differences(runs)
+
+    def warn_of_time(self, environment: Environment) -> None:
+        """Announce how long Python objects will take, from a few replications."""
+        if has_objects(self.experiment):
+            tried = self.run(environment, range(4 * self.workers))
+            seconds = (tried.seconds or 0.0) * self._total / tried.replications
+            if seconds > 10:
+                log.warning(
+                    "sameluck: the twin runs Python objects for about %s seconds; fewer replications, draws and "
+                    "draw_replications make it shorter",
+                    f"{float(f'{seconds:.1g}'):,.0f}",
+                )
+
+    def differences(self, runs: Runs) -> Floats:
+        """The first policy's reward minus the second's, of each pair (replication, pair, checkpoint)."""
+        columns = np.array([[runs.policies.index(name) for name in pair] for pair in self.pairs])
+        return runs.rewards[:, columns[:, 0]] - runs.rewards[:, columns[:, 1]]
+
+    def _report(self, done: int) -> None:
+        self._done = done
+        if self._progress is not None:
+            self._progress(done, max(done, self._total))

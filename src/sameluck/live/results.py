@@ -1,0 +1,67 @@
+"""`Results`: what a live experiment has found so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sameluck.live.assignments import Assignments
+from sameluck.live.ledger import Ledger
+from sameluck.live.waiting import notes
+from sameluck.policies.external import makers_for
+from sameluck.runs import Runs
+from sameluck.trajectories import Trace
+
+if TYPE_CHECKING:
+    from sameluck.inference import Twin
+
+
+class Results(Assignments):
+    """The methods of a live experiment that read its ledger."""
+
+    _runs: Runs | None = None  # the last ones returned
+
+    def runs(
+        self, checkpoints: Sequence[int] | None = None, *, policies: Sequence[str] | None = None
+    ) -> Runs:
+        """The results so far, for `compare`.
+
+        They hold the complete prefix of replications, never "those finished so far": how long a replication takes
+        depends on its rewards. Their `notes` say what the prefix waits for if later replications are complete.
+
+        Args:
+            checkpoints: Horizons to report; a replication counts once every policy has passed the last of them. The
+                experiment's horizon if not given.
+            policies: Only these; others need not have passed it.
+        """
+
+        def work(ledger: Ledger) -> Runs:
+            self._runs = ledger.runs(checkpoints, policies, self._runs)
+            return replace(self._runs, notes=notes(ledger, self._runs.replications))
+
+        return self._replications.read(work)
+
+    def trace(self, replication: int = 0) -> Trace:
+        """Every period of one replication that each policy has done."""
+        return self._replications.read(lambda ledger: ledger.trace(replication))
+
+    def twin(
+        self,
+        checkpoints: Sequence[int] | None = None,
+        *,
+        policies: Sequence[str] | None = None,
+        **options: Any,
+    ) -> Twin:
+        """The policies on a copy of the arms as measured so far: `sameluck.twin` of `runs`.
+
+        Args:
+            checkpoints: As for `runs`; an earlier horizon is known sooner.
+            policies: As for `runs`.
+            options: Those of `sameluck.twin`.
+        """
+        from sameluck.inference import twin  # noqa: PLC0415 inference is imported when it is first used
+
+        runs = self.runs(checkpoints, policies=policies)
+        makers = makers_for(runs.experiment.policies, self._replications.makers)
+        return twin(runs, **{"makers": makers, **options})

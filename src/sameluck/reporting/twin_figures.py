@@ -1,0 +1,105 @@
+"""The figure of a twin: the law of the difference on the copy, intervals side by side, and the tail of losses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sameluck.arrays import Floats
+from sameluck.reporting.plots import Axes, Figure, colour, panels
+from sameluck.reporting.wording import amount
+
+_POINTER = {"arrowprops": {"arrowstyle": "-", "color": "0.5"}}
+
+
+class Bar(NamedTuple):
+    """One interval of an effect."""
+
+    label: str
+    centre: float | None
+    low: float
+    high: float
+
+
+class Tail(NamedTuple):
+    """The losses of a policy that fails rarely."""
+
+    policy: str
+    losses: Floats  # ascending
+    loss: float  # of its rare failure
+    one_in: float
+
+
+class PairFigure(NamedTuple):
+    """What is drawn of one pair of policies at one horizon."""
+
+    label: str  # policy minus control
+    horizon: int
+    star: Floats  # differences on the copy
+    observed: Floats
+    bars: tuple[Bar, ...]
+    tail: Tail | None  # None if no policy fails rarely
+
+
+def draw_twin(pairs: Sequence[PairFigure]) -> Figure:
+    """A row of panels for each pair."""
+    with panels((11.5, 3.4 * len(pairs)), len(pairs), 3) as (figure, rows):
+        for (law, intervals, tail), pair in zip(rows, pairs, strict=True):
+            _draw_law(law, pair)
+            _draw_intervals(intervals, pair)
+            _draw_tail(tail, pair)
+    return figure
+
+
+def _draw_law(axes: Axes, pair: PairFigure) -> None:
+    low, high = np.quantile(pair.star, [0.0005, 0.9995])
+    low, high = min(low, pair.observed.min()), max(high, pair.observed.max())
+    whole = bool((pair.star == np.round(pair.star)).all())
+    width = max(1.0, float(np.ceil((high - low) / 60))) if whole else (high - low) / 60 or 1.0
+    edges = np.arange(low - width / 2, high + 1.5 * width, width)
+    heights, _ = np.histogram(pair.star, edges)
+    axes.stairs(heights / heights.max(), edges, fill=True, color=colour(0), alpha=0.35)
+    label = f"observed ({pair.observed.size:,})"
+    axes.plot(*_stacked(pair.observed, width), "o", color=colour(1), clip_on=False, label=label)
+    axes.axvline(0, color="0.35", lw=0.8, zorder=0)
+    axes.set(title=f"One replication: {pair.label}", yticks=[], ylim=(0, None))
+    axes.spines["left"].set_visible(False)
+    axes.set_xlabel(f"difference over {pair.horizon:,} periods, on the copy")
+    axes.legend(frameon=False, loc="best")
+
+
+def _stacked(values: Floats, width: float) -> tuple[Floats, Floats]:
+    """Where the dots of values are, those within one bar above each other; 1 is the height of the panel."""
+    ordered = np.sort(values)
+    bars = np.round(ordered / width)
+    rank = np.arange(values.size) - np.searchsorted(bars, bars)
+    return ordered, rank.astype(float) * min(0.06, 0.8 / max(1, int(rank.max())))
+
+
+def _draw_intervals(axes: Axes, pair: PairFigure) -> None:
+    for index, bar in enumerate(pair.bars):
+        axes.plot([bar.low, bar.high], [index, index], color=colour(index), lw=3, alpha=0.5)
+        if bar.centre is not None:
+            axes.plot(bar.centre, index, "o", color=colour(index))
+    axes.axvline(0, color="0.35", lw=0.8, zorder=0)
+    axes.set_yticks(range(len(pair.bars)), [bar.label for bar in pair.bars])
+    axes.set_ylim(len(pair.bars) - 0.5, -0.5)
+    axes.set(title="Effect", xlabel="effect on cumulative reward")
+
+
+def _draw_tail(axes: Axes, pair: PairFigure) -> None:
+    axes.set_title("Rare failures")
+    if pair.tail is None:
+        axes.axis("off")
+        axes.text(0, 0.9, "none on the copy", transform=axes.transAxes, color="0.35", va="top")
+        return
+    policy, losses, loss, one_in = pair.tail
+    share = np.arange(losses.size, 0, -1) / pair.star.size
+    axes.step(losses, share, where="pre", color=colour(1), lw=1.8)
+    axes.plot(loss, 1 / one_in, "o", color=colour(1))
+    axes.set_yscale("log")
+    axes.set(xlabel=f"{policy} ends this much behind, or more", ylabel="share of replications")
+    text = f"{amount(loss)} or more:\n1 in {one_in:,.0f}"
+    axes.annotate(text, (loss, 1 / one_in), (0.45, 0.8), textcoords="axes fraction", **_POINTER)

@@ -1,0 +1,70 @@
+"""Where tasks run: compiled policies in threads, Python objects in processes, or both by the `map` of the caller."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeAlias
+
+from sameluck.errors import Invalid, SameluckError
+from sameluck.simulation.processes import can_fork, run_forked
+from sameluck.simulation.tasks import Task, TaskResult, Work, run_task
+
+MapLike: TypeAlias = Callable[..., Iterable[Any]]
+Results: TypeAlias = Generator[TaskResult, None, None]
+
+_WORTH_A_FORK = 0.3  # seconds of work
+_LONG = 10.0  # seconds of work after which one process is worth a warning
+log = logging.getLogger("sameluck")
+
+
+def run_tasks(work: Work, tasks: Sequence[Task], workers: int) -> Results:
+    """The results of tasks on this machine."""
+    run = partial(run_task, work)
+    of_objects = [task for task in tasks if work.makers.keys() & set(task.policies)]
+    others = [task for task in tasks if task not in of_objects]
+    yield from _in_threads(run, others, workers)
+    seconds = sum(task.seconds for task in of_objects)
+    several = min(workers, len(of_objects)) > 1
+    if several and seconds > _WORTH_A_FORK and can_fork():
+        yield from run_forked(run, of_objects, workers)
+        return
+    if several and seconds > _LONG:
+        log.warning(
+            "sameluck: Python objects are run in one process here, for about %.0f s; map= runs them in several, "
+            "such as that of a ProcessPoolExecutor if their makers are defined in a module",
+            seconds,
+        )
+    yield from map(run, of_objects)
+
+
+def _in_threads(run: Callable[[Task], TaskResult], tasks: Sequence[Task], workers: int) -> Results:
+    if workers == 1 or len(tasks) <= 1:
+        yield from map(run, tasks)
+        return
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="sameluck")
+    try:
+        yield from pool.map(run, tasks)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def map_tasks(work: Work, tasks: Sequence[Task], map_like: MapLike) -> Results:
+    """The results of tasks by a `map` of the caller, in any order."""
+    results: Iterable[TaskResult] = ()
+    try:
+        results = map_like(partial(run_task, work), tasks)
+        yield from results
+    except Exception as error:
+        unsent = any(words in str(error) for words in ("pickle", "local object"))
+        if work.makers and unsent and not isinstance(error, SameluckError):
+            raise Invalid(
+                f"map sends the makers to other processes, and one cannot be sent ({error}); define it at the top "
+                "level of a module that they can import"
+            ) from error
+        raise
+    finally:
+        if hasattr(results, "close"):
+            results.close()  # at once, so that what still runs is cancelled

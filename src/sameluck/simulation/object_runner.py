@@ -1,0 +1,140 @@
+"""One policy that is a Python object, through some replications: the loop of `loop`, in Python.
+
+It reads its rewards at the same addresses as a compiled policy, and gets the same seed as in a live experiment. Its
+rewards are drawn by machine code in blocks: one by one they would cost more than most policies do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from sameluck.arrays import Floats, Ints
+from sameluck.environments.base import Environment
+from sameluck.errors import SameluckError
+from sameluck.experiment import Experiment
+from sameluck.policies.external import External, Maker, ObjectPolicy, Twins, object_seed
+from sameluck.simulation.loop import Results
+from sameluck.simulation.rewards import RewardBlocks, RewardSource
+from sameluck.trajectories import Trajectory
+
+
+class ObjectRunner:
+    """An external policy of an experiment, prepared to run any of its replications; as `PolicyRunner`."""
+
+    def __init__(
+        self, experiment: Experiment, environment: Environment, name: str, make: Maker
+    ) -> None:
+        self.experiment = experiment
+        self.environment = environment
+        self.name = name
+        self.make = make
+        policy = experiment.policies[name]
+        assert isinstance(policy, External)
+        self.batch = policy.batch
+        self._timed = experiment.design.timed
+
+    def run(
+        self, replications: range, checkpoints: Ints, trajectory: Trajectory | None = None
+    ) -> Results:
+        """The results of some replications; a trajectory is filled if there is only one."""
+        shape = (len(replications), checkpoints.size)
+        pulls = np.empty((*shape, self.experiment.n_arms), np.int64)
+        results = Results(self._timed, checkpoints, np.empty(shape), pulls)
+        source = RewardSource(self.experiment, self.environment, self.name, replications)
+        for row, replication in enumerate(replications):
+            self._run(replication, source.blocks(replication), row, results, trajectory)
+        return results
+
+    def _run(
+        self,
+        replication: int,
+        rewards: RewardBlocks,
+        row: int,
+        results: Results,
+        trajectory: Trajectory | None,
+    ) -> None:
+        arms, timed, earned, start = self.experiment.n_arms, self._timed, 0.0, 1
+        pulls = [0] * arms
+        values, first, end = rewards.values, rewards.start, rewards.end
+        policy = ObjectPolicy(self.name, self.make, arms, self._seed_in(replication))
+        select, update = policy.select, policy.update
+        if self.batch > 1:
+            update = in_batches(policy.observe, self.batch)
+        for column, checkpoint in enumerate(results.checkpoints.tolist()):
+            for period in range(start, checkpoint + 1):
+                try:
+                    arm = select(period)
+                except Exception as error:
+                    where = f" failed in period {period} of replication {replication}"
+                    raise policy.failure(where, error) from error
+                if type(arm) is not int or not 0 <= arm < arms:
+                    arm = policy.arm_of(arm, period)
+                position = period - 1 if timed else pulls[arm]
+                if position >= end[arm]:
+                    rewards.refill(arm, position)
+                reward = values[arm][position - first[arm]]
+                pulls[arm] += 1
+                earned += reward
+                if trajectory is not None:
+                    trajectory.arms[period - 1] = arm
+                    trajectory.positions[period - 1] = position
+                    trajectory.rewards[period - 1] = reward
+                try:
+                    update(arm, reward)
+                except SameluckError:  # explained already
+                    raise
+                except Exception as error:
+                    where = f" failed in update({arm}, {reward}), period {period} of replication {replication}"
+                    raise policy.failure(where, error) from error
+            results.rewards[row, column] = earned
+            results.pulls[row, column] = pulls
+            start = checkpoint + 1
+
+    def run_twins(self, replication: int, periods: int, seconds: float = np.inf) -> list[int]:
+        """The arms that two objects with the same seed both choose, in some periods or for some time."""
+        end = time.perf_counter() + seconds
+        only = range(replication, replication + 1)
+        source = RewardSource(self.experiment, self.environment, self.name, only)
+        rewards = source.blocks(replication)
+        number = self.experiment.n_arms
+        twins = Twins(self.name, self.make, number, self._seed_in(replication))
+        observe = in_batches(twins.observe, self.batch)
+        pulls, arms = [0] * number, list[int]()
+        while len(arms) < periods and (not arms or time.perf_counter() < end):
+            arm = twins.choose(len(arms) + 1)
+            observe(arm, rewards.read(arm, len(arms) if self._timed else pulls[arm]))
+            pulls[arm] += 1
+            arms.append(arm)
+        return arms
+
+    def compile(self, count: int, *, recorded: bool) -> None:  # noqa: ARG002 as for a compiled policy
+        """Compile what draws the rewards and what computes the seed."""
+        self._seed_in(0)
+        RewardSource(self.experiment, self.environment, self.name, range(1)).draw(0, 0, 0, 0)
+
+    def exploration_luck(self, checkpoints: Ints, trajectory: Trajectory) -> Floats:  # noqa: ARG002
+        """Zero: an object does not state its chances."""
+        return np.zeros(checkpoints.size)
+
+    def _seed_in(self, replication: int) -> int:
+        owner = self.experiment.design.noise_owner(self.name)
+        return object_seed(self.experiment.seed, replication, owner)
+
+
+def in_batches(
+    observe: Callable[[int, float], object], size: int
+) -> Callable[[int, float], object]:
+    """A function that passes rewards on when there is a batch of them."""
+    waiting: list[tuple[int, float]] = []
+
+    def collect(arm: int, reward: float) -> None:
+        waiting.append((arm, reward))
+        if len(waiting) == size:
+            for one in waiting:
+                observe(*one)
+            waiting.clear()
+
+    return collect

@@ -1,0 +1,40 @@
+"""`observed_rewards`: what a simulation has read of its reward stacks, read again from the addresses."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sameluck.arrays import Floats, Ints
+from sameluck.compiled import compiled
+from sameluck.environments.base import Law, compiled_law, draw
+from sameluck.randomness.streams import REWARD, Bits, stream, within, word
+from sameluck.runs import Runs
+
+
+def observed_rewards(runs: Runs) -> Floats:
+    """Every reward that simulated runs have read, once, in the order of `Runs.observed`; not of a timed design."""
+    environment, experiment = runs.environment, runs.experiment
+    assert environment is not None
+    depths = np.ascontiguousarray(runs.stack_depths)
+    replications = range(runs.first, runs.first + runs.replications)
+    law = compiled_law(environment, experiment.seed, replications, experiment.n_arms)
+    names = list(experiment.policies)[: depths.shape[1]]
+    owners = np.array([experiment.design.reward_owner(name) for name in names], np.uint64)
+    values = np.empty(int(depths.sum()))
+    _read_stacks(law, np.uint64(experiment.seed), runs.first, owners, depths, values)
+    return values
+
+
+@compiled
+def _read_stacks(
+    law: Law, seed: Bits, first: int, owners: Ints, depths: Ints, values: Floats
+) -> None:
+    place = 0
+    for row in range(depths.shape[0]):
+        for owner in range(depths.shape[1]):
+            key = stream(seed, REWARD, first + row, owners[owner])
+            for arm in range(depths.shape[2]):
+                stack = within(key, arm)
+                for position in range(depths[row, owner, arm]):
+                    values[place] = float(draw(law, row, arm, word(stack, position)))
+                    place += 1

@@ -1,0 +1,152 @@
+"""The bodies of a user in an experiment, the functions they call and the names they use, read from their bytecode."""
+
+from __future__ import annotations
+
+import builtins
+import difflib
+import dis
+import inspect
+from collections.abc import Iterator
+from types import ModuleType
+from typing import NamedTuple
+
+import numpy as np
+
+from sameluck.bodies import Body, Misuse, is_ours
+from sameluck.environments.base import Environment, compiled_law, draw_body_of
+from sameluck.experiment import Experiment
+from sameluck.policies.base import (
+    Policy,
+    as_compiled,
+    body_of,
+    chances_body_of,
+    prepare,
+    states_chances,
+)
+from sameluck.policies.batched import Batched
+
+_ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
+_NAME = ("LOAD_GLOBAL", "LOAD_DEREF")
+_IMPURE = ("random", "numpy.random", "secrets", "uuid", "time", "datetime")
+_LIBRARIES = ("sameluck", "numpy", "numba", "scipy")  # whose functions are not looked into
+_RANDOMNESS = {  # by the fourth argument of a body
+    "luck": "take random numbers from luck, as in uniform(at(luck, period, 0))",
+    "bits": "take random numbers from bits, as in uniform(bits)",
+    "chances": "chances are a function of the tally",
+}
+_constants: dict[Body, dict[str, bytes]] = {}  # global numbers and arrays, as they were compiled
+
+
+class BodyUse(NamedTuple):
+    """A body with its parameters."""
+
+    body: Body
+    parameters: str
+    arms: int
+    horizon: int
+    chances: bool = False  # whether it states the chances of a policy
+
+
+def own_bodies(
+    experiment: Experiment, environment: Environment, policy: Policy, *, detail: bool
+) -> Iterator[BodyUse]:
+    """The select and draw bodies that are not sameluck's, and with `detail` those that state chances."""
+    arms, horizon = experiment.n_arms, experiment.horizon
+    if not is_ours(type(policy)) or isinstance(policy, Batched):
+        prepared = as_compiled(prepare(policy, arms, horizon))
+        if not is_ours(body_of(prepared)):
+            yield BodyUse(body_of(prepared), repr(policy), arms, horizon)
+            if detail and states_chances(prepared):
+                yield BodyUse(chances_body_of(prepared), repr(policy), arms, horizon, chances=True)
+    if not is_ours(type(environment)):
+        body = draw_body_of(compiled_law(environment, experiment.seed, range(1), arms))
+        if not is_ours(body):
+            yield BodyUse(body, repr(environment), arms, 0)
+
+
+def check_names(body: Body) -> None:
+    """Raise `Misuse` for a name that is not defined, global randomness, the clock, imports and changes of globals.
+
+    A global number is a constant of the machine code: one that was changed since is refused too, unless the body has
+    a digest (`body_digests`) and is compiled anew.
+    """
+    constants: dict[str, bytes] = {}
+    for function in called_by(body):
+        known = _known(function)
+        for step, thing in _steps(function, known):
+            if reason := _reason(body, function, known, step, thing):
+                line = step.positions.lineno if step.positions else None
+                raise Misuse(reason, body, line)
+            if step.opname in _NAME and isinstance(thing, int | float | np.number | np.ndarray):
+                constants[str(step.argval)] = np.asarray(thing).tobytes()
+    _check_constants(body, constants)
+
+
+def called_by(body: Body) -> Iterator[Body]:
+    """A body and the functions of a user that it calls, directly or not."""
+    found, seen = [body], {body}
+    while found:
+        function = found.pop()
+        yield function
+        for _, thing in _steps(function, _known(function)):
+            inner = getattr(thing, "py_func", thing)  # of a function compiled by Numba
+            library = str(getattr(inner, "__module__", "")).partition(".")[0] in _LIBRARIES
+            if inspect.isfunction(inner) and not library and inner not in seen:
+                seen.add(inner)
+                found.append(inner)
+
+
+def _known(function: Body) -> dict[str, object]:
+    nonlocals = inspect.getclosurevars(function).nonlocals
+    return {**vars(builtins), **function.__globals__, **nonlocals}
+
+
+def _steps(function: Body, known: dict[str, object]) -> Iterator[tuple[dis.Instruction, object]]:
+    """Each instruction, with the object that it loads by name or as an attribute of a module."""
+    thing: object = None
+    for step in dis.get_instructions(function):
+        if step.opname in _NAME:
+            thing = known.get(str(step.argval))
+        elif step.opname in _ATTRIBUTE and isinstance(thing, ModuleType):
+            thing = getattr(thing, str(step.argval), None)
+        else:
+            thing = None
+        yield step, thing
+
+
+def _reason(
+    body: Body, function: Body, known: dict[str, object], step: dis.Instruction, thing: object
+) -> str:
+    name, module = str(step.argval), _module(thing)
+    helper = "" if function is body else function.__name__
+    it, source = f"it calls {helper}, which" if helper else "it", body.__code__.co_varnames[3]
+    if step.opname in _NAME and name not in known:
+        near = difflib.get_close_matches(name, [*function.__code__.co_varnames, *known], n=1)
+        remedy = f"did you mean {near[0]!r}?" if near else "define it before the body is run"
+        return f"name {name!r}{helper and f' of {helper}'} is not defined ({remedy})"
+    if step.opname == "IMPORT_NAME":
+        return f"{it} imports {name}: import at the top of the file"
+    if step.opname == "STORE_GLOBAL":
+        remedy = ": keep numbers in tally.memory" if source == "luck" else ""
+        return f"{it} changes the global {name!r}, which other replications read{remedy}"
+    if any(f"{module}.".startswith(f"{one}.") for one in _IMPURE):
+        return f"{it} uses {module}, which differs from run to run: {_RANDOMNESS[source]}"
+    return ""
+
+
+def _module(thing: object) -> str:
+    if isinstance(thing, ModuleType):
+        return thing.__name__
+    owner = getattr(thing, "__self__", None)
+    return str(getattr(thing, "__module__", None) or type(owner).__module__)
+
+
+def _check_constants(body: Body, constants: dict[str, bytes]) -> None:
+    before = _constants.setdefault(body, constants)
+    changed = [name for name, value in constants.items() if before.get(name, value) != value]
+    if changed:
+        raise Misuse(
+            f"the global {changed[0]!r} has changed since it was compiled: make it a parameter, or define the "
+            "body again",
+            body,
+        )

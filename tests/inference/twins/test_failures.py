@@ -1,0 +1,53 @@
+"""Rare failures: found where few draws hold most of the sum of squares, and counted among what was observed."""
+
+import numpy as np
+
+import sameluck as sl
+from sameluck.inference.twins.failures import failure_of, far_draws
+
+
+def normal(count):
+    return np.random.Generator(np.random.PCG64(1)).normal(0, 3, count)
+
+
+def test_ordinary_differences_have_none():
+    assert not far_draws(normal(5_000), 0.5).any()
+
+
+def test_a_rare_failure_is_found():
+    """One in a hundred loses about 400: those draws, and the loss that explains most of the mean."""
+    star = np.concatenate([normal(9_900) + 10, -400 - np.abs(normal(100))])
+
+    assert far_draws(star, 0.5).sum() == 100
+    failure = failure_of(("bold", "calm"), 1_000, star, np.array([9.0, -401.0]), 0.5)
+
+    assert (failure.policy, failure.control) == ("bold", "calm")
+    assert 400 <= failure.loss < 410
+    assert 100 <= failure.one_in < 125
+    assert failure.met <= 1
+    assert "1 replication in" in str(failure)
+
+
+def test_the_control_may_be_the_one_that_fails():
+    star = np.concatenate([normal(990), 200 + np.abs(normal(10))])
+    failure = failure_of(("a", "b"), 50, star, np.zeros(1), 0.5)
+
+    assert (failure.policy, failure.control, failure.met) == ("b", "a", 0)
+    assert "yours has not met this" in str(failure)
+
+
+def test_constant_differences_have_none():
+    assert failure_of(("a", "b"), 50, np.zeros(100), np.zeros(2), 0.5) is None
+
+
+def test_a_policy_without_exploration_fails_on_its_twin():
+    """UCB1 with hardly any exploration: seen from one replication that has not met it."""
+    policies = {"ucb": sl.UCB1(2.0), "bold": sl.UCB1(0.05)}
+    experiment = sl.Experiment(policies=policies, arms=2, horizon=400, replications=1, seed=1)
+    runs = sl.simulate(experiment, sl.Bernoulli([0.9, 0.5]))
+    twin = sl.twin(runs, replications=3_000, draws=20, draw_replications=50)
+    (failure,) = twin.failures
+
+    assert (failure.policy, failure.met) == ("bold", 0)
+    assert failure.loss > 50
+    assert str(failure) in twin.verdict

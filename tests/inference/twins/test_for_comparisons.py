@@ -1,0 +1,99 @@
+"""`compare` with the spread of a twin, and its warnings of rare failures."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import sameluck as sl
+from sameluck.simulation.observed import observed_rewards
+
+
+def simulated(replications=2, environment="bernoulli(0.7, 0.4)", **changes):
+    values = {"policies": {"a": "ucb1", "b": "uniform", "c": "epsilon_greedy"}, "arms": 2}
+    values |= {"horizon": 60, "replications": replications, "seed": 3, **changes}
+    horizon = values["horizon"]
+    checkpoints = [horizon // 2, horizon]
+    return sl.simulate(sl.Experiment(**values), environment, checkpoints=checkpoints)
+
+
+@pytest.fixture(scope="module")
+def one():
+    return simulated(1)
+
+
+def live(runs, planned=None):
+    """As if the rewards had come from users."""
+    planned = planned or runs.replications
+    experiment = runs.experiment.replace(replications=planned)
+    return replace(runs, experiment=experiment, environment=None, observed=observed_rewards(runs))
+
+
+def test_one_replication_is_enough(one):
+    result = sl.compare(one, interval="twin", simultaneous="none")
+
+    observed = {
+        (e.policy, e.control, e.checkpoint): e
+        for e in sl.twin(one, draws=20, draw_replications=20).observed
+    }
+    for effect in result.effects:
+        alone = observed[effect.policy, effect.control, effect.checkpoint]
+        assert effect.effect == alone.effect == effect.reward - effect.control_reward
+        assert effect.replications == 1
+        # Means of one draw are the long run's own, so the two agree to the bit.
+        assert (effect.low, effect.high) == (alone.low, alone.high)
+    assert "twin interval" in str(result)
+    assert any("assumes that they stand still" in caution for caution in result.cautions)
+
+
+def test_pairs_hold_together(one):
+    alone = sl.compare(one, interval="twin", simultaneous="none").effects
+    both = sl.compare(one, interval="twin").effects
+
+    for first, second in zip(alone, both, strict=True):
+        assert second.low < first.low < first.high < second.high
+        assert second.p_adjusted == min(1, 2 * first.p_value)
+        assert second.level == 0.95
+
+
+def test_other_pairs_and_controls(one):
+    effects = sl.compare(one.at([60]), interval="twin", control="c").effects
+
+    assert [(e.policy, e.control) for e in effects] == [("a", "c"), ("b", "c")]
+    assert len(sl.compare(one, interval="twin", pairs="all").effects) == 6
+
+
+def test_what_is_refused(one):
+    with pytest.raises(sl.Invalid, match=r'interval="twin" needs one'):
+        sl.compare(one)
+    with pytest.raises(sl.Invalid, match="best=True"):
+        sl.compare(one, interval="twin", best=True)
+    with pytest.raises(sl.Invalid, match="takes no adjust"):
+        sl.compare(one, interval="twin", adjust="means")
+
+
+def test_an_experiment_that_runs_may_be_looked_at_after_one_replication(one):
+    running = live(one, planned=10)
+
+    with pytest.raises(sl.Invalid, match='use interval="twin"'):
+        sl.compare(running)
+    assert np.isfinite(sl.compare(running, interval="twin").effects[0].low)
+
+
+BOLD = {"policies": {"ucb": sl.UCB1(2.0), "bold": sl.UCB1(0.05)}, "horizon": 300}
+
+
+def test_live_runs_warn_of_failures_that_were_not_met():
+    runs = simulated(3, "bernoulli(0.9, 0.5)", **BOLD)
+
+    assert sl.compare(runs).failures == ()  # a simulation is to be continued instead
+    result = sl.compare(live(runs))
+    assert "bold ends" in result.failures[0]
+    assert result.failures[0] in result.verdict
+    assert sl.compare(replace(live(runs), observed=None)).failures == ()
+
+
+def test_ordinary_policies_have_no_warning():
+    runs = simulated(policies={"a": "ucb1", "b": "uniform"})
+
+    assert sl.compare(live(runs)).failures == ()

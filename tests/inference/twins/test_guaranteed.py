@@ -1,0 +1,78 @@
+"""The set of means: it is the one that is defined, as a ball; the true means are in it."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import special
+
+import sameluck as sl
+from budget import SEED
+from sameluck.inference.twins.copies import BernoulliCopy
+from sameluck.inference.twins.guaranteed import means_ball
+
+COPY = BernoulliCopy(np.array([40.0, 900.0, 7.0]), np.array([12.0, 700.0, 7.0]))
+
+
+def literal_evidence(copy, means):
+    """The logarithm of the mixture's likelihood ratio against some means."""
+    total = 0.0
+    for users, wins, mean in zip(copy.users, copy.successes, means, strict=True):
+        losses = users - wins
+        total += special.betaln(wins + 0.5, losses + 0.5) - special.betaln(0.5, 0.5)
+        total -= special.xlogy(wins, mean) + special.xlogy(losses, 1 - mean)
+    return total
+
+
+def test_points_on_the_sphere_are_on_the_edge_of_the_set():
+    ball = means_ball(COPY, 0.95)
+    generator = np.random.Generator(np.random.PCG64(SEED))
+    points = generator.standard_normal((20, 3))
+    points[:, 2] = -np.abs(
+        points[:, 2]
+    )  # the third arm has never failed: its mean cannot be higher
+    points *= ball.radius / np.linalg.norm(points, axis=1, keepdims=True)
+
+    for means in ball.chances(points):
+        assert literal_evidence(COPY, means) == pytest.approx(math.log(20), abs=1e-3)
+
+
+def test_inside_and_outside():
+    ball = means_ball(COPY, 0.95)
+    means = np.array([[0.3, 0.78, 0.9], [0.9, 0.5, 0.9], [0.31, 0.77, 0.99]])
+
+    expected = [literal_evidence(COPY, row) < math.log(20) for row in means]
+    assert ball.contains(means).tolist() == expected == [True, False, True]
+
+
+def test_an_arm_without_users_may_be_anything():
+    ball = means_ball(BernoulliCopy(np.array([0.0, 10.0]), np.array([0.0, 4.0])), 0.9)
+    ends = ball.chances(ball.radius * np.array([[1.0, 0.0], [-1.0, 0.0]]))
+
+    assert ends[:, 0].tolist() == [1.0, 0.0]
+    assert ends[:, 1] == pytest.approx([0.4, 0.4], abs=1e-6)
+
+
+def test_the_true_means_are_in_the_set_at_every_look():
+    """500 arms, each looked at after every reward: at most 5% ever leave the set, and far fewer."""
+    generator = np.random.Generator(np.random.PCG64(SEED))
+    rewards = generator.random((500, 200)) < 0.3
+    left = 0
+    for row in np.cumsum(rewards, axis=1):
+        counts = np.arange(1, 201)
+        evidence = special.betaln(row + 0.5, counts - row + 0.5) - special.betaln(0.5, 0.5)
+        evidence -= row * math.log(0.3) + (counts - row) * math.log(0.7)
+        left += evidence.max() >= math.log(20)
+
+    assert left <= 25
+
+
+def test_it_contains_the_interval_of_the_effect():
+    experiment = sl.Experiment(
+        policies={"a": "ucb1", "b": "uniform"}, arms=2, horizon=60, replications=1, seed=3
+    )
+    runs = sl.simulate(experiment, sl.Bernoulli([0.8, 0.3]))
+    twin = sl.twin(runs, replications=2_000, draws=40, draw_replications=100)
+
+    assert twin.guaranteed[0].low < twin.effects[0].low
+    assert twin.guaranteed[0].high > twin.effects[0].high

@@ -1,0 +1,62 @@
+"""Arms that stand still pass at the level; arms that change do not."""
+
+import numpy as np
+import pytest
+
+import sameluck as sl
+from budget import assert_count
+from sameluck.inference.twins.long_run import run_long
+from sameluck.inference.twins.simulations import Copies
+from sameluck.inference.twins.stability import check_stability
+
+
+def stability(values_of, experiments, replications, seed):
+    """How often the ledger of an experiment is rejected; `values_of(stacks)` changes its rewards."""
+    rejected = 0
+    for number in range(experiments):
+        experiment = sl.Experiment(
+            policies={"a": sl.UCB1(0.5), "b": sl.EpsilonGreedy(0.1)},
+            arms=2,
+            horizon=80,
+            replications=replications,
+            seed=seed + number,
+        )
+        runs = sl.simulate(experiment, sl.Bernoulli([0.7, 0.5]), workers=1)
+        copies = Copies(runs, workers=1)
+        long = run_long(runs, None, copies, 500)
+        stacks = values_of(long.stacks)
+        rejected += check_stability(stacks, long.runs, copies.generator(0)).rejected
+    return rejected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("replications", [1, 6])
+def test_size(replications):
+    """At the 5% level, with Bonferroni a little below; far less than a test that knows nothing of bandits."""
+    rejected = stability(lambda stacks: stacks, 100, replications, 10)
+
+    assert_count(min(rejected, 5), 100, 0.05)
+
+
+def test_a_change_is_found():
+    """The last replications pay nothing at all."""
+
+    def change(stacks):
+        values = stacks.values.copy()
+        values[-stacks.depths[3:].sum() :] = 0
+        return stacks._replace(values=values)
+
+    assert stability(change, 3, 6, 10) == 3
+
+
+def test_a_trend_is_found():
+    """The first half of every stack pays nothing."""
+
+    def change(stacks):
+        values = stacks.values.copy()
+        depths = stacks.depths.ravel()
+        position = np.arange(values.size) - np.repeat(np.cumsum(depths) - depths, depths)
+        values[position < np.repeat(depths // 2, depths)] = 0
+        return stacks._replace(values=values)
+
+    assert stability(change, 3, 4, 10) == 3

@@ -1,0 +1,288 @@
+"""`twin`: equal to a literal transcription, the same on any workers, and refused where it would mislead."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+import sameluck as sl
+from sameluck.randomness.streams import ALL_POLICIES, TWIN, stream, word
+from sameluck.simulation.rewards import reward_at
+
+EFFORT = {"replications": 400, "draws": 24, "draw_replications": 40}
+
+
+def experiment(**changes):
+    values = {
+        "policies": {"ucb": sl.UCB1(2.0), "greedy": sl.EpsilonGreedy(0.2)},
+        "arms": 2,
+        "horizon": 60,
+        "replications": 3,
+        "seed": 5,
+    }
+    return sl.Experiment(**{**values, **changes})
+
+
+BERNOULLI = sl.Bernoulli([0.7, 0.4])
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return sl.simulate(experiment(), BERNOULLI, checkpoints=[20, 60])
+
+
+@pytest.fixture(scope="module")
+def twin(runs):
+    return sl.twin(runs, **EFFORT)
+
+
+def literal_ledger(runs):
+    """U and S of each arm, entry by entry, up to the deepest policy of each replication."""
+    users, successes = np.zeros(2), np.zeros(2)
+    for replication in range(runs.replications):
+        for arm in range(2):
+            depth = max(runs.pulls[replication, policy, -1, arm] for policy in range(2))
+            for position in range(depth):
+                users[arm] += 1
+                successes[arm] += reward_at(
+                    runs.experiment, runs.environment, replication, None, arm, position
+                )
+    return users, successes
+
+
+def literal_differences(runs, means, replications):
+    """greedy minus ucb at the horizon, on the twin's luck."""
+    seed = int(word(stream(runs.experiment.seed, TWIN, 0, ALL_POLICIES), 0))
+    whole = runs.experiment.replace(seed=seed, replications=replications)
+    out = sl.simulate(whole, sl.Bernoulli(means), workers=1)
+    return out.rewards[:, 1, 0] - out.rewards[:, 0, 0], seed
+
+
+def literal_effect(runs, level):
+    """The second interval, step by step as it is defined: B draws of R1 replications on the long run's luck."""
+    users, successes = literal_ledger(runs)
+    star, seed = literal_differences(runs, (successes + 0.5) / (users + 1), 400)
+    generator = np.random.Generator(np.random.PCG64([seed, 2]))
+    places = np.column_stack([generator.permutation(24) for _ in range(2)])
+    grid = (places + generator.random((24, 2))) / 24
+    table = np.empty((24, 40))
+    for b in range(24):
+        means = [
+            stats.beta.ppf(grid[b, a], successes[a] + 0.5, users[a] - successes[a] + 0.5)
+            for a in range(2)
+        ]
+        table[b] = literal_differences(runs, means, 40)[0]
+    theta, by_replication, all_ = table.mean(axis=1), table.mean(axis=0), table.mean()
+    residual = table - theta[:, None] - by_replication[None, :] + all_
+    msi = (residual**2).sum() / (23 * 39)
+    variance = max(0.0, theta.var(ddof=1) - msi / 40)
+    centre = theta.mean() + star.mean() - star[:40].mean()
+    moved = centre + (theta - theta.mean()) * math.sqrt(variance / theta.var(ddof=1))
+    error = math.sqrt((by_replication - star[:40]).var(ddof=1) / 40 + star.var(ddof=1) / star.size)
+    z = special.ndtri(0.5 + level / 2)
+    low, high = np.quantile(moved, [0.5 - level / 2, 0.5 + level / 2])
+    return centre, low - z * error, high + z * error
+
+
+def test_the_effect_equals_a_literal_transcription(runs, monkeypatch):
+    """With every number of the simulation, so that nothing is raised."""
+    monkeypatch.setattr("sameluck.inference.twins.intervals.PRECISE", math.inf)
+    effect = sl.twin(runs, **EFFORT).effects[-1]
+
+    assert (effect.policy, effect.control, effect.checkpoint) == ("greedy", "ucb", 60)
+    expected = literal_effect(runs, 0.95)
+    np.testing.assert_allclose((effect.effect, effect.low, effect.high), expected, rtol=1e-9)
+
+
+def test_the_interval_around_the_mean_equals_a_literal_transcription(runs):
+    """One replication: quantiles of the long run; the mean is the observed difference."""
+    one = runs.part(0, 1)
+    users, successes = literal_ledger(one)
+    star, _ = literal_differences(one, (successes + 0.5) / (users + 1), 400)
+    mean = float(one.rewards[0, 1, -1] - one.rewards[0, 0, -1])
+    low, high = np.quantile(star - star.mean(), [0.025, 0.975])
+    half = special.ndtri(0.975) * star.std(ddof=1)
+
+    effect = sl.twin(one, **{**EFFORT, "draws": 20}).observed[-1]
+
+    expected = (mean, mean - max(half, high), mean + max(half, -low))
+    np.testing.assert_allclose((effect.effect, effect.low, effect.high), expected, rtol=1e-9)
+
+
+def test_what_a_twin_holds(runs, twin):
+    """Every pair and checkpoint; the copy; the long run; the experiment's users."""
+    users, successes = literal_ledger(runs)
+
+    assert [(one.policy, one.control, one.checkpoint) for one in twin.effects] == [
+        ("greedy", "ucb", 20),
+        ("greedy", "ucb", 60),
+    ]
+    assert twin.environment.means == tuple((successes + 0.5) / (users + 1))
+    assert twin.runs.replications >= 400
+    assert twin.long_run.stacks.users.tolist() == users.tolist()
+    assert twin.effects[0].replications == 3
+    assert twin.effects[1].interactions == runs.interactions[:, 1].mean()
+    for effect, end in zip(twin.effects, twin.guaranteed, strict=True):
+        assert effect.low < effect.effect < effect.high
+        assert end[:3] == effect[:3]
+        assert end.low < effect.effect < end.high
+    record = twin.to_dicts()[1]
+    assert record["guaranteed_low"] == twin.guaranteed[1].low
+    assert record["observed_high"] == twin.observed[1].high
+
+
+def test_workers_change_no_bit(runs, twin):
+    again = sl.twin(runs, workers=1, **EFFORT)
+
+    assert again.effects == twin.effects
+    assert again.observed == twin.observed
+    assert again.guaranteed == twin.guaranteed
+    assert again.stability == twin.stability
+
+
+def test_progress_ends_at_its_total(runs):
+    calls = []
+    sl.twin(runs, progress=lambda done, total: calls.append((done, total)), **EFFORT)
+
+    done = [one[0] for one in calls]
+    assert done == sorted(done)
+    assert calls[-1][0] <= calls[-1][1]
+
+
+def test_three_policies_and_the_naive_design():
+    policies = {"a": "ucb1", "b": "uniform", "c": "batched(ucb1(alpha=2), size=5)"}
+    three = experiment(policies=policies, design="naive", replications=1)
+    runs = sl.simulate(three, BERNOULLI)
+    twin = sl.twin(runs, **EFFORT)
+
+    assert [one[:2] for one in twin.effects] == [("b", "a"), ("c", "a"), ("c", "b")]
+    assert twin.long_run.stacks.users.sum() == 3 * 60
+    assert "each alone" in str(twin)
+
+
+@pytest.mark.parametrize(
+    ("environment", "family"),
+    [(sl.Gaussian((1.0, 0.5)), None), (sl.Gaussian((1.0, 0.5)), "gaussian")],
+)
+def test_other_rewards(environment, family):
+    """The observed values are the copy, or a Gaussian fit of them; no interval of them is guaranteed."""
+    gaussian = experiment(
+        policies={"t": sl.ThompsonGaussian(), "g": sl.EpsilonGreedy(0.2)}, replications=2
+    )
+    runs = sl.simulate(gaussian, environment)
+    twin = sl.twin(runs, family=family, **EFFORT)
+    (effect,) = twin.effects
+
+    assert math.isfinite(effect.low)
+    assert twin.guaranteed == ()
+    kind = sl.Gaussian if family == "gaussian" else sl.Empirical
+    assert isinstance(twin.environment, kind)
+    assert twin.environment.means == pytest.approx((1.0, 0.5), abs=0.5)
+
+
+def test_the_same_policy_twice():
+    same = experiment(policies={"a": "ucb1", "b": "ucb1"}, replications=1)
+    twin = sl.twin(sl.simulate(same, BERNOULLI), **EFFORT)
+
+    assert (twin.effects[0].low, twin.effects[0].high) == (0, 0)
+    assert "the same policy" in twin.verdict
+
+
+@pytest.mark.parametrize(
+    ("changes", "environment", "message"),
+    [
+        ({"design": "time_coupled"}, BERNOULLI, "has none; use replay or naive"),
+        ({}, sl.BernoulliPrior(), "a prior draws new ones"),
+    ],
+)
+def test_what_is_refused(runs, changes, environment, message):
+    other = replace(runs, experiment=experiment(**changes), environment=environment)
+
+    with pytest.raises(sl.Invalid, match=message):
+        sl.twin(other, **EFFORT)
+
+
+def test_one_policy_is_refused():
+    runs = sl.simulate(experiment(policies={"a": "ucb1"}), BERNOULLI)
+
+    with pytest.raises(sl.Invalid, match="at least two policies"):
+        sl.twin(runs, **EFFORT)
+
+
+def test_bad_arguments(runs):
+    with pytest.raises(sl.Invalid, match=r"live\.runs"):
+        sl.twin(3)
+    with pytest.raises(sl.Invalid, match="family"):
+        sl.twin(runs, family="poisson")
+    with pytest.raises(sl.Invalid, match="level"):
+        sl.twin(runs, level=2)
+    with pytest.raises(sl.Invalid, match="draw_replications"):
+        sl.twin(runs, replications=300, draw_replications=301)
+
+
+def test_too_few_values_withhold_the_effect():
+    """An arm whose rewards are nearly all 0: its law is not known, and no interval is given."""
+    rare = sl.Empirical([[0.0] * 30 + [9.0], [0.0] * 30 + [8.0]])
+    policies = {"a": sl.UCB1(50), "b": sl.EpsilonGreedy(0.3)}
+    runs = sl.simulate(experiment(policies=policies, replications=1), rare)
+    twin = sl.twin(runs, **EFFORT)
+
+    assert "fewer than 10" in twin.withheld[0]
+    assert twin.effects[0].low == -math.inf
+    assert "No interval of the effect is given" in twin.verdict
+    assert "withheld" in str(twin)
+    assert math.isfinite(twin.observed[0].low)
+
+
+def test_text_of_one_replication(runs):
+    """What is assumed and that one replication hardly tests it; few users; a simulation needs no copy."""
+    twin = sl.twin(runs.part(0, 1), **EFFORT)
+
+    assert "One replication can hardly test that" in twin.verdict
+    assert any("Fewer than 20 users" in one for one in twin.cautions)
+    assert any("more replications of simulate" in one for one in twin.cautions)
+    assert twin.suggestion is None
+    assert "Twin of 1 replication" in str(twin)
+
+
+def test_pages_and_records(twin, tmp_path):
+    page = twin.to_html(tmp_path / "twin.html")
+
+    assert "<svg" in page
+    assert "On a copy of the arms" in page
+    assert (tmp_path / "twin.html").read_text() == page
+    assert len(twin.to_pandas()) == len(twin.to_polars()) == 2
+    assert "tabular" in twin.to_latex()
+    assert "<table>" in twin._repr_html_()
+    assert twin.to_record()["effects"] == twin.to_dicts()
+    figure = twin.plot(tmp_path / "twin.svg")
+    assert len(figure.axes) == 3
+
+
+class Turns:
+    """Plays the arms in turn."""
+
+    def __init__(self, seed):
+        self.next = seed % 2
+
+    def select(self, period):
+        return (self.next + period) % 2
+
+    def update(self, arm, reward):
+        pass
+
+
+def test_python_objects():
+    """At their speed, with their makers; without them the message says what is missing."""
+    mixed = experiment(
+        policies={"ucb": "ucb1", "turns": "external(turns)"}, horizon=10, replications=1
+    )
+    call = {"replications": 200, "draws": 20, "draw_replications": 20, "workers": 1}
+    runs = sl.simulate(mixed, BERNOULLI, makers={"turns": Turns})
+    twin = sl.twin(runs, makers={"turns": Turns}, **call)
+
+    assert math.isfinite(twin.effects[0].low)
+    with pytest.raises(sl.Invalid, match="makers="):
+        sl.twin(runs, **call)

@@ -1,0 +1,95 @@
+"""How work is cut into tasks: by what it takes, and small to send."""
+
+import pickle
+import tracemalloc
+from functools import partial
+
+import numpy as np
+import pytest
+
+import sameluck as sl
+from sameluck.simulation import mapping
+from sameluck.simulation.tasks import Assembly, Work, run_task, split
+
+BERNOULLI = sl.Bernoulli((0.6, 0.5))
+
+
+def work_of(policies, horizon=1_000, replications=1_000, arms=2, makers=(), **changes):
+    experiment = sl.Experiment(
+        policies=policies, arms=arms, horizon=horizon, replications=replications, **changes
+    )
+    return Work(
+        experiment, BERNOULLI, np.array([horizon]), range(replications), makers=dict(makers)
+    )
+
+
+def sizes(tasks, policy):
+    return [len(task.replications) for task in tasks if policy in task.policies]
+
+
+@pytest.mark.parametrize("design", ["replay", "time_coupled"])
+@pytest.mark.parametrize("count", [1, 7, 100, 3_001])
+def test_every_replication_of_every_policy_is_in_one_task(design, count):
+    makers = {"mine": object}
+    policies = {"a": "ucb1", "mine": sl.External("mine")}
+    work = work_of(policies, replications=count, makers=makers, design=design)
+    for workers in (1, 2, 500):
+        tasks = split(work, workers, 0.25)
+        assert [task.number for task in tasks] == list(range(len(tasks)))
+        for policy in policies:
+            done = [r for task in tasks if policy in task.policies for r in task.replications]
+            assert done == list(range(count))
+
+
+def test_a_long_job_is_cut_by_its_work_not_by_the_number_of_workers():
+    """A million replications of 10,000 periods: about a second each, whatever this machine has."""
+    small = work_of({"a": "ucb1"}, horizon=10_000, replications=1_000_000)
+    large = work_of({"a": "ucb1"}, horizon=10_000, replications=1_000_000, arms=200)
+    for work in (small, large):
+        tasks = split(work, 1, 1.0)
+        assert all(0.5 <= task.seconds <= 2 for task in tasks[:-1])
+        assert split(work, 8, 1.0) == tasks
+    assert len(split(large, 1, 1.0)) > 10 * len(split(small, 1, 1.0))
+
+
+def test_a_short_job_has_four_tasks_per_worker():
+    work = work_of({"a": "ucb1", "b": "uniform"}, horizon=100, replications=10_000)
+    assert 2 * 30 <= len(split(work, 8, 1.0)) <= 2 * 32
+
+
+def test_objects_are_cut_by_their_measured_speed():
+    work = work_of({"mine": sl.External("mine")}, makers={"mine": object})
+    assert sizes(split(work, 1, 1.0, {"mine": 1e-4}), "mine") == [10] * 100
+    assert sizes(split(work, 1, 1.0, {"mine": 1e-1}), "mine") == [1] * 1_000
+    assert max(sizes(split(work, 1, 1.0), "mine")) == 200
+
+
+def test_a_task_is_small_to_send():
+    """Neither a task nor what tasks have in common holds tables, results or trajectories."""
+    work = work_of({"a": "ucb1", "b": "ucb_delta"}, horizon=10_000_000)
+    tasks = split(work, 2, 1.0)
+    assert len(pickle.dumps(tasks[0])) < 300
+    assert len(pickle.dumps(partial(run_task, work))) < 2_000
+
+
+def test_results_that_are_recorded_need_little_more_than_their_size():
+    work = work_of({"a": "ucb1", "b": "uniform"}, horizon=20, replications=2_000)._replace(
+        detail=True
+    )
+    tasks = split(work, 1, 1.0)
+    for result in mapping.run_tasks(work, tasks[:1], 1):  # compiles
+        size = sum(one.nbytes for one in (*result.rewards, *result.pulls, *result.totals))
+    tracemalloc.start()
+    run_task(work, tasks[0])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 * size + 100_000
+
+
+def test_interactions_are_counted_in_parts():
+    runs = sl.simulate(work_of({"a": "ucb1", "b": "uniform"}, 10, 50).experiment, BERNOULLI)
+    assembly = Assembly(work_of({"a": "ucb1", "b": "uniform"}, 10, 50))
+    assembly.rewards, assembly.pulls = runs.rewards, runs.pulls
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sameluck.simulation.tasks._ROWS", 7)
+        np.testing.assert_array_equal(assembly.runs().interactions, runs.interactions)

@@ -122,6 +122,7 @@ __all__ = [
     "plan",
     "race",
     "rehearse",
+    "restore",
     "selects",
     "simulate",
     "split_variance",

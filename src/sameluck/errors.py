@@ -11,7 +11,7 @@ SameluckError
   Conflict       the call contradicts an earlier one                                  exit code 2
   Diverged       a ledger differs from what its policies request                      exit code 1
   Unavailable    the database cannot be used at the moment                            exit code 1
-    Misconfigured  until its address, its rights or its settings are changed          exit code 1
+    Misconfigured  until its address, its rights or its settings are changed          exit code 2
     Closed       the store was closed                                                 exit code 1
 
 A message names the object, the rule, the value and the remedy.
@@ -104,6 +104,8 @@ class Unavailable(SameluckError):
 
 class Misconfigured(Unavailable):
     """The database cannot be used until its address, rights or settings are changed; waiting does not help."""
+
+    exit_code = 2
 
 
 class Closed(Unavailable):

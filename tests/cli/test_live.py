@@ -228,6 +228,16 @@ def test_an_arm_is_disabled_and_enabled_with_a_line_in_the_history(shop, capsys,
     assert whats == ["started", "arm disabled", "arm enabled"]
 
 
+def test_a_backup_is_restored(shop, url, capsys):
+    serve(url, 5)
+    assert run(capsys, "backup", "shop.backup")[1] == "1 experiment in shop.backup\n"
+    words = ("restore", "shop.backup", "--db", "sqlite:///again.db")
+    assert run(capsys, *words)[1] == "1 experiment in sqlite:///again.db\n"
+    statuses = [answer(capsys, "status", shop, "--db", one) for one in (url, "sqlite:///again.db")]
+    assert statuses[0] == statuses[1]
+    assert run(capsys, *words)[0] == 2
+
+
 def test_results_are_those_of_the_python_surface(shop, url, tmp_path, capsys):
     serve(url, 10)
     code, _, err = run(capsys, "results", shop)
@@ -530,6 +540,7 @@ WORDS = {
     "disable-arm": ("shop", "1"),
     "enable-arm": ("shop", "1"),
     "history": ("shop",),
+    "backup": ("shop.backup",),
 }
 
 
@@ -610,10 +621,10 @@ def test_the_page_says_what_exit_codes_mean():
 
 
 def test_every_command_but_those_that_begin_something_needs_a_database():
-    assert set(COMMANDS) - set(WORDS) == {"simulate", "start", "import"}
+    assert set(COMMANDS) - set(WORDS) == {"simulate", "start", "import", "restore"}
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name in WORDS])
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name in {*WORDS} - {"backup"}])
 def test_an_experiment_that_is_not_there_is_one_clear_line(name, shop, capsys):
     code, out, err = run(capsys, name, "shpo", *WORDS[name][1:])
     message = "error: no experiment 'shpo' in this store; did you mean 'shop'? known: shop\n"
@@ -725,7 +736,7 @@ def test_the_doctor_examines_everything_and_an_alarm_is_exit_code_1(shop, url, c
     code, out, err = run(capsys, "doctor")
     assert (code, err) == (1, "")
     assert "alarm" in out
-    assert "was the database edited" in " ".join(out.split())
+    assert "The database was edited" in " ".join(out.split())
 
 
 def test_a_password_is_not_shown():

@@ -1,5 +1,6 @@
 """Live experiments: the paper's design on real users, on a ledger in SQLite or PostgreSQL."""
 
+from sameluck.live.databases import restore
 from sameluck.live.diagnostics.check import Check
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.history import Change
@@ -29,4 +30,5 @@ __all__ = [
     "Traffic",
     "VirtualClock",
     "rehearse",
+    "restore",
 ]

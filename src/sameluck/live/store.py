@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 import warnings
 import weakref
@@ -12,7 +13,7 @@ from typing import Any
 
 from sameluck.errors import Conflict, SameluckError
 from sameluck.experiment import Experiment
-from sameluck.live.databases import Database, open_database
+from sameluck.live.databases import Database, open_database, write_backup
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.history import Change, all_changes
 from sameluck.live.logs.importing import Imported, ImportRequest, import_log
@@ -94,6 +95,14 @@ class Store:
     def statuses(self) -> list[Status]:
         """The status of every experiment, the oldest first."""
         return self._database.read(read_statuses)
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Write all experiments, as they are at this moment, to a new SQLite file; the store may serve meanwhile.
+
+        `restore` makes a store from it, of either kind. A copy of a SQLite file made by other means lacks what is in
+        its write-ahead log.
+        """
+        write_backup(self._database, path)
 
     def history(self) -> list[Change]:
         """Every change of every experiment, the oldest first."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from sameluck.errors import Invalid
 from sameluck.live.databases.base import Database
 from sameluck.validation import require_whole
 
-__all__ = ["Database", "open_database", "without_password"]
+__all__ = ["Database", "open_database", "restore", "without_password", "write_backup"]
 
 
 def open_database(url: str, *, read_only: bool, connections: int) -> Database:
@@ -37,6 +39,36 @@ def open_database(url: str, *, read_only: bool, connections: int) -> Database:
         return Postgres(url, connections=most, read_only=read_only)
     known = "sqlite:///file.db, sqlite://, postgresql://user@host/database"
     raise Invalid(f"unknown kind of store {without_password(url)!r}; known: {known}")
+
+
+def write_backup(database: Database, path: str | os.PathLike[str]) -> None:
+    """Write the whole database, as it is at one moment, to a new SQLite file."""
+    from sameluck.live.databases import backups  # noqa: PLC0415 only if it is used
+
+    backups.write_backup(database, Path(path))
+
+
+def restore(backup: str | os.PathLike[str], url: str) -> None:
+    """Make a new store from a backup.
+
+    Args:
+        backup: The file that `Store.backup` wrote.
+        url: The new store, as for `open`: a SQLite file that does not exist yet, or an empty PostgreSQL database.
+    """
+    from sameluck.live.databases import backups  # noqa: PLC0415 only if it is used
+
+    if isinstance(url, str) and url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
+        path = url.removeprefix("sqlite:///").partition("?")[0]
+        backups.restore_file(Path(backup), Path(path))
+        open_database(url, read_only=False, connections=1).close()  # its schema may be older
+        return
+    database = open_database(url, read_only=False, connections=1)
+    try:
+        if database.kind == "sqlite":
+            raise Invalid("a store in memory ends with the program; restore into a file")
+        backups.restore_rows(Path(backup), database)
+    finally:
+        database.close()
 
 
 def without_password(url: str) -> str:

@@ -1,0 +1,127 @@
+"""Backups: a consistent copy of a store in one SQLite file, made while it serves, and a store from such a copy."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from sameluck.errors import Conflict, Invalid, Unknown
+from sameluck.files import draft_of
+from sameluck.live.databases.base import Database, migrations
+from sameluck.live.databases.sqlite import migrate, schema_version
+
+# In the order in which rows may refer to others; those numbered by the database get new numbers, in the same order.
+TABLES = (
+    "experiment",
+    "replication",
+    "entry",
+    "assignment",
+    "reward_event",
+    "answer",
+    "api_key",
+    "change",
+    "disabled_arm",
+)
+NUMBERED = ("reward_event", "change")
+ROWS = 10_000  # at once
+
+
+def write_backup(database: Database, path: Path) -> None:
+    """Write the whole database, as it is at one moment, to a new SQLite file."""
+    if path.exists():
+        raise Invalid(f"{str(path)!r} exists already; a backup is a new file")
+    if database.kind == "sqlite" and getattr(database, "path", None) is None:
+        raise Invalid("a store in memory has no backup; open a file instead")
+
+    def work(transaction: Any) -> None:
+        if database.kind == "sqlite":
+            transaction.connection.backup(copy)
+        else:
+            migrate(copy, None)
+            for table in TABLES:
+                columns = _columns(copy, table)
+                rows = _rows_of_server(transaction.connection, table, columns)
+                places = ", ".join("?" * len(columns))
+                copy.executemany(
+                    f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})", rows
+                )
+
+    with draft_of(path) as draft, closing(sqlite3.connect(draft, check_same_thread=False)) as copy:
+        database.read(work)
+        copy.commit()
+        copy.execute("PRAGMA journal_mode = DELETE")  # one file, nothing beside it
+
+
+def restore_file(backup: Path, path: Path) -> None:
+    """Make the SQLite file of a store from a backup."""
+    if path.exists():
+        raise Conflict(f"{str(path)!r} exists already; move it away first", "name_taken")
+    with (
+        _opened(backup) as source,
+        draft_of(path) as draft,
+        closing(sqlite3.connect(draft)) as copy,
+    ):
+        source.backup(copy)
+
+
+def restore_rows(backup: Path, database: Database) -> None:
+    """Write the rows of a backup into an empty PostgreSQL database."""
+    with _opened(backup) as source:
+        version = schema_version(source)
+        if version != max(migrations()):
+            raise Invalid(
+                f"{str(backup)!r} has schema version {version}; restore it as a SQLite file first, open that for "
+                "writing, which migrates it, and back it up again"
+            )
+
+        def work(transaction: Any) -> None:
+            cursor = transaction.connection.cursor()
+            if cursor.execute("SELECT 1 FROM experiment LIMIT 1").fetchone():
+                raise Conflict(
+                    "the database has experiments; restore into an empty one", "name_taken"
+                )
+            for table in TABLES:
+                columns = _columns(source, table)
+                places = ", ".join(["%s"] * len(columns))
+                sql = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})"
+                for rows in _in_parts(source.execute(_select(table, columns))):
+                    cursor.executemany(sql, rows)
+
+        database.write(work)
+
+
+def _opened(backup: Path) -> closing[sqlite3.Connection]:
+    if not backup.is_file():
+        raise Unknown(f"no backup {str(backup)!r}")
+    source = sqlite3.connect(f"{backup.resolve().as_uri()}?mode=ro", uri=True)
+    try:
+        schema_version(source)
+    except (Invalid, sqlite3.Error):
+        source.close()
+        raise Invalid(f"{str(backup)!r} is not a backup of sameluck") from None
+    return closing(source)
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
+    names = [str(row[1]) for row in connection.execute(f"PRAGMA table_info({table})")]
+    return [name for name in names if not (name == "id" and table in NUMBERED)]
+
+
+def _select(table: str, columns: Iterable[str]) -> str:
+    order = " ORDER BY id" if table in NUMBERED else ""
+    return f"SELECT {', '.join(columns)} FROM {table}{order}"
+
+
+def _rows_of_server(connection: Any, table: str, columns: list[str]) -> Iterator[tuple[Any, ...]]:
+    with connection.cursor(name=f"backup_{table}") as cursor:
+        cursor.itersize = ROWS
+        cursor.execute(_select(table, columns))
+        yield from cursor
+
+
+def _in_parts(rows: sqlite3.Cursor) -> Iterator[list[tuple[Any, ...]]]:
+    while some := rows.fetchmany(ROWS):
+        yield some

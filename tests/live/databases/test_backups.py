@@ -1,0 +1,136 @@
+"""Backups: consistent while the store serves, of either database into a file, and back into either."""
+
+import contextlib
+import shutil
+import sqlite3
+import threading
+
+import pytest
+
+import sameluck as sl
+from sameluck.testing.scenario import FIVE, Scenario, assert_finished, options
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
+def url(request, tmp_path):
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/shop.db?synchronous=normal"
+    return request.getfixturevalue("postgres_url")
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
+def other_url(request, tmp_path):
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/restored.db?synchronous=normal"
+    return request.getfixturevalue("new_postgres_url")()
+
+
+def scenario_of(url):
+    return Scenario(lambda clock: sl.open(url, clock=clock))
+
+
+def rows(live, scenario):
+    from sameluck.live.databases.rows import EventRow, HistoryRow  # noqa: PLC0415
+
+    events = [tuple(row) for row in scenario.rows(live, EventRow, "events")]
+    return events, [tuple(row) for row in scenario.rows(live, HistoryRow, "history")]
+
+
+def test_a_backup_made_while_users_are_served_is_one_moment(url, other_url, tmp_path):
+    """It continues as the original does, with the runs of the simulation."""
+    scenario = scenario_of(url)
+    live = scenario.start(FIVE, replications=6, live=options(open_replications=3))
+    live.disable_arm(2)
+    live.enable_arm(2)
+    stop, enough, paid = threading.Event(), threading.Event(), []
+
+    def serve():
+        while not stop.is_set() and scenario.serve(live).enrolled:
+            paid.append(1)
+            if len(paid) == 20:
+                enough.set()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    assert enough.wait(60)
+    before = len(paid)
+    scenario.store.backup(tmp_path / "one.backup")
+    after = len(paid) + 1
+    stop.set()
+    thread.join()
+    scenario.finish(live)
+    assert_finished(live)
+    scenario.close()
+
+    sl.restore(tmp_path / "one.backup", other_url)
+    restored = scenario_of(other_url)
+    again = restored.store.load("trial")
+    assert before <= again.status().settled <= after
+    assert [one.what for one in again.history()] == ["started", "arm disabled", "arm enabled"]
+    restored._units = scenario._units
+    waiting = [row[8] for row in rows(again, restored)[1] if row[4] == "assigned"]
+    restored.finish(again, waiting=waiting)
+    assert_finished(again)
+    restored.close()
+
+
+def test_a_copy_is_equal(url, other_url, tmp_path):
+    scenario = scenario_of(url)
+    live = scenario.start()
+    for _ in range(10):
+        scenario.serve(live)
+    expected, status = rows(live, scenario), live.status()
+    live._enrolment.flush_counts()
+    scenario.store.backup(str(tmp_path / "one.backup"))
+    scenario.close()
+    assert [one.name for one in tmp_path.glob("one.backup*")] == ["one.backup"]
+    sl.restore(tmp_path / "one.backup", other_url)
+    restored = scenario_of(other_url)
+    again = restored.store.load("trial")
+    assert (rows(again, restored), again.status()) == (expected, status)
+    restored.close()
+
+
+def test_what_exists_is_not_overwritten(url, other_url, tmp_path):
+    scenario = scenario_of(url)
+    scenario.start()
+    scenario.store.backup(tmp_path / "one.backup")
+    with pytest.raises(sl.Invalid, match="exists already"):
+        scenario.store.backup(tmp_path / "one.backup")
+    scenario.close()
+    sl.restore(tmp_path / "one.backup", other_url)
+    with pytest.raises(sl.Conflict, match=r"exists already|has experiments"):
+        sl.restore(tmp_path / "one.backup", other_url)
+
+
+def test_what_is_no_backup(tmp_path):
+    url = f"sqlite:///{tmp_path}/restored.db"
+    with pytest.raises(sl.Unknown, match="no backup"):
+        sl.restore(tmp_path / "nothing", url)
+    (tmp_path / "text").write_text("no database " * 100)
+    with pytest.raises(sl.Invalid, match="is not a backup"):
+        sl.restore(tmp_path / "text", url)
+    with sl.open("sqlite://") as store, pytest.raises(sl.Invalid, match="in memory"):
+        store.backup(tmp_path / "empty")
+    with pytest.raises(sl.Invalid, match="in memory"):
+        sl.restore(tmp_path / "text", "sqlite://")
+    assert not (tmp_path / "restored.db").exists()
+
+
+def test_a_copied_file_lacks_what_is_in_the_log(tmp_path):
+    """Why `cp` is no backup."""
+    scenario = scenario_of(f"sqlite:///{tmp_path}/shop.db")
+    live = scenario.start()
+    for _ in range(10):
+        scenario.serve(live)
+    shutil.copy(tmp_path / "shop.db", tmp_path / "copy.db")
+    scenario.store.backup(tmp_path / "one.backup")
+    found = {}
+    for name in ("copy.db", "one.backup"):
+        question = "SELECT count(*) FROM entry WHERE state = 'settled'"
+        opened = contextlib.closing(sqlite3.connect(tmp_path / name))
+        with opened as connection, contextlib.suppress(sqlite3.Error):
+            (found[name],) = connection.execute(question).fetchone()
+    assert found["one.backup"] == 10
+    assert found.get("copy.db", 0) < 10
+    scenario.close()

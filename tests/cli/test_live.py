@@ -212,6 +212,22 @@ def test_stopping_after_replications_names_them(shop, capsys):
     assert (code, err.endswith("--now stops at once; give one\n")) == (2, True)
 
 
+def test_an_arm_is_disabled_and_enabled_with_a_line_in_the_history(shop, capsys, monkeypatch):
+    monkeypatch.setenv("SAMELUCK_ACTOR", "ann on call")
+    arm = answer(capsys, "assign", shop, "--unit", "1")["arm"]
+    other = next(one for one in ("red", "green", "blue") if one != arm)
+    words = ("disable-arm", shop, arm, "--fallback", other, "--reason", "broken")
+    _, out, _ = run(capsys, *words)
+    assert f"arm {arm}: " in out
+    assert out.endswith(f"enable it again with: sameluck live enable-arm shop {arm}\n")
+    assert answer(capsys, "assign", shop, "--unit", "1")["reason"] == "ARM_DISABLED"
+    assert run(capsys, "enable-arm", shop, arm)[1] == "shop: no arm is disabled\n"
+    _, out, _ = run(capsys, "history", shop)
+    assert f"shop: arm disabled {arm}, by ann on call: broken\n" in out
+    whats = [one["what"] for one in answer(capsys, "history")]
+    assert whats == ["started", "arm disabled", "arm enabled"]
+
+
 def test_results_are_those_of_the_python_surface(shop, url, tmp_path, capsys):
     serve(url, 10)
     code, _, err = run(capsys, "results", shop)
@@ -511,6 +527,9 @@ WORDS = {
     "pause": ("shop",),
     "resume": ("shop",),
     "stop": ("shop",),
+    "disable-arm": ("shop", "1"),
+    "enable-arm": ("shop", "1"),
+    "history": ("shop",),
 }
 
 

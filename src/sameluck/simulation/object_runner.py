@@ -15,7 +15,7 @@ from sameluck.arrays import Floats, Ints
 from sameluck.environments.base import Environment
 from sameluck.errors import SameluckError
 from sameluck.experiment import Experiment
-from sameluck.policies.external import External, Maker, ObjectPolicy, ObjectPair, object_seed
+from sameluck.policies.external import External, Maker, ObjectPair, ObjectPolicy, object_seed
 from sameluck.simulation.loop import Results
 from sameluck.simulation.rewards import RewardBlocks, RewardSource
 from sameluck.trajectories import Trajectory

@@ -1,7 +1,7 @@
 """A policy that is an ordinary Python object, run over the settled entries of one replication.
 
-Two objects are made with the same seed and given the same rewards (`ObjectPair`); they must choose the same arms. A policy
-that uses randomness other than its seed is so detected at once rather than after a restart.
+Two objects are made with the same seed and given the same rewards (`ObjectPair`); they must choose the same arms. A
+policy that uses randomness other than its seed is so detected at once rather than after a restart.
 """
 
 from __future__ import annotations

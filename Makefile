@@ -40,6 +40,8 @@ bench: .venv/.for-test
 	$(BIN)/python benchmarks/core.py
 	$(BIN)/python benchmarks/live.py
 	$(BIN)/python benchmarks/promises.py
+	$(BIN)/python benchmarks/scaling.py
+	$(BIN)/python benchmarks/twin.py --minutes 20
 	$(BIN)/python benchmarks/variance.py
 
 docs: .venv/.for-test

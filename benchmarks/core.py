@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
+import objects
 import peers
 import reference
 import vectorised
@@ -323,6 +324,16 @@ def peak_memory(size, goals):
     mebibytes = int(child(code)[0]) / 1024
     what = f"{rows:,} replications x {horizon:,} periods x 2 policies"
     goals.check(what, mebibytes, "<= 300", mebibytes <= 300, "MiB")
+    many = (
+        "import sameluck; e = sameluck.Experiment(policies={'a': 'ucb1(2.5)', 'b': 'ucb1(3)'}, arms=5,"
+        f"horizon=100, replications=1_000_000); run = sameluck.simulate; law = '{environment_of(1)}';"
+        "kib = lambda: int([l.split()[1] for l in open('/proc/self/status') if l.startswith('VmHWM')][0]);"
+        "run(e, law, replications=range(5_000)); before = kib(); r = run(e, law);"
+        "print((kib() - before) * 1024 / (r.rewards.nbytes + r.pulls.nbytes + r.interactions.nbytes))"
+    )
+    ratio = float(child(many)[0])
+    what = "1,000,000 replications x 100 periods: of the results' size"
+    goals.check(what, ratio, "<= 2", ratio <= 2, "x")
 
 
 def machine():
@@ -363,6 +374,9 @@ FULL = {
     "thread_replications": 5_000,
     "environments": 3,
     "memory_replications": 10_000,
+    "object_horizon": 100_000,
+    "object_replications": 100,
+    "dask_seconds": 60,
 }
 QUICK = {
     "horizon": 10_000,
@@ -374,6 +388,9 @@ QUICK = {
     "thread_replications": 200,
     "environments": 1,
     "memory_replications": 1_000,
+    "object_horizon": 20_000,
+    "object_replications": 100,
+    "dask_seconds": 8,
 }
 
 
@@ -394,6 +411,8 @@ def main():
     warm_start(goals)
     first_compilation(size, goals)
     peak_memory(size, goals)
+    objects.python_objects(size, goals)
+    objects.dask_efficiency(size, goals)
     missed = [line["what"] for line in goals.lines if not line["met"]]
     print(f"\n{len(goals.lines) - len(missed)} of {len(goals.lines)} goals met")
     if options.json:

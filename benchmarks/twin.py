@@ -1,6 +1,6 @@
 """How often the intervals of a twin miss, how often it raises a false alarm, and what it finds.
 
-    python benchmarks/twin.py [--experiments 500] [--minutes 60] [--cases NAME ...] [--effort quick] [--table]
+    python benchmarks/twin.py [--experiments 500] [--minutes 60] [--cases NAME ...] [--counts M ...] [--table]
 
 Every experiment of every cell (a case at 1, 2, 5 or 10 replications) is a line of twin.jsonl (or of the file that
 TWIN_LINES names), so that the work may be stopped at any time and is continued by the same command; the cells grow
@@ -110,7 +110,7 @@ def experiment(case: Case, replications: int, seed: int) -> sl.Experiment:
     )
 
 
-def truth(case: Case, replications: int = 200_000) -> float:
+def truth(case: Case, replications: int = 100_000) -> float:
     """The last policy's effect against the first, the control."""
     count = max(20_000, replications * 1_000 // max(1_000, case.horizon))
     runs = sl.simulate(experiment(case, count, 999_983), case.environment, workers=1)
@@ -151,7 +151,7 @@ def _judged(low: float, high: float, true: float) -> list[float]:
     return [float(not low <= true <= high), (high - low) / 2]
 
 
-def run(names: list[str], experiments: int, minutes: float, effort: str) -> None:
+def run(names: list[str], counts: list[int], experiments: int, minutes: float, effort: str) -> None:
     lines = read()
     truths = {line["case"]: line["truth"] for line in lines if "truth" in line}
     done: dict[tuple[str, int], int] = {}
@@ -160,7 +160,7 @@ def run(names: list[str], experiments: int, minutes: float, effort: str) -> None
             key = (line["case"], line["count"])
             done[key] = done.get(key, 0) + 1
     until = time.monotonic() + 60 * minutes
-    cells = [(name, count) for name in names for count in COUNTS]
+    cells = [(name, count) for name in names for count in counts]
     with LINES.open("a") as file:
         while time.monotonic() < until:
             left = [cell for cell in cells if done.get(cell, 0) < experiments]
@@ -289,6 +289,7 @@ def main() -> None:
     parser.add_argument("--experiments", type=int, default=500)
     parser.add_argument("--minutes", type=float, default=600.0)
     parser.add_argument("--cases", nargs="*", default=list(CASES))
+    parser.add_argument("--counts", nargs="*", type=int, default=list(COUNTS))
     parser.add_argument("--effort", choices=EFFORTS, default="quick")
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--drift", type=int, default=0, metavar="EXPERIMENTS")
@@ -298,8 +299,7 @@ def main() -> None:
     elif options.table:
         print(tables(read()))
     else:
-        os.nice(19)
-        run(options.cases, options.experiments, options.minutes, options.effort)
+        run(options.cases, options.counts, options.experiments, options.minutes, options.effort)
 
 
 if __name__ == "__main__":

@@ -143,7 +143,7 @@ def _array(value: Any) -> _Constant:
 
 
 def _tuple(
-    values: Sequence[object], named: Token, make: Callable[..., Any], callers: tuple[object, ...]
+    values: Sequence[object], named: Token, make: Body, callers: tuple[object, ...]
 ) -> _Constant:
     entries = [_constant(value, callers) for value in values]
     token = ("tuple", named, *(entry.token for entry in entries))
@@ -175,7 +175,7 @@ def _enumeration(kind: Any, callers: tuple[object, ...]) -> Token:
     return ("enum", kind.__module__, kind.__qualname__, bases, *members)
 
 
-def _library_token(value: Any) -> Token | None:
+def _library_token(value: object) -> Token | None:
     """The name of a function or class of Python, NumPy or sameluck, whose versions the cache knows."""
     module = "numpy" if isinstance(value, np.ufunc) else str(getattr(value, "__module__", None))
     name = getattr(value, "__name__", None)
@@ -203,7 +203,7 @@ def _compiled_function(dispatcher: Any, callers: tuple[object, ...]) -> _Constan
     constant = _function(function, (*callers, function))
     token = ("njit", sorted(options.items()), constant.token)
 
-    def copy() -> Any:
+    def copy() -> Body:
         # Machine code of two functions of one name must not be taken for one another.
         named = constant.copy()
         named.__qualname__ += f"_{_digest(token)}"
@@ -229,7 +229,7 @@ def _function(function: Any, callers: tuple[object, ...]) -> _Constant:
     token = ("function", module, _code_token(code), defaults.token, named)
 
     def copy() -> FunctionType:
-        namespace: dict[str, Any] = {"__name__": module, "__builtins__": builtins}
+        namespace: dict[str, object] = {"__name__": module, "__builtins__": builtins}
         for path, value in zip(paths, values, strict=True):
             _place(namespace, path, value.copy())
         closure = tuple(CellType(namespace.pop(name, None)) for name in code.co_freevars)
@@ -240,7 +240,7 @@ def _function(function: Any, callers: tuple[object, ...]) -> _Constant:
     return _Constant(token, copy)
 
 
-def _cells(function: Any) -> dict[str, object]:
+def _cells(function: FunctionType) -> dict[str, object]:
     try:
         contents = [cell.cell_contents for cell in function.__closure__ or ()]
     except ValueError:
@@ -249,7 +249,7 @@ def _cells(function: Any) -> dict[str, object]:
 
 
 def _resolved(
-    function: Any, cells: dict[str, object], names: tuple[str, ...]
+    function: FunctionType, cells: dict[str, object], names: tuple[str, ...]
 ) -> tuple[tuple[str, ...], object]:
     """The value of a name, or of an attribute of the module that it names, and the names that lead to it."""
     scopes = (cells, function.__globals__, vars(builtins))
@@ -264,7 +264,7 @@ def _resolved(
     return names[:length], value
 
 
-def _place(namespace: dict[str, Any], path: tuple[str, ...], value: object) -> None:
+def _place(namespace: dict[str, object], path: tuple[str, ...], value: object) -> None:
     for name in path[:-1]:
         namespace = vars(namespace.setdefault(name, ModuleType(name)))
     namespace[path[-1]] = value

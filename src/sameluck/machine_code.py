@@ -16,17 +16,19 @@ import os
 import pickle
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from sameluck.bodies import is_ours
+from sameluck.bodies import Body, is_ours
 from sameluck.body_digests import has_digest, why_no_digest
 from sameluck.files import write_whole
+
+NumbaObject: TypeAlias = Any  # signatures, targets and results, which Numba does not annotate
 
 _PACKAGE = Path(__file__).parent
 _SUFFIX = ".machinecode"
@@ -48,10 +50,10 @@ class MachineCode:
     Numba's index refers to all classes of all signatures, and its file numbers are assigned without a lock.
     """
 
-    def __init__(self, loop: Callable[..., Any]) -> None:
+    def __init__(self, loop: Body) -> None:
         self.loop = loop
 
-    def load_overload(self, signature: Any, target: Any) -> Any:
+    def load_overload(self, signature: NumbaObject, target: NumbaObject) -> NumbaObject:
         """The compiled loop for a signature; None if it is not there."""
         try:
             return _read(self._path(signature, target), signature, target)
@@ -61,14 +63,14 @@ class MachineCode:
             log.debug("%s is compiled in this process: %s", self.loop.__qualname__, error)
             return None
 
-    def save_overload(self, signature: Any, result: Any) -> None:
+    def save_overload(self, signature: NumbaObject, result: NumbaObject) -> None:
         """Keep a compiled loop, if that is possible."""
         try:
             _write(self._path(signature, result.target_context), signature, result)
         except Exception as error:  # a full disk, say
             log.debug("%s is not kept on disk: %s", self.loop.__qualname__, error)
 
-    def _path(self, signature: Any, target: Any) -> Path:
+    def _path(self, signature: NumbaObject, target: NumbaObject) -> Path:
         own = False
         for kind in _classes(signature):
             if has_digest(kind):
@@ -93,7 +95,7 @@ class MachineCode:
         return folder / f"{name.strip('_')}-{_checksum(repr(key).encode()).hex()}{_SUFFIX}"
 
 
-def _read(path: Path, signature: Any, target: Any) -> Any:
+def _read(path: Path, signature: NumbaObject, target: NumbaObject) -> NumbaObject:
     from llvmlite.binding import address_of_symbol  # noqa: PLC0415 it is imported with Numba
     from numba.core.compiler import CompileResult  # noqa: PLC0415 its import takes long
 
@@ -113,7 +115,7 @@ def _read(path: Path, signature: Any, target: Any) -> Any:
     return CompileResult._rebuild(target, *parts)
 
 
-def _write(path: Path, signature: Any, result: Any) -> None:
+def _write(path: Path, signature: NumbaObject, result: NumbaObject) -> None:
     from numba.core.serialize import dumps  # noqa: PLC0415 as above
 
     if result.lifted or result.library.has_dynamic_globals:
@@ -125,7 +127,7 @@ def _write(path: Path, signature: Any, result: Any) -> None:
         _remove_least_recent()
 
 
-def _external_symbols(library: Any) -> list[str]:
+def _external_symbols(library: NumbaObject) -> list[str]:
     """The functions and variables that machine code finds in the process that loads it."""
     module = library._final_module
     every = itertools.chain(module.functions, module.global_variables)
@@ -137,9 +139,9 @@ def _checksum(content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=_CHECKSUM).digest()
 
 
-def _classes(signature: Any) -> Iterator[type]:
+def _classes(signature: NumbaObject) -> Iterator[type]:
     """The classes of the NamedTuples in a signature; raises `NotKept` for types whose names do not say all."""
-    types: Any = import_module("numba.core.types")
+    types: NumbaObject = import_module("numba.core.types")
     if isinstance(signature, types.BaseNamedTuple):
         yield signature.instance_class
     if isinstance(signature, tuple | types.BaseTuple):
@@ -207,7 +209,8 @@ def cache_directory() -> Path:
     import numba  # noqa: PLC0415 as above
 
     digest = hashlib.blake2b(numba.__version__.encode(), digest_size=8)
-    compiling = [_PACKAGE / f"{name}.py" for name in ("compiled", "machine_code", "body_digests")]
+    names = ("compiled", "machine_code", "body_digests", "bodies")
+    compiling = [_PACKAGE / f"{name}.py" for name in names]
     for source in [*compiling, *compiled_sources()]:
         digest.update(source.read_bytes())
     try:

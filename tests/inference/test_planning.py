@@ -9,6 +9,7 @@ import pytest
 from scipy import integrate, stats
 
 import sameluck as sl
+from sameluck.inference.pilots import spread
 from sameluck.inference.power import power_of
 
 BERNOULLI = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
@@ -436,3 +437,18 @@ def test_no_plan_on_a_copy_where_a_policy_fails_rarely():
 
     with pytest.raises(sl.Invalid, match=r"no plan on a copy of the arms: .* bold ends"):
         sl.plan(bold, runs, horizon=2_000, effect=5.0, power=0.9)
+
+
+def test_ten_replications_are_a_pilot_and_the_largest_possible_effect_can_be_planned():
+    pilot = sl.simulate(EXPERIMENT.replace(replications=10), BERNOULLI)
+    planned = sl.plan(EXPERIMENT, pilot, effect=800.0, power=0.9)  # 1,000 periods of 0.9 - 0.1
+    assert (planned.pilot_replications, planned.possible_effect) == (10, 800.0)
+    with pytest.raises(sl.Invalid, match="at least 10 replications to estimate a variance, got 9"):
+        sl.plan(EXPERIMENT, pilot.part(0, 9), effect=2.0, power=0.9)
+
+
+def test_differences_that_do_not_vary_have_no_spread_and_no_error_of_it():
+    pilot = sl.simulate(EXPERIMENT.replace(replications=10), BERNOULLI)
+    pilot.rewards[:, 1] = pilot.rewards[:, 0] + 3
+    assert spread(pilot, 0, paired=True) == (0.0, 0.0)
+    assert spread(pilot, 0, paired=False)[0] > 0

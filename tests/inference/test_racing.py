@@ -351,3 +351,16 @@ def test_a_race_is_reported_to_the_digit():
     without_bounds = Runner(*tied, -math.inf, math.inf, 0.0, 30, None)
     (caution,) = dataclasses.replace(race, runners=(leader, without_bounds)).cautions
     assert caution.startswith("b earned exactly what a did")
+
+
+def test_rare_failures_of_the_leader_are_a_veto(monkeypatch):
+    """Greedy play leads the first replications and fails in one of 40: it is not certified, and the race says why."""
+    field = {"ucb": sl.UCB1(2.0), "greedy": sl.EpsilonGreedy(0.0)}
+    settings = {"tolerance": 5.0, "horizon": 5_000, "most": 60, "failures": 0.1, "seed": 1}
+    race = sl.race(field, sl.Bernoulli((0.95, 0.5)), **settings)
+
+    assert (race.best, race.certified) == ("greedy", False)
+    assert "greedy ends" in race.vetoed[0]
+    assert race.vetoed[0] in race.verdict
+    monkeypatch.setattr("sameluck.inference.twins.for_races.REPLICATIONS", 0)
+    assert sl.race(field, sl.Bernoulli((0.95, 0.5)), **settings).certified

@@ -7,7 +7,6 @@ each worker, also if it is large, and a result is collected as soon as it is the
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Function = TypeVar("Function")
 
 
 def on(client: Client) -> Callable[[Callable[[Item], Result], Iterable[Item]], Iterator[Result]]:
@@ -27,10 +27,10 @@ def on(client: Client) -> Callable[[Callable[[Item], Result], Iterable[Item]], I
         function: Callable[[Item], Result], tasks: Iterable[Item]
     ) -> Iterator[Result]:
         config, distributed = optional("dask.config", "dask"), optional("distributed", "dask")
-        content, items = optional("cloudpickle", "dask").dumps(function), list(tasks)
-        # A task of its own, because one that is lost with its workers is run again; scattered data are not.
+        items = list(tasks)
+        # The result of a task, because one that is lost with its workers is run again; scattered data are not.
         with config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
-            common = client.submit(pickle.loads, content, pure=False)
+            common = client.submit(_itself, function, pure=False)
         waiting = set(client.map(_call, [common] * len(items), items, pure=False))
         try:
             for future, result in distributed.as_completed(waiting, with_results=True):
@@ -40,6 +40,10 @@ def on(client: Client) -> Callable[[Callable[[Item], Result], Iterable[Item]], I
             client.cancel([*waiting, common])
 
     return map_on_cluster
+
+
+def _itself(function: Function) -> Function:
+    return function
 
 
 def _call(function: Callable[[Item], Result], task: Item) -> Result:

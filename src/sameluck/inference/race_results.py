@@ -48,6 +48,9 @@ class Race:
     naive_users_low: float = 0.0  # the interval of `naive_users`, at the level
     naive_users_high: float = math.inf
     scale: str | None = None  # a caution, if the rewards' scale is not the one that policies assume
+    vetoed: tuple[
+        str, ...
+    ] = ()  # rare failures of the leader that would reverse the decision, as sentences
 
     @property
     def best(self) -> str:
@@ -109,6 +112,9 @@ class Race:
                 f"the differences from {', '.join(skewed)} are skewed: a policy may fail rarely and badly. A smaller "
                 f"share than failures={self.failures:g} takes more replications and shows rarer failures."
             )
+        sentences += [
+            f"{reason}: it is not certified before that is settled." for reason in self.vetoed
+        ]
         return (*sentences, *([self.scale] if self.scale else []))
 
     def __str__(self) -> str:

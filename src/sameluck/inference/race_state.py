@@ -1,22 +1,20 @@
-"""A race in progress: simulate a block of replications, drop what is beaten, keep the state in a file."""
+"""A race in progress: simulate a block of replications, drop what is beaten."""
 
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from sameluck import text_forms
 from sameluck.arrays import Floats
 from sameluck.environments.base import Environment
-from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
-from sameluck.files import write_whole
+from sameluck.inference.race_files import RaceFile
 from sameluck.inference.race_results import Race, Runner, naive_users
+from sameluck.inference.twins.for_races import reversing_failures
 from sameluck.intervals import anytime_half_width, one_sided_level, varies
 from sameluck.policies.external import Makers, makers_for, makers_of
 from sameluck.simulation.simulate import simulate
@@ -48,7 +46,7 @@ class RaceState:
         self.experiment = experiment
         self.environment = environment
         self.rules = rules
-        self.keep = keep
+        self.kept = None if keep is None else RaceFile(keep, experiment, environment, tuple(rules))
         self.makers = makers
         self.names = list(experiment.policies)
         # Of one pair. Only the true best matters: that no other beats it, and how far it is ahead of the leader.
@@ -59,6 +57,8 @@ class RaceState:
         self.users = 0
         self.undropped_users: list[int] = []  # of the replications before the first was dropped
         self.certified = False
+        self.vetoed: list[str] = []  # reasons why it was not certified, as sentences
+        self.decides_at = 0  # replications, after a veto
         self._load()
 
     @property
@@ -108,8 +108,21 @@ class RaceState:
             for column, name in enumerate(names)
             if name not in self.dropped and column != leader
         ]
-        self.certified = bool(max(behind, default=0.0) <= self.rules.tolerance)
+        good_enough = bool(max(behind, default=0.0) <= self.rules.tolerance)
+        self.certified = good_enough and not self._is_vetoed(names[leader])
         return self.certified
+
+    def _is_vetoed(self, leader: str) -> bool:
+        """Whether rare failures of the leader would reverse the decision; next asked at twice the replications."""
+        if self.rules.failures == 1:
+            return False
+        if self.replications < self.decides_at:
+            return True
+        policies = {name: self.experiment.policies[name] for name in self.names}
+        whole = self.experiment.replace(policies=policies, control=leader)
+        self.vetoed = reversing_failures(whole, self.environment, self.rules.tolerance)
+        self.decides_at = 2 * self.replications if self.vetoed else 0
+        return bool(self.vetoed)
 
     def result(self) -> Race:
         """The race as far as it went."""
@@ -137,6 +150,7 @@ class RaceState:
             naive_users_low=naive.low,
             naive_users_high=naive.high,
             runners=tuple(runners),
+            vetoed=tuple(self.vetoed),
         )
 
     def _runner(self, name: str, leader: str) -> Runner:
@@ -154,44 +168,36 @@ class RaceState:
         count = min(len(self.rewards[first]), len(self.rewards[second]))
         return np.array(self.rewards[first][:count]), np.array(self.rewards[second][:count])
 
-    def _settings(self) -> str:
-        environment = text_forms.write(self.environment)
-        # Without `most`: an undecided race may be continued with more.
-        digest = self.experiment.replace(replications=1).digest
-        return f"{digest} {environment} {tuple(self.rules)!r}"
-
     def _save(self) -> None:
-        if self.keep is None:
+        if self.kept is None:
             return
-        state = {
-            "settings": self._settings(),
-            "rewards": self.rewards,
-            "dropped": self.dropped,
-            "played": self.replications,
-            "users": self.users,
-            "everybody": self.undropped_users,
-            "certified": self.certified,
-        }
-        write_whole(self.keep, json.dumps(state).encode())
+        self.kept.write(
+            {
+                "rewards": self.rewards,
+                "dropped": self.dropped,
+                "played": self.replications,
+                "users": self.users,
+                "everybody": self.undropped_users,
+                "certified": self.certified,
+                "vetoed": self.vetoed,
+                "decides_at": self.decides_at,
+            }
+        )
 
     def _load(self) -> None:
-        if self.keep is None or not self.keep.exists():
-            return
-        try:
-            state = dict(json.loads(self.keep.read_text()))
-            replications, users = int(state["played"]), int(state["users"])
-            rewards = {name: [float(x) for x in state["rewards"][name]] for name in self.names}
-            dropped = {str(name): str(by) for name, by in dict(state["dropped"]).items()}
-            undropped_users = [int(x) for x in state["everybody"]]
-            settings, certified = str(state["settings"]), bool(state["certified"])
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            raise Invalid(f"{str(self.keep)!r} does not hold a race; name another file") from None
-        if settings != self._settings():
-            raise Invalid(
-                f"{str(self.keep)!r} holds a race with other settings; name another file or remove it"
+        kept = None if self.kept is None else self.kept.read(self.names)
+        if kept is not None:
+            self.replications, self.rewards, self.dropped = (
+                kept.replications,
+                kept.rewards,
+                kept.dropped,
             )
-        self.replications, self.rewards, self.dropped = replications, rewards, dropped
-        self.users, self.undropped_users, self.certified = users, undropped_users, certified
+            self.users, self.undropped_users = kept.users, kept.undropped_users
+            self.certified, self.vetoed, self.decides_at = (
+                kept.certified,
+                kept.vetoed,
+                kept.decides_at,
+            )
 
 
 def _differences(table: Floats, level: float) -> tuple[Floats, Floats]:

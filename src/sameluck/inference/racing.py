@@ -8,7 +8,9 @@ replications that both have, a prefix by construction.
 The certificate is as good as the anytime interval: exact for normal differences. A policy that fails rarely and
 badly (too little exploration) looks excellent until it fails, to any method that does not know how bad it can get. So
 nothing is decided before failures in a share `failures` of replications would have been met at the level (299
-replications for 1% at 95%), nor on differences that have not varied, and skewness gives a caution.
+replications for 1% at 95%), nor on differences that have not varied, and skewness gives a caution. Before the leader
+is certified it is simulated on other luck; if it fails rarely there, and is behind by more than the tolerance for
+that, the race goes on to twice as many replications.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import inspect
 import operator
+import reprlib
+import traceback
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
@@ -154,14 +156,16 @@ class ObjectPolicy:
             arm = -1
         if not 0 <= arm < self.arms:
             raise Unplayable(
-                f"policy {self.name!r} chose {answer!r} in period {period}; it must return an arm's index, "
-                f"0 to {self.arms - 1}"
+                f"policy {self.name!r} chose {reprlib.repr(answer)} in period {period}; it must return an arm's "
+                f"index, 0 to {self.arms - 1}"
             )
         return int(arm)
 
     def failure(self, where: str, error: Exception) -> Unplayable:
         """The error to raise for one of the object's."""
-        return Unplayable(f"policy {self.name!r}{where}: {type(error).__name__}: {error}")
+        # Not str(error), which an exception of the application may not have.
+        reason = " ".join(traceback.format_exception_only(error)).strip()
+        return Unplayable(f"policy {self.name!r}{where}: {reason}")
 
 
 def _takes_argument(select: Callable[..., object]) -> bool:
@@ -171,7 +175,7 @@ def _takes_argument(select: Callable[..., object]) -> bool:
         return True
 
 
-class Twins:
+class ObjectPair:
     """Two objects made with the same seed and given the same rewards, which must choose the same arms.
 
     A policy that uses randomness other than its seed is so detected at once.

@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from types import CodeType, FrameType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from sameluck.randomness.streams import Bits, Key, OnceBits, OnceKey
 from sameluck.text_forms import is_parameters
 
 Value = TypeVar("Value")
+Index: TypeAlias = Any  # whatever a body writes in brackets
 
 
 class OutOfTime(Exception):
@@ -89,21 +90,21 @@ class GuardedArray(np.ndarray[Any, Any]):
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:  # noqa: FBT001, FBT002
         return np.asarray(array)[()]  # a new array, or the number that a sum is
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Index) -> Any:
         self._check("reads", index)
         return super().__getitem__(index)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(np.asarray(self))
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: Index, value: Any) -> None:
         if not self.flags.writeable:
             remedy = "" if self.label.startswith("law") else ": only tally.memory may be written to"
             raise Misuse(f"it writes to {self.label}, which it must not change{remedy}")
         self._check("writes", index)
         super().__setitem__(index, value)
 
-    def _check(self, verb: str, index: Any) -> None:
+    def _check(self, verb: str, index: Index) -> None:
         if self.deadline is not None:
             self.deadline.check()
         indices = index if isinstance(index, tuple) else (index,)

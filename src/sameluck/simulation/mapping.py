@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import pickle
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeAlias
 
-from sameluck.errors import Invalid
+from sameluck.errors import Invalid, SameluckError
 from sameluck.simulation.processes import can_fork, run_forked
 from sameluck.simulation.tasks import Task, TaskResult, Work, run_task
 
@@ -58,8 +57,9 @@ def map_tasks(work: Work, tasks: Sequence[Task], map_like: MapLike) -> Results:
     try:
         results = map_like(partial(run_task, work), tasks)
         yield from results
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        if work.makers and any(words in str(error) for words in ("pickle", "local object")):
+    except Exception as error:
+        unsent = any(words in str(error) for words in ("pickle", "local object"))
+        if work.makers and unsent and not isinstance(error, SameluckError):
             raise Invalid(
                 f"map sends the makers to other processes, and one cannot be sent ({error}); define it at the top "
                 "level of a module that they can import"

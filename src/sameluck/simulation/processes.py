@@ -114,7 +114,7 @@ def _serve(
 def _send(connection: Connection, answer: tuple[bool, object]) -> None:
     try:
         connection.send(answer)
-    except (BrokenPipeError, ConnectionResetError):
+    except OSError:  # the first process has ended
         os._exit(1)
     except Exception:  # an error that cannot be pickled
         connection.send((False, Unplayable(str(answer[1]))))

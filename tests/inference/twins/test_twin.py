@@ -259,3 +259,30 @@ def test_pages_and_records(twin, tmp_path):
     assert twin.to_record()["effects"] == twin.to_dicts()
     figure = twin.plot(tmp_path / "twin.svg")
     assert len(figure.axes) == 3
+
+
+class Turns:
+    """Plays the arms in turn."""
+
+    def __init__(self, seed):
+        self.next = seed % 2
+
+    def select(self, period):
+        return (self.next + period) % 2
+
+    def update(self, arm, reward):
+        pass
+
+
+def test_python_objects():
+    """At their speed, with their makers; without them the message says what is missing."""
+    mixed = experiment(
+        policies={"ucb": "ucb1", "turns": "external(turns)"}, horizon=10, replications=1
+    )
+    call = {"replications": 200, "draws": 20, "draw_replications": 20, "workers": 1}
+    runs = sl.simulate(mixed, BERNOULLI, makers={"turns": Turns})
+    twin = sl.twin(runs, makers={"turns": Turns}, **call)
+
+    assert math.isfinite(twin.effects[0].low)
+    with pytest.raises(sl.Invalid, match="makers="):
+        sl.twin(runs, **call)

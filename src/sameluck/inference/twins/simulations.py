@@ -30,12 +30,17 @@ def has_objects(experiment: Experiment) -> bool:
     return any(isinstance(policy, External) for policy in experiment.policies.values())
 
 
+def twin_seed(experiment: Experiment) -> int:
+    """The seed of luck that no part of the experiment has."""
+    return int(word(stream(experiment.seed, TWIN, 0, ALL_POLICIES), 0))
+
+
 class Effort(NamedTuple):
     """How much a twin simulates."""
 
     replications: int = 20_000  # of the long run, R0
     draws: int = 200  # of the arms, B
-    draw_replications: int = 512  # on each, R1
+    draw_replications: int = 384  # on each, R1
     raises: int = 2  # how often R0 or R1 may be doubled where the simulation's error is not small
 
     @property
@@ -69,7 +74,7 @@ class Copies:
         pairs: Sequence[Pair] | None = None,
         makers: Makers | None = None,
     ) -> None:
-        self.seed = int(word(stream(runs.experiment.seed, TWIN, 0, ALL_POLICIES), 0))
+        self.seed = twin_seed(runs.experiment)
         self.experiment: Experiment = runs.experiment.replace(seed=self.seed)
         self.checkpoints: Ints = runs.checkpoints
         self.pairs = list(pairs or all_pairs(runs.policies, runs.experiment.control, ""))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import pytest
 
@@ -30,6 +30,7 @@ from sameluck.testing.scenario import (
 from sameluck.testing.store_contract.control import THREADS, together
 
 T = TypeVar("T")
+Item: TypeAlias = Any  # a unit or a pair, valid or not, or the answer to one
 
 LISTS = ("lists", "singles")
 BAD_UNITS = ("", b"ann", None, 1.5, "\ud800")
@@ -53,31 +54,31 @@ class Caller:
     def __init__(self, scenario: Scenario, name: str, **arguments: Any) -> None:
         self.scenario = scenario
         self.live = scenario.start(name=name, **arguments)
-        self.live._salt = bytes(16)  # the same units are inside the traffic share
+        self.live._enrolment._salt = bytes(16)  # the same units are inside the traffic share
         self.numbers: dict[str, int] = {}  # of assignments, in the order of their first answers
         self.lists = name == "lists"
 
-    def assign(self, units: list[Any]) -> list[object]:
+    def assign(self, units: list[Item]) -> list[object]:
         """The answers, with numbers for ids."""
         many, one = self.live.assign_many, self.live.assign
-        answers: list[Any] = many(units) if self.lists else [_outcome(one, unit) for unit in units]
+        answers: list[Item] = many(units) if self.lists else [_outcome(one, unit) for unit in units]
         for answer in answers:
             if isinstance(answer, Assignment) and answer.id is not None:
                 self.numbers.setdefault(answer.id, len(self.numbers))
         return [self.comparable(answer) for answer in answers]
 
-    def reward(self, pairs: list[Any]) -> list[object]:
+    def reward(self, pairs: list[Item]) -> list[object]:
         """The answers to pairs, whose whole numbers from 100 on are those of assignments."""
         ids = list(self.numbers)
         reports = [(ids[pair[0] - 100], pair[1]) if _is_numbered(pair) else pair for pair in pairs]
-        answers: list[Any] = (
+        answers: list[Item] = (
             self.live.reward_many(reports)
             if self.lists
             else [_outcome(self.reward_one, report) for report in reports]
         )
         return [self.comparable(answer) for answer in answers]
 
-    def reward_one(self, pair: Any) -> object:
+    def reward_one(self, pair: Item) -> object:
         """`reward`, with the error of `reward_many` for what is not a pair."""
         if not isinstance(pair, tuple) or len(pair) != 2:
             return self.live.reward_many([pair])[0]
@@ -114,7 +115,7 @@ def _is_numbered(pair: object) -> bool:
     return isinstance(pair, tuple) and len(pair) == 2 and type(pair[0]) is int and pair[0] >= 100
 
 
-def _outcome(call: Callable[[Any], object], item: object) -> object:
+def _outcome(call: Callable[[Item], object], item: object) -> object:
     try:
         return call(item)
     except SameluckError as error:
@@ -142,13 +143,13 @@ class ListRules:
             Caller(scenario, name, policies=policies, design=design, live=live) for name in LISTS
         ]
         for _ in range(30):
-            units: list[Any] = [generator.randrange(60) for _ in range(generator.randrange(9))]
+            units: list[Item] = [generator.randrange(60) for _ in range(generator.randrange(9))]
             units += generator.choices(BAD_UNITS, k=generator.randrange(2))
             generator.shuffle(units)
             answers, expected = (caller.assign(list(units)) for caller in callers)
             assert answers == expected
             some = list(range(100, 100 + len(callers[0].numbers)))[-20:] or [0]
-            pairs: list[Any] = [
+            pairs: list[Item] = [
                 (generator.choice(some), generator.choice([0.0, 0.5, 1.0, float("nan")]))
                 for _ in range(generator.randrange(12))
             ]
@@ -169,7 +170,7 @@ class ListRules:
         assert isinstance(answers.pop(1), Invalid)
         ids = [str(one.id) for one in all_of(Assignment, answers)]
         assert ids[0] == ids[1] != ids[2]
-        pairs: list[Any] = [(ids[0], 1.0), (ids[0], 1.0), (ids[0], 0.5), ("x", 1.0), (ids[2], "1")]
+        pairs: list[Item] = [(ids[0], 1.0), (ids[0], 1.0), (ids[0], 0.5), ("x", 1.0), (ids[2], "1")]
         pairs += [(None, 1.0), (ids[2], 0.5), 3]
         receipts = live.reward_many(pairs)
         assert receipts[:2] == [(True, False, 1.0), (False, True, 1.0)]
@@ -294,7 +295,7 @@ class ListRules:
     def test_what_is_not_a_list_is_refused(self, scenario: Scenario) -> None:
         """Text would be a list of its letters. An empty list is a list."""
         live = scenario.start()
-        calls: list[Callable[[Any], list[Any]]] = [live.assign_many, live.reward_many]
+        calls: list[Callable[[Item], list[Item]]] = [live.assign_many, live.reward_many]
         for call in calls:
             for wrong in ("ann", b"ann", {"ann": 1.0}, None, 7):
                 with pytest.raises(Invalid, match=r"must be a list"):

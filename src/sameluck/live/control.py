@@ -8,10 +8,11 @@ from typing import NamedTuple
 from sameluck.errors import Conflict, Invalid
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import CurrentRow, NumberRow, TextRow
-from sameluck.live.options import arm_index, fallback_arm, options_text, stop_after_of
+from sameluck.live.options import LONGEST, arm_index, fallback_arm, options_text, stop_after_of
 from sameluck.live.records import ACTIVE, ENDED
 from sameluck.live.replications import OpenReplications
-from sameluck.validation import require_name, require_whole
+from sameluck.live.settings import SECOND
+from sameluck.validation import require_name, require_number, require_whole
 
 
 class Control(NamedTuple):
@@ -134,6 +135,25 @@ class Control(NamedTuple):
                 self.replications.history.record(
                     transaction, "arm enabled", subject=names[place], reason=reason
                 )
+
+        self.replications.write(work)
+
+    def extend_windows(self, seconds: float, reason: str) -> None:
+        """Let rewards that are awaited come later; see `LiveExperiment.extend_windows`."""
+        check_reason(reason)
+        require_number("seconds", seconds, above=0, at_most=LONGEST)
+        implicit = int(self.replications.live.exposure == "implicit")
+        values = {"more": round(float(seconds) * SECOND), "leases": implicit}
+
+        def work(transaction: Transaction) -> None:
+            self._lock(transaction)
+            transaction.run("extend_windows", experiment=self.replications.id, **values)
+            self.replications.history.record(
+                transaction,
+                "windows extended",
+                subject=f"by {float(seconds):g} seconds",
+                reason=reason,
+            )
 
         self.replications.write(work)
 

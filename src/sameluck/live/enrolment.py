@@ -28,6 +28,8 @@ from sameluck.live.replications import OpenReplications
 from sameluck.live.settings import SECOND
 from sameluck.live.units import hash_unit, is_in_traffic_share
 
+WEEK = 7 * 86_400 * SECOND
+
 
 class Enrolment:
     """The units of one experiment, and how calls were answered."""
@@ -41,7 +43,7 @@ class Enrolment:
         self._arm_names = replications.experiment.arm_names
         self._declared = fallback_arm(replications.experiment, replications.live)
         self._fallback = row.fallback  # in place of the declared one, as far as this process knows
-        self._next_look = self._next_count = 0
+        self._next_look = self._next_count = self._next_clock = 0
         self._unanswered: list[list[str]] = []  # ids of assignments whose units were not told
         self.after_fork()
 
@@ -76,6 +78,7 @@ class Enrolment:
         if now >= self._next_count:
             self._next_count = now + SECOND
             self.write_counts(transaction)
+            self._note_clock(transaction, now)
         # Two calls of one unit get one answer. In one order: two calls of some units do not wait for each other.
         for code in sorted(set(codes)):
             transaction.lock(int(code[:15], 16))
@@ -148,6 +151,16 @@ class Enrolment:
             row = transaction.find(LockedAssignment, "lock_assignment", assignment=id)
             if row and row.state == "assigned" and row.exposed_us is None and not row.voided:
                 self._replications.void(transaction, row, now)
+
+    def _note_clock(self, transaction: Transaction, now: int) -> None:
+        """Write by how much this machine's clock is ahead, once a minute, for `sameluck live doctor`."""
+        machine = self._settings.machine
+        if machine is None or now < self._next_clock:
+            return
+        self._next_clock = now + 60 * SECOND
+        ahead, process = round(machine.ahead() * SECOND), self._settings.process
+        transaction.run("note_clock", process=process, ahead=ahead, now=now)
+        transaction.run("forget_clocks", before=now - WEEK)
 
     def count(self, answers: Iterable[Assignment | SameluckError]) -> None:
         """Count how calls were answered."""

@@ -77,6 +77,14 @@ class LiveExperiment(Results):
         """
         self._control.enable_arm(arm, reason)
 
+    def extend_windows(self, seconds: float, *, reason: str = "") -> None:
+        """Let the rewards that are awaited now come so many seconds later, after an outage for instance.
+
+        Windows that are over count as well, unless their default reward has been recorded already, by `tick` or by a
+        call of `assign`: policies have acted on it. So extend them before the experiment is served again.
+        """
+        self._control.extend_windows(seconds, reason)
+
     def history(self) -> list[Change]:
         """Every change of status, policies and arms: when, what, by whom and why; the oldest first."""
         return self._database.read(self._replications.history.changes)

@@ -197,11 +197,9 @@ def fallback_arm(experiment: Experiment, live: Live, changed: int | None = None)
     """The index of the arm for units that are not enrolled: the one declared, unless it was `changed` since."""
     if changed is not None:
         return changed
-    return (
-        0
-        if live.fallback is None
-        else arm_index("Live.fallback", live.fallback, experiment.arm_names)
-    )
+    if live.fallback is None:
+        return 0
+    return arm_index("Live.fallback", live.fallback, experiment.arm_names)
 
 
 def arm_index(what: str, arm: object, names: Sequence[str]) -> int:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from sameluck.errors import Invalid
 from sameluck.live.breaker import CircuitBreaker
+from sameluck.live.databases.clock import SteadyClock
 from sameluck.live.options import Clock
 from sameluck.validation import require_name, shown
 
@@ -38,6 +39,9 @@ class StoreSettings:
     actor: str  # for the history
     timeout: float | None  # seconds that `assign` may take; None for no deadline
     breaker: CircuitBreaker
+    machine: SteadyClock | None = (
+        None  # by which this machine's clock is compared; None with a clock of the caller's
+    )
 
     @property
     def patience(self) -> float | None:
@@ -47,6 +51,11 @@ class StoreSettings:
     def after_fork(self) -> None:
         """Forget the failures of the process that this one was forked from."""
         object.__setattr__(self, "breaker", CircuitBreaker())
+
+    @property
+    def process(self) -> str:
+        """This process, for the list of clocks."""
+        return f"{socket.gethostname()}:{os.getpid()}"
 
     def now(self) -> int:
         """Microseconds since 1970."""

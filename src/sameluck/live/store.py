@@ -49,7 +49,8 @@ def open(
             `postgresql://user:password@host/database`. `sqlite:///file.db?synchronous=normal` does not wait for the
             disk: what was acknowledged survives a crash of the program, but not of the machine.
         read_only: Change nothing: any number of processes may read, also while another one writes a SQLite file.
-        clock: Returns the time in seconds since 1970; for tests and rehearsals.
+        clock: Returns the time in seconds since 1970; for tests and rehearsals. The usual one is the server's for
+            PostgreSQL, and for SQLite that of this machine when the store was opened, without jumps since.
         connections: The most connections to PostgreSQL.
         timeout: The seconds that `assign` may take before it answers with the fallback arm; 0.25 if not given.
             Reporting an exposure or a reward may take 5 seconds, or as many if that is more. With a clock of your own
@@ -83,7 +84,9 @@ class Store:
     ) -> None:
         self._database = database
         actor = default_actor() if actor is None else actor
-        self._settings = StoreSettings(clock, actor, timeout, CircuitBreaker())
+        machine = getattr(database, "clock", None) if clock is time.time else None
+        clock = machine.now if machine is not None else clock
+        self._settings = StoreSettings(clock, actor, timeout, CircuitBreaker(), machine)
         self._loaded: weakref.WeakSet[LiveExperiment] = weakref.WeakSet()
 
     def __enter__(self) -> Store:

@@ -78,6 +78,7 @@ _STATEMENTS = {
         "BEGIN": "BEGIN ISOLATION LEVEL READ COMMITTED",  # whatever the server's default
         "BEGIN_READING": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
         "COMMIT": "COMMIT",
+        "clock": "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
         "time_out": "SELECT set_config('statement_timeout', :milliseconds, true)",
         "lock": "SELECT pg_advisory_xact_lock(:number)",
     }.items()

@@ -33,6 +33,7 @@ from sameluck.live.databases.base import (
     for_postgres,
     statements,
 )
+from sameluck.live.databases.clock import SteadyClock
 from sameluck.live.databases.deadline import seconds_left
 from sameluck.live.databases.pipeline import Late, Pipeline
 from sameluck.live.databases.postgres_errors import (
@@ -50,6 +51,7 @@ T = TypeVar("T")
 ATTEMPTS = 12
 MOST_ROWS, FEW_ROWS = 5_000, 20  # of one statement; rows that are sent one by one
 TIMEOUT = 5.0  # seconds to wait for a connection, or for a lock of this process
+CLOCK_SECONDS = 10.0  # until the server's clock is looked at again
 LONG = 1_000.0  # seconds; a call with more has no deadline on the server
 _MIGRATION_LOCK = 0x5A11C  # the advisory lock under which the schema is made
 
@@ -165,6 +167,8 @@ class Postgres:
         self._psycopg_pool = optional("psycopg_pool", "postgres")
         self.url = url
         self.read_only = read_only
+        self.clock = SteadyClock()  # set by that of the server
+        self._next_look = 0.0
         self._process = os.getpid()
         self._most = connections
         try:
@@ -352,6 +356,8 @@ class Postgres:
             if connection not in self._prepared:
                 pipeline.prepare()
                 self._prepared.add(connection)
+            if time.monotonic() >= self._next_look:
+                self._look_at_clock(pipeline)
             pipeline.send(begin, {})
             if (left := seconds_left(LONG)) < LONG:  # or a wait for a lock would outlive this call
                 pipeline.send("time_out", {"milliseconds": str(round(1_000 * left) + 1)})
@@ -367,6 +373,13 @@ class Postgres:
         finally:
             statements.end(committed=committed)
             self._pool.putconn(connection)
+
+    def _look_at_clock(self, pipeline: Pipeline) -> None:
+        before = time.monotonic()
+        ((microseconds,),) = pipeline.rows("clock", [{}])  # type: ignore[misc]
+        after = time.monotonic()
+        self.clock.set(int(microseconds) / 1e6, (before + after) / 2)  # type: ignore[arg-type]
+        self._next_look = after + CLOCK_SECONDS
 
     def _roll_back(self, connection: Connection, pipeline: Pipeline, error: BaseException) -> None:
         """Roll back; a connection in an unknown state is closed, and the pool replaces it."""

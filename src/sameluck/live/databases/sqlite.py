@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 from sameluck.errors import Closed, Invalid, Misconfigured, Unavailable
 from sameluck.live.databases.base import Work, check_schema, migrations
+from sameluck.live.databases.clock import SteadyClock
 from sameluck.live.databases.deadline import deadline, seconds_left
 from sameluck.live.databases.sqlite_file import SqliteFile, check_handles
 from sameluck.live.databases.sqlite_transaction import SqliteTransaction
@@ -62,6 +63,7 @@ class Sqlite:
         self.path = None if path is None else Path(path)
         self._process = os.getpid()
         self.read_only = read_only
+        self.clock = SteadyClock()
         self.synchronous = synchronous
         self._queue: deque[_Job] = deque()
         self._mutex = Lock()

@@ -253,6 +253,18 @@ SELECT (SELECT COUNT(*) FROM entry WHERE experiment = :experiment AND replicatio
 INSERT INTO answer (experiment, reason, calls) VALUES (:experiment, :reason, :calls)
 ON CONFLICT (experiment, reason) DO UPDATE SET calls = answer.calls + excluded.calls
 
+-- name: note_clock
+INSERT INTO process_clock (process, ahead_us, seen_us) VALUES (:process, :ahead, :now)
+ON CONFLICT (process) DO UPDATE SET ahead_us = excluded.ahead_us, seen_us = excluded.seen_us
+
+-- name: forget_clocks
+DELETE FROM process_clock WHERE seen_us < :before
+
+-- name: extend_windows
+UPDATE entry SET due_us = due_us + :more
+WHERE experiment = :experiment AND state = 'assigned'
+  AND (:leases = 1 OR assignment IN (SELECT id FROM assignment WHERE experiment = :experiment AND exposed_us IS NOT NULL))
+
 -- name: answers
 SELECT reason, calls FROM answer WHERE experiment = :experiment ORDER BY reason
 

@@ -12,6 +12,7 @@ from sameluck.live.databases.base import Work
 from sameluck.live.experiment import LiveExperiment
 from sameluck.testing.scenario import (
     FIVE,
+    WINDOW,
     Scenario,
     assert_finished,
     assert_same,
@@ -186,6 +187,25 @@ class IncidentRules:
         assert (live.status().waiting, live.status().voided) == (1, 3)
         scenario.finish(live, waiting=[str(again.id)])
         assert_finished(live, voided=3)
+
+    @pytest.mark.parametrize("late", [0, 50, 200])
+    def test_windows_that_are_extended_end_later(self, scenario: Scenario, late: int) -> None:
+        """Also those that are over, unless the default reward was recorded; a lease does not."""
+        live, id = scenario.start_and_enrol(live=explicit(open_replications=3))
+        live.expose(id)
+        leased = scenario.enrol(live)
+        scenario.clock.advance(WINDOW + late)
+        live.extend_windows(100, reason="outage")
+        assert live.tick() == (1 if late < 100 else 2)
+        if late < 100:
+            assert live.reward(id, 0.25).applied
+        else:
+            assert conflict_code(lambda: live.reward(id, 0.25)) == "reward_late"
+        assert live.describe(leased).status == "voided"
+        assert live.history()[-1][2:4] == ("windows extended", "by 100 seconds")
+        for seconds in (0, -1, float("nan"), "1", 1e12):
+            with pytest.raises(Invalid, match="seconds must be"):
+                live.extend_windows(seconds)  # type: ignore[arg-type]
 
     def test_the_history_has_every_change_with_its_reason(self, scenario: Scenario) -> None:
         """When, what, by whom and why; it survives restarts."""

@@ -254,6 +254,7 @@ def test_results_are_those_of_the_python_surface(shop, url, tmp_path, capsys):
     assert found["verdict"] == expected.verdict
 
 
+@pytest.mark.slow
 def test_a_twin_needs_one_replication(url, tmp_path, capsys):
     """As text, as JSON and in a report."""
     text = FILE.format(exposure="implicit").replace("replications = 3", "replications = 1")

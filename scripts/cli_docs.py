@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import click
 
 from sameluck.cli import commands
+from sameluck.cli.discovery import DiscoveredGroup
 
 INTRODUCTION = """\
 Every command prints text or, with `--json`, JSON, on standard output. An error is one line on standard error: the
@@ -23,11 +24,9 @@ cause and the remedy. Exit codes:
 def every_command(words: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
     """A command, followed by those of its group."""
     yield words, command
-    if isinstance(command, click.Group):
-        within = command.commands
-        names = sorted(within) if words == "sameluck" else within
-        for name in names:
-            yield from every_command(f"{words} {name}", within[name])
+    if isinstance(command, DiscoveredGroup):
+        for name, one in command.every_command().items():
+            yield from every_command(f"{words} {name}", one)
 
 
 def page() -> str:

@@ -4,11 +4,14 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+from collections import namedtuple
 from pathlib import Path
 
 import pytest
 
 import sameluck
+from sameluck.compiled import announcing, compiled
 
 pytestmark = pytest.mark.slow
 
@@ -96,8 +99,8 @@ def before(folder):
     return dict(zip(POLICIES, run(PLAY, folder, *POLICIES).splitlines(), strict=True))
 
 
-def run(script, folder, *arguments):
-    """What a script prints in a new process that sees the copy only."""
+def run(script, folder, *arguments, errors=False):
+    """What a script prints, or prints on standard error, in a new process that sees the copy only."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(folder / "src"),
@@ -107,7 +110,7 @@ def run(script, folder, *arguments):
     command = [sys.executable, "-c", script, *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stderr if errors else done.stdout
 
 
 def stored(folder):
@@ -157,6 +160,30 @@ def test_bodies_of_ones_own_are_compiled_once_and_anew_after_an_edit(folder):
     assert any(path.parent.name == "own" for path in written)
     assert kept == written
     assert run(PLAY_OWN, folder) == "[[[0.0], [0.0]]]\n"
+
+
+def test_only_what_is_compiled_is_announced():
+    """Not what is loaded or called again, however long that takes; not what another thread compiles."""
+    said = []
+    own = namedtuple("own", "number")  # a class without a digest: nothing is kept on disk
+    loop, other = (compiled(lambda own: own.number + 1) for _ in range(2))
+
+    with announcing(lambda: said.append("first")):
+        loop(own(1))
+        loop(own(1.5))
+    with announcing(lambda: said.append("again")):
+        loop(own(2))
+        thread = threading.Thread(target=other, args=(own(1),))
+        thread.start()
+        thread.join()
+
+    assert said == ["first"]
+
+
+def test_a_second_process_announces_nothing(folder, before):
+    """Machine code is loaded, which is not compiling."""
+    assert before
+    assert run(PLAY, folder, *POLICIES, errors=True) == ""
 
 
 def test_a_cache_that_cannot_be_written_is_not_needed(folder, tmp_path):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import dis
 import inspect
 import itertools
 import re
 import traceback
 from collections import namedtuple
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any, TypeAlias
 
 from sameluck.errors import Invalid, did_you_mean
@@ -58,6 +60,37 @@ def check_registration(
 def _word(kind: type) -> str:
     # Text forms ignore case and `_`: the class `bernoulli` would replace `Bernoulli` in them.
     return kind.__name__.replace("_", "").lower()
+
+
+class NoSource(Exception):
+    """Why a function has no syntax tree."""
+
+
+def source_function(body: FunctionType) -> ast.FunctionDef:
+    """The syntax tree of a function; `NoSource` if its source is not at hand or is not what was loaded."""
+    try:
+        text = "".join(inspect.findsource(body)[0])
+        module = ast.parse(text)
+        code = compile(text, body.__code__.co_filename, "exec", dont_inherit=True)
+    except (OSError, SyntaxError, TypeError) as error:
+        raise NoSource("its source is not available") from error
+    if body.__code__ not in _codes(code):
+        raise NoSource("its source has changed since it was loaded")
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef) and _first_line(node) == body.__code__.co_firstlineno:
+            return node
+    raise NoSource("it is not defined by def")
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+def _first_line(function: ast.FunctionDef) -> int:
+    return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
 
 
 _MADE = {"BUILD_LIST": "a list", "BUILD_MAP": "a dict", "BUILD_SET": "a set"}

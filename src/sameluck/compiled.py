@@ -5,6 +5,7 @@
               version is always there to check the compiled one against.
 `called`      the same for a body that is seldom reached: called rather than inlined, which keeps the hot loop small.
 `dispatched`  the same as `inlined`, but the body is looked up by the type of the first argument.
+`specialised` the same for a shortcut that plain Python does without.
 `compiled`    an outer loop, compiled on first use and kept on disk (`machine_code`).
 
 Numba is imported when the first loop is called.
@@ -14,7 +15,8 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, wraps
 from typing import Any, TypeVar
 
@@ -28,11 +30,12 @@ Body = TypeVar("Body", bound=Callable[..., Any])
 # Compiled bodies never allocate, so they need not count references to the arrays passed to them: counting
 # them in every period costs a third of the speed and half of the compile time.
 _OPTIONS = {"error_model": "numpy", "_nrt": False}
-_INLINED = {**_OPTIONS, "forceinline": True}
+# A wrapper of each body for calls from C, which nobody makes, would take a quarter of the compile time.
+_INLINED = {**_OPTIONS, "forceinline": True, "no_cfunc_wrapper": True}
 # A wrong index of a user's body raises IndexError in place of ending the process; it costs no measurable time.
 _BOUNDS_CHECKED = {**_INLINED, "boundscheck": True}
 # Explicit, because by default what an inlined body calls is inlined too.
-_CALLED = {**_OPTIONS, "forceinline": False}
+_CALLED = {**_INLINED, "forceinline": False}
 
 
 # A Python function, what chooses its replacement in compiled code from the types of the arguments, and options.
@@ -93,8 +96,15 @@ def _plain(body: Body, options: dict[str, Any]) -> Body:
     return plain  # type: ignore[return-value]
 
 
-def dispatched(stub: Body, bodies: dict[type, Callable[..., Any]]) -> Body:
-    """Call the body registered for the type of the first argument, in Python and in compiled code."""
+def dispatched(
+    stub: Body,
+    bodies: dict[type, Callable[..., Any]],
+    own: Callable[[Any], Callable[..., Any]] = lambda body: body,
+) -> Body:
+    """Call the body registered for the type of the first argument, in Python and in compiled code.
+
+    `own` gives what is compiled in place of a body of a user.
+    """
 
     @wraps(stub)
     def plain(subject: object, *rest: object) -> Any:
@@ -103,11 +113,22 @@ def dispatched(stub: Body, bodies: dict[type, Callable[..., Any]]) -> Body:
 
     def choose(subject: Any, *, ours: bool) -> Callable[..., Any] | None:
         body = bodies.get(getattr(subject, "instance_class", None))  # type: ignore[arg-type]
-        return body if body is not None and is_ours(body) is ours else None
+        if body is None or is_ours(body) is not ours:
+            return None
+        return body if ours else own(body)
 
     _replace(plain, lambda subject, *_: choose(subject, ours=True), _INLINED)
     _replace(plain, lambda subject, *_: choose(subject, ours=False), _BOUNDS_CHECKED)
     return plain  # type: ignore[return-value]
+
+
+def specialised(function: Callable[..., Any], bodies: dict[type, Callable[..., Any]]) -> None:
+    """In compiled code, call the body for the type of the first argument, if any, in place of a function."""
+
+    def choose(subject: Any, *_: Any) -> Callable[..., Any]:
+        return bodies.get(getattr(subject, "instance_class", type(None)), function)
+
+    _replace(function, choose, _INLINED)
 
 
 def compiled_as(replacement: Callable[..., Any]) -> Callable[[Body], Body]:
@@ -141,14 +162,39 @@ def branch_hint() -> None:
     """
 
 
+def likely(condition: bool | np.bool_) -> bool | np.bool_:  # noqa: FBT001
+    """The condition, which nearly always holds: what is done otherwise is moved out of the way."""
+    return condition
+
+
 def load_compiler() -> None:
     """Import Numba and register what compiled code calls; the first call of a loop does so too."""
     from numba.extending import overload  # noqa: PLC0415 it takes longer to import than everything else
 
-    _register_branch_hint()
+    _register_hints()
     while _overloads:
         function, choose, options = _overloads.pop()
         overload(function, jit_options=options, strict=False)(choose)
+
+
+@contextmanager
+def announcing(say: Callable[[], object]) -> Iterator[None]:
+    """Call `say` before something is compiled in this thread meanwhile; not if machine code is only loaded."""
+    from numba.core import event  # noqa: PLC0415 as above
+
+    class Announcing(event.Listener):  # type: ignore[misc]  # Numba is not typed
+        left, thread = True, threading.get_ident()
+
+        def on_start(self, _: object) -> None:
+            if self.left and self.thread == threading.get_ident():
+                self.left = False
+                say()
+
+        def on_end(self, _: object) -> None:
+            pass
+
+    with event.install_listener("numba:compile", Announcing()):
+        yield
 
 
 def _dispatcher(body: Callable[..., Any]) -> Callable[..., Any]:
@@ -161,10 +207,13 @@ def _dispatcher(body: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @cache
-def _register_branch_hint() -> None:
+def _register_hints() -> None:
     from llvmlite import ir  # noqa: PLC0415 as above
     from numba.core import types  # noqa: PLC0415
+    from numba.core.cgutils import get_or_insert_function  # noqa: PLC0415
     from numba.extending import lower_builtin, type_callable  # noqa: PLC0415
+
+    _bit = ir.IntType(1)
 
     @lower_builtin(branch_hint)
     def _keep_branch(context, builder, signature, arguments):  # type: ignore[no-untyped-def]  # noqa: ARG001
@@ -172,3 +221,11 @@ def _register_branch_hint() -> None:
         return context.get_dummy_value()
 
     type_callable(branch_hint)(lambda context: lambda: types.none)  # noqa: ARG005
+
+    @lower_builtin(likely, types.boolean)
+    def _expect(context, builder, signature, arguments):  # type: ignore[no-untyped-def]  # noqa: ARG001
+        kind = ir.FunctionType(_bit, [_bit, _bit])
+        expect = get_or_insert_function(builder.module, kind, "llvm.expect.i1")
+        return builder.call(expect, [*arguments, _bit(1)])
+
+    type_callable(likely)(lambda context: lambda condition: types.boolean)  # noqa: ARG005

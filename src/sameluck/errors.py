@@ -11,6 +11,8 @@ SameluckError
   Conflict       the call contradicts an earlier one                                  exit code 2
   Diverged       a ledger differs from what its policies request                      exit code 1
   Unavailable    the database cannot be used at the moment                            exit code 1
+    Misconfigured  until its address, its rights or its settings are changed          exit code 1
+    Closed       the store was closed                                                 exit code 1
 
 A message names the object, the rule, the value and the remedy.
 """
@@ -100,6 +102,14 @@ class Unavailable(SameluckError):
     """The database cannot be used at the moment: another process writes to it, or it cannot be reached."""
 
 
+class Misconfigured(Unavailable):
+    """The database cannot be used until its address, rights or settings are changed; waiting does not help."""
+
+
+class Closed(Unavailable):
+    """The store was closed; open it again."""
+
+
 def optional(module: str, extra: str) -> ModuleType:
     """Import an optional dependency, or raise `Missing` with the extra that installs it."""
     try:
@@ -110,9 +120,9 @@ def optional(module: str, extra: str) -> ModuleType:
         raise Missing(message) from error
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: object, known: Iterable[str]) -> str:
     """The end of an error message: the known words, with the closest match first if there is one."""
     words = list(known)
-    near = difflib.get_close_matches(word, words, n=1)
+    near = difflib.get_close_matches(word[:200] if isinstance(word, str) else "", words, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return f"{hint}known: {', '.join(words)}"

@@ -15,8 +15,8 @@ from typing import Any
 from sameluck.errors import Invalid
 
 
-def lock(handle: int, *, wait: bool) -> None:
-    """Lock an open file against other processes: `flock`, or its first byte on Windows; `OSError` if it is locked.
+def lock(handle: int, *, wait: bool, at: int = 0) -> None:
+    """Lock an open file against other processes: `flock`, or one byte on Windows; `OSError` if it is locked.
 
     The operating system releases the lock when the process ends, however it ends.
     """
@@ -24,17 +24,22 @@ def lock(handle: int, *, wait: bool) -> None:
         fcntl = import_module("fcntl")
     except ImportError:  # Windows
         msvcrt = import_module("msvcrt")
+        os.lseek(handle, at, os.SEEK_SET)
         msvcrt.locking(handle, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
     else:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
-def unlock(handle: int) -> None:
-    """Release a lock and close the file."""
-    with contextlib.suppress(ImportError):  # Windows, where closing alone may release it only later
+def release(handle: int, *, at: int = 0) -> None:
+    """Release a lock; the file stays open."""
+    try:
+        fcntl = import_module("fcntl")
+    except ImportError:
         msvcrt = import_module("msvcrt")
+        os.lseek(handle, at, os.SEEK_SET)
         msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
-    os.close(handle)
+    else:
+        fcntl.flock(handle, fcntl.LOCK_UN)
 
 
 @contextlib.contextmanager
@@ -45,7 +50,8 @@ def locked(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        unlock(handle)
+        release(handle)  # on Windows closing alone may release it only later
+        os.close(handle)
 
 
 def make_folder(folder: Path) -> None:

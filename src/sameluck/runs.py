@@ -42,6 +42,7 @@ class Runs:
             stack (see `Design.stack_depths`), arm, position; with live runs. A simulation's can be read again
             from their addresses.
         seconds: How long the simulation took; None if that is not known. Not saved.
+        notes: Cautions about these runs from a live experiment: what its results wait for. Not saved.
     """
 
     experiment: Experiment
@@ -55,6 +56,7 @@ class Runs:
     luck: Floats | None = None
     observed: Floats | None = None
     seconds: float | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise `Invalid` for arrays whose shapes do not agree."""

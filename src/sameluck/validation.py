@@ -12,6 +12,17 @@ import numpy as np
 
 from sameluck.errors import Invalid, did_you_mean
 
+LONGEST = 200  # characters of a value in a message
+
+
+def shown(value: object) -> str:
+    """A value as it is shown in messages: its `repr`, shortened."""
+    try:
+        text = repr(value)
+    except Exception:  # a number with too many digits, or an object of the caller's that fails
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
 
 def is_whole(value: object) -> TypeGuard[SupportsIndex]:
     """Whether a value is a whole number; True and False are not."""
@@ -31,14 +42,14 @@ def require_whole(name: str, value: object, low: int, high: int | None = None) -
     """The value as an int, or `Invalid` unless it is a whole number from `low` to `high`."""
     number = operator.index(value) if is_whole(value) else low - 1
     if number < low or (high is not None and number > high):
-        raise Invalid(f"{name} must be a whole number {_span(low, high)}, got {value!r}")
+        raise Invalid(f"{name} must be a whole number {_span(low, high)}, got {shown(value)}")
     return number
 
 
 def _span(low: int, high: int | None) -> str:
     if high is None:
         return f">= {low}"
-    power = high.bit_length() - 1
+    power = max(high, 1).bit_length() - 1
     as_power = {1 << power: f"2^{power}", (2 << power) - 1: f"2^{power + 1} - 1"}.get(high)
     return f"from {low} to {as_power if as_power and high > 1 << 32 else f'{high:,}'}"
 
@@ -66,30 +77,30 @@ def require_number(
     """Raise `Invalid` unless the value is a finite number within its bounds."""
     number = _finite(value)
     if number is None:
-        raise Invalid(f"{name} must be a finite number, got {value!r}")
+        raise Invalid(f"{name} must be a finite number, got {shown(value)}")
     bounds = [(number > above, f"> {above:g}"), (number >= at_least, f">= {at_least:g}")]
     bounds += [(number <= at_most, f"<= {at_most:g}"), (number < below, f"< {below:g}")]
     broken = [rule for holds, rule in bounds if not holds]
     if broken:
-        raise Invalid(f"{name} must be {' and '.join(broken)}, got {value!r}")
+        raise Invalid(f"{name} must be {' and '.join(broken)}, got {shown(value)}")
 
 
 def require_flag(name: str, value: object) -> None:
     """Raise `Invalid` unless the value is True or False."""
     if not isinstance(value, bool | np.bool_):
-        raise Invalid(f"{name} must be True or False, got {value!r}")
+        raise Invalid(f"{name} must be True or False, got {shown(value)}")
 
 
 def require_callable(name: str, value: object) -> None:
     """Raise `Invalid` unless the value is None or can be called."""
     if value is not None and not callable(value):
-        raise Invalid(f"{name} must be a function, got {value!r}")
+        raise Invalid(f"{name} must be a function, got {shown(value)}")
 
 
 def require_fields(what: str, values: object, known: Sequence[str]) -> Mapping[str, Any]:
     """The values, or `Invalid` unless they are a mapping with no other keys than the known ones."""
     if not isinstance(values, Mapping):
-        raise Invalid(f"{what} must be an object, got {values!r}")
+        raise Invalid(f"{what} must be an object, got {shown(values)}")
     for name in values:
         if name not in known:
             raise Invalid(f"unknown field {name!r} in {what}; {did_you_mean(str(name), known)}")
@@ -99,15 +110,15 @@ def require_fields(what: str, values: object, known: Sequence[str]) -> Mapping[s
 def require_one_of(name: str, value: object, known: Sequence[str]) -> None:
     """Raise `Invalid` unless the value is one of some words."""
     if not isinstance(value, str) or value not in known:
-        raise Invalid(f"unknown {name} {value!r}; {did_you_mean(str(value), known)}")
+        raise Invalid(f"unknown {name} {shown(value)}; {did_you_mean(value, known)}")
 
 
 def require_name(what: str, name: object) -> None:
     """Raise `Invalid` unless a name is 1 to 200 printable characters."""
     fits = isinstance(name, str) and 0 < len(name) <= 200
     if not fits or re.search(r"[\x00-\x1f\x7f]", str(name)):
-        raise Invalid(f"{what} must be 1 to 200 printable characters, got {name!r}")
+        raise Invalid(f"{what} must be 1 to 200 printable characters, got {shown(name)}")
     try:
         str(name).encode()
     except UnicodeEncodeError:
-        raise Invalid(f"{what} must be valid Unicode, got {name!r}") from None
+        raise Invalid(f"{what} must be valid Unicode, got {shown(name)}") from None

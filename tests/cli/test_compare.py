@@ -16,7 +16,9 @@ from sameluck import cli
 
 COMPARE = ["compare", "ucb1(alpha=2.5)", "ucb1(alpha=3)", "--env", "bernoulli(0.9,0.7,0.5,0.3,0.1)"]
 COMMANDS = sorted(  # those of a group have tests of their own: test_live.py
-    name for name, command in cli.commands.commands.items() if not isinstance(command, click.Group)
+    name
+    for name, command in cli.commands.every_command().items()
+    if not isinstance(command, click.Group)
 )
 
 
@@ -30,12 +32,25 @@ def run(capsys, *words: str) -> tuple[int, str, str]:
 def test_every_command_has_help_that_explains_each_option_and_json(name, capsys):
     code, out, err = run(capsys, name, "--help")
 
-    command = cli.commands.commands[name]
+    command = cli.commands.every_command()[name]
     options = [one for one in command.params if isinstance(one, click.Option)]
     assert (code, err) == (0, "")
     assert command.help
     assert all(option.help for option in options)
     assert "--json" in out
+
+
+def test_a_command_imports_no_other_command():
+    """Nor what it does not need: live experiments, the progress bar, the compiler."""
+    script = (
+        "import sys; from sameluck import cli; cli.run(['compare', '--help']);"
+        "unneeded = {'sameluck.live', 'sameluck.paper', 'sameluck.cli.plan', 'rich', 'numba'};"
+        "sys.exit(str(unneeded & set(sys.modules)) if unneeded & set(sys.modules) else 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_comparison_is_a_table_and_a_sentence(capsys):

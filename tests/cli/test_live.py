@@ -22,7 +22,7 @@ from sameluck.errors import Interrupted
 from sameluck.files import to_json
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = list(live_commands.commands)
+COMMANDS = list(live_commands.every_command())
 FILE = """
 arms = ["red", "green", "blue"]
 horizon = 6
@@ -94,7 +94,7 @@ def serve(url, users, name="shop"):
 def test_every_command_has_help_that_explains_each_option_and_json(name, capsys):
     code, out, err = run(capsys, name, "--help")
 
-    command = live_commands.commands[name]
+    command = live_commands.every_command()[name]
     options = [one for one in command.params if isinstance(one, click.Option)]
     assert (code, err) == (0, "")
     assert command.help
@@ -212,6 +212,22 @@ def test_stopping_after_replications_names_them(shop, capsys):
     assert (code, err.endswith("--now stops at once; give one\n")) == (2, True)
 
 
+def test_an_arm_is_disabled_and_enabled_with_a_line_in_the_history(shop, capsys, monkeypatch):
+    monkeypatch.setenv("SAMELUCK_ACTOR", "ann on call")
+    arm = answer(capsys, "assign", shop, "--unit", "1")["arm"]
+    other = next(one for one in ("red", "green", "blue") if one != arm)
+    words = ("disable-arm", shop, arm, "--fallback", other, "--reason", "broken")
+    _, out, _ = run(capsys, *words)
+    assert f"arm {arm}: " in out
+    assert out.endswith(f"enable it again with: sameluck live enable-arm shop {arm}\n")
+    assert answer(capsys, "assign", shop, "--unit", "1")["reason"] == "ARM_DISABLED"
+    assert run(capsys, "enable-arm", shop, arm)[1] == "shop: no arm is disabled\n"
+    _, out, _ = run(capsys, "history", shop)
+    assert f"shop: arm disabled {arm}, by ann on call: broken\n" in out
+    whats = [one["what"] for one in answer(capsys, "history")]
+    assert whats == ["started", "arm disabled", "arm enabled"]
+
+
 def test_results_are_those_of_the_python_surface(shop, url, tmp_path, capsys):
     serve(url, 10)
     code, _, err = run(capsys, "results", shop)
@@ -238,6 +254,7 @@ def test_results_are_those_of_the_python_surface(shop, url, tmp_path, capsys):
     assert found["verdict"] == expected.verdict
 
 
+@pytest.mark.slow
 def test_a_twin_needs_one_replication(url, tmp_path, capsys):
     """As text, as JSON and in a report."""
     text = FILE.format(exposure="implicit").replace("replications = 3", "replications = 1")
@@ -511,6 +528,9 @@ WORDS = {
     "pause": ("shop",),
     "resume": ("shop",),
     "stop": ("shop",),
+    "disable-arm": ("shop", "1"),
+    "enable-arm": ("shop", "1"),
+    "history": ("shop",),
 }
 
 

@@ -4,6 +4,8 @@ import contextlib
 import math
 import sqlite3
 from decimal import Decimal
+from fractions import Fraction
+from uuid import UUID
 
 import numpy as np
 import psycopg
@@ -13,7 +15,7 @@ import sameluck as sl
 from sameluck.testing.scenario import FIVE, TWO, WINDOW, Scenario, assert_finished, options
 
 TABLES = ("schema_version", "experiment", "replication", "entry", "assignment", "reward_event")
-TABLES += ("answer", "api_key")
+TABLES += ("answer", "api_key", "change", "disabled_arm")
 
 BAD_IDS = [
     "nothing",
@@ -47,7 +49,9 @@ NOT_REWARDS = [
     b"1",
     [1],
     {},
-    Decimal(1),
+    Decimal("NaN"),
+    Decimal("sNaN"),
+    Decimal("1e999"),
     np.array([1.0]),
     np.nan,
     10**400,
@@ -56,7 +60,21 @@ NOT_REWARDS = [
     -1e51,
     object(),
 ]
-BAD_UNITS = ["", "x" * 1_001, b"ann", "\ud800", None, 1.5, math.nan, True, [1], (), {}, 10**1_000]
+BAD_UNITS = [
+    "",
+    "x" * 1_001,
+    b"ann",
+    "\ud800",
+    None,
+    1.5,
+    math.nan,
+    True,
+    [1],
+    (),
+    {},
+    10**1_000,
+    -(10**5_000),
+]
 BAD_NAMES = ["", "x" * 201, "a\0b", "a\nb", "a\tb", "\x7f", "\ud800", None, 7, b"x", ["x"]]
 ODD_NAMES = [
     'it\'s "quoted" `and` \\escaped\\',
@@ -376,3 +394,69 @@ class TestSteering:
 
         scenario.finish(live)
         assert_finished(live)
+
+
+class Hostile:
+    def __repr__(self):
+        raise RuntimeError("no")
+
+
+HUGE = {"text": "x" * 10_000_000, "object": Hostile(), "list": [0] * 1_000_000, "number": 10**5_000}
+
+
+@pytest.mark.parametrize("value", HUGE.values(), ids=HUGE)
+def test_what_is_refused_is_shown_shortened(value):
+    with sl.open("sqlite://") as store:
+        live = store.start(
+            "x", sl.Experiment(policies={"a": "ucb1"}, arms=2, horizon=2, replications=1)
+        )
+        id = live.assign("ann").id
+        for call in (
+            lambda: live.assign(value),
+            lambda: live.reward(id, value),
+            lambda: live.reward(value, 1.0),
+            lambda: live.describe(value),
+            lambda: live.disable_arm(value),
+            lambda: live.pause(value),
+            lambda: live.trace(value),
+            lambda: store.load(value),
+            lambda: store.start(value, live.experiment),
+            lambda: live.reward_many([value])[0].missing,
+        ):
+            with pytest.raises((sl.SameluckError, AttributeError)) as caught:
+                call()
+            assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize(
+    ("unit", "same"),
+    [(np.int64(7), "7"), (np.uint8(7), 7), (UUID(int=1), str(UUID(int=1))), (-3, "-3")],
+)
+def test_units_of_other_types(unit, same):
+    with sl.open("sqlite://") as store:
+        live = store.start(
+            "x", sl.Experiment(policies={"a": "ucb1"}, arms=2, horizon=2, replications=1)
+        )
+        assert live.assign(unit).id == live.assign(same).id
+
+
+@pytest.mark.parametrize(
+    "value", [Decimal("0.25"), np.float32(0.25), Fraction(1, 4), np.float64(0.25)]
+)
+def test_rewards_of_other_types(value):
+    with sl.open("sqlite://") as store:
+        live = store.start(
+            "x", sl.Experiment(policies={"a": "ucb1"}, arms=2, horizon=2, replications=1)
+        )
+        assert live.reward(live.assign("ann").id, value) == (True, False, 0.25)
+        assert type(live.describe(live.assign("ann").id).value) is float
+
+
+@pytest.mark.parametrize("moment", [math.nan, math.inf, None, "now"])
+def test_a_clock_that_is_wrong(moment):
+    with sl.open("sqlite://", clock=lambda: moment) as store:
+        with pytest.raises(sl.Invalid, match="clock must return seconds since 1970"):
+            store.start(
+                "x", sl.Experiment(policies={"a": "ucb1"}, arms=2, horizon=2, replications=1)
+            )
+        assert store.names() == []

@@ -108,15 +108,6 @@ def test_closing_counts_the_last_calls(tmp_path):
         assert sum(store.load("x").status().answers.values()) == 50
 
 
-def test_a_store_opened_before_a_fork_is_refused_in_the_child(tmp_path):
-    with sl.open(f"sqlite:///{tmp_path / 'x.db'}") as store:
-        live = store.start("x", EXPERIMENT)
-        store._database._process -= 1  # as a forked child sees it
-        with pytest.raises(sl.Unavailable, match="before this process was forked"):
-            live.assign("u")
-        store._database._process += 1
-
-
 def test_a_live_experiment_is_not_its_runs(store):
     with pytest.raises(sl.Invalid, match=r"live\.runs\(\)"):
         sl.compare(store.start("x", EXPERIMENT))

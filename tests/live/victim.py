@@ -211,7 +211,7 @@ class Victim:
     # Several threads at once, as fast as they can, every second one with lists.
 
     def load(self):
-        store = sl.open(self.command["url"])
+        store = sl.open(self.command["url"], timeout=60)
         self.live = store.load(self.name)
         self.users = users.Users(self.live.experiment, ENVIRONMENT)
         self.units = itertools.count(self.command["first"])
@@ -261,7 +261,7 @@ class Victim:
         self.together(lambda unit: self.reward(self.ids[unit]))
 
     def together(self, call):
-        store = sl.open(self.command["url"])
+        store = sl.open(self.command["url"], timeout=60)
         self.live = store.load(self.name)
         self.users = users.Users(self.live.experiment, ENVIRONMENT)
         units = range(self.command["threads"])

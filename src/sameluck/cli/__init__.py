@@ -8,11 +8,10 @@ its remedy. Exit code 2: the call is not valid; 1: any other failure (the databa
 from __future__ import annotations
 
 import sys
-from importlib.metadata import version
 
 import click
 
-from sameluck.cli.discovery import add_commands
+from sameluck.cli.discovery import DiscoveredGroup
 from sameluck.errors import SameluckError
 
 
@@ -44,15 +43,14 @@ def _print_error(message: str, code: int) -> int:
 
 
 @click.group(
+    cls=DiscoveredGroup,
+    package=__name__,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     invoke_without_command=True,
 )
-@click.version_option(version("sameluck"), message="sameluck %(version)s")
+@click.version_option(package_name="sameluck", message="sameluck %(version)s")
 @click.pass_context
 def commands(context: click.Context) -> None:
     """Compare bandit algorithms on the same luck, for the price of one."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
-
-
-add_commands(commands, __name__, __path__)

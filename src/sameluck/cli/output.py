@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sameluck.errors import Invalid, optional
 from sameluck.files import to_json
 from sameluck.reporting import plots
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 Outputs = Mapping[str, str | None]  # kind of file -> its path
 
@@ -93,27 +95,36 @@ def progress_bar(
     what: str, unit: str = "replications of a policy"
 ) -> Iterator[Callable[..., None]]:
     """A bar on standard error if that is a terminal, from the second second on."""
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(f"{unit},"),
-        TimeRemainingColumn(compact=True),
-        TextColumn("left"),
-        console=console,
-        transient=True,
-    )
     started = time.monotonic()
-    task = bar.add_task(what, total=None)
+    bars: list[Progress] = []
 
     def advance(done: int, total: int, now: str = what) -> None:
-        if console.is_terminal and not bar.live.is_started and time.monotonic() - started > 1:
-            bar.start()
-        bar.update(task, completed=done, total=total, description=now)
+        if not bars and sys.stderr.isatty() and time.monotonic() - started > 1:
+            bars.append(_started_bar(unit))
+        for bar in bars:
+            bar.update(bar.task_ids[0], completed=done, total=total, description=now)
 
     try:
         yield advance
     finally:
-        if bar.live.is_started:
+        for bar in bars:
             bar.stop()
+
+
+def _started_bar(unit: str) -> Progress:
+    from rich import progress  # noqa: PLC0415 what ends before the bar starts does not wait for its import
+    from rich.console import Console  # noqa: PLC0415
+
+    bar = progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn(f"{unit},"),
+        progress.TimeRemainingColumn(compact=True),
+        progress.TextColumn("left"),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    bar.add_task("", total=None)
+    bar.start()
+    return bar

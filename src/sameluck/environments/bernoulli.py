@@ -12,7 +12,7 @@ from sameluck.arrays import Floats
 from sameluck.environments.base import Environment, check_means, draws
 from sameluck.randomness.streams import Bits
 
-_11 = np.uint64(11)
+_11, _63 = np.uint64(11), np.uint64(63)
 
 
 class _Parameters(NamedTuple):
@@ -53,5 +53,5 @@ def bernoulli_law(chance: Floats) -> BernoulliLaw:
 
 @draws(BernoulliLaw)
 def _bernoulli(law: BernoulliLaw, row: int, arm: int, bits: Bits) -> float:
-    # The same as uniform(bits) < chance, without a conversion to float.
-    return 1.0 if (bits >> _11) < law.threshold[row, arm] else 0.0
+    # 1 if uniform(bits) < chance, which is the sign of a difference: a branch on it could not be predicted.
+    return float(np.int64(((bits >> _11) - law.threshold[row, arm]) >> _63))

@@ -24,6 +24,7 @@ def cautions(runs: Runs, effects: Sequence[Effect], request: Request) -> tuple[s
     """Sentences to read before relying on an interval; none if nothing is wrong."""
     last = [one for one in effects if one.checkpoint == runs.checkpoints[-1]]
     return (
+        *runs.notes,
         *_interim(runs, request),
         *_few_replications(runs, request),
         *_winner_each_alone(last, request),

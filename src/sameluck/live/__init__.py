@@ -2,6 +2,7 @@
 
 from sameluck.live.diagnostics.check import Check
 from sameluck.live.experiment import LiveExperiment
+from sameluck.live.history import Change
 from sameluck.live.logs.imported import Imported
 from sameluck.live.options import Live, Reward
 from sameluck.live.records import Assignment, Description, Joining, Receipt, Status
@@ -13,6 +14,7 @@ from sameluck.live.store import open as open
 # Without `open`, which a star import would put in the place of the builtin.
 __all__ = [
     "Assignment",
+    "Change",
     "Check",
     "Description",
     "Imported",

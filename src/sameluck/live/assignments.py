@@ -3,59 +3,86 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections import Counter
+import weakref
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
-from sameluck.errors import Conflict, Diverged, Invalid, SameluckError, Unknown, Unplayable
+from sameluck.errors import (
+    Closed,
+    Conflict,
+    Diverged,
+    Invalid,
+    SameluckError,
+    Unavailable,
+    Unknown,
+    Unplayable,
+)
 from sameluck.experiment import Experiment
 from sameluck.live import records
-from sameluck.live.databases.base import Database, Transaction, Values
+from sameluck.live.databases.base import Database, Transaction, Work
+from sameluck.live.databases.deadline import seconds_left, within
 from sameluck.live.databases.rows import (
     AssignmentRow,
-    EnrolmentRow,
-    EntryRow,
     ExperimentRow,
     LockedAssignment,
     TextRow,
 )
+from sameluck.live.enrolment import Enrolment
 from sameluck.live.item_lists import in_place, parts_of, returned
-from sameluck.live.options import Clock, Makers, fallback_arm
-from sameluck.live.records import ACTIVE, Assignment, Description, Receipt, description_of, moment
+from sameluck.live.options import Makers
+from sameluck.live.records import Assignment, Description, Receipt, description_of, moment
 from sameluck.live.replications import OpenReplications
 from sameluck.live.reports import Report, checked_reward, is_id, outcome_of, voided
-from sameluck.live.units import hash_unit, is_in_traffic_share
+from sameluck.live.settings import SECOND, StoreSettings
+from sameluck.live.units import Unit
+from sameluck.validation import shown
 
-SECOND = 1_000_000  # microseconds
 MOST_OVERDUE = 100  # assignments read at once
+ENOUGH = 0.02  # seconds to expire one
+
+T = TypeVar("T")
+_in_this_process: weakref.WeakSet[Assignments] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """A child has locks and states of its own; those of its parent may be in use."""
+    for each in list(_in_this_process):
+        each._enrolment.after_fork()
+        each._replications.after_fork()
+        each._settings.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Assignments:
     """The users of one experiment: the part of a `LiveExperiment` that an application calls for each of them."""
 
     def __init__(
-        self, database: Database, row: ExperimentRow, clock: Clock, makers: Makers | None
+        self,
+        database: Database,
+        row: ExperimentRow,
+        settings: StoreSettings,
+        makers: Makers | None,
     ) -> None:
         row.check_streams()
-        self._replications = OpenReplications(database, row, makers)
+        self._replications = OpenReplications(database, row, settings, makers)
         self._database = database
-        self._clock = clock
+        self._settings = settings
+        self._now = settings.now
         self._id = row.id
         self.name = row.name
         self.live = live = self._replications.live
         self.started_at = moment(row.started_us)
-        self._salt = bytes.fromhex(row.salt)
-        self._fallback = self.experiment.arm_names[fallback_arm(self.experiment, live)]
         self._bounds = live.reward.bounds
         self._explicit = live.exposure == "explicit"
         self._window = round(live.reward.window_seconds * SECOND)
         self._lease = round(live.lease_seconds * SECOND) if self._explicit else self._window
-        self._guard = threading.Lock()
-        self._answers: Counter[str] = Counter()  # that are not in the database
-        self._next_count = 0
+        self._enrolment = Enrolment(self._replications, row, self._lease)
         self._next_sweep = 0
+        _in_this_process.add(self)
 
     @property
     def experiment(self) -> Experiment:
@@ -66,48 +93,55 @@ class Assignments:
         names = ", ".join(self.experiment.policies)
         return f"<LiveExperiment {self.name!r}: {names}; horizon {self.experiment.horizon:,}>"
 
-    def _now(self) -> int:
-        """Microseconds since 1970."""
-        return round(self._clock() * SECOND)
-
-    def assign(self, unit: str | int) -> Assignment:
+    def assign(self, unit: Unit, *, strict: bool = False) -> Assignment:
         """Return the arm to show a unit that has just arrived.
 
         The same unit gets the same answer while it is enrolled. A unit that the experiment does not need gets the
-        fallback arm and `enrolled` False; that never raises.
+        fallback arm and `enrolled` False; that never raises. Neither does a store that is away or does not answer in
+        time (`open(timeout=...)`): the unit gets the fallback arm with the reason UNAVAILABLE, unless `strict`, which
+        raises `Unavailable`.
         """
-        code = self._code_or_answer(unit)
-        answer = self._assign_all([code])[0] if isinstance(code, str) else code
-        self._count([answer])
+        code = self._enrolment.code_or_answer(unit)
+        answer = self._assign_all([code], strict)[0] if isinstance(code, str) else code
+        self._enrolment.count([answer])
         return answer
 
-    def assign_many(self, units: Iterable[str | int]) -> list[Assignment | SameluckError]:
+    def assign_many(
+        self, units: Iterable[Unit], *, strict: bool = False
+    ) -> list[Assignment | SameluckError]:
         """Return what `assign` returns for each of several units, in their order; an error stands in its place.
 
         Much faster than one call per unit: they share a transaction (up to 100 of them). A unit that is not valid
-        has an `Invalid`, which is returned and not raised, and the others are not affected. `Unavailable` is raised;
-        the same call may then be made again.
+        has an `Invalid`, which is returned and not raised, and the others are not affected.
         """
         answers: list[Assignment | SameluckError] = []
         for some in parts_of("assign_many: units", units):
-            codes = [returned(self._code_or_answer, unit) for unit in some]
-            answers += in_place(codes, str, self._assign_all)
-            self._count(answers[-len(some) :])
+            codes = [returned(self._enrolment.code_or_answer, unit) for unit in some]
+            answers += in_place(codes, str, partial(self._assign_all, strict=strict))
+            self._enrolment.count(answers[-len(some) :])
         return answers
 
-    def _code_or_answer(self, unit: str | int) -> str | Assignment:
-        """The code of a unit, or the answer to one outside the traffic share."""
-        code = hash_unit(unit, self._salt)
-        inside = is_in_traffic_share(code, self.live.traffic_share)
-        return code if inside else self._not_enrolled(records.NOT_IN_TRAFFIC_SHARE)
+    def _assign_all(self, codes: Sequence[str], strict: bool) -> list[Assignment]:  # noqa: FBT001 a partial names it
+        """The answers to units of the traffic share."""
+        made: list[str] = []
+        try:
+            with self._settings.breaker.call(self._settings.timeout):
+                return self._assign_in_time(codes, made)
+        except Closed:
+            raise
+        except Unavailable:
+            if strict:
+                raise
+            return [self._enrolment.unavailable(made) for _ in codes]
 
-    def _assign_all(self, codes: Sequence[str]) -> list[Assignment]:
-        """The answers to units of the traffic share. If an entry is missing, those that are due are expired first."""
+    def _assign_in_time(self, codes: Sequence[str], made: list[str]) -> list[Assignment]:
+        """As `_assign_all`. If an entry is missing, those that are due are expired first."""
         now = self._now()
         if now >= self._next_sweep:
             self._next_sweep = now + SECOND
             self._sweep()
-        answers = self._replications.write(partial(self._assign_each, codes=codes))
+        assign = partial(self._enrolment.assign_each, made=made)
+        answers = self._replications.write(partial(assign, codes=codes))
         full = (records.NO_OPEN_SLOT, records.DRAINING)
         without = [n for n, answer in enumerate(answers) if answer.reason in full]
         if without and self._sweep():
@@ -115,67 +149,20 @@ class Assignments:
             after = range(without[0], len(codes))
             again = [n for n in after if answers[n].reason != records.ASSIGNED]
             some = [codes[n] for n in again]
-            later = self._replications.write(partial(self._assign_each, codes=some))
-            for n, answer in zip(again, later, strict=True):
+            for n, answer in zip(
+                again, self._replications.write(partial(assign, codes=some)), strict=True
+            ):
                 answers[n] = answer
         return answers
 
-    def _assign_each(self, transaction: Transaction, codes: Sequence[str]) -> list[Assignment]:
-        """The arms of units: those of their assignments, or of the first wanted entries."""
-        now = self._now()
-        if now >= self._next_count:
-            self._next_count = now + SECOND
-            self._write_counts(transaction)
-        # Two calls of one unit get one answer. In one order: two calls of some units do not wait for each other.
-        for code in sorted(set(codes)):
-            transaction.lock(int(code[:15], 16))
-        enrolled = self._enrol_each(transaction, dict.fromkeys(codes), now)
-        # A unit that is in the list again is enrolled already.
-        answers = [enrolled.pop(code, code) for code in codes]
-        return in_place(answers, str, partial(self._enrolments, transaction))
-
-    def _enrol_each(
-        self, transaction: Transaction, codes: Iterable[str], now: int
-    ) -> dict[str, Assignment | str]:
-        """Enrol those of some units that are not enrolled, as long as entries are wanted."""
-        id, due = self._id, now + self._lease
-        values: list[dict[str, Any]] = [
-            {"experiment": id, "unit": code, "assignment": _new_id(now), "due": due, "now": now}
-            for code in codes
-        ]
-        entries = transaction.find_many(EntryRow, "assign", values)
-        answers: dict[str, Assignment | str] = {}
-        for code, value, entry in zip(codes, values, entries, strict=True):
-            if entry is not None:
-                transaction.run("enrol", **value, **entry._asdict())
-                answers[code] = self._enrolled(value["assignment"], entry.arm, records.ASSIGNED)
-        return answers
-
-    def _enrolments(self, transaction: Transaction, codes: Sequence[str]) -> list[Assignment]:
-        """The answers to units that no entry was assigned to."""
-        values: list[Values] = [{"experiment": self._id, "unit": code} for code in codes]
-        rows = transaction.find_many(EnrolmentRow, "enrolment", values)
-        return [self._enrolment(row) for row in rows if row is not None]
-
-    def _enrolment(self, row: EnrolmentRow) -> Assignment:
-        if row.id is not None and row.arm is not None:
-            return self._enrolled(row.id, row.arm, records.STICKY)
-        if row.status not in ACTIVE:
-            return self._not_enrolled(records.NOT_RUNNING)
-        running = row.status == "running"
-        return self._not_enrolled(records.NO_OPEN_SLOT if running else records.DRAINING)
-
-    def _enrolled(self, id: str, arm: int, reason: str) -> Assignment:
-        name = self._replications.scheduler.arm_names[arm]
-        return Assignment(id, name, enrolled=True, reason=reason)
-
-    def _not_enrolled(self, reason: str) -> Assignment:
-        return Assignment(None, self._fallback, enrolled=False, reason=reason)
+    def _write(self, work: Work[T]) -> T:
+        with self._settings.breaker.call(self._settings.patience):
+            return self._replications.write(work)
 
     def expose(self, id: str | None) -> None:
         """Report that the unit has seen its arm: it counts, with the default reward if none comes in time."""
         if id is not None:
-            _raise(self._replications.write(partial(self._expose, id=id)))
+            _raise(self._write(partial(self._expose, id=id)))
 
     def _expose(self, transaction: Transaction, id: str) -> Conflict | None:
         locked, now = self._lock(transaction, id)
@@ -198,7 +185,7 @@ class Assignments:
         report = self._checked_report(id, value)
         if isinstance(report, Receipt):
             return report
-        (answer,) = self._replications.write(partial(self._reward_each, reports=[report]))
+        (answer,) = self._write(partial(self._reward_each, reports=[report]))
         if isinstance(answer, SameluckError):
             raise answer
         return answer
@@ -222,7 +209,9 @@ class Assignments:
         try:
             id, value = pair
         except (TypeError, ValueError):
-            message = f"reward_many: a pair is the id of an assignment and its reward, got {pair!r}"
+            message = (
+                f"reward_many: a pair is the id of an assignment and its reward, got {shown(pair)}"
+            )
             raise Invalid(message) from None
         return self._checked_report(id, value)
 
@@ -237,7 +226,8 @@ class Assignments:
 
     def _reward_all(self, reports: Sequence[Report]) -> list[Receipt | SameluckError]:
         try:
-            return self._database.write(partial(self._reward_each, reports=reports))
+            with self._settings.breaker.call(self._settings.patience):
+                return self._database.write(partial(self._reward_each, reports=reports))
         except (Diverged, Unplayable):  # of one replication; the rewards of others count
             return [returned(self.reward, *report) for report in reports]
 
@@ -287,7 +277,7 @@ class Assignments:
     def void(self, id: str | None) -> None:
         """Report that the unit never saw its arm: its entry is wanted again, and the unit may be enrolled again."""
         if id is not None:
-            _raise(self._replications.write(partial(self._void, id=id)))
+            _raise(self._write(partial(self._void, id=id)))
 
     def _void(self, transaction: Transaction, id: str) -> Conflict | None:
         locked, now = self._lock(transaction, id)
@@ -299,7 +289,7 @@ class Assignments:
         if locked.exposed_us is not None:
             message = "was exposed and cannot be voided; it gets the default reward if none comes"
             return Conflict(f"assignment {id!r} {message}", "already_exposed")
-        self._want_again(transaction, locked, now)
+        self._replications.void(transaction, locked, now)
         return None
 
     def tick(self) -> int:
@@ -313,13 +303,16 @@ class Assignments:
         while True:
             overdue = self._database.read(self._overdue)
             for (id,) in overdue:
+                if seconds_left() < ENOUGH:  # for the unit that this is done for
+                    return done
                 done += self._replications.write(partial(self._expire_if_due, id=id))
             if len(overdue) < MOST_OVERDUE:
                 return done
 
     def _sweep(self) -> int:
         try:
-            return self.tick()
+            with within(self._settings.timeout and self._settings.timeout / 2):
+                return self.tick()
         except (Diverged, Unplayable):
             return 0  # the experiment's status is failed now; the unit gets the fallback arm
 
@@ -340,11 +333,7 @@ class Assignments:
             default = self.live.reward.default
             self._replications.settle(transaction, locked, default, "default", now)
         else:
-            self._want_again(transaction, locked, now)
-
-    def _want_again(self, transaction: Transaction, locked: LockedAssignment, now: int) -> None:
-        transaction.run("void", assignment=locked.id, now=now)
-        transaction.run("want_again", **locked.key(), assignment=locked.id)
+            self._replications.void(transaction, locked, now)
 
     def _lock(self, transaction: Transaction, id: str) -> tuple[LockedAssignment, int]:
         """An assignment, expired first if it is due."""
@@ -381,37 +370,10 @@ class Assignments:
 
     def _unknown(self, id: object) -> Unknown:
         return Unknown(
-            f"no assignment {id!r} in experiment {self.name!r}; use the id that assign returned"
+            f"no assignment {shown(id)} in experiment {self.name!r}; use the id that assign returned"
         )
-
-    def _count(self, answers: Iterable[Assignment | SameluckError]) -> None:
-        with self._guard:
-            for answer in answers:
-                if isinstance(answer, Assignment):
-                    self._answers[answer.reason] += 1
-
-    def _flush_counts(self) -> None:
-        """Write how calls were answered since the last time."""
-        if self._answers and not self._database.read_only:
-            self._replications.write(self._write_counts)
-
-    def _write_counts(self, transaction: Transaction) -> None:
-        with self._guard:
-            answers, self._answers = self._answers, Counter()
-        if answers:
-            transaction.undo(lambda: self._answers.update(answers))
-            rows: list[Values] = [
-                {"experiment": self._id, "reason": reason, "calls": calls}
-                for reason, calls in sorted(answers.items())
-            ]
-            transaction.many("count_answers", rows)
 
 
 def _raise(conflict: Conflict | None) -> None:
     if conflict is not None:
         raise conflict
-
-
-def _new_id(now: int) -> str:
-    # Time first: new rows go to the end of the index. 80 random bits cannot be guessed.
-    return f"asg_{now // 1000:012x}{os.urandom(10).hex()}"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 from sameluck.live.challengers import Challenger
+from sameluck.live.control import Control
+from sameluck.live.databases.base import Transaction
 from sameluck.live.diagnostics import Check, Snapshot, diagnostics
+from sameluck.live.history import Change
 from sameluck.live.logs.exporting import export
 from sameluck.live.options import Maker
-from sameluck.live.records import Joining, Status, status_of
+from sameluck.live.records import Joining, Status, read_status
 from sameluck.live.results import Results
 from sameluck.policies.base import Policy
 
@@ -20,12 +24,12 @@ class LiveExperiment(Results):
 
     def pause(self, reason: str = "") -> None:
         """Enrol no unit until `resume`; rewards are still accepted."""
-        self._replications.change_status("paused", ("running", "draining"), reason, self._now())
+        self._control.change_status("paused", ("running", "draining"), reason)
 
-    def resume(self) -> None:
+    def resume(self, reason: str = "") -> None:
         """Continue after a pause; or after a failure, once the policies agree with the ledger again."""
         self.verify()
-        self._replications.change_status("resumed", ("paused", "failed"), "", self._now())
+        self._control.change_status("resumed", ("paused", "failed"), reason)
 
     def stop(
         self, *, drain: bool = True, after_replications: int | None = None, reason: str = ""
@@ -39,13 +43,55 @@ class LiveExperiment(Results):
         without looking at the rewards.
 
         Args:
-            drain: Begin no further replication and complete those that have begun. False stops at once, and results
-                are those of the complete prefix.
+            drain: Begin no further replication and complete those that have begun. False stops at once: results are
+                those of the complete prefix, and units that return get the fallback arm too. On an experiment that
+                has ended it does only the latter.
             after_replications: Complete exactly this many, the first ones: at least as many as have begun, at most
                 as many as are planned. A later call of `stop` replaces it.
             reason: For the record.
         """
-        self._replications.stop(after_replications, reason, self._now(), drain=drain)
+        self._control.stop(after_replications, reason, drain=drain)
+
+    def disable_arm(
+        self, arm: str | int, *, reason: str = "", fallback: str | int | None = None
+    ) -> None:
+        """Show an arm to nobody: no call of `assign` that begins after this returns answers it, in any process.
+
+        Units that return to it get the fallback arm and `enrolled` False. Rewards of those who saw it are accepted
+        as before. Entries of the arm wait, and so do the replications that need one: results stay those of the
+        complete prefix, of which the anytime interval is valid. Leaving out the replications that wait would bias the
+        result, since whether one needs the arm depends on its rewards. `enable_arm` continues the experiment, `stop`
+        with `drain=False` ends it.
+
+        Args:
+            arm: Its name, or its index.
+            reason: For the history.
+            fallback: The fallback arm from now on; needed if the arm is the fallback arm itself.
+        """
+        self._control.disable_arm(arm, fallback, reason)
+
+    def enable_arm(self, arm: str | int, *, reason: str = "") -> None:
+        """Show a disabled arm again: its entries are assigned as before, and the experiment continues.
+
+        The law of the estimate is unchanged if the arm's rewards are what they were before.
+        """
+        self._control.enable_arm(arm, reason)
+
+    def extend_windows(self, seconds: float, *, reason: str = "") -> None:
+        """Let the rewards that are awaited now come so many seconds later, after an outage for instance.
+
+        Windows that are over count as well, unless their default reward has been recorded already, by `tick` or by a
+        call of `assign`: policies have acted on it. So extend them before the experiment is served again.
+        """
+        self._control.extend_windows(seconds, reason)
+
+    def history(self) -> list[Change]:
+        """Every change of status, policies and arms: when, what, by whom and why; the oldest first."""
+        return self._database.read(self._replications.history.changes)
+
+    @property
+    def _control(self) -> Control:
+        return Control(self._replications)
 
     def add_policy(self, name: str, policy: Policy | str, *, make: Maker | None = None) -> Joining:
         """Add a challenger, even to a finished experiment.
@@ -60,10 +106,20 @@ class LiveExperiment(Results):
             make: For `External(...)`: the maker it names.
         """
         self._add_maker(name, policy, make)
-        now = self._now()
-        return self._database.write(  # not through `write`: a challenger that fails is not added, no more
-            lambda transaction: Challenger(transaction, self._replications, name, policy).join(now)
+        new = partial(Challenger, replications=self._replications, name=name, policy=policy)
+        # Not through `replications.write`: a challenger that fails is not added, no more.
+        derived = self._database.read(lambda transaction: new(transaction).derive())
+        self._database.read(
+            lambda transaction: self._replications.catch_up_all(transaction, derived.states)
         )
+        first = [derived]
+
+        def work(transaction: Transaction) -> Joining:
+            challenger = new(transaction)
+            # It may be run again, and changes the states.
+            return challenger.join(first.pop() if first else challenger.derive(), self._now())
+
+        return self._database.write(work)
 
     def preview_policy(
         self, name: str, policy: Policy | str, *, make: Maker | None = None
@@ -89,8 +145,10 @@ class LiveExperiment(Results):
 
     def status(self) -> Status:
         """The status of the experiment, with counts."""
-        self._flush_counts()
-        return self._database.read(lambda transaction: status_of(transaction, self._id, self.name))
+        answers = self._enrolment.answers_not_written()
+        return self._database.read(
+            lambda transaction: read_status(transaction, self._id, self.name, answers)
+        )
 
     def diagnostics(self, *, silence_is_zero: bool = False) -> tuple[Check, ...]:
         """Check what the experiment assumes against its data; each check has a sentence and a verdict.
@@ -102,7 +160,7 @@ class LiveExperiment(Results):
             silence_is_zero: No report means the default reward here (only purchases are reported, say): arms may
                 differ in how often no reward comes.
         """
-        self._flush_counts()
+        self._enrolment.flush_counts()
         now = self._now()
         return self._replications.read(
             lambda ledger: diagnostics(Snapshot(ledger, self.live, now, silence_is_zero))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from sameluck.errors import Conflict, Diverged, Invalid, SameluckError, Unknown
+from sameluck.validation import shown
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -16,7 +17,7 @@ MOST_TOGETHER = 100  # items in one transaction
 def parts_of(name: str, items: Iterable[T]) -> Iterator[list[T]]:
     """Some items at a time: a transaction with very many of them would keep others waiting."""
     if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
-        raise Invalid(f"{name} must be a list, got {items!r}")
+        raise Invalid(f"{name} must be a list, got {shown(items)}")
     every = list(items)
     for first in range(0, len(every), MOST_TOGETHER):
         yield every[first : first + MOST_TOGETHER]

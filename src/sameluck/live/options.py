@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from numbers import Real
 from typing import Any, TypeAlias, TypeVar, cast
@@ -24,6 +24,7 @@ from sameluck.validation import (
     require_number,
     require_one_of,
     require_whole,
+    shown,
 )
 
 ORDERS = ("lockstep", "phase")
@@ -123,14 +124,14 @@ class Live:
         if isinstance(self.reward, Mapping):
             object.__setattr__(self, "reward", _from_mapping(Reward, self.reward, "reward"))
         if not isinstance(self.reward, Reward):
-            raise Invalid(f"Live.reward must be a Reward, got {self.reward!r}")
+            raise Invalid(f"Live.reward must be a Reward, got {shown(self.reward)}")
         require_one_of("Live.order", self.order, ORDERS)
         require_one_of("Live.exposure", self.exposure, EXPOSURES)
         require_number("Live.lease_seconds", self.lease_seconds, above=0, at_most=LONGEST)
         require_number("Live.traffic_share", self.traffic_share, above=0, at_most=1)
         require_number("Live.audit_share", self.audit_share, at_least=0, at_most=1)
         if not isinstance(self.aa, bool):
-            raise Invalid(f"Live.aa must be true or false, got {self.aa!r}")
+            raise Invalid(f"Live.aa must be true or false, got {shown(self.aa)}")
         if self.open_replications is not None:
             many = require_whole("Live.open_replications", self.open_replications, 1, MOST)
             object.__setattr__(self, "open_replications", many)
@@ -192,16 +193,22 @@ def stop_after_of(text: str) -> int | None:
     return number
 
 
-def fallback_arm(experiment: Experiment, live: Live) -> int:
-    """The index of the arm for units that are not enrolled."""
-    arm, names = live.fallback, experiment.arm_names
-    if arm is None:
+def fallback_arm(experiment: Experiment, live: Live, changed: int | None = None) -> int:
+    """The index of the arm for units that are not enrolled: the one declared, unless it was `changed` since."""
+    if changed is not None:
+        return changed
+    if live.fallback is None:
         return 0
+    return arm_index("Live.fallback", live.fallback, experiment.arm_names)
+
+
+def arm_index(what: str, arm: object, names: Sequence[str]) -> int:
+    """The index of an arm given by its name or its index."""
     if isinstance(arm, str) and arm in names:
         return names.index(arm)
     if is_whole(arm) and 0 <= arm.__index__() < len(names):
         return arm.__index__()
-    raise Invalid(f"Live.fallback {arm!r} is not an arm; {did_you_mean(str(arm), names[:50])}")
+    raise Invalid(f"{what} {shown(arm)} is not an arm; {did_you_mean(arm, names[:50])}")
 
 
 def open_at_once(experiment: Experiment, live: Live) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -11,10 +13,11 @@ from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import (
     AnswerRow,
     AssignmentRow,
-    CurrentRow,
-    EntryCount,
+    DisabledRow,
+    ExperimentAnswerRow,
+    NameRow,
     NumberRow,
-    ReplicationRow,
+    ProgressRow,
 )
 from sameluck.live.engine.scheduler import AUDITED
 from sameluck.live.options import stop_after_of
@@ -29,14 +32,18 @@ NO_OPEN_SLOT = "NO_OPEN_SLOT"
 NOT_RUNNING = "NOT_RUNNING"
 NOT_IN_TRAFFIC_SHARE = "NOT_IN_TRAFFIC_SHARE"
 DRAINING = "DRAINING"
+ARM_DISABLED = "ARM_DISABLED"
+UNAVAILABLE = "UNAVAILABLE"
 
 REASONS = {
     ASSIGNED: "a new unit was enrolled",
     STICKY: "the unit is enrolled already: the same arm again",
-    NO_OPEN_SLOT: "every open replication waits for rewards",
+    NO_OPEN_SLOT: "every open replication waits for rewards, or for a disabled arm",
     NOT_RUNNING: "the experiment is paused, stopped or complete",
     NOT_IN_TRAFFIC_SHARE: "the unit is outside the traffic share",
     DRAINING: "the experiment is being stopped and needs no unit at the moment",
+    ARM_DISABLED: "the unit is enrolled, but its arm is disabled",
+    UNAVAILABLE: "the store was away, or did not answer in time",
 }
 
 
@@ -97,6 +104,8 @@ class Status(NamedTuple):
     voided: int
     answers: dict[str, int]  # calls by reason
     stop_after: int | None  # replications after which it is stopped; None if that was not requested
+    disabled: tuple[str, ...] = ()  # arms that are shown to nobody
+    held: int = 0  # of the wanted entries, those of disabled arms
 
     def __str__(self) -> str:
         calls = sum(self.answers.values())
@@ -114,6 +123,7 @@ class Status(NamedTuple):
             f" ({self.defaulted:,} by default), {self.waiting:,} awaited, {self.voided:,} voided"
             + (f"; {self.imported:,} entries imported" if self.imported else ""),
             f"  wanted        {self._wanted()}",
+            *([f"  disabled      {self.disabled_note}"] if self.disabled else []),
             f"  calls         {calls:,}",
             *not_enrolled,
         ]
@@ -123,7 +133,23 @@ class Status(NamedTuple):
         if self.status in ENDED:
             return "no more users"
         when = "at this moment" if self.status in ACTIVE else "once it is resumed"
-        return f"{counted(self.wanted, 'more user')}, {when}"
+        return f"{counted(self.wanted - self.held, 'more user')}, {when}"
+
+    @property
+    def disabled_note(self) -> str:
+        """What disabled arms mean for the results; empty if there are none."""
+        if not self.disabled:
+            return ""
+        arms = (
+            "arm " + self.disabled[0]
+            if len(self.disabled) == 1
+            else "arms " + ", ".join(self.disabled)
+        )
+        return (
+            f"{arms}: {counted(self.held, 'entry waits', 'entries wait')}. Replications that need a disabled arm do "
+            f"not end, and results stay those of the first {self.prefix:,} until it is enabled: leaving out the "
+            "replications that wait would bias them, since it depends on their rewards which do"
+        )
 
 
 class Joining(NamedTuple):
@@ -177,32 +203,56 @@ def description_of(id: str, name: str, experiment: Experiment, row: AssignmentRo
     )
 
 
-def status_of(transaction: Transaction, id: int, name: str) -> Status:
-    """The status of an experiment, with counts of everything."""
-    current = transaction.one(CurrentRow, "experiment_now", experiment=id)
-    experiment = Experiment.from_json(current.definition)
-    replications = transaction.all(ReplicationRow, "replications", experiment=id)
-    complete = [row.number for row in replications if row.state == "complete"]
-    entries: Counter[str] = Counter()
-    for state, source, count in transaction.all(EntryCount, "count_entries", experiment=id):
-        entries[state] += count
-        entries[source or ""] += count
+def status_of(
+    name: str, row: ProgressRow, answers: dict[str, int], disabled: Sequence[int]
+) -> Status:
+    """The status of an experiment."""
+    definition = json.loads(row.definition)  # `Experiment` would check it again
+    names = Experiment.from_dict(definition).arm_names if disabled else ()
     return Status(
         name=name,
-        status=current.status,
-        reason=current.reason,
-        planned=experiment.replications,
-        opened=len(replications),
-        complete=len(complete),
-        prefix=next((n for n, number in enumerate(complete) if n != number), len(complete)),
-        horizon=experiment.horizon,
-        users=transaction.one(NumberRow, "count_assigned", experiment=id).number,
-        settled=entries["settled"] - entries["imported"],
-        defaulted=entries["default"],
-        imported=entries["imported"],
-        waiting=entries["assigned"],
-        wanted=entries["wanted"],
-        voided=transaction.one(NumberRow, "count_voided", experiment=id).number,
-        answers=dict(transaction.all(AnswerRow, "answers", experiment=id)),
-        stop_after=stop_after_of(current.options),
+        status=row.status,
+        reason=row.reason,
+        planned=definition["replications"],
+        opened=row.opened,
+        complete=row.complete,
+        prefix=row.opened if row.first_open is None else row.first_open,
+        horizon=definition["horizon"],
+        users=row.settled - row.imported + row.waiting,
+        settled=row.settled - row.imported,
+        defaulted=row.defaulted,
+        imported=row.imported,
+        waiting=row.waiting,
+        wanted=row.wanted,
+        voided=row.voided,
+        answers=answers,
+        stop_after=stop_after_of(row.options),
+        disabled=tuple(names[arm] for arm in disabled),
+        held=row.held,
     )
+
+
+def read_status(transaction: Transaction, id: int, name: str, more: Mapping[str, int]) -> Status:
+    """The status of an experiment, in constant time; `more` are answers that are not in the database yet."""
+    key = {"experiment": id}
+    answers = Counter(dict(transaction.all(AnswerRow, "answers", **key))) + Counter(more)
+    disabled = [arm for (arm,) in transaction.all(NumberRow, "disabled_arms", **key)]
+    row = transaction.one(ProgressRow, "progress", **key)
+    return status_of(name, row, dict(sorted(answers.items())), disabled)
+
+
+def read_statuses(transaction: Transaction) -> list[Status]:
+    """The statuses of all experiments, the oldest first, by a handful of statements."""
+    names = transaction.all(NameRow, "experiments")
+    answers: dict[int, dict[str, int]] = {id: {} for id, _ in names}
+    disabled: dict[int, list[int]] = {id: [] for id, _ in names}
+    for id, reason, calls in transaction.all(ExperimentAnswerRow, "all_answers"):
+        answers[id][reason] = calls
+    for id, arm in transaction.all(DisabledRow, "all_disabled_arms"):
+        disabled[id].append(arm)
+    rows = transaction.find_many(ProgressRow, "progress", [{"experiment": id} for id, _ in names])
+    return [
+        status_of(name, row, answers[id], disabled[id])
+        for (id, name), row in zip(names, rows, strict=True)
+        if row is not None
+    ]

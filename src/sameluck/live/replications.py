@@ -8,26 +8,27 @@ process has settled entries, and otherwise rebuilt from the ledger.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from threading import Lock
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
-from sameluck.errors import Conflict, Diverged, Invalid, Unplayable
+from sameluck.errors import Diverged, Unplayable
 from sameluck.experiment import Experiment
-from sameluck.live.databases.base import Database, Transaction, Values, Work
+from sameluck.live.databases.base import Database, Transaction, Work
 from sameluck.live.databases.rows import (
     CurrentRow,
+    EntryRow,
     ExperimentRow,
     LockedAssignment,
     NumberRow,
     ReplicationRow,
     SettledRow,
-    TextRow,
     ValueRow,
 )
 from sameluck.live.engine.replication import Fetch, Replication
 from sameluck.live.engine.scheduler import Entry, Scheduler
+from sameluck.live.history import History
 from sameluck.live.ledger import Ledger
 from sameluck.live.options import (
     Live,
@@ -36,18 +37,25 @@ from sameluck.live.options import (
     checked_makers,
     open_at_once,
     options_from,
-    options_text,
     stop_after_of,
 )
-from sameluck.live.records import ACTIVE, ENDED
-from sameluck.validation import require_name, require_whole
+from sameluck.live.records import ACTIVE
+from sameluck.live.settings import StoreSettings
 
 T = TypeVar("T")
 # How far a challenger gets in one replication on settled entries: finished, periods replayed, entries wanted
 ChallengerProgress: TypeAlias = tuple[bool, int, int]
 
 
-class _Definition:
+class Derived(NamedTuple):
+    """A replication with one more policy, derived before that policy is added."""
+
+    version: int
+    progress: ChallengerProgress
+    state: Replication | None  # None if the policy has finished it and nothing is outstanding
+
+
+class Definition:
     """An experiment as it was defined at one time; its policies are prepared when they are first run."""
 
     def __init__(self, text: str, live: Live, makers: Makers) -> None:
@@ -57,21 +65,34 @@ class _Definition:
 
     @cached_property
     def scheduler(self) -> Scheduler:
+        """The prepared policies."""
         return Scheduler(self.experiment, self._live, self._makers)
 
 
 class OpenReplications:
     """The open replications of one experiment."""
 
-    def __init__(self, database: Database, row: ExperimentRow, makers: Makers | None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        row: ExperimentRow,
+        settings: StoreSettings,
+        makers: Makers | None,
+    ) -> None:
         self.database = database
+        self.settings = settings
         self.id, self.name = row.id, row.name
+        self.history = History(row.id, row.name, settings)
         self.live = options_from(row.options)
         self._makers = checked_makers(makers)
+        self._definition = self.read_definition(row.definition)
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Forget the states and the locks of the process that this one was forked from."""
         self._states: dict[int, Replication] = {}
         self._locks: dict[int, Lock] = {}
         self._guard = threading.Lock()
-        self._definition = self._read_definition(row.definition)
 
     @property
     def experiment(self) -> Experiment:
@@ -124,83 +145,45 @@ class OpenReplications:
             raise
 
     def _fail(self, reason: str) -> None:
-        values: Values = {"experiment": self.id, "status": "failed", "reason": reason}
-        self.database.write(lambda transaction: transaction.run("set_status", **values))
-
-    def change_status(self, change: str, allowed: Sequence[str], reason: str, now: int) -> None:
-        """Set the status that a change (paused or resumed) leads to, from those allowed."""
-        if reason:
-            require_name("a reason", reason)
-
-        def work(transaction: Transaction) -> None:
-            before = transaction.one(CurrentRow, "lock_experiment", experiment=self.id).status
-            resumed = transaction.one(TextRow, "resumes_as", experiment=self.id).text
-            after = resumed if change == "resumed" else change
-            if before != after:
-                self._check_transition(before, change, allowed)
-                self._set_status(transaction, after, reason, now)
-
-        self.write(work)
-
-    def stop(self, stop_after: int | None, reason: str, now: int, *, drain: bool) -> None:
-        """Stop at once, or drain; `stop_after` is the `after_replications` of `LiveExperiment.stop`."""
-        if reason:
-            require_name("a reason", reason)
-        if stop_after is not None:
-            stop_after = require_whole("after_replications", stop_after, 1)
-            if not drain:
-                raise Invalid(
-                    "after_replications completes the first replications, and drain=False stops at once; give one"
-                )
-        change, after = ("drained", "draining") if drain else ("stopped", "stopped")
-        done = (after, *ENDED) if stop_after else (after,)
-
         def work(transaction: Transaction) -> None:
             row = transaction.one(CurrentRow, "lock_experiment", experiment=self.id)
-            changed = stop_after_of(row.options) != stop_after
-            if row.status in done and not (changed and drain):
-                return
-            self._check_transition(row.status, change, (*ACTIVE, "paused"))
-            if changed:
-                self._set_stop_after(transaction, stop_after)
-            self._set_status(transaction, after, reason, now)
+            if (row.status, row.reason) != ("failed", reason):
+                self.set_status(transaction, "failed", reason)
 
-        self.write(work)
+        self.database.write(work)
 
-    def _set_stop_after(self, transaction: Transaction, stop_after: int | None) -> None:
-        if stop_after is not None:
-            last = transaction.one(NumberRow, "last_replication", experiment=self.id).number
-            name = f"after_replications ({last + 1:,} have begun and are completed)"
-            require_whole(name, stop_after, last + 1, self.experiment.replications)
-        text = options_text(self.live, stop_after)
-        transaction.run("set_options", experiment=self.id, options=text)
-
-    def _check_transition(self, before: str, change: str, allowed: Sequence[str]) -> None:
-        if before not in allowed:
-            message = f"experiment {self.name!r} is {before} and cannot be {change}"
-            raise Conflict(message, "invalid_transition")
-
-    def _set_status(self, transaction: Transaction, status: str, reason: str, now: int) -> None:
+    def set_status(
+        self,
+        transaction: Transaction,
+        status: str,
+        reason: str,
+        *,
+        what: str | None = None,
+        subject: str = "",
+    ) -> None:
+        """Set the status and record it; the next replications are opened if it is active."""
         transaction.run("set_status", experiment=self.id, status=status, reason=reason)
+        self.history.record(transaction, what or status, subject=subject, reason=reason)
         if status in ACTIVE:
-            self.open_next(transaction, now)
+            self.open_next(transaction, self.settings.now())
 
     def current(self, transaction: Transaction) -> Scheduler:
         """The policies as the database has them now; another process may have added one."""
         row = transaction.one(CurrentRow, "experiment_now", experiment=self.id)
         return self._take(row.definition).scheduler
 
-    def _take(self, text: str) -> _Definition:
+    def _take(self, text: str) -> Definition:
         """The definition in the database; it becomes that of this process if it has more policies."""
         definition = self._definition
         if text != definition.text:
-            definition = self._read_definition(text)
+            definition = self.read_definition(text)
             if len(definition.experiment.policies) > len(self.experiment.policies):
                 self._definition = definition
         return definition
 
-    def _read_definition(self, text: str) -> _Definition:
-        return _Definition(text, self.live, self._makers)
+    def read_definition(self, text: str) -> Definition:
+        """A definition, with the makers of this process."""
+        return Definition(text, self.live, self._makers)
 
     def settle(
         self,
@@ -223,9 +206,15 @@ class OpenReplications:
         )
         entry = Entry(locked.owner, locked.arm, locked.position)
         wanted = state.settle(entry, value, self._fetch(transaction, state.number))
-        self._write_state(transaction, state, wanted, now)
+        self._write_state(transaction, state, wanted, now, defaulted=source == "default")
         if state.complete:
             self.open_next(transaction, now)
+
+    def void(self, transaction: Transaction, locked: LockedAssignment, now: int) -> None:
+        """Void an assignment: its entry is wanted again."""
+        transaction.run("void", assignment=locked.id, now=now)
+        transaction.run("count_void", experiment=self.id, replication=locked.replication)
+        transaction.run("want_again", **locked.key(), assignment=locked.id)
 
     def _state(self, transaction: Transaction, locked: LockedAssignment) -> Replication:
         number = locked.replication
@@ -235,8 +224,8 @@ class OpenReplications:
             ledger = Ledger(transaction, self.id, self.current(transaction), [number])
             (state,) = ledger.replications()
             self._states[number] = state
-        elif state.version < locked.version:
-            self._catch_up(transaction, state)
+        else:
+            self._catch_up(transaction, state, locked.version)
         return state
 
     def _hold(self, transaction: Transaction, number: int) -> None:
@@ -245,7 +234,10 @@ class OpenReplications:
         transaction.hold(lock)
         transaction.undo(lambda: self._states.pop(number, None))
 
-    def _catch_up(self, transaction: Transaction, state: Replication) -> None:
+    def _catch_up(self, transaction: Transaction, state: Replication, version: int) -> None:
+        """Settle what other processes have settled up to a version."""
+        if state.version >= version:
+            return
         fetch = self._fetch(transaction, state.number)
         key = {"experiment": self.id, "replication": state.number, "version": state.version}
         for *entry, value in transaction.all(SettledRow, "settled_since", **key):
@@ -260,7 +252,13 @@ class OpenReplications:
         return fetch
 
     def _write_state(
-        self, transaction: Transaction, state: Replication, wanted: Sequence[Entry], now: int
+        self,
+        transaction: Transaction,
+        state: Replication,
+        wanted: Sequence[Entry],
+        now: int,
+        *,
+        defaulted: bool = False,
     ) -> None:
         complete = state.complete
         transaction.run(
@@ -271,6 +269,7 @@ class OpenReplications:
             policies=state.policies,
             state="complete" if complete else "open",
             complete=complete,
+            defaulted=int(defaulted),
             now=now,
         )
         self._want(transaction, state.number, wanted)
@@ -300,7 +299,7 @@ class OpenReplications:
         outstanding = transaction.one(NumberRow, "any_outstanding", experiment=self.id).number
         if open_now == 0 and not outstanding and row.status in ACTIVE:
             status = "complete" if last + 1 == planned else "stopped"
-            transaction.run("set_status", experiment=self.id, status=status, reason=row.reason)
+            self.set_status(transaction, status, row.reason)
 
     def _open(self, transaction: Transaction, scheduler: Scheduler, number: int, now: int) -> None:
         self._hold(transaction, number)
@@ -311,22 +310,49 @@ class OpenReplications:
         self._want(transaction, number, wanted)
         self._states[number] = state
 
-    def add_challenger(
-        self, transaction: Transaction, definition: str, now: int
-    ) -> list[ChallengerProgress]:
-        """Use a definition with one more policy, which reads every open or complete replication first."""
-        before, after = self._definition, self._read_definition(definition)
-        transaction.run("set_definition", experiment=self.id, definition=definition)
-        progress = []
+    def derive_challenger(self, transaction: Transaction, after: Definition) -> dict[int, Derived]:
+        """Every replication as a definition with one more policy has it: the long part, which changes nothing."""
         ledger = self._ledger(transaction, after.scheduler)
-        for number in ledger.numbers:
-            key = {"experiment": self.id, "replication": number}
-            transaction.one(ReplicationRow, "lock_replication", **key)
-            self._hold(transaction, number)
-            (state,) = ledger._replace(numbers=[number]).replications(checked=False)
-            progress.append(_progress(state))
-            self._states[number] = state
-            self._write_state(transaction, state, state.want(), now)
+        return {state.number: _derived(state) for state in ledger.replications(checked=False)}
+
+    def catch_up_all(self, transaction: Transaction, derived: Mapping[int, Derived]) -> None:
+        """Bring derived replications up to date, so that less is left while others wait."""
+        for row in transaction.all(ReplicationRow, "replications", experiment=self.id):
+            one = derived.get(row.number)
+            if one is not None and one.state is not None:
+                self._catch_up(transaction, one.state, row.version)
+
+    def add_challenger(
+        self,
+        transaction: Transaction,
+        after: Definition,
+        derived: Mapping[int, Derived],
+        now: int,
+    ) -> list[ChallengerProgress]:
+        """Use a definition with one more policy; what was settled since the replications were derived is added."""
+        before = self._definition
+        ledger = self._ledger(transaction, after.scheduler)
+        policies = {"experiment": self.id, "policies": len(after.experiment.policies)}
+        transaction.run("set_definition", experiment=self.id, definition=after.text)
+        transaction.run("set_policies", **policies)
+        outstanding: dict[int, set[Entry]] = {}
+        for number, *entry in transaction.all(EntryRow, "all_outstanding", experiment=self.id):
+            outstanding.setdefault(number, set()).add(Entry(*entry))
+        progress = []
+        for row in transaction.all(ReplicationRow, "replications", experiment=self.id):
+            one = derived.get(row.number)
+            if one is None or (one.state is None and one.version != row.version):
+                (state,) = ledger._replace(numbers=[row.number]).replications(checked=False)
+                one = _derived(state)
+            if one.state is not None:
+                self._hold(transaction, row.number)
+                self._catch_up(transaction, one.state, row.version)
+                one.state.outstanding = outstanding.get(row.number, set())
+                progress.append(_progress(one.state))
+                self._states[row.number] = one.state
+                self._write_state(transaction, one.state, one.state.want_afresh(), now)
+            else:
+                progress.append(one.progress)
 
         def undo() -> None:
             self._definition = before
@@ -335,12 +361,11 @@ class OpenReplications:
         self._definition = after
         return progress
 
-    def preview_challenger(
-        self, transaction: Transaction, definition: str
-    ) -> list[ChallengerProgress]:
-        """What `add_challenger` would return; nothing is changed."""
-        ledger = self._ledger(transaction, self._read_definition(definition).scheduler)
-        return [_progress(state) for state in ledger.replications(checked=False)]
+
+def _derived(state: Replication) -> Derived:
+    progress = _progress(state)
+    final = progress[0] and state.complete and not state.outstanding and not state.all_audits()
+    return Derived(state.version, progress, None if final else state)
 
 
 def _progress(state: Replication) -> ChallengerProgress:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from sameluck.errors import Conflict, Invalid
 from sameluck.live.databases.rows import LockedAssignment
 from sameluck.live.engine.scheduler import Scheduler
-from sameluck.validation import require_number
+from sameluck.validation import require_number, shown
 
 
 class Report(NamedTuple):
@@ -20,15 +21,15 @@ class Report(NamedTuple):
 
 
 def checked_reward(value: object, bounds: tuple[float, float], scheduler: Scheduler) -> float:
-    """Raise `Invalid` for a reward that some policy cannot take; True and False are 1 and 0."""
+    """The reward as a float, or `Invalid` if some policy cannot take it; True and False are 1 and 0."""
     low, high = bounds
-    if isinstance(value, bool | np.bool_):
+    if isinstance(value, bool | np.bool_) or (isinstance(value, Decimal) and value.is_finite()):
         value = float(value)
     if type(value) is not float or not low <= value <= high:  # or the usual case
         require_number("a reward", value, at_least=low, at_most=high)
     number = float(value)  # type: ignore[arg-type]
     if number not in (0, 1) and scheduler.binary_rewards:
-        raise Invalid(f"a reward must be 0 or 1 (a policy counts successes), got {value!r}")
+        raise Invalid(f"a reward must be 0 or 1 (a policy counts successes), got {shown(value)}")
     return number
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sameluck.live.assignments import Assignments
 from sameluck.live.ledger import Ledger
+from sameluck.live.waiting import notes
 from sameluck.policies.external import makers_for
 from sameluck.runs import Runs
 from sameluck.trajectories import Trace
@@ -26,7 +28,7 @@ class Results(Assignments):
         """The results so far, for `compare`.
 
         They hold the complete prefix of replications, never "those finished so far": how long a replication takes
-        depends on its rewards.
+        depends on its rewards. Their `notes` say what the prefix waits for if later replications are complete.
 
         Args:
             checkpoints: Horizons to report; a replication counts once every policy has passed the last of them. The
@@ -36,7 +38,7 @@ class Results(Assignments):
 
         def work(ledger: Ledger) -> Runs:
             self._runs = ledger.runs(checkpoints, policies, self._runs)
-            return self._runs
+            return replace(self._runs, notes=notes(ledger, self._runs.replications))
 
         return self._replications.read(work)
 

@@ -9,11 +9,11 @@ from typing import NamedTuple, TypeAlias
 
 from sameluck.errors import Conflict
 from sameluck.experiment import Experiment
-from sameluck.live.assignments import SECOND
 from sameluck.live.databases.base import Database, Transaction
 from sameluck.live.databases.rows import ExperimentRow, NumberRow
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.options import Clock, Live, Makers, options_text
+from sameluck.live.options import Live, Makers, options_text
+from sameluck.live.settings import StoreSettings
 from sameluck.randomness import streams
 
 Fill: TypeAlias = Callable[[Transaction, int, int], None]  # an experiment's id, the time
@@ -29,7 +29,7 @@ class StartRequest(NamedTuple):
 
 
 def start(
-    database: Database, clock: Clock, request: StartRequest, fill: Fill | None = None
+    database: Database, settings: StoreSettings, request: StartRequest, fill: Fill | None = None
 ) -> LiveExperiment:
     """Start an experiment in one transaction; `fill` writes the entries that are known already."""
     name, salt = request.name, secrets.token_hex(16)
@@ -40,8 +40,8 @@ def start(
             if before.salt != salt:  # ours, if the connection was lost after the commit
                 taken = f"there is an experiment {name!r} already; load it, or choose another name"
                 raise Conflict(taken, "name_taken")
-            return LiveExperiment(database, before, clock, request.makers)
-        now = round(clock() * SECOND)
+            return LiveExperiment(database, before, settings, request.makers)
+        now = settings.now()
         transaction.one(
             NumberRow,
             "start",
@@ -55,7 +55,8 @@ def start(
         row = transaction.one(ExperimentRow, "experiment", name=name)
         if fill is not None:
             fill(transaction, row.id, now)
-        live = LiveExperiment(database, row, clock, request.makers)
+        live = LiveExperiment(database, row, settings, request.makers)
+        live._replications.history.record(transaction, "started")
         live._replications.open_next(transaction, now)
         return live
 

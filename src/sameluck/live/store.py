@@ -11,9 +11,11 @@ from typing import Any
 
 from sameluck.errors import Conflict, Invalid, SameluckError, Unknown, did_you_mean
 from sameluck.experiment import Experiment
+from sameluck.live.breaker import CircuitBreaker
 from sameluck.live.databases import Database, open_database
-from sameluck.live.databases.rows import ExperimentRow, TextRow
+from sameluck.live.databases.rows import ChangeRow, ExperimentRow, TextRow
 from sameluck.live.experiment import LiveExperiment
+from sameluck.live.history import Change, change_of
 from sameluck.live.logs.imported import Imported
 from sameluck.live.logs.importing import ImportRequest, import_log
 from sameluck.live.options import (
@@ -25,12 +27,20 @@ from sameluck.live.options import (
     experiment_as_run,
     feasibility,
 )
+from sameluck.live.records import Status, read_statuses
+from sameluck.live.settings import TIMEOUT, StoreSettings, default_actor
 from sameluck.live.start import StartRequest, first_difference, start
-from sameluck.validation import require_name
+from sameluck.validation import require_name, require_number, shown
 
 
 def open(
-    url: str, *, read_only: bool = False, clock: Clock = time.time, connections: int = 8
+    url: str,
+    *,
+    read_only: bool = False,
+    clock: Clock = time.time,
+    connections: int = 8,
+    actor: str | None = None,
+    timeout: float | None = None,
 ) -> Store:
     """Open a store of live experiments; use it as a context manager.
 
@@ -39,21 +49,44 @@ def open(
             `postgresql://user:password@host/database`. `sqlite:///file.db?synchronous=normal` does not wait for the
             disk: what was acknowledged survives a crash of the program, but not of the machine.
         read_only: Change nothing: any number of processes may read, also while another one writes a SQLite file.
-        clock: Returns the time in seconds since 1970; for tests and rehearsals.
+        clock: Returns the time in seconds since 1970; for tests and rehearsals. The usual one is the server's for
+            PostgreSQL, and for SQLite that of this machine when the store was opened, without jumps since.
         connections: The most connections to PostgreSQL.
+        timeout: The seconds that `assign` may take before it answers with the fallback arm; 0.25 if not given.
+            Reporting an exposure or a reward may take 5 seconds, or as many if that is more. With a clock of your own
+            there is no deadline unless it is given.
+        actor: Who makes the changes, for the history; the variable SAMELUCK_ACTOR, or user@host, if not given.
     """
     if not callable(clock):
-        raise Invalid(f"clock must be a function that returns seconds since 1970, got {clock!r}")
+        raise Invalid(
+            f"clock must be a function that returns seconds since 1970, got {shown(clock)}"
+        )
+    if actor is not None:
+        require_name("actor", actor)
+    if timeout is not None:
+        require_number("timeout", timeout, above=0)
+    elif clock is time.time:
+        timeout = TIMEOUT
     database = open_database(url, read_only=read_only, connections=connections)
-    return Store(database, clock=clock)
+    return Store(database, clock=clock, actor=actor, timeout=timeout)
 
 
 class Store:
     """Live experiments by name, in one database."""
 
-    def __init__(self, database: Database, *, clock: Clock = time.time) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        clock: Clock = time.time,
+        actor: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
         self._database = database
-        self._clock = clock
+        actor = default_actor() if actor is None else actor
+        machine = getattr(database, "clock", None) if clock is time.time else None
+        clock = machine.now if machine is not None else clock
+        self._settings = StoreSettings(clock, actor, timeout, CircuitBreaker(), machine)
         self._loaded: weakref.WeakSet[LiveExperiment] = weakref.WeakSet()
 
     def __enter__(self) -> Store:
@@ -66,12 +99,21 @@ class Store:
         """Close the database; what was acknowledged is durable whether or not this is called."""
         for live in list(self._loaded):
             with contextlib.suppress(SameluckError):
-                live._flush_counts()
+                live._enrolment.flush_counts()
         self._database.close()
 
     def names(self) -> list[str]:
         """The experiments of this store, the oldest first."""
         return [row.text for row in self._database.read(lambda t: t.all(TextRow, "names"))]
+
+    def statuses(self) -> list[Status]:
+        """The status of every experiment, the oldest first."""
+        return self._database.read(read_statuses)
+
+    def history(self) -> list[Change]:
+        """Every change of every experiment, the oldest first."""
+        rows = self._database.read(lambda transaction: transaction.all(ChangeRow, "all_changes"))
+        return [change_of(row) for row in rows]
 
     def start(
         self,
@@ -94,7 +136,7 @@ class Store:
         """
         require_name("an experiment's name", name)
         if not isinstance(experiment, Experiment):
-            raise Invalid(f"start needs an Experiment, got {experiment!r}")
+            raise Invalid(f"start needs an Experiment, got {shown(experiment)}")
         live = as_live(live)
         request = StartRequest(name, experiment_as_run(experiment, live), live, makers)
         if exist_ok and name in self.names():
@@ -103,7 +145,7 @@ class Store:
         for caution in feasibility(request.experiment, live):
             warnings.warn(f"experiment {name!r}: {caution}", stacklevel=2)
         try:
-            return self._remember(start(self._database, self._clock, request))
+            return self._remember(start(self._database, self._settings, request))
         except Conflict:
             if not exist_ok:
                 raise
@@ -167,7 +209,7 @@ class Store:
         columns = arm, reward, policies, replication, time, arms, logged_by
         more = skip_bad, seed, horizon, replications, makers
         request = ImportRequest(name, source, *columns, as_live(live, order="phase"), *more)
-        return import_log(self._database, self._clock, request)
+        return import_log(self._database, self._settings, request)
 
     def load(self, name: str, *, makers: Makers | None = None) -> LiveExperiment:
         """Load an experiment: its state is derived from the ledger and compared with the outstanding entries."""
@@ -177,10 +219,10 @@ class Store:
         """Load an experiment without the check; each replication is still checked when it is first used."""
         known = self.names()
         if not isinstance(name, str) or name not in known:
-            hint = did_you_mean(str(name), known) if known else "it is empty; start one"
-            raise Unknown(f"no experiment {name!r} in this store; {hint}")
+            hint = did_you_mean(name, known) if known else "it is empty; start one"
+            raise Unknown(f"no experiment {shown(name)} in this store; {hint}")
         row = self._database.read(lambda t: t.one(ExperimentRow, "experiment", name=name))
-        return self._remember(LiveExperiment(self._database, row, self._clock, makers))
+        return self._remember(LiveExperiment(self._database, row, self._settings, makers))
 
     def _verified(self, live: LiveExperiment) -> LiveExperiment:
         live._replications.verify_or_fail()

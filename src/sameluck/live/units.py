@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import hashlib
+import operator
+from typing import SupportsIndex, TypeAlias
+from uuid import UUID
 
 from sameluck.errors import Invalid
-from sameluck.validation import is_whole
+from sameluck.validation import is_whole, shown
+
+Unit: TypeAlias = str | SupportsIndex | UUID
+LONGEST = 1_000  # characters
 
 
-def hash_unit(unit: str | int, salt: bytes) -> str:
+def hash_unit(unit: object, salt: bytes) -> str:
     """The keyed hash that a unit is stored as: the database holds no name."""
-    text = str(unit) if is_whole(unit) else unit
-    if not isinstance(text, str) or not 0 < len(text) <= 1_000:
+    text = str(unit) if _has_short_text(unit) else unit
+    if not isinstance(text, str) or not 0 < len(text) <= LONGEST:
         raise Invalid(
-            f"a unit must be text of 1 to 1,000 characters (or a whole number), got {unit!r}"
+            f"a unit must be text of 1 to {LONGEST:,} characters (or a whole number, or a UUID), got {shown(unit)}"
         )
     try:
         content = text.encode()
     except UnicodeEncodeError:
-        raise Invalid(f"a unit must be valid Unicode, got {unit!r}") from None
+        raise Invalid(f"a unit must be valid Unicode, got {shown(unit)}") from None
     return hashlib.blake2b(content, key=salt, digest_size=16).hexdigest()
+
+
+def _has_short_text(unit: object) -> bool:
+    """Whether a unit is a UUID, or a whole number that Python can write."""
+    return isinstance(unit, UUID) or (is_whole(unit) and abs(operator.index(unit)) < 10**LONGEST)
 
 
 def is_in_traffic_share(code: str, share: float) -> bool:

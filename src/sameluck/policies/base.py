@@ -40,13 +40,15 @@ from sameluck import text_forms
 from sameluck.arrays import Floats, Ints
 from sameluck.bodies import check_registration, is_ours, renamed
 from sameluck.body_digests import compiled_bodies
-from sameluck.compiled import dispatched, inlined
+from sameluck.compiled import dispatched, inlined, specialised
 from sameluck.errors import Invalid
+from sameluck.policies.branch_hints import with_branch_hints
 from sameluck.randomness.streams import Key, OnceKey
 from sameluck.validation import require_whole
 
 SelectBody: TypeAlias = Callable[..., int]
 ChancesBody: TypeAlias = Callable[..., None]
+StaysBody: TypeAlias = Callable[..., bool]
 
 
 class Policy(text_forms.Parameters, Protocol):
@@ -64,6 +66,14 @@ class Tally(NamedTuple):
     reward: float  # the reward of the period before
 
 
+class LastArm(NamedTuple):
+    """The arm of the period before, as it is now: what decides whether it is played again."""
+
+    pulls: int
+    mean: float
+    memory: Floats  # the policy's, as `select` left it
+
+
 class RewardScale(NamedTuple):
     """The standard deviations of an arm's rewards that a policy assumes."""
 
@@ -77,6 +87,7 @@ class RewardScale(NamedTuple):
 POLICIES: dict[str, type[Policy]] = {}  # by the name of their text form
 _SELECT_BODIES: dict[type, SelectBody] = {}
 _CHANCES_BODIES: dict[type, ChancesBody] = {}
+_STAYS_BODIES: dict[type, StaysBody] = {}
 _COMPILED_AS: dict[
     type, type
 ] = {}  # a user's class -> the class that is compiled, if it has no digest
@@ -117,6 +128,21 @@ def chances(kind: type) -> Callable[[ChancesBody], ChancesBody]:
         _CHANCES_BODIES[kind] = body
         if kind in _COMPILED_AS:
             _compile_renamed(kind, _SELECT_BODIES[kind])
+        return body
+
+    return register
+
+
+def stays(kind: type) -> Callable[[StaysBody], StaysBody]:
+    """Register a shortcut of one of sameluck's own policies: `(policy, played, period, luck)`.
+
+    It may return True only if `select` would choose the arm just played and leave the memory as it is. Compiled loops
+    then keep the arm's numbers in registers and do not call `select`. Plain Python does not use it: a shortcut that
+    is wrong makes the compiled results differ.
+    """
+
+    def register(body: StaysBody) -> StaysBody:
+        _STAYS_BODIES[kind] = body
         return body
 
     return register
@@ -184,7 +210,15 @@ def _select(policy: Policy, tally: Tally, period: int, luck: Key | OnceKey) -> i
     raise NotImplementedError
 
 
-select = dispatched(_select, _SELECT_BODIES)
+select = dispatched(_select, _SELECT_BODIES, own=with_branch_hints)
+
+
+def plays_again(policy: Policy, played: LastArm, period: int, luck: Key | OnceKey) -> bool:  # noqa: ARG001
+    """Whether `select` would surely choose the arm just played; in plain Python, and for most policies, False."""
+    return False
+
+
+specialised(plays_again, _STAYS_BODIES)
 
 
 def _fill_chances(policy: Policy, tally: Tally, period: int, chances: Floats) -> None:

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sameluck.arrays import Floats
-from sameluck.compiled import branch_hint
-from sameluck.policies.base import Tally, chances, selects
+from sameluck.compiled import branch_hint, inlined
+from sameluck.policies.base import LastArm, Tally, chances, selects, stays
 from sameluck.policies.tournament import MANY_ARMS, highest_mean
 from sameluck.randomness.samplers import uniform
-from sameluck.randomness.streams import Key, at
+from sameluck.randomness.streams import Bits, Key, at
 from sameluck.validation import require_number, require_one_of
 
 
@@ -42,13 +42,21 @@ class _Greedy(NamedTuple):
     epsilon: float
     others: bool
 
+    def memory(self, arms: int) -> int:  # noqa: ARG002
+        return 1  # the highest mean of the other arms; infinite if the policy explored
+
+    def batched(self) -> _BatchedGreedy:
+        return _BatchedGreedy(*self)
+
+
+class _BatchedGreedy(_Greedy):
+    def memory(self, arms: int) -> int:  # noqa: ARG002
+        return 0
+
 
 class _GreedyOfMany(_Greedy):
     def memory(self, arms: int) -> int:
         return arms
-
-    def batched(self) -> _Greedy:
-        return _Greedy(*self)
 
 
 _EXPLORES, _WHICH_ARM = 0, 1  # slots of the decision noise
@@ -56,6 +64,35 @@ _EXPLORES, _WHICH_ARM = 0, 1  # slots of the decision noise
 
 @selects(_Greedy)
 def _greedy_or_other(policy: _Greedy, tally: Tally, period: int, luck: Key) -> Any:
+    arms = tally.pulls.size
+    tally.memory[0] = np.inf
+    if period <= arms:
+        return period - 1
+    exploring = uniform(at(luck, period, _EXPLORES)) < policy.epsilon
+    if exploring and not policy.others:
+        return np.int64(uniform(at(luck, period, _WHICH_ARM)) * arms)
+    best, highest, second = 0, tally.means[0], -np.inf
+    for arm in range(1, arms):
+        mean = tally.means[arm]
+        if mean > highest:
+            branch_hint()
+            best, highest, second = arm, mean, highest
+        else:
+            second = max(second, mean)
+    if exploring:
+        return _other_than(best, arms, at(luck, period, _WHICH_ARM))
+    tally.memory[0] = second
+    return best
+
+
+@stays(_Greedy)
+def _still_greedy(policy: _Greedy, played: LastArm, period: int, luck: Key) -> bool:
+    exploring = uniform(at(luck, period, _EXPLORES)) < policy.epsilon
+    return played.mean > played.memory[0] and not exploring
+
+
+@selects(_BatchedGreedy)
+def _greedy_or_other_in_batch(policy: _BatchedGreedy, tally: Tally, period: int, luck: Key) -> Any:
     arms = tally.pulls.size
     if period <= arms:
         return period - 1
@@ -68,8 +105,7 @@ def _greedy_or_other(policy: _Greedy, tally: Tally, period: int, luck: Key) -> A
             branch_hint()
             best, highest = arm, tally.means[arm]
     if exploring:
-        other = np.int64(uniform(at(luck, period, _WHICH_ARM)) * (arms - 1))
-        return other + 1 if other >= best else other
+        return _other_than(best, arms, at(luck, period, _WHICH_ARM))
     return best
 
 
@@ -83,12 +119,18 @@ def _greedy_of_many_or_other(policy: _GreedyOfMany, tally: Tally, period: int, l
         return best
     if not policy.others:
         return np.int64(uniform(at(luck, period, _WHICH_ARM)) * arms)
-    other = np.int64(uniform(at(luck, period, _WHICH_ARM)) * (arms - 1))
+    return _other_than(best, arms, at(luck, period, _WHICH_ARM))
+
+
+@inlined
+def _other_than(best: int, arms: int, bits: Bits) -> Any:
+    other = np.int64(uniform(bits) * (arms - 1))
     return other + 1 if other >= best else other
 
 
 @chances(_GreedyOfMany)
 @chances(_Greedy)
+@chances(_BatchedGreedy)
 def _greedy_chances(policy: _Greedy, tally: Tally, period: int, chances: Floats) -> None:
     arms = chances.size
     sharing = arms - 1 if policy.others else arms

@@ -38,19 +38,25 @@ class ThompsonBernoulli(NamedTuple):
         require_number("ThompsonBernoulli.b", self.b, above=0)
         require_whole("ThompsonBernoulli.first_plays", self.first_plays, 0, _MOST_FIRST_PLAYS)
 
-    def prepare(self, arms: int, horizon: int) -> _BetaPosteriors:  # noqa: ARG002, D102
-        smooth = self.a >= 1.0 and self.b >= 1.0
+    def prepare(self, arms: int, horizon: int) -> _BetaPosteriors | _WideBetaPosteriors:  # noqa: ARG002, D102
+        if min(self.a, self.b) < 1.0:
+            return _WideBetaPosteriors(self.a, self.b, self.first_plays)
         gammas = (_gammas(self.a, horizon), _gammas(self.b, horizon))
-        return _BetaPosteriors(self.a, self.b, self.first_plays, smooth, *gammas)
+        return _BetaPosteriors(self.first_plays, *gammas)
 
 
 class _BetaPosteriors(NamedTuple):
+    first_plays: int
+    wins: _Gammas  # by number of successes
+    losses: _Gammas  # by number of failures
+
+
+class _WideBetaPosteriors(
+    NamedTuple
+):  # a shape below 1: draws so close to 0 or 1 that only their logarithms differ
     a: float
     b: float
     first_plays: int
-    smooth: bool  # shapes >= 1: no logarithms needed
-    wins: _Gammas  # by number of successes
-    losses: _Gammas  # by number of failures
 
 
 class _Gammas(NamedTuple):
@@ -70,17 +76,35 @@ def _largest_beta_draw(policy: _BetaPosteriors, tally: Tally, period: int, luck:
         return (period - 1) % arms
     best, highest = 0, -np.inf
     for arm in range(arms):
-        bits, total = at(luck, period, arm), tally.totals[arm]
+        # Unsigned indices need no check for negative ones.
+        won = np.uint64(tally.totals[arm])
+        lost = np.uint64(tally.pulls[arm]) - won
         # The order of probabilities is the order of odds, which the gamma draws give without rounding to 0 or 1.
-        if policy.smooth:
-            # Unsigned indices need no check for negative ones.
-            won = np.uint64(total)
-            lost = np.uint64(tally.pulls[arm]) - won
-            odds = beta_odds(
-                bits, wins.depth[won], wins.spread[won], losses.depth[lost], losses.spread[lost]
-            )
-        else:
-            odds = beta_log_odds(bits, policy.a + total, policy.b + tally.pulls[arm] - total)
+        odds = beta_odds(
+            at(luck, period, arm),
+            wins.depth[won],
+            wins.spread[won],
+            losses.depth[lost],
+            losses.spread[lost],
+        )
+        if odds > highest:
+            branch_hint()
+            best, highest = arm, odds
+    return best
+
+
+@selects(_WideBetaPosteriors)
+def _largest_wide_beta_draw(
+    policy: _WideBetaPosteriors, tally: Tally, period: int, luck: Key
+) -> int:
+    arms = tally.pulls.size
+    if period <= policy.first_plays * arms:
+        return (period - 1) % arms
+    best, highest = 0, -np.inf
+    for arm in range(arms):
+        won = tally.totals[arm]
+        a, b = policy.a + won, policy.b + tally.pulls[arm] - won
+        odds = beta_log_odds(at(luck, period, arm), a, b)
         if odds > highest:
             branch_hint()
             best, highest = arm, odds

@@ -12,7 +12,7 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.compiled import branch_hint, compiled
-from sameluck.policies.base import RewardScale, Tally, selects
+from sameluck.policies.base import LastArm, RewardScale, Tally, selects, stays
 from sameluck.policies.tournament import FLOATS_PER_ARM, MANY_ARMS, highest_bound
 from sameluck.randomness.streams import Key
 from sameluck.validation import require_number
@@ -78,7 +78,7 @@ class _Bounds(NamedTuple):
     width: Floats  # by number of pulls
 
     def memory(self, arms: int) -> int:  # noqa: ARG002
-        return 1  # the ceiling
+        return 1  # a ceiling: what the bounds of the arms not played will have grown to at the end of the block
 
     def batched(self) -> _BatchedBounds:
         return _BatchedBounds(*self)
@@ -116,17 +116,11 @@ _BLOCK = 15  # the ceiling holds for a block of 16 periods
 
 @selects(_Bounds)
 def _highest_bound(policy: _Bounds, tally: Tally, period: int, luck: Key) -> int:  # noqa: ARG001
-    # Only the arm just played has changed. While its bound exceeds a ceiling on all others' (what their bounds will
-    # have grown to at the end of the block) it is the argmax, and the other arms need not be examined.
     arms = tally.pulls.size
     if period <= arms:
         tally.memory[0] = np.inf
         return period - 1
     now = policy.growth[np.uint64(period)]
-    last = np.uint64(tally.last)
-    bound = tally.means[last] + now * policy.width[np.uint64(tally.pulls[last])]
-    if bound > tally.memory[0] and (period & _BLOCK) != 0:
-        return tally.last
     later = policy.growth[min(period | _BLOCK, policy.growth.size - 1)]
     best, ceiling = 0, -np.inf
     width = policy.width[np.uint64(tally.pulls[0])]
@@ -142,6 +136,13 @@ def _highest_bound(policy: _Bounds, tally: Tally, period: int, luck: Key) -> int
             ceiling = max(ceiling, bound_later)
     tally.memory[0] = ceiling
     return best
+
+
+@stays(_Bounds)
+def _above_ceiling(policy: _Bounds, played: LastArm, period: int, luck: Key) -> bool:  # noqa: ARG001
+    # Only the arm just played has changed: while its bound exceeds the ceiling it is the argmax.
+    bound = played.mean + policy.growth[np.uint64(period)] * policy.width[np.uint64(played.pulls)]
+    return bound > played.memory[0] and (period & _BLOCK) != 0
 
 
 @selects(_BatchedBounds)

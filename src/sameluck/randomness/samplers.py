@@ -15,7 +15,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from sameluck.compiled import called, inlined
+from sameluck.compiled import called, inlined, likely
 from sameluck.randomness.streams import Bits, again
 
 _TAIL = 3.6541528853610088  # where the ziggurat's bottom layer ends
@@ -57,7 +57,7 @@ def normal(bits: Bits) -> float:
     # 53 bits with a sign, made odd to be symmetric about 0; the layer is an unsigned index, which needs no check.
     layer = bits & _8BITS
     x = ((np.int64(bits) >> 10) | 1) * _SCALE[layer]
-    if abs(x) < _INSIDE[layer]:
+    if likely(abs(x) < _INSIDE[layer]):
         return x
     return _normal_outside(bits, layer, x)
 
@@ -105,14 +105,10 @@ def gamma_from(bits: Bits, depth: float, spread: float) -> float:
     x = normal(bits)
     y = spread * x
     root = 1.0 + y
-    if _coarse(bits) < 1023.0 - (1024.0 * 2.6811) * depth * (y * y) * (y * y):
+    coarse = np.int64((bits >> _8) & _10BITS)
+    if likely(coarse < 1023.0 - (1024.0 * 2.6811) * depth * (y * y) * (y * y)):
         return depth * (root * root * root)
     return _gamma_unsure(bits, depth, spread, x)
-
-
-@inlined
-def _coarse(bits: Bits) -> float:
-    return np.int64((bits >> _8) & _10BITS)  # type: ignore[return-value]
 
 
 @called
@@ -120,7 +116,8 @@ def _gamma_unsure(bits: Bits, depth: float, spread: float, x: float) -> float:
     while True:
         root = 1.0 + spread * x
         cube = root * root * root
-        u = (_coarse(bits) + _open_uniform(again(bits, _ACCEPT))) * 2.0**-10
+        coarse = np.int64((bits >> _8) & _10BITS)
+        u = (coarse + _open_uniform(again(bits, _ACCEPT))) * 2.0**-10
         if root > 0.0 and math.log(u) < 0.5 * x * x + depth * (1.0 - cube + math.log(cube)):
             return depth * cube
         bits = again(bits, _ROUND)

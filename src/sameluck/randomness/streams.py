@@ -70,7 +70,8 @@ def within(key: Key, coordinate: Integer) -> Key:
 def stream(seed: Integer, purpose: Integer, replication: Integer, owner: Integer) -> Key:
     """The key of everything one owner reads for one purpose in one replication."""
     start = Key(mix(np.uint64(seed) + _OTHER_LANE), mix(np.uint64(seed) ^ _FIRST))
-    return within(within(within(start, purpose), replication), owner)
+    # As one type, for which alone `within` is then compiled.
+    return within(within(within(start, np.uint64(purpose)), np.uint64(replication)), owner)
 
 
 @inlined

@@ -21,6 +21,7 @@ from sameluck.environments.base import Environment, Law, compiled_law, draw, dra
 from sameluck.errors import AddressReused, Invalid
 from sameluck.experiment import Experiment
 from sameluck.policies.base import (
+    LastArm,
     Policy,
     Tally,
     are_chances,
@@ -29,6 +30,7 @@ from sameluck.policies.base import (
     chances_body_of,
     fill_chances,
     memory_of,
+    plays_again,
     prepare,
     select,
     states_chances,
@@ -73,7 +75,7 @@ class Results(NamedTuple):
 def _reset(arrays: WorkingArrays, seed: Bits, owner: Bits, replication: int) -> None:
     key = stream(seed, REWARD, replication, owner)
     for arm in range(arrays.pulls.size):
-        stack = within(key, arm)
+        stack = within(key, np.uint64(arm))
         arrays.first[arm], arrays.second[arm] = stack.first, stack.second
         arrays.pulls[arm] = 0
         arrays.totals[arm] = 0.0
@@ -100,24 +102,29 @@ def _run(
     start = 1
     for checkpoint in range(results.checkpoints.size):
         stop = results.checkpoints[checkpoint] + 1
-        for period in range(start, stop):
+        period = start
+        while period < stop:
             tally = Tally(arrays.pulls, arrays.totals, arrays.means, arrays.memory, arm, reward)
             arm = select(policy, tally, period, luck)
             if arm < 0 or arm >= arms:
                 return period
-            pulled = arrays.pulls[arm]
-            position = pulled if results.timed is None else period - 1
-            bits = word(Key(arrays.first[arm], arrays.second[arm]), position)
-            reward = float(draw(law, row, arm, bits))
-            total = arrays.totals[arm] + reward
-            arrays.pulls[arm] = pulled + 1
-            arrays.totals[arm] = total
-            arrays.means[arm] = total / (pulled + 1)
-            earned += reward
-            if trajectory is not None:
-                trajectory.arms[period - 1] = arm
-                trajectory.positions[period - 1] = position
-                trajectory.rewards[period - 1] = reward
+            key = Key(arrays.first[arm], arrays.second[arm])
+            pulled, total, mean, again = arrays.pulls[arm], arrays.totals[arm], 0.0, True
+            while again:
+                position = pulled if results.timed is None else period - 1
+                reward = float(draw(law, row, arm, word(key, np.uint64(position))))
+                pulled += 1
+                total += reward
+                mean = total / pulled
+                earned += reward
+                if trajectory is not None:
+                    trajectory.arms[period - 1] = arm
+                    trajectory.positions[period - 1] = position
+                    trajectory.rewards[period - 1] = reward
+                period += 1
+                played = LastArm(pulled, mean, arrays.memory)
+                again = period < stop and plays_again(policy, played, period, luck)
+            arrays.pulls[arm], arrays.totals[arm], arrays.means[arm] = pulled, total, mean
         results.rewards[row, checkpoint] = earned
         for each in range(arms):
             results.pulls[row, checkpoint, each] = arrays.pulls[each]

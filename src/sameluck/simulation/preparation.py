@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 
 from sameluck import text_forms
-from sameluck.compiled import load_compiler
+from sameluck.compiled import announcing, load_compiler
 from sameluck.simulation.body_checks import Probe, probe_bodies
 from sameluck.simulation.object_checks import check_object, with_bodies
 from sameluck.simulation.object_runner import ObjectRunner
@@ -38,22 +38,14 @@ def compile_loops(work: Work, tasks: Sequence[Task]) -> None:
     load_compiler()
     counts = {name: len(task.replications) for task in reversed(tasks) for name in task.policies}
     for name in work.experiment.policies:
-        runner = work.runner(name)  # makes tables: that is not compiling
         with _announced(work, name):
-            runner.compile(counts[name], recorded=work.recorded)
+            work.runner(name).compile(counts[name], recorded=work.recorded)
 
 
-@contextmanager
-def _announced(work: Work, policy: str) -> Iterator[None]:
+def _announced(work: Work, policy: str) -> AbstractContextManager[None]:
     kinds = [type(work.experiment.policies[policy]), type(work.environment)]
     how = ", period by period," if work.recorded else ""
     pair = " with ".join(map(text_forms.name_of, kinds))
     message = f"sameluck: compiling {pair}{how} for this machine (once) ..."
     # A warning, because that is what reaches the terminal when logging is not set up.
-    timer = threading.Timer(0.5, log.warning, [message])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+    return announcing(partial(log.warning, message))

@@ -2,6 +2,8 @@
 
 import contextlib
 import sqlite3
+from itertools import count
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -198,3 +200,36 @@ def test_an_empty_file_is_looked_at_in_vain(tmp_path):
 def test_an_empty_postgresql_database_is_looked_at_in_vain(new_postgres_url):
     with pytest.raises(sl.Unknown, match="no experiment was ever started in this database"):
         sl.open(new_postgres_url(), read_only=True)
+
+
+RECORDED = Path(__file__).parents[2] / "recorded" / "ledger_schema_1.sql"
+
+
+def test_a_ledger_of_the_first_schema_is_counted_and_goes_on(url):
+    """One experiment with a default reward, a void and a pause; one with a log."""
+    script = migrations()[1] + RECORDED.read_text()
+    if url.startswith("sqlite"):
+        with contextlib.closing(sqlite3.connect(path_of(url))) as connection:
+            connection.executescript(script)
+    else:
+        with psycopg.connect(url) as connection:
+            connection.execute(base.for_postgres(script))
+
+    scenario = Scenario(lambda clock: sl.open(url, clock=clock))
+    scenario._units = count(100)  # others than those recorded
+    live = scenario.store.load("trial")
+    status = live.status()
+    assert (status.status, status.reason) == ("paused", "maintenance")
+    assert (status.users, status.settled, status.waiting, status.wanted) == (14, 13, 1, 2)
+    assert (status.defaulted, status.voided, status.imported) == (1, 1, 0)
+    assert (status.opened, status.complete, status.prefix) == (3, 1, 1)
+    log = scenario.store.load("log").status()
+    assert (log.imported, log.settled, log.complete) == (7, 0, 1)
+    assert [one.what for one in live.history()] == ["started"]
+    live.resume()
+    scenario.clock.advance(86_400)
+    scenario.finish(live)
+    assert live.status().status == "complete"
+    assert live.verify() == 3
+    assert scenario.start(name="third")._id == 3
+    scenario.close()

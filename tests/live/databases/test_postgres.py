@@ -7,6 +7,7 @@ import signal
 import struct
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from urllib.parse import urlsplit
 
 import psycopg
@@ -66,7 +67,7 @@ def until_it_answers(call, *arguments):
 
 def serve_to_the_end(scenario, live):
     while True:
-        answer = until_it_answers(live.assign, scenario.unit())
+        answer = until_it_answers(partial(live.assign, strict=True), scenario.unit())
         if answer.reason == "NOT_RUNNING":
             return
         if answer.id is not None:
@@ -376,25 +377,26 @@ def test_a_connection_that_forgot_our_statements_is_replaced(postgres_url, comma
         assert store._database.read(lambda t: t.find(TextRow, "names")) is None
 
 
-def test_a_forked_process_leaves_its_parents_connections_alone(postgres_url):
-    with sl.open(postgres_url, connections=1) as store:
-        store.names()
+def test_a_forked_process_opens_connections_of_its_own(postgres_url):
+    small = sl.Experiment(policies={"a": "ucb1"}, arms=2, horizon=2, replications=1)
+    with sl.open(postgres_url, connections=1, timeout=60) as store:
+        live = store.start("trial", small)
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
             try:
-                store.names()
-            except sl.Unavailable as error:
-                os.write(writing, str(error).encode())
+                found = str((store.names(), live.assign("child").reason, store.names()))
+                os.write(writing, found.encode())
             finally:
                 store.close()
                 os._exit(0)
         os.close(writing)
         with os.fdopen(reading) as output:
-            assert output.read().startswith("the store was opened before this process was forked")
+            assert output.read() == "(['trial'], 'ASSIGNED', ['trial'])"
         os.waitpid(child, 0)
+        assert live.assign("child").reason == "STICKY"
         before = store._database._pool.get_stats()["connections_num"]
-        assert store.names() == []
+        assert store.names() == ["trial"]
         assert store._database._pool.get_stats()["connections_num"] == before
 
 

@@ -32,6 +32,19 @@ HOT = {
 }
 
 
+def test_a_status_reads_no_settled_entry():
+    sql = statements()["progress"]
+    with sl.open("sqlite://") as store:
+        connection = store._database._writer
+        plan = [
+            row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", {"experiment": 1})
+        ]
+    read = [re.sub(r" .*", "", step[7:]) for step in plan if step.startswith("SEARCH")]
+    assert {"entry", "e"} <= set(read)
+    entries = [step for step in plan if re.match(r"SEARCH (entry|e) ", step)]
+    assert all("entry_wanted" in step or "entry_due" in step for step in entries), plan
+
+
 @pytest.mark.parametrize("name", HOT)
 def test_a_call_never_reads_the_whole_ledger(name):
     sql = statements()[name]

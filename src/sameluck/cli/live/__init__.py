@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import click
 
-from sameluck.cli.discovery import add_commands
+from sameluck.cli.discovery import DiscoveredGroup
 
 
-class _OrderedGroup(click.Group):
-    """Lists its commands in the order in which they were added."""
-
-    def list_commands(self, _: click.Context) -> list[str]:
-        return list(self.commands)
-
-
-@click.group("live", cls=_OrderedGroup, invoke_without_command=True)
+@click.group("live", cls=DiscoveredGroup, package=__name__, invoke_without_command=True)
 @click.pass_context
 def live_commands(context: click.Context) -> None:
     """Run an experiment on real users; try `sameluck live simulate` first.
@@ -24,6 +17,3 @@ def live_commands(context: click.Context) -> None:
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
-
-
-add_commands(live_commands, __name__, __path__)

@@ -25,7 +25,7 @@ _id_argument = click.argument("id")
 def assign_command(name: str, unit: str, database: DatabaseOptions) -> Output:
     """Choose the arm to show to a user."""
     with database.open_experiment(name) as live:
-        assignment = live.assign(unit)
+        assignment = live.assign(unit, strict=True)
         live.status()  # counts the call before this process ends
         return Output(_assignment_text(live, database, assignment), assignment._asdict())
 

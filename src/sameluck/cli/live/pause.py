@@ -11,7 +11,7 @@ from sameluck.reporting.wording import counted
 
 HELP_POSITION = 11
 
-_reason_option = click.option("--reason", default="", help="The reason, for the record.")
+_reason_option = click.option("--reason", default="", help="The reason, for the history.")
 
 
 @live_command("pause")
@@ -27,16 +27,21 @@ def pause_command(name: str, reason: str, database: DatabaseOptions) -> Output:
 
 @live_command("resume")
 @name_argument
-def resume_command(name: str, database: DatabaseOptions) -> Output:
+@_reason_option
+def resume_command(name: str, reason: str, database: DatabaseOptions) -> Output:
     """Continue after a pause, or after a failure once the policies agree with the ledger again."""
     with database.open_experiment(name) as live:
-        live.resume()
+        live.resume(reason)
         return _status(live)
 
 
 @live_command("stop")
 @name_argument
-@click.option("--now", is_flag=True, help="Stop at once; results are those of the complete prefix.")
+@click.option(
+    "--now",
+    is_flag=True,
+    help="Stop at once, for users who return too; results are those of the prefix.",
+)
 @click.option(
     "--after-replications",
     type=int,

@@ -20,9 +20,8 @@ HELP_POSITION = 4
 def status_command(name: str | None, database: DatabaseOptions) -> Output:
     """Show the progress of an experiment; without a name, of all experiments."""
     with database.open(read_only=True) as store:
-        names = [name] if name else store.names()
-        functions = database.import_makers()
-        statuses = [store.peek(one, makers=functions).status() for one in names]
+        makers = database.import_makers()
+        statuses = [store.peek(name, makers=makers).status()] if name else store.statuses()
     if name:
         return Output(statuses[0], statuses[0]._asdict())
     start = database.next_command("start", "FILE.toml")

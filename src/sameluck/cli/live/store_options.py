@@ -27,6 +27,7 @@ Decorator: TypeAlias = Callable[[Callable[..., Output]], click.Command]
 
 DEFAULT_URL = "sqlite:///sameluck.db"
 URL_VARIABLE = "SAMELUCK_DB"
+SECONDS = 5.0  # for a command
 
 name_argument = click.argument("name")
 _url_option = click.option(
@@ -85,7 +86,7 @@ class DatabaseOptions(NamedTuple):
 
     def _open(self, *, read_only: bool, clock: Clock) -> sl.Store:
         try:
-            return sl.open(self.url, read_only=read_only, clock=clock)
+            return sl.open(self.url, read_only=read_only, clock=clock, timeout=SECONDS)
         except sl.Unknown:
             raise sl.Unknown(
                 f"no experiment was ever started in {self.safe_url}; {self._how_to_start()}"

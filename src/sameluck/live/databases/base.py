@@ -14,6 +14,7 @@ from threading import Lock
 from typing import Protocol, TypeAlias, TypeVar
 
 from sameluck.errors import Invalid, Unknown
+from sameluck.live.databases.clock import SteadyClock
 
 T = TypeVar("T")
 Row = TypeVar("Row", bound=tuple[object, ...])
@@ -63,6 +64,7 @@ class Database(Protocol):
 
     kind: str  # "sqlite" or "postgresql": what `sameluck live doctor` can examine
     read_only: bool
+    clock: SteadyClock  # the time that deadlines follow
 
     def write(self, work: Work[T]) -> T:
         """Run the work as one transaction and return its result once that is durable.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import select
 import struct
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -20,15 +21,21 @@ from sameluck.live.databases.base import (
     statements,
     values_of,
 )
+from sameluck.live.databases.deadline import deadline
 
 if TYPE_CHECKING:
     from psycopg import Connection
     from psycopg.pq.abc import PGresult
 
 CHECK_MS = 100  # how often a wait for the server notices Ctrl-C
+LATE_SECONDS = 0.02  # that a server has to report its own timeout
 Cells: TypeAlias = tuple[SqlValue, ...]  # of one row
 
 _POLLIN, _POLLOUT = getattr(select, "POLLIN", 1), getattr(select, "POLLOUT", 4)
+
+
+class Late(Exception):
+    """The server did not answer before the deadline of the call."""
 
 
 class _SelectPoll:
@@ -45,6 +52,7 @@ class _SelectPoll:
         select.select(reading, writing, [], milliseconds / 1_000)
 
 
+_NEVER = float("inf")
 _new_poll = getattr(select, "poll", _SelectPoll)
 
 
@@ -70,6 +78,8 @@ _STATEMENTS = {
         "BEGIN": "BEGIN ISOLATION LEVEL READ COMMITTED",  # whatever the server's default
         "BEGIN_READING": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
         "COMMIT": "COMMIT",
+        "clock": "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
+        "time_out": "SELECT set_config('statement_timeout', :milliseconds, true)",
         "lock": "SELECT pg_advisory_xact_lock(:number)",
     }.items()
 }
@@ -195,12 +205,21 @@ class Pipeline:
         connection = self._connection
         while connection.flush():
             self._ready.modify(connection.socket, _POLLIN | _POLLOUT)
-            self._ready.poll(CHECK_MS)
+            self._poll()
             self._ready.modify(connection.socket, _POLLIN)
             connection.consume_input()
         while connection.is_busy():
-            self._ready.poll(CHECK_MS)
+            self._poll()
             connection.consume_input()  # even after a timeout: under TLS bytes may have been read before
+
+    def _poll(self) -> None:
+        milliseconds: float = CHECK_MS
+        if (moment := deadline()) < _NEVER:
+            left = moment + LATE_SECONDS - time.monotonic()
+            if left <= 0:
+                raise Late("the server did not answer in time")
+            milliseconds = min(CHECK_MS, 1 + 1_000 * left)
+        self._ready.poll(milliseconds)
 
 
 def _first_row(result: PGresult) -> Cells | None:

@@ -19,10 +19,10 @@ from concurrent.futures import Future
 from functools import partial
 from itertools import islice
 from threading import Lock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
-from sameluck.errors import Invalid, Unavailable, optional
+from sameluck.errors import Closed, Invalid, Misconfigured, Unavailable, optional
 from sameluck.live.databases.base import (
     PARAMETER,
     Row,
@@ -33,7 +33,15 @@ from sameluck.live.databases.base import (
     for_postgres,
     statements,
 )
-from sameluck.live.databases.pipeline import Pipeline
+from sameluck.live.databases.clock import SteadyClock
+from sameluck.live.databases.deadline import seconds_left
+from sameluck.live.databases.pipeline import Late, Pipeline
+from sameluck.live.databases.postgres_errors import (
+    connection_error,
+    first_line,
+    message_of,
+    unavailable,
+)
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -43,20 +51,10 @@ T = TypeVar("T")
 ATTEMPTS = 12
 MOST_ROWS, FEW_ROWS = 5_000, 20  # of one statement; rows that are sent one by one
 TIMEOUT = 5.0  # seconds to wait for a connection, or for a lock of this process
+CLOCK_SECONDS = 10.0  # until the server's clock is looked at again
+LONG = 1_000.0  # seconds; a call with more has no deadline on the server
 _MIGRATION_LOCK = 0x5A11C  # the advisory lock under which the schema is made
 
-_POOLER = "a connection pooler must support prepared statements (PgBouncer does from 1.21 on), or pool whole sessions"
-_REMEDIES = {  # by PostgreSQL's code of an error
-    "22P05": "make the database with ENCODING 'UTF8'",
-    "25006": "is this a standby, or default_transaction_read_only on?",
-    "25P03": "raise idle_in_transaction_session_timeout",
-    "25P04": "raise transaction_timeout",
-    "26000": _POOLER,
-    "42P05": _POOLER,
-    "53300": "raise max_connections, or open stores with fewer connections",
-    "55P03": "another session holds a lock for longer than lock_timeout",
-    "57014": "raise statement_timeout, unless it was canceled by hand",
-}
 _ARRAYS = {int: "bigint[]", float: "float8[]", str: "text[]"}
 _PLAIN = re.compile(r"(INSERT INTO \w+ \([\w, ]+\))\s+VALUES \(((?::\w+(?:, )?)+)\)")
 
@@ -77,6 +75,10 @@ _SQL = {name: PARAMETER.sub(r"%(\1)s", for_postgres(sql)).encode() for name, sql
 
 class _Again(Exception):
     """Another call of this process holds a lock for too long; run the work again."""
+
+
+_of_parents: list[object] = []  # pools that must not be closed in a forked process
+_reopening = Lock()
 
 
 class _Statements:
@@ -139,7 +141,7 @@ class _Statements:
     def hold(self, lock: Lock) -> None:
         if lock in self.locked:
             return
-        if not lock.acquire(timeout=TIMEOUT):
+        if not lock.acquire(timeout=seconds_left(TIMEOUT)):
             raise _Again("another call of this process is busy with the same replication")
         self.locked.append(lock)
 
@@ -165,17 +167,32 @@ class Postgres:
         self._psycopg_pool = optional("psycopg_pool", "postgres")
         self.url = url
         self.read_only = read_only
+        self.clock = SteadyClock()  # set by that of the server
+        self._next_look = 0.0
         self._process = os.getpid()
         self._most = connections
         try:
             self._psycopg.conninfo.conninfo_to_dict(url)
         except self._psycopg.Error as error:
-            raise Invalid(f"not a PostgreSQL address: {_first_line(error)}") from None
+            raise Invalid(f"not a PostgreSQL address: {first_line(error)}") from None
+        self._connect_once()
+        self._open_pool()
+        try:
+            self._prepare_database()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open_pool(self) -> None:
+        self._process = os.getpid()
+        self._no_connection: Exception | None = None  # why the last attempt to connect failed
+        self._prepared: WeakSet[Connection] = WeakSet()  # connections with our statements prepared
         self._pool = self._psycopg_pool.ConnectionPool(
-            url,
+            self.url,
+            connection_class=self._recording_connections(),
             min_size=1,
-            max_size=connections,
-            open=False,
+            max_size=self._most,
+            open=True,
             timeout=TIMEOUT,
             reconnect_timeout=TIMEOUT,  # or it would try ever more rarely while the server is down
             kwargs={
@@ -184,39 +201,46 @@ class Postgres:
                 "prepare_threshold": None,  # it would drop ours with its own when a transaction is rolled back
             },
         )
-        self._prepared: WeakSet[Connection] = WeakSet()  # connections with our statements prepared
-        self._connect_once()
-        self._pool.open()
-        try:
-            self._prepare_database()
-        except BaseException:
-            self.close()
-            raise
+
+    def _recording_connections(self) -> type[Connection]:
+        """Connections that keep why one could not be made: the pool says only that it took too long."""
+        database, psycopg = self, self._psycopg
+
+        class Recording(psycopg.Connection):  # type: ignore[name-defined, misc]
+            @classmethod
+            def connect(cls, *arguments: Any, **settings: Any) -> Any:
+                try:
+                    made = super().connect(*arguments, **settings)
+                except psycopg.Error as error:
+                    database._no_connection = error
+                    raise
+                database._no_connection = None
+                return made
+
+        return Recording
 
     def _connect_once(self) -> None:
         """Raise `Unavailable` for a wrong address at once rather than after a timeout."""
         try:
             self._psycopg.connect(self.url, connect_timeout=10).close()
         except self._psycopg.Error as error:
-            raise Unavailable(
-                f"cannot connect to PostgreSQL: {_first_line(error)}; does the server run, and is the address right?"
-            ) from None
+            raise connection_error(error) from None
 
     def _prepare_database(self) -> None:
         try:
             self._attempt(self._migrate)
         except self._psycopg.errors.InsufficientPrivilege as error:
-            raise Invalid(
-                f"this PostgreSQL user may not use the database: {_first_line(error)}; grant it, or "
+            raise Misconfigured(
+                f"this PostgreSQL user may not use the database: {first_line(error)}; grant it, or "
                 "use another user"
             ) from error
         except self._psycopg.ProgrammingError as error:
             raise Invalid(
                 f"the database was not made by sameluck, or its schema cannot be brought up to date; nothing was "
-                f"changed: {_first_line(error)}"
+                f"changed: {first_line(error)}"
             ) from error
         except self._psycopg.Error as error:
-            raise Unavailable(_message(error)) from error
+            raise unavailable(error) from error
 
     def _migrate(self) -> None:
         connection = self._take_connection()
@@ -249,9 +273,9 @@ class Postgres:
         except self._psycopg.IntegrityError:  # not a failure of the server
             raise
         except self._psycopg.errors.UntranslatableCharacter as error:
-            raise Invalid(_message(error)) from error
+            raise Invalid(message_of(error)) from error
         except self._psycopg.Error as error:  # no permission, say
-            raise Unavailable(_message(error)) from error
+            raise unavailable(error) from error
 
     def _attempt(self, once: Callable[[], T]) -> T:
         errors = self._psycopg.errors
@@ -263,36 +287,45 @@ class Postgres:
             errors.InvalidSqlStatementName,  # the connection has lost our statements
             errors.DuplicatePreparedStatement,
             self._psycopg.OperationalError,
+            Late,
             _Again,
         )
         for attempt in range(ATTEMPTS):
             try:
                 return once()
             except again as error:
-                if attempt == ATTEMPTS - 1:
-                    raise Unavailable(_message(error)) from error
-                time.sleep(random.random() * 0.002 * 2 ** min(attempt, 8))
+                pause = random.random() * 0.002 * 2 ** min(attempt, 8)
+                if attempt == ATTEMPTS - 1 or seconds_left() <= pause:
+                    raise unavailable(error) from error
+                time.sleep(pause)
         raise AssertionError
 
     def _take_connection(self) -> Connection:
-        if os.getpid() != self._process:  # parent and child would share one socket
-            raise Unavailable(
-                "the store was opened before this process was forked; open it afterwards, in each process"
-            )
+        if os.getpid() != self._process:
+            self._reopen_after_fork()
         free = self._pool.get_stats().get("pool_available")
         try:
             if free or threading.current_thread() is not threading.main_thread():
-                return self._pool.getconn()
-            return self._wait_for_connection()
+                return self._pool.getconn(seconds_left(TIMEOUT))
+            return self._wait_for_connection(seconds_left(TIMEOUT))
         except self._psycopg_pool.PoolClosed as error:
-            raise Unavailable(f"PostgreSQL: {_first_line(error)}") from None
+            raise Closed(f"the store is closed: {first_line(error)}") from None
         except self._psycopg_pool.PoolTimeout:
+            if self._no_connection is not None:
+                raise connection_error(self._no_connection) from None
             raise Unavailable(
-                f"PostgreSQL: no connection within {TIMEOUT:g} seconds: the server is down or accepts no more, or "
-                f"all {self._most} connections of this store are busy"
+                f"PostgreSQL: all {self._most} connections of this store are busy, or the server does not answer; "
+                "open the store with more connections if it is the former"
             ) from None
 
-    def _wait_for_connection(self) -> Connection:
+    def _reopen_after_fork(self) -> None:
+        """A forked process has connections of its own: parent and child would share one socket."""
+        with _reopening:
+            if os.getpid() != self._process:
+                _of_parents.append(self._pool)
+                self._open_pool()
+
+    def _wait_for_connection(self, seconds: float) -> Connection:
         """A connection that another thread waits for.
 
         Ctrl-C would leave our place in the pool's queue, and the next connection would be lost.
@@ -301,7 +334,7 @@ class Postgres:
 
         def wait() -> None:
             try:
-                future.set_result(self._pool.getconn())
+                future.set_result(self._pool.getconn(seconds))
             except Exception as error:
                 future.set_exception(error)
 
@@ -323,7 +356,11 @@ class Postgres:
             if connection not in self._prepared:
                 pipeline.prepare()
                 self._prepared.add(connection)
+            if time.monotonic() >= self._next_look:
+                self._look_at_clock(pipeline)
             pipeline.send(begin, {})
+            if (left := seconds_left(LONG)) < LONG:  # or a wait for a lock would outlive this call
+                pipeline.send("time_out", {"milliseconds": str(round(1_000 * left) + 1)})
             result = work(statements)
             pipeline.send("COMMIT", {})
             pipeline.leave()
@@ -337,12 +374,19 @@ class Postgres:
             statements.end(committed=committed)
             self._pool.putconn(connection)
 
+    def _look_at_clock(self, pipeline: Pipeline) -> None:
+        before = time.monotonic()
+        ((microseconds,),) = pipeline.rows("clock", [{}])  # type: ignore[misc]
+        after = time.monotonic()
+        self.clock.set(int(microseconds) / 1e6, (before + after) / 2)  # type: ignore[arg-type]
+        self._next_look = after + CLOCK_SECONDS
+
     def _roll_back(self, connection: Connection, pipeline: Pipeline, error: BaseException) -> None:
         """Roll back; a connection in an unknown state is closed, and the pool replaces it."""
         errors = self._psycopg.errors
         lost_statements = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
-        # After Ctrl-C there is no time to wait for results.
-        if not isinstance(error, Exception) or isinstance(error, lost_statements):
+        # After Ctrl-C, or when the time is over, there is none to wait for results.
+        if not isinstance(error, Exception) or isinstance(error, (*lost_statements, Late)):
             connection.close()
             return
         try:
@@ -371,13 +415,3 @@ def _schema_version(connection: Connection) -> int:
             "the database has a table schema_version that sameluck did not make; choose another"
         )
     return int(versions[0][0])
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
-
-
-def _message(error: BaseException) -> str:
-    remedy = _REMEDIES.get(getattr(error, "sqlstate", None) or "")
-    return f"PostgreSQL: {_first_line(error)}" + (f"; {remedy}" if remedy else "")

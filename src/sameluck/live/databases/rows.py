@@ -41,6 +41,7 @@ class ExperimentRow(NamedTuple):
     salt: str
     streams: int
     started_us: int
+    fallback: int | None  # in place of a fallback arm that was disabled
 
     def check_streams(self) -> None:
         """Raise `Invalid` if the random numbers of this version of sameluck are not those it was started with."""
@@ -58,6 +59,8 @@ class CurrentRow(NamedTuple):
     status: str
     reason: str
     options: str  # of these only `options.STOP_AFTER` may change
+    fallback: int | None
+    sticky: int  # 0: units that return get the fallback arm
 
 
 class ReplicationRow(NamedTuple):
@@ -110,8 +113,11 @@ class EnrolmentRow(NamedTuple):
     """An experiment's status, and the assignment of a unit if it has one."""
 
     status: str
+    fallback: int | None
+    sticky: int
     id: str | None
     arm: int | None
+    disabled: bool  # the arm
 
 
 class LockedAssignment(NamedTuple):
@@ -212,6 +218,67 @@ class EventRow(NamedTuple):
     value: float
     outcome: str
     received_us: int
+
+
+class ChangeRow(NamedTuple):
+    """A line of the history."""
+
+    at_us: int
+    name: str
+    what: str
+    subject: str
+    actor: str
+    reason: str
+
+
+class ProgressRow(NamedTuple):
+    """An experiment with its counts."""
+
+    definition: str
+    status: str
+    reason: str
+    options: str
+    opened: int
+    complete: int
+    first_open: int | None  # replication
+    settled: int
+    imported: int
+    defaulted: int
+    voided: int
+    wanted: int
+    waiting: int
+    held: int  # of the wanted entries, those of disabled arms
+
+
+class NameRow(NamedTuple):
+    """An experiment's id and name."""
+
+    id: int
+    name: str
+
+
+class ExperimentAnswerRow(NamedTuple):
+    """How many calls of an experiment were answered with a reason."""
+
+    experiment: int
+    reason: str
+    calls: int
+
+
+class DisabledRow(NamedTuple):
+    """A disabled arm of an experiment."""
+
+    experiment: int
+    arm: int
+
+
+class WaitingRow(NamedTuple):
+    """What a replication waits for."""
+
+    rewards: int
+    users: int
+    held: int  # of these, for a disabled arm
+    due_us: int | None  # when the last reward is due
 
 
 class EntryCount(NamedTuple):

@@ -1,9 +1,10 @@
 """SQLite: one file, one writing process, group commit.
 
 Concurrent callers queue their work; the first of them, the leader, runs the whole queue as one transaction, so that
-they share one wait for the disk. `synchronous=FULL` makes what was acknowledged survive a power cut. A lock file
-beside the database keeps a second process from writing: two writers in WAL mode can corrupt a database of SQLite
-3.7.0 to 3.51.2. Readers use connections of their own and do not block.
+they share one wait for the disk. `synchronous=FULL` makes what was acknowledged survive a power cut. A lock of the
+file keeps a second process from writing: two writers in WAL mode can corrupt a database of SQLite 3.7.0 to 3.51.2.
+Before a transaction is acknowledged, the file at the path must be the one that was written. Readers use connections
+of their own and do not block.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import contextlib
 import os
 import sqlite3
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -19,24 +21,30 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
-from sameluck.errors import Invalid, Unavailable
-from sameluck.files import lock, unlock
+from sameluck.errors import Closed, Invalid, Misconfigured, Unavailable
 from sameluck.live.databases.base import Work, check_schema, migrations
+from sameluck.live.databases.clock import SteadyClock
+from sameluck.live.databases.deadline import deadline, seconds_left
+from sameluck.live.databases.sqlite_file import SqliteFile, check_handles
 from sameluck.live.databases.sqlite_transaction import SqliteTransaction
 
 T = TypeVar("T")
 
 MOST_JOBS = 256  # in one transaction
 GATHER_SECONDS = 0.001  # that a leader waits for others
+BUSY_SECONDS = 5.0  # that another program may hold the file
+
+_of_parents: list[object] = []  # connections that must not be closed in a forked process
 
 
 class _Job:
     """Work in the queue."""
 
-    __slots__ = ("error", "finished", "gate", "result", "work")
+    __slots__ = ("deadline", "error", "finished", "gate", "result", "work")
 
     def __init__(self, work: Work[Any]) -> None:
         self.work = work
+        self.deadline = deadline()
         self.finished = False
         self.result: Any = None
         self.error: BaseException | None = None
@@ -55,6 +63,7 @@ class Sqlite:
         self.path = None if path is None else Path(path)
         self._process = os.getpid()
         self.read_only = read_only
+        self.clock = SteadyClock()
         self.synchronous = synchronous
         self._queue: deque[_Job] = deque()
         self._mutex = Lock()
@@ -66,20 +75,22 @@ class Sqlite:
         self._next_leader: _Job | None = None  # chosen, and has not begun
         self._closed = False
         self._idle: list[sqlite3.Connection] = []  # of readers
-        self._lock_handle: int | None = None
+        self._file: SqliteFile | None = None
         if self.path is None and read_only:
             raise Invalid("a database in memory is empty; open it without read_only")
         if self.path is not None and (self.path.name == "" or os.path.isdir(self.path)):
             raise Invalid(f"a SQLite database is a file, {str(self.path)!r} is a folder")
-        if read_only:
-            with self._reading() as connection:
-                check_schema(repr(str(self.path)), schema_version(connection), read_only=True)
-            return
         with contextlib.ExitStack() as on_error:
-            if self.path is not None:
-                self._lock_handle = acquire_writer_lock(self.path)
-                on_error.callback(unlock, self._lock_handle)
-            self._writer = self._connect(str(self.path or ":memory:"), self._prepare_writer)
+            if self.path is not None and (not read_only or self.path.exists()):
+                self._file = SqliteFile(self.path, write=not read_only)
+                on_error.callback(self._file.close)
+            if read_only:
+                with self._reading() as connection:
+                    check_schema(repr(str(self.path)), schema_version(connection), read_only=True)
+            else:
+                self._writer = self._connect(str(self.path or ":memory:"), self._prepare_writer)
+                if self._file is not None:
+                    self._file.watch_log()
             on_error.pop_all()
 
     def _connect(
@@ -96,10 +107,11 @@ class Sqlite:
                 )
                 on_error.callback(connection.close)
                 connection.execute("PRAGMA foreign_keys = ON")
-                connection.execute("PRAGMA busy_timeout = 5000")
+                connection.execute(f"PRAGMA busy_timeout = {round(1_000 * BUSY_SECONDS)}")
                 prepare(connection)
             except sqlite3.Error as error:
                 name = str(self.path)
+                check_handles(name)
                 raise Invalid(f"cannot open {name!r} as a SQLite database: {error}") from None
             on_error.pop_all()
         return connection
@@ -110,6 +122,7 @@ class Sqlite:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {self.synchronous}")
         migrate(connection, self.path)
+        connection.execute("PRAGMA busy_timeout = 20")  # see `_begin`
 
     def _prepare_reader(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA query_only = ON")
@@ -133,21 +146,18 @@ class Sqlite:
 
     def _take_turn(self, job: _Job) -> None:
         """Wait until a leader has run the job, or until this caller is the leader."""
-        if os.getpid() != self._process:
-            raise Unavailable(
-                "the store was opened before this process was forked, and one process writes; open it afterwards"
-            )
+        self._reopen_if_forked()
         with self._mutex:
             if self._closed:
-                raise Unavailable("the store is closed")
+                raise Closed("the store is closed")
             self._queue.append(job)
             waits, self._leading = self._leading, True
             if not waits:
                 self._next_leader = job
             if 0 < self._awaited <= len(self._queue):
                 self._gathered.notify()
-        if waits:
-            job.gate.acquire()
+        if waits and not job.gate.acquire(timeout=min(seconds_left(), threading.TIMEOUT_MAX)):
+            raise Unavailable("SQLite did not answer in time: other calls of this store take long")
         if not job.finished:
             self._lead(job)
 
@@ -213,7 +223,7 @@ class Sqlite:
         connection = self._writer
         statements = SqliteTransaction(connection)
         try:
-            connection.execute("BEGIN IMMEDIATE")
+            self._begin(jobs)
             for job in jobs:
                 before = connection.total_changes
                 try:
@@ -225,6 +235,8 @@ class Sqlite:
                         job.finished = True
                         return [other for other in jobs if other is not job]
             connection.execute("COMMIT")
+            if self._file is not None:
+                self._file.check()
         except BaseException as error:
             self._roll_back(statements)
             for job in jobs:
@@ -235,6 +247,17 @@ class Sqlite:
         for job in jobs:
             job.finished = True
         return []
+
+    def _begin(self, jobs: list[_Job]) -> None:
+        """Begin a transaction; another program that writes to the file delays it until a job has no time left."""
+        until = min(time.monotonic() + BUSY_SECONDS, *(job.deadline for job in jobs))
+        while not self._writer.in_transaction:
+            try:
+                self._writer.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+                if not busy or time.monotonic() >= until:
+                    raise
 
     def _roll_back(self, statements: SqliteTransaction) -> None:
         for forget in statements.forget:
@@ -257,10 +280,13 @@ class Sqlite:
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
         """A connection for one reader; there are as many as have ever read at the same time."""
+        self._reopen_if_forked()
         with self._mutex:
             if self._closed:
-                raise Unavailable("the store is closed")
+                raise Closed("the store is closed")
             idle = self._idle.pop() if self._idle else None
+        if self._file is not None:
+            self._file.check()
         if idle is None:
             url = f"{Path(self.path or '').resolve().as_uri()}?mode=ro"
             idle = self._connect(url, self._prepare_reader, uri=True)
@@ -273,8 +299,26 @@ class Sqlite:
                     self._idle.append(idle)
                     unless_kept.pop_all()
 
+    def _reopen_if_forked(self) -> None:
+        """A forked process opens the file itself: SQLite forbids to use the connections of its parent."""
+        if os.getpid() == self._process:
+            return
+        forked = "the store was opened before this process was forked"
+        if self.path is None:
+            raise Misconfigured(f"{forked}, and it is in memory; use a file")
+        _of_parents.append((self._idle, None if self.read_only else self._writer))
+        try:
+            self.__init__(str(self.path), read_only=self.read_only, synchronous=self.synchronous)  # type: ignore[misc]
+        except Unavailable:
+            raise Misconfigured(
+                f"{forked}, and its parent writes {str(self.path)!r}; open it after the fork (in gunicorn: without "
+                "--preload, or in post_fork), or use PostgreSQL for several processes"
+            ) from None
+
     def close(self) -> None:
         """Close every connection once the queue is empty, and let another process write."""
+        if os.getpid() != self._process:
+            return  # they are the parent's
         with self._mutex:
             if self._closed:
                 return
@@ -285,25 +329,8 @@ class Sqlite:
             connection.close()
         if not self.read_only:
             self._writer.close()
-        if self._lock_handle is not None:
-            unlock(self._lock_handle)
-
-
-def acquire_writer_lock(path: Path) -> int:
-    """Lock the file beside a database, which one store of one process may write; returns its handle."""
-    try:
-        handle = os.open(path.with_name(path.name + ".writer"), os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise Invalid(f"cannot open {str(path)!r} for writing: {error.strerror}") from None
-    try:
-        lock(handle, wait=False)
-    except OSError:
-        os.close(handle)
-        raise Unavailable(
-            f"{str(path)!r} is being written by another process or store; let that one serve, open it with "
-            "read_only=True (status, results and doctor do), or use PostgreSQL for several processes"
-        ) from None
-    return handle
+        if self._file is not None:
+            self._file.close()
 
 
 def _unavailable(error: BaseException) -> BaseException:

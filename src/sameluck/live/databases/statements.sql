@@ -5,17 +5,46 @@
 SELECT name FROM experiment ORDER BY id
 
 -- name: experiment
-SELECT id, name, definition, options, status, reason, salt, streams, started_us FROM experiment WHERE name = :name
+SELECT id, name, definition, options, status, reason, salt, streams, started_us, fallback FROM experiment
+WHERE name = :name
 
 -- name: experiment_now
-SELECT definition, status, reason, options FROM experiment WHERE id = :experiment
+SELECT definition, status, reason, options, fallback, sticky FROM experiment WHERE id = :experiment
 
 -- name: lock_experiment
-SELECT definition, status, reason, options FROM experiment WHERE id = :experiment /*pg FOR UPDATE */
+SELECT definition, status, reason, options, fallback, sticky FROM experiment WHERE id = :experiment /*pg FOR UPDATE */
 
+-- An id is never used again, whatever was deleted: the history has a row of every experiment that was ever started.
 -- name: start
-INSERT INTO experiment (name, definition, options, status, reason, salt, streams, started_us)
-VALUES (:name, :definition, :options, 'running', '', :salt, :streams, :now) RETURNING id
+INSERT INTO experiment (id, name, definition, options, status, reason, salt, streams, started_us)
+VALUES ((SELECT COALESCE(MAX(id), 0) + 1 FROM
+           (SELECT MAX(id) AS id FROM experiment UNION ALL SELECT MAX(experiment) FROM change) AS used),
+        :name, :definition, :options, 'running', '', :salt, :streams, :now) RETURNING id
+
+-- name: record_change
+INSERT INTO change (experiment, name, at_us, what, subject, actor, reason)
+VALUES (:experiment, :name, :now, :what, :subject, :actor, :reason)
+
+-- name: changes
+SELECT at_us, name, what, subject, actor, reason FROM change WHERE experiment = :experiment ORDER BY id
+
+-- name: all_changes
+SELECT at_us, name, what, subject, actor, reason FROM change ORDER BY id
+
+-- name: disable_arm
+INSERT INTO disabled_arm (experiment, arm) VALUES (:experiment, :arm)
+
+-- name: enable_arm
+DELETE FROM disabled_arm WHERE experiment = :experiment AND arm = :arm
+
+-- name: disabled_arms
+SELECT arm FROM disabled_arm WHERE experiment = :experiment ORDER BY arm
+
+-- name: set_fallback
+UPDATE experiment SET fallback = :fallback WHERE id = :experiment
+
+-- name: set_sticky
+UPDATE experiment SET sticky = :sticky WHERE id = :experiment
 
 -- name: set_status
 UPDATE experiment SET status = :status, reason = :reason,
@@ -28,6 +57,9 @@ SELECT resumes_as FROM experiment WHERE id = :experiment
 -- name: set_definition
 UPDATE experiment SET definition = :definition WHERE id = :experiment
 
+-- name: set_policies
+UPDATE replication SET policies = :policies WHERE experiment = :experiment
+
 -- name: set_options
 UPDATE experiment SET options = :options WHERE id = :experiment
 
@@ -36,16 +68,15 @@ INSERT INTO replication (experiment, number, state, version, policies, opened_us
 VALUES (:experiment, :number, 'open', 0, :policies, :now)
 
 -- name: advance_replication
-UPDATE replication SET version = :version, state = :state, policies = :policies,
+UPDATE replication SET version = :version, state = :state, policies = :policies, defaulted = defaulted + :defaulted,
                        completed_us = CASE WHEN :complete THEN COALESCE(completed_us, :now) END
 WHERE experiment = :experiment AND number = :replication
 
 -- name: replications
 SELECT number, state, version, policies FROM replication WHERE experiment = :experiment ORDER BY number
 
--- name: lock_replication
-SELECT number, state, version, policies FROM replication
-WHERE experiment = :experiment AND number = :replication /*pg FOR UPDATE */
+-- name: lock_all_replications
+SELECT number, state, version, policies FROM replication WHERE experiment = :experiment ORDER BY number /*pg FOR UPDATE */
 
 -- name: count_open
 SELECT COUNT(*) FROM replication WHERE experiment = :experiment AND state = 'open'
@@ -62,19 +93,22 @@ INSERT INTO entry (experiment, replication, owner, arm, position, state)
 VALUES (:experiment, :replication, :owner, :arm, :position, 'wanted')
 
 -- name: import_replication
-INSERT INTO replication (experiment, number, state, version, policies, opened_us, completed_us)
-VALUES (:experiment, :number, :state, :version, :policies, :now, CASE WHEN :complete THEN CAST(:now AS BIGINT) END)
+INSERT INTO replication (experiment, number, state, version, imported, policies, opened_us, completed_us)
+VALUES (:experiment, :number, :state, :version, :version, :policies, :now, CASE WHEN :complete THEN CAST(:now AS BIGINT) END)
 
 -- name: import_entry
 INSERT INTO entry (experiment, replication, owner, arm, position, state, value, source, settled, settled_us)
 VALUES (:experiment, :replication, :owner, :arm, :position, :state, :value, :source, :settled, :now)
 
 -- name: enrolment
-SELECT e.status, a.id, a.arm FROM experiment e
+SELECT e.status, e.fallback, e.sticky, a.id, a.arm,
+       EXISTS (SELECT 1 FROM disabled_arm d WHERE d.experiment = e.id AND d.arm = a.arm) AS disabled
+FROM experiment e
 LEFT JOIN assignment a ON a.experiment = e.id AND a.unit = :unit AND a.voided_us IS NULL
 WHERE e.id = :experiment
 
--- The lowest open replication first; no row if the unit is enrolled already or the experiment is not running.
+-- The lowest open replication first; no row if the unit is enrolled already or the experiment is not running. Entries of
+-- disabled arms wait.
 -- name: assign
 UPDATE entry SET state = 'assigned', assignment = :assignment, due_us = :due
 WHERE (experiment, replication, owner, arm, position) = (
@@ -83,6 +117,7 @@ WHERE (experiment, replication, owner, arm, position) = (
     AND EXISTS (SELECT 1 FROM experiment x WHERE x.id = :experiment AND x.status IN ('running', 'draining'))
     AND NOT EXISTS (SELECT 1 FROM assignment a WHERE a.experiment = :experiment AND a.unit = :unit
                                                  AND a.voided_us IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM disabled_arm d WHERE d.experiment = :experiment AND d.arm = w.arm)
   ORDER BY w.replication, w.owner, w.arm, w.position LIMIT 1 /*pg FOR UPDATE OF w SKIP LOCKED */)
 RETURNING replication, owner, arm, position
 
@@ -136,6 +171,9 @@ WHERE experiment = :experiment AND replication = :replication AND owner = :owner
 -- name: void
 UPDATE assignment SET voided_us = :now WHERE id = :assignment
 
+-- name: count_void
+UPDATE replication SET voided = voided + 1 WHERE experiment = :experiment AND number = :replication
+
 -- name: want_again
 UPDATE entry SET state = 'wanted', assignment = NULL, due_us = NULL
 WHERE experiment = :experiment AND replication = :replication AND owner = :owner AND arm = :arm
@@ -160,23 +198,72 @@ SELECT replication, owner, arm, position, value, source = 'imported' AS imported
 WHERE experiment = :experiment AND replication >= :first AND replication < :stop AND state = 'settled'
 ORDER BY experiment, replication, owner, arm, position
 
+-- name: all_outstanding
+SELECT replication, owner, arm, position FROM entry WHERE experiment = :experiment AND state = 'wanted'
+UNION ALL
+SELECT replication, owner, arm, position FROM entry WHERE experiment = :experiment AND state = 'assigned'
+
 -- name: outstanding
 SELECT replication, owner, arm, position FROM entry
 WHERE experiment = :experiment AND replication >= :first AND replication < :stop AND state IN ('wanted', 'assigned')
 ORDER BY experiment, replication, owner, arm, position
 
+-- The counters of replications and the entries that are outstanding, by their indexes: no settled entry is read.
+-- name: progress
+SELECT x.definition, x.status, x.reason, x.options, r.opened, r.complete, r.first_open, r.settled, r.imported,
+       r.defaulted, r.voided,
+       (SELECT COUNT(*) FROM entry WHERE experiment = x.id AND state = 'wanted') AS wanted,
+       (SELECT COUNT(*) FROM entry WHERE experiment = x.id AND state = 'assigned') AS waiting,
+       (SELECT COUNT(*) FROM disabled_arm d JOIN entry e ON e.experiment = d.experiment AND e.arm = d.arm
+        WHERE d.experiment = x.id AND e.state = 'wanted') AS held
+FROM experiment x
+CROSS JOIN (SELECT COUNT(*) AS opened, COALESCE(SUM(CASE WHEN state = 'complete' THEN 1 ELSE 0 END), 0) AS complete,
+                   MIN(CASE WHEN state = 'open' THEN number END) AS first_open,
+                   COALESCE(SUM(version), 0) AS settled, COALESCE(SUM(imported), 0) AS imported,
+                   COALESCE(SUM(defaulted), 0) AS defaulted, COALESCE(SUM(voided), 0) AS voided
+            FROM replication WHERE experiment = :experiment) AS r
+WHERE x.id = :experiment
+
+-- name: experiments
+SELECT id, name FROM experiment ORDER BY id
+
+-- name: all_answers
+SELECT experiment, reason, calls FROM answer ORDER BY experiment, reason
+
+-- name: all_disabled_arms
+SELECT experiment, arm FROM disabled_arm ORDER BY experiment, arm
+
 -- name: count_entries
 SELECT state, source, COUNT(*) AS total FROM entry WHERE experiment = :experiment GROUP BY state, source
 
--- name: count_voided
-SELECT COUNT(*) FROM assignment WHERE experiment = :experiment AND voided_us IS NOT NULL
+-- name: count_complete_after
+SELECT COUNT(*) FROM replication WHERE experiment = :experiment AND state = 'complete' AND number > :replication
 
--- name: count_assigned
-SELECT COUNT(*) FROM assignment WHERE experiment = :experiment AND voided_us IS NULL
+-- name: waiting
+SELECT (SELECT COUNT(*) FROM entry WHERE experiment = :experiment AND replication = :replication AND state = 'assigned')
+         AS rewards,
+       (SELECT COUNT(*) FROM entry WHERE experiment = :experiment AND replication = :replication AND state = 'wanted')
+         AS users,
+       (SELECT COUNT(*) FROM entry WHERE experiment = :experiment AND replication = :replication AND state = 'wanted'
+          AND arm IN (SELECT arm FROM disabled_arm WHERE experiment = :experiment)) AS held,
+       (SELECT MAX(due_us) FROM entry WHERE experiment = :experiment AND replication = :replication
+          AND state = 'assigned') AS due_us
 
 -- name: count_answers
 INSERT INTO answer (experiment, reason, calls) VALUES (:experiment, :reason, :calls)
 ON CONFLICT (experiment, reason) DO UPDATE SET calls = answer.calls + excluded.calls
+
+-- name: note_clock
+INSERT INTO process_clock (process, ahead_us, seen_us) VALUES (:process, :ahead, :now)
+ON CONFLICT (process) DO UPDATE SET ahead_us = excluded.ahead_us, seen_us = excluded.seen_us
+
+-- name: forget_clocks
+DELETE FROM process_clock WHERE seen_us < :before
+
+-- name: extend_windows
+UPDATE entry SET due_us = due_us + :more
+WHERE experiment = :experiment AND state = 'assigned'
+  AND (:leases = 1 OR assignment IN (SELECT id FROM assignment WHERE experiment = :experiment AND exposed_us IS NOT NULL))
 
 -- name: answers
 SELECT reason, calls FROM answer WHERE experiment = :experiment ORDER BY reason

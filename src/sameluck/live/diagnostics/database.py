@@ -8,24 +8,34 @@ from typing import Any
 from sameluck.live.databases.base import Database, migrations
 from sameluck.live.diagnostics.check import Check
 from sameluck.live.store import Store
+from sameluck.reporting.wording import duration
 
 # Two processes that write or checkpoint at the same time may corrupt a database in WAL mode: sqlite.org/wal.html
 WAL_BUG = (3, 7, 0), (3, 51, 2)
+SECOND = 1_000_000  # microseconds
+DAY = 86_400 * SECOND
+OFF_SECONDS = 2.0  # by which a clock may be off
 
 
 def examine(store: Store) -> tuple[Check, ...]:
     """Whether the database is sound and keeps what it acknowledges."""
     database = store._database
     checks = {"sqlite": _sqlite, "postgresql": _postgres}[database.kind]
-    return (*checks(database), _schema(int(_one(database, "SELECT version FROM schema_version"))))
+    rows = _rows(database, "SELECT process, ahead_us, seen_us FROM process_clock ORDER BY process")
+    clocks = {str(process): (int(ahead), int(seen)) for process, ahead, seen in rows}
+    return (
+        *checks(database),
+        _schema(int(_one(database, "SELECT version FROM schema_version"))),
+        *([_clocks(clocks)] if clocks else []),
+    )
 
 
 def _check(name: str, verdict: str, sentence: str, **details: object) -> Check:
     return Check(name, verdict, sentence, None, details)
 
 
-def _rows(database: Database, sql: str) -> list[tuple[object, ...]]:
-    def work(transaction: Any) -> list[tuple[object, ...]]:
+def _rows(database: Database, sql: str) -> list[tuple[Any, ...]]:
+    def work(transaction: Any) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in transaction.connection.execute(sql).fetchall()]
 
     return database.read(work)
@@ -76,6 +86,27 @@ def _integrity(messages: list[str]) -> Check:
         "`sqlite3 FILE .recover`."
     )
     return _check("integrity", "alarm", sentence, found=messages[:20])
+
+
+def _clocks(clocks: dict[str, tuple[int, int]]) -> Check:
+    """The clocks of the processes that serve, each by how many microseconds it is ahead and when it was seen."""
+    latest = max(seen for _, seen in clocks.values())
+    ahead = {one: by / SECOND for one, (by, seen) in clocks.items() if seen > latest - DAY}
+    off = {one: by for one, by in ahead.items() if abs(by) > OFF_SECONDS}
+    if not off:
+        sentence = (
+            "The clocks of the processes that serve agree with the time that deadlines follow."
+        )
+        return _check("clocks", "fine", sentence, seconds_ahead=ahead)
+    texts = [
+        f"that of {one} is {duration(abs(by))} {'ahead' if by > 0 else 'behind'}"
+        for one, by in off.items()
+    ]
+    sentence = (
+        f"A machine's clock is wrong, or jumped: {', '.join(texts)}. Deadlines do not follow it, but synchronise it "
+        "(NTP) before the process is started again."
+    )
+    return _check("clocks", "watch", sentence, seconds_ahead=ahead)
 
 
 def _schema(version: int) -> Check:

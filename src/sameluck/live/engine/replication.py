@@ -52,7 +52,7 @@ class Replication:
         self.needed: list[set[ArmPosition]] = [set() for _ in scheduler.prepared]
         self.periods_done = [0] * len(scheduler.prepared)
         self.audit_drawn = np.zeros(arms, np.int64)  # replayed entries whose audit was decided
-        self.settled_audits: set[Entry] = set()  # before this state was rebuilt
+        self.settled_audits: set[Entry] = set()
         # How much of each shared stack comes from a log: known whether or not a policy reads it.
         self.imported = np.zeros(arms, np.int64)
 
@@ -77,6 +77,7 @@ class Replication:
         self.outstanding.discard(entry)
         self.version += 1
         if entry.owner == AUDITED:
+            self.settled_audits.add(entry)
             return []
         self._extend_stack(entry, value)
         arm_position = entry[1:]
@@ -143,6 +144,11 @@ class Replication:
         wanted -= self.outstanding
         self.outstanding |= wanted
         return sorted(wanted) if len(wanted) > 1 else list(wanted)
+
+    def want_afresh(self) -> list[Entry]:
+        """As `want`, and all audits that are neither settled nor outstanding, as when a state is rebuilt."""
+        self.audit_drawn = np.zeros_like(self.audit_drawn)
+        return self.want()
 
     def _replayed(self) -> Ints:
         # An entry is replayed once a second policy has read it; one from a log, once a first has.

@@ -18,7 +18,8 @@ from sameluck.live.databases.base import Database
 from sameluck.live.logs.imported import Imported, imported
 from sameluck.live.logs.rows import Log, Problem, read_log, refuse_problems
 from sameluck.live.logs.stacks import LogStacks, write_ledger
-from sameluck.live.options import Clock, Live, Makers, check_fit, checked_makers, experiment_as_run
+from sameluck.live.options import Live, Makers, check_fit, checked_makers, experiment_as_run
+from sameluck.live.settings import StoreSettings
 from sameluck.live.start import StartRequest, start
 from sameluck.policies.base import Policy, needs_binary
 from sameluck.policies.registry import as_policy
@@ -108,7 +109,7 @@ def _binary(log: Log) -> Log:
     )
 
 
-def import_log(database: Database, clock: Clock, request: ImportRequest) -> Imported:
+def import_log(database: Database, settings: StoreSettings, request: ImportRequest) -> Imported:
     """Read a log, run every policy on it, and begin an experiment with the resulting ledger."""
     request.check()
     log, live, makers = request.read(), request.live, checked_makers(request.makers)
@@ -116,5 +117,5 @@ def import_log(database: Database, clock: Clock, request: ImportRequest) -> Impo
     stacks = LogStacks(log)
     replications = stacks.replay_all(experiment, live, makers, request.logged_by)
     new = StartRequest(request.name, experiment, live, makers)
-    begun = start(database, clock, new, lambda *at: write_ledger(stacks, replications, *at))
+    begun = start(database, settings, new, lambda *at: write_ledger(stacks, replications, *at))
     return imported(begun, log, replications, request.logged_by)

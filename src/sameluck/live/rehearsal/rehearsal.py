@@ -121,7 +121,7 @@ def rehearse(
     """
     if not isinstance(live, LiveExperiment):
         raise Invalid(f"rehearse needs a live experiment first, got {live!r}")
-    clock = live._clock
+    clock = live._replications.settings.clock
     if not isinstance(clock, VirtualClock):
         raise Invalid("a rehearsal needs a virtual clock: sl.open(url, clock=sl.VirtualClock())")
     if days is not None:
@@ -201,7 +201,7 @@ class _EventLoop:
         self.schedule(self.generator.expovariate(rate), self.arrive)
 
     def arrive(self) -> None:
-        assignment = self.live.assign(self.unit())
+        assignment = self.live.assign(self.unit(), strict=True)
         self.calls += 1
         self.turned_away += assignment.id is None
         if assignment.reason == NOT_RUNNING:

@@ -19,18 +19,17 @@ import ast
 import builtins
 import inspect
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache, reduce
-from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from sameluck.bodies import Body, is_ours
-from sameluck.compiled import branch_hint, inlined_body
+from sameluck.bodies import Body, NoSource, is_ours, source_function
+from sameluck.compiled import branch_hint, inlined_body, likely
 from sameluck.simulation.lanes import arithmetic, indexing
 from sameluck.simulation.lanes.lane_types import INLINED, Lanes
 from sameluck.simulation.lanes.syntax import (
@@ -65,7 +64,10 @@ class CannotLift(Exception):
 @cache
 def lifted(body: Body) -> Body:
     """A body for lanes, as a function to call from compiled code: `(mask, *arguments)`."""
-    function = source_function(inspect.unwrap(body))
+    try:
+        function = source_function(inspect.unwrap(body))
+    except NoSource as reason:
+        raise CannotLift(str(reason)) from reason
     namespace = dict(inspect.unwrap(body).__globals__)
     rewritten = _Rewriting(function, namespace, checked=not is_ours(body)).rewritten()
     code = compile(ast.Module([ast.fix_missing_locations(rewritten)], []), "<lanes>", "exec")
@@ -79,33 +81,6 @@ def lifted_inline(function: Body) -> Body:
     if body is None:
         raise CannotLift(f"{function.__name__} is not inlined")
     return lifted(body)
-
-
-def source_function(body: FunctionType) -> ast.FunctionDef:
-    """The syntax tree of a function; `CannotLift` if its source is not at hand or is not what was loaded."""
-    try:
-        text = "".join(inspect.findsource(body)[0])
-        module = ast.parse(text)
-        code = compile(text, body.__code__.co_filename, "exec", dont_inherit=True)
-    except (OSError, SyntaxError, TypeError) as error:
-        raise CannotLift("its source is not available") from error
-    if body.__code__ not in _codes(code):
-        raise CannotLift("its source has changed since it was loaded")
-    for node in ast.walk(module):
-        if isinstance(node, ast.FunctionDef) and _first_line(node) == body.__code__.co_firstlineno:
-            return node
-    raise CannotLift("it is not defined by def")
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _codes(constant)
-
-
-def _first_line(function: ast.FunctionDef) -> int:
-    return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
 
 
 class _Rewriting(ast.NodeVisitor):
@@ -314,6 +289,8 @@ class _Rewriting(ast.NodeVisitor):
         function, arguments = self.resolve(node.func), [self.visit(one) for one in node.args]
         if function in _REPLACED:
             return self.call(_REPLACED[function], *arguments)
+        if function is likely:
+            return arguments[0]
         if function in _UNCHANGED or hasattr(function, "_fields"):
             return ast.Call(node.func, arguments, [])
         with suppress(CannotLift):

@@ -20,13 +20,20 @@ import pytest
 from sameluck.testing.scenario import OpenStore, Scenario
 from sameluck.testing.store_contract.assignments import AssignmentRules
 from sameluck.testing.store_contract.control import ConcurrencyRules, ControlRules
+from sameluck.testing.store_contract.incidents import IncidentRules
 from sameluck.testing.store_contract.lists import ListRules
 from sameluck.testing.store_contract.results import ResultRules
 from sameluck.testing.store_contract.rewards import RewardRules
 
 
 class StoreContract(
-    AssignmentRules, RewardRules, ListRules, ControlRules, ResultRules, ConcurrencyRules
+    AssignmentRules,
+    RewardRules,
+    ListRules,
+    ControlRules,
+    IncidentRules,
+    ResultRules,
+    ConcurrencyRules,
 ):
     """All the rules; a subclass must have a fixture `open_store`."""
 

@@ -138,7 +138,7 @@ class AssignmentRules:
         place = {"owner": 0, "arm": assignment.arm_index, "position": assignment.position}
         other = place if same_entry else {**place, "position": 5}
         key = {"experiment": live._id, "replication": 0}
-        code = unit or hash_unit("unit 0", live._salt)
+        code = unit or hash_unit("unit 0", live._enrolment._salt)
         database = scenario.store._database
 
         def insert(transaction: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from sameluck.environments.bernoulli import Bernoulli
 from sameluck.errors import Unknown
 from sameluck.live.databases.rows import HistoryRow
 from sameluck.live.engine.scheduler import AUDITED, Entry
+from sameluck.live.experiment import LiveExperiment
 from sameluck.live.options import Reward
 from sameluck.simulation.trace import trace
 from sameluck.testing.scenario import (
@@ -102,6 +104,30 @@ class ResultRules:
             del pending[: len(pending) // 2 + 1]
         assert_finished(live, voided=live.status().voided)
 
+    def test_counts_are_those_of_the_ledger(self, scenario: Scenario) -> None:
+        """At any time; they are kept in counters, and the list of all experiments has the same."""
+        live = scenario.start(FIVE, live=explicit(open_replications=2, audit_share=0.3))
+        generator, ends = random.Random(9), ["paid", "paid", "void", "silence", "exposed"]
+        while live.status().status == "running":
+            for id in scenario.enrol_all(live):
+                end = generator.choice(ends)
+                if end == "paid":
+                    scenario.pay(live, id)
+                elif end == "void":
+                    live.void(id)
+                elif end == "exposed":
+                    live.expose(id)
+            assert _counted(scenario, live)
+            scenario.clock.advance(WINDOW)
+            live.tick()
+        assert min(live.status().voided, live.status().defaulted) > 0
+        live.add_policy("late", "uniform")
+        assert _counted(scenario, live)
+        other = scenario.start(name="other")
+        other.disable_arm(2)
+        listed = [one._replace(answers={}) for one in scenario.store.statuses()]
+        assert listed == [one.status()._replace(answers={}) for one in (live, other)]
+
     def test_experiments_of_one_store_are_independent(self, scenario: Scenario) -> None:
         """The same unit may be enrolled in both; an assignment belongs to one of them."""
         one, other = scenario.start(name="one"), scenario.start(name="other", seed=12)
@@ -164,3 +190,15 @@ class ResultRules:
         assert_finishes(scenario, live)
         rewards = live.runs().rewards
         assert (rewards[:, 0] == rewards[:, 1]).all()
+
+
+def _counted(scenario: Scenario, live: LiveExperiment) -> bool:
+    """Whether the counts of the status are those of the rows."""
+    status = live.status()
+    rows = scenario.rows(live, HistoryRow, "history")
+    states = Counter(row.state for row in rows)
+    sources = Counter(row.source for row in rows)
+    counts = (status.settled, status.waiting, status.wanted, status.defaulted, status.voided)
+    voided = len(scenario.rows(live, HistoryRow, "voided"))
+    expected = (states["settled"], states["assigned"], states["wanted"], sources["default"], voided)
+    return (*counts, status.users) == (*expected, sum(row.id is not None for row in rows))

@@ -1,0 +1,67 @@
+"""`CircuitBreaker`: calls of a store that is away fail at once."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sameluck.errors import Closed, Misconfigured, Unavailable
+from sameluck.live.databases.deadline import within
+
+FAILURES = 3  # in a row, until calls are no longer tried
+SECONDS = 1.0  # until one call is tried again
+
+_log = logging.getLogger("sameluck")
+
+
+class CircuitBreaker:
+    """Whether a store is tried: after some failures in a row, by one call a second only, until one succeeds."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._error: Unavailable | None = None
+        self._closed_until = 0.0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def call(self, seconds: float | None) -> Iterator[None]:
+        """A call of the store that has so many seconds; raises the last error again if it is not tried."""
+        if self._failures >= FAILURES:
+            self._wait_for_turn()
+        try:
+            with within(seconds):
+                yield
+        except Closed:
+            raise
+        except Unavailable as error:
+            self._failed(error)
+            raise
+        if self._failures:
+            self._succeeded()
+
+    def _wait_for_turn(self) -> None:
+        """Raise the last error, unless it is time to try again."""
+        with self._lock:
+            now = time.monotonic()
+            if now >= self._closed_until:
+                self._closed_until = now + SECONDS
+            elif self._error is not None:
+                raise type(self._error)(f"{self._error} (not tried again at once)")
+
+    def _failed(self, error: Unavailable) -> None:
+        with self._lock:
+            self._failures += 1
+            self._error = error
+            if self._failures == FAILURES:
+                self._closed_until = time.monotonic() + SECONDS
+        if self._failures in (1, FAILURES):
+            level = logging.ERROR if isinstance(error, Misconfigured) else logging.WARNING
+            _log.log(level, "sameluck: %s", error)
+
+    def _succeeded(self) -> None:
+        with self._lock:
+            self._failures, self._error = 0, None
+        _log.warning("sameluck: the store answers again")

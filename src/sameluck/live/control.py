@@ -1,0 +1,176 @@
+"""Changes of an experiment by its operators: pausing, stopping, disabling arms. Each is recorded in the history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sameluck.errors import Conflict, Invalid
+from sameluck.live.databases.base import Transaction
+from sameluck.live.databases.rows import CurrentRow, NumberRow, TextRow
+from sameluck.live.options import LONGEST, arm_index, fallback_arm, options_text, stop_after_of
+from sameluck.live.records import ACTIVE, ENDED
+from sameluck.live.replications import OpenReplications
+from sameluck.live.settings import SECOND
+from sameluck.validation import require_name, require_number, require_whole
+
+
+class Control(NamedTuple):
+    """The changes that operators make to one experiment."""
+
+    replications: OpenReplications
+
+    def change_status(self, change: str, allowed: Sequence[str], reason: str) -> None:
+        """Set the status that a change (paused or resumed) leads to, from those allowed."""
+        check_reason(reason)
+
+        def work(transaction: Transaction) -> None:
+            before = self._lock(transaction).status
+            key = {"experiment": self.replications.id}
+            resumed = transaction.one(TextRow, "resumes_as", **key).text
+            after = resumed if change == "resumed" else change
+            if before != after:
+                self._check_transition(before, change, allowed)
+                self.replications.set_status(transaction, after, reason, what=change)
+
+        self.replications.write(work)
+
+    def stop(self, stop_after: int | None, reason: str, *, drain: bool) -> None:
+        """Stop at once, or drain; `stop_after` is the `after_replications` of `LiveExperiment.stop`."""
+        check_reason(reason)
+        if stop_after is not None:
+            stop_after = require_whole("after_replications", stop_after, 1)
+            if not drain:
+                raise Invalid(
+                    "after_replications completes the first replications, and drain=False stops at once; give one"
+                )
+        if not drain:
+            self.replications.write(lambda transaction: self._stop_at_once(transaction, reason))
+            return
+        done = ("draining", *ENDED) if stop_after else ("draining",)
+
+        def work(transaction: Transaction) -> None:
+            row = self._lock(transaction)
+            changed = stop_after_of(row.options) != stop_after
+            if row.status in done and not changed:
+                return
+            self._check_transition(row.status, "drained", (*ACTIVE, "paused"))
+            if changed:
+                self._set_stop_after(transaction, stop_after)
+            what = f"after replication {stop_after:,}" if stop_after else ""
+            self.replications.set_status(transaction, "draining", reason, subject=what)
+
+        self.replications.write(work)
+
+    def _stop_at_once(self, transaction: Transaction, reason: str) -> None:
+        """No unit is enrolled any more, and those that return get the fallback arm; one that has ended stays so."""
+        row = self._lock(transaction)
+        if row.status not in ENDED:
+            self._check_transition(row.status, "stopped", (*ACTIVE, "paused", "failed"))
+            if stop_after_of(row.options) is not None:
+                self._set_stop_after(transaction, None)
+            self.replications.set_status(transaction, "stopped", reason, subject="at once")
+        elif row.sticky:
+            self.replications.history.record(transaction, "stickiness ended", reason=reason)
+        if row.sticky:
+            transaction.run("set_sticky", experiment=self.replications.id, sticky=0)
+
+    def _set_stop_after(self, transaction: Transaction, stop_after: int | None) -> None:
+        key = {"experiment": self.replications.id}
+        if stop_after is not None:
+            last = transaction.one(NumberRow, "last_replication", **key).number
+            name = f"after_replications ({last + 1:,} have begun and are completed)"
+            require_whole(name, stop_after, last + 1, self.replications.experiment.replications)
+        text = options_text(self.replications.live, stop_after)
+        transaction.run("set_options", **key, options=text)
+
+    def disable_arm(self, arm: str | int, fallback: str | int | None, reason: str) -> None:
+        """Show an arm to nobody from now on; see `LiveExperiment.disable_arm`."""
+        check_reason(reason)
+        experiment = self.replications.experiment
+        place = arm_index("disable_arm", arm, experiment.arm_names)
+        other = None
+        if fallback is not None:
+            other = arm_index("disable_arm: fallback", fallback, experiment.arm_names)
+
+        def work(transaction: Transaction) -> None:
+            row, disabled = self._lock(transaction), self._disabled(transaction)
+            if place in disabled:
+                return
+            used = fallback_arm(experiment, self.replications.live, row.fallback)
+            self._check_fallback(place, used if other is None else other, disabled)
+            key = {"experiment": self.replications.id}
+            if other is not None and other != used:
+                transaction.run("set_fallback", **key, fallback=other)
+            transaction.run("disable_arm", **key, arm=place)
+            subject = experiment.arm_names[place]
+            self.replications.history.record(
+                transaction, "arm disabled", subject=subject, reason=reason
+            )
+
+        self.replications.write(work)
+
+    def _check_fallback(self, arm: int, fallback: int, disabled: Sequence[int]) -> None:
+        names = self.replications.experiment.arm_names
+        if fallback == arm:
+            raise Invalid(
+                f"arm {names[arm]!r} is the fallback arm, which units that are not enrolled see; name another: "
+                "disable_arm(..., fallback=...)"
+            )
+        if fallback in disabled:
+            raise Invalid(
+                f"arm {names[fallback]!r} is disabled and cannot be the fallback arm; name another"
+            )
+
+    def enable_arm(self, arm: str | int, reason: str) -> None:
+        """Show a disabled arm again; the fallback arm stays as it is."""
+        check_reason(reason)
+        names = self.replications.experiment.arm_names
+        place = arm_index("enable_arm", arm, names)
+
+        def work(transaction: Transaction) -> None:
+            self._lock(transaction)
+            if place in self._disabled(transaction):
+                transaction.run("enable_arm", experiment=self.replications.id, arm=place)
+                self.replications.history.record(
+                    transaction, "arm enabled", subject=names[place], reason=reason
+                )
+
+        self.replications.write(work)
+
+    def extend_windows(self, seconds: float, reason: str) -> None:
+        """Let rewards that are awaited come later; see `LiveExperiment.extend_windows`."""
+        check_reason(reason)
+        require_number("seconds", seconds, above=0, at_most=LONGEST)
+        implicit = int(self.replications.live.exposure == "implicit")
+        values = {"more": round(float(seconds) * SECOND), "leases": implicit}
+
+        def work(transaction: Transaction) -> None:
+            self._lock(transaction)
+            transaction.run("extend_windows", experiment=self.replications.id, **values)
+            self.replications.history.record(
+                transaction,
+                "windows extended",
+                subject=f"by {float(seconds):g} seconds",
+                reason=reason,
+            )
+
+        self.replications.write(work)
+
+    def _disabled(self, transaction: Transaction) -> list[int]:
+        rows = transaction.all(NumberRow, "disabled_arms", experiment=self.replications.id)
+        return [row.number for row in rows]
+
+    def _lock(self, transaction: Transaction) -> CurrentRow:
+        return transaction.one(CurrentRow, "lock_experiment", experiment=self.replications.id)
+
+    def _check_transition(self, before: str, change: str, allowed: Sequence[str]) -> None:
+        if before not in allowed:
+            message = f"experiment {self.replications.name!r} is {before} and cannot be {change}"
+            raise Conflict(message, "invalid_transition")
+
+
+def check_reason(reason: str) -> None:
+    """Raise `Invalid` unless a reason is empty or short enough to be stored."""
+    if reason != "":
+        require_name("a reason", reason)

@@ -1,0 +1,197 @@
+"""Which arm a unit gets: that of its assignment, of the first wanted entry, or the fallback arm."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from sameluck.errors import SameluckError, Unavailable
+from sameluck.live import records
+from sameluck.live.databases.base import Transaction, Values
+from sameluck.live.databases.deadline import within
+from sameluck.live.databases.rows import (
+    CurrentRow,
+    EnrolmentRow,
+    EntryRow,
+    ExperimentRow,
+    LockedAssignment,
+)
+from sameluck.live.item_lists import in_place
+from sameluck.live.options import fallback_arm
+from sameluck.live.records import ACTIVE, Assignment
+from sameluck.live.replications import OpenReplications
+from sameluck.live.settings import SECOND
+from sameluck.live.units import hash_unit, is_in_traffic_share
+
+WEEK = 7 * 86_400 * SECOND
+
+
+class Enrolment:
+    """The units of one experiment, and how calls were answered."""
+
+    def __init__(self, replications: OpenReplications, row: ExperimentRow, lease: int) -> None:
+        self._replications = replications
+        self._id, self._lease = row.id, lease
+        self._settings = replications.settings
+        self._salt = bytes.fromhex(row.salt)
+        self._share = replications.live.traffic_share
+        self._arm_names = replications.experiment.arm_names
+        self._declared = fallback_arm(replications.experiment, replications.live)
+        self._fallback = row.fallback  # in place of the declared one, as far as this process knows
+        self._next_look = self._next_count = self._next_clock = 0
+        self._unanswered: list[list[str]] = []  # ids of assignments whose units were not told
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Forget what is the parent's: a lock that it may hold, and the answers that it counts."""
+        self._guard = threading.Lock()
+        self._answers: Counter[str] = Counter()  # that are not in the database
+
+    def code_or_answer(self, unit: object) -> str | Assignment:
+        """The code of a unit, or the answer to one outside the traffic share."""
+        code = hash_unit(unit, self._salt)
+        if is_in_traffic_share(code, self._share):
+            return code
+        now = self._settings.now()
+        if now >= self._next_look:  # another process may have disabled the fallback arm
+            self._next_look = now + SECOND
+            with suppress(Unavailable), within(self._settings.timeout):
+                self._replications.database.read(self._look)
+        return self.not_enrolled(records.NOT_IN_TRAFFIC_SHARE)
+
+    def _look(self, transaction: Transaction) -> None:
+        row = transaction.find(CurrentRow, "experiment_now", experiment=self._id)
+        self._fallback = row.fallback if row else self._fallback
+
+    def assign_each(
+        self, transaction: Transaction, codes: Sequence[str], made: list[str]
+    ) -> list[Assignment]:
+        """The answers to units; the ids of new assignments are added to `made`."""
+        now = self._settings.now()
+        if self._unanswered:
+            self._void_unanswered(transaction, now)
+        if now >= self._next_count:
+            self._next_count = now + SECOND
+            self.write_counts(transaction)
+            self._note_clock(transaction, now)
+        # Two calls of one unit get one answer. In one order: two calls of some units do not wait for each other.
+        for code in sorted(set(codes)):
+            transaction.lock(int(code[:15], 16))
+        enrolled = self._enrol_each(transaction, dict.fromkeys(codes), now, made)
+        # A unit that is in the list again is enrolled already.
+        answers = [enrolled.pop(code, code) for code in codes]
+        return in_place(answers, str, partial(self._enrolments, transaction))
+
+    def _enrol_each(
+        self, transaction: Transaction, codes: Iterable[str], now: int, made: list[str]
+    ) -> dict[str, Assignment | str]:
+        """Enrol those of some units that are not enrolled, as long as entries are wanted."""
+        id, due = self._id, now + self._lease
+        values: list[dict[str, Any]] = [
+            {"experiment": id, "unit": code, "assignment": _new_id(now), "due": due, "now": now}
+            for code in codes
+        ]
+        entries = transaction.find_many(EntryRow, "assign", values)
+        answers: dict[str, Assignment | str] = {}
+        for code, value, entry in zip(codes, values, entries, strict=True):
+            if entry is not None:
+                made.append(value["assignment"])
+                transaction.run("enrol", **value, **entry._asdict())
+                answers[code] = self._enrolled(value["assignment"], entry.arm, records.ASSIGNED)
+        return answers
+
+    def _enrolments(self, transaction: Transaction, codes: Sequence[str]) -> list[Assignment]:
+        """The answers to units that no entry was assigned to."""
+        values: list[Values] = [{"experiment": self._id, "unit": code} for code in codes]
+        return [
+            self._enrolment(row) for row in transaction.find_many(EnrolmentRow, "enrolment", values)
+        ]
+
+    def _enrolment(self, row: EnrolmentRow | None) -> Assignment:
+        if row is None:  # the experiment was deleted
+            return self.not_enrolled(records.NOT_RUNNING)
+        self._fallback = row.fallback
+        if row.id is not None and row.arm is not None and row.sticky:
+            if row.disabled:
+                return self.not_enrolled(records.ARM_DISABLED)
+            return self._enrolled(row.id, row.arm, records.STICKY)
+        if row.status not in ACTIVE:
+            return self.not_enrolled(records.NOT_RUNNING)
+        running = row.status == "running"
+        return self.not_enrolled(records.NO_OPEN_SLOT if running else records.DRAINING)
+
+    def _enrolled(self, id: str, arm: int, reason: str) -> Assignment:
+        return Assignment(id, self._arm_names[arm], enrolled=True, reason=reason)
+
+    def not_enrolled(self, reason: str) -> Assignment:
+        """The fallback arm."""
+        arm = self._declared if self._fallback is None else self._fallback
+        return Assignment(None, self._arm_names[arm], enrolled=False, reason=reason)
+
+    def unavailable(self, made: list[str]) -> Assignment:
+        """The answer if the store did not answer in time.
+
+        It may have committed the assignments that the call made. Their units see the fallback arm, so that they must
+        not count: they are voided by the next transaction.
+        """
+        with self._guard:
+            self._unanswered.append(made)
+        return self.not_enrolled(records.UNAVAILABLE)
+
+    def _void_unanswered(self, transaction: Transaction, now: int) -> None:
+        with self._guard:
+            unanswered, self._unanswered = self._unanswered, []
+        transaction.undo(lambda: self._unanswered.extend(unanswered))
+        for id in [id for made in unanswered for id in made]:
+            row = transaction.find(LockedAssignment, "lock_assignment", assignment=id)
+            if row and row.state == "assigned" and row.exposed_us is None and not row.voided:
+                self._replications.void(transaction, row, now)
+
+    def _note_clock(self, transaction: Transaction, now: int) -> None:
+        """Write by how much this machine's clock is ahead, once a minute, for `sameluck live doctor`."""
+        machine = self._settings.machine
+        if machine is None or now < self._next_clock:
+            return
+        self._next_clock = now + 60 * SECOND
+        ahead, process = round(machine.ahead() * SECOND), self._settings.process
+        transaction.run("note_clock", process=process, ahead=ahead, now=now)
+        transaction.run("forget_clocks", before=now - WEEK)
+
+    def count(self, answers: Iterable[Assignment | SameluckError]) -> None:
+        """Count how calls were answered."""
+        with self._guard:
+            for answer in answers:
+                if isinstance(answer, Assignment):
+                    self._answers[answer.reason] += 1
+
+    def answers_not_written(self) -> Counter[str]:
+        """How calls were answered that are not counted in the database yet."""
+        with self._guard:
+            return Counter(self._answers)
+
+    def flush_counts(self) -> None:
+        """Write how calls were answered since the last time."""
+        if self._answers and not self._replications.database.read_only:
+            self._replications.write(self.write_counts)
+
+    def write_counts(self, transaction: Transaction) -> None:
+        """As `flush_counts`, in a transaction."""
+        with self._guard:
+            answers, self._answers = self._answers, Counter()
+        if answers:
+            transaction.undo(lambda: self._answers.update(answers))
+            rows: list[Values] = [
+                {"experiment": self._id, "reason": reason, "calls": calls}
+                for reason, calls in sorted(answers.items())
+            ]
+            transaction.many("count_answers", rows)
+
+
+def _new_id(now: int) -> str:
+    # Time first: new rows go to the end of the index. 80 random bits cannot be guessed.
+    return f"asg_{now // 1000:012x}{os.urandom(10).hex()}"

@@ -1,0 +1,60 @@
+"""The history of experiments: what was done to them, when, by whom and why."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sameluck.live.databases.base import Transaction
+from sameluck.live.databases.rows import ChangeRow
+from sameluck.live.records import moment
+from sameluck.live.settings import StoreSettings
+
+
+class Change(NamedTuple):
+    """One line of the history of an experiment."""
+
+    at: str
+    experiment: str
+    what: str  # started, paused, arm disabled, ...
+    subject: str  # the arm, the policy, ... or empty
+    actor: str  # who
+    reason: str
+
+    def __str__(self) -> str:
+        subject = f" {self.subject}" if self.subject else ""
+        reason = f": {self.reason}" if self.reason else ""
+        by = f", by {self.actor}" if self.actor else ""
+        return f"{self.at}  {self.experiment}: {self.what}{subject}{by}{reason}"
+
+
+class History(NamedTuple):
+    """Where the changes of one experiment are recorded."""
+
+    id: int  # of the experiment
+    name: str
+    settings: StoreSettings
+
+    def record(
+        self, transaction: Transaction, what: str, *, subject: str = "", reason: str = ""
+    ) -> None:
+        """Add a change, in the transaction that makes it."""
+        transaction.run(
+            "record_change",
+            experiment=self.id,
+            name=self.name,
+            now=self.settings.now(),
+            what=what,
+            subject=subject,
+            actor=self.settings.actor,
+            reason=reason,
+        )
+
+    def changes(self, transaction: Transaction) -> list[Change]:
+        """Every change of the experiment, the oldest first."""
+        return [change_of(row) for row in transaction.all(ChangeRow, "changes", experiment=self.id)]
+
+
+def change_of(row: ChangeRow) -> Change:
+    """A change as it is shown."""
+    at_us, *rest = row
+    return Change(str(moment(at_us)), *rest)

@@ -1,0 +1,68 @@
+"""`StoreSettings`: who uses a store, and by which clock."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from dataclasses import dataclass
+
+from sameluck.errors import Invalid
+from sameluck.live.breaker import CircuitBreaker
+from sameluck.live.databases.clock import SteadyClock
+from sameluck.live.options import Clock
+from sameluck.validation import require_name, shown
+
+SECOND = 1_000_000  # microseconds
+ACTOR_VARIABLE = "SAMELUCK_ACTOR"
+TIMEOUT, PATIENCE = 0.25, 5.0  # seconds: for an arm, and for the other calls
+
+
+def default_actor() -> str:
+    """The variable SAMELUCK_ACTOR, or the user and the host of this process."""
+    name = os.environ.get(ACTOR_VARIABLE)
+    if name:
+        require_name(ACTOR_VARIABLE, name)
+        return name
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container whose user has no name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"[:200]
+
+
+@dataclass(frozen=True)
+class StoreSettings:
+    """How the experiments of one store are used."""
+
+    clock: Clock
+    actor: str  # for the history
+    timeout: float | None  # seconds that `assign` may take; None for no deadline
+    breaker: CircuitBreaker
+    machine: SteadyClock | None = (
+        None  # by which this machine's clock is compared; None with a clock of the caller's
+    )
+
+    @property
+    def patience(self) -> float | None:
+        """The seconds that the other calls for a user may take."""
+        return None if self.timeout is None else max(self.timeout, PATIENCE)
+
+    def after_fork(self) -> None:
+        """Forget the failures of the process that this one was forked from."""
+        object.__setattr__(self, "breaker", CircuitBreaker())
+
+    @property
+    def process(self) -> str:
+        """This process, for the list of clocks."""
+        return f"{socket.gethostname()}:{os.getpid()}"
+
+    def now(self) -> int:
+        """Microseconds since 1970."""
+        seconds = self.clock()
+        try:
+            return round(seconds * SECOND)
+        except (OverflowError, TypeError, ValueError):
+            raise Invalid(
+                f"clock must return seconds since 1970, got {shown(seconds)}; correct the clock"
+            ) from None

@@ -1,0 +1,43 @@
+"""What the results of a live experiment wait for, in sentences."""
+
+from __future__ import annotations
+
+from sameluck.live.databases.rows import NumberRow, WaitingRow
+from sameluck.live.ledger import Ledger
+from sameluck.live.records import moment
+from sameluck.reporting.wording import counted
+
+
+def notes(ledger: Ledger, complete: int) -> tuple[str, ...]:
+    """Why results use no more than the first `complete` replications."""
+    key = {"experiment": ledger.id, "replication": complete}
+    later = ledger.transaction.one(NumberRow, "count_complete_after", **key).number
+    names = ledger.scheduler.arm_names
+    disabled = ledger.transaction.all(NumberRow, "disabled_arms", experiment=ledger.id)
+    sentences = []
+    if later:
+        row = ledger.transaction.one(WaitingRow, "waiting", **key)
+        sentences.append(
+            f"Results use the first {counted(complete, 'replication')} and wait for replication {complete}, although "
+            f"{counted(later, 'later one is', 'later ones are')} complete: {_waits(row)}."
+        )
+    if disabled:
+        arms = ", ".join(names[arm] for (arm,) in disabled)
+        sentences.append(
+            f"Disabled: {arms}. Replications that need a disabled arm do not end, and the complete prefix stays "
+            "short; its anytime interval is valid, its mean slightly biased as after a plain stop."
+        )
+    return tuple(sentences)
+
+
+def _waits(row: WaitingRow) -> str:
+    """What a replication waits for."""
+    parts = []
+    if row.rewards:
+        by = "" if row.due_us is None else f", by {moment(row.due_us)} at the latest"
+        parts.append(f"it awaits {counted(row.rewards, 'reward')}{by}")
+    if row.users - row.held:
+        parts.append(f"it needs {counted(row.users - row.held, 'user')}")
+    if row.held:
+        parts.append(f"{counted(row.held, 'entry waits', 'entries wait')} for a disabled arm")
+    return " and ".join(parts) or "a policy has not passed the last checkpoint"

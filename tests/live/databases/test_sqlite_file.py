@@ -1,0 +1,234 @@
+"""The file of a SQLite database: who may write it, with `fcntl` and as on Windows, and what if it goes away."""
+
+import os
+import resource
+import shutil
+import sys
+import types
+
+import pytest
+
+import sameluck as sl
+from sameluck.live.databases.sqlite_file import LOCKED_BYTE, SqliteFile
+
+SMALL = sl.Experiment(policies={"a": "ucb1"}, arms=2, horizon=50, replications=1)
+
+
+class Windows(types.ModuleType):
+    """Locks bytes as msvcrt does: by file, for one handle, at the handle's position."""
+
+    LK_NBLCK, LK_UNLCK = 2, 0
+
+    def __init__(self):
+        super().__init__("msvcrt")
+        self.owners = {}
+
+    def locking(self, handle, mode, count):
+        assert count == 1
+        place = os.fstat(handle).st_ino
+        owner = self.owners.get(place)
+        if mode == self.LK_UNLCK:
+            if owner != handle:
+                raise PermissionError("not locked")
+            del self.owners[place]
+        elif owner is not None:
+            raise PermissionError("locked by another handle")
+        else:
+            self.owners[place] = handle
+
+
+@pytest.fixture(params=["fcntl", "msvcrt"])
+def platform(request, monkeypatch):
+    if request.param == "msvcrt":
+        monkeypatch.setitem(sys.modules, "fcntl", None)
+        monkeypatch.setitem(sys.modules, "msvcrt", Windows())
+        seek = os.lseek
+        # Windows locks bytes far beyond the end; some file systems of Linux cannot even seek to them.
+        monkeypatch.setattr(
+            os, "lseek", lambda handle, at, how: seek(handle, at % LOCKED_BYTE, how)
+        )
+    return request.param
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "shop.db"
+
+
+@pytest.fixture
+def live(path):
+    with sl.open(f"sqlite:///{path}") as store:
+        yield store.start("trial", SMALL)
+
+
+@pytest.mark.usefixtures("platform")
+def test_one_store_writes_at_a_time(path):
+    url = f"sqlite:///{path}"
+    with sl.open(url) as first:
+        for _ in range(2):  # a store that is refused leaves the lock as it is
+            with pytest.raises(
+                sl.Unavailable, match="is being written by another process or store"
+            ):
+                sl.open(url)
+        first.start("trial", SMALL)
+        with sl.open(url, read_only=True) as reader:
+            assert reader.names() == ["trial"]
+    with sl.open(url) as second:
+        assert second.names() == ["trial"]
+
+
+@pytest.mark.usefixtures("platform")
+def test_a_file_that_is_no_database_is_unlocked_again(path):
+    path.write_text("no database " * 100)
+    with pytest.raises(sl.Invalid, match="cannot open"):
+        sl.open(f"sqlite:///{path}")
+    SqliteFile(path, write=True).close()
+
+
+@pytest.mark.usefixtures("platform")
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(sl.Invalid, match=r"cannot open .* for writing: No such file"):
+        sl.open(f"sqlite:///{tmp_path / 'nowhere' / 'shop.db'}")
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_another_name_of_the_file_admits_nobody_else(tmp_path, path, live, link):
+    link(path, tmp_path / "other.db")
+    with pytest.raises(sl.Unavailable, match="is being written by another process or store"):
+        sl.open(f"sqlite:///{tmp_path / 'other.db'}")
+    assert live.assign("ann").enrolled
+
+
+def test_no_file_beside_the_database_is_the_lock(path, live):
+    for one in path.parent.glob("shop.db.*"):
+        one.unlink()
+    with pytest.raises(sl.Unavailable, match="is being written by another process or store"):
+        sl.open(f"sqlite:///{path}")
+
+
+def test_a_forked_child_does_not_keep_the_lock(path):
+    store = sl.open(f"sqlite:///{path}")
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(writing)
+        os.read(reading, 1)  # until the parent is done
+        os._exit(0)
+    try:
+        os.close(reading)
+        with pytest.raises(sl.Unavailable, match="is being written"):
+            sl.open(f"sqlite:///{path}")
+        store.close()
+        sl.open(f"sqlite:///{path}").close()
+    finally:
+        os.close(writing)
+        os.waitpid(child, 0)
+
+
+def test_a_refused_store_leaves_the_locks_of_sqlite_alone(path, live):
+    """Closing a handle of the file would drop them: another process could then remove the write-ahead log."""
+    with pytest.raises(sl.Unavailable):
+        sl.open(f"sqlite:///{path}")
+    with sl.open(f"sqlite:///{path}", read_only=True):
+        pass
+    inode = os.stat(path).st_ino
+    with open("/proc/locks") as table:
+        mine = [line for line in table if f":{inode} " in line and f" {os.getpid()} " in line]
+    assert sorted(line.split()[1] for line in mine) == ["FLOCK", "POSIX"]
+
+
+def moved(path):
+    path.rename(path.with_name("away.db"))
+
+
+def replaced(path):
+    shutil.copy(path, path.with_name("copy.db"))
+    path.with_name("copy.db").rename(path)
+
+
+def without_its_log(path):
+    path.with_name("shop.db-wal").unlink()
+
+
+def replaced_by_a_link(path):
+    moved(path)
+    shutil.copy(path.with_name("away.db"), path.with_name("copy.db"))
+    path.symlink_to(path.with_name("copy.db"))
+
+
+LOSSES = {
+    os.unlink: "was deleted or moved",
+    moved: "was deleted or moved",
+    replaced: "was replaced by another file",
+    without_its_log: "shop.db-wal' was deleted or moved",
+    replaced_by_a_link: "was replaced by another file",
+}
+
+
+@pytest.mark.parametrize("lose", LOSSES, ids=lambda lose: lose.__name__)
+def test_nothing_is_acknowledged_once_the_file_is_gone(path, live, lose):
+    given = live.assign("ann")
+    lose(path)
+    for call in (
+        lambda: live.reward(given.id, 1.0),
+        lambda: live.assign("bob", strict=True),
+        live.pause,
+        live.status,
+        lambda: live.describe(given.id),
+    ):
+        with pytest.raises(sl.Unavailable, match=LOSSES[lose]) as caught:
+            call()
+        assert "shop.db" in str(caught.value)
+    assert live.assign("bob").reason == "UNAVAILABLE"
+
+
+def test_a_store_opens_again_once_the_file_is_back(path):
+    with sl.open(f"sqlite:///{path}") as store:
+        live = store.start("trial", SMALL)
+        given = live.assign("ann")
+        moved(path)
+        with pytest.raises(sl.Unavailable):
+            live.reward(given.id, 1.0)
+        path.with_name("away.db").rename(path)
+        assert live.reward(given.id, 1.0).value == 1.0
+    with sl.open(f"sqlite:///{path}") as store:
+        assert store.load("trial").describe(given.id).value == 1.0
+
+
+@pytest.fixture
+def no_handles():
+    """This process can open no further file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = os.open(os.devnull, os.O_RDONLY)
+    os.close(used)
+    yield lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (used, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_out_of_file_handles_is_not_the_callers_mistake(path, live, no_handles):
+    given = live.assign("ann")
+    live._database._idle.clear()
+    no_handles()
+    calls = (
+        lambda: sl.open(f"sqlite:///{path}"),
+        lambda: sl.open(f"sqlite:///{path}", read_only=True),
+        lambda: live.describe(given.id),
+    )
+    for call in calls:
+        with pytest.raises(sl.Unavailable, match=r"(Too many open files.*ulimit|being written)"):
+            call()
+
+
+def test_another_file_at_the_path_can_be_opened(path):
+    with sl.open(f"sqlite:///{path}") as store:
+        store.start("trial", SMALL)
+        path.unlink()
+        with pytest.raises(sl.Unavailable):
+            store.names()
+        for one in path.parent.glob("shop.db-*"):
+            one.unlink()
+        with sl.open(f"sqlite:///{path}") as other:
+            assert other.names() == []
+            other.start("second", SMALL)
+    with sl.open(f"sqlite:///{path}") as again:
+        assert again.names() == ["second"]

@@ -120,9 +120,21 @@ def optional(module: str, extra: str) -> ModuleType:
         raise Missing(message) from error
 
 
+LONGEST = 200  # characters of a value in a message
+
+
+def shown(value: object) -> str:
+    """A value as it is shown in messages: its `repr`, shortened."""
+    try:
+        text = repr(value)
+    except Exception:  # a number with too many digits, or an object of the caller's that fails
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
 def did_you_mean(word: object, known: Iterable[str]) -> str:
     """The end of an error message: the known words, with the closest match first if there is one."""
     words = list(known)
-    near = difflib.get_close_matches(word[:200] if isinstance(word, str) else "", words, n=1)
+    near = difflib.get_close_matches(word[:LONGEST] if isinstance(word, str) else "", words, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return f"{hint}known: {', '.join(words)}"

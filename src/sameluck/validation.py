@@ -10,18 +10,7 @@ from typing import Any, SupportsIndex, TypeGuard
 
 import numpy as np
 
-from sameluck.errors import Invalid, did_you_mean
-
-LONGEST = 200  # characters of a value in a message
-
-
-def shown(value: object) -> str:
-    """A value as it is shown in messages: its `repr`, shortened."""
-    try:
-        text = repr(value)
-    except Exception:  # a number with too many digits, or an object of the caller's that fails
-        text = f"<{type(value).__name__}>"
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+from sameluck.errors import Invalid, did_you_mean, shown
 
 
 def is_whole(value: object) -> TypeGuard[SupportsIndex]:

@@ -8,38 +8,16 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from sameluck.errors import (
-    Closed,
-    Conflict,
-    Diverged,
-    Invalid,
-    SameluckError,
-    Unavailable,
-    Unknown,
-    Unplayable,
-)
+from sameluck.errors import Conflict, Diverged, Invalid, SameluckError, Unknown, Unplayable, shown
 from sameluck.experiment import Experiment
-from sameluck.live import records
-from sameluck.live.databases.base import Database, Transaction, Work
-from sameluck.live.databases.deadline import seconds_left, within
-from sameluck.live.databases.rows import (
-    AssignmentRow,
-    ExperimentRow,
-    LockedAssignment,
-    TextRow,
-)
-from sameluck.live.enrolment import Enrolment
+from sameluck.live.databases.base import Transaction, Work
+from sameluck.live.databases.rows import AssignmentRow, ExperimentRow, LockedAssignment
+from sameluck.live.enrolment import Enrolment, Unit
+from sameluck.live.expiry import Expiry
 from sameluck.live.item_lists import in_place, parts_of, returned
-from sameluck.live.options import Makers
 from sameluck.live.records import Assignment, Description, Receipt, description_of, moment
 from sameluck.live.replications import OpenReplications
 from sameluck.live.reports import Report, checked_reward, is_id, outcome_of, voided
-from sameluck.live.settings import SECOND, StoreSettings
-from sameluck.live.units import Unit
-from sameluck.validation import shown
-
-MOST_OVERDUE = 100  # assignments read at once
-ENOUGH = 0.02  # seconds to expire one
 
 T = TypeVar("T")
 _in_this_process: weakref.WeakSet[Assignments] = weakref.WeakSet()
@@ -60,28 +38,17 @@ if hasattr(os, "register_at_fork"):
 class Assignments:
     """The users of one experiment: the part of a `LiveExperiment` that an application calls for each of them."""
 
-    def __init__(
-        self,
-        database: Database,
-        row: ExperimentRow,
-        settings: StoreSettings,
-        makers: Makers | None,
-    ) -> None:
+    def __init__(self, replications: OpenReplications, row: ExperimentRow) -> None:
         row.check_streams()
-        self._replications = OpenReplications(database, row, settings, makers)
-        self._database = database
-        self._settings = settings
-        self._now = settings.now
+        self._replications = replications
+        self._database = replications.database
+        self._settings = replications.settings
         self._id = row.id
         self.name = row.name
-        self.live = live = self._replications.live
+        self.live = replications.live
         self.started_at = moment(row.started_us)
-        self._bounds = live.reward.bounds
-        self._explicit = live.exposure == "explicit"
-        self._window = round(live.reward.window_seconds * SECOND)
-        self._lease = round(live.lease_seconds * SECOND) if self._explicit else self._window
-        self._enrolment = Enrolment(self._replications, row, self._lease)
-        self._next_sweep = 0
+        self._expiry = Expiry(replications)
+        self._enrolment = Enrolment(replications, row, self._expiry)
         _in_this_process.add(self)
 
     @property
@@ -102,7 +69,7 @@ class Assignments:
         raises `Unavailable`.
         """
         code = self._enrolment.code_or_answer(unit)
-        answer = self._assign_all([code], strict)[0] if isinstance(code, str) else code
+        answer = self._enrolment.assign_all([code], strict)[0] if isinstance(code, str) else code
         self._enrolment.count([answer])
         return answer
 
@@ -117,42 +84,8 @@ class Assignments:
         answers: list[Assignment | SameluckError] = []
         for some in parts_of("assign_many: units", units):
             codes = [returned(self._enrolment.code_or_answer, unit) for unit in some]
-            answers += in_place(codes, str, partial(self._assign_all, strict=strict))
+            answers += in_place(codes, str, partial(self._enrolment.assign_all, strict=strict))
             self._enrolment.count(answers[-len(some) :])
-        return answers
-
-    def _assign_all(self, codes: Sequence[str], strict: bool) -> list[Assignment]:  # noqa: FBT001 a partial names it
-        """The answers to units of the traffic share."""
-        made: list[str] = []
-        try:
-            with self._settings.breaker.call(self._settings.timeout):
-                return self._assign_in_time(codes, made)
-        except Closed:
-            raise
-        except Unavailable:
-            if strict:
-                raise
-            return [self._enrolment.unavailable(made) for _ in codes]
-
-    def _assign_in_time(self, codes: Sequence[str], made: list[str]) -> list[Assignment]:
-        """As `_assign_all`. If an entry is missing, those that are due are expired first."""
-        now = self._now()
-        if now >= self._next_sweep:
-            self._next_sweep = now + SECOND
-            self._sweep()
-        assign = partial(self._enrolment.assign_each, made=made)
-        answers = self._replications.write(partial(assign, codes=codes))
-        full = (records.NO_OPEN_SLOT, records.DRAINING)
-        without = [n for n, answer in enumerate(answers) if answer.reason in full]
-        if without and self._sweep():
-            # As one by one: the sweep may have voided the assignment of a unit after the first without.
-            after = range(without[0], len(codes))
-            again = [n for n in after if answers[n].reason != records.ASSIGNED]
-            some = [codes[n] for n in again]
-            for n, answer in zip(
-                again, self._replications.write(partial(assign, codes=some)), strict=True
-            ):
-                answers[n] = answer
         return answers
 
     def _write(self, work: Work[T]) -> T:
@@ -165,14 +98,14 @@ class Assignments:
             _raise(self._write(partial(self._expose, id=id)))
 
     def _expose(self, transaction: Transaction, id: str) -> Conflict | None:
-        locked, now = self._lock(transaction, id)
+        locked, now = self._expiry.lock(transaction, id)
         if locked.voided:
             return voided(id)
         if locked.exposed_us is not None or locked.state == "settled":
             return None
         transaction.run("expose", assignment=id, now=now)
-        if self._explicit:
-            transaction.run("set_due", **locked.key(), due=now + self._window)
+        if self._expiry.explicit:
+            transaction.run("set_due", **locked.key(), due=now + self._expiry.window)
         return None
 
     def reward(self, id: str | None, value: float) -> Receipt:
@@ -217,11 +150,11 @@ class Assignments:
 
     def _checked_report(self, id: str | None, value: float) -> Report | Receipt:
         """A reward to write, or the receipt of one for a unit that is not enrolled."""
-        number = checked_reward(value, self._bounds, self._replications.scheduler)
+        number = checked_reward(value, self.live.reward.bounds, self._replications.scheduler)
         if id is None:
             return Receipt(applied=False, duplicate=False, value=number)
         if not is_id(id):
-            raise self._unknown(id)
+            raise self._expiry.unknown(id)
         return Report(id, number)
 
     def _reward_all(self, reports: Sequence[Report]) -> list[Receipt | SameluckError]:
@@ -240,9 +173,11 @@ class Assignments:
         answers: list[Receipt | SameluckError] = []
         for id, value in reports:
             try:
-                locked = rows.pop(id, None) or self._read(transaction, id)
+                locked = rows.pop(id, None) or self._expiry.read(transaction, id)
                 if locked.policies != len(self._replications.scheduler.prepared):
-                    checked_reward(value, self._bounds, self._replications.current(transaction))
+                    checked_reward(
+                        value, self.live.reward.bounds, self._replications.current(transaction)
+                    )
             except (Invalid, Unknown) as error:  # before anything is written
                 answers.append(error.with_traceback(None))
                 continue
@@ -256,7 +191,7 @@ class Assignments:
         self, transaction: Transaction, locked: LockedAssignment, value: float
     ) -> tuple[Receipt | Conflict, int]:
         """Report a reward; returns the version of its replication too."""
-        locked, now = self._expired(transaction, locked)
+        locked, now = self._expiry.expired(transaction, locked)
         outcome, conflict = outcome_of(locked, value)
         transaction.run("note_reward", assignment=locked.id, value=value, now=now, outcome=outcome)
         applied = outcome == "applied"
@@ -280,7 +215,7 @@ class Assignments:
             _raise(self._write(partial(self._void, id=id)))
 
     def _void(self, transaction: Transaction, id: str) -> Conflict | None:
-        locked, now = self._lock(transaction, id)
+        locked, now = self._expiry.lock(transaction, id)
         if locked.voided:
             return None
         if locked.state == "settled":
@@ -299,62 +234,7 @@ class Assignments:
         entry is wanted again. `assign` does this about once per second too, and a reward after its window is late
         whether or not this was called.
         """
-        done = 0
-        while True:
-            overdue = self._database.read(self._overdue)
-            for (id,) in overdue:
-                if seconds_left() < ENOUGH:  # for the unit that this is done for
-                    return done
-                done += self._replications.write(partial(self._expire_if_due, id=id))
-            if len(overdue) < MOST_OVERDUE:
-                return done
-
-    def _sweep(self) -> int:
-        try:
-            with within(self._settings.timeout and self._settings.timeout / 2):
-                return self.tick()
-        except (Diverged, Unplayable):
-            return 0  # the experiment's status is failed now; the unit gets the fallback arm
-
-    def _overdue(self, transaction: Transaction) -> list[TextRow]:
-        """Assignments whose lease or window has ended, the oldest first."""
-        values = {"experiment": self._id, "now": self._now(), "limit": MOST_OVERDUE}
-        return transaction.all(TextRow, "overdue", **values)
-
-    def _expire_if_due(self, transaction: Transaction, id: str) -> bool:
-        locked, now = self._read(transaction, id), self._now()
-        expires = locked.is_due(now)
-        if expires:
-            self._expire(transaction, locked, now)
-        return expires
-
-    def _expire(self, transaction: Transaction, locked: LockedAssignment, now: int) -> None:
-        if locked.exposed_us is not None or not self._explicit:
-            default = self.live.reward.default
-            self._replications.settle(transaction, locked, default, "default", now)
-        else:
-            self._replications.void(transaction, locked, now)
-
-    def _lock(self, transaction: Transaction, id: str) -> tuple[LockedAssignment, int]:
-        """An assignment, expired first if it is due."""
-        return self._expired(transaction, self._read(transaction, id))
-
-    def _expired(
-        self, transaction: Transaction, locked: LockedAssignment
-    ) -> tuple[LockedAssignment, int]:
-        now = self._now()
-        if locked.is_due(now):
-            self._expire(transaction, locked, now)
-            locked = self._read(transaction, locked.id)
-        return locked, now
-
-    def _read(self, transaction: Transaction, id: str) -> LockedAssignment:
-        row = None
-        if is_id(id):
-            row = transaction.find(LockedAssignment, "lock_assignment", assignment=id)
-        if row is None or row.experiment != self._id:
-            raise self._unknown(id)
-        return row
+        return self._expiry.tick()
 
     def describe(self, id: str) -> Description:
         """Everything about an assignment, for the analyst; the application that serves users does not need it."""
@@ -362,16 +242,11 @@ class Assignments:
         def work(transaction: Transaction) -> Description:
             row = transaction.find(AssignmentRow, "describe", assignment=id) if is_id(id) else None
             if row is None or row.experiment != self._id:
-                raise self._unknown(id)
+                raise self._expiry.unknown(id)
             experiment = self._replications.current(transaction).experiment
             return description_of(id, self.name, experiment, row)
 
         return self._database.read(work)
-
-    def _unknown(self, id: object) -> Unknown:
-        return Unknown(
-            f"no assignment {shown(id)} in experiment {self.name!r}; use the id that assign returned"
-        )
 
 
 def _raise(conflict: Conflict | None) -> None:

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Row, Transaction
-from sameluck.live.databases.rows import CurrentRow, NumberRow, ProgressRow, ReplicationRow
+from sameluck.live.databases.rows import (
+    CurrentRow,
+    NumberRow,
+    ProgressRow,
+    ReplicationRow,
+)
+from sameluck.live.engine.replication import Replication
 from sameluck.live.options import Live, check_fit, experiment_as_run, needs_binary_rewards
 from sameluck.live.records import Joining
-from sameluck.live.replications import (
-    ChallengerProgress,
-    Definition,
-    Derived,
-    OpenReplications,
-)
+from sameluck.live.replications import Definition, OpenReplications
 from sameluck.policies.base import Policy
 from sameluck.validation import require_name
+
+# How far a challenger gets in one replication on settled entries: finished, periods replayed, entries wanted
+ChallengerProgress: TypeAlias = tuple[bool, int, int]
+
+
+class Derived(NamedTuple):
+    """A replication with one more policy, derived before that policy is added."""
+
+    version: int
+    progress: ChallengerProgress
+    state: Replication | None  # None if the policy has finished it and nothing is outstanding
 
 
 class DerivedChallenger(NamedTuple):
@@ -47,7 +59,8 @@ class Challenger(NamedTuple):
         before = self._one(CurrentRow, "experiment_now").definition
         after = self.replications.read_definition(self._added_to(before).to_json())
         self._check_rewards(after.experiment)
-        states = self.replications.derive_challenger(self.transaction, after)
+        ledger = self.replications.ledger(self.transaction, after.scheduler)
+        states = {state.number: _derived(state) for state in ledger.replications(checked=False)}
         return DerivedChallenger(before, after, states)
 
     def join(self, derived: DerivedChallenger, now: int) -> Joining:
@@ -62,9 +75,7 @@ class Challenger(NamedTuple):
             derived = self.derive()
         self._check_rewards(derived.after.experiment)
         users, open_before = self._users(), self._count("count_open")
-        progress = self.replications.add_challenger(
-            self.transaction, derived.after, derived.states, now
-        )
+        progress = self._add(derived.after, derived.states, now)
         drained = status == "stopped" and not open_before  # stopped at once: it stays stopped
         self.replications.history.record(self.transaction, "policy added", subject=self.name)
         if (status == "complete" or drained) and self._count("count_open"):
@@ -72,6 +83,47 @@ class Challenger(NamedTuple):
             self.transaction.run("set_sticky", experiment=self.replications.id, sticky=1)
             self.replications.set_status(self.transaction, again, reason)
         return self._summary(progress, users)
+
+    def catch_up(self, derived: Mapping[int, Derived]) -> None:
+        """Bring derived replications up to date, so that less is left while others wait."""
+        for row in self._all(ReplicationRow, "replications"):
+            one = derived.get(row.number)
+            if one is not None and one.state is not None:
+                self.replications.catch_up(self.transaction, one.state, row.version)
+
+    def _add(
+        self, after: Definition, derived: Mapping[int, Derived], now: int
+    ) -> list[ChallengerProgress]:
+        """Use a definition with one more policy; what was settled since the replications were derived is added."""
+        self._set_definition(after)
+        outstanding = self.replications.outstanding(self.transaction)
+        ledger, progress = self.replications.ledger(self.transaction, after.scheduler), []
+        for row in self._all(ReplicationRow, "replications"):
+            one = derived.get(row.number)
+            if one is None or (one.state is None and one.version != row.version):
+                (state,) = ledger._replace(numbers=[row.number]).replications(checked=False)
+                one = _derived(state)
+            if one.state is not None:
+                state = one.state
+                self.replications.hold(self.transaction, row.number)
+                self.replications.catch_up(self.transaction, state, row.version)
+                state.outstanding = outstanding.get(row.number, set())
+                one = one._replace(progress=_progress(state))
+                self.replications.states[row.number] = state
+                self.replications.write_state(self.transaction, state, state.want_afresh(), now)
+            progress.append(one.progress)
+        return progress
+
+    def _set_definition(self, after: Definition) -> None:
+        replications, before = self.replications, self.replications.definition
+        key, policies = {"experiment": replications.id}, len(after.experiment.policies)
+        self.transaction.run("set_definition", **key, definition=after.text)
+        self.transaction.run("set_policies", **key, policies=policies)
+        self.transaction.undo(lambda: setattr(replications, "definition", before))
+        replications.definition = after
+
+    def _all(self, row: type[Row], statement: str) -> list[Row]:
+        return self.transaction.all(row, statement, experiment=self.replications.id)
 
     def _one(self, row: type[Row], statement: str) -> Row:
         return self.transaction.one(row, statement, experiment=self.replications.id)
@@ -109,3 +161,16 @@ class Challenger(NamedTuple):
     def _summary(self, progress: Sequence[ChallengerProgress], users: int) -> Joining:
         finished, replayed, wanted = map(sum, zip(*progress, strict=True))
         return Joining(self.name, len(progress), finished, replayed, wanted, users)
+
+
+def _derived(state: Replication) -> Derived:
+    progress = _progress(state)
+    final = progress[0] and state.complete and not state.outstanding and not state.all_audits()
+    return Derived(state.version, progress, None if final else state)
+
+
+def _progress(state: Replication) -> ChallengerProgress:
+    challenger = state.policies - 1
+    periods = state.periods_done[challenger]
+    wanted = len(state.needed_by([challenger]) - state.outstanding)
+    return periods == state.scheduler.experiment.horizon, periods, wanted

@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 from sameluck.errors import Conflict, Invalid
 from sameluck.live.databases.base import Transaction
-from sameluck.live.databases.rows import CurrentRow, NumberRow, TextRow
+from sameluck.live.databases.rows import ACTIVE, ENDED, CurrentRow, NumberRow, TextRow
 from sameluck.live.options import LONGEST, arm_index, fallback_arm, options_text, stop_after_of
-from sameluck.live.records import ACTIVE, ENDED
 from sameluck.live.replications import OpenReplications
 from sameluck.live.settings import SECOND
 from sameluck.validation import require_name, require_number, require_whole

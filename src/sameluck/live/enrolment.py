@@ -8,35 +8,38 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, SupportsIndex, TypeAlias
+from uuid import UUID
 
-from sameluck.errors import SameluckError, Unavailable
+from sameluck.errors import Closed, SameluckError, Unavailable
 from sameluck.live import records
 from sameluck.live.databases.base import Transaction, Values
-from sameluck.live.databases.deadline import within
 from sameluck.live.databases.rows import (
+    ACTIVE,
     CurrentRow,
     EnrolmentRow,
     EntryRow,
     ExperimentRow,
     LockedAssignment,
 )
+from sameluck.live.expiry import Expiry
 from sameluck.live.item_lists import in_place
 from sameluck.live.options import fallback_arm
-from sameluck.live.records import ACTIVE, Assignment
+from sameluck.live.records import Assignment
 from sameluck.live.replications import OpenReplications
 from sameluck.live.settings import SECOND
 from sameluck.live.units import hash_unit, is_in_traffic_share
 
+Unit: TypeAlias = str | SupportsIndex | UUID
 WEEK = 7 * 86_400 * SECOND
 
 
 class Enrolment:
     """The units of one experiment, and how calls were answered."""
 
-    def __init__(self, replications: OpenReplications, row: ExperimentRow, lease: int) -> None:
+    def __init__(self, replications: OpenReplications, row: ExperimentRow, expiry: Expiry) -> None:
         self._replications = replications
-        self._id, self._lease = row.id, lease
+        self._id, self._expiry = row.id, expiry
         self._settings = replications.settings
         self._salt = bytes.fromhex(row.salt)
         self._share = replications.live.traffic_share
@@ -60,7 +63,7 @@ class Enrolment:
         now = self._settings.now()
         if now >= self._next_look:  # another process may have disabled the fallback arm
             self._next_look = now + SECOND
-            with suppress(Unavailable), within(self._settings.timeout):
+            with suppress(Unavailable), self._settings.breaker.call(self._settings.timeout):
                 self._replications.database.read(self._look)
         return self.not_enrolled(records.NOT_IN_TRAFFIC_SHARE)
 
@@ -68,7 +71,37 @@ class Enrolment:
         row = transaction.find(CurrentRow, "experiment_now", experiment=self._id)
         self._fallback = row.fallback if row else self._fallback
 
-    def assign_each(
+    def assign_all(self, codes: Sequence[str], strict: bool) -> list[Assignment]:  # noqa: FBT001 a partial names it
+        """The answers to units of the traffic share."""
+        made: list[str] = []
+        try:
+            with self._settings.breaker.call(self._settings.timeout):
+                return self._assign_in_time(codes, made)
+        except Closed:
+            raise
+        except Unavailable:
+            if strict:
+                raise
+            return [self._unavailable(made) for _ in codes]
+
+    def _assign_in_time(self, codes: Sequence[str], made: list[str]) -> list[Assignment]:
+        """As `assign_all`. If an entry is missing, those that are due are expired first."""
+        self._expiry.sweep_each_second()
+        assign = partial(self._assign_each, made=made)
+        answers = self._replications.write(partial(assign, codes=codes))
+        full = (records.NO_OPEN_SLOT, records.DRAINING)
+        without = [n for n, answer in enumerate(answers) if answer.reason in full]
+        if without and self._expiry.sweep():
+            # As one by one: the sweep may have voided the assignment of a unit after the first without.
+            after = range(without[0], len(codes))
+            again = [n for n in after if answers[n].reason != records.ASSIGNED]
+            some = [codes[n] for n in again]
+            later = self._replications.write(partial(assign, codes=some))
+            for n, answer in zip(again, later, strict=True):
+                answers[n] = answer
+        return answers
+
+    def _assign_each(
         self, transaction: Transaction, codes: Sequence[str], made: list[str]
     ) -> list[Assignment]:
         """The answers to units; the ids of new assignments are added to `made`."""
@@ -91,7 +124,7 @@ class Enrolment:
         self, transaction: Transaction, codes: Iterable[str], now: int, made: list[str]
     ) -> dict[str, Assignment | str]:
         """Enrol those of some units that are not enrolled, as long as entries are wanted."""
-        id, due = self._id, now + self._lease
+        id, due = self._id, now + self._expiry.lease
         values: list[dict[str, Any]] = [
             {"experiment": id, "unit": code, "assignment": _new_id(now), "due": due, "now": now}
             for code in codes
@@ -133,7 +166,7 @@ class Enrolment:
         arm = self._declared if self._fallback is None else self._fallback
         return Assignment(None, self._arm_names[arm], enrolled=False, reason=reason)
 
-    def unavailable(self, made: list[str]) -> Assignment:
+    def _unavailable(self, made: list[str]) -> Assignment:
         """The answer if the store did not answer in time.
 
         It may have committed the assignments that the call made. Their units see the fallback arm, so that they must

@@ -109,15 +109,15 @@ class LiveExperiment(Results):
         new = partial(Challenger, replications=self._replications, name=name, policy=policy)
         # Not through `replications.write`: a challenger that fails is not added, no more.
         derived = self._database.read(lambda transaction: new(transaction).derive())
-        self._database.read(
-            lambda transaction: self._replications.catch_up_all(transaction, derived.states)
-        )
+        self._database.read(lambda transaction: new(transaction).catch_up(derived.states))
         first = [derived]
 
         def work(transaction: Transaction) -> Joining:
             challenger = new(transaction)
             # It may be run again, and changes the states.
-            return challenger.join(first.pop() if first else challenger.derive(), self._now())
+            return challenger.join(
+                first.pop() if first else challenger.derive(), self._settings.now()
+            )
 
         return self._database.write(work)
 
@@ -135,13 +135,6 @@ class LiveExperiment(Results):
             self._replications.add_maker(getattr(policy, "name", name), make)
 
     # Results
-
-    def verify(self) -> int:
-        """Derive every replication from its ledger again; returns how many there are.
-
-        Raises `Diverged` if the entries that the policies need differ from those that were requested.
-        """
-        return self._replications.verify()
 
     def status(self) -> Status:
         """The status of the experiment, with counts."""
@@ -161,7 +154,7 @@ class LiveExperiment(Results):
                 differ in how often no reward comes.
         """
         self._enrolment.flush_counts()
-        now = self._now()
+        now = self._settings.now()
         return self._replications.read(
             lambda ledger: diagnostics(Snapshot(ledger, self.live, now, silence_is_zero))
         )

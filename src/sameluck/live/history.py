@@ -51,10 +51,16 @@ class History(NamedTuple):
 
     def changes(self, transaction: Transaction) -> list[Change]:
         """Every change of the experiment, the oldest first."""
-        return [change_of(row) for row in transaction.all(ChangeRow, "changes", experiment=self.id)]
+        return [
+            _change_of(row) for row in transaction.all(ChangeRow, "changes", experiment=self.id)
+        ]
 
 
-def change_of(row: ChangeRow) -> Change:
-    """A change as it is shown."""
+def all_changes(transaction: Transaction) -> list[Change]:
+    """Every change of every experiment, the oldest first."""
+    return [_change_of(row) for row in transaction.all(ChangeRow, "all_changes")]
+
+
+def _change_of(row: ChangeRow) -> Change:
     at_us, *rest = row
     return Change(str(moment(at_us)), *rest)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from sameluck.errors import Conflict, Diverged, Invalid, SameluckError, Unknown
-from sameluck.validation import shown
+from sameluck.errors import Conflict, Diverged, Invalid, SameluckError, Unknown, shown
 
 T = TypeVar("T")
 S = TypeVar("S")

@@ -33,13 +33,14 @@ class Ledger(NamedTuple):
 
     def replications(self, *, checked: bool = True) -> Iterator[Replication]:
         """Replications rebuilt, in order; raises `Diverged` if one is not what its policies derive."""
-        for number, settled, outstanding in self._entries():
+        for number, settled, outstanding in self.entries():
             replication = rebuild(self.scheduler, number, settled, outstanding)
             if checked:
                 check_ledger(replication)
             yield replication
 
-    def _entries(self) -> Iterator[tuple[int, SettledEntries, list[Entry]]]:
+    def entries(self) -> Iterator[tuple[int, SettledEntries, list[Entry]]]:
+        """The settled and the outstanding entries of each replication."""
         for start in range(0, len(self.numbers), CHUNK):
             chunk = self.numbers[start : start + CHUNK]
             span = {"experiment": self.id, "first": chunk[0], "stop": chunk[-1] + 1}
@@ -81,7 +82,7 @@ class Ledger(NamedTuple):
         columns = [names.index(name) for name in experiment.policies]
         results: list[list[WalkResults]] = []
         ledgers: list[SettledEntries] = []
-        for number, settled, outstanding in self._entries():
+        for number, settled, outstanding in self.entries():
             own = [empty_results(experiment, checkpoints) for _ in names]
             replication = rebuild(self.scheduler, number, settled, outstanding, own)
             fewest = min(replication.periods_done[column] for column in columns)
@@ -110,7 +111,7 @@ class Ledger(NamedTuple):
         number = require_whole(f"replication ({begun:,} begun so far)", number, 0, begun - 1)
         experiment = self.scheduler.experiment
         results = [empty_results(experiment, trajectory=True) for _ in experiment.policies]
-        for _, settled, outstanding in self._replace(numbers=[number])._entries():
+        for _, settled, outstanding in self._replace(numbers=[number]).entries():
             replication = rebuild(self.scheduler, number, settled, outstanding, results)
         trajectories: dict[str, Trajectory] = {}
         done = zip(experiment.policies, replication.periods_done, results, strict=True)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 from sameluck import text_forms
 from sameluck.environments.base import LARGEST
 from sameluck.environments.bernoulli import Bernoulli
-from sameluck.errors import Invalid, did_you_mean
+from sameluck.errors import Invalid, did_you_mean, shown
 from sameluck.experiment import Experiment
 from sameluck.policies import external
 from sameluck.policies.base import Policy, needs_binary
@@ -24,7 +24,6 @@ from sameluck.validation import (
     require_number,
     require_one_of,
     require_whole,
-    shown,
 )
 
 ORDERS = ("lockstep", "phase")

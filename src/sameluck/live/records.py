@@ -11,6 +11,8 @@ from typing import NamedTuple
 from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import (
+    ACTIVE,
+    ENDED,
     AnswerRow,
     AssignmentRow,
     DisabledRow,
@@ -22,9 +24,6 @@ from sameluck.live.databases.rows import (
 from sameluck.live.engine.scheduler import AUDITED
 from sameluck.live.options import stop_after_of
 from sameluck.reporting.wording import counted
-
-ACTIVE = ("running", "draining")  # statuses in which units are enrolled
-ENDED = ("stopped", "complete")  # statuses in which no unit ever will be, unless a policy is added
 
 ASSIGNED = "ASSIGNED"
 STICKY = "STICKY"

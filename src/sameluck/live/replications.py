@@ -8,15 +8,16 @@ process has settled entries, and otherwise rebuilt from the ledger.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from threading import Lock
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeVar
 
 from sameluck.errors import Diverged, Unplayable
 from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Database, Transaction, Work
 from sameluck.live.databases.rows import (
+    ACTIVE,
     CurrentRow,
     EntryRow,
     ExperimentRow,
@@ -39,20 +40,20 @@ from sameluck.live.options import (
     options_from,
     stop_after_of,
 )
-from sameluck.live.records import ACTIVE
 from sameluck.live.settings import StoreSettings
 
 T = TypeVar("T")
-# How far a challenger gets in one replication on settled entries: finished, periods replayed, entries wanted
-ChallengerProgress: TypeAlias = tuple[bool, int, int]
 
 
-class Derived(NamedTuple):
-    """A replication with one more policy, derived before that policy is added."""
+class Counts(NamedTuple):
+    """What one change adds to the counters of a replication."""
 
-    version: int
-    progress: ChallengerProgress
-    state: Replication | None  # None if the policy has finished it and nothing is outstanding
+    settled: int
+    defaulted: int
+    digest: int
+
+
+NOTHING = Counts(0, 0, 0)
 
 
 class Definition:
@@ -85,24 +86,24 @@ class OpenReplications:
         self.history = History(row.id, row.name, settings)
         self.live = options_from(row.options)
         self._makers = checked_makers(makers)
-        self._definition = self.read_definition(row.definition)
+        self.definition = self.read_definition(row.definition)
         self.after_fork()
 
     def after_fork(self) -> None:
         """Forget the states and the locks of the process that this one was forked from."""
-        self._states: dict[int, Replication] = {}
+        self.states: dict[int, Replication] = {}
         self._locks: dict[int, Lock] = {}
         self._guard = threading.Lock()
 
     @property
     def experiment(self) -> Experiment:
         """The experiment as this process knows it; reading it prepares no policy."""
-        return self._definition.experiment
+        return self.definition.experiment
 
     @property
     def scheduler(self) -> Scheduler:
         """The policies as this process knows them."""
-        return self._definition.scheduler
+        return self.definition.scheduler
 
     @property
     def makers(self) -> Makers:
@@ -118,33 +119,23 @@ class OpenReplications:
         try:
             return self.database.write(work)
         except (Diverged, Unplayable) as error:
-            self._fail(str(error))
+            self.fail(str(error))
             raise
 
     def read(self, work: Callable[[Ledger], T]) -> T:
         """Run work on one consistent state of the ledger."""
         return self.database.read(
-            lambda transaction: work(self._ledger(transaction, self.current(transaction)))
+            lambda transaction: work(self.ledger(transaction, self.current(transaction)))
         )
 
-    def _ledger(self, transaction: Transaction, scheduler: Scheduler) -> Ledger:
+    def ledger(self, transaction: Transaction, scheduler: Scheduler) -> Ledger:
+        """The ledger of every replication, for some policies."""
         rows = transaction.all(ReplicationRow, "replications", experiment=self.id)
         return Ledger(transaction, self.id, scheduler, [row.number for row in rows])
 
-    def verify(self) -> int:
-        """Derive every replication from its ledger again; returns how many there are."""
-        return self.read(lambda ledger: sum(1 for _ in ledger.replications()))
+    def fail(self, reason: str) -> None:
+        """Set the status to failed."""
 
-    def verify_or_fail(self) -> None:
-        """As `verify`; a difference sets the status to failed."""
-        try:
-            self.verify()
-        except (Diverged, Unplayable) as error:
-            if not self.database.read_only:
-                self._fail(str(error))
-            raise
-
-    def _fail(self, reason: str) -> None:
         def work(transaction: Transaction) -> None:
             row = transaction.one(CurrentRow, "lock_experiment", experiment=self.id)
             if (row.status, row.reason) != ("failed", reason):
@@ -167,6 +158,13 @@ class OpenReplications:
         if status in ACTIVE:
             self.open_next(transaction, self.settings.now())
 
+    def outstanding(self, transaction: Transaction) -> dict[int, set[Entry]]:
+        """The entries that are wanted or assigned, by replication."""
+        entries: dict[int, set[Entry]] = {}
+        for number, *entry in transaction.all(EntryRow, "all_outstanding", experiment=self.id):
+            entries.setdefault(number, set()).add(Entry(*entry))
+        return entries
+
     def current(self, transaction: Transaction) -> Scheduler:
         """The policies as the database has them now; another process may have added one."""
         row = transaction.one(CurrentRow, "experiment_now", experiment=self.id)
@@ -174,11 +172,11 @@ class OpenReplications:
 
     def _take(self, text: str) -> Definition:
         """The definition in the database; it becomes that of this process if it has more policies."""
-        definition = self._definition
+        definition = self.definition
         if text != definition.text:
             definition = self.read_definition(text)
             if len(definition.experiment.policies) > len(self.experiment.policies):
-                self._definition = definition
+                self.definition = definition
         return definition
 
     def read_definition(self, text: str) -> Definition:
@@ -206,7 +204,8 @@ class OpenReplications:
         )
         entry = Entry(locked.owner, locked.arm, locked.position)
         wanted = state.settle(entry, value, self._fetch(transaction, state.number))
-        self._write_state(transaction, state, wanted, now, defaulted=source == "default")
+        counts = Counts(1, int(source == "default"), state.digest(entry, value))
+        self.write_state(transaction, state, wanted, now, counts)
         if state.complete:
             self.open_next(transaction, now)
 
@@ -218,23 +217,24 @@ class OpenReplications:
 
     def _state(self, transaction: Transaction, locked: LockedAssignment) -> Replication:
         number = locked.replication
-        self._hold(transaction, number)
-        state = self._states.get(number)
+        self.hold(transaction, number)
+        state = self.states.get(number)
         if state is None or state.policies != locked.policies or state.version > locked.version:
             ledger = Ledger(transaction, self.id, self.current(transaction), [number])
             (state,) = ledger.replications()
-            self._states[number] = state
+            self.states[number] = state
         else:
-            self._catch_up(transaction, state, locked.version)
+            self.catch_up(transaction, state, locked.version)
         return state
 
-    def _hold(self, transaction: Transaction, number: int) -> None:
+    def hold(self, transaction: Transaction, number: int) -> None:
+        """Change the state of a replication, in this process alone; it is dropped unless that is committed."""
         with self._guard:
             lock = self._locks.setdefault(number, Lock())
         transaction.hold(lock)
-        transaction.undo(lambda: self._states.pop(number, None))
+        transaction.undo(lambda: self.states.pop(number, None))
 
-    def _catch_up(self, transaction: Transaction, state: Replication, version: int) -> None:
+    def catch_up(self, transaction: Transaction, state: Replication, version: int) -> None:
         """Settle what other processes have settled up to a version."""
         if state.version >= version:
             return
@@ -251,15 +251,15 @@ class OpenReplications:
 
         return fetch
 
-    def _write_state(
+    def write_state(
         self,
         transaction: Transaction,
         state: Replication,
         wanted: Sequence[Entry],
         now: int,
-        *,
-        defaulted: bool = False,
+        counts: Counts = NOTHING,
     ) -> None:
+        """Write the state of a replication, and want entries."""
         complete = state.complete
         transaction.run(
             "advance_replication",
@@ -269,12 +269,14 @@ class OpenReplications:
             policies=state.policies,
             state="complete" if complete else "open",
             complete=complete,
-            defaulted=int(defaulted),
+            defaulted=counts.defaulted,
+            digest=counts.digest,
+            before=state.version - counts.settled,
             now=now,
         )
         self._want(transaction, state.number, wanted)
         if complete and not state.outstanding:
-            self._states.pop(state.number, None)
+            self.states.pop(state.number, None)
             self._locks.pop(state.number, None)
 
     def _want(self, transaction: Transaction, number: int, wanted: Sequence[Entry]) -> None:
@@ -302,74 +304,10 @@ class OpenReplications:
             self.set_status(transaction, status, row.reason)
 
     def _open(self, transaction: Transaction, scheduler: Scheduler, number: int, now: int) -> None:
-        self._hold(transaction, number)
+        self.hold(transaction, number)
         state = Replication(scheduler, number)
         wanted = state.start()
         values = {"number": number, "policies": state.policies, "now": now}
         transaction.run("open_replication", experiment=self.id, **values)
         self._want(transaction, number, wanted)
-        self._states[number] = state
-
-    def derive_challenger(self, transaction: Transaction, after: Definition) -> dict[int, Derived]:
-        """Every replication as a definition with one more policy has it: the long part, which changes nothing."""
-        ledger = self._ledger(transaction, after.scheduler)
-        return {state.number: _derived(state) for state in ledger.replications(checked=False)}
-
-    def catch_up_all(self, transaction: Transaction, derived: Mapping[int, Derived]) -> None:
-        """Bring derived replications up to date, so that less is left while others wait."""
-        for row in transaction.all(ReplicationRow, "replications", experiment=self.id):
-            one = derived.get(row.number)
-            if one is not None and one.state is not None:
-                self._catch_up(transaction, one.state, row.version)
-
-    def add_challenger(
-        self,
-        transaction: Transaction,
-        after: Definition,
-        derived: Mapping[int, Derived],
-        now: int,
-    ) -> list[ChallengerProgress]:
-        """Use a definition with one more policy; what was settled since the replications were derived is added."""
-        before = self._definition
-        ledger = self._ledger(transaction, after.scheduler)
-        policies = {"experiment": self.id, "policies": len(after.experiment.policies)}
-        transaction.run("set_definition", experiment=self.id, definition=after.text)
-        transaction.run("set_policies", **policies)
-        outstanding: dict[int, set[Entry]] = {}
-        for number, *entry in transaction.all(EntryRow, "all_outstanding", experiment=self.id):
-            outstanding.setdefault(number, set()).add(Entry(*entry))
-        progress = []
-        for row in transaction.all(ReplicationRow, "replications", experiment=self.id):
-            one = derived.get(row.number)
-            if one is None or (one.state is None and one.version != row.version):
-                (state,) = ledger._replace(numbers=[row.number]).replications(checked=False)
-                one = _derived(state)
-            if one.state is not None:
-                self._hold(transaction, row.number)
-                self._catch_up(transaction, one.state, row.version)
-                one.state.outstanding = outstanding.get(row.number, set())
-                progress.append(_progress(one.state))
-                self._states[row.number] = one.state
-                self._write_state(transaction, one.state, one.state.want_afresh(), now)
-            else:
-                progress.append(one.progress)
-
-        def undo() -> None:
-            self._definition = before
-
-        transaction.undo(undo)
-        self._definition = after
-        return progress
-
-
-def _derived(state: Replication) -> Derived:
-    progress = _progress(state)
-    final = progress[0] and state.complete and not state.outstanding and not state.all_audits()
-    return Derived(state.version, progress, None if final else state)
-
-
-def _progress(state: Replication) -> ChallengerProgress:
-    challenger = state.policies - 1
-    periods = state.periods_done[challenger]
-    wanted = len(state.needed_by([challenger]) - state.outstanding)
-    return periods == state.scheduler.experiment.horizon, periods, wanted
+        self.states[number] = state

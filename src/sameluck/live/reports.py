@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sameluck.errors import Conflict, Invalid
+from sameluck.errors import Conflict, Invalid, shown
 from sameluck.live.databases.rows import LockedAssignment
 from sameluck.live.engine.scheduler import Scheduler
-from sameluck.validation import require_number, shown
+from sameluck.validation import require_number
 
 
 class Report(NamedTuple):

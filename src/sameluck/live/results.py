@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sameluck.live.assignments import Assignments
 from sameluck.live.ledger import Ledger
+from sameluck.live.verification import verify, verify_or_fail
 from sameluck.live.waiting import notes
 from sameluck.policies.external import makers_for
 from sameluck.runs import Runs
@@ -45,6 +46,16 @@ class Results(Assignments):
     def trace(self, replication: int = 0) -> Trace:
         """Every period of one replication that each policy has done."""
         return self._replications.read(lambda ledger: ledger.trace(replication))
+
+    def verify(self) -> int:
+        """Derive every replication from its ledger again; returns how many there are.
+
+        Raises `Diverged` if the entries that the policies need differ from those that were requested.
+        """
+        return self._replications.read(verify)
+
+    def _verify_or_fail(self) -> None:
+        verify_or_fail(self._replications)
 
     def twin(
         self,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import getpass
 import os
 import socket
+import time
 from dataclasses import dataclass
 
-from sameluck.errors import Invalid
+from sameluck.errors import Invalid, shown
 from sameluck.live.breaker import CircuitBreaker
 from sameluck.live.databases.clock import SteadyClock
 from sameluck.live.options import Clock
-from sameluck.validation import require_name, shown
+from sameluck.validation import require_name, require_number
 
 SECOND = 1_000_000  # microseconds
 ACTOR_VARIABLE = "SAMELUCK_ACTOR"
@@ -66,3 +67,30 @@ class StoreSettings:
             raise Invalid(
                 f"clock must return seconds since 1970, got {shown(seconds)}; correct the clock"
             ) from None
+
+
+def checked_timeout(clock: Clock, actor: str | None, timeout: float | None) -> float | None:
+    """The seconds that `assign` may take, or `Invalid` for settings that no store can have."""
+    if not callable(clock):
+        raise Invalid(
+            f"clock must be a function that returns seconds since 1970, got {shown(clock)}"
+        )
+    if actor is not None:
+        require_name("actor", actor)
+    if timeout is not None:
+        require_number("timeout", timeout, above=0)
+        return float(timeout)
+    return TIMEOUT if clock is time.time else None
+
+
+def store_settings(
+    database: object, clock: Clock, actor: str | None, timeout: float | None
+) -> StoreSettings:
+    """The settings of a store; its clock is that of the database unless another than `time.time` is given."""
+    machine: SteadyClock | None = None
+    if clock is time.time:
+        machine = getattr(database, "clock", None)
+    if machine is not None:
+        clock = machine.now
+    who = default_actor() if actor is None else actor
+    return StoreSettings(clock, who, timeout, CircuitBreaker(), machine)

@@ -7,14 +7,16 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
-from sameluck.errors import Conflict
+from sameluck.errors import Conflict, Invalid, Unknown, did_you_mean, shown
 from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Database, Transaction
-from sameluck.live.databases.rows import ExperimentRow, NumberRow
+from sameluck.live.databases.rows import ExperimentRow, NumberRow, TextRow
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.options import Live, Makers, options_text
+from sameluck.live.options import Live, Makers, experiment_as_run, options_text
+from sameluck.live.replications import OpenReplications
 from sameluck.live.settings import StoreSettings
 from sameluck.randomness import streams
+from sameluck.validation import require_name
 
 Fill: TypeAlias = Callable[[Transaction, int, int], None]  # an experiment's id, the time
 
@@ -26,6 +28,45 @@ class StartRequest(NamedTuple):
     experiment: Experiment  # with its policies as they are run
     live: Live
     makers: Makers | None
+
+
+def checked_request(
+    name: str, experiment: Experiment, live: Live, makers: Makers | None
+) -> StartRequest:
+    """A request to start an experiment, or `Invalid` for a name or an experiment that is none."""
+    check_name(name)
+    if not isinstance(experiment, Experiment):
+        raise Invalid(f"start needs an Experiment, got {shown(experiment)}")
+    return StartRequest(name, experiment_as_run(experiment, live), live, makers)
+
+
+def check_name(name: str) -> None:
+    """Raise `Invalid` unless an experiment may have this name."""
+    require_name("an experiment's name", name)
+
+
+def names_in(database: Database) -> list[str]:
+    """The experiments of a database, the oldest first."""
+    return [row.text for row in database.read(lambda t: t.all(TextRow, "names"))]
+
+
+def find(
+    database: Database, settings: StoreSettings, name: str, makers: Makers | None
+) -> LiveExperiment:
+    """The experiment of a name, or `Unknown`."""
+    known = names_in(database)
+    if not isinstance(name, str) or name not in known:
+        hint = did_you_mean(name, known) if known else "it is empty; start one"
+        raise Unknown(f"no experiment {shown(name)} in this store; {hint}")
+    row = database.read(lambda t: t.one(ExperimentRow, "experiment", name=name))
+    return opened(database, row, settings, makers)
+
+
+def opened(
+    database: Database, row: ExperimentRow, settings: StoreSettings, makers: Makers | None
+) -> LiveExperiment:
+    """An experiment from its row."""
+    return LiveExperiment(OpenReplications(database, row, settings, makers), row)
 
 
 def start(
@@ -40,7 +81,7 @@ def start(
             if before.salt != salt:  # ours, if the connection was lost after the commit
                 taken = f"there is an experiment {name!r} already; load it, or choose another name"
                 raise Conflict(taken, "name_taken")
-            return LiveExperiment(database, before, settings, request.makers)
+            return opened(database, before, settings, request.makers)
         now = settings.now()
         transaction.one(
             NumberRow,
@@ -55,7 +96,7 @@ def start(
         row = transaction.one(ExperimentRow, "experiment", name=name)
         if fill is not None:
             fill(transaction, row.id, now)
-        live = LiveExperiment(database, row, settings, request.makers)
+        live = opened(database, row, settings, request.makers)
         live._replications.history.record(transaction, "started")
         live._replications.open_next(transaction, now)
         return live

@@ -7,30 +7,27 @@ import time
 import warnings
 import weakref
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from sameluck.errors import Conflict, Invalid, SameluckError, Unknown, did_you_mean
+from sameluck.errors import Conflict, SameluckError
 from sameluck.experiment import Experiment
-from sameluck.live.breaker import CircuitBreaker
 from sameluck.live.databases import Database, open_database
-from sameluck.live.databases.rows import ChangeRow, ExperimentRow, TextRow
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.history import Change, change_of
-from sameluck.live.logs.imported import Imported
-from sameluck.live.logs.importing import ImportRequest, import_log
-from sameluck.live.options import (
-    Clock,
-    Live,
-    Makers,
-    as_live,
-    check_fit,
-    experiment_as_run,
-    feasibility,
-)
+from sameluck.live.history import Change, all_changes
+from sameluck.live.logs.importing import Imported, ImportRequest, import_log
+from sameluck.live.options import Clock, Live, Makers, as_live, check_fit, feasibility
 from sameluck.live.records import Status, read_statuses
-from sameluck.live.settings import TIMEOUT, StoreSettings, default_actor
-from sameluck.live.start import StartRequest, first_difference, start
-from sameluck.validation import require_name, require_number, shown
+from sameluck.live.settings import checked_timeout, store_settings
+from sameluck.live.start import (
+    StartRequest,
+    check_name,
+    checked_request,
+    find,
+    first_difference,
+    names_in,
+    start,
+)
 
 
 def open(
@@ -57,16 +54,7 @@ def open(
             there is no deadline unless it is given.
         actor: Who makes the changes, for the history; the variable SAMELUCK_ACTOR, or user@host, if not given.
     """
-    if not callable(clock):
-        raise Invalid(
-            f"clock must be a function that returns seconds since 1970, got {shown(clock)}"
-        )
-    if actor is not None:
-        require_name("actor", actor)
-    if timeout is not None:
-        require_number("timeout", timeout, above=0)
-    elif clock is time.time:
-        timeout = TIMEOUT
+    timeout = checked_timeout(clock, actor, timeout)
     database = open_database(url, read_only=read_only, connections=connections)
     return Store(database, clock=clock, actor=actor, timeout=timeout)
 
@@ -83,10 +71,7 @@ class Store:
         timeout: float | None = None,
     ) -> None:
         self._database = database
-        actor = default_actor() if actor is None else actor
-        machine = getattr(database, "clock", None) if clock is time.time else None
-        clock = machine.now if machine is not None else clock
-        self._settings = StoreSettings(clock, actor, timeout, CircuitBreaker(), machine)
+        self._settings = store_settings(database, clock, actor, timeout)
         self._loaded: weakref.WeakSet[LiveExperiment] = weakref.WeakSet()
 
     def __enter__(self) -> Store:
@@ -104,7 +89,7 @@ class Store:
 
     def names(self) -> list[str]:
         """The experiments of this store, the oldest first."""
-        return [row.text for row in self._database.read(lambda t: t.all(TextRow, "names"))]
+        return names_in(self._database)
 
     def statuses(self) -> list[Status]:
         """The status of every experiment, the oldest first."""
@@ -112,8 +97,7 @@ class Store:
 
     def history(self) -> list[Change]:
         """Every change of every experiment, the oldest first."""
-        rows = self._database.read(lambda transaction: transaction.all(ChangeRow, "all_changes"))
-        return [change_of(row) for row in rows]
+        return self._database.read(all_changes)
 
     def start(
         self,
@@ -134,11 +118,8 @@ class Store:
             exist_ok: Load the experiment of this name if it was started with the same settings, as an application
                 that is restarted does; several processes may. Policies that were added since are no difference.
         """
-        require_name("an experiment's name", name)
-        if not isinstance(experiment, Experiment):
-            raise Invalid(f"start needs an Experiment, got {shown(experiment)}")
         live = as_live(live)
-        request = StartRequest(name, experiment_as_run(experiment, live), live, makers)
+        request = checked_request(name, experiment, live, makers)
         if exist_ok and name in self.names():
             return self._load_same(request)
         check_fit(request.experiment, live)
@@ -205,11 +186,11 @@ class Store:
             replications: How many are planned; as many as the log has if not given.
             makers: For `External` policies: name -> function of a seed that returns the policy.
         """
-        require_name("an experiment's name", name)
+        check_name(name)
         columns = arm, reward, policies, replication, time, arms, logged_by
         more = skip_bad, seed, horizon, replications, makers
         request = ImportRequest(name, source, *columns, as_live(live, order="phase"), *more)
-        return import_log(self._database, self._settings, request)
+        return import_log(request, partial(start, self._database, self._settings))
 
     def load(self, name: str, *, makers: Makers | None = None) -> LiveExperiment:
         """Load an experiment: its state is derived from the ledger and compared with the outstanding entries."""
@@ -217,15 +198,10 @@ class Store:
 
     def peek(self, name: str, *, makers: Makers | None = None) -> LiveExperiment:
         """Load an experiment without the check; each replication is still checked when it is first used."""
-        known = self.names()
-        if not isinstance(name, str) or name not in known:
-            hint = did_you_mean(name, known) if known else "it is empty; start one"
-            raise Unknown(f"no experiment {shown(name)} in this store; {hint}")
-        row = self._database.read(lambda t: t.one(ExperimentRow, "experiment", name=name))
-        return self._remember(LiveExperiment(self._database, row, self._settings, makers))
+        return self._remember(find(self._database, self._settings, name, makers))
 
     def _verified(self, live: LiveExperiment) -> LiveExperiment:
-        live._replications.verify_or_fail()
+        live._verify_or_fail()
         return live
 
     def _remember(self, live: LiveExperiment) -> LiveExperiment:

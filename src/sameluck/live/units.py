@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import operator
-from typing import SupportsIndex, TypeAlias
 from uuid import UUID
 
-from sameluck.errors import Invalid
-from sameluck.validation import is_whole, shown
+from sameluck.errors import Invalid, shown
+from sameluck.validation import is_whole
 
-Unit: TypeAlias = str | SupportsIndex | UUID
 LONGEST = 1_000  # characters
 
 

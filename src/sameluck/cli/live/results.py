@@ -22,7 +22,7 @@ from sameluck.cli.compare import (
 )
 from sameluck.cli.live.store_options import DatabaseOptions, live_command, name_argument
 from sameluck.cli.output import Output
-from sameluck.live.records import ACTIVE
+from sameluck.live.databases.rows import ACTIVE
 from sameluck.reporting.wording import counted
 
 HELP_POSITION = 5

@@ -9,7 +9,7 @@ import click
 import sameluck as sl
 from sameluck.cli.live.store_options import DatabaseOptions, live_command
 from sameluck.cli.output import Output
-from sameluck.live.records import ENDED
+from sameluck.live.databases.rows import ENDED
 from sameluck.reporting.tables import text_table
 
 HELP_POSITION = 4

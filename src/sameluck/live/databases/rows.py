@@ -10,6 +10,9 @@ from typing import NamedTuple
 from sameluck.errors import Invalid
 from sameluck.randomness import streams
 
+ACTIVE = ("running", "draining")  # statuses in which units are enrolled
+ENDED = ("stopped", "complete")  # statuses in which no unit ever will be, unless a policy is added
+
 
 class TextRow(NamedTuple):
     """A row of one text."""
@@ -70,6 +73,31 @@ class ReplicationRow(NamedTuple):
     state: str
     version: int
     policies: int
+
+
+class DigestRow(NamedTuple):
+    """The digest of a replication."""
+
+    number: int
+    version: int
+    digest: int
+    digested: int  # the version that it is of
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the digest is that of the present version."""
+        return self.version == self.digested
+
+
+class EditedRow(NamedTuple):
+    """A reward in the ledger that is not that of the audit log."""
+
+    replication: int
+    arm: int
+    position: int
+    value: float
+    reported: float
+    assignment: str
 
 
 class ReplicationTimes(NamedTuple):

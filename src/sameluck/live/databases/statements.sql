@@ -64,16 +64,35 @@ UPDATE replication SET policies = :policies WHERE experiment = :experiment
 UPDATE experiment SET options = :options WHERE id = :experiment
 
 -- name: open_replication
-INSERT INTO replication (experiment, number, state, version, policies, opened_us)
-VALUES (:experiment, :number, 'open', 0, :policies, :now)
+INSERT INTO replication (experiment, number, state, version, digested, policies, opened_us)
+VALUES (:experiment, :number, 'open', 0, 0, :policies, :now)
 
 -- name: advance_replication
 UPDATE replication SET version = :version, state = :state, policies = :policies, defaulted = defaulted + :defaulted,
+                       digest = (digest + :digest) % 4611686018427387904,
+                       digested = CASE WHEN digested = :before THEN :version ELSE digested END,
                        completed_us = CASE WHEN :complete THEN COALESCE(completed_us, :now) END
 WHERE experiment = :experiment AND number = :replication
 
 -- name: replications
 SELECT number, state, version, policies FROM replication WHERE experiment = :experiment ORDER BY number
+
+-- name: digests
+SELECT number, version, digest, digested FROM replication WHERE experiment = :experiment ORDER BY number
+
+-- name: lock_digest
+SELECT number, version, digest, digested FROM replication
+WHERE experiment = :experiment AND number = :replication /*pg FOR UPDATE */
+
+-- name: set_digest
+UPDATE replication SET digest = :digest, digested = version WHERE experiment = :experiment AND number = :replication
+
+-- Rewards in the ledger that are not those of the audit log.
+-- name: edited
+SELECT e.replication, e.arm, e.position, e.value, v.value AS reported, e.assignment FROM entry e
+JOIN reward_event v ON v.assignment = e.assignment AND v.outcome = 'applied'
+WHERE e.experiment = :experiment AND e.replication >= :first AND e.replication < :stop AND e.value <> v.value
+ORDER BY e.replication, e.arm, e.position LIMIT 100
 
 -- name: lock_all_replications
 SELECT number, state, version, policies FROM replication WHERE experiment = :experiment ORDER BY number /*pg FOR UPDATE */

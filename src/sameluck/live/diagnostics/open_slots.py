@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sameluck.live.databases.rows import CurrentRow, EntryCount, ReplicationTimes, VoidCount
+from sameluck.live.databases.rows import ACTIVE, CurrentRow, EntryCount, ReplicationTimes, VoidCount
 from sameluck.live.diagnostics.check import Check, Details, diagnostic
 from sameluck.live.diagnostics.snapshot import SECOND, Snapshot
 from sameluck.live.options import DAY, LONG
-from sameluck.live.records import ACTIVE, moment
+from sameluck.live.records import moment
 from sameluck.reporting.wording import counted, duration, sentence
 
 OFTEN = 20  # voids of one entry; more deserve attention

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -17,6 +16,7 @@ from sameluck.live.databases.base import Row, SqlValue
 from sameluck.live.databases.rows import AnswerRow, OutcomeRow
 from sameluck.live.ledger import Ledger
 from sameluck.live.options import Live
+from sameluck.live.verification import verify
 
 SECOND = 1_000_000  # microseconds
 _OPEN = -1
@@ -72,7 +72,7 @@ class Snapshot:
     def divergence(self) -> str | None:
         """The first difference between the ledger and what the policies do with it; None if there is none."""
         try:
-            deque(self.ledger.replications(), maxlen=0)
+            verify(self.ledger)
         except (Diverged, Invalid) as error:
             return str(error)
         return None

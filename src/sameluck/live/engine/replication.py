@@ -15,6 +15,7 @@ import numpy as np
 
 from sameluck.arrays import Bools, Floats, Ints
 from sameluck.errors import Diverged
+from sameluck.live.engine.digest import entries_digest, entry_digest
 from sameluck.live.engine.scheduler import AUDITED, SHARED, Entry, Scheduler, Walker
 from sameluck.live.engine.walker import ArmPosition, WalkResults, empty_results
 
@@ -30,6 +31,10 @@ class SettledEntries(NamedTuple):
     position: Ints
     value: Floats
     imported: Bools | None = None  # which come from a log; None if none do
+
+    def digest(self) -> int:
+        """The digest of these entries."""
+        return entries_digest(self.owner, self.arm, self.position, self.value)
 
 
 class Replication:
@@ -88,6 +93,11 @@ class Replication:
                 if not needed:
                     self.advance(k, fetch)
         return self.want()
+
+    @staticmethod
+    def digest(entry: Entry, value: float) -> int:
+        """What a reward adds to the digest of the settled entries."""
+        return entry_digest(*entry, value)
 
     def _extend_stack(self, entry: Entry, value: float) -> None:
         owner, arm, position = entry

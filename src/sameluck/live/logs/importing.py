@@ -7,22 +7,23 @@ what they were then. Everything is computed before the transaction that writes i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from sameluck.errors import Invalid, did_you_mean
 from sameluck.experiment import Experiment
-from sameluck.live.databases.base import Database
+from sameluck.live.experiment import LiveExperiment
 from sameluck.live.logs.imported import Imported, imported
 from sameluck.live.logs.rows import Log, Problem, read_log, refuse_problems
 from sameluck.live.logs.stacks import LogStacks, write_ledger
 from sameluck.live.options import Live, Makers, check_fit, checked_makers, experiment_as_run
-from sameluck.live.settings import StoreSettings
-from sameluck.live.start import StartRequest, start
+from sameluck.live.start import Fill, StartRequest
 from sameluck.policies.base import Policy, needs_binary
 from sameluck.policies.registry import as_policy
+
+__all__ = ["ImportRequest", "Imported", "import_log"]
 
 
 class ImportRequest(NamedTuple):
@@ -109,7 +110,9 @@ def _binary(log: Log) -> Log:
     )
 
 
-def import_log(database: Database, settings: StoreSettings, request: ImportRequest) -> Imported:
+def import_log(
+    request: ImportRequest, start: Callable[[StartRequest, Fill], LiveExperiment]
+) -> Imported:
     """Read a log, run every policy on it, and begin an experiment with the resulting ledger."""
     request.check()
     log, live, makers = request.read(), request.live, checked_makers(request.makers)
@@ -117,5 +120,5 @@ def import_log(database: Database, settings: StoreSettings, request: ImportReque
     stacks = LogStacks(log)
     replications = stacks.replay_all(experiment, live, makers, request.logged_by)
     new = StartRequest(request.name, experiment, live, makers)
-    begun = start(database, settings, new, lambda *at: write_ledger(stacks, replications, *at))
+    begun = start(new, lambda *at: write_ledger(stacks, replications, *at))
     return imported(begun, log, replications, request.logged_by)

@@ -18,8 +18,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from sameluck.environments.base import EnvironmentLike
 from sameluck.errors import Conflict, Invalid
+from sameluck.live.databases.rows import ACTIVE
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.records import ACTIVE, ASSIGNED, NOT_RUNNING, Status
+from sameluck.live.records import ASSIGNED, NOT_RUNNING, Status
 from sameluck.live.rehearsal.traffic import Traffic, UserRewards
 from sameluck.validation import require_callable, require_number, require_whole
 

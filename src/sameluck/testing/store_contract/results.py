@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from typing import Any
 
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 
 from sameluck.environments.bernoulli import Bernoulli
-from sameluck.errors import Unknown
+from sameluck.errors import Diverged, Unknown
+from sameluck.live.databases.base import Values
 from sameluck.live.databases.rows import HistoryRow
 from sameluck.live.engine.scheduler import AUDITED, Entry
 from sameluck.live.experiment import LiveExperiment
@@ -127,6 +129,34 @@ class ResultRules:
         other.disable_arm(2)
         listed = [one._replace(answers={}) for one in scenario.store.statuses()]
         assert listed == [one.status()._replace(answers={}) for one in (live, other)]
+
+    @pytest.mark.parametrize("which", range(4))
+    def test_an_edited_reward_is_named(self, scenario: Scenario, which: int) -> None:
+        """When the experiment is loaded and by the diagnostics, also where the policies would do the same with it."""
+        live = scenario.start({"fixed": "always(1)"}, live=options(open_replications=1))
+        for _ in range(6):
+            scenario.serve(live)
+        scenario.reopen(live).verify()
+        live = scenario.store.load(live.name)
+        (row, *_) = [row for row in scenario.rows(live, HistoryRow, "history") if row[3] == which]
+        key: dict[str, Any] = dict(
+            zip(("replication", "owner", "arm", "position"), row, strict=False)
+        )
+        values: dict[str, Any] = {
+            "value": 99.5,
+            "source": "observed",
+            "settled": which + 1,
+            "now": 0,
+        }
+        edit: Values = {"experiment": live._id, **key, **values, "assignment": row.id}
+        scenario.store._database.write(lambda t: t.run("settle", **edit))
+        checks = {one.name: one for one in live.diagnostics()}
+        named = rf"position {which} of arm '1' is 99.5 in the ledger and .* in the audit log \(assignment {row.id}"
+        assert re.search(named, checks["audit log"].sentence)
+        assert (checks["audit log"].verdict, checks["rebuild"].verdict) == ("alarm", "alarm")
+        with pytest.raises(Diverged, match=named):
+            scenario.reopen(live)
+        assert scenario.store.peek(live.name).status().status == "failed"
 
     def test_experiments_of_one_store_are_independent(self, scenario: Scenario) -> None:
         """The same unit may be enrolled in both; an assignment belongs to one of them."""

@@ -69,7 +69,10 @@ def test_what_runs_hold(runs):
     assert runs.replications == 6
     assert runs.environment == sl.Bernoulli((0.7, 0.3))
     np.testing.assert_array_equal(runs.replayed, 2 * runs.checkpoints - runs.interactions)
-    assert "6 replications" in repr(runs)
+    users = f"{runs.interactions[:, 2].mean():,.2f} interactions per replication"
+    checkpoints = f"3 checkpoints up to {runs.checkpoints[2]:,}"
+    names = ", ".join(runs.policies)
+    assert repr(runs) == f"Runs(6 replications of {names}; {checkpoints}; {users})"
 
 
 def test_runs_are_frozen(runs):

@@ -146,7 +146,7 @@ def __getattr__(name: str) -> Any:
     """What is not imported yet: the names of inference and live experiments, and modules by their former name."""
     if name in _MOVED:
         return import_module(_MOVED[name])
-    for package in _LATER:
+    for package in _LATER if name in (*__all__, "open") else ():
         module = import_module(package)
         if name in (*module.__all__, "open") and hasattr(module, name):
             return getattr(module, name)

@@ -22,10 +22,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from sameluck.bodies import is_ours
+from sameluck.bodies import Body, is_ours
 from sameluck.machine_code import MachineCode
 
-Body = TypeVar("Body", bound=Callable[..., Any])
+B = TypeVar("B", bound=Body)
 
 # Compiled bodies never allocate, so they need not count references to the arrays passed to them: counting
 # them in every period costs a third of the speed and half of the compile time.
@@ -39,15 +39,15 @@ _CALLED = {**_INLINED, "forceinline": False}
 
 
 # A Python function, what chooses its replacement in compiled code from the types of the arguments, and options.
-_overloads: list[tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]] = []
-_inlined: dict[Callable[..., Any], Callable[..., Any]] = {}  # the bodies of what is inlined
+_overloads: list[tuple[Body, Body, dict[str, Any]]] = []
+_inlined: dict[Body, Body] = {}  # the bodies of what is inlined
 _lock = threading.RLock()
 
 
 class Watched:
     """A first argument that sees which function it is passed to, in plain Python only."""
 
-    def passed_to(self, body: Callable[..., Any], *rest: object) -> Any:
+    def passed_to(self, body: Body, *rest: object) -> Any:
         """What the body returns."""
         return body(self, *rest)
 
@@ -55,9 +55,9 @@ class Watched:
 class Loop:
     """An outer loop that is compiled when it is first called, without the GIL."""
 
-    def __init__(self, body: Callable[..., Any]) -> None:
+    def __init__(self, body: Body) -> None:
         self.body = body
-        self._machine_code: Callable[..., Any] | None = None
+        self._machine_code: Body | None = None
 
     def __call__(self, *arguments: Any) -> Any:  # noqa: D102
         if self._machine_code is None:
@@ -66,22 +66,22 @@ class Loop:
         return self._machine_code(*arguments)
 
 
-def compiled(body: Callable[..., Any]) -> Loop:
+def compiled(body: Body) -> Loop:
     """An outer loop, compiled on first use; the machine code is kept on disk."""
     return Loop(body)
 
 
-def inlined(body: Body) -> Body:
+def inlined(body: B) -> B:
     """Plain Python when called from Python, inlined machine code when called from compiled code."""
     return _plain(body, _INLINED)
 
 
-def called(body: Body) -> Body:
+def called(body: B) -> B:
     """As `inlined`, for a body that is seldom reached: a call in compiled code."""
     return _plain(body, _CALLED)
 
 
-def _plain(body: Body, options: dict[str, Any]) -> Body:
+def _plain(body: B, options: dict[str, Any]) -> B:
     # Addresses are hashed in 64-bit arithmetic that wraps around, in NumPy with a warning.
     @wraps(body)
     def plain(*arguments: object) -> Any:
@@ -97,10 +97,10 @@ def _plain(body: Body, options: dict[str, Any]) -> Body:
 
 
 def dispatched(
-    stub: Body,
-    bodies: dict[type, Callable[..., Any]],
-    own: Callable[[Any], Callable[..., Any]] = lambda body: body,
-) -> Body:
+    stub: B,
+    bodies: dict[type, Body],
+    own: Callable[[Body], Body] = lambda body: body,
+) -> B:
     """Call the body registered for the type of the first argument, in Python and in compiled code.
 
     `own` gives what is compiled in place of a body of a user.
@@ -111,7 +111,7 @@ def dispatched(
         with np.errstate(over="ignore"):
             return bodies[type(subject)](subject, *rest)
 
-    def choose(subject: Any, *, ours: bool) -> Callable[..., Any] | None:
+    def choose(subject: Any, *, ours: bool) -> Body | None:
         body = bodies.get(getattr(subject, "instance_class", None))  # type: ignore[arg-type]
         if body is None or is_ours(body) is not ours:
             return None
@@ -122,19 +122,19 @@ def dispatched(
     return plain  # type: ignore[return-value]
 
 
-def specialised(function: Callable[..., Any], bodies: dict[type, Callable[..., Any]]) -> None:
+def specialised(function: Body, bodies: dict[type, Body]) -> None:
     """In compiled code, call the body for the type of the first argument, if any, in place of a function."""
 
-    def choose(subject: Any, *_: Any) -> Callable[..., Any]:
+    def choose(subject: Any, *_: object) -> Body:
         return bodies.get(getattr(subject, "instance_class", type(None)), function)
 
     _replace(function, choose, _INLINED)
 
 
-def compiled_as(replacement: Callable[..., Any]) -> Callable[[Body], Body]:
+def compiled_as(replacement: Body) -> Callable[[B], B]:
     """In compiled code, call another function in place of the decorated one."""
 
-    def decorate(function: Body) -> Body:
+    def decorate(function: B) -> B:
         _replace(function, lambda *_: inspect.unwrap(replacement), _INLINED)
         _inlined[function] = inspect.unwrap(replacement)
         return function
@@ -142,14 +142,12 @@ def compiled_as(replacement: Callable[..., Any]) -> Callable[[Body], Body]:
     return decorate
 
 
-def inlined_body(function: object) -> Callable[..., Any] | None:
+def inlined_body(function: object) -> Body | None:
     """The body of a function that is inlined into compiled code."""
     return _inlined.get(function) if callable(function) else None
 
 
-def _replace(
-    function: Callable[..., Any], choose: Callable[..., Any], options: dict[str, Any]
-) -> None:
+def _replace(function: Body, choose: Body, options: dict[str, Any]) -> None:
     choose.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     _overloads.append((function, choose, options))
 
@@ -197,7 +195,7 @@ def announcing(say: Callable[[], object]) -> Iterator[None]:
         yield
 
 
-def _dispatcher(body: Callable[..., Any]) -> Callable[..., Any]:
+def _dispatcher(body: Body) -> Body:
     import numba  # noqa: PLC0415 as above
 
     load_compiler()

@@ -515,7 +515,9 @@ STATING = [p for p in cases.ALL_POLICIES if states_chances(prepare(p, 4, 100))]
 def test_every_stated_chance_is_of_a_policy_that_the_tests_play():
     ours = {kind for kind, body in _CHANCES_BODIES.items() if is_ours(body)} - {GuardedPolicy}
 
-    assert ours == {type(prepare(policy, arms, 100)) for policy in STATING for arms in (4, 100)}
+    prepared = [prepare(policy, arms, 100) for policy in STATING for arms in (4, 100)]
+    batched = [one.batched() for one in prepared if hasattr(one, "batched")]
+    assert ours == {type(one) for one in (*prepared, *batched)}
     assert {type(policy) for policy in STATING} >= {sl.EpsilonGreedy, sl.Uniform}
 
 

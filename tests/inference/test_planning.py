@@ -94,6 +94,10 @@ def test_what_is_verified_is_the_plan_of_the_own_design(request_):
     whole = short.replace(replications=planned.replications)
     expected = sl.coverage(whole, BERNOULLI, experiments=500, effect=planned.effect)
     assert planned.check == expected
+    shares = f"power {expected.power:.2f}, coverage {expected.covered:.3f}"
+    assert (
+        f"Simulated 500 times: {shares} (standard error {expected.error:.3f})." in planned.verdict
+    )
     assert (naive.effect, naive.replications) != (planned.effect, planned.replications)
 
 
@@ -127,8 +131,11 @@ def test_the_plan_prints_a_table_and_a_sentence_and_draws(tmp_path):
     text = " ".join(str(planned).split())
     assert "An effect of 2 is found with power 0.9" in text
     assert "The naive design needs" in text
-    json.dumps(planned.to_dicts())
+    # With 95% confidence no more than 1 - 0.05^(1/400) of replications is unlike the 400 of the pilot.
+    assert "Up to 0.75% of replications may be unlike any of its 400" in text
+    assert json.loads(json.dumps(planned.to_dicts())) == [row._asdict() for row in planned.rows]
     planned.plot(tmp_path / "power.svg")
+    assert (tmp_path / "power.svg").stat().st_size > 0
     for curve in planned.power_curves():
         assert np.all(np.isfinite(curve.power))
         assert np.all(np.diff(curve.power) >= -1e-9)

@@ -92,7 +92,8 @@ def test_replay_varies_less_than_what_others_do_in_every_example(report):
         assert designs["replay"]["naive_replications"] == pytest.approx(10 * ratio)
         assert designs["naive"]["naive_users"] == pytest.approx(1)
         bounds = [designs["replay"][f"naive_replications_{end}"] for end in ("low", "high")]
-        assert bounds[0] < 10 * ratio < bounds[1] < 2 * bounds[0]
+        assert bounds[0] < 10 * ratio < bounds[1]
+        assert math.prod(bounds) == pytest.approx((10 * ratio) ** 2)
         assert designs["naive"]["naive_replications_high"] == 10
 
 

@@ -33,7 +33,9 @@ def on(client: Client) -> Callable[[Callable[[Item], Result], Iterable[Item]], I
             common = client.submit(_itself, function, pure=False)
         waiting = set(client.map(_call, [common] * len(items), items, pure=False))
         try:
-            for future, result in distributed.as_completed(waiting, with_results=True):
+            # With its loop: it would look for a default client, which the one of `connect` is not.
+            arriving = distributed.as_completed(waiting, loop=client.loop, with_results=True)
+            for future, result in arriving:
                 waiting.discard(future)  # so that the cluster may forget what has been collected
                 yield result
         finally:

@@ -175,7 +175,7 @@ def _takes_argument(select: Callable[..., object]) -> bool:
         return True
 
 
-class Twins:
+class ObjectPair:
     """Two objects made with the same seed and given the same rewards, which must choose the same arms.
 
     A policy that uses randomness other than its seed is so detected at once.

@@ -101,7 +101,7 @@ def _run(
     reward = 0.0
     start = 1
     for checkpoint in range(results.checkpoints.size):
-        stop = results.checkpoints[checkpoint] + 1
+        stop = int(results.checkpoints[checkpoint]) + 1
         period = start
         while period < stop:
             tally = Tally(arrays.pulls, arrays.totals, arrays.means, arrays.memory, arm, reward)

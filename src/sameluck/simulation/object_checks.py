@@ -1,8 +1,8 @@
 """The check of a Python object before it is simulated: is it a function of its seed and of its rewards?
 
-The first periods are run three times: by two objects at once, which must choose the same arms (`Twins`, as in a live
-experiment), and again by a new object after another replication. An object is checked when its maker is first used in
-a process with a number of arms, for about `SECONDS`; what a step took decides how the work is cut.
+The first periods are run three times: by two objects at once, which must choose the same arms (`ObjectPair`, as in a
+live experiment), and again by a new object after another replication. An object is checked when its maker is first
+used in a process with a number of arms, for about `SECONDS`; what a step took decides how the work is cut.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def check_object(runner: ObjectRunner) -> float:
 
 
 def _seconds_per_step(runner: ObjectRunner, periods: int) -> float:
-    first = run_twins(runner, 0, periods, SECONDS / 2)
+    first = run_pair(runner, 0, periods, SECONDS / 2)
     end, trajectory, seconds = np.array([len(first)]), empty_trajectory(len(first)), math.inf
     for replication in (1, 0):
         begin = time.perf_counter()
@@ -60,12 +60,12 @@ def _seconds_per_step(runner: ObjectRunner, periods: int) -> float:
     return seconds / len(first)
 
 
-def run_twins(
+def run_pair(
     runner: ObjectRunner, replication: int, periods: int, seconds: float = math.inf
 ) -> list[int]:
     """The arms that two objects with the same seed both choose; raise `Invalid` if they differ."""
     try:
-        return runner.run_twins(replication, periods, seconds)
+        return runner.run_pair(replication, periods, seconds)
     except Diverged as error:
         raise Invalid(str(error)) from None
 

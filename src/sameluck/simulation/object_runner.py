@@ -15,7 +15,7 @@ from sameluck.arrays import Floats, Ints
 from sameluck.environments.base import Environment
 from sameluck.errors import SameluckError
 from sameluck.experiment import Experiment
-from sameluck.policies.external import External, Maker, ObjectPolicy, Twins, object_seed
+from sameluck.policies.external import External, Maker, ObjectPair, ObjectPolicy, object_seed
 from sameluck.simulation.loop import Results
 from sameluck.simulation.rewards import RewardBlocks, RewardSource
 from sameluck.trajectories import Trajectory
@@ -93,18 +93,18 @@ class ObjectRunner:
             results.pulls[row, column] = pulls
             start = checkpoint + 1
 
-    def run_twins(self, replication: int, periods: int, seconds: float = np.inf) -> list[int]:
+    def run_pair(self, replication: int, periods: int, seconds: float = np.inf) -> list[int]:
         """The arms that two objects with the same seed both choose, in some periods or for some time."""
         end = time.perf_counter() + seconds
         only = range(replication, replication + 1)
         source = RewardSource(self.experiment, self.environment, self.name, only)
         rewards = source.blocks(replication)
         number = self.experiment.n_arms
-        twins = Twins(self.name, self.make, number, self._seed_in(replication))
-        observe = in_batches(twins.observe, self.batch)
+        pair = ObjectPair(self.name, self.make, number, self._seed_in(replication))
+        observe = in_batches(pair.observe, self.batch)
         pulls, arms = [0] * number, list[int]()
         while len(arms) < periods and (not arms or time.perf_counter() < end):
-            arm = twins.choose(len(arms) + 1)
+            arm = pair.choose(len(arms) + 1)
             observe(arm, rewards.read(arm, len(arms) if self._timed else pulls[arm]))
             pulls[arm] += 1
             arms.append(arm)

@@ -15,6 +15,7 @@ from sameluck.arrays import Floats, Ints
 from sameluck.compiled import compiled
 from sameluck.environments.base import Environment
 from sameluck.experiment import Experiment
+from sameluck.policies.base import is_randomised
 from sameluck.policies.external import Maker
 from sameluck.runs import Runs
 from sameluck.simulation.loop import PolicyRunner
@@ -23,8 +24,8 @@ from sameluck.trajectories import Trajectory, empty_trajectory
 
 _BLOCK = 32  # replications that may run in step
 _ROWS = 1 << 16  # replications of which interactions are counted at once
-# Seconds of a period, and of each arm in it: between those of UCB and of Thompson sampling on one core of 2024.
-_PERIOD, _ARM = 5e-9, 4e-9
+# Seconds of a period, and of each arm in it: those of UCB, and of Thompson sampling if the policy is randomised.
+_PERIOD, _ARM, _RANDOMISED_ARM = 5e-9, 2e-9, 1e-8
 _OBJECT_PERIOD = 5e-6
 
 Runner: TypeAlias = PolicyRunner | ObjectRunner
@@ -100,7 +101,10 @@ def split(
 
 
 def _seconds(work: Work, policy: str) -> float:
-    return _OBJECT_PERIOD if policy in work.makers else _PERIOD + _ARM * work.experiment.n_arms
+    rule, arms = work.experiment.policies[policy], work.experiment.n_arms
+    if policy in work.makers:
+        return _OBJECT_PERIOD
+    return _PERIOD + arms * (_RANDOMISED_ARM if is_randomised(rule, arms) else _ARM)
 
 
 def _cut(replications: range, count: int, *, in_step: bool) -> Iterator[range]:

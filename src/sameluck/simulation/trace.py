@@ -9,7 +9,7 @@ from sameluck.experiment import Experiment
 from sameluck.policies.external import Makers, makers_of
 from sameluck.simulation.body_checks import COMPILED, check_equal, probe_bodies
 from sameluck.simulation.loop import PolicyRunner
-from sameluck.simulation.object_checks import check_object, check_repeated, run_twins, with_bodies
+from sameluck.simulation.object_checks import check_object, check_repeated, run_pair, with_bodies
 from sameluck.simulation.object_runner import ObjectRunner
 from sameluck.simulation.preconditions import check_memory, checked_environment
 from sameluck.trajectories import Trace, Trajectory, empty_trajectory, replayed_by
@@ -77,5 +77,5 @@ def _of_object(runner: ObjectRunner, replication: int, *, guard: bool) -> Trajec
     one = empty_trajectory(horizon)
     runner.run(range(replication, replication + 1), np.array([horizon]), one)
     if guard:
-        check_repeated(runner.name, run_twins(runner, replication, horizon), one.arms.tolist())
+        check_repeated(runner.name, run_pair(runner, replication, horizon), one.arms.tolist())
     return one

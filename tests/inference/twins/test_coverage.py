@@ -1,7 +1,7 @@
 """A fast version of `benchmarks/twin.py`: few experiments of short horizons, simulated briefly.
 
 The rates are those of the procedure with its error of simulation. A bound is exceeded with probability at most 1e-6
-if the true rate of misses is 10%, twice the nominal one; a rate of 60% is found with probability above 0.99.
+if the true rate of misses is 10%, twice the nominal one; a rate of 70% is found with probability above 0.95.
 """
 
 import importlib.util
@@ -24,8 +24,8 @@ spec.loader.exec_module(benchmark)
 
 pytestmark = pytest.mark.slow
 
-EXPERIMENTS = 40
-EFFORT = Effort(600, 40, 64, 0)
+EXPERIMENTS = 25
+EFFORT = Effort(500, 30, 48, 0)
 UCBS = {"low": sl.UCB1(0.5), "high": sl.UCB1(3.0)}
 BOLD = {"safe": sl.UCB1(2.0), "bold": sl.UCB1(0.05)}
 
@@ -47,7 +47,7 @@ def test_intervals_cover(count):
     for name in ("copy", "mean"):
         misses = sum(row[name][0] for row in rows)
         assert stats.binom.sf(misses - 1, EXPERIMENTS, 0.1) > ALARM, name
-    assert sum(row["outside"] for row in rows) <= 12  # of 40 at 5%: 1e-6
+    assert sum(row["outside"] for row in rows) <= 10  # of 25 at 5%: 1e-7
     assert not any(row["flagged"] for row in rows)
     # The effect on the copy is far more precise than the interval around the mean.
     widths = [np.median([row[name][1] for row in rows]) for name in ("copy", "mean")]
@@ -58,8 +58,8 @@ def test_failures_that_were_not_met_are_flagged():
     """By every experiment of one replication; hardly any has met one."""
     rows = measured(BOLD, (0.9, 0.5), 300, 1)
 
-    assert sum(row["flagged"] for row in rows) >= 36
-    assert sum(row["met"] > 0 for row in rows) <= 12
+    assert sum(row["flagged"] for row in rows) >= 22
+    assert sum(row["met"] > 0 for row in rows) <= 9
 
 
 def test_a_falling_arm_is_found_and_a_steady_one_is_not():

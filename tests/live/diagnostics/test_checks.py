@@ -561,7 +561,9 @@ class TestEnrolment:
 
         assert found.verdict == "watch"
         assert "100 of 500 users" in found.sentence
-        assert "every open replication waits for rewards: 400" in found.sentence
+        assert (
+            "every open replication waits for rewards, or for a disabled arm: 400" in found.sentence
+        )
         assert "More open replications (Live.open_replications)" in found.sentence
         assert "_" not in found.sentence.replace("Live.open_replications", "")
         assert found.details["left_out"] == 0.8
@@ -571,7 +573,10 @@ class TestEnrolment:
 
         assert found.verdict == "watch"
         assert "open_replications" not in found.sentence
-        assert "BLOCKED: 300; every open replication waits for rewards: 10." in found.sentence
+        assert (
+            "BLOCKED: 300; every open replication waits for rewards, or for a disabled arm: 10."
+            in found.sentence
+        )
 
     def test_fine_and_unknown(self):
         assert enrolment({"ASSIGNED": 100}).verdict == "fine"

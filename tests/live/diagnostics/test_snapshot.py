@@ -20,7 +20,16 @@ from sameluck.live.diagnostics.open_slots import OFTEN
 
 BERNOULLI = sl.Bernoulli([0.5, 0.6])
 START = 1_700_000_000.0
-ALWAYS = {"rebuild", "open slots", "enrolment", "sample ratio", "drift", "loss", "delay"}
+ALWAYS = {
+    "rebuild",
+    "audit log",
+    "open slots",
+    "enrolment",
+    "sample ratio",
+    "drift",
+    "loss",
+    "delay",
+}
 
 
 def experiment(**changes):
@@ -113,7 +122,7 @@ def test_a_sound_experiment_raises_no_alarm(any_store):
     )
     users = Users(live.experiment, BERNOULLI)
     for unit in range(10_000):
-        any_store._clock.advance(1.0)
+        any_store._settings.clock.advance(1.0)
         if (given := live.assign(unit)).id:
             live.reward(given.id, users.reward(live, given.id))
         elif given.reason == "NOT_RUNNING":
@@ -142,7 +151,7 @@ def test_drift_is_seen_in_the_order_of_assignment(store):
         chance = 0.3 if live.status().complete < 10 else 0.8
         return int(uniform_at("drift", n) < chance)
 
-    serve(live, store._clock, answer, units=1_300)
+    serve(live, store._settings.clock, answer, units=1_300)
 
     drift = by_name(live.diagnostics())["drift"]
     assert live.status().complete == 20
@@ -159,7 +168,7 @@ def test_of_the_latest_users_only_the_quick_have_ended_and_they_are_not_judged(s
         given.append(assignment.id)
         return 1 if uniform_at("buys", n) < 0.5 else None
 
-    serve(live, store._clock, answer, units=600)
+    serve(live, store._settings.clock, answer, units=600)
     states = [live.describe(id).status for id in given]
     ended = states.index("assigned")
 
@@ -180,7 +189,7 @@ def test_time_is_up_whether_or_not_anybody_ticked(store):
         live.assign(unit)
     assert by_name(live.diagnostics())["loss"].verdict == "unknown"
 
-    store._clock.advance(1_000)
+    store._settings.clock.advance(1_000)
 
     found = by_name(live.diagnostics())["loss"]
     assert sum(one["defaulted"] for one in found.details["arms"]) == 10
@@ -196,7 +205,7 @@ class TestLoss:
 
     def lossy(self, store, lost):
         live = store.start("shop", experiment(replications=60), live=self.options())
-        clock = store._clock
+        clock = store._settings.clock
         for n in range(1_500):
             clock.advance(1.0)
             given = live.assign(n)
@@ -228,7 +237,7 @@ class TestLoss:
         live = store.start("shop", experiment(), live=self.options())
         id = live.assign("slow").id
         live.expose(id)
-        store._clock.advance(5)
+        store._settings.clock.advance(5)
         for _ in range(3):
             with pytest.raises(sl.Conflict):
                 live.reward(id, 1)
@@ -259,9 +268,9 @@ def test_delays_count_from_exposure(store):
     live = store.start("shop", experiment(replications=20), live=options)
     for n in range(200):
         given = live.assign(n)
-        store._clock.advance(50)
+        store._settings.clock.advance(50)
         live.expose(given.id)
-        store._clock.advance(95)
+        store._settings.clock.advance(95)
         live.reward(given.id, n % 2)
 
     found = by_name(live.diagnostics())["delay"]
@@ -413,7 +422,7 @@ def test_a_module_of_the_package_is_a_check(store, tmp_path, monkeypatch):
 
     sys.modules.pop("sameluck.live.diagnostics.arrivals")
     assert names == [
-        *("rebuild", "open slots", "enrolment", "sample ratio"),
+        *("rebuild", "audit log", "open slots", "enrolment", "sample ratio"),
         "arrivals",
         *("drift", "loss", "delay"),
     ]
@@ -437,7 +446,7 @@ class TestOpenSlots:
     def test_the_head_of_the_line(self, store):
         live = store.start("shop", experiment(), live=sl.Live(open_replications=3))
         live.assign("somebody")
-        store._clock.advance(7_200)
+        store._settings.clock.advance(7_200)
 
         found = by_name(live.diagnostics())["open slots"]
 
@@ -458,10 +467,10 @@ class TestOpenSlots:
         users = Users(live.experiment, BERNOULLI)
         first = live.assign("never answers")
         assert live.describe(first.id).replication == 0
-        serve(live, store._clock, lambda given, _: users.reward(live, given.id), units=800)
+        serve(live, store._settings.clock, lambda given, _: users.reward(live, given.id), units=800)
 
         early = by_name(live.diagnostics())["open slots"]
-        store._clock.advance(10_000)
+        store._settings.clock.advance(10_000)
         late = by_name(live.diagnostics())["open slots"]
 
         assert early.details["slowest_complete_seconds"] > 0

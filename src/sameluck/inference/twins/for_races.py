@@ -12,7 +12,7 @@ from sameluck.reporting.wording import amount
 from sameluck.simulation.simulate import simulate
 
 REPLICATIONS = 4_000
-STEPS = 40_000_000  # periods, at most
+STEPS = 20_000_000  # periods, at most
 FEWEST = 400  # with fewer, rare failures would not be met
 
 

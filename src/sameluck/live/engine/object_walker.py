@@ -1,7 +1,7 @@
 """A policy that is an ordinary Python object, run over the settled entries of one replication.
 
-Two objects are made with the same seed and given the same rewards (`Twins`); they must choose the same arms. A policy
-that uses randomness other than its seed is so detected at once rather than after a restart.
+Two objects are made with the same seed and given the same rewards (`ObjectPair`); they must choose the same arms. A
+policy that uses randomness other than its seed is so detected at once rather than after a restart.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from sameluck.arrays import Floats, Ints
 from sameluck.live.engine.walker import ArmPosition, PreparedPolicy, WalkResults, entries_of
-from sameluck.policies.external import Twins, object_seed
+from sameluck.policies.external import ObjectPair, object_seed
 
 BUFFER = 64  # rewards per arm
 
@@ -35,7 +35,7 @@ class ObjectWalker:
         owner = experiment.design.noise_owner(prepared.name)
         seed = object_seed(experiment.seed, replication, owner)
         assert prepared.make is not None
-        self._twins = Twins(prepared.name, prepared.make, experiment.n_arms, seed)
+        self._pair = ObjectPair(prepared.name, prepared.make, experiment.n_arms, seed)
 
     def buffer_end(self, arm: int) -> int:  # noqa: D102
         return int(self._end[arm])
@@ -60,7 +60,7 @@ class ObjectWalker:
         while self.periods_done < horizon:
             size = min(self.prepared.batch, horizon - self.periods_done)
             while len(self._batch) < size:
-                self._batch.append(self._twins.choose(self.periods_done + len(self._batch) + 1))
+                self._batch.append(self._pair.choose(self.periods_done + len(self._batch) + 1))
             counts = np.bincount(self._batch, minlength=self.pulls.size)
             if (self.pulls + counts > self._end).any():
                 return
@@ -69,7 +69,7 @@ class ObjectWalker:
                 self._observe(arm, self._buffers[arm].popleft())
 
     def _observe(self, arm: int, reward: float) -> None:
-        self._twins.observe(arm, reward)
+        self._pair.observe(arm, reward)
         trajectory = self.results.trajectory
         if trajectory.arms.size:
             trajectory.arms[self.periods_done] = arm

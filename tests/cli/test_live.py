@@ -598,7 +598,7 @@ def test_a_missing_permission_is_one_clear_line(postgres_url, capsys, tmp_path, 
             code, out, err = run(capsys, "start", "shop.toml", "--db", weak)
         finally:
             connection.execute("DROP ROLE weak")
-    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert (code, out, err.count("\n")) == (2, "", 1)
     assert "this PostgreSQL user may not use the database: permission denied" in err
 
 

@@ -21,9 +21,7 @@ def backup_command(file: str, database: DatabaseOptions) -> Output:
     with database.open(read_only=True) as store:
         store.backup(file)
         names = store.names()
-    return Output(
-        f"{counted(len(names), 'experiment')} in {file}", {"file": file, "names": names}
-    )
+    return Output(f"{counted(len(names), 'experiment')} in {file}", {"file": file, "names": names})
 
 
 @live_command("restore")

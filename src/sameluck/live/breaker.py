@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from sameluck.errors import Closed, Misconfigured, Unavailable
 from sameluck.live.databases.deadline import within
@@ -15,6 +13,25 @@ FAILURES = 3  # in a row, until calls are no longer tried
 SECONDS = 1.0  # until one call is tried again
 
 _log = logging.getLogger("sameluck")
+
+
+class Attempt(within):
+    """One call of a store, as a context manager."""
+
+    __slots__ = ("_breaker",)
+
+    def __init__(self, breaker: CircuitBreaker, seconds: float | None) -> None:
+        super().__init__(seconds)
+        self._breaker = breaker
+
+    def __enter__(self) -> None:
+        self._breaker.begin()
+        super().__enter__()
+
+    def __exit__(self, *raised: object) -> None:
+        super().__exit__()
+        error = raised[1]
+        self._breaker.end(error if isinstance(error, BaseException) else None)
 
 
 class CircuitBreaker:
@@ -26,21 +43,22 @@ class CircuitBreaker:
         self._closed_until = 0.0
         self._lock = threading.Lock()
 
-    @contextmanager
-    def call(self, seconds: float | None) -> Iterator[None]:
+    def call(self, seconds: float | None) -> Attempt:
         """A call of the store that has so many seconds; raises the last error again if it is not tried."""
+        return Attempt(self, seconds)
+
+    def begin(self) -> None:
+        """Raise the last error if the store is not to be tried now."""
         if self._failures >= FAILURES:
             self._wait_for_turn()
-        try:
-            with within(seconds):
-                yield
-        except Closed:
-            raise
-        except Unavailable as error:
+
+    def end(self, error: BaseException | None) -> None:
+        """Note how a call ended."""
+        if error is None:
+            if self._failures:
+                self._succeeded()
+        elif isinstance(error, Unavailable) and not isinstance(error, Closed):
             self._failed(error)
-            raise
-        if self._failures:
-            self._succeeded()
 
     def _wait_for_turn(self) -> None:
         """Raise the last error, unless it is time to try again."""

@@ -15,8 +15,8 @@ cause and the remedy. Exit codes:
 * 1: a failure that is not due to the call. The database cannot be reached or is being written by another process (try
   again), a ledger differs from what its policies would have chosen, or a file cannot be written. For `live doctor`:
   there is an alarm.
-* 2: the call is not valid. An option, a value, a file, a name or an id is wrong, something is not installed, the database
-  refuses this user or its settings, or the state of the experiment forbids it.
+* 2: the call is not valid. An option, a value, a file, a name or an id is wrong, something is not installed, the
+  database refuses this user or its settings, or the state of the experiment forbids it.
 * 130: interrupted (Ctrl-C).
 """
 

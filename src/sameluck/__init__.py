@@ -92,6 +92,7 @@ __all__ = [
     "Receipt",
     "Rehearsal",
     "Replay",
+    "ReplicationStatus",
     "Reward",
     "Runs",
     "SameluckError",

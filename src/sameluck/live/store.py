@@ -18,7 +18,7 @@ from sameluck.live.experiment import LiveExperiment
 from sameluck.live.history import Change, all_changes
 from sameluck.live.logs.importing import Imported, ImportRequest, import_log
 from sameluck.live.options import Clock, Live, Makers, as_live, check_fit, feasibility
-from sameluck.live.records import Status, read_statuses
+from sameluck.live.records import Status, read_experiments_of, read_statuses
 from sameluck.live.settings import checked_timeout, store_settings
 from sameluck.live.start import (
     StartRequest,
@@ -88,6 +88,11 @@ class Store:
                 live._enrolment.flush_counts()
         self._database.close()
 
+    @property
+    def database(self) -> Database:
+        """The database that holds the experiments."""
+        return self._database
+
     def names(self) -> list[str]:
         """The experiments of this store, the oldest first."""
         return names_in(self._database)
@@ -95,6 +100,10 @@ class Store:
     def statuses(self) -> list[Status]:
         """The status of every experiment, the oldest first."""
         return self._database.read(read_statuses)
+
+    def experiments_of(self, ids: Sequence[str]) -> list[str | None]:
+        """The names of the experiments that assignments belong to; None for an id that is unknown."""
+        return self._database.read(lambda transaction: read_experiments_of(transaction, ids))
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write all experiments, as they are at this moment, to a new SQLite file; the store may serve meanwhile.
@@ -116,6 +125,7 @@ class Store:
         live: Live | Mapping[str, Any] | None = None,
         makers: Makers | None = None,
         exist_ok: bool = False,
+        paused: bool = False,
     ) -> LiveExperiment:
         """Start an experiment on real users; its name is taken from then on.
 
@@ -126,9 +136,10 @@ class Store:
             makers: For `External` policies: name -> function of a seed that returns the policy.
             exist_ok: Load the experiment of this name if it was started with the same settings, as an application
                 that is restarted does; several processes may. Policies that were added since are no difference.
+            paused: Enrol no unit until `resume` is called.
         """
         live = as_live(live)
-        request = checked_request(name, experiment, live, makers)
+        request = checked_request(name, experiment, live, makers)._replace(paused=paused)
         if exist_ok and name in self.names():
             return self._load_same(request)
         check_fit(request.experiment, live)

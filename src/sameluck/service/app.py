@@ -12,8 +12,9 @@ from fastapi import FastAPI
 from sameluck.live.options import Makers
 from sameluck.live.store import Store
 from sameluck.service.access import Rates, Service
+from sameluck.service.addresses import LOOPBACK
 from sameluck.service.experiments import Experiments
-from sameluck.service.guard import LOOPBACK, Guard
+from sameluck.service.guard import Guard
 from sameluck.service.limits import Limits
 from sameluck.service.metrics import Measured, Metrics
 from sameluck.service.problems import add_problem_documents

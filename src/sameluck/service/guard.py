@@ -18,7 +18,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from sameluck.service.limits import Limits
 from sameluck.service.problems import Refused, problem
 
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'",

@@ -25,6 +25,7 @@ NAMED = [one for one in CLOSED if "/experiments/{name}" in one or "/assignments/
 BODIES = {
     "assign": {"unit": "u"},
     "assign_batch": {"units": ["u"]},
+    "void_units": {"units": ["u"]},
     "reward": {"value": 1},
     "reward_batch": {"rewards": []},
     "add_policy": {"name": "new", "policy": "uniform"},

@@ -145,6 +145,13 @@ class Enrolment:
             self._enrolment(row) for row in transaction.find_many(EnrolmentRow, "enrolment", values)
         ]
 
+    def assignment_of(self, code: str) -> str | None:
+        """The assignment of a unit; None if it is not enrolled."""
+        values: dict[str, Any] = {"experiment": self._id, "unit": code}
+        read = self._replications.database.read
+        row = read(lambda transaction: transaction.find(EnrolmentRow, "enrolment", **values))
+        return row.id if row else None
+
     def _enrolment(self, row: EnrolmentRow | None) -> Assignment:
         if row is None:  # the experiment was deleted
             return self.not_enrolled(records.NOT_RUNNING)

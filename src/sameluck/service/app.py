@@ -12,7 +12,6 @@ from fastapi import FastAPI
 from sameluck.live.options import Makers
 from sameluck.live.store import Store
 from sameluck.service.access import Rates, Service
-from sameluck.service.addresses import LOOPBACK
 from sameluck.service.experiments import Experiments
 from sameluck.service.guard import Guard
 from sameluck.service.limits import Limits
@@ -27,7 +26,7 @@ def create_app(
     *,
     tokens: Tokens | None = None,
     makers: Makers | None = None,
-    hosts: Iterable[str] = LOOPBACK,
+    hosts: Iterable[str] | None = None,
     limits: Limits = Limits(),  # noqa: B008 it is immutable
 ) -> FastAPI:
     """The service of a store.
@@ -36,7 +35,8 @@ def create_app(
         store: The store; it is closed when the application is shut down.
         tokens: Who may call it; those in the database of the store if not given.
         makers: For `External` policies: name -> function of a seed that returns the policy.
-        hosts: The names by which it may be called, as in the Host header without the port.
+        hosts: The names by which it may be called, as in the Host header without the port; those of the loopback
+            address if not given.
         limits: What it accepts at most.
     """
     experiments = Experiments(store, makers)

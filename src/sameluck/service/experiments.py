@@ -95,6 +95,11 @@ class Experiments:
         live = await self.live_of(id)
         await self._serve(partial(live.void, id))
 
+    async def void_units(self, name: str, units: Sequence[Unit]) -> None:
+        """Void the assignments of units whose answer was lost."""
+        live = await self._live(name)
+        await self._serve(partial(live.void_units, units))
+
     # Everything else
 
     async def read(self, name: str, work: Callable[[LiveExperiment], T]) -> T:

@@ -15,6 +15,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sameluck.service.addresses import LOOPBACK
 from sameluck.service.limits import Limits
 from sameluck.service.problems import Refused, problem
 
@@ -31,13 +32,13 @@ class Guard:
 
     Args:
         app: The application.
-        hosts: The names by which it may be called; its own address among them.
+        hosts: The names by which it may be called; those of the loopback address if None.
         limits: The size of a body, and the time of a request.
     """
 
-    def __init__(self, app: ASGIApp, *, hosts: Iterable[str], limits: Limits) -> None:
+    def __init__(self, app: ASGIApp, *, hosts: Iterable[str] | None, limits: Limits) -> None:
         self._app = app
-        self._hosts = {host.lower() for host in hosts}
+        self._hosts = {host.lower() for host in hosts or LOOPBACK}
         self._limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: D102

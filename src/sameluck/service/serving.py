@@ -52,4 +52,5 @@ class Serving:
             timeout_keep_alive=30,
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
-        uvicorn.Server(config).run(sockets=[self._listener])
+        self.server = uvicorn.Server(config)
+        self.server.run(sockets=[self._listener])

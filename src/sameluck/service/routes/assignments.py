@@ -36,6 +36,12 @@ class Arrivals(Body):
     units: list[Any]  # each is checked, and its error stands in its place
 
 
+class Units(Body):
+    """Units that were not told their arm."""
+
+    units: list[UnitField]
+
+
 class AssignmentList(BaseModel):
     """An answer per unit, in their order."""
 
@@ -62,6 +68,13 @@ async def assign_batch(name: Name, body: Arrivals, caller: Serving) -> Response:
     caller.service.limits.check_items("units", len(body.units))
     answers = await caller.experiments.assign_many(name, body.units)
     return respond({"answers": [item_of(answer) for answer in answers]})
+
+
+@router.post("/v1/experiments/{name}/assignments/void", status_code=204)
+async def void_units(name: Name, body: Units, caller: Serving) -> None:
+    """Void the assignments of units that were not told their arm, since the answer was lost. It is safe to repeat."""
+    caller.service.limits.check_items("units", len(body.units))
+    await caller.experiments.void_units(name, body.units)
 
 
 @router.post("/v1/assignments/{id}/exposure", status_code=204)

@@ -1,6 +1,8 @@
 """A service in this process, called without a network."""
 
 import asyncio
+import threading
+import time
 from contextlib import contextmanager
 from functools import partialmethod
 
@@ -8,7 +10,9 @@ import httpx
 import pytest
 
 import sameluck as sl
+from sameluck.service.addresses import Address
 from sameluck.service.app import create_app
+from sameluck.service.serving import Serving
 from sameluck.service.tokens import SCOPES, Tokens
 
 SOCKS = {
@@ -108,3 +112,32 @@ def shared():
         served = serve()
         served.start()
         yield served
+
+
+class Server:
+    """A service in a thread of this process."""
+
+    def __init__(self, store):
+        address = Address("127.0.0.1", 0)
+        self.store, self.serving = store, Serving(store, address, address.bind())
+        self.thread = threading.Thread(target=self.serving.run)
+        self.thread.start()
+
+    def client(self, **options):
+        return sl.Client(self.serving.url, token=self.serving.token, **{"timeout": 5.0, **options})
+
+    def stop(self):
+        while not hasattr(self.serving, "server"):
+            time.sleep(0.01)
+        self.serving.server.should_exit = True
+        self.thread.join()
+
+
+@pytest.fixture(scope="module")
+def server():
+    """A service that listens."""
+    server = Server(sl.open("sqlite://", timeout=5.0))
+    try:
+        yield server
+    finally:
+        server.stop()

@@ -2,17 +2,13 @@
 
 import asyncio
 import inspect
-import threading
 import time
-from contextlib import contextmanager
 
 import httpx
 import pytest
 
 import sameluck as sl
 from sameluck.client import AsyncRemoteExperiment, RemoteExperiment
-from sameluck.service.addresses import Address
-from sameluck.service.serving import Serving
 
 EXPERIMENT = sl.Experiment(
     policies={"ucb": "ucb1(alpha=2)", "greedy": "epsilon_greedy(epsilon=0.2)"},
@@ -21,40 +17,6 @@ EXPERIMENT = sl.Experiment(
     replications=3,
 )
 LIVE = {"reward": {"min": 0, "max": 1}, "fallback": "50/50"}
-
-
-class Server:
-    """A service in a thread of this process."""
-
-    def __init__(self, store):
-        address = Address("127.0.0.1", 0)
-        self.store, self.serving = store, Serving(store, address, address.bind())
-        self.thread = threading.Thread(target=self.serving.run)
-        self.thread.start()
-
-    def client(self, **options):
-        return sl.Client(self.serving.url, token=self.serving.token, **{"timeout": 5.0, **options})
-
-    def stop(self):
-        while not hasattr(self.serving, "server"):
-            time.sleep(0.01)
-        self.serving.server.should_exit = True
-        self.thread.join()
-
-
-@contextmanager
-def running(url="sqlite://"):
-    server = Server(sl.open(url, timeout=5.0))
-    try:
-        yield server
-    finally:
-        server.stop()
-
-
-@pytest.fixture(scope="module")
-def server():
-    with running() as server:
-        yield server
 
 
 def play(live):

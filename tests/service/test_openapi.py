@@ -27,7 +27,7 @@ def send(served, case):
             case.path_parameters[name] = real[name]
     values = case.as_transport_kwargs(base_url="http://localhost")
     sent = {name: values.get(name) for name in ("params", "headers", "json")}
-    sent["headers"] = {**sent["headers"], **{"Authorization": f"Bearer {served.all}"}}
+    sent["headers"] = {**sent["headers"], "Authorization": f"Bearer {served.all}"}
     if values.get("data") is not None:
         sent |= {"content": values["data"], "json": None}
     return served.http.request(values["method"], values["url"], **sent)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sameluck.live.assignments import Assignments
-from sameluck.live.ledger import Ledger
+from sameluck.live.ledger import Ledger, same_question
 from sameluck.live.verification import verify, verify_or_fail
 from sameluck.live.waiting import notes
 from sameluck.policies.external import makers_for
@@ -17,11 +17,15 @@ from sameluck.trajectories import Trace
 if TYPE_CHECKING:
     from sameluck.inference import Twin
 
+REMEMBERED_RUNS = 8  # of other policies or checkpoints
+
 
 class Results(Assignments):
     """The methods of a live experiment that read its ledger."""
 
-    _runs: Runs | None = None  # the last ones returned
+    _runs: tuple[
+        Runs, ...
+    ] = ()  # those returned last, the newest first; each of other policies or checkpoints
 
     def runs(
         self, checkpoints: Sequence[int] | None = None, *, policies: Sequence[str] | None = None
@@ -38,8 +42,10 @@ class Results(Assignments):
         """
 
         def work(ledger: Ledger) -> Runs:
-            self._runs = ledger.runs(checkpoints, policies, self._runs)
-            return replace(self._runs, notes=notes(ledger, self._runs.replications))
+            runs = ledger.runs(checkpoints, policies, self._runs)
+            others = [one for one in self._runs if not same_question(one, runs)]
+            self._runs = (runs, *others[: REMEMBERED_RUNS - 1])
+            return replace(runs, notes=notes(ledger, runs.replications))
 
         return self._replications.read(work)
 

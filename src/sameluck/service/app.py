@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from sameluck.live.options import Makers
 from sameluck.live.store import Store
 from sameluck.service.access import Rates, Service
+from sameluck.service.dashboard.pages import add_dashboard
 from sameluck.service.experiments import Experiments
 from sameluck.service.guard import Guard
 from sameluck.service.limits import Limits
@@ -61,6 +62,7 @@ def create_app(
     app.state.metrics = Metrics()
     for router in routers():
         app.include_router(router)
+    add_dashboard(app)
     add_problem_documents(app)
     app.add_middleware(Measured, metrics=app.state.metrics)
     app.add_middleware(Guard, hosts=hosts, limits=limits)

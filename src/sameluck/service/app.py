@@ -17,7 +17,7 @@ from sameluck.service.guard import Guard
 from sameluck.service.limits import Limits
 from sameluck.service.metrics import Measured, Metrics
 from sameluck.service.problems import add_problem_documents
-from sameluck.service.routes import routers
+from sameluck.service.routes import discovered_routes
 from sameluck.service.tokens import Tokens
 
 
@@ -54,13 +54,11 @@ def create_app(
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
-        generate_unique_id_function=lambda route: route.name,
     )
     app.state.service = Service(experiments, tokens or Tokens(store.database), limits)
     app.state.rates = Rates(limits.requests_per_second)
     app.state.metrics = Metrics()
-    for router in routers():
-        app.include_router(router)
+    app.router.routes.extend(discovered_routes())  # one list, in which a request is matched once
     add_problem_documents(app)
     app.add_middleware(Measured, metrics=app.state.metrics)
     app.add_middleware(Guard, hosts=hosts, limits=limits)

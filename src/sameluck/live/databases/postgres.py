@@ -184,7 +184,6 @@ class Postgres:
             raise
 
     def _open_pool(self) -> None:
-        self._process = os.getpid()
         self._no_connection: Exception | None = None  # why the last attempt to connect failed
         self._prepared: WeakSet[Connection] = WeakSet()  # connections with our statements prepared
         self._pool = self._psycopg_pool.ConnectionPool(
@@ -201,6 +200,9 @@ class Postgres:
                 "prepare_threshold": None,  # it would drop ours with its own when a transaction is rolled back
             },
         )
+        self._process = (
+            os.getpid()
+        )  # last: another thread of a forked process may look at it meanwhile
 
     def _recording_connections(self) -> type[Connection]:
         """Connections that keep why one could not be made: the pool says only that it took too long."""

@@ -45,7 +45,7 @@ def create_app(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await to_thread.run_sync(experiments.load_active)
         yield
-        await to_thread.run_sync(store.close)
+        await experiments.close()
 
     app = FastAPI(
         title="sameluck",

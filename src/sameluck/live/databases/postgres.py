@@ -50,7 +50,9 @@ T = TypeVar("T")
 
 ATTEMPTS = 12
 MOST_ROWS, FEW_ROWS = 5_000, 20  # of one statement; rows that are sent one by one
-SOME_ROWS = 2_000  # read at once: psycopg holds the interpreter, and with it the calls of users, meanwhile
+SOME_ROWS = (
+    2_000  # read at once: psycopg holds the interpreter, and with it the calls of users, meanwhile
+)
 TIMEOUT = 5.0  # seconds to wait for a connection, or for a lock of this process
 CLOCK_SECONDS = 10.0  # until the server's clock is looked at again
 LONG = 1_000.0  # seconds; a call with more has no deadline on the server

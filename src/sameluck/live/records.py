@@ -32,6 +32,7 @@ NOT_RUNNING = "NOT_RUNNING"
 NOT_IN_TRAFFIC_SHARE = "NOT_IN_TRAFFIC_SHARE"
 DRAINING = "DRAINING"
 ARM_DISABLED = "ARM_DISABLED"
+EXCLUDED = "EXCLUDED"
 UNAVAILABLE = "UNAVAILABLE"
 
 REASONS = {
@@ -41,6 +42,7 @@ REASONS = {
     NOT_RUNNING: "the experiment is paused, stopped or complete",
     NOT_IN_TRAFFIC_SHARE: "the unit is outside the traffic share",
     DRAINING: "the experiment is being stopped and needs no unit at the moment",
+    EXCLUDED: "the unit was turned away before, and stays so",
     ARM_DISABLED: "the unit is enrolled, but its arm is disabled",
     UNAVAILABLE: "the store was away, or did not answer in time",
 }

@@ -36,6 +36,7 @@ from sameluck.live.options import (
     Maker,
     Makers,
     checked_makers,
+    later_options,
     open_at_once,
     options_from,
     stop_after_of,
@@ -85,6 +86,7 @@ class OpenReplications:
         self.id, self.name = row.id, row.name
         self.history = History(row.id, row.name, settings)
         self.live = options_from(row.options)
+        self.later_options = later_options(row.options)
         self._makers = checked_makers(makers)
         self.definition = self.read_definition(row.definition)
         self.after_fork()

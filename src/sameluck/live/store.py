@@ -143,7 +143,7 @@ class Store:
 
     def _load_same(self, request: StartRequest) -> LiveExperiment:
         live = self.peek(request.name, makers=request.makers)
-        if difference := first_difference(live.experiment, live.live, request):
+        if difference := first_difference(live, request):
             raise Conflict(
                 f"experiment {request.name!r} was started with other settings: {difference}; load it as it is, or "
                 "choose another name",

@@ -146,6 +146,7 @@ class EnrolmentRow(NamedTuple):
     id: str | None
     arm: int | None
     disabled: bool  # the arm
+    away_until_us: int | None  # turned away until then; None if the unit has not arrived before
 
 
 class LockedAssignment(NamedTuple):
@@ -298,6 +299,14 @@ class DisabledRow(NamedTuple):
 
     experiment: int
     arm: int
+
+
+class ArrivalRow(NamedTuple):
+    """Units that arrived at least so often, and not twice as often; and how many of them are enrolled."""
+
+    least: int  # visits
+    arrived: int
+    enrolled: int
 
 
 class WaitingRow(NamedTuple):

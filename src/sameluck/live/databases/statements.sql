@@ -121,9 +121,10 @@ VALUES (:experiment, :replication, :owner, :arm, :position, :state, :value, :sou
 
 -- name: enrolment
 SELECT e.status, e.fallback, e.sticky, a.id, a.arm,
-       EXISTS (SELECT 1 FROM disabled_arm d WHERE d.experiment = e.id AND d.arm = a.arm) AS disabled
+       EXISTS (SELECT 1 FROM disabled_arm d WHERE d.experiment = e.id AND d.arm = a.arm) AS disabled, v.away_until_us
 FROM experiment e
 LEFT JOIN assignment a ON a.experiment = e.id AND a.unit = :unit AND a.voided_us IS NULL
+LEFT JOIN arrival v ON v.experiment = e.id AND v.unit = :unit
 WHERE e.id = :experiment
 
 -- The lowest open replication first; no row if the unit is enrolled already or the experiment is not running. Entries of
@@ -136,6 +137,8 @@ WHERE (experiment, replication, owner, arm, position) = (
     AND EXISTS (SELECT 1 FROM experiment x WHERE x.id = :experiment AND x.status IN ('running', 'draining'))
     AND NOT EXISTS (SELECT 1 FROM assignment a WHERE a.experiment = :experiment AND a.unit = :unit
                                                  AND a.voided_us IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM arrival v WHERE v.experiment = :experiment AND v.unit = :unit
+                                              AND v.away_until_us > :now)
     AND NOT EXISTS (SELECT 1 FROM disabled_arm d WHERE d.experiment = :experiment AND d.arm = w.arm)
   ORDER BY w.replication, w.owner, w.arm, w.position LIMIT 1 /*pg FOR UPDATE OF w SKIP LOCKED */)
 RETURNING replication, owner, arm, position
@@ -143,6 +146,30 @@ RETURNING replication, owner, arm, position
 -- name: enrol
 INSERT INTO assignment (id, experiment, replication, owner, arm, position, unit, assigned_us)
 VALUES (:assignment, :experiment, :replication, :owner, :arm, :position, :unit, :now)
+
+-- A unit is assigned an entry, or turned away until a time.
+-- name: arrive
+INSERT INTO arrival (experiment, unit, visits, away_until_us) VALUES (:experiment, :unit, 1, :until)
+ON CONFLICT (experiment, unit) DO UPDATE SET visits = arrival.visits + 1, away_until_us = excluded.away_until_us
+
+-- As if a unit had not arrived: its call is not answered yet, and tries again.
+-- name: unarrive
+UPDATE arrival SET visits = visits - 1, away_until_us = 0 WHERE experiment = :experiment AND unit = :unit
+
+-- Not an INSERT: the unit may have been erased since.
+-- name: count_visits
+UPDATE arrival SET visits = visits + :visits WHERE experiment = :experiment AND unit = :unit
+  AND EXISTS (SELECT 1 FROM experiment x WHERE x.id = :experiment AND x.status IN ('running', 'draining'))
+
+-- The units that arrived by their number of visits (1, 2 to 3, 4 to 7, 8 to 15, 16 and more), and those enrolled.
+-- name: arrivals
+SELECT least, COUNT(*) AS arrived, COALESCE(SUM(enrolled), 0) AS enrolled
+FROM (SELECT CASE WHEN v.visits < 2 THEN 1 WHEN v.visits < 4 THEN 2 WHEN v.visits < 8 THEN 4 WHEN v.visits < 16 THEN 8
+                  ELSE 16 END AS least,
+             CASE WHEN EXISTS (SELECT 1 FROM assignment a WHERE a.experiment = v.experiment AND a.unit = v.unit
+                                                           AND a.voided_us IS NULL) THEN 1 ELSE 0 END AS enrolled
+      FROM arrival v WHERE v.experiment = :experiment) AS units
+GROUP BY least ORDER BY least
 
 -- Locks the replications of several assignments, whose ids are joined by commas. In the same order in every transaction,
 -- and before the rows of any assignment: so no two transactions wait for each other. SQLite has nothing to lock.
@@ -269,7 +296,9 @@ SELECT (SELECT COUNT(*) FROM entry WHERE experiment = :experiment AND replicatio
           AND state = 'assigned') AS due_us
 
 -- name: count_answers
-INSERT INTO answer (experiment, reason, calls) VALUES (:experiment, :reason, :calls)
+INSERT INTO answer (experiment, reason, calls)
+SELECT CAST(:experiment AS INTEGER), :reason, CAST(:calls AS BIGINT)
+WHERE EXISTS (SELECT 1 FROM experiment WHERE id = :experiment)  -- it may have been deleted
 ON CONFLICT (experiment, reason) DO UPDATE SET calls = answer.calls + excluded.calls
 
 -- name: note_clock

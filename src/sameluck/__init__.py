@@ -71,6 +71,7 @@ __all__ = [
     "Environment",
     "EpsilonGreedy",
     "Experiment",
+    "Extension",
     "External",
     "Failure",
     "Gaussian",

@@ -32,6 +32,12 @@ class Derived(NamedTuple):
     progress: ChallengerProgress
     state: Replication | None  # None if the policy has finished it and nothing is outstanding
 
+    def can_catch_up(self, row: ReplicationRow) -> bool:
+        """Whether what was settled since is all that has changed."""
+        if self.state is None:
+            return self.version == row.version
+        return self.state.revision == row.revision
+
 
 class DerivedChallenger(NamedTuple):
     """What a policy does in the replications of one state of the database."""
@@ -60,7 +66,11 @@ class Challenger(NamedTuple):
         after = self.replications.read_definition(self._added_to(before).to_json())
         self._check_rewards(after.experiment)
         ledger = self.replications.ledger(self.transaction, after.scheduler)
-        states = {state.number: _derived(state) for state in ledger.replications(checked=False)}
+        revisions = {row.number: row.revision for row in self._all(ReplicationRow, "replications")}
+        states = {}
+        for state in ledger.replications(checked=False):
+            state.revision = revisions[state.number]
+            states[state.number] = _derived(state)
         return DerivedChallenger(before, after, states)
 
     def join(self, derived: DerivedChallenger, now: int) -> Joining:
@@ -88,7 +98,7 @@ class Challenger(NamedTuple):
         """Bring derived replications up to date, so that less is left while others wait."""
         for row in self._all(ReplicationRow, "replications"):
             one = derived.get(row.number)
-            if one is not None and one.state is not None:
+            if one is not None and one.state is not None and one.state.revision == row.revision:
                 self.replications.catch_up(self.transaction, one.state, row.version)
 
     def _add(
@@ -100,8 +110,9 @@ class Challenger(NamedTuple):
         ledger, progress = self.replications.ledger(self.transaction, after.scheduler), []
         for row in self._all(ReplicationRow, "replications"):
             one = derived.get(row.number)
-            if one is None or (one.state is None and one.version != row.version):
+            if one is None or not one.can_catch_up(row):
                 (state,) = ledger._replace(numbers=[row.number]).replications(checked=False)
+                state.revision = row.revision
                 one = _derived(state)
             if one.state is not None:
                 state = one.state

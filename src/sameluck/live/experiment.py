@@ -12,7 +12,7 @@ from sameluck.live.diagnostics import Check, Snapshot, diagnostics
 from sameluck.live.history import Change
 from sameluck.live.logs.exporting import export
 from sameluck.live.options import Maker
-from sameluck.live.records import Joining, Status, read_status
+from sameluck.live.records import Extension, Joining, Status, read_status
 from sameluck.live.results import Results
 from sameluck.policies.base import Policy
 
@@ -77,13 +77,20 @@ class LiveExperiment(Results):
         """
         self._control.enable_arm(arm, reason)
 
-    def extend_windows(self, seconds: float, *, reason: str = "") -> None:
-        """Let the rewards that are awaited now come so many seconds later, after an outage for instance.
+    def extend_windows(self, seconds: float, *, reason: str = "") -> Extension:
+        """Let rewards come so many seconds later, after an outage for instance; returns what that has changed.
 
-        Windows that are over count as well, unless their default reward has been recorded already, by `tick` or by a
-        call of `assign`: policies have acted on it. So extend them before the experiment is served again.
+        Every window that is open, or over without its default reward recorded, ends so much later. A default reward
+        that was recorded (by `tick`, or by a call of `assign` or `reward`) is taken back if no policy has played on
+        it: its replication is not complete, and no unit was ever assigned an entry that the policies requested only
+        because of it. Whether that is so does not depend on the reward that it hid. The first reward that came
+        meanwhile, and was refused as late, counts then if it came within the extended window; the audit log has it a
+        second time, as applied. Otherwise the entry waits again until the extended window ends. Every other default
+        reward stays, since users have been shown arms because of it.
+
+        Pause the experiment during an outage of rewards: then no policy plays on a default meanwhile.
         """
-        self._control.extend_windows(seconds, reason)
+        return self._control.extend_windows(seconds, reason)
 
     def history(self) -> list[Change]:
         """Every change of status, policies and arms: when, what, by whom and why; the oldest first."""

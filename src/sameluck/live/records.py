@@ -173,6 +173,22 @@ class Joining(NamedTuple):
         )
 
 
+class Extension(NamedTuple):
+    """What extending the reward windows has changed."""
+
+    awaited: int  # rewards that may come later, those of `reopened` included
+    reopened: int  # of these, default rewards that were taken back
+    accepted: int  # late rewards that count now
+    kept: int  # defaults of open replications whose window was extended, but a policy has played on them
+
+    def __str__(self) -> str:
+        return (
+            f"{counted(self.awaited, 'reward')} may come later ({self.reopened:,} had the default already), "
+            f"{counted(self.accepted, 'late reward counts', 'late rewards count')} now, "
+            f"{counted(self.kept, 'default reward stays', 'default rewards stay')} (policies have played on them)"
+        )
+
+
 def moment(microseconds: int | None) -> str | None:
     """A time as text, UTC."""
     if microseconds is None:
@@ -200,7 +216,7 @@ def description_of(id: str, name: str, experiment: Experiment, row: AssignmentRo
         assigned_at=str(moment(row.assigned_us)),
         exposed_at=moment(row.exposed_us),
         settled_at=None if voided else moment(row.settled_us),
-        due_at=None if voided else moment(row.due_us),
+        due_at=moment(row.due_us) if row.state == "assigned" and not voided else None,
     )
 
 

@@ -221,9 +221,14 @@ class OpenReplications:
         number = locked.replication
         self.hold(transaction, number)
         state = self.states.get(number)
-        if state is None or state.policies != locked.policies or state.version > locked.version:
+        if (
+            state is None
+            or (state.policies, state.revision) != (locked.policies, locked.revision)
+            or state.version > locked.version
+        ):
             ledger = Ledger(transaction, self.id, self.current(transaction), [number])
             (state,) = ledger.replications()
+            state.revision = locked.revision
             self.states[number] = state
         else:
             self.catch_up(transaction, state, locked.version)

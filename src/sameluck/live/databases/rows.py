@@ -73,6 +73,7 @@ class ReplicationRow(NamedTuple):
     state: str
     version: int
     policies: int
+    revision: int  # how often default rewards were taken back
 
 
 class DigestRow(NamedTuple):
@@ -126,6 +127,31 @@ class SettledRow(NamedTuple):
     value: float
 
 
+class DefaultRow(NamedTuple):
+    """A default reward, and the reward that came after its window if there is one."""
+
+    replication: int
+    owner: int
+    arm: int
+    position: int
+    value: float
+    settled: int
+    assignment: str
+    due_us: int  # the end of the extended window
+    event: int | None  # in the audit log
+    late: float | None
+
+
+class TouchedRow(NamedTuple):
+    """An entry that is outstanding."""
+
+    owner: int
+    arm: int
+    position: int
+    wanted: bool
+    touched: bool  # it has had an assignment
+
+
 class LedgerRow(NamedTuple):
     """A settled entry."""
 
@@ -166,6 +192,7 @@ class LockedAssignment(NamedTuple):
     source: str | None
     version: int
     policies: int
+    revision: int
 
     @property
     def voided(self) -> bool:

@@ -75,7 +75,7 @@ UPDATE replication SET version = :version, state = :state, policies = :policies,
 WHERE experiment = :experiment AND number = :replication
 
 -- name: replications
-SELECT number, state, version, policies FROM replication WHERE experiment = :experiment ORDER BY number
+SELECT number, state, version, policies, revision FROM replication WHERE experiment = :experiment ORDER BY number
 
 -- name: digests
 SELECT number, version, digest, digested FROM replication WHERE experiment = :experiment ORDER BY number
@@ -95,7 +95,7 @@ WHERE e.experiment = :experiment AND e.replication >= :first AND e.replication <
 ORDER BY e.replication, e.arm, e.position LIMIT 100
 
 -- name: lock_all_replications
-SELECT number, state, version, policies FROM replication WHERE experiment = :experiment ORDER BY number /*pg FOR UPDATE */
+SELECT number, state, version, policies, revision FROM replication WHERE experiment = :experiment ORDER BY number /*pg FOR UPDATE */
 
 -- name: count_open
 SELECT COUNT(*) FROM replication WHERE experiment = :experiment AND state = 'open'
@@ -182,7 +182,7 @@ ORDER BY experiment, number /*pg FOR UPDATE */
 -- while the entry is locked.
 -- name: lock_assignment
 SELECT a.id, a.experiment, a.replication, a.owner, a.arm, a.position, a.exposed_us, e.assignment, e.state, e.due_us,
-       e.value, e.source, r.version, r.policies
+       e.value, e.source, r.version, r.policies, r.revision
 FROM assignment a
 JOIN entry e ON e.experiment = a.experiment AND e.replication = a.replication AND e.owner = a.owner
             AND e.arm = a.arm AND e.position = a.position
@@ -200,11 +200,65 @@ WHERE a.id = :assignment
 -- name: note_reward
 INSERT INTO reward_event (assignment, value, received_us, outcome) VALUES (:assignment, :value, :now, :outcome)
 
+-- The end of a window that is over is kept: it may be extended.
 -- name: settle
 UPDATE entry SET state = 'settled', value = :value, source = :source, settled = :settled, settled_us = :now,
-                 due_us = NULL
+                 due_us = CASE WHEN :source = 'default' THEN due_us END
 WHERE experiment = :experiment AND replication = :replication AND owner = :owner AND arm = :arm
   AND position = :position AND assignment = :assignment
+
+-- The default rewards of open replications whose extended window is not over, or in which a reward has come meanwhile;
+-- the last first.
+-- name: defaults
+SELECT d.replication, d.owner, d.arm, d.position, d.value, d.settled, d.assignment, d.due_us, v.id AS event,
+       v.value AS late
+FROM (SELECT e.replication, e.owner, e.arm, e.position, e.value, e.settled, e.assignment,
+             COALESCE(e.due_us, COALESCE(a.exposed_us, a.assigned_us) + CAST(:window AS BIGINT)) + :more AS due_us
+      FROM replication r
+      JOIN entry e ON e.experiment = r.experiment AND e.replication = r.number
+      JOIN assignment a ON a.id = e.assignment
+      WHERE r.experiment = :experiment AND r.state = 'open' AND e.state = 'settled' AND e.source = 'default') AS d
+LEFT JOIN reward_event v ON v.id = (SELECT MIN(w.id) FROM reward_event w
+                                    WHERE w.assignment = d.assignment AND w.outcome = 'late'
+                                      AND w.received_us <= d.due_us)
+WHERE d.due_us > :now OR v.id IS NOT NULL
+ORDER BY d.replication, d.settled DESC
+
+-- The outstanding entries of a replication; those that have had an assignment, also a voided one, are touched.
+-- name: touched
+SELECT e.owner, e.arm, e.position, e.state = 'wanted' AS wanted,
+       EXISTS (SELECT 1 FROM assignment a
+               WHERE a.experiment = e.experiment AND a.replication = e.replication AND a.owner = e.owner
+                 AND a.arm = e.arm AND a.position = e.position) AS touched
+FROM entry e
+WHERE e.experiment = :experiment AND e.replication = :replication AND e.state IN ('wanted', 'assigned')
+
+-- name: unsettle
+UPDATE entry SET state = 'assigned', value = NULL, source = NULL, settled = NULL, settled_us = NULL, due_us = :due
+WHERE experiment = :experiment AND replication = :replication AND owner = :owner AND arm = :arm
+  AND position = :position
+
+-- name: close_gap
+UPDATE entry SET settled = settled - 1
+WHERE experiment = :experiment AND replication = :replication AND state = 'settled' AND settled > :settled
+
+-- name: withdraw
+DELETE FROM entry
+WHERE experiment = :experiment AND replication = :replication AND owner = :owner AND arm = :arm
+  AND position = :position AND state = 'wanted'
+
+-- name: take_back
+UPDATE replication SET version = version - :taken, defaulted = defaulted - :taken, revision = revision + 1,
+                       digest = (digest + :digest) % 4611686018427387904,
+                       digested = CASE WHEN digested = version THEN version - :taken ELSE -1 END
+WHERE experiment = :experiment AND number = :replication
+
+-- name: revisions
+SELECT COALESCE(SUM(revision), 0) FROM replication WHERE experiment = :experiment
+
+-- name: count_awaited
+SELECT COUNT(*) FROM entry WHERE experiment = :experiment AND state = 'assigned'
+  AND (:leases = 1 OR assignment IN (SELECT id FROM assignment WHERE experiment = :experiment AND exposed_us IS NOT NULL))
 
 -- name: expose
 UPDATE assignment SET exposed_us = :now WHERE id = :assignment
@@ -350,7 +404,9 @@ WHERE a.experiment = :experiment
 
 -- name: count_late
 SELECT a.arm, COUNT(DISTINCT v.assignment) AS total FROM reward_event v JOIN assignment a ON a.id = v.assignment
-WHERE a.experiment = :experiment AND v.outcome = 'late' GROUP BY a.arm
+WHERE a.experiment = :experiment AND v.outcome = 'late'
+  AND NOT EXISTS (SELECT 1 FROM reward_event w WHERE w.assignment = v.assignment AND w.outcome = 'applied')
+GROUP BY a.arm
 
 -- name: audits
 SELECT e.replication, e.value - s.value AS difference FROM entry e

@@ -20,6 +20,7 @@ import pytest
 from sameluck.testing.scenario import OpenStore, Scenario
 from sameluck.testing.store_contract.assignments import AssignmentRules
 from sameluck.testing.store_contract.control import ConcurrencyRules, ControlRules
+from sameluck.testing.store_contract.extension import ExtensionRules
 from sameluck.testing.store_contract.incidents import IncidentRules
 from sameluck.testing.store_contract.lists import ListRules
 from sameluck.testing.store_contract.participation import ParticipationRules
@@ -34,6 +35,7 @@ class StoreContract(
     ListRules,
     ControlRules,
     IncidentRules,
+    ExtensionRules,
     ResultRules,
     ConcurrencyRules,
 ):

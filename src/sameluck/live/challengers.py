@@ -13,6 +13,7 @@ from sameluck.live.databases.rows import (
     NumberRow,
     ProgressRow,
     ReplicationRow,
+    TextRow,
 )
 from sameluck.live.engine.replication import Replication
 from sameluck.live.options import Live, check_fit, experiment_as_run, needs_binary_rewards
@@ -89,6 +90,10 @@ class Challenger(NamedTuple):
         drained = status == "stopped" and not open_before  # stopped at once: it stays stopped
         self.replications.history.record(self.transaction, "policy added", subject=self.name)
         if (status == "complete" or drained) and self._count("count_open"):
+            if not self._one(TextRow, "salt").text:
+                raise Invalid(
+                    f"policy {self.name!r} needs users, but those of this experiment were forgotten; start another"
+                )
             again = "running" if status == "complete" else "draining"
             self.transaction.run("set_sticky", experiment=self.replications.id, sticky=1)
             self.replications.set_status(self.transaction, again, reason)

@@ -11,6 +11,7 @@ from sameluck.live.databases.rows import ACTIVE, ENDED, CurrentRow, NumberRow, T
 from sameluck.live.extension import extend
 from sameluck.live.options import LONGEST, arm_index, fallback_arm, options_text, stop_after_of
 from sameluck.live.records import Extension
+from sameluck.live.removal import erase_unit, forget_units
 from sameluck.live.replications import OpenReplications
 from sameluck.live.settings import SECOND
 from sameluck.validation import require_name, require_number, require_whole
@@ -146,6 +147,20 @@ class Control(NamedTuple):
         more = round(float(seconds) * SECOND)
         return self.replications.write(
             lambda transaction: extend(transaction, self.replications, more, reason)
+        )
+
+    def erase(self, code: str, reason: str) -> int:
+        """Erase a unit, given by its hash; see `LiveExperiment.erase`."""
+        check_reason(reason)
+        return self.replications.write(
+            lambda transaction: erase_unit(transaction, self.replications, code, reason)
+        )
+
+    def forget_units(self, reason: str) -> None:
+        """Destroy the key of the units' hashes; see `LiveExperiment.forget_units`."""
+        check_reason(reason)
+        self.replications.write(
+            lambda transaction: forget_units(transaction, self.replications, reason)
         )
 
     def _disabled(self, transaction: Transaction) -> list[int]:

@@ -61,9 +61,13 @@ class Enrolment:
         self._answers: Counter[str] = Counter()  # that are not in the database
         self._visits: Counter[str] = Counter()  # of units that came again, likewise
 
+    def code(self, unit: object) -> str:
+        """The hash that a unit is stored as."""
+        return hash_unit(unit, self._salt)
+
     def code_or_answer(self, unit: object) -> str | Assignment:
         """The code of a unit, or the answer to one outside the traffic share."""
-        code = hash_unit(unit, self._salt)
+        code = self.code(unit)
         if is_in_traffic_share(code, self._share):
             return code
         now = self._settings.now()

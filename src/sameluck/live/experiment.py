@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from typing import SupportsIndex
+from uuid import UUID
 
 from sameluck.live.challengers import Challenger
 from sameluck.live.control import Control
@@ -91,6 +93,25 @@ class LiveExperiment(Results):
         Pause the experiment during an outage of rewards: then no policy plays on a default meanwhile.
         """
         return self._control.extend_windows(seconds, reason)
+
+    def erase(self, unit: str | SupportsIndex | UUID, *, reason: str = "") -> int:
+        """Erase a unit: nothing in the database leads from it to its rewards; returns how many assignments it had.
+
+        Its hash, its visits and its lines in the audit log go; its assignments get other ids, so that the ids which
+        the application knows are unknown from then on, and times to the hour. The rewards stay in the ledger, on
+        which policies have acted, and in the digests that protect it. A reward that is awaited cannot come any more:
+        the default reward counts, or another unit is assigned the entry if this one was not exposed. A unit that
+        returns is a new one. Erasing it again changes nothing.
+        """
+        return self._control.erase(self._enrolment.code(unit), reason)
+
+    def forget_units(self, *, reason: str = "") -> None:
+        """Destroy the key of the hashes of an experiment that has ended: no unit can be found in it any more.
+
+        Who has the database and a guess of a unit's name could confirm it with the key, which is stored beside the
+        hashes. Units that return get the fallback arm, and no policy can be added that needs users.
+        """
+        self._control.forget_units(reason)
 
     def history(self) -> list[Change]:
         """Every change of status, policies and arms: when, what, by whom and why; the oldest first."""

@@ -54,12 +54,16 @@ def find(
     database: Database, settings: StoreSettings, name: str, makers: Makers | None
 ) -> LiveExperiment:
     """The experiment of a name, or `Unknown`."""
+    return opened(database, find_row(database, name), settings, makers)
+
+
+def find_row(database: Database, name: str) -> ExperimentRow:
+    """The row of the experiment of a name, or `Unknown`."""
     known = names_in(database)
     if not isinstance(name, str) or name not in known:
         hint = did_you_mean(name, known) if known else "it is empty; start one"
         raise Unknown(f"no experiment {shown(name)} in this store; {hint}")
-    row = database.read(lambda t: t.one(ExperimentRow, "experiment", name=name))
-    return opened(database, row, settings, makers)
+    return database.read(lambda t: t.one(ExperimentRow, "experiment", name=name))
 
 
 def opened(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 import warnings
 import weakref
@@ -13,12 +12,11 @@ from typing import Any
 
 from sameluck.errors import Conflict, SameluckError
 from sameluck.experiment import Experiment
-from sameluck.live.databases import Database, open_database, write_backup
+from sameluck.live.databases import Database, open_database
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.history import Change, all_changes
 from sameluck.live.logs.importing import Imported, ImportRequest, import_log
+from sameluck.live.maintenance import Maintenance
 from sameluck.live.options import Clock, Live, Makers, as_live, check_fit, feasibility
-from sameluck.live.records import Status, read_statuses
 from sameluck.live.settings import checked_timeout, store_settings
 from sameluck.live.start import (
     StartRequest,
@@ -26,7 +24,6 @@ from sameluck.live.start import (
     checked_request,
     find,
     first_difference,
-    names_in,
     start,
 )
 
@@ -60,7 +57,7 @@ def open(
     return Store(database, clock=clock, actor=actor, timeout=timeout)
 
 
-class Store:
+class Store(Maintenance):
     """Live experiments by name, in one database."""
 
     def __init__(
@@ -71,8 +68,7 @@ class Store:
         actor: str | None = None,
         timeout: float | None = None,
     ) -> None:
-        self._database = database
-        self._settings = store_settings(database, clock, actor, timeout)
+        super().__init__(database, store_settings(database, clock, actor, timeout))
         self._loaded: weakref.WeakSet[LiveExperiment] = weakref.WeakSet()
 
     def __enter__(self) -> Store:
@@ -87,26 +83,6 @@ class Store:
             with contextlib.suppress(SameluckError):
                 live._enrolment.flush_counts()
         self._database.close()
-
-    def names(self) -> list[str]:
-        """The experiments of this store, the oldest first."""
-        return names_in(self._database)
-
-    def statuses(self) -> list[Status]:
-        """The status of every experiment, the oldest first."""
-        return self._database.read(read_statuses)
-
-    def backup(self, path: str | os.PathLike[str]) -> None:
-        """Write all experiments, as they are at this moment, to a new SQLite file; the store may serve meanwhile.
-
-        `restore` makes a store from it, of either kind. A copy of a SQLite file made by other means lacks what is in
-        its write-ahead log.
-        """
-        write_backup(self._database, path)
-
-    def history(self) -> list[Change]:
-        """Every change of every experiment, the oldest first."""
-        return self._database.read(all_changes)
 
     def start(
         self,

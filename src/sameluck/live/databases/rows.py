@@ -127,6 +127,24 @@ class SettledRow(NamedTuple):
     value: float
 
 
+class RewardRow(NamedTuple):
+    """A reward that was reported for an entry."""
+
+    replication: int
+    owner: int
+    arm: int
+    position: int
+    value: float
+
+
+class PrunedRow(NamedTuple):
+    """What was pruned of a replication's part of the audit log."""
+
+    number: int
+    pruned: int  # applied rewards
+    pruned_digest: int
+
+
 class DefaultRow(NamedTuple):
     """A default reward, and the reward that came after its window if there is one."""
 

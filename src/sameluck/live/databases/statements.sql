@@ -217,7 +217,8 @@ FROM (SELECT e.replication, e.owner, e.arm, e.position, e.value, e.settled, e.as
       FROM replication r
       JOIN entry e ON e.experiment = r.experiment AND e.replication = r.number
       JOIN assignment a ON a.id = e.assignment
-      WHERE r.experiment = :experiment AND r.state = 'open' AND e.state = 'settled' AND e.source = 'default') AS d
+      WHERE r.experiment = :experiment AND r.state = 'open' AND e.state = 'settled' AND e.source = 'default'
+        AND SUBSTR(a.unit, 1, 7) <> 'erased ') AS d
 LEFT JOIN reward_event v ON v.id = (SELECT MIN(w.id) FROM reward_event w
                                     WHERE w.assignment = d.assignment AND w.outcome = 'late'
                                       AND w.received_us <= d.due_us)
@@ -421,3 +422,109 @@ SELECT number, opened_us, completed_us FROM replication WHERE experiment = :expe
 SELECT replication, arm, position, COUNT(*) AS times FROM assignment
 WHERE experiment = :experiment AND voided_us IS NOT NULL
 GROUP BY replication, owner, arm, position HAVING COUNT(*) > :often ORDER BY COUNT(*) DESC, replication LIMIT 100
+
+-- name: delete_events
+DELETE FROM reward_event
+WHERE assignment IN (SELECT id FROM assignment WHERE experiment = :experiment AND replication >= :first)
+
+-- name: delete_assignments
+DELETE FROM assignment WHERE experiment = :experiment AND replication >= :first
+
+-- name: delete_entries
+DELETE FROM entry WHERE experiment = :experiment AND replication >= :first
+
+-- name: delete_replications
+DELETE FROM replication WHERE experiment = :experiment AND number >= :first
+
+-- name: delete_arrivals
+DELETE FROM arrival WHERE experiment = :experiment
+  AND unit IN (SELECT unit FROM arrival WHERE experiment = :experiment ORDER BY unit LIMIT :limit)
+
+-- name: any_arrival
+SELECT COUNT(*) FROM (SELECT 1 FROM arrival WHERE experiment = :experiment LIMIT 1) AS one
+
+-- name: delete_answers
+DELETE FROM answer WHERE experiment = :experiment
+
+-- name: delete_disabled_arms
+DELETE FROM disabled_arm WHERE experiment = :experiment
+
+-- name: delete_experiment
+DELETE FROM experiment WHERE id = :experiment
+
+-- name: assignments_of
+SELECT id FROM assignment WHERE experiment = :experiment AND unit = :unit ORDER BY replication, id
+
+-- name: applied_reward
+SELECT a.replication, a.owner, a.arm, a.position, v.value FROM reward_event v JOIN assignment a ON a.id = v.assignment
+WHERE v.assignment = :assignment AND v.outcome = 'applied'
+
+-- name: erase_events
+DELETE FROM reward_event WHERE assignment = :assignment
+
+-- Times are kept to the hour, or they would lead back to the visit.
+-- name: erase_entry
+UPDATE entry SET assignment = :new, settled_us = settled_us - settled_us % :hour, due_us = NULL
+WHERE experiment = :experiment AND replication = :replication AND owner = :owner AND arm = :arm
+  AND position = :position AND assignment = :assignment
+
+-- name: erase_assignment
+UPDATE assignment SET id = :new, unit = :unit, assigned_us = assigned_us - assigned_us % :hour,
+                      exposed_us = exposed_us - exposed_us % :hour, voided_us = voided_us - voided_us % :hour
+WHERE id = :assignment
+
+-- name: arrived
+SELECT 1 FROM arrival WHERE experiment = :experiment AND unit = :unit
+
+-- name: erase_arrival
+DELETE FROM arrival WHERE experiment = :experiment AND unit = :unit
+
+-- name: salt
+SELECT salt FROM experiment WHERE id = :experiment
+
+-- name: set_salt
+UPDATE experiment SET salt = :salt WHERE id = :experiment
+
+-- name: note_pruned
+UPDATE replication SET pruned = pruned + :pruned, pruned_digest = (pruned_digest + :digest) % 4611686018427387904
+WHERE experiment = :experiment AND number = :replication
+
+-- name: last_change
+SELECT COALESCE(MAX(at_us), 0) FROM change WHERE experiment = :experiment
+
+-- name: lock_span
+SELECT number FROM replication WHERE experiment = :experiment AND number >= :first AND number <= :last
+ORDER BY number /*pg FOR UPDATE */
+
+-- name: count_old_events
+SELECT COUNT(*) FROM replication r
+JOIN assignment a ON a.experiment = r.experiment AND a.replication = r.number
+JOIN reward_event v ON v.assignment = a.id
+WHERE r.experiment = :experiment AND r.number >= :first AND r.number <= :last AND r.state = 'complete'
+  AND v.received_us < :before
+
+-- name: old_rewards
+SELECT a.replication, a.owner, a.arm, a.position, v.value FROM replication r
+JOIN assignment a ON a.experiment = r.experiment AND a.replication = r.number
+JOIN reward_event v ON v.assignment = a.id
+WHERE r.experiment = :experiment AND r.number >= :first AND r.number <= :last AND r.state = 'complete'
+  AND v.received_us < :before AND v.outcome = 'applied'
+ORDER BY a.replication
+
+-- name: delete_old_events
+DELETE FROM reward_event WHERE id IN (
+  SELECT v.id FROM replication r
+  JOIN assignment a ON a.experiment = r.experiment AND a.replication = r.number
+  JOIN reward_event v ON v.assignment = a.id
+  WHERE r.experiment = :experiment AND r.number >= :first AND r.number <= :last AND r.state = 'complete'
+    AND v.received_us < :before)
+
+-- Rewards that were reported and are not in the audit log, and what was pruned of it.
+-- name: unlogged
+SELECT e.replication, e.owner, e.arm, e.position, e.value FROM entry e
+WHERE e.experiment = :experiment AND e.source = 'observed'
+  AND NOT EXISTS (SELECT 1 FROM reward_event v WHERE v.assignment = e.assignment AND v.outcome = 'applied')
+ORDER BY e.experiment, e.replication, e.owner, e.arm, e.position
+
+-- name: pruned
+SELECT number, pruned, pruned_digest FROM replication WHERE experiment = :experiment ORDER BY number

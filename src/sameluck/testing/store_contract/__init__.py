@@ -24,6 +24,7 @@ from sameluck.testing.store_contract.extension import ExtensionRules
 from sameluck.testing.store_contract.incidents import IncidentRules
 from sameluck.testing.store_contract.lists import ListRules
 from sameluck.testing.store_contract.participation import ParticipationRules
+from sameluck.testing.store_contract.removal import RemovalRules
 from sameluck.testing.store_contract.results import ResultRules
 from sameluck.testing.store_contract.rewards import RewardRules
 
@@ -36,6 +37,7 @@ class StoreContract(
     ControlRules,
     IncidentRules,
     ExtensionRules,
+    RemovalRules,
     ResultRules,
     ConcurrencyRules,
 ):

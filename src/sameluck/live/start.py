@@ -30,6 +30,9 @@ class StartRequest(NamedTuple):
     makers: Makers | None
 
 
+Start: TypeAlias = Callable[[StartRequest, Fill], LiveExperiment]
+
+
 def checked_request(
     name: str, experiment: Experiment, live: Live, makers: Makers | None
 ) -> StartRequest:

@@ -145,12 +145,14 @@ class Store(Maintenance):
         horizon: int | None = None,
         replications: int | None = None,
         makers: Makers | None = None,
+        sorted_ok: bool = False,
+        mismatch_ok: bool = False,
     ) -> Imported:
         """Start an experiment with a production log of one policy as its ledger.
 
         Each row of a replication becomes the next entry of its arm's stack. The policies read the log first; users
         are requested for entries that it does not have. Nothing is imported if a row cannot be used,
-        unless `skip_bad`.
+        unless `skip_bad`, or if the order of the rows cannot be that of users, unless that is confirmed.
 
         Args:
             name: The new experiment's name: 1 to 200 printable characters.
@@ -170,10 +172,13 @@ class Store(Maintenance):
                 further entries.
             replications: How many are planned; as many as the log has if not given.
             makers: For `External` policies: name -> function of a seed that returns the policy.
+            sorted_ok: Import the log although it looks sorted by reward, or by arm.
+            mismatch_ok: Import the log although `logged_by` would have done something else. That is expected of a
+                randomised policy: the log has other random choices.
         """
         check_name(name)
         columns = arm, reward, policies, replication, time, arms, logged_by
-        more = skip_bad, seed, horizon, replications, makers
+        more = skip_bad, seed, horizon, replications, makers, sorted_ok, mismatch_ok
         request = ImportRequest(name, source, *columns, as_live(live, order="phase"), *more)
         return import_log(request, partial(start, self._database, self._settings))
 

@@ -4,6 +4,7 @@ import contextlib
 import sqlite3
 
 import psycopg
+
 import sameluck as sl
 from sameluck.live.databases.backups import TABLES
 from sameluck.testing.scenario import FIVE, Scenario, options

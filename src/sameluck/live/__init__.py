@@ -1,5 +1,6 @@
 """Live experiments: the paper's design on real users, on a ledger in SQLite or PostgreSQL."""
 
+from sameluck.live.async_store import AsyncLiveExperiment, AsyncStore, open_async
 from sameluck.live.databases import restore
 from sameluck.live.diagnostics.check import Check
 from sameluck.live.experiment import LiveExperiment
@@ -15,6 +16,8 @@ from sameluck.live.store import open as open
 # Without `open`, which a star import would put in the place of the builtin.
 __all__ = [
     "Assignment",
+    "AsyncLiveExperiment",
+    "AsyncStore",
     "Change",
     "Check",
     "Description",
@@ -30,6 +33,7 @@ __all__ = [
     "Store",
     "Traffic",
     "VirtualClock",
+    "open_async",
     "rehearse",
     "restore",
 ]

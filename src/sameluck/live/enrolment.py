@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -52,12 +52,13 @@ class Enrolment:
         self._declared = fallback_arm(replications.experiment, replications.live)
         self._fallback = row.fallback  # in place of the declared one, as far as this process knows
         self._next_look = self._next_count = self._next_clock = 0
-        self._unanswered: list[list[str]] = []  # ids of assignments whose units were not told
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Forget what is the parent's: a lock that it may hold, and the answers that it counts."""
+        """Forget what is the parent's: a lock that it may hold, the answers that it counts, those it did not give."""
         self._guard = threading.Lock()
+        self._unanswered: list[list[str]] = []  # ids of assignments whose units were not told
+        self._told: deque[str] = deque(maxlen=1_000)  # ids that units were told when they returned
         self._answers: Counter[str] = Counter()  # that are not in the database
         self._visits: Counter[str] = Counter()  # of units that came again, likewise
 
@@ -132,7 +133,7 @@ class Enrolment:
             self._void_unanswered(transaction, now)
         if now >= self._next_count:
             self._next_count = now + SECOND
-            self.write_counts(transaction)
+            self._write_counts(transaction)
             self._note_clock(transaction, now)
         # Two calls of one unit get one answer. In one order: two calls of some units do not wait for each other.
         for code in sorted(set(codes)):
@@ -190,6 +191,7 @@ class Enrolment:
         if row.id is not None and row.arm is not None and row.sticky:
             if row.disabled:
                 return self.not_enrolled(records.ARM_DISABLED)
+            self._told.append(row.id)
             return self._enrolled(row.id, row.arm, records.STICKY)
         if row.status not in ACTIVE:
             return self.not_enrolled(records.NOT_RUNNING)
@@ -212,15 +214,20 @@ class Enrolment:
         It may have committed the assignments that the call made. Their units see the fallback arm, so that they must
         not count: they are voided by the next transaction.
         """
+        self.was_not_told(made)
+        return self.not_enrolled(records.UNAVAILABLE)
+
+    def was_not_told(self, made: list[str]) -> None:
+        """Void assignments by the next transaction: their units do not see the arm, unless they return before."""
         with self._guard:
             self._unanswered.append(made)
-        return self.not_enrolled(records.UNAVAILABLE)
 
     def _void_unanswered(self, transaction: Transaction, now: int) -> None:
         with self._guard:
             unanswered, self._unanswered = self._unanswered, []
         transaction.undo(lambda: self._unanswered.extend(unanswered))
-        for id in [id for made in unanswered for id in made]:
+        told = set(self._told)
+        for id in [id for made in unanswered for id in made if id not in told]:
             row = transaction.find(LockedAssignment, "lock_assignment", assignment=id)
             if row and row.state == "assigned" and row.exposed_us is None and not row.voided:
                 self._replications.void(transaction, row, now)
@@ -247,13 +254,17 @@ class Enrolment:
         with self._guard:
             return Counter(self._answers)
 
-    def flush_counts(self) -> None:
-        """Write how calls were answered since the last time."""
-        if (self._answers or self._visits) and not self._replications.database.read_only:
-            self._replications.write(self.write_counts)
+    def flush(self) -> None:
+        """Write how calls were answered since the last time, and void the assignments of units that were not told."""
+        waiting = self._answers or self._visits or self._unanswered
+        if waiting and not self._replications.database.read_only:
+            self._replications.write(self._flush)
 
-    def write_counts(self, transaction: Transaction) -> None:
-        """As `flush_counts`, in a transaction."""
+    def _flush(self, transaction: Transaction) -> None:
+        self._void_unanswered(transaction, self._settings.now())
+        self._write_counts(transaction)
+
+    def _write_counts(self, transaction: Transaction) -> None:
         with self._guard:
             answers, self._answers = self._answers, Counter()
         if answers:

@@ -181,7 +181,7 @@ class LiveExperiment(Results):
             silence_is_zero: No report means the default reward here (only purchases are reported, say): arms may
                 differ in how often no reward comes.
         """
-        self._enrolment.flush_counts()
+        self._enrolment.flush()
         now = self._settings.now()
         return self._replications.read(
             lambda ledger: diagnostics(Snapshot(ledger, self.live, now, silence_is_zero))

@@ -64,6 +64,7 @@ class Results(Assignments):
 
     def twin(
         self,
+        /,
         checkpoints: Sequence[int] | None = None,
         *,
         policies: Sequence[str] | None = None,

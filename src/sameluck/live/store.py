@@ -81,7 +81,7 @@ class Store(Maintenance):
         """Close the database; what was acknowledged is durable whether or not this is called."""
         for live in list(self._loaded):
             with contextlib.suppress(SameluckError):
-                live._enrolment.flush_counts()
+                live._enrolment.flush()
         self._database.close()
 
     def start(

@@ -34,6 +34,8 @@ from __future__ import annotations
 import dis
 import threading
 from collections.abc import Callable
+from functools import cache
+from types import CodeType
 from typing import NamedTuple, Protocol, TypeAlias, TypeGuard
 
 from sameluck import text_forms
@@ -254,7 +256,12 @@ def is_randomised(policy: Policy, arms: int) -> bool:
         body = body_of(prepare(policy, arms, _ANY_HORIZON))
     except Invalid:  # an object of the application
         return True
-    names = (step.argval for step in dis.get_instructions(body))
+    return _reads_luck(body.__code__)
+
+
+@cache
+def _reads_luck(code: CodeType) -> bool:
+    names = (step.argval for step in dis.get_instructions(code))
     return any("luck" in (name if isinstance(name, tuple) else (name,)) for name in names)
 
 

@@ -101,7 +101,7 @@ def test_another_process_that_flushes_visits_brings_no_unit_back(postgres_url):
     other.assign("ann")
     other.assign("ann")
     assert live.erase("ann") == 1
-    other._enrolment.flush_counts()
+    other._enrolment.flush()
     code = live._enrolment.code("ann")
     scenario.close()
     assert [name for name, rows in tables(postgres_url).items() if code in str(rows)] == []

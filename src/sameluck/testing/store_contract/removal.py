@@ -161,7 +161,7 @@ class RemovalRules:
         for _ in range(3):
             live.assign("ann")
         assert live.erase("ann") == 0
-        live._enrolment.flush_counts()
+        live._enrolment.flush()
         assert live.history()[-1].what == "unit erased"
         assert live.erase("ann") == 0
         assert [one.what for one in live.history()].count("unit erased") == 1

@@ -73,6 +73,7 @@ __all__ = [
     "Environment",
     "EpsilonGreedy",
     "Experiment",
+    "Extension",
     "External",
     "Failure",
     "Gaussian",

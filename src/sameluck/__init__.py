@@ -75,6 +75,7 @@ __all__ = [
     "Environment",
     "EpsilonGreedy",
     "Experiment",
+    "Extension",
     "External",
     "Failure",
     "Gaussian",

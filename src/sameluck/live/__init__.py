@@ -10,6 +10,7 @@ from sameluck.live.options import Live, Reward
 from sameluck.live.records import (
     Assignment,
     Description,
+    Extension,
     Joining,
     Receipt,
     ReplicationStatus,
@@ -28,6 +29,7 @@ __all__ = [
     "Change",
     "Check",
     "Description",
+    "Extension",
     "Imported",
     "Joining",
     "Live",

@@ -16,13 +16,14 @@ from sameluck.live.assignments import Assignments
 from sameluck.live.call_queue import CallKind, CallQueue
 from sameluck.live.enrolment import Unit
 from sameluck.live.experiment import LiveExperiment
+from sameluck.live.maintenance import Maintenance
 from sameluck.live.options import Clock, Live
 from sameluck.live.records import Assignment, Receipt
 from sameluck.live.store import Store
 from sameluck.live.store import open as open_store
 
 P = ParamSpec("P")
-S_co = TypeVar("S_co", bound="Store | Assignments", covariant=True)
+S_co = TypeVar("S_co", bound="Maintenance | Assignments", covariant=True)
 T = TypeVar("T")
 
 THREADS = 8  # for calls that are not made together
@@ -200,6 +201,8 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
     disable_arm = _awaited(LiveExperiment.disable_arm)
     enable_arm = _awaited(LiveExperiment.enable_arm)
     extend_windows = _awaited(LiveExperiment.extend_windows)
+    erase = _awaited(LiveExperiment.erase)
+    forget_units = _awaited(LiveExperiment.forget_units)
     history = _awaited(LiveExperiment.history)
     add_policy = _awaited(LiveExperiment.add_policy)
     preview_policy = _awaited(LiveExperiment.preview_policy)
@@ -236,6 +239,9 @@ class AsyncStore(_Awaited[Store]):
     statuses = _awaited(Store.statuses)
     backup = _awaited(Store.backup)
     history = _awaited(Store.history)
+    delete = _awaited(Store.delete)
+    erase = _awaited(Store.erase)
+    prune = _awaited(Store.prune)
     start = _loaded(Store.start)
     load = _loaded(Store.load)
     peek = _loaded(Store.peek)

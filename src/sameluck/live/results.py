@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sameluck.live.assignments import Assignments
+from sameluck.live.databases.rows import NumberRow
 from sameluck.live.ledger import Ledger
 from sameluck.live.verification import verify, verify_or_fail
 from sameluck.live.waiting import notes
@@ -22,6 +23,7 @@ class Results(Assignments):
     """The methods of a live experiment that read its ledger."""
 
     _runs: Runs | None = None  # the last ones returned
+    _revisions = 0  # of the replications then
 
     def runs(
         self, checkpoints: Sequence[int] | None = None, *, policies: Sequence[str] | None = None
@@ -38,7 +40,10 @@ class Results(Assignments):
         """
 
         def work(ledger: Ledger) -> Runs:
-            self._runs = ledger.runs(checkpoints, policies, self._runs)
+            revisions = ledger.transaction.one(NumberRow, "revisions", experiment=ledger.id).number
+            before = self._runs if revisions == self._revisions else None
+            self._runs = ledger.runs(checkpoints, policies, before)
+            self._revisions = revisions
             return replace(self._runs, notes=notes(ledger, self._runs.replications))
 
         return self._replications.read(work)

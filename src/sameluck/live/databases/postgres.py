@@ -30,6 +30,7 @@ from sameluck.live.databases.base import (
     Values,
     Work,
     check_schema,
+    deleted,
     for_postgres,
     statements,
 )
@@ -101,7 +102,8 @@ class _Statements:
 
     def one(self, row: type[Row], name: str, /, **values: SqlValue) -> Row:
         (cells,) = self.pipeline.rows(name, [values])
-        assert cells is not None
+        if cells is None:
+            raise deleted()
         return tuple.__new__(row, cells)
 
     def find(self, row: type[Row], name: str, /, **values: SqlValue) -> Row | None:

@@ -124,6 +124,7 @@ class Sqlite:
         check_schema(repr(str(self.path)), schema_version(connection), read_only=False)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {self.synchronous}")
+        connection.execute("PRAGMA secure_delete = ON")  # what is erased is overwritten
         migrate(connection, self.path)
         connection.execute("PRAGMA busy_timeout = 20")  # see `_begin`
 

@@ -122,7 +122,7 @@ class IncidentRules:
         self, scenario: Scenario
     ) -> None:
         """Its entry waits; a unit that is exposed all the same counts."""
-        live = scenario.start(live=explicit())
+        live = scenario.start(live=explicit(sticky_exclusion=0))
         unit = scenario.unit()
         first = live.assign(unit)
         other = next(arm for arm in ("0", "1", "2") if arm != first.arm)

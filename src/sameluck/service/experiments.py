@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -19,7 +20,7 @@ from sameluck.live.databases.rows import ACTIVE
 from sameluck.live.enrolment import Unit
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.options import Makers
-from sameluck.live.records import Assignment, Description, Receipt
+from sameluck.live.records import NOT_RUNNING, Assignment, Description, Receipt
 from sameluck.live.settings import acting_as
 from sameluck.live.store import Store
 
@@ -52,6 +53,7 @@ class Experiments:
         self._awaited = AsyncStore(store)
         self._loaded: dict[str, Loaded] = {}
         self._loading = threading.Lock()
+        self._asked: dict[str, float] = {}  # when an experiment may be looked for again
         self._names: dict[str, str] = {}  # of experiments, by the id of an assignment
         self._threads = CapacityLimiter(THREADS)
 
@@ -61,6 +63,8 @@ class Experiments:
         """The arm to show a unit."""
         loaded = await self._experiment(name)
         answer = await loaded.awaited.assign(unit)
+        if answer.reason == NOT_RUNNING and await self._is_replaced(name, loaded):
+            return await self.assign(name, unit)
         self._remember(name, [answer])
         return answer
 
@@ -112,7 +116,12 @@ class Experiments:
     async def read(self, name: str, work: Callable[[LiveExperiment], T]) -> T:
         """Run what may take long on an experiment."""
         loaded = await self._experiment(name)
-        return await self._in_thread(lambda: work(loaded.live), given_up=True)
+        try:
+            return await self._in_thread(lambda: work(loaded.live), given_up=True)
+        except Unknown:
+            if not await self._is_replaced(name, loaded):
+                raise
+        return await self.read(name, work)
 
     async def change(self, actor: str, name: str, work: Callable[[LiveExperiment], T]) -> T:
         """Change an experiment; the history has the actor."""
@@ -145,8 +154,12 @@ class Experiments:
         """Answer the calls that wait, and close the store."""
         await self._awaited.close()
 
-    def forget(self, name: str) -> None:
-        """Load an experiment again when it is next used."""
+    async def delete(self, actor: str, name: str, reason: str) -> None:
+        """Delete an experiment that has ended."""
+        try:
+            await self.change_store(actor, lambda store: store.delete(name, reason=reason))
+        except Unknown:
+            raise _no_experiment(name) from None
         self._loaded.pop(name, None)
 
     def load_active(self) -> None:
@@ -175,13 +188,31 @@ class Experiments:
             raise _unknown(id)
         return await self._experiment(name)
 
+    async def _is_replaced(self, name: str, loaded: Loaded) -> bool:
+        """Whether another process has deleted the experiment, and there is a new one of its name.
+
+        Asked once a second; raises `Unknown` if there is none.
+        """
+        now = time.monotonic()
+        if now < self._asked.get(name, 0.0):
+            return False
+        self._asked[name] = now + 1
+        try:
+            there = await self._in_thread(lambda: self.store.peek(name, makers=self.makers))
+        except Unknown:
+            self._loaded.pop(name, None)
+            raise _no_experiment(name) from None
+        if there._id != loaded.live._id:
+            self._loaded.pop(name, None)
+        return there._id != loaded.live._id
+
     def _load(self, name: str) -> Loaded:
         with self._loading:
             if name not in self._loaded:
                 try:
                     live = self.store.load(name, makers=self.makers)
                 except Unknown:  # without the names of the others
-                    raise Unknown(f"no experiment {shown(name)} in this store") from None
+                    raise _no_experiment(name) from None
                 except Diverged:  # its status is failed now: its users get the fallback arm
                     live = self.store.peek(name, makers=self.makers)
                 awaited = AsyncLiveExperiment(live, self._awaited._calls)
@@ -203,6 +234,10 @@ class Experiments:
                 self._names[answer.id] = name
         while len(self._names) > MOST_REMEMBERED:
             del self._names[next(iter(self._names))]
+
+
+def _no_experiment(name: str) -> Unknown:
+    return Unknown(f"no experiment {shown(name)} in this store")
 
 
 def _unknown(id: str) -> Unknown:

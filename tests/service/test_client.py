@@ -119,7 +119,8 @@ def test_coroutines_have_the_same_methods(server):
     asyncio.run(main())
 
 
-MORE = {"verify", "twin", "tick", "void_units", "started_at", "live"}  # of the server, or local
+# Of the server, or local.
+MORE = {"verify", "twin", "tick", "void_units", "forget_units", "started_at", "live"}
 
 
 def test_the_clients_have_the_methods_of_the_embedded_object():

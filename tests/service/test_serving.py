@@ -13,6 +13,7 @@ import pytest
 
 import sameluck as sl
 from sameluck import cli
+from sameluck.service.tokens import Tokens
 
 EXPERIMENT = {
     "name": "socks",
@@ -31,7 +32,7 @@ def running(folder, *options):
     command = [sys.executable, "-m", "sameluck", "serve", "--port", "0", "--json", *options]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
         try:
-            started = json.loads("".join(process.stdout.readline() for _ in range(5)))
+            started = json.loads("".join(process.stdout.readline() for _ in range(6)))
             headers = {"Authorization": f"Bearer {started['token']}"}
             with httpx.Client(base_url=started["url"], headers=headers, timeout=10) as http:
                 yield process, http
@@ -63,7 +64,8 @@ def test_what_was_acknowledged_survives_the_end_of_the_server(tmp_path, sent):
         ]
         for user in users:
             user.start()
-        time.sleep(0.7)
+        while len(acknowledged) < 50:
+            time.sleep(0.05)
         process.send_signal(sent)
         began = time.monotonic()
         process.wait(10)
@@ -71,12 +73,51 @@ def test_what_was_acknowledged_survives_the_end_of_the_server(tmp_path, sent):
         ended.set()
         for user in users:
             user.join()
-    assert len(acknowledged) > 20
     with sl.open(f"sqlite:///{tmp_path / 'sameluck.db'}") as store:
         live = store.load("socks")  # verified
         kept = {id: live.describe(id) for id in acknowledged}
         assert {id: one.value for id, one in kept.items()} == acknowledged
         assert {one.status for one in kept.values()} == {"settled"}
+
+
+def call_either(servers, path, body):
+    """The answer of the first server that answers, as behind a proxy; and how many did not."""
+    for failed, http in enumerate(servers):
+        with contextlib.suppress(httpx.TransportError):
+            answer = http.post(path, json=body)
+            assert answer.is_success, answer.text
+            return answer.json(), failed
+    raise AssertionError("no server answers")
+
+
+@pytest.mark.slow
+def test_one_of_two_servers_is_killed_and_users_notice_nothing(tmp_path, postgres_url):
+    with sl.open(postgres_url) as store:
+        token = Tokens(store.database).create("shop", ["serve", "reward", "manage"])
+    acknowledged, elsewhere = {}, 0
+    with (
+        running(tmp_path, "--db", postgres_url) as (first, one),
+        running(tmp_path, "--db", postgres_url) as (_, two),
+    ):
+        for http in (one, two):
+            http.headers["Authorization"] = f"Bearer {token}"
+        assert one.post("/v1/experiments", json=EXPERIMENT).status_code == 201
+        for number in range(120):
+            servers = (one, two) if number % 2 else (two, one)
+            if number == 60:
+                first.kill()
+            path = "/v1/experiments/socks/assignments"
+            answer, failed = call_either(servers, path, {"unit": number})
+            assert answer["enrolled"]
+            path = f"/v1/assignments/{answer['id']}/reward"
+            call_either(servers[::-1], path, {"value": number % 2})
+            acknowledged[answer["id"]] = number % 2
+            elsewhere += failed
+    assert elsewhere == 30
+    with sl.open(postgres_url) as store:
+        live = store.load("socks")
+        assert {id: live.describe(id).value for id in acknowledged} == acknowledged
+        assert live.status().settled == len(acknowledged) == 120
 
 
 def test_tokens_are_created_listed_and_revoked(tmp_path, monkeypatch, capsys):

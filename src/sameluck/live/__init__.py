@@ -1,5 +1,6 @@
 """Live experiments: the paper's design on real users, on a ledger in SQLite or PostgreSQL."""
 
+from sameluck.live.async_store import AsyncLiveExperiment, AsyncStore, open_async
 from sameluck.live.databases import restore
 from sameluck.live.diagnostics.check import Check
 from sameluck.live.experiment import LiveExperiment
@@ -9,6 +10,7 @@ from sameluck.live.options import Live, Reward
 from sameluck.live.records import (
     Assignment,
     Description,
+    Extension,
     Joining,
     Receipt,
     ReplicationStatus,
@@ -22,9 +24,12 @@ from sameluck.live.store import open as open
 # Without `open`, which a star import would put in the place of the builtin.
 __all__ = [
     "Assignment",
+    "AsyncLiveExperiment",
+    "AsyncStore",
     "Change",
     "Check",
     "Description",
+    "Extension",
     "Imported",
     "Joining",
     "Live",
@@ -37,6 +42,7 @@ __all__ = [
     "Store",
     "Traffic",
     "VirtualClock",
+    "open_async",
     "rehearse",
     "restore",
 ]

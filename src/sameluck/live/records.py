@@ -35,6 +35,7 @@ NOT_RUNNING = "NOT_RUNNING"
 NOT_IN_TRAFFIC_SHARE = "NOT_IN_TRAFFIC_SHARE"
 DRAINING = "DRAINING"
 ARM_DISABLED = "ARM_DISABLED"
+EXCLUDED = "EXCLUDED"
 UNAVAILABLE = "UNAVAILABLE"
 
 REASONS = {
@@ -44,6 +45,7 @@ REASONS = {
     NOT_RUNNING: "the experiment is paused, stopped or complete",
     NOT_IN_TRAFFIC_SHARE: "the unit is outside the traffic share",
     DRAINING: "the experiment is being stopped and needs no unit at the moment",
+    EXCLUDED: "the unit was turned away before, and stays so",
     ARM_DISABLED: "the unit is enrolled, but its arm is disabled",
     UNAVAILABLE: "the store was away, or did not answer in time",
 }
@@ -186,6 +188,22 @@ class Joining(NamedTuple):
         )
 
 
+class Extension(NamedTuple):
+    """What extending the reward windows has changed."""
+
+    awaited: int  # rewards that may come later, those of `reopened` included
+    reopened: int  # of these, default rewards that were taken back
+    accepted: int  # late rewards that count now
+    kept: int  # defaults of open replications whose window was extended, but a policy has played on them
+
+    def __str__(self) -> str:
+        return (
+            f"{counted(self.awaited, 'reward')} may come later ({self.reopened:,} had the default already), "
+            f"{counted(self.accepted, 'late reward counts', 'late rewards count')} now, "
+            f"{counted(self.kept, 'default reward stays', 'default rewards stay')} (policies have played on them)"
+        )
+
+
 def moment(microseconds: int | None) -> str | None:
     """A time as text, UTC."""
     if microseconds is None:
@@ -213,7 +231,7 @@ def description_of(id: str, name: str, experiment: Experiment, row: AssignmentRo
         assigned_at=str(moment(row.assigned_us)),
         exposed_at=moment(row.exposed_us),
         settled_at=None if voided else moment(row.settled_us),
-        due_at=None if voided else moment(row.due_us),
+        due_at=moment(row.due_us) if row.state == "assigned" and not voided else None,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sameluck.live.assignments import Assignments
+from sameluck.live.databases.rows import NumberRow
 from sameluck.live.ledger import Ledger, same_question
 from sameluck.live.verification import verify, verify_or_fail
 from sameluck.live.waiting import notes
@@ -23,9 +24,8 @@ REMEMBERED_RUNS = 8  # of other policies or checkpoints
 class Results(Assignments):
     """The methods of a live experiment that read its ledger."""
 
-    _runs: tuple[
-        Runs, ...
-    ] = ()  # those returned last, the newest first; each of other policies or checkpoints
+    _runs: tuple[Runs, ...] = ()  # the last ones returned, each of other policies or checkpoints
+    _revisions = 0  # of the replications then
 
     def runs(
         self, checkpoints: Sequence[int] | None = None, *, policies: Sequence[str] | None = None
@@ -42,9 +42,11 @@ class Results(Assignments):
         """
 
         def work(ledger: Ledger) -> Runs:
-            runs = ledger.runs(checkpoints, policies, self._runs)
-            others = [one for one in self._runs if not same_question(one, runs)]
-            self._runs = (runs, *others[: REMEMBERED_RUNS - 1])
+            revisions = ledger.transaction.one(NumberRow, "revisions", experiment=ledger.id).number
+            before = self._runs if revisions == self._revisions else ()
+            runs = ledger.runs(checkpoints, policies, before)
+            others = [one for one in before if not same_question(one, runs)]
+            self._runs, self._revisions = (runs, *others[: REMEMBERED_RUNS - 1]), revisions
             return replace(runs, notes=notes(ledger, runs.replications))
 
         return self._replications.read(work)
@@ -65,6 +67,7 @@ class Results(Assignments):
 
     def twin(
         self,
+        /,
         checkpoints: Sequence[int] | None = None,
         *,
         policies: Sequence[str] | None = None,

@@ -33,6 +33,9 @@ class StartRequest(NamedTuple):
     paused: bool = False
 
 
+Start: TypeAlias = Callable[[StartRequest, Fill], LiveExperiment]
+
+
 def checked_request(
     name: str, experiment: Experiment, live: Live, makers: Makers | None
 ) -> StartRequest:
@@ -57,12 +60,16 @@ def find(
     database: Database, settings: StoreSettings, name: str, makers: Makers | None
 ) -> LiveExperiment:
     """The experiment of a name, or `Unknown`."""
+    return opened(database, find_row(database, name), settings, makers)
+
+
+def find_row(database: Database, name: str) -> ExperimentRow:
+    """The row of the experiment of a name, or `Unknown`."""
     known = names_in(database)
     if not isinstance(name, str) or name not in known:
         hint = did_you_mean(name, known) if known else "it is empty; start one"
         raise Unknown(f"no experiment {shown(name)} in this store; {hint}")
-    row = database.read(lambda t: t.one(ExperimentRow, "experiment", name=name))
-    return opened(database, row, settings, makers)
+    return database.read(lambda t: t.one(ExperimentRow, "experiment", name=name))
 
 
 def opened(
@@ -109,18 +116,24 @@ def start(
     return database.write(work)
 
 
-def first_difference(experiment: Experiment, live: Live, request: StartRequest) -> str | None:
+def first_difference(live: LiveExperiment, request: StartRequest) -> str | None:
     """The first setting in which an experiment differs from a request; None if there is none.
 
-    Policies that were added later, which the request does not name, are no difference.
+    Policies that were added later, which the request does not name, are no difference; nor are options that did not
+    exist when it was started.
     """
-    theirs, ours = experiment.to_dict(), request.experiment.to_dict()
+    theirs, ours = live.experiment.to_dict(), request.experiment.to_dict()
+    options = {
+        name: value
+        for name, value in request.live.to_dict().items()
+        if name not in live._replications.later_options
+    }
     policies, requested = theirs.pop("policies"), ours.pop("policies")
     pairs = {
         "policies": (list(islice(policies, len(requested))), list(requested)),
         **_pairs("policy ", policies, requested),
         **_pairs("", theirs, ours),
-        **_pairs("Live.", live.to_dict(), request.live.to_dict()),
+        **_pairs("Live.", live.live.to_dict(), options),
     }
     for what, (one, other) in pairs.items():
         if one != other:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 
@@ -18,7 +19,7 @@ from sameluck.service.guard import Guard
 from sameluck.service.limits import Limits
 from sameluck.service.metrics import Measured, Metrics
 from sameluck.service.problems import add_problem_documents
-from sameluck.service.routes import routers
+from sameluck.service.routes import discovered_routes
 from sameluck.service.tokens import Tokens
 
 
@@ -29,6 +30,7 @@ def create_app(
     makers: Makers | None = None,
     hosts: Iterable[str] | None = None,
     limits: Limits = Limits(),  # noqa: B008 it is immutable
+    background: Callable[[Experiments], Coroutine[None, None, None]] | None = None,
 ) -> FastAPI:
     """The service of a store.
 
@@ -39,14 +41,19 @@ def create_app(
         hosts: The names by which it may be called, as in the Host header without the port; those of the loopback
             address if not given.
         limits: What it accepts at most.
+        background: What runs as long as the service does, on its experiments: the traffic of a demonstration.
     """
     experiments = Experiments(store, makers)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await to_thread.run_sync(experiments.load_active)
+        task = asyncio.create_task(background(experiments)) if background else None
         yield
-        await to_thread.run_sync(store.close)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        await experiments.close()
 
     app = FastAPI(
         title="sameluck",
@@ -55,13 +62,11 @@ def create_app(
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
-        generate_unique_id_function=lambda route: route.name,
     )
     app.state.service = Service(experiments, tokens or Tokens(store.database), limits)
     app.state.rates = Rates(limits.requests_per_second)
     app.state.metrics = Metrics()
-    for router in routers():
-        app.include_router(router)
+    app.router.routes.extend(discovered_routes())  # one list, in which a request is matched once
     add_dashboard(app)
     add_problem_documents(app)
     app.add_middleware(Measured, metrics=app.state.metrics)

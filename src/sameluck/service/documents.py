@@ -6,6 +6,7 @@ document too.
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, TypeAlias, get_type_hints
 
 from fastapi import Path, Response
@@ -98,6 +99,15 @@ class ExperimentModel(BaseModel):
 def respond(value: object, status: int = 200) -> Response:
     """A response in JSON; a number that is not finite is null."""
     return Response(to_json(value, None), status_code=status, media_type="application/json")
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
+def respond_record(record: Assignment | Receipt, status: int = 200) -> Response:
+    """As `respond`, for a record whose numbers are finite; faster."""
+    content = _encode(record._asdict())
+    return Response(content, status_code=status, media_type="application/json")
 
 
 def item_of(answer: Assignment | Receipt | SameluckError) -> dict[str, Any]:

@@ -7,11 +7,10 @@ cross-site requests). The checks hold for every method.
 from __future__ import annotations
 
 import asyncio
-import secrets
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -20,10 +19,10 @@ from sameluck.service.limits import Limits
 from sameluck.service.problems import Refused, problem
 
 HEADERS = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
+    b"cache-control": b"no-store",
+    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
+    b"referrer-policy": b"no-referrer",
+    b"x-content-type-options": b"nosniff",
 }
 
 
@@ -47,7 +46,7 @@ class Guard:
             return
         exchange = _Exchange(receive, send, self._limits.body_bytes)
         try:
-            self._check(Headers(scope=scope))
+            self._check(dict(scope["headers"]))
             async with asyncio.timeout(self._limits.seconds) as exchange.timeout:
                 await self._app(scope, exchange.receive, exchange.send)
         except Refused as refused:
@@ -60,15 +59,15 @@ class Guard:
             detail = f"there was no answer within {self._limits.seconds:g} seconds; try again later"
             await problem(503, "timed_out", detail)(scope, receive, exchange.send)
 
-    def _check(self, headers: Headers) -> None:
-        host = headers.get("host", "")
+    def _check(self, headers: Mapping[bytes, bytes]) -> None:
+        host = headers.get(b"host", b"").decode("latin-1")
         if _host_name(host) not in self._hosts:
             detail = f"this service is not called {host[:100]!r}; name it with --allow-host"
             raise Refused(403, "host_refused", detail)
-        origin = headers.get("origin")
-        if origin is not None and urlsplit_netloc(origin) != host.lower():
+        origin = headers.get(b"origin")
+        if origin is not None and _host_of(origin.decode("latin-1")) != host.lower():
             raise Refused(403, "origin_refused", "pages of other sites may not call this service")
-        length = headers.get("content-length", "0")
+        length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > self._limits.body_bytes:
             raise Refused(413, "body_too_large", _too_large(self._limits.body_bytes))
 
@@ -94,10 +93,10 @@ class _Exchange:
             self.started = True
             if self.timeout is not None and not self.timeout.expired():
                 self.timeout.reschedule(None)  # a long file may take as long as the reader does
-            headers = MutableHeaders(scope=message)
-            headers["X-Request-Id"] = secrets.token_hex(8)
-            for name, value in HEADERS.items():
-                headers.setdefault(name, value)
+            headers = message["headers"]
+            given = {name for name, _ in headers}
+            headers.append((b"x-request-id", os.urandom(8).hex().encode()))
+            headers.extend(item for item in HEADERS.items() if item[0] not in given)
         await self._send(message)
 
 
@@ -109,7 +108,7 @@ def _host_name(host: str) -> str:
     return name.partition(":")[0]
 
 
-def urlsplit_netloc(origin: str) -> str:
+def _host_of(origin: str) -> str:
     """The host and port of an origin; empty if it has none."""
     try:
         parts = urlsplit(origin.lower())

@@ -31,11 +31,17 @@ class Metrics:
         self._responses = Counter(
             "sameluck_responses", "Responses", (*labels, "status"), registry=self._registry
         )
+        self._known: dict[tuple[str, str, int], tuple[Histogram, Counter]] = {}
 
     def observe(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request."""
-        self._seconds.labels(method, route).observe(seconds)
-        self._responses.labels(method, route, str(status)).inc()
+        key = method, route, status
+        if key not in self._known:
+            counter = self._responses.labels(method, route, str(status))
+            self._known[key] = self._seconds.labels(method, route), counter
+        histogram, counter = self._known[key]
+        histogram.observe(seconds)
+        counter.inc()
 
     def text(self, statuses: Sequence[Status]) -> tuple[bytes, int, dict[str, str]]:
         """The body, the status and the headers of a response: everything at this moment."""

@@ -36,6 +36,7 @@ GATHER_SECONDS = 0.001  # that a leader waits for others
 BUSY_SECONDS = 5.0  # that another program may hold the file
 
 _of_parents: list[object] = []  # connections that must not be closed in a forked process
+_reopening = Lock()
 
 
 class _Job:
@@ -123,6 +124,7 @@ class Sqlite:
         check_schema(repr(str(self.path)), schema_version(connection), read_only=False)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {self.synchronous}")
+        connection.execute("PRAGMA secure_delete = ON")  # what is erased is overwritten
         migrate(connection, self.path)
         connection.execute("PRAGMA busy_timeout = 20")  # see `_begin`
 
@@ -308,14 +310,18 @@ class Sqlite:
         forked = "the store was opened before this process was forked"
         if self.path is None:
             raise Misconfigured(f"{forked}, and it is in memory; use a file")
-        _of_parents.append((self._idle, None if self.read_only else self._writer))
-        try:
-            self.__init__(str(self.path), read_only=self.read_only, synchronous=self.synchronous)  # type: ignore[misc]
-        except Unavailable:
-            raise Misconfigured(
-                f"{forked}, and its parent writes {str(self.path)!r}; open it after the fork (in gunicorn: without "
-                "--preload, or in post_fork), or use PostgreSQL for several processes"
-            ) from None
+        with _reopening:
+            if os.getpid() == self._process:  # another thread was first
+                return
+            try:
+                own = Sqlite(str(self.path), read_only=self.read_only, synchronous=self.synchronous)
+            except Unavailable:
+                raise Misconfigured(
+                    f"{forked}, and its parent writes {str(self.path)!r}; open it after the fork (in gunicorn: "
+                    "without --preload, or in post_fork), or use PostgreSQL for several processes"
+                ) from None
+            _of_parents.append(dict(vars(self)))
+            vars(self).update(vars(own))
 
     def close(self) -> None:
         """Close every connection once the queue is empty, and let another process write."""

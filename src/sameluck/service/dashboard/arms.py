@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sameluck.arrays import Floats
+from sameluck.arrays import Floats, Ints
 from sameluck.runs import Runs
 from sameluck.service.dashboard.charts import Chart, Label, Mark, Scale, band
 
@@ -47,7 +47,7 @@ def ribbons(runs: Runs, places: dict[str, int]) -> tuple[list[Ribbon], list[ArmR
     """The arms that each policy plays over time, those that paid most at the bottom; a table; the names of shades."""
     if not runs.replications:
         return [], [], []
-    runs = runs.at([int(period) for period in runs.checkpoints[::-RIBBON_STEP][::-1]])
+    runs = runs.at(_steps(runs.checkpoints))
     means, users = arm_means(runs)
     order = np.argsort(-np.nan_to_num(means, nan=-np.inf), kind="stable")
     names = runs.experiment.arm_names
@@ -80,6 +80,12 @@ def ribbons(runs: Runs, places: dict[str, int]) -> tuple[list[Ribbon], list[ArmR
         for arm in order[:TABLE_ARMS]
     ]
     return drawn, rows, shades
+
+
+def _steps(checkpoints: Ints) -> list[int]:
+    """The ends of the steps of a ribbon; a short first one is part of the second."""
+    ends = [int(period) for period in checkpoints[::-RIBBON_STEP][::-1]]
+    return ends[1:] if len(ends) > 2 and 2 * ends[0] < ends[1] else ends
 
 
 def _ribbon(runs: Runs, policy: str, shares: Floats, shades: list[str]) -> Chart:

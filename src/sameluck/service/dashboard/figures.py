@@ -96,9 +96,12 @@ def replications_chart(finding: Finding) -> Chart | None:
     if not count:
         return None
     numbers, means = np.arange(1.0, count + 1), finding.running_means
-    x, y = Scale(0.5, max(count, 8) + 0.5), scale_around(differences.tolist())
-    if finding.effect is not None:
-        y = scale_around([*differences.tolist(), finding.effect.low, finding.effect.high])
+    bounds = [finding.effect.low, finding.effect.high] if finding.effect is not None else []
+    room = 1.1  # so that no dot is cut at the edge
+    x, y = (
+        Scale(0.5, max(count, 8) + 0.5),
+        scale_around([room * value for value in (*differences.tolist(), *bounds)]),
+    )
     known = np.isfinite(finding.half_widths)
     at, halves = x.at(numbers), finding.half_widths
     marks = [

@@ -87,14 +87,14 @@ class Overviews:
 
 
 def _overview(live: LiveExperiment, before: Overview | None) -> Overview:
-    status, experiment, now = live.status(), live.experiment, time.monotonic()
-    if before is not None and before.experiment != experiment:
-        before = None
+    status, history, now = live.status(), live.history(), time.monotonic()
+    if before is not None and before.history != history:
+        before = None  # policies may have been added, or users erased
     if before is not None and before.status == status and not _is_unchecked(before, now):
         return before._replace(at=now)
     # Two policies have done what is complete, no more; of three, two may have done more.
     done = before is not None and before.status.complete == status.complete
-    if before is not None and done and len(experiment.policies) <= 2:
+    if before is not None and done and len(before.experiment.policies) <= 2:
         findings, runs = before.findings, before.runs
     else:
         findings = findings_of(live)
@@ -107,14 +107,14 @@ def _overview(live: LiveExperiment, before: Overview | None) -> Overview:
         checked_at,
         live.name,
         live.started_at,
-        experiment,
+        live.experiment,
         live.live,
         status,
         findings,
         runs,
         live.replications(),
         checks,
-        live.history(),
+        history,
     )
 
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 import pkgutil
 from importlib import import_module
 
-from fastapi import APIRouter
+from fastapi.routing import APIRoute
 
 
-def routers() -> list[APIRouter]:
-    """The routers of all modules of this package."""
+def discovered_routes() -> list[APIRoute]:
+    """The routes of all modules of this package, each called after its function in the OpenAPI document."""
     names = [f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)]
-    return [import_module(name).router for name in names]
+    routes: list[APIRoute] = [
+        route for name in names for route in import_module(name).router.routes
+    ]
+    for route in routes:
+        route.operation_id = route.unique_id = route.name
+    return routes

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from sameluck.live.records import ASSIGNED
 from sameluck.service.access import Reading, Serving
+from sameluck.service.direct_routes import DirectRoute
 from sameluck.service.documents import (
     AssignmentModel,
     Body,
@@ -19,9 +20,10 @@ from sameluck.service.documents import (
     UnitField,
     item_of,
     respond,
+    respond_record,
 )
 
-router = APIRouter(tags=["assignments"])
+router = APIRouter(tags=["assignments"], route_class=DirectRoute)
 
 
 class Arrival(Body):
@@ -59,7 +61,7 @@ class AssignmentList(BaseModel):
 async def assign(name: Name, body: Arrival, caller: Serving) -> Response:
     """Return the arm to show a unit: 201 if it was enrolled by this call, 200 otherwise. It is safe to repeat."""
     answer = await caller.experiments.assign(name, body.unit)
-    return respond(answer._asdict(), 201 if answer.reason == ASSIGNED else 200)
+    return respond_record(answer, 201 if answer.reason == ASSIGNED else 200)
 
 
 @router.post("/v1/experiments/{name}/assignments/batch", response_model=AssignmentList)
@@ -92,6 +94,5 @@ async def void(id: Id, caller: Serving) -> None:
 @router.get("/v1/assignments/{id}", response_model=DescriptionModel)
 async def describe(id: Id, caller: Reading) -> Response:
     """Return everything about an assignment, for the analyst."""
-    live = await caller.experiments.live_of(id)
-    description = await caller.experiments.read(live.name, lambda live: live.describe(id))
+    description = await caller.experiments.describe(id)
     return respond(description._asdict())

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, StrictBool
 
 from sameluck.service.access import Rewarding
+from sameluck.service.direct_routes import DirectRoute
 from sameluck.service.documents import (
     Body,
     Id,
@@ -15,9 +16,10 @@ from sameluck.service.documents import (
     Text,
     item_of,
     respond,
+    respond_record,
 )
 
-router = APIRouter(tags=["rewards"])
+router = APIRouter(tags=["rewards"], route_class=DirectRoute)
 
 
 class RewardBody(Body):
@@ -52,7 +54,7 @@ async def reward(id: Id, body: RewardBody, caller: Rewarding) -> Response:
     after the window, is a conflict (409).
     """
     receipt = await caller.experiments.reward(id, body.value)
-    return respond(receipt._asdict())
+    return respond_record(receipt)
 
 
 @router.post("/v1/rewards/batch", response_model=ReceiptList)

@@ -122,7 +122,7 @@ class IncidentRules:
         self, scenario: Scenario
     ) -> None:
         """Its entry waits; a unit that is exposed all the same counts."""
-        live = scenario.start(live=explicit())
+        live = scenario.start(live=explicit(sticky_exclusion=0))
         unit = scenario.unit()
         first = live.assign(unit)
         other = next(arm for arm in ("0", "1", "2") if arm != first.arm)
@@ -255,6 +255,7 @@ class IncidentRules:
 
     def test_an_experiment_may_start_paused(self, scenario: Scenario) -> None:
         """Its first unit is enrolled once it is resumed."""
+        assert (scenario.store.statuses(), scenario.store.experiments_of([])) == ([], [])
         experiment = scenario.start().experiment
         live = scenario.store.start("later", experiment, paused=True)
         assert live.assign("ann").reason == records.NOT_RUNNING

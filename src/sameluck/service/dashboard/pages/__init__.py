@@ -5,7 +5,8 @@ from __future__ import annotations
 import pkgutil
 from importlib import import_module
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
 
 from sameluck.service.dashboard.overview import Overviews
 from sameluck.service.dashboard.sessions import Sessions
@@ -17,6 +18,10 @@ def add_dashboard(app: FastAPI) -> None:
     app.state.sessions = Sessions()
     app.state.overviews = Overviews()
     app.add_exception_handler(LoginNeeded, login_page)
-    for module in pkgutil.iter_modules(__path__):
-        router: APIRouter = import_module(f"{__name__}.{module.name}").router
-        app.include_router(router, include_in_schema=False)
+    names = [f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)]
+    routes: list[APIRoute] = [
+        route for name in names for route in import_module(name).router.routes
+    ]
+    for route in routes:
+        route.include_in_schema = False
+    app.router.routes.extend(routes)

@@ -111,7 +111,7 @@ class _TakingBack(NamedTuple):
         wanted = set(state.want_afresh())
         for entry in sorted(wanted_before - wanted):
             self.transaction.run("withdraw", **self.key, **entry._asdict())
-        state.revision = self.row.revision + 1
+        state.taken_back = self.row.taken_back + 1
         self.replications.states[self.row.number] = state
         self.replications.write_state(
             self.transaction, state, sorted(wanted - wanted_before), self.now

@@ -7,7 +7,15 @@ from sameluck.live.experiment import LiveExperiment
 from sameluck.live.history import Change
 from sameluck.live.logs.imported import Imported
 from sameluck.live.options import Live, Reward
-from sameluck.live.records import Assignment, Description, Extension, Joining, Receipt, Status
+from sameluck.live.records import (
+    Assignment,
+    Description,
+    Extension,
+    Joining,
+    Receipt,
+    ReplicationStatus,
+    Status,
+)
 from sameluck.live.rehearsal.rehearsal import Rehearsal, VirtualClock, rehearse
 from sameluck.live.rehearsal.traffic import Traffic
 from sameluck.live.store import Store
@@ -28,6 +36,7 @@ __all__ = [
     "LiveExperiment",
     "Receipt",
     "Rehearsal",
+    "ReplicationStatus",
     "Reward",
     "Status",
     "Store",

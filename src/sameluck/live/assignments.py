@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -238,6 +239,17 @@ class Assignments:
             return Conflict(f"assignment {id!r} {message}", "already_exposed")
         self._replications.void(transaction, locked, now)
         return None
+
+    def void_units(self, units: Iterable[Unit]) -> None:
+        """Void the assignments of units that may be enrolled but were not told, since their answer was lost.
+
+        As `void` does, but units that are not enrolled, or were exposed or rewarded, stay as they are.
+        """
+        for unit in units:
+            code = self._enrolment.code_or_answer(unit)
+            id = self._enrolment.assignment_of(code) if isinstance(code, str) else None
+            with suppress(Conflict):
+                self.void(id)
 
     def tick(self) -> int:
         """Expire every assignment that is due; returns how many.

@@ -56,7 +56,9 @@ class CircuitBreaker:
             self._failed(error)
 
     def wait_for_turn(self) -> None:
-        """Raise the last error, unless it is time to try again."""
+        """Raise the last error, unless there were few of them or it is time to try again."""
+        if self.failures < FAILURES:
+            return
         with self._lock:
             now = time.monotonic()
             if now >= self._closed_until:

@@ -184,6 +184,13 @@ class Enrolment:
             answers.append(answer)
         return answers
 
+    def assignment_of(self, code: str) -> str | None:
+        """The assignment of a unit; None if it is not enrolled."""
+        values: dict[str, Any] = {"experiment": self._id, "unit": code}
+        read = self._replications.database.read
+        row = read(lambda transaction: transaction.find(EnrolmentRow, "enrolment", **values))
+        return row.id if row else None
+
     def _enrolment(self, row: EnrolmentRow | None, now: int) -> Assignment:
         if row is None:  # the experiment was deleted
             return self.not_enrolled(records.NOT_RUNNING)

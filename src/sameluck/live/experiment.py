@@ -14,7 +14,14 @@ from sameluck.live.diagnostics import Check, Snapshot, diagnostics
 from sameluck.live.history import Change
 from sameluck.live.logs.exporting import export
 from sameluck.live.options import Maker
-from sameluck.live.records import Extension, Joining, Status, read_status
+from sameluck.live.records import (
+    Extension,
+    Joining,
+    ReplicationStatus,
+    Status,
+    read_replications,
+    read_status,
+)
 from sameluck.live.results import Results
 from sameluck.policies.base import Policy
 
@@ -170,6 +177,10 @@ class LiveExperiment(Results):
         return self._database.read(
             lambda transaction: read_status(transaction, self._id, self.name, answers)
         )
+
+    def replications(self) -> list[ReplicationStatus]:
+        """The progress of every replication that has begun, in order."""
+        return self._database.read(lambda transaction: read_replications(transaction, self._id))
 
     def diagnostics(self, *, silence_is_zero: bool = False) -> tuple[Check, ...]:
         """Check what the experiment assumes against its data; each check has a sentence and a verdict.

@@ -57,7 +57,7 @@ def extend(
     counts = len(taken) - len(late), len(late), len(defaults) - len(taken)
     subject = f"by {more / SECOND:g} seconds"
     if defaults:
-        subject += f"; {len(late):,} late rewards accepted, {counts[0]:,} awaited again, {counts[2]:,} stay refused"
+        subject += f"; {len(late):,} late rewards accepted, {counts[0]:,} awaited again, {counts[2]:,} defaults stay"
     replications.history.record(transaction, "windows extended", subject=subject, reason=reason)
     return Extension(awaited, *counts)
 

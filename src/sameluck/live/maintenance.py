@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import SupportsIndex
 from uuid import UUID
 
 from sameluck.live.databases import Database, write_backup
 from sameluck.live.history import Change, all_changes
-from sameluck.live.records import Status, read_statuses
+from sameluck.live.records import Status, read_experiments_of, read_statuses
 from sameluck.live.removal import delete_experiment, prune
 from sameluck.live.settings import StoreSettings
 from sameluck.live.start import find, find_row, names_in
@@ -22,6 +23,11 @@ class Maintenance:
         self._database = database
         self._settings = settings
 
+    @property
+    def database(self) -> Database:
+        """The database that holds the experiments."""
+        return self._database
+
     def names(self) -> list[str]:
         """The experiments of this store, the oldest first."""
         return names_in(self._database)
@@ -29,6 +35,10 @@ class Maintenance:
     def statuses(self) -> list[Status]:
         """The status of every experiment, the oldest first."""
         return self._database.read(read_statuses)
+
+    def experiments_of(self, ids: Sequence[str]) -> list[str | None]:
+        """The names of the experiments that assignments belong to; None for an id that is unknown."""
+        return self._database.read(lambda transaction: read_experiments_of(transaction, ids))
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write all experiments, as they are at this moment, to a new SQLite file; the store may serve meanwhile.

@@ -20,9 +20,12 @@ from sameluck.live.databases.rows import (
     NameRow,
     NumberRow,
     ProgressRow,
+    ReplicationProgress,
+    TextRow,
 )
 from sameluck.live.engine.scheduler import AUDITED
 from sameluck.live.options import stop_after_of
+from sameluck.live.reports import is_id
 from sameluck.reporting.wording import counted
 
 ASSIGNED = "ASSIGNED"
@@ -153,6 +156,18 @@ class Status(NamedTuple):
         )
 
 
+class ReplicationStatus(NamedTuple):
+    """The progress of one replication."""
+
+    replication: int
+    state: str  # open or complete
+    settled: int  # entries, imported ones included
+    defaulted: int
+    voided: int
+    opened_at: str
+    completed_at: str | None
+
+
 class Joining(NamedTuple):
     """What a policy that is added to a running experiment will need."""
 
@@ -272,4 +287,20 @@ def read_statuses(transaction: Transaction) -> list[Status]:
         status_of(name, row, answers[id], disabled[id])
         for (id, name), row in zip(names, rows, strict=True)
         if row is not None
+    ]
+
+
+def read_experiments_of(transaction: Transaction, ids: Sequence[str]) -> list[str | None]:
+    """The names of the experiments of assignments; None for an id that is unknown."""
+    values = [{"assignment": id if is_id(id) else ""} for id in ids]
+    rows = transaction.find_many(TextRow, "experiment_of", values)
+    return [row and row.text for row in rows]
+
+
+def read_replications(transaction: Transaction, id: int) -> list[ReplicationStatus]:
+    """The progress of every replication of an experiment, in order."""
+    rows = transaction.all(ReplicationProgress, "replication_progress", experiment=id)
+    return [
+        ReplicationStatus(*row[:5], str(moment(row.opened_us)), moment(row.completed_us))
+        for row in rows
     ]

@@ -18,6 +18,8 @@ from sameluck.live.settings import StoreSettings
 from sameluck.randomness import streams
 from sameluck.validation import require_name
 
+NOT_STARTED = "it waits to be resumed for the first time"
+
 Fill: TypeAlias = Callable[[Transaction, int, int], None]  # an experiment's id, the time
 
 
@@ -28,6 +30,7 @@ class StartRequest(NamedTuple):
     experiment: Experiment  # with its policies as they are run
     live: Live
     makers: Makers | None
+    paused: bool = False
 
 
 Start: TypeAlias = Callable[[StartRequest, Fill], LiveExperiment]
@@ -106,6 +109,8 @@ def start(
         live = opened(database, row, settings, request.makers)
         live._replications.history.record(transaction, "started")
         live._replications.open_next(transaction, now)
+        if request.paused:
+            live._replications.set_status(transaction, "paused", NOT_STARTED)
         return live
 
     return database.write(work)

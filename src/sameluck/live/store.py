@@ -92,6 +92,7 @@ class Store(Maintenance):
         live: Live | Mapping[str, Any] | None = None,
         makers: Makers | None = None,
         exist_ok: bool = False,
+        paused: bool = False,
     ) -> LiveExperiment:
         """Start an experiment on real users; its name is taken from then on.
 
@@ -102,9 +103,10 @@ class Store(Maintenance):
             makers: For `External` policies: name -> function of a seed that returns the policy.
             exist_ok: Load the experiment of this name if it was started with the same settings, as an application
                 that is restarted does; several processes may. Policies that were added since are no difference.
+            paused: Enrol no unit until `resume` is called.
         """
         live = as_live(live)
-        request = checked_request(name, experiment, live, makers)
+        request = checked_request(name, experiment, live, makers)._replace(paused=paused)
         if exist_ok and name in self.names():
             return self._load_same(request)
         check_fit(request.experiment, live)

@@ -308,9 +308,13 @@ def _kept_tables(
     # By type too: NamedTuples of different classes compare equal.
     key = (type(policy), *((type(field), field) for field in policy), arms, horizon)
     with _tables_lock:
-        _tables[key] = _tables.pop(key) if key in _tables else make(arms, horizon)
-        while len(_tables) > 1 and sum(map(_bytes, _tables.values())) > _MOST_BYTES:
-            _tables.pop(next(iter(_tables)))
+        if key in _tables:
+            _tables[key] = _tables.pop(key)
+            return _tables[key]
+        _tables[key] = make(arms, horizon)
+        kept = sum(map(_bytes, _tables.values()))
+        while len(_tables) > 1 and kept > _MOST_BYTES:
+            kept -= _bytes(_tables.pop(next(iter(_tables))))
         return _tables[key]
 
 

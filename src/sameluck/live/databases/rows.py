@@ -109,6 +109,28 @@ class ReplicationTimes(NamedTuple):
     completed_us: int | None
 
 
+class ReplicationProgress(NamedTuple):
+    """The counters of a replication."""
+
+    number: int
+    state: str
+    version: int
+    defaulted: int
+    voided: int
+    opened_us: int
+    completed_us: int | None
+
+
+class ApiKeyRow(NamedTuple):
+    """A token of the service."""
+
+    id: str
+    secret_sha256: str
+    scopes: str
+    created_us: int
+    revoked_us: int | None
+
+
 class EntryRow(NamedTuple):
     """An entry of the ledger."""
 

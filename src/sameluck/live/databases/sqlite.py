@@ -16,6 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -41,10 +42,11 @@ _reopening = Lock()
 class _Job:
     """Work in the queue."""
 
-    __slots__ = ("deadline", "error", "finished", "gate", "result", "work")
+    __slots__ = ("context", "deadline", "error", "finished", "gate", "result", "work")
 
     def __init__(self, work: Work[Any]) -> None:
         self.work = work
+        self.context = copy_context()  # of the caller: another thread may run the work
         self.deadline = deadline()
         self.finished = False
         self.result: Any = None
@@ -229,7 +231,7 @@ class Sqlite:
             for job in jobs:
                 before = connection.total_changes
                 try:
-                    job.result, job.error = job.work(statements), None
+                    job.result, job.error = job.context.run(job.work, statements), None
                 except Exception as error:
                     job.error = _unavailable(error)
                     if connection.total_changes != before or not connection.in_transaction:

@@ -419,6 +419,22 @@ WHERE e.experiment = :experiment AND e.owner = -1
 -- name: replication_times
 SELECT number, opened_us, completed_us FROM replication WHERE experiment = :experiment ORDER BY number
 
+-- name: replication_progress
+SELECT number, state, version, defaulted, voided, opened_us, completed_us FROM replication
+WHERE experiment = :experiment ORDER BY number
+
+-- name: experiment_of
+SELECT x.name FROM assignment a JOIN experiment x ON x.id = a.experiment WHERE a.id = :assignment
+
+-- name: api_keys
+SELECT id, secret_sha256, scopes, created_us, revoked_us FROM api_key ORDER BY created_us, id
+
+-- name: add_api_key
+INSERT INTO api_key (id, secret_sha256, scopes, created_us) VALUES (:id, :digest, :scopes, :now)
+
+-- name: revoke_api_key
+UPDATE api_key SET revoked_us = COALESCE(revoked_us, :now) WHERE id = :id
+
 -- name: often_voided
 SELECT replication, arm, position, COUNT(*) AS times FROM assignment
 WHERE experiment = :experiment AND voided_us IS NOT NULL

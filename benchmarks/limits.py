@@ -140,7 +140,7 @@ def _commit(connection, calls):
 
 # What `LiveExperiment` does for one user, most often. pgbench has no policies: it asks for the next entry of the arm.
 PAIR = {
-    ("assign", "enrol"),
+    ("assign", "enrol", "arrive"),
     ("lock_assignment", "note_reward", "settle", "advance_replication", "want"),
 }
 SCRIPT = """
@@ -154,6 +154,7 @@ SELECT pg_advisory_xact_lock(:unit);
 {assign} \\gset
 {begin_pipe}
 {enrol};
+{arrive};
 COMMIT;
 {end_pipe}
 BEGIN;
@@ -170,7 +171,7 @@ COMMIT;
 {end_pipe}
 """
 TEXTS = {"outcome": "applied", "source": "observed", "state": "open", "complete": "false"}
-NUMBERS = {"n": 0, "value": 1, "policies": 2}
+NUMBERS = {"n": 0, "value": 1, "policies": 2, "until": 0}
 
 
 def check_script(calls):

@@ -37,7 +37,8 @@ def public(kind):
     ],
 )
 def test_the_names_and_the_signatures_are_those_of_the_synchronous_class(own, synchronous, more):
-    assert public(own) == public(synchronous) | more  # which those of an instance are
+    # `more` are those of an instance; a database has no coroutines.
+    assert public(own) == (public(synchronous) | more) - {"database"}
     methods = [name for name in public(own) if callable(getattr(own, name))]
     assert len(methods) > 8
     for name in methods:

@@ -193,6 +193,7 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
     reward_many = _awaited(LiveExperiment.reward_many)
     expose = _awaited(LiveExperiment.expose, for_user=True)
     void = _awaited(LiveExperiment.void, for_user=True)
+    void_units = _awaited(LiveExperiment.void_units, for_user=True)
     tick = _awaited(LiveExperiment.tick)
     describe = _awaited(LiveExperiment.describe)
     pause = _awaited(LiveExperiment.pause)
@@ -209,6 +210,7 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
     status = _awaited(LiveExperiment.status)
     diagnostics = _awaited(LiveExperiment.diagnostics)
     export = _awaited(LiveExperiment.export)
+    replications = _awaited(LiveExperiment.replications)
     runs = _awaited(LiveExperiment.runs)
     trace = _awaited(LiveExperiment.trace)
     verify = _awaited(LiveExperiment.verify)
@@ -237,6 +239,7 @@ class AsyncStore(_Awaited[Store]):
 
     names = _awaited(Store.names)
     statuses = _awaited(Store.statuses)
+    experiments_of = _awaited(Store.experiments_of)
     backup = _awaited(Store.backup)
     history = _awaited(Store.history)
     delete = _awaited(Store.delete)

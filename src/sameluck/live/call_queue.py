@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -102,7 +103,7 @@ class CallQueue:
         self._check_process()
         with self._lock:
             self._check_open()
-            made = asyncio.wrap_future(self._threads.submit(call))
+            made = asyncio.wrap_future(self._threads.submit(copy_context().run, call))
         try:
             async with asyncio.timeout(seconds) as timeout:
                 return await made

@@ -2,17 +2,23 @@
 
 import contextlib
 import json
+import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+import tomllib
+from pathlib import Path
 
 import httpx
 import pytest
 
 import sameluck as sl
 from sameluck import cli
+from sameluck.service.tokens import Tokens
 
 EXPERIMENT = {
     "name": "socks",
@@ -81,6 +87,46 @@ def test_what_was_acknowledged_survives_the_end_of_the_server(tmp_path, sent):
         assert {one.status for one in kept.values()} == {"settled"}
 
 
+def call_either(servers, path, body):
+    """The answer of the first server that answers, as behind a proxy; and how many did not."""
+    for failed, http in enumerate(servers):
+        with contextlib.suppress(httpx.TransportError):
+            answer = http.post(path, json=body)
+            assert answer.is_success, answer.text
+            return answer.json(), failed
+    raise AssertionError("no server answers")
+
+
+@pytest.mark.slow
+def test_one_of_two_servers_is_killed_and_users_notice_nothing(tmp_path, postgres_url):
+    with sl.open(postgres_url) as store:
+        token = Tokens(store.database).create("shop", ["serve", "reward", "manage"])
+    acknowledged, elsewhere = {}, 0
+    with (
+        running(tmp_path, "--db", postgres_url) as (first, one),
+        running(tmp_path, "--db", postgres_url) as (_, two),
+    ):
+        for http in (one, two):
+            http.headers["Authorization"] = f"Bearer {token}"
+        assert one.post("/v1/experiments", json=EXPERIMENT).status_code == 201
+        for number in range(120):
+            servers = (one, two) if number % 2 else (two, one)
+            if number == 60:
+                first.kill()
+            path = "/v1/experiments/socks/assignments"
+            answer, failed = call_either(servers, path, {"unit": number})
+            assert answer["enrolled"]
+            path = f"/v1/assignments/{answer['id']}/reward"
+            call_either(servers[::-1], path, {"value": number % 2})
+            acknowledged[answer["id"]] = number % 2
+            elsewhere += failed
+    assert elsewhere == 30
+    with sl.open(postgres_url) as store:
+        live = store.load("socks")
+        assert {id: live.describe(id).value for id in acknowledged} == acknowledged
+        assert live.status().settled == len(acknowledged) == 120
+
+
 def test_tokens_are_created_listed_and_revoked(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     words = ["token", "create", "shop", "--scope", "reward", "--scope", "serve", "--json"]
@@ -119,3 +165,32 @@ def test_every_address_of_the_machine_needs_the_names_of_the_service(tmp_path, m
     assert cli.run(["token", "create", "shop", "--scope", "serve"]) == 0
     assert cli.run(["serve", "--port", "0", "--host", "0.0.0.0"]) == 2
     assert "--allow-host" in capsys.readouterr().err
+
+
+DEPLOY = Path(__file__).parent.parent.parent / "deploy"
+
+
+def test_the_container_starts_the_command_as_it_is():
+    """As far as it can be checked without a registry: its instructions name what exists."""
+    text = (DEPLOY / "Dockerfile").read_text()
+    (copied,) = re.findall(r"^COPY (pyproject.*) \./$", text, re.MULTILINE)
+    assert all((DEPLOY.parent / name).exists() for name in copied.split())
+    extras = re.search(r"\.\[(.*?)\]", text)[1].split(",")
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]
+    assert set(extras) <= project["optional-dependencies"].keys()
+    entry = json.loads(re.search(r"^ENTRYPOINT (.*)$", text, re.MULTILINE)[1])
+    assert entry[0] in project["scripts"]
+    assert cli.run([*entry[1:], "--help"]) == 0
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
+def test_the_unit_is_valid(tmp_path, capsys):
+    text = (DEPLOY / "sameluck.service").read_text()
+    command = shlex.split(re.search(r"^ExecStart=(.*)$", text, re.MULTILINE)[1])
+    assert cli.run([*command[1:], "--help"]) == 0
+    unit = tmp_path / "sameluck.service"
+    unit.write_text(text.replace(command[0], sys.executable))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", unit], check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")

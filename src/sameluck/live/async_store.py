@@ -167,7 +167,9 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
         """
         live = self._synchronous
         try:
-            answer = await self._calls.call(self._assigning[strict], unit, live._settings.timeout)
+            answer = await self._calls.call(
+                self._assigning[bool(strict)], unit, live._settings.timeout
+            )
         except Closed:
             raise
         except Unavailable:
@@ -193,6 +195,7 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
     reward_many = _awaited(LiveExperiment.reward_many)
     expose = _awaited(LiveExperiment.expose, for_user=True)
     void = _awaited(LiveExperiment.void, for_user=True)
+    void_units = _awaited(LiveExperiment.void_units, for_user=True)
     tick = _awaited(LiveExperiment.tick)
     describe = _awaited(LiveExperiment.describe)
     pause = _awaited(LiveExperiment.pause)
@@ -209,6 +212,7 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
     status = _awaited(LiveExperiment.status)
     diagnostics = _awaited(LiveExperiment.diagnostics)
     export = _awaited(LiveExperiment.export)
+    replications = _awaited(LiveExperiment.replications)
     runs = _awaited(LiveExperiment.runs)
     trace = _awaited(LiveExperiment.trace)
     verify = _awaited(LiveExperiment.verify)
@@ -237,6 +241,7 @@ class AsyncStore(_Awaited[Store]):
 
     names = _awaited(Store.names)
     statuses = _awaited(Store.statuses)
+    experiments_of = _awaited(Store.experiments_of)
     backup = _awaited(Store.backup)
     history = _awaited(Store.history)
     delete = _awaited(Store.delete)

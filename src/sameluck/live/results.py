@@ -25,7 +25,7 @@ class Results(Assignments):
     """The methods of a live experiment that read its ledger."""
 
     _runs: tuple[Runs, ...] = ()  # the last ones returned, each of other policies or checkpoints
-    _revisions = 0  # of the replications then
+    _taken_back = 0  # default rewards until then
 
     def runs(
         self, checkpoints: Sequence[int] | None = None, *, policies: Sequence[str] | None = None
@@ -40,14 +40,17 @@ class Results(Assignments):
                 experiment's horizon if not given.
             policies: Only these; others need not have passed it.
         """
+        now = self._settings.now()
 
         def work(ledger: Ledger) -> Runs:
-            revisions = ledger.transaction.one(NumberRow, "revisions", experiment=ledger.id).number
-            before = self._runs if revisions == self._revisions else ()
+            taken_back = ledger.transaction.one(
+                NumberRow, "count_taken_back", experiment=ledger.id
+            ).number
+            before = self._runs if taken_back == self._taken_back else ()
             runs = ledger.runs(checkpoints, policies, before)
             others = [one for one in before if not same_question(one, runs)]
-            self._runs, self._revisions = (runs, *others[: REMEMBERED_RUNS - 1]), revisions
-            return replace(runs, notes=notes(ledger, runs.replications))
+            self._runs, self._taken_back = (runs, *others[: REMEMBERED_RUNS - 1]), taken_back
+            return replace(runs, notes=notes(ledger, runs.replications, now))
 
         return self._replications.read(work)
 

@@ -48,11 +48,13 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await to_thread.run_sync(experiments.load_active)
-        task = asyncio.create_task(background(experiments)) if background else None
+        tasks = [asyncio.create_task(experiments.expire_each_second())]
+        if background is not None:
+            tasks.append(asyncio.create_task(background(experiments)))
         yield
-        if task is not None:
+        for task in tasks:
             task.cancel()
-            await asyncio.wait([task])
+        await asyncio.wait(tasks)
         await experiments.close()
 
     app = FastAPI(

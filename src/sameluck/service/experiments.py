@@ -6,6 +6,8 @@ transaction; the others wait for the database in threads, few at a time, so that
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -149,6 +151,14 @@ class Experiments:
     async def check_writable(self) -> None:
         """Raise `Unavailable` unless the database can be written."""
         await self._in_thread(lambda: self.store.database.write(lambda _: None))
+
+    async def expire_each_second(self) -> None:
+        """Record default rewards and offer entries again when their time is over, also while nobody calls."""
+        while True:
+            await asyncio.sleep(1)
+            for loaded in list(self._loaded.values()):
+                with contextlib.suppress(SameluckError):  # a later call reports it
+                    await self._in_thread(loaded.live.tick)
 
     async def close(self) -> None:
         """Answer the calls that wait, and close the store."""

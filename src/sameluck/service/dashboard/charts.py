@@ -101,9 +101,10 @@ def y_axis(scale: Scale, about: int = 5) -> tuple[list[Label], Mark]:
 
 
 def x_axis(scale: Scale, about: int = 4) -> list[Label]:
-    """The labels of the x axis: both ends, and round numbers that are not near them."""
+    """The labels of the x axis, a count: both ends, and round numbers that are not near them."""
     span = (scale.high - scale.low) or 1.0
-    inner = [tick for tick in scale.ticks(about) if 0.12 < (tick - scale.low) / span < 0.86]
+    whole = [tick for tick in scale.ticks(about) if tick == round(tick)]
+    inner = [tick for tick in whole if 0.12 < (tick - scale.low) / span < 0.86]
     middle = [Label(float(scale.at([tick])[0]) / 10, 100, tick_text(tick)) for tick in inner]
     first = Label(0, 100, tick_text(scale.low), anchor="start")
     last = Label(100, 100, tick_text(scale.high), anchor="end")

@@ -37,7 +37,7 @@ def effect_chart(verdict: Verdict) -> Chart | None:
     wider = np.sqrt(np.where(np.isfinite(ratio), ratio, 1.0))
     naive_low, naive_high = effects - (effects - low) * wider, effects + (high - effects) * wider
     most = 3 * max(abs(low[-1]), abs(high[-1]))
-    ends = np.clip([*low, *high, naive_low[-1], naive_high[-1]], -most, most)
+    ends = np.clip([*low, *high, *naive_low, *naive_high], -most, most)
     y, x = scale_around(ends.tolist()), Scale(0, finding.horizon)
     y_ticks, grid = y_axis(y)
     at = x.at(np.append(0.0, periods))
@@ -187,7 +187,7 @@ def users_chart(runs: Runs) -> Chart | None:
             ),
             Label(
                 99,
-                _inside(float(asked_at[-1]) / 10 + 14),
+                _inside(float(y.up([0.7 * asked[-1]])[0]) / 10 + 7),
                 f"asked {asked[-1]:,.0f}",
                 "strong",
                 "end",

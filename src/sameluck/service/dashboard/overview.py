@@ -93,8 +93,11 @@ def _overview(live: LiveExperiment, before: Overview | None) -> Overview:
     if before is not None and before.status == status and not _is_unchecked(before, now):
         return before._replace(at=now)
     # Two policies have done what is complete, no more; of three, two may have done more.
-    done = before is not None and before.status.complete == status.complete
-    if before is not None and done and len(before.experiment.policies) <= 2:
+    if (
+        before is not None
+        and _counts(before.status) == _counts(status)
+        and len(before.experiment.policies) <= 2
+    ):
         findings, runs = before.findings, before.runs
     else:
         findings = findings_of(live)
@@ -116,6 +119,11 @@ def _overview(live: LiveExperiment, before: Overview | None) -> Overview:
         checks,
         history,
     )
+
+
+def _counts(status: Status) -> tuple[int, int]:
+    """What changes when a replication is completed, or a default reward is taken back."""
+    return status.complete, status.defaulted
 
 
 def _is_unchecked(overview: Overview, now: float) -> bool:

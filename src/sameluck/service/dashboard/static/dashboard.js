@@ -36,6 +36,17 @@
     if (place && after && after !== before) place.textContent = after;
   };
 
+  // The range of periods is that of the replication which is shown, even while the form is in use.
+  const follow = (fresh) => {
+    const range = document.getElementById("period"), found = fresh.getElementById("period");
+    if (!range || !found) return;
+    range.max = found.max;
+    if (!new URLSearchParams(location.search).has("period")) {
+      range.value = found.value;
+      document.getElementById("period-shown").textContent = found.value;
+    }
+  };
+
   async function refresh() {
     if (busy) { again = true; return; }
     busy = true;
@@ -55,6 +66,7 @@
           const found = fresh.getElementById(part.id);
           if (found && !inUse(part)) replace(part, found);
         }
+        follow(fresh);
         root.dataset.refreshed = String(Number(root.dataset.refreshed || 0) + 1);
       }
     } catch { /* the service is away: the next try finds it again */ }

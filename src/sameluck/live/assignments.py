@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -83,10 +84,16 @@ class Assignments:
         """
         answers: list[Assignment | SameluckError] = []
         for some in parts_of("assign_many: units", units):
-            codes = [returned(self._enrolment.code_or_answer, unit) for unit in some]
-            answers += in_place(codes, str, partial(self._enrolment.assign_all, strict=strict))
+            answers += self._assign_together(some, strict=strict)
             self._enrolment.count(answers[-len(some) :])
         return answers
+
+    def _assign_together(
+        self, units: Sequence[Unit], *, strict: bool
+    ) -> list[Assignment | SameluckError]:
+        """As `assign_many`, in one transaction and without counting the answers."""
+        codes = [returned(self._enrolment.code_or_answer, unit) for unit in units]
+        return in_place(codes, str, partial(self._enrolment.assign_all, strict=strict))
 
     def _write(self, work: Work[T]) -> T:
         with self._settings.breaker.call(self._settings.patience):
@@ -134,9 +141,15 @@ class Assignments:
         """
         answers: list[Receipt | SameluckError] = []
         for some in parts_of("reward_many: pairs", pairs):
-            reports = [returned(self._report_of_pair, pair) for pair in some]
-            answers += in_place(reports, Report, self._reward_all)
+            answers += self._reward_together(some)
         return answers
+
+    def _reward_together(
+        self, pairs: Sequence[tuple[str | None, float]]
+    ) -> list[Receipt | SameluckError]:
+        """As `reward_many`, in one transaction."""
+        reports = [returned(self._report_of_pair, pair) for pair in pairs]
+        return in_place(reports, Report, self._reward_all)
 
     def _report_of_pair(self, pair: tuple[str | None, float]) -> Report | Receipt:
         try:
@@ -226,6 +239,15 @@ class Assignments:
             return Conflict(f"assignment {id!r} {message}", "already_exposed")
         self._replications.void(transaction, locked, now)
         return None
+
+    def void_units(self, units: Iterable[Unit]) -> None:
+        """Void the assignments of units that may be enrolled but were not told, since their answer was lost.
+
+        As `void` does, but units that are not enrolled, or were exposed or rewarded, stay as they are.
+        """
+        for unit in units:
+            with suppress(Conflict):
+                self.void(self._enrolment.assignment_of(self._enrolment.code(unit)))
 
     def tick(self) -> int:
         """Expire every assignment that is due; returns how many.

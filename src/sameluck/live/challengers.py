@@ -13,6 +13,7 @@ from sameluck.live.databases.rows import (
     NumberRow,
     ProgressRow,
     ReplicationRow,
+    TextRow,
 )
 from sameluck.live.engine.replication import Replication
 from sameluck.live.options import Live, check_fit, experiment_as_run, needs_binary_rewards
@@ -31,6 +32,12 @@ class Derived(NamedTuple):
     version: int
     progress: ChallengerProgress
     state: Replication | None  # None if the policy has finished it and nothing is outstanding
+
+    def can_catch_up(self, row: ReplicationRow) -> bool:
+        """Whether what was settled since is all that has changed."""
+        if self.state is None:
+            return self.version == row.version
+        return self.state.taken_back == row.taken_back
 
 
 class DerivedChallenger(NamedTuple):
@@ -60,7 +67,13 @@ class Challenger(NamedTuple):
         after = self.replications.read_definition(self._added_to(before).to_json())
         self._check_rewards(after.experiment)
         ledger = self.replications.ledger(self.transaction, after.scheduler)
-        states = {state.number: _derived(state) for state in ledger.replications(checked=False)}
+        taken_back = {
+            row.number: row.taken_back for row in self._all(ReplicationRow, "replications")
+        }
+        states = {}
+        for state in ledger.replications(checked=False):
+            state.taken_back = taken_back[state.number]
+            states[state.number] = _derived(state)
         return DerivedChallenger(before, after, states)
 
     def join(self, derived: DerivedChallenger, now: int) -> Joining:
@@ -79,6 +92,10 @@ class Challenger(NamedTuple):
         drained = status == "stopped" and not open_before  # stopped at once: it stays stopped
         self.replications.history.record(self.transaction, "policy added", subject=self.name)
         if (status == "complete" or drained) and self._count("count_open"):
+            if not self._one(TextRow, "salt").text:
+                raise Invalid(
+                    f"policy {self.name!r} needs users, but those of this experiment were forgotten; start another"
+                )
             again = "running" if status == "complete" else "draining"
             self.transaction.run("set_sticky", experiment=self.replications.id, sticky=1)
             self.replications.set_status(self.transaction, again, reason)
@@ -88,7 +105,7 @@ class Challenger(NamedTuple):
         """Bring derived replications up to date, so that less is left while others wait."""
         for row in self._all(ReplicationRow, "replications"):
             one = derived.get(row.number)
-            if one is not None and one.state is not None:
+            if one is not None and one.state is not None and one.state.taken_back == row.taken_back:
                 self.replications.catch_up(self.transaction, one.state, row.version)
 
     def _add(
@@ -100,8 +117,9 @@ class Challenger(NamedTuple):
         ledger, progress = self.replications.ledger(self.transaction, after.scheduler), []
         for row in self._all(ReplicationRow, "replications"):
             one = derived.get(row.number)
-            if one is None or (one.state is None and one.version != row.version):
+            if one is None or not one.can_catch_up(row):
                 (state,) = ledger._replace(numbers=[row.number]).replications(checked=False)
+                state.taken_back = row.taken_back
                 one = _derived(state)
             if one.state is not None:
                 state = one.state

@@ -36,6 +36,7 @@ from sameluck.live.options import (
     Maker,
     Makers,
     checked_makers,
+    later_options,
     open_at_once,
     options_from,
     stop_after_of,
@@ -85,6 +86,7 @@ class OpenReplications:
         self.id, self.name = row.id, row.name
         self.history = History(row.id, row.name, settings)
         self.live = options_from(row.options)
+        self.later_options = later_options(row.options)
         self._makers = checked_makers(makers)
         self.definition = self.read_definition(row.definition)
         self.after_fork()
@@ -219,9 +221,14 @@ class OpenReplications:
         number = locked.replication
         self.hold(transaction, number)
         state = self.states.get(number)
-        if state is None or state.policies != locked.policies or state.version > locked.version:
+        if (
+            state is None
+            or (state.policies, state.taken_back) != (locked.policies, locked.taken_back)
+            or state.version > locked.version
+        ):
             ledger = Ledger(transaction, self.id, self.current(transaction), [number])
             (state,) = ledger.replications()
+            state.taken_back = locked.taken_back
             self.states[number] = state
         else:
             self.catch_up(transaction, state, locked.version)

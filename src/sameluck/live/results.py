@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sameluck.live.assignments import Assignments
+from sameluck.live.databases.rows import NumberRow
 from sameluck.live.ledger import Ledger
 from sameluck.live.verification import verify, verify_or_fail
 from sameluck.live.waiting import notes
@@ -22,6 +23,7 @@ class Results(Assignments):
     """The methods of a live experiment that read its ledger."""
 
     _runs: Runs | None = None  # the last ones returned
+    _taken_back = 0  # default rewards until then
 
     def runs(
         self, checkpoints: Sequence[int] | None = None, *, policies: Sequence[str] | None = None
@@ -36,10 +38,16 @@ class Results(Assignments):
                 experiment's horizon if not given.
             policies: Only these; others need not have passed it.
         """
+        now = self._settings.now()
 
         def work(ledger: Ledger) -> Runs:
-            self._runs = ledger.runs(checkpoints, policies, self._runs)
-            return replace(self._runs, notes=notes(ledger, self._runs.replications))
+            taken_back = ledger.transaction.one(
+                NumberRow, "count_taken_back", experiment=ledger.id
+            ).number
+            before = self._runs if taken_back == self._taken_back else None
+            self._runs = ledger.runs(checkpoints, policies, before)
+            self._taken_back = taken_back
+            return replace(self._runs, notes=notes(ledger, self._runs.replications, now))
 
         return self._replications.read(work)
 
@@ -59,6 +67,7 @@ class Results(Assignments):
 
     def twin(
         self,
+        /,
         checkpoints: Sequence[int] | None = None,
         *,
         policies: Sequence[str] | None = None,

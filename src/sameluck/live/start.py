@@ -18,6 +18,8 @@ from sameluck.live.settings import StoreSettings
 from sameluck.randomness import streams
 from sameluck.validation import require_name
 
+NOT_STARTED = "it waits to be resumed for the first time"
+
 Fill: TypeAlias = Callable[[Transaction, int, int], None]  # an experiment's id, the time
 
 
@@ -28,6 +30,10 @@ class StartRequest(NamedTuple):
     experiment: Experiment  # with its policies as they are run
     live: Live
     makers: Makers | None
+    paused: bool = False
+
+
+Start: TypeAlias = Callable[[StartRequest, Fill], LiveExperiment]
 
 
 def checked_request(
@@ -54,12 +60,16 @@ def find(
     database: Database, settings: StoreSettings, name: str, makers: Makers | None
 ) -> LiveExperiment:
     """The experiment of a name, or `Unknown`."""
+    return opened(database, find_row(database, name), settings, makers)
+
+
+def find_row(database: Database, name: str) -> ExperimentRow:
+    """The row of the experiment of a name, or `Unknown`."""
     known = names_in(database)
     if not isinstance(name, str) or name not in known:
         hint = did_you_mean(name, known) if known else "it is empty; start one"
         raise Unknown(f"no experiment {shown(name)} in this store; {hint}")
-    row = database.read(lambda t: t.one(ExperimentRow, "experiment", name=name))
-    return opened(database, row, settings, makers)
+    return database.read(lambda t: t.one(ExperimentRow, "experiment", name=name))
 
 
 def opened(
@@ -99,23 +109,31 @@ def start(
         live = opened(database, row, settings, request.makers)
         live._replications.history.record(transaction, "started")
         live._replications.open_next(transaction, now)
+        if request.paused:
+            live._replications.set_status(transaction, "paused", NOT_STARTED)
         return live
 
     return database.write(work)
 
 
-def first_difference(experiment: Experiment, live: Live, request: StartRequest) -> str | None:
+def first_difference(live: LiveExperiment, request: StartRequest) -> str | None:
     """The first setting in which an experiment differs from a request; None if there is none.
 
-    Policies that were added later, which the request does not name, are no difference.
+    Policies that were added later, which the request does not name, are no difference; nor are options that did not
+    exist when it was started.
     """
-    theirs, ours = experiment.to_dict(), request.experiment.to_dict()
+    theirs, ours = live.experiment.to_dict(), request.experiment.to_dict()
+    options = {
+        name: value
+        for name, value in request.live.to_dict().items()
+        if name not in live._replications.later_options
+    }
     policies, requested = theirs.pop("policies"), ours.pop("policies")
     pairs = {
         "policies": (list(islice(policies, len(requested))), list(requested)),
         **_pairs("policy ", policies, requested),
         **_pairs("", theirs, ours),
-        **_pairs("Live.", live.to_dict(), request.live.to_dict()),
+        **_pairs("Live.", live.live.to_dict(), options),
     }
     for what, (one, other) in pairs.items():
         if one != other:

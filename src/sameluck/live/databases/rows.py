@@ -73,6 +73,7 @@ class ReplicationRow(NamedTuple):
     state: str
     version: int
     policies: int
+    taken_back: int  # how often default rewards were taken back
 
 
 class DigestRow(NamedTuple):
@@ -108,6 +109,28 @@ class ReplicationTimes(NamedTuple):
     completed_us: int | None
 
 
+class ReplicationProgress(NamedTuple):
+    """The counters of a replication."""
+
+    number: int
+    state: str
+    version: int
+    defaulted: int
+    voided: int
+    opened_us: int
+    completed_us: int | None
+
+
+class ApiKeyRow(NamedTuple):
+    """A token of the service."""
+
+    id: str
+    secret_sha256: str
+    scopes: str
+    created_us: int
+    revoked_us: int | None
+
+
 class EntryRow(NamedTuple):
     """An entry of the ledger."""
 
@@ -124,6 +147,49 @@ class SettledRow(NamedTuple):
     arm: int
     position: int
     value: float
+
+
+class RewardRow(NamedTuple):
+    """A reward that was reported for an entry."""
+
+    replication: int
+    owner: int
+    arm: int
+    position: int
+    value: float
+
+
+class PrunedRow(NamedTuple):
+    """What was pruned of a replication's part of the audit log."""
+
+    number: int
+    pruned: int  # applied rewards
+    pruned_digest: int
+
+
+class DefaultRow(NamedTuple):
+    """A default reward, and the reward that came after its window if there is one."""
+
+    replication: int
+    owner: int
+    arm: int
+    position: int
+    value: float
+    settled: int
+    assignment: str
+    due_us: int  # the end of the extended window
+    event: int | None  # in the audit log
+    late: float | None
+
+
+class TouchedRow(NamedTuple):
+    """An entry that is outstanding."""
+
+    owner: int
+    arm: int
+    position: int
+    wanted: bool
+    touched: bool  # it has had an assignment
 
 
 class LedgerRow(NamedTuple):
@@ -146,6 +212,7 @@ class EnrolmentRow(NamedTuple):
     id: str | None
     arm: int | None
     disabled: bool  # the arm
+    away_until_us: int | None  # turned away until then; None if the unit has not arrived before
 
 
 class LockedAssignment(NamedTuple):
@@ -165,6 +232,7 @@ class LockedAssignment(NamedTuple):
     source: str | None
     version: int
     policies: int
+    taken_back: int
 
     @property
     def voided(self) -> bool:
@@ -298,6 +366,14 @@ class DisabledRow(NamedTuple):
 
     experiment: int
     arm: int
+
+
+class ArrivalRow(NamedTuple):
+    """Units that arrived at least so often, and not twice as often; and how many of them are enrolled."""
+
+    least: int  # visits
+    arrived: int
+    enrolled: int
 
 
 class WaitingRow(NamedTuple):

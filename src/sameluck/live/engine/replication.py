@@ -46,6 +46,7 @@ class Replication:
         self.scheduler = scheduler
         self.number = number
         self.version = 0  # entries settled
+        self.taken_back = 0  # how often default rewards were taken back
         if walkers is None:
             walkers = [scheduler.walker(k, number) for k in range(len(scheduler.prepared))]
         self.walkers = walkers
@@ -251,6 +252,13 @@ def _load_stacks(
 
 def check_ledger(replication: Replication) -> None:
     """Raise `Diverged` if a replication's ledger is not what its policies derive from it."""
+    check_requested(replication)
+    for entry in replication.want():
+        raise _diverged(replication, entry, "is needed next, but is not outstanding")
+
+
+def check_requested(replication: Replication) -> None:
+    """Raise `Diverged` if an entry is settled or outstanding that its policies did not request."""
     unread = "is settled, but no policy reads it"
     possible = replication.needed_by(range(replication.policies)) | replication.all_audits()
     for entry in sorted(replication.outstanding - possible):
@@ -264,8 +272,6 @@ def check_ledger(replication: Replication) -> None:
     for entry in replication.after_gap:
         if entry.position >= replication.read_ends(entry.owner)[entry.arm]:
             raise _diverged(replication, entry, unread)
-    for entry in replication.want():
-        raise _diverged(replication, entry, "is needed next, but is not outstanding")
 
 
 def _diverged(replication: Replication, entry: Entry, what: str) -> Diverged:

@@ -223,12 +223,12 @@ class OpenReplications:
         state = self.states.get(number)
         if (
             state is None
-            or (state.policies, state.revision) != (locked.policies, locked.revision)
+            or (state.policies, state.taken_back) != (locked.policies, locked.taken_back)
             or state.version > locked.version
         ):
             ledger = Ledger(transaction, self.id, self.current(transaction), [number])
             (state,) = ledger.replications()
-            state.revision = locked.revision
+            state.taken_back = locked.taken_back
             self.states[number] = state
         else:
             self.catch_up(transaction, state, locked.version)

@@ -23,7 +23,7 @@ class Results(Assignments):
     """The methods of a live experiment that read its ledger."""
 
     _runs: Runs | None = None  # the last ones returned
-    _revisions = 0  # of the replications then
+    _taken_back = 0  # default rewards until then
 
     def runs(
         self, checkpoints: Sequence[int] | None = None, *, policies: Sequence[str] | None = None
@@ -38,13 +38,16 @@ class Results(Assignments):
                 experiment's horizon if not given.
             policies: Only these; others need not have passed it.
         """
+        now = self._settings.now()
 
         def work(ledger: Ledger) -> Runs:
-            revisions = ledger.transaction.one(NumberRow, "revisions", experiment=ledger.id).number
-            before = self._runs if revisions == self._revisions else None
+            taken_back = ledger.transaction.one(
+                NumberRow, "count_taken_back", experiment=ledger.id
+            ).number
+            before = self._runs if taken_back == self._taken_back else None
             self._runs = ledger.runs(checkpoints, policies, before)
-            self._revisions = revisions
-            return replace(self._runs, notes=notes(ledger, self._runs.replications))
+            self._taken_back = taken_back
+            return replace(self._runs, notes=notes(ledger, self._runs.replications, now))
 
         return self._replications.read(work)
 

@@ -73,7 +73,7 @@ class ReplicationRow(NamedTuple):
     state: str
     version: int
     policies: int
-    revision: int  # how often default rewards were taken back
+    taken_back: int  # how often default rewards were taken back
 
 
 class DigestRow(NamedTuple):
@@ -232,7 +232,7 @@ class LockedAssignment(NamedTuple):
     source: str | None
     version: int
     policies: int
-    revision: int
+    taken_back: int
 
     @property
     def voided(self) -> bool:

@@ -19,6 +19,7 @@ HERE = Path(__file__).parent
 PICTURES = HERE.parent.parent.parent / "build" / "screenshots"
 CHROMIUM = shutil.which("chromium")
 AXE = (HERE / "axe.min.js").read_text()
+README = {"x": 0, "y": 0, "width": 1280, "height": 1250}
 MEANS = {"checklist": 0.8, "video": 0.3, "<b>tour</b>": 0.2}
 
 pytestmark = [
@@ -76,20 +77,6 @@ def play(live, until):
         live.reward_many([(one.id, chance.random() < MEANS[one.arm]) for one in enrolled])
 
 
-@pytest.fixture(scope="module")
-def live(server):
-    """An experiment that was created and not started, with an arm whose name is markup."""
-    experiment = sl.Experiment(
-        policies={"greedy": "epsilon_greedy(epsilon=0.9)", "ucb": "ucb1"},
-        arms=list(MEANS),
-        horizon=60,
-        replications=14,
-        seed=7,
-    )
-    options = sl.Live(fallback="video", reward=sl.Reward(min=0, max=1), open_replications=5)
-    return server.store.start("onboarding-hints", experiment, live=options, paused=True)
-
-
 def serious(page):
     """What axe finds that is serious."""
     page.evaluate(AXE)
@@ -101,11 +88,34 @@ def serious(page):
     ]
 
 
-def test_an_experiment_from_its_start_to_its_end(chromium, session, server, live):
+FORM = {
+    "name": "onboarding-hints",
+    "arms": "video, checklist, <b>tour</b>",
+    "policy1_name": "greedy",
+    "policy1": "epsilon_greedy(epsilon=0.9)",
+    "policy2_name": "ucb",
+    "policy2": "ucb1",
+    "horizon": "60",
+    "replications": "14",
+}
+
+
+def test_an_experiment_from_its_start_to_its_end(chromium, session, server):
     with opened(chromium, session, server, "/") as page:
-        page.get_by_role("link", name="onboarding-hints").click()
+        page.get_by_role("link", name="New experiment").click()
+        for field, value in FORM.items():
+            page.locator(f"#{field}").fill(value)
+        sync_api.expect(page.locator("#plan")).to_contain_text(
+            "fewer than the naive design", timeout=60_000
+        )
+        assert page.locator("#name").input_value() == "onboarding-hints"
+        assert serious(page) == []
+        page.get_by_role("button", name="Create").click()
+        sync_api.expect(page.locator(".notice")).to_contain_text("enrols nobody")
+        live = server.store.load("onboarding-hints")
+        assert live.status().status == "paused"
         page.get_by_role("button", name="Start").click()
-        sync_api.expect(page.get_by_role("status")).to_have_text("It runs.")
+        sync_api.expect(page.locator(".notice")).to_have_text("It runs.")
         assert live.status().status == "running"
         verdict = page.locator(".say")
         assert verdict.inner_text() == "Nothing can be said yet."
@@ -183,6 +193,7 @@ def test_pictures_and_accessibility(chromium, server, watched, width, scheme):
         page.get_by_role("button", name="Log in").click()
         pages = {
             "experiments": "/",
+            "new": "/new",
             "experiment": "/experiments/pricing-page",
             "challenger": "/experiments/pricing-page/challenger?policy_name=late&policy=ucb1(alpha%3D3)",
         }
@@ -191,6 +202,9 @@ def test_pictures_and_accessibility(chromium, server, watched, width, scheme):
             assert serious(page) == [], name
             assert page.evaluate("document.documentElement.scrollWidth") <= width, name
             page.screenshot(path=PICTURES / f"{name}-{width}-{scheme}.png", full_page=True)
+        if (width, scheme) == (1280, "light"):  # the picture of the README, as docs/dashboard.png
+            page.goto(pages["experiment"])
+            page.screenshot(path=PICTURES / "dashboard.png", full_page=True, clip=README)
 
 
 def test_the_first_page_is_small(chromium, server, watched):

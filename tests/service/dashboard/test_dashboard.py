@@ -224,3 +224,33 @@ def test_an_unknown_experiment_or_file_is_a_page(browser):
     assert "no experiment" in answer.text
     assert browser.get("/static/none.js").status_code == 404
     assert "data-part" in browser.get("/static/dashboard.js").text
+
+
+def test_a_new_experiment_is_created_by_the_form_and_waits_for_its_start(served, browser):
+    form = {"name": "hats", "arms": "tall, flat", "guess": "0.5, 0.4", "horizon": "30"}
+    assert browser.post("/new", **form).status_code == 403
+    for field, value, problem in [
+        ("horizon", "many", "a whole number is needed"),
+        ("replications", "1000000", "at most 100,000"),
+        ("policy2", "ucb9", "ucb9"),
+        ("policy2_name", "control", "a name of its own"),
+        ("name", "a/b", "without a slash"),
+        ("name", "", "name"),
+    ]:
+        refused = browser.send("/new", **{**form, field: value})
+        assert refused.status_code == 422
+        assert problem in text_of(refused)
+    assert served.store.names() == ["socks"]
+    created = browser.send("/new", **form)
+    assert (created.status_code, created.headers["location"]) == (303, "/experiments/hats")
+    live = served.store.peek("hats")
+    assert live.status().status == "paused"
+    assert live.experiment.arm_names == ("tall", "flat")
+    assert list(live.experiment.policies) == ["control", "challenger"]
+    assert "Start" in browser.get("/experiments/hats").text
+
+
+def test_a_preview_says_what_is_wrong_and_simulates_little(browser):
+    assert "fill in the form" in browser.get("/new").text
+    assert "guess what each of the 3 arms pays" in text_of(browser.get("/new?guess=0.5"))
+    assert "at most 5,000,000 periods" in text_of(browser.get("/new?horizon=1000000"))

@@ -4,17 +4,17 @@
   const root = document.documentElement;
   root.classList.add("script");
   const seconds = Number(document.body.dataset.refresh || 0);
-  if (!seconds) return;
   let tag = "", busy = false, again = false;
 
   // A part is left alone while somebody uses it: a field has the focus, or was changed and not sent.
+  const isChanged = (field) => {
+    if (field.tagName !== "SELECT") return field.type !== "hidden" && field.value !== field.defaultValue;
+    const options = [...field.options];
+    return !(options.find((option) => option.defaultSelected) || options[0])?.selected;
+  };
   const inUse = (part) => {
-    const active = document.activeElement;
-    if (part.contains(active) && active.matches("input, select, textarea")) return true;
-    return [...part.querySelectorAll("input, select, textarea")].some((field) =>
-      field.tagName === "SELECT"
-        ? [...field.options].some((option, place) => option.selected !== (option.defaultSelected || (place === 0 && ![...field.options].some((one) => one.defaultSelected))))
-        : field.type !== "hidden" && field.value !== field.defaultValue);
+    const fields = [...part.querySelectorAll("input, select")];
+    return fields.includes(document.activeElement) || fields.some(isChanged);
   };
 
   const replace = (part, fresh) => {
@@ -89,6 +89,20 @@
     refresh();
   });
 
+  // A form that is previewed while it is filled in.
+  let typing = 0;
+  document.addEventListener("input", (event) => {
+    const form = event.target.closest("form[data-live]");
+    if (!form) return;
+    clearTimeout(typing);
+    typing = setTimeout(() => {
+      const query = new URLSearchParams(new FormData(form));
+      history.replaceState(null, "", `?${query}`);
+      refresh();
+    }, 400);
+  });
+
+  if (!seconds) return;
   setInterval(() => { if (!document.hidden) refresh(); }, 1000 * seconds);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
 })();

@@ -7,6 +7,7 @@ from sameluck.live.history import Change
 from sameluck.live.logs.imported import Imported
 from sameluck.live.options import Live, Reward
 from sameluck.live.records import Assignment, Description, Joining, Receipt, Status
+from sameluck.live.rederivation import LedgerDifference, Rederivation
 from sameluck.live.rehearsal.rehearsal import Rehearsal, VirtualClock, rehearse
 from sameluck.live.rehearsal.traffic import Traffic
 from sameluck.live.store import Store
@@ -20,9 +21,11 @@ __all__ = [
     "Description",
     "Imported",
     "Joining",
+    "LedgerDifference",
     "Live",
     "LiveExperiment",
     "Receipt",
+    "Rederivation",
     "Rehearsal",
     "Reward",
     "Status",

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, SupportsIndex, TypeAlias
 from uuid import UUID
 
-from sameluck.errors import Closed, SameluckError, Unavailable
+from sameluck.errors import Closed, OtherVersion, SameluckError, Unavailable
 from sameluck.live import records
 from sameluck.live.databases.base import Transaction, Values
 from sameluck.live.databases.rows import (
@@ -46,6 +46,7 @@ class Enrolment:
         self._arm_names = replications.experiment.arm_names
         self._declared = fallback_arm(replications.experiment, replications.live)
         self._fallback = row.fallback  # in place of the declared one, as far as this process knows
+        self._behind = False  # whether some replication is, as far as this process knows
         self._next_look = self._next_count = self._next_clock = 0
         self._unanswered: list[list[str]] = []  # ids of assignments whose units were not told
         self.after_fork()
@@ -74,15 +75,19 @@ class Enrolment:
     def assign_all(self, codes: Sequence[str], strict: bool) -> list[Assignment]:  # noqa: FBT001 a partial names it
         """The answers to units of the traffic share."""
         made: list[str] = []
+        diverged = self._replications.definition.other_version
         try:
             with self._settings.breaker.call(self._settings.timeout):
-                return self._assign_in_time(codes, made)
+                answers = self._assign_in_time(codes, made)
         except Closed:
             raise
         except Unavailable:
             if strict:
                 raise
             return [self._unavailable(made) for _ in codes]
+        if strict and diverged and any(one.reason == records.DIVERGED for one in answers):
+            raise OtherVersion(str(diverged))
+        return answers
 
     def _assign_in_time(self, codes: Sequence[str], made: list[str]) -> list[Assignment]:
         """As `assign_all`. If an entry is missing, those that are due are expired first."""
@@ -91,7 +96,7 @@ class Enrolment:
         answers = self._replications.write(partial(assign, codes=codes))
         full = (records.NO_OPEN_SLOT, records.DRAINING)
         without = [n for n, answer in enumerate(answers) if answer.reason in full]
-        if without and self._expiry.sweep():
+        if without and self._expiry.sweep(behind=self._behind):
             # As one by one: the sweep may have voided the assignment of a unit after the first without.
             after = range(without[0], len(codes))
             again = [n for n in after if answers[n].reason != records.ASSIGNED]
@@ -112,13 +117,21 @@ class Enrolment:
             self._next_count = now + SECOND
             self.write_counts(transaction)
             self._note_clock(transaction, now)
+            self._replications.current(transaction)  # another process may have changed the policies
         # Two calls of one unit get one answer. In one order: two calls of some units do not wait for each other.
         for code in sorted(set(codes)):
             transaction.lock(int(code[:15], 16))
-        enrolled = self._enrol_each(transaction, dict.fromkeys(codes), now, made)
+        enrolled: dict[str, Assignment | str] = {}
+        if not self._diverged:
+            enrolled = self._enrol_each(transaction, dict.fromkeys(codes), now, made)
         # A unit that is in the list again is enrolled already.
         answers = [enrolled.pop(code, code) for code in codes]
         return in_place(answers, str, partial(self._enrolments, transaction))
+
+    @property
+    def _diverged(self) -> bool:
+        """Whether this process has another version of a policy: it enrols nobody, but units keep their arms."""
+        return self._replications.definition.other_version is not None
 
     def _enrol_each(
         self, transaction: Transaction, codes: Iterable[str], now: int, made: list[str]
@@ -148,13 +161,15 @@ class Enrolment:
     def _enrolment(self, row: EnrolmentRow | None) -> Assignment:
         if row is None:  # the experiment was deleted
             return self.not_enrolled(records.NOT_RUNNING)
-        self._fallback = row.fallback
+        self._fallback, self._behind = row.fallback, row.behind
         if row.id is not None and row.arm is not None and row.sticky:
             if row.disabled:
                 return self.not_enrolled(records.ARM_DISABLED)
             return self._enrolled(row.id, row.arm, records.STICKY)
         if row.status not in ACTIVE:
             return self.not_enrolled(records.NOT_RUNNING)
+        if self._diverged:
+            return self.not_enrolled(records.DIVERGED)
         running = row.status == "running"
         return self.not_enrolled(records.NO_OPEN_SLOT if running else records.DRAINING)
 

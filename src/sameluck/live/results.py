@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 class Results(Assignments):
     """The methods of a live experiment that read its ledger."""
 
-    _runs: Runs | None = None  # the last ones returned
+    _runs: tuple[int, Runs | None] = (
+        0,
+        None,
+    )  # the last ones returned, and the revision of the policies
 
     def runs(
         self, checkpoints: Sequence[int] | None = None, *, policies: Sequence[str] | None = None
@@ -38,10 +41,13 @@ class Results(Assignments):
         """
 
         def work(ledger: Ledger) -> Runs:
-            self._runs = ledger.runs(checkpoints, policies, self._runs)
-            return replace(self._runs, notes=notes(ledger, self._runs.replications))
+            revision, before = self._runs
+            now = self._replications.current(ledger.transaction).row.revision
+            runs = ledger.runs(checkpoints, policies, before if revision == now else None)
+            self._runs = now, runs
+            return replace(runs, notes=notes(ledger, runs.replications))
 
-        return self._replications.read(work)
+        return self._replications.read(work, needs=policies)
 
     def trace(self, replication: int = 0) -> Trace:
         """Every period of one replication that each policy has done."""

@@ -17,12 +17,11 @@ from sameluck.live.databases import Database, open_database, write_backup
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.history import Change, all_changes
 from sameluck.live.logs.importing import Imported, ImportRequest, import_log
-from sameluck.live.options import Clock, Live, Makers, as_live, check_fit, feasibility
+from sameluck.live.options import Clock, Live, Makers, as_live, check_fit, check_name, feasibility
 from sameluck.live.records import Status, read_statuses
 from sameluck.live.settings import checked_timeout, store_settings
 from sameluck.live.start import (
     StartRequest,
-    check_name,
     checked_request,
     find,
     first_difference,
@@ -143,7 +142,7 @@ class Store:
 
     def _load_same(self, request: StartRequest) -> LiveExperiment:
         live = self.peek(request.name, makers=request.makers)
-        if difference := first_difference(live.experiment, live.live, request):
+        if difference := first_difference(live._replications.definition, live.live, request):
             raise Conflict(
                 f"experiment {request.name!r} was started with other settings: {difference}; load it as it is, or "
                 "choose another name",

@@ -7,8 +7,8 @@ new users is decided by the order (`Scheduler.eligible`). Two policies that need
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, pairwise
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -31,6 +31,7 @@ class SettledEntries(NamedTuple):
     position: Ints
     value: Floats
     imported: Bools | None = None  # which come from a log; None if none do
+    released: Bools | None = None  # which need not be read by a policy; None if all must be
 
     def digest(self) -> int:
         """The digest of these entries."""
@@ -60,6 +61,7 @@ class Replication:
         self.settled_audits: set[Entry] = set()
         # How much of each shared stack comes from a log: known whether or not a policy reads it.
         self.imported = np.zeros(arms, np.int64)
+        self.released: set[Entry] = set()  # settled, but no policy need read them
 
     @property
     def policies(self) -> int:
@@ -83,6 +85,8 @@ class Replication:
         self.version += 1
         if entry.owner == AUDITED:
             self.settled_audits.add(entry)
+            return []
+        if entry.owner not in self.known:  # of a policy that is not run here
             return []
         self._extend_stack(entry, value)
         arm_position = entry[1:]
@@ -233,9 +237,16 @@ def _load_stacks(
             audits = (Entry(AUDITED, arm, position) for position in positions.tolist())
             replication.settled_audits.update(audits)
             continue
+        if owner in replication.scheduler.unread_owners:
+            continue
         if owner not in replication.known or not 0 <= arm < arms:
-            what = "has an owner or an arm that is not of this experiment"
-            raise _diverged(replication, Entry(owner, arm, 0), what)
+            raise Diverged(
+                f"replication {replication.number}: the ledger has owner {owner} and arm {arm}, which this "
+                "experiment does not have. The database was edited; restore a backup"
+            )
+        if settled.released is not None:
+            spare = positions[settled.released[start:stop]].tolist()
+            replication.released.update(Entry(owner, arm, position) for position in spare)
         if owner == SHARED and settled.imported is not None:
             replication.imported[arm] = np.count_nonzero(settled.imported[start:stop])
         gaps = np.flatnonzero(positions != np.arange(positions.size))
@@ -249,23 +260,69 @@ def _load_stacks(
     return stacks
 
 
-def check_ledger(replication: Replication) -> None:
-    """Raise `Diverged` if a replication's ledger is not what its policies derive from it."""
-    unread = "is settled, but no policy reads it"
+class Differences(NamedTuple):
+    """The entries in which a ledger is not what the policies request."""
+
+    unneeded: list[Entry]  # outstanding, but no policy needs them
+    unread: list[Entry]  # settled, but no policy reads them
+    missing: list[Entry]  # needed next, but not outstanding
+
+    def __bool__(self) -> bool:
+        return any(self)
+
+    @property
+    def surplus(self) -> list[Entry]:
+        """The entries that no policy needs."""
+        return [*self.unneeded, *self.unread]
+
+
+def differences(replication: Replication) -> Differences:
+    """Compare a replication with its ledger. The entries that are missing count as outstanding from then on."""
     possible = replication.needed_by(range(replication.policies)) | replication.all_audits()
-    for entry in sorted(replication.outstanding - possible):
-        raise _diverged(replication, entry, "is outstanding, but no policy needs it")
+    unneeded = sorted(replication.outstanding - possible)
+    return Differences(unneeded, list(_unread(replication)), replication.want())
+
+
+def _unread(replication: Replication) -> Iterator[Entry]:
+    """Settled entries that no policy reads, but for those of a log and those that were released."""
     for owner, known in replication.known.items():
         read = replication.read_ends(owner)
         if owner == SHARED:
             read = np.maximum(read, replication.imported)
-        for arm in np.flatnonzero(np.array(known) > read).tolist():
-            raise _diverged(replication, Entry(owner, arm, int(read[arm])), unread)
-    for entry in replication.after_gap:
-        if entry.position >= replication.read_ends(entry.owner)[entry.arm]:
-            raise _diverged(replication, entry, unread)
-    for entry in replication.want():
+        within = (
+            Entry(owner, arm, position)
+            for arm in np.flatnonzero(np.array(known) > read).tolist()
+            for position in range(int(read[arm]), known[arm])
+        )
+        after = (
+            entry
+            for entry in sorted(replication.after_gap)
+            if entry.owner == owner and entry.position >= read[entry.arm]
+        )
+        yield from (one for one in chain(within, after) if one not in replication.released)
+
+
+def check_ledger(replication: Replication, *, behind: bool = False) -> list[Entry]:
+    """Raise `Diverged` if a replication's ledger is not what its policies derive from it.
+
+    If it is `behind`, the entries that are needed next need not be outstanding yet; they are returned.
+    """
+    found = differences(replication)
+    for entry in found.unneeded:
+        raise _diverged(replication, entry, "is outstanding, but no policy needs it")
+    for entry in found.unread:
+        raise _diverged(replication, entry, "is settled, but no policy reads it")
+    for entry in [] if behind else found.missing:
         raise _diverged(replication, entry, "is needed next, but is not outstanding")
+    return found.missing
+
+
+def check_requested(replication: Replication, requested: set[Entry]) -> None:
+    """Raise `Diverged` unless the outstanding entries are those that another process has requested."""
+    for entry in sorted(requested - replication.outstanding):
+        raise _diverged(replication, entry, "was requested by another process, but not by this one")
+    for entry in sorted(replication.outstanding - requested):
+        raise _diverged(replication, entry, "is needed next, but no process has requested it")
 
 
 def _diverged(replication: Replication, entry: Entry, what: str) -> Diverged:
@@ -274,5 +331,5 @@ def _diverged(replication: Replication, entry: Entry, what: str) -> Diverged:
     return Diverged(
         f"replication {replication.number}: position {entry.position} of arm {arm!r} {what}. The ledger is not what "
         "these policies would have done: was the database edited, was a policy's code changed, or does a policy use "
-        "randomness of its own? Restore a backup, or the code it was started with"
+        "randomness of its own? Use the code it was started with, restore a backup, or see live.repair()"
     )

@@ -24,6 +24,7 @@ from sameluck.testing.store_contract.incidents import IncidentRules
 from sameluck.testing.store_contract.lists import ListRules
 from sameluck.testing.store_contract.results import ResultRules
 from sameluck.testing.store_contract.rewards import RewardRules
+from sameluck.testing.store_contract.versions import VersionRules
 
 
 class StoreContract(
@@ -33,6 +34,7 @@ class StoreContract(
     ControlRules,
     IncidentRules,
     ResultRules,
+    VersionRules,
     ConcurrencyRules,
 ):
     """All the rules; a subclass must have a fixture `open_store`."""

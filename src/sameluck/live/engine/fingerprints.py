@@ -1,0 +1,90 @@
+"""Fingerprints: what tells the code of a policy in one process from that in another.
+
+A policy plays up to a few thousand periods on fixed rewards, with the random numbers of replication 0, and the arms
+that it chooses are hashed, together with its parameters. Code that was edited without another effect has the same
+fingerprint, on every machine and version of Python. A Python object that declares a `version` (an attribute of its
+maker or of the object) is identified by that instead, and does not play. A difference that takes other rewards or
+later periods to show is found when the ledger is derived again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from sameluck.arrays import Floats
+from sameluck.errors import SameluckError
+from sameluck.live.engine.object_walker import ObjectWalker
+from sameluck.live.engine.walker import CompiledWalker, PreparedPolicy, empty_results
+from sameluck.live.options import Reward
+from sameluck.policies.base import needs_binary
+from sameluck.text_forms import write
+
+PERIODS, OBJECT_PERIODS = 5_000, 100
+STEPS = 50_000  # periods x arms
+UNKNOWN = ""
+
+
+def fingerprint(prepared: PreparedPolicy, reward: Reward) -> str:
+    """The fingerprint of a policy; `UNKNOWN` if it cannot play on these rewards."""
+    try:
+        version = declared_version(prepared)
+        return f"version {version}" if version else _of_choices(prepared, reward)
+    except SameluckError:  # it is raised again when the policy is used
+        return UNKNOWN
+
+
+def declared_version(prepared: PreparedPolicy) -> str | None:
+    """The version that a Python object declares; None if it declares none."""
+    make = prepared.make
+    if make is None:
+        return None
+    version = getattr(make, "version", None)
+    if not isinstance(version, str | int):
+        try:
+            version = getattr(make(0), "version", None)
+        except Exception:  # a maker that fails is reported when the policy is used
+            return None
+    return str(version)[:200] if isinstance(version, str | int) else None
+
+
+def _of_choices(prepared: PreparedPolicy, reward: Reward) -> str:
+    experiment = prepared.experiment
+    most = PERIODS if prepared.make is None else OBJECT_PERIODS
+    periods = min(experiment.horizon, most, max(100, STEPS // experiment.n_arms))
+    low = reward.min if reward.min is not None else min(0.0, (reward.max or 1.0) - 1.0)
+    high = reward.max if reward.max is not None else max(1.0, low + 1.0)
+    policy = experiment.policies[prepared.name]
+    kinds = (True,) if prepared.make is not None or needs_binary(policy) else (True, False)
+    digest = hashlib.blake2b(write(policy).encode(), digest_size=12)
+    for binary in kinds:
+        rewards = low + (high - low) * _rewards(experiment.n_arms, periods, binary=binary)
+        digest.update(_choices(prepared, rewards))
+    return digest.hexdigest()
+
+
+def _rewards(arms: int, periods: int, *, binary: bool) -> Floats:
+    """Rewards of 0 to 1 per arm and position, higher on average for later arms."""
+    mixed = np.arange(1, arms * periods + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    draws = ((mixed >> np.uint64(54)).astype(float) / 1024).reshape(arms, periods)
+    means = np.arange(1, arms + 1)[:, None] / (arms + 1)
+    return (draws < means).astype(float) if binary else (draws + means) / 2
+
+
+def _choices(prepared: PreparedPolicy, rewards: Floats) -> bytes:
+    """The arms that a policy chooses in as many periods as each arm has rewards."""
+    arms, periods = rewards.shape
+    short = prepared._replace(experiment=prepared.experiment.replace(horizon=periods))
+    results = empty_results(short.experiment, trajectory=True)
+    walker: CompiledWalker | ObjectWalker
+    if prepared.make is None:
+        walker = CompiledWalker(short, 0, np.full(arms, periods), results)
+    else:
+        walker = ObjectWalker(short, 0, results)
+    for arm in range(arms):
+        walker.push(arm, rewards[arm])
+    walker.advance()
+    return results.trajectory.arms.astype("<i4").tobytes()

@@ -222,10 +222,7 @@ class OpenReplications(StoredExperiment):
         self.settle_since(transaction, state)
         span = {"experiment": self.id, "first": state.number, "stop": state.number + 1}
         rows = transaction.all(EntryRow, "outstanding", **span)
-        requested = {Entry(*entry) for _, *entry in rows}
-        needed = sorted(state.outstanding - requested) if behind else []
-        check_requested(state, requested.union(needed))
-        return needed
+        return check_requested(state, {Entry(*entry) for _, *entry in rows}, behind=behind)
 
     def settle_since(self, transaction: Transaction, state: Replication) -> None:
         """Settle in a state what was settled in the database since."""

@@ -317,12 +317,26 @@ def check_ledger(replication: Replication, *, behind: bool = False) -> list[Entr
     return found.missing
 
 
-def check_requested(replication: Replication, requested: set[Entry]) -> None:
-    """Raise `Diverged` unless the outstanding entries are those that another process has requested."""
-    for entry in sorted(requested - replication.outstanding):
-        raise _diverged(replication, entry, "was requested by another process, but not by this one")
-    for entry in sorted(replication.outstanding - requested):
-        raise _diverged(replication, entry, "is needed next, but no process has requested it")
+def check_requested(
+    replication: Replication, requested: set[Entry], *, behind: bool = False
+) -> list[Entry]:
+    """Raise `Diverged` unless the entries that other processes have requested are those that the policies need.
+
+    They are outstanding from then on. Which entries are requested first depends on the order of the rewards, so
+    others that a policy needs may be among them. The replay audit does not depend on it. If the replication is
+    `behind`, the entries that are needed next need not be requested yet; they are returned.
+    """
+    audits = {entry for entry in replication.outstanding if entry.owner == AUDITED} - requested
+    needed = replication.needed_by(range(replication.policies))
+    replication.outstanding = requested
+    for entry in sorted(requested - needed):
+        if entry.owner != AUDITED:
+            raise _diverged(replication, entry, "was requested, but no policy needs it")
+    missing = sorted(audits.union(replication.want()))
+    replication.outstanding |= audits
+    for entry in [] if behind else missing:
+        raise _diverged(replication, entry, "is needed next, but was not requested")
+    return missing
 
 
 def _diverged(replication: Replication, entry: Entry, what: str) -> Diverged:

@@ -41,6 +41,7 @@ bench: .venv/.for-test
 	$(BIN)/python benchmarks/live.py
 	$(BIN)/python benchmarks/promises.py
 	$(BIN)/python benchmarks/scaling.py
+	$(BIN)/python benchmarks/service.py
 	$(BIN)/python benchmarks/twin.py --minutes 20
 	$(BIN)/python benchmarks/variance.py
 

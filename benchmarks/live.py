@@ -27,6 +27,7 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
+import coroutines
 import ledgers
 import limits
 import sameluck as sl
@@ -34,6 +35,7 @@ from core import Goals, _version, machine
 from sameluck.live.store import Store
 
 ARMS, OPEN, CALLERS, CONNECTIONS = 10, 64, 32, 8
+COROUTINES = 500
 LIST = 32  # items in a list
 MEANS = [0.05 * (arm + 1) for arm in range(ARMS)]
 POLICIES = {"control": "ucb1(alpha=2)", "rival": "ucb1(alpha=1)"}
@@ -354,6 +356,49 @@ def one_process(url, name, seconds):
         return begin, begin + done.seconds, done.latencies
 
 
+# Coroutines
+
+
+def on_coroutines(places, size, goals):
+    """Coroutines of one event loop beside threads; that many need as many open replications."""
+    heading(f"{COROUTINES} coroutines of one event loop: calls per second, median (least to most)")
+    late, opened = [], COROUTINES + OPEN
+
+    def run(url):
+        experiment, options = experiment_of(replications=opened), options_of(opened)
+        users = coroutines.Coroutines(url, experiment, options, MEANS)
+        *done, beats = users.run(COROUTINES, size["seconds"])
+        late.append(1000 * beats[int(0.99 * len(beats))])
+        return done
+
+    def on_server():
+        with new_database(places.server) as url:
+            return run(url)
+
+    contestants = {
+        f"SQLite, {COROUTINES} coroutines": lambda: run(f"sqlite:///{new_file(places.folder)}"),
+        f"SQLite, {CALLERS} threads": lambda: sqlite_round(places.folder, CALLERS, size["seconds"]),
+    }
+    if places.server:
+        contestants[f"PostgreSQL, {COROUTINES} coroutines"] = on_server
+        contestants[f"PostgreSQL, {CONNECTIONS} threads"] = lambda: postgres_round(
+            places.server, CONNECTIONS, size["seconds"]
+        )
+    figures = show(rounds_of(contestants, size["repeats"]))
+    for kind, threads in (("SQLite", CALLERS), ("PostgreSQL", CONNECTIONS)):
+        if f"{kind}, {COROUTINES} coroutines" in figures:
+            own, other = (
+                figures[f"{kind}, {name}"]["median"]
+                for name in (f"{COROUTINES} coroutines", f"{threads} threads")
+            )
+            what = f"{kind}, {COROUTINES} coroutines: of {threads} threads"
+            goals.check(what, own / other, ">= 1", own >= other)
+    figures["late_ms"] = late
+    text = ", ".join(f"{ms:.1f}" for ms in sorted(late))
+    print(f"  by how many ms a coroutine that sleeps is woken late, p99 of each round: {text}")
+    return figures
+
+
 # Cost and memory, early and late
 
 
@@ -536,6 +581,63 @@ def open_once(address):
         return opened - begin, time.perf_counter() - opened
 
 
+# Adding a policy
+
+
+def joining(places, size, goals):
+    """How long a user waits while a policy is added to a long ledger: it is derived, then the ledger is locked."""
+    print("\nAdding a policy to a long ledger: the longest call of a user meanwhile, and before it")
+    reach, replications = size["reach"], size["joined"]
+    experiment = experiment_of(reach, 2 * replications)
+    reaches = [reach] * replications + [reach // 2] * 10
+    made = list(ledgers.make(experiment, reaches, MEANS))
+    path, figures = new_file(places.folder), {}
+    with contextlib.ExitStack() as stack:
+        kinds = {"SQLite": (f"sqlite:///{path}", path, ledgers.fill_sqlite)}
+        if places.server:
+            url = stack.enter_context(new_database(places.server))
+            kinds["PostgreSQL"] = (url, url, ledgers.fill_postgres)
+        for name, (address, where, fill) in kinds.items():
+            with sl.open(address) as store:
+                store.start("bench", experiment, live=options_of(10))
+            entries = fill(where, len(POLICIES), made)
+            rows = [join_once(address, f"late {k}") for k in range(3)]
+            seconds, before, meanwhile = (
+                statistics.median(column) for column in zip(*rows, strict=True)
+            )
+            print(
+                f"  {name}: {entries:,} settled entries, {seconds:.2f} s; before it {before:.0f} ms"
+            )
+            figures[name] = {"entries": entries, "seconds": seconds, "meanwhile_ms": meanwhile}
+            what = f"{name}: a call while a policy is added"
+            goals.check(what, meanwhile, "<= 50", meanwhile <= 50, "ms")
+    return figures
+
+
+def join_once(address, name):
+    """Seconds to add a policy; milliseconds of the longest call in a second before it, and meanwhile."""
+    with sl.open(address, timeout=60) as store:
+        users, calls, stop = Users(store.load("bench"), name), [], threading.Event()
+
+        def work():
+            while not stop.is_set():
+                begin = time.perf_counter()
+                calls.append((begin, 1000 * max(users.serve())))
+
+        block(users, 30)
+        serving = threading.Thread(target=work)
+        serving.start()
+        time.sleep(1)
+        begin = time.perf_counter()
+        users.live.add_policy(name, "ucb1(alpha=0.5)")
+        end = time.perf_counter()
+        time.sleep(0.1)
+        stop.set()
+        serving.join()
+    longest = [max(ms for moment, ms in calls if (moment >= begin) == later) for later in (0, 1)]
+    return end - begin, *longest
+
+
 def facts_of(server):
     facts = {name: fact for name, fact in machine().items() if name not in ("gcc", "river")}
     facts |= {"sqlite": sqlite3.sqlite_version, "postgresql": None}
@@ -560,6 +662,7 @@ FULL = {
     "served": 1_000,
     "completed": 700,
     "replications": 85,
+    "joined": 12,
     "reach": 10_000,
 }
 QUICK = {
@@ -580,9 +683,11 @@ QUICK = {
 PARTS = {
     "sqlite": on_sqlite,
     "postgres": on_postgres,
+    "coroutines": on_coroutines,
     "costs": costs,
     "memory": memory,
     "opening": opening,
+    "joining": joining,
 }
 
 

@@ -44,7 +44,7 @@ from sameluck.simulation.observed import observed_rewards
 
 LINES = Path(os.environ.get("TWIN_LINES", "twin.jsonl"))
 COUNTS = (1, 2, 5, 10)
-EFFORTS = {"quick": Effort(4_000, 100, 256, 0), "default": Effort()}
+EFFORTS = {"quick": Effort(2_000, 100, 64, 0), "default": Effort()}
 LEVEL = 0.95
 
 

@@ -28,7 +28,8 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
-RUN_FROM_TOP_TO_BOTTOM = [p for p in PAGES if blocks(p, "python") and p.name != "CONTRIBUTING.md"]
+ELSEWHERE = ("CONTRIBUTING.md", "service.md")  # run below, and by tests/service/test_page.py
+RUN_FROM_TOP_TO_BOTTOM = [p for p in PAGES if blocks(p, "python") and p.name not in ELSEWHERE]
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ def test_the_public_list_is_complete_and_importable():
     }
     assert set(sl.__all__) == imported - {"open"}
     assert len(sl.__all__) == len(set(sl.__all__))
-    assert set(dir(sl)) == {*sl.__all__, "open", "__version__"}
+    assert set(dir(sl)) == {*sl.__all__, "open", "Client", "AsyncClient", "__version__"}
 
 
 def test_a_star_import_hides_no_builtin():
@@ -91,6 +91,7 @@ def test_importing_sameluck_loads_nothing_heavy():
     [
         ("matplotlib", "plots", "sl.compare(runs).plot()"),
         ("pandas", "data", "sl.compare(runs).to_pandas()"),
+        ("httpx", "client", "sl.Client"),
         (
             "distributed",
             "dask",

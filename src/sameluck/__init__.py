@@ -43,6 +43,8 @@ from sameluck.simulation.trace import trace
 from sameluck.trajectories import Trace, Trajectory
 
 if TYPE_CHECKING:
+    from sameluck.client import AsyncClient as AsyncClient
+    from sameluck.client import Client as Client
     from sameluck.inference import *
     from sameluck.live import *
     from sameluck.live import open as open
@@ -55,6 +57,8 @@ __all__ = [
     "AddressReused",
     "Always",
     "Assignment",
+    "AsyncLiveExperiment",
+    "AsyncStore",
     "Batched",
     "Bernoulli",
     "BernoulliPrior",
@@ -72,6 +76,7 @@ __all__ = [
     "Environment",
     "EpsilonGreedy",
     "Experiment",
+    "Extension",
     "External",
     "Failure",
     "Gaussian",
@@ -96,6 +101,7 @@ __all__ = [
     "Rederivation",
     "Rehearsal",
     "Replay",
+    "ReplicationStatus",
     "Reward",
     "Runs",
     "SameluckError",
@@ -123,6 +129,7 @@ __all__ = [
     "coverage",
     "designs",
     "draws",
+    "open_async",
     "plan",
     "race",
     "rehearse",
@@ -144,12 +151,18 @@ __all__.extend(name for name in _DISCOVERED if name not in __all__)
 
 _LATER = ("sameluck.inference", "sameluck.live")
 _MOVED = {"plots": "sameluck.reporting.plots", "distribute": "sameluck.adapters.dask"}
+_OPTIONAL = {
+    "AsyncClient": "sameluck.client",
+    "Client": "sameluck.client",
+}  # what an extra is needed for
 
 
 def __getattr__(name: str) -> Any:
     """What is not imported yet: the names of inference and live experiments, and modules by their former name."""
     if name in _MOVED:
         return import_module(_MOVED[name])
+    if name in _OPTIONAL:
+        return getattr(import_module(_OPTIONAL[name]), name)
     for package in _LATER if name in (*__all__, "open") else ():
         module = import_module(package)
         if name in (*module.__all__, "open") and hasattr(module, name):
@@ -158,4 +171,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__", "open"]
+    return [*__all__, *_OPTIONAL, "__version__", "open"]

@@ -169,10 +169,14 @@ def load_compiler() -> None:
     """Import Numba and register what compiled code calls; the first call of a loop does so too."""
     from numba.extending import overload  # noqa: PLC0415 it takes longer to import than everything else
 
+    from sameluck.inlining import LinkedCompiler  # noqa: PLC0415 as above
+
     _register_hints()
     while _overloads:
         function, choose, options = _overloads.pop()
-        overload(function, jit_options=options, strict=False)(choose)
+        overload(function, jit_options={**options, "pipeline_class": LinkedCompiler}, strict=False)(
+            choose
+        )
 
 
 @contextmanager

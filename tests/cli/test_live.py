@@ -228,6 +228,47 @@ def test_an_arm_is_disabled_and_enabled_with_a_line_in_the_history(shop, capsys,
     assert whats == ["started", "arm disabled", "arm enabled"]
 
 
+def test_what_is_removed_is_confirmed(shop, url, capsys, monkeypatch):
+    given = answer(capsys, "assign", shop, "--unit", "ann")
+    answer(capsys, "reward", shop, given["id"], 1)
+    commands = {
+        "erase": (shop, "--unit", "ann"),
+        "forget-units": (shop,),
+        "prune": ("--older-than-days", 0),
+        "delete": (shop,),
+    }
+    for name, words in commands.items():
+        code, out, err = run(capsys, name, *words)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert "cannot be undone; confirm with --yes" in err
+    assert answer(capsys, "erase", *commands["erase"], "--yes")["assignments"] == 1
+    assert answer(capsys, "erase", "--unit", "ann", "--yes")["assignments"] == 0
+    code, _, err = run(capsys, "delete", shop, "--yes")
+    assert (code, "is running and cannot be deleted" in err) == (2, True)
+    assert run(capsys, "stop", shop, "--now")[0] == 0
+    assert run(capsys, "forget-units", shop, "--yes")[0] == 0
+    assert answer(capsys, "prune", *commands["prune"], "--yes") == {"removed": 0}
+    for days in (-1, "nan", 1e300):
+        code, _, err = run(capsys, "prune", "--older-than-days", days, "--yes")
+        assert (code, err.count("\n")) == (2, 1)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr(click, "confirm", lambda *_, **__: False)
+    code, out, err = run(capsys, "delete", shop)
+    assert (code, out, err) == (2, "", "error: not confirmed; nothing was changed\n")
+    monkeypatch.setattr(click, "confirm", lambda *_, **__: True)
+    assert run(capsys, "delete", shop, "--reason", "over")[1] == "deleted 'shop'\n"
+    assert answer(capsys, "history")[-1]["what"] == "deleted"
+
+
+def test_windows_are_extended(shop, capsys):
+    assert answer(capsys, "extend-windows", shop, 60) == {
+        "awaited": 0,
+        "reopened": 0,
+        "accepted": 0,
+        "kept": 0,
+    }
+
+
 def test_a_backup_is_restored(shop, url, capsys):
     serve(url, 5)
     assert run(capsys, "backup", "shop.backup")[1] == "1 experiment in shop.backup\n"
@@ -559,6 +600,11 @@ WORDS = {
     "remove-policy": ("shop", "thompson"),
     "replace-policy-code": ("shop", "thompson"),
     "repair": ("shop",),
+    "extend-windows": ("shop", "60"),
+    "delete": ("shop", "--yes"),
+    "erase": ("shop", "--unit", "ann", "--yes"),
+    "forget-units": ("shop", "--yes"),
+    "prune": ("--older-than-days", "90", "--yes"),
 }
 
 
@@ -642,7 +688,9 @@ def test_every_command_but_those_that_begin_something_needs_a_database():
     assert set(COMMANDS) - set(WORDS) == {"simulate", "start", "import", "restore"}
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name in {*WORDS} - {"backup"}])
+@pytest.mark.parametrize(
+    "name", [name for name in COMMANDS if name in {*WORDS} - {"backup", "prune"}]
+)
 def test_an_experiment_that_is_not_there_is_one_clear_line(name, shop, capsys):
     code, out, err = run(capsys, name, "shpo", *WORDS[name][1:])
     message = "error: no experiment 'shpo' in this store; did you mean 'shop'? known: shop\n"

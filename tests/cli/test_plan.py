@@ -321,7 +321,7 @@ BAD = [
     (("plan", "ucb1", "uniform", "--effect", "1", "--power", "0.9"), "the environment is missing"),
     (("plan", "ucb1", *ENV, "--effect", "1", "--power", "0.9"), "the experiment has one"),
     (("plan", "ucb9", "uniform", *ENV), "unknown policy 'ucb9'; did you mean 'ucb1'?"),
-    (without(PLAN, "--power"), "two of effect, power and replications"),
+    (without(PLAN, "--effect"), "two of effect, power and replications"),
     ((*PLAN, "--replications", "5"), "two of effect, power and replications"),
     ((*PLAN, "--effect", "0"), "effect must not be 0"),
     ((*PLAN, "--effect", "nan"), "effect must be a finite number"),

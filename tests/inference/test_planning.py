@@ -141,10 +141,17 @@ def test_the_plan_prints_a_table_and_a_sentence_and_draws(tmp_path):
         assert np.all(np.diff(curve.power) >= -1e-9)
 
 
+@pytest.mark.parametrize("known", [{"effect": 5.0}, {"replications": 20}])
+def test_the_power_is_four_fifths_unless_it_is_asked_for_or_given(known):
+    planned = sl.plan(EXPERIMENT, BERNOULLI, **known)
+    assert planned.to_dicts() == sl.plan(EXPERIMENT, BERNOULLI, power=0.8, **known).to_dicts()
+
+
 @pytest.mark.parametrize(
     ("request_", "fragment"),
     [
-        ({"effect": 1.0}, "two of effect, power and replications"),
+        ({}, "two of effect, power and replications"),
+        ({"power": 0.9}, "two of effect, power and replications"),
         ({"effect": 1.0, "power": 0.9, "replications": 5}, "two of effect"),
         ({"effect": 0.0, "power": 0.9}, "effect must not be 0"),
         ({"effect": math.nan, "power": 0.9}, "effect must be a finite number"),

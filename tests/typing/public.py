@@ -44,3 +44,23 @@ with sl.open("sqlite://", clock=sl.VirtualClock()) as store:
     verdicts: list[str] = [check.verdict for check in live.diagnostics()]
     rehearsal: sl.Rehearsal = sl.rehearse(live, "bernoulli(0.7, 0.3)", traffic=sl.Traffic(loss=0.1))
     first: sl.Comparison = sl.compare(live.runs([100]))
+
+
+async def serve(url: str) -> sl.Comparison:
+    async with sl.open_async(url, timeout=0.1) as store:
+        live: sl.AsyncLiveExperiment = await store.start("socks", experiment, exist_ok=True)
+        answer: sl.Assignment = await live.assign("user-1", strict=True)
+        receipt: sl.Receipt = await live.reward(answer.id, 1.0)
+        answers: list[sl.Assignment | sl.SameluckError] = await live.assign_many(["a", "b"])
+        await live.stop(drain=False, reason=f"{receipt} {len(answers)}")
+        names: list[str] = await store.names()
+        runs: sl.Runs = await (await store.load(names[0])).runs([100])
+        return sl.compare(runs)
+
+
+async def open_for_long(url: str) -> sl.AsyncStore:
+    store = await sl.open_async(url)
+    await store.start("socks", experiment, exist_okay=True)  # type: ignore[call-arg]
+    await (await store.load("socks")).pause(why="?")  # type: ignore[call-arg]
+    await store.peek(7)  # type: ignore[arg-type]
+    return store

@@ -22,9 +22,11 @@ EXPERIMENT = ("environment", "arms", "horizon", "seed", "level", "design")
 @experiment_options()
 @click.option("--design", help="The design to plan for.  [default: replay]")
 @click.option("--effect", type=float, help="The difference in cumulative reward to detect.")
-@click.option("--power", type=float, help="The probability to detect it.")
+@click.option("--power", type=float, help="The probability to detect it; 0.8 if not given.")
 @click.option(
-    "--replications", type=int, help="The number of replications. Give two of these three."
+    "--replications",
+    type=int,
+    help="The number of replications. Give an effect or this, or two of the three.",
 )
 @click.option("--pilot", type=int, default=400, show_default=True, help="Replications to simulate.")
 @click.option("--arrivals-per-day", type=float, help="Users per day, for the duration.")

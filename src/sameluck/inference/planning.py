@@ -22,6 +22,7 @@ from sameluck.runs import Runs
 from sameluck.validation import require_number, require_whole
 
 PILOT = 400
+_USUAL_POWER = 0.8
 
 
 def plan(  # noqa: PLR0913
@@ -45,8 +46,8 @@ def plan(  # noqa: PLR0913
         experiment: Policies, arms, horizon and design; its own number of replications is not used.
         environment: A guess, a prior, or `Runs` of a pilot.
         effect: The difference in cumulative reward to detect.
-        power: The probability to detect it.
-        replications: How many are affordable. Give two of these three.
+        power: The probability to detect it; 0.8 if only an effect, or only a number of replications, is given.
+        replications: How many are affordable. Of these three, the one that is not given is found.
         level: Confidence of the interval, which detects the effect if it does not contain 0.
         pilot: Replications to simulate for the standard deviation.
         arrivals_per_day: Users per day, for the duration.
@@ -58,6 +59,8 @@ def plan(  # noqa: PLR0913
         makers: As for `simulate`.
     """
     require_experiment("plan", experiment)
+    if power is None and (effect is None) != (replications is None):
+        power = _USUAL_POWER
     analysis = PowerAnalysis(effect, power, replications, level)
     analysis.check()
     require_whole("pilot", pilot, 10)

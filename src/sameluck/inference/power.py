@@ -27,7 +27,9 @@ class PowerAnalysis(NamedTuple):
     def check(self) -> None:
         """Raise `Invalid` unless exactly one is missing and the others are possible."""
         if sum(one is None for one in self[:3]) != 1:
-            raise Invalid("plan needs two of effect, power and replications; it finds the third")
+            raise Invalid(
+                "plan needs effect, replications, or two of effect, power and replications; it finds the third"
+            )
         check_level(self.level)
         if self.effect is not None:
             require_number("effect", self.effect)

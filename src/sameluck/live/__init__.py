@@ -1,12 +1,21 @@
 """Live experiments: the paper's design on real users, on a ledger in SQLite or PostgreSQL."""
 
+from sameluck.live.async_store import AsyncLiveExperiment, AsyncStore, open_async
 from sameluck.live.databases import restore
 from sameluck.live.diagnostics.check import Check
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.history import Change
 from sameluck.live.logs.imported import Imported
 from sameluck.live.options import Live, Reward
-from sameluck.live.records import Assignment, Description, Joining, Receipt, Status
+from sameluck.live.records import (
+    Assignment,
+    Description,
+    Extension,
+    Joining,
+    Receipt,
+    ReplicationStatus,
+    Status,
+)
 from sameluck.live.rederivation import LedgerDifference, Rederivation
 from sameluck.live.rehearsal.rehearsal import Rehearsal, VirtualClock, rehearse
 from sameluck.live.rehearsal.traffic import Traffic
@@ -16,9 +25,12 @@ from sameluck.live.store import open as open
 # Without `open`, which a star import would put in the place of the builtin.
 __all__ = [
     "Assignment",
+    "AsyncLiveExperiment",
+    "AsyncStore",
     "Change",
     "Check",
     "Description",
+    "Extension",
     "Imported",
     "Joining",
     "LedgerDifference",
@@ -27,11 +39,13 @@ __all__ = [
     "Receipt",
     "Rederivation",
     "Rehearsal",
+    "ReplicationStatus",
     "Reward",
     "Status",
     "Store",
     "Traffic",
     "VirtualClock",
+    "open_async",
     "rehearse",
     "restore",
 ]

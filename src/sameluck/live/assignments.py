@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -84,10 +85,16 @@ class Assignments:
         """
         answers: list[Assignment | SameluckError] = []
         for some in parts_of("assign_many: units", units):
-            codes = [returned(self._enrolment.code_or_answer, unit) for unit in some]
-            answers += in_place(codes, str, partial(self._enrolment.assign_all, strict=strict))
+            answers += self._assign_together(some, strict=strict)
             self._enrolment.count(answers[-len(some) :])
         return answers
+
+    def _assign_together(
+        self, units: Sequence[Unit], *, strict: bool
+    ) -> list[Assignment | SameluckError]:
+        """As `assign_many`, in one transaction and without counting the answers."""
+        codes = [returned(self._enrolment.code_or_answer, unit) for unit in units]
+        return in_place(codes, str, partial(self._enrolment.assign_all, strict=strict))
 
     def _write(self, work: Work[T]) -> T:
         with self._settings.breaker.call(self._settings.patience):
@@ -135,9 +142,15 @@ class Assignments:
         """
         answers: list[Receipt | SameluckError] = []
         for some in parts_of("reward_many: pairs", pairs):
-            reports = [returned(self._report_of_pair, pair) for pair in some]
-            answers += in_place(reports, Report, self._reward_all)
+            answers += self._reward_together(some)
         return answers
+
+    def _reward_together(
+        self, pairs: Sequence[tuple[str | None, float]]
+    ) -> list[Receipt | SameluckError]:
+        """As `reward_many`, in one transaction."""
+        reports = [returned(self._report_of_pair, pair) for pair in pairs]
+        return in_place(reports, Report, self._reward_all)
 
     def _report_of_pair(self, pair: tuple[str | None, float]) -> Report | Receipt:
         try:
@@ -176,7 +189,7 @@ class Assignments:
         for id, value in reports:
             try:
                 locked = rows.pop(id, None) or self._expiry.read(transaction, id)
-                if locked.revision != self._replications.definition.row.revision:
+                if locked.policy_revision != self._replications.definition.row.revision:
                     binary = self._replications.current(transaction).binary_rewards
                     checked_reward(value, self.live.reward.bounds, binary=binary)
             except (Invalid, Unknown) as error:  # before anything is written
@@ -227,6 +240,17 @@ class Assignments:
             return Conflict(f"assignment {id!r} {message}", "already_exposed")
         self._replications.void(transaction, locked, now)
         return None
+
+    def void_units(self, units: Iterable[Unit]) -> None:
+        """Void the assignments of units that may be enrolled but were not told, since their answer was lost.
+
+        As `void` does, but units that are not enrolled, or were exposed or rewarded, stay as they are.
+        """
+        for unit in units:
+            code = self._enrolment.code_or_answer(unit)
+            id = self._enrolment.assignment_of(code) if isinstance(code, str) else None
+            with suppress(Conflict):
+                self.void(id)
 
     def tick(self) -> int:
         """Expire every assignment that is due; returns how many.

@@ -16,29 +16,29 @@ _log = logging.getLogger("sameluck")
 
 
 class Attempt(within):
-    """One call of a store, as a context manager."""
+    """One call of a store, as a context manager. Every call of a user has one, so that few functions are called."""
 
     __slots__ = ("_breaker",)
 
     def __init__(self, breaker: CircuitBreaker, seconds: float | None) -> None:
-        super().__init__(seconds)
-        self._breaker = breaker
+        self._breaker, self._seconds = breaker, seconds
 
     def __enter__(self) -> None:
-        self._breaker.begin()
-        super().__enter__()
+        if self._breaker.failures >= FAILURES:
+            self._breaker.wait_for_turn()
+        within.__enter__(self)
 
     def __exit__(self, *raised: object) -> None:
-        super().__exit__()
-        error = raised[1]
-        self._breaker.end(error if isinstance(error, BaseException) else None)
+        within.__exit__(self)
+        if raised[1] is not None or self._breaker.failures:
+            self._breaker.end(raised[1])
 
 
 class CircuitBreaker:
     """Whether a store is tried: after some failures in a row, by one call a second only, until one succeeds."""
 
     def __init__(self) -> None:
-        self._failures = 0
+        self.failures = 0
         self._error: Unavailable | None = None
         self._closed_until = 0.0
         self._lock = threading.Lock()
@@ -47,21 +47,18 @@ class CircuitBreaker:
         """A call of the store that has so many seconds; raises the last error again if it is not tried."""
         return Attempt(self, seconds)
 
-    def begin(self) -> None:
-        """Raise the last error if the store is not to be tried now."""
-        if self._failures >= FAILURES:
-            self._wait_for_turn()
-
-    def end(self, error: BaseException | None) -> None:
-        """Note how a call ended."""
+    def end(self, error: object) -> None:
+        """Note how a call ended: the error that it raised, or None."""
         if error is None:
-            if self._failures:
+            if self.failures:
                 self._succeeded()
         elif isinstance(error, Unavailable) and not isinstance(error, Closed):
             self._failed(error)
 
-    def _wait_for_turn(self) -> None:
-        """Raise the last error, unless it is time to try again."""
+    def wait_for_turn(self) -> None:
+        """Raise the last error, unless there were few of them or it is time to try again."""
+        if self.failures < FAILURES:
+            return
         with self._lock:
             now = time.monotonic()
             if now >= self._closed_until:
@@ -71,15 +68,15 @@ class CircuitBreaker:
 
     def _failed(self, error: Unavailable) -> None:
         with self._lock:
-            self._failures += 1
+            self.failures += 1
             self._error = error
-            if self._failures == FAILURES:
+            if self.failures == FAILURES:
                 self._closed_until = time.monotonic() + SECONDS
-        if self._failures in (1, FAILURES):
+        if self.failures in (1, FAILURES):
             level = logging.ERROR if isinstance(error, Misconfigured) else logging.WARNING
             _log.log(level, "sameluck: %s", error)
 
     def _succeeded(self) -> None:
         with self._lock:
-            self._failures, self._error = 0, None
+            self.failures, self._error = 0, None
         _log.warning("sameluck: the store answers again")

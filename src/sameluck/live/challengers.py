@@ -33,6 +33,12 @@ class Derived(NamedTuple):
     progress: ChallengerProgress
     state: Replication | None  # None if the policy has finished it and nothing is outstanding
 
+    def can_catch_up(self, row: ReplicationRow) -> bool:
+        """Whether what was settled since is all that has changed."""
+        if self.state is None:
+            return self.version == row.version
+        return self.state.revision == row.revision
+
 
 class DerivedChallenger(NamedTuple):
     """What a policy does in the replications of one state of the database."""
@@ -62,7 +68,11 @@ class Challenger(NamedTuple):
         after = self._added_to(before)
         self._check_rewards(after)
         ledger = self.replications.ledger(self.transaction, after.scheduler)
-        states = {state.number: _derived(state) for state in ledger.replications(checked=False)}
+        revisions = {row.number: row.revision for row in self._all(ReplicationRow, "replications")}
+        states = {}
+        for state in ledger.replications(checked=False):
+            state.revision = revisions[state.number]
+            states[state.number] = _derived(state)
         return DerivedChallenger(before.row, after, states)
 
     def join(self, derived: DerivedChallenger, now: int) -> Joining:
@@ -86,7 +96,7 @@ class Challenger(NamedTuple):
         """Bring derived replications up to date, so that less is left while others wait."""
         for row in self._all(ReplicationRow, "replications"):
             one = derived.get(row.number)
-            if one is not None and one.state is not None:
+            if one is not None and one.state is not None and one.state.revision == row.revision:
                 self.replications.settle_since(self.transaction, one.state)
 
     def _add(
@@ -98,8 +108,9 @@ class Challenger(NamedTuple):
         ledger, progress = self.replications.ledger(self.transaction, after.scheduler), []
         for row in self._all(ReplicationRow, "replications"):
             one = derived.get(row.number)
-            if one is None or (one.state is None and one.version != row.version):
+            if one is None or not one.can_catch_up(row):
                 (state,) = ledger._replace(numbers=[row.number]).replications(checked=False)
+                state.revision = row.revision
                 one = _derived(state)
             if one.state is not None:
                 state = one.state

@@ -8,7 +8,10 @@ from typing import NamedTuple
 from sameluck.errors import Conflict, Invalid
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import ACTIVE, ENDED, CurrentRow, NumberRow, TextRow
+from sameluck.live.extension import extend
 from sameluck.live.options import LONGEST, arm_index, fallback_arm, options_text, stop_after_of
+from sameluck.live.records import Extension
+from sameluck.live.removal import erase_unit, forget_units
 from sameluck.live.replications import OpenReplications
 from sameluck.live.settings import SECOND
 from sameluck.validation import require_name, require_number, require_whole
@@ -137,24 +140,28 @@ class Control(NamedTuple):
 
         self.replications.write(work)
 
-    def extend_windows(self, seconds: float, reason: str) -> None:
+    def extend_windows(self, seconds: float, reason: str) -> Extension:
         """Let rewards that are awaited come later; see `LiveExperiment.extend_windows`."""
         check_reason(reason)
         require_number("seconds", seconds, above=0, at_most=LONGEST)
-        implicit = int(self.replications.live.exposure == "implicit")
-        values = {"more": round(float(seconds) * SECOND), "leases": implicit}
+        more = round(float(seconds) * SECOND)
+        return self.replications.write(
+            lambda transaction: extend(transaction, self.replications, more, reason)
+        )
 
-        def work(transaction: Transaction) -> None:
-            self._lock(transaction)
-            transaction.run("extend_windows", experiment=self.replications.id, **values)
-            self.replications.history.record(
-                transaction,
-                "windows extended",
-                subject=f"by {float(seconds):g} seconds",
-                reason=reason,
-            )
+    def erase(self, code: str, reason: str) -> int:
+        """Erase a unit, given by its hash; see `LiveExperiment.erase`."""
+        check_reason(reason)
+        return self.replications.write(
+            lambda transaction: erase_unit(transaction, self.replications, code, reason)
+        )
 
-        self.replications.write(work)
+    def forget_units(self, reason: str) -> None:
+        """Destroy the key of the units' hashes; see `LiveExperiment.forget_units`."""
+        check_reason(reason)
+        self.replications.write(
+            lambda transaction: forget_units(transaction, self.replications, reason)
+        )
 
     def _disabled(self, transaction: Transaction) -> list[int]:
         rows = transaction.all(NumberRow, "disabled_arms", experiment=self.replications.id)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, SupportsIndex, TypeAlias
@@ -32,6 +32,10 @@ from sameluck.live.units import hash_unit, is_in_traffic_share
 
 Unit: TypeAlias = str | SupportsIndex | UUID
 WEEK = 7 * 86_400 * SECOND
+FOREVER = 1 << 62  # microseconds
+MOST_UNITS = 500  # whose visits are written at once
+FULL = (records.NO_OPEN_SLOT, records.DRAINING)  # no entry was wanted
+AGAIN = (records.STICKY, records.EXCLUDED, records.ARM_DISABLED)  # the unit has called before
 
 
 class Enrolment:
@@ -43,22 +47,29 @@ class Enrolment:
         self._settings = replications.settings
         self._salt = bytes.fromhex(row.salt)
         self._share = replications.live.traffic_share
+        self._exclusion = replications.live.sticky_exclusion
         self._arm_names = replications.experiment.arm_names
         self._declared = fallback_arm(replications.experiment, replications.live)
         self._fallback = row.fallback  # in place of the declared one, as far as this process knows
         self._behind = False  # whether some replication is, as far as this process knows
         self._next_look = self._next_count = self._next_clock = 0
-        self._unanswered: list[list[str]] = []  # ids of assignments whose units were not told
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Forget what is the parent's: a lock that it may hold, and the answers that it counts."""
+        """Forget what is the parent's: a lock that it may hold, the answers that it counts, those it did not give."""
         self._guard = threading.Lock()
+        self._unanswered: list[list[str]] = []  # ids of assignments whose units were not told
+        self._told: deque[str] = deque(maxlen=1_000)  # ids that units were told when they returned
         self._answers: Counter[str] = Counter()  # that are not in the database
+        self._visits: Counter[str] = Counter()  # of units that came again, likewise
+
+    def code(self, unit: object) -> str:
+        """The hash that a unit is stored as."""
+        return hash_unit(unit, self._salt)
 
     def code_or_answer(self, unit: object) -> str | Assignment:
         """The code of a unit, or the answer to one outside the traffic share."""
-        code = hash_unit(unit, self._salt)
+        code = self.code(unit)
         if is_in_traffic_share(code, self._share):
             return code
         now = self._settings.now()
@@ -87,6 +98,10 @@ class Enrolment:
             return [self._unavailable(made) for _ in codes]
         if strict and diverged and any(one.reason == records.DIVERGED for one in answers):
             raise OtherVersion(str(diverged))
+        with self._guard:
+            self._visits.update(
+                code for code, answer in zip(codes, answers, strict=True) if answer.reason in AGAIN
+            )
         return answers
 
     def _assign_in_time(self, codes: Sequence[str], made: list[str]) -> list[Assignment]:
@@ -94,39 +109,48 @@ class Enrolment:
         self._expiry.sweep_each_second()
         assign = partial(self._assign_each, made=made)
         answers = self._replications.write(partial(assign, codes=codes))
-        full = (records.NO_OPEN_SLOT, records.DRAINING)
-        without = [n for n, answer in enumerate(answers) if answer.reason in full]
+        without = [n for n, answer in enumerate(answers) if answer.reason in FULL]
         if without and self._expiry.sweep(behind=self._behind):
             # As one by one: the sweep may have voided the assignment of a unit after the first without.
             after = range(without[0], len(codes))
             again = [n for n in after if answers[n].reason != records.ASSIGNED]
             some = [codes[n] for n in again]
-            later = self._replications.write(partial(assign, codes=some))
+            waived = {codes[n] for n in without}
+            later = self._replications.write(partial(assign, codes=some, waived=waived))
             for n, answer in zip(again, later, strict=True):
                 answers[n] = answer
         return answers
 
     def _assign_each(
-        self, transaction: Transaction, codes: Sequence[str], made: list[str]
+        self,
+        transaction: Transaction,
+        codes: Sequence[str],
+        made: list[str],
+        waived: Collection[str] = (),
     ) -> list[Assignment]:
-        """The answers to units; the ids of new assignments are added to `made`."""
+        """The answers to units; the ids of new assignments are added to `made`.
+
+        `waived` are units that this call has turned away a moment ago: they try again.
+        """
         now = self._settings.now()
         if self._unanswered:
             self._void_unanswered(transaction, now)
         if now >= self._next_count:
             self._next_count = now + SECOND
-            self.write_counts(transaction)
+            self._write_counts(transaction)
             self._note_clock(transaction, now)
             self._replications.current(transaction)  # another process may have changed the policies
         # Two calls of one unit get one answer. In one order: two calls of some units do not wait for each other.
         for code in sorted(set(codes)):
             transaction.lock(int(code[:15], 16))
+        for code in sorted(waived):
+            transaction.run("unarrive", experiment=self._id, unit=code)
         enrolled: dict[str, Assignment | str] = {}
         if not self._diverged:
             enrolled = self._enrol_each(transaction, dict.fromkeys(codes), now, made)
         # A unit that is in the list again is enrolled already.
         answers = [enrolled.pop(code, code) for code in codes]
-        return in_place(answers, str, partial(self._enrolments, transaction))
+        return in_place(answers, str, partial(self._enrolments, transaction, now))
 
     @property
     def _diverged(self) -> bool:
@@ -148,30 +172,56 @@ class Enrolment:
             if entry is not None:
                 made.append(value["assignment"])
                 transaction.run("enrol", **value, **entry._asdict())
+                transaction.run("arrive", experiment=id, unit=code, until=0)
                 answers[code] = self._enrolled(value["assignment"], entry.arm, records.ASSIGNED)
         return answers
 
-    def _enrolments(self, transaction: Transaction, codes: Sequence[str]) -> list[Assignment]:
-        """The answers to units that no entry was assigned to."""
+    def _enrolments(
+        self, transaction: Transaction, now: int, codes: Sequence[str]
+    ) -> list[Assignment]:
+        """The answers to units that no entry was assigned to; those that it turns away stay so for a time."""
         values: list[Values] = [{"experiment": self._id, "unit": code} for code in codes]
-        return [
-            self._enrolment(row) for row in transaction.find_many(EnrolmentRow, "enrolment", values)
-        ]
+        rows = transaction.find_many(EnrolmentRow, "enrolment", values)
+        until = FOREVER if self._exclusion is None else now + round(self._exclusion * SECOND)
+        away: set[str] = set()  # those before in the list
+        answers = []
+        for code, row in zip(codes, rows, strict=True):
+            answer = self._enrolment(row, now)
+            if answer.reason in FULL:
+                if code in away and until > now:
+                    answer = self.not_enrolled(records.EXCLUDED)
+                else:
+                    transaction.run("arrive", experiment=self._id, unit=code, until=until)
+                    away.add(code)
+            answers.append(answer)
+        return answers
 
-    def _enrolment(self, row: EnrolmentRow | None) -> Assignment:
+    def assignment_of(self, code: str) -> str | None:
+        """The assignment of a unit; None if it is not enrolled."""
+        values: dict[str, Any] = {"experiment": self._id, "unit": code}
+        read = self._replications.database.read
+        row = read(lambda transaction: transaction.find(EnrolmentRow, "enrolment", **values))
+        return row.id if row else None
+
+    def _enrolment(self, row: EnrolmentRow | None, now: int) -> Assignment:
         if row is None:  # the experiment was deleted
             return self.not_enrolled(records.NOT_RUNNING)
         self._fallback, self._behind = row.fallback, row.behind
         if row.id is not None and row.arm is not None and row.sticky:
             if row.disabled:
                 return self.not_enrolled(records.ARM_DISABLED)
+            self._told.append(row.id)
             return self._enrolled(row.id, row.arm, records.STICKY)
+        return self.not_enrolled(self._reason_not_enrolled(row, now))
+
+    def _reason_not_enrolled(self, row: EnrolmentRow, now: int) -> str:
         if row.status not in ACTIVE:
-            return self.not_enrolled(records.NOT_RUNNING)
+            return records.NOT_RUNNING
         if self._diverged:
-            return self.not_enrolled(records.DIVERGED)
-        running = row.status == "running"
-        return self.not_enrolled(records.NO_OPEN_SLOT if running else records.DRAINING)
+            return records.DIVERGED
+        if row.away_until_us is not None and row.away_until_us > now:
+            return records.EXCLUDED
+        return records.NO_OPEN_SLOT if row.status == "running" else records.DRAINING
 
     def _enrolled(self, id: str, arm: int, reason: str) -> Assignment:
         return Assignment(id, self._arm_names[arm], enrolled=True, reason=reason)
@@ -187,15 +237,20 @@ class Enrolment:
         It may have committed the assignments that the call made. Their units see the fallback arm, so that they must
         not count: they are voided by the next transaction.
         """
+        self.was_not_told(made)
+        return self.not_enrolled(records.UNAVAILABLE)
+
+    def was_not_told(self, made: list[str]) -> None:
+        """Void assignments by the next transaction: their units do not see the arm, unless they return before."""
         with self._guard:
             self._unanswered.append(made)
-        return self.not_enrolled(records.UNAVAILABLE)
 
     def _void_unanswered(self, transaction: Transaction, now: int) -> None:
         with self._guard:
             unanswered, self._unanswered = self._unanswered, []
         transaction.undo(lambda: self._unanswered.extend(unanswered))
-        for id in [id for made in unanswered for id in made]:
+        told = set(self._told)
+        for id in [id for made in unanswered for id in made if id not in told]:
             row = transaction.find(LockedAssignment, "lock_assignment", assignment=id)
             if row and row.state == "assigned" and row.exposed_us is None and not row.voided:
                 self._replications.void(transaction, row, now)
@@ -222,13 +277,17 @@ class Enrolment:
         with self._guard:
             return Counter(self._answers)
 
-    def flush_counts(self) -> None:
-        """Write how calls were answered since the last time."""
-        if self._answers and not self._replications.database.read_only:
-            self._replications.write(self.write_counts)
+    def flush(self) -> None:
+        """Write how calls were answered since the last time, and void the assignments of units that were not told."""
+        waiting = self._answers or self._visits or self._unanswered
+        if waiting and not self._replications.database.read_only:
+            self._replications.write(self._flush)
 
-    def write_counts(self, transaction: Transaction) -> None:
-        """As `flush_counts`, in a transaction."""
+    def _flush(self, transaction: Transaction) -> None:
+        self._void_unanswered(transaction, self._settings.now())
+        self._write_counts(transaction)
+
+    def _write_counts(self, transaction: Transaction) -> None:
         with self._guard:
             answers, self._answers = self._answers, Counter()
         if answers:
@@ -238,6 +297,19 @@ class Enrolment:
                 for reason, calls in sorted(answers.items())
             ]
             transaction.many("count_answers", rows)
+        self._write_visits(transaction)
+
+    def _write_visits(self, transaction: Transaction) -> None:
+        """Those of some units: a call that waits for it must not wait for long."""
+        with self._guard:
+            visits = {code: self._visits.pop(code) for code in list(self._visits)[:MOST_UNITS]}
+        if visits:
+            transaction.undo(lambda: self._visits.update(visits))
+            rows: list[Values] = [
+                {"experiment": self._id, "unit": code, "visits": count}
+                for code, count in sorted(visits.items())
+            ]
+            transaction.many("count_visits", rows)
 
 
 def _new_id(now: int) -> str:

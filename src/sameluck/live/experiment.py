@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import os
+from typing import SupportsIndex
+from uuid import UUID
 
 from sameluck.live.control import Control
 from sameluck.live.diagnostics import Check, Snapshot, diagnostics
 from sameluck.live.history import Change
 from sameluck.live.logs.exporting import export
 from sameluck.live.policies import Policies
-from sameluck.live.records import Status, read_status
+from sameluck.live.records import (
+    Extension,
+    ReplicationStatus,
+    Status,
+    read_replications,
+    read_status,
+)
 
 
 class LiveExperiment(Policies):
@@ -72,13 +80,39 @@ class LiveExperiment(Policies):
         """
         self._control.enable_arm(arm, reason)
 
-    def extend_windows(self, seconds: float, *, reason: str = "") -> None:
-        """Let the rewards that are awaited now come so many seconds later, after an outage for instance.
+    def extend_windows(self, seconds: float, *, reason: str = "") -> Extension:
+        """Let rewards come so many seconds later, after an outage for instance; returns what that has changed.
 
-        Windows that are over count as well, unless their default reward has been recorded already, by `tick` or by a
-        call of `assign`: policies have acted on it. So extend them before the experiment is served again.
+        Every window that is open, or over without its default reward recorded, ends so much later. A default reward
+        that was recorded (by `tick`, or by a call of `assign` or `reward`) is taken back if no policy has played on
+        it: its replication is not complete, and no unit was ever assigned an entry that the policies requested only
+        because of it. Whether that is so does not depend on the reward that it hid. The first reward that came
+        meanwhile, and was refused as late, counts then if it came within the extended window; the audit log has it a
+        second time, as applied. Otherwise the entry waits again until the extended window ends. Every other default
+        reward stays, since users have been shown arms because of it.
+
+        Pause the experiment during an outage of rewards: then no policy plays on a default meanwhile.
         """
-        self._control.extend_windows(seconds, reason)
+        return self._control.extend_windows(seconds, reason)
+
+    def erase(self, unit: str | SupportsIndex | UUID, *, reason: str = "") -> int:
+        """Erase a unit: nothing in the database leads from it to its rewards; returns how many assignments it had.
+
+        Its hash, its visits and its lines in the audit log go; its assignments get other ids, so that the ids which
+        the application knows are unknown from then on, and times to the hour. The rewards stay in the ledger, on
+        which policies have acted, and in the digests that protect it. A reward that is awaited cannot come any more:
+        the default reward counts, or another unit is assigned the entry if this one was not exposed. A unit that
+        returns is a new one. Erasing it again changes nothing.
+        """
+        return self._control.erase(self._enrolment.code(unit), reason)
+
+    def forget_units(self, *, reason: str = "") -> None:
+        """Destroy the key of the hashes of an experiment that has ended: no unit can be found in it any more.
+
+        Who has the database and a guess of a unit's name could confirm it with the key, which is stored beside the
+        hashes. Units that return get the fallback arm, and no policy can be added that needs users.
+        """
+        self._control.forget_units(reason)
 
     def history(self) -> list[Change]:
         """Every change of status, policies and arms: when, what, by whom and why; the oldest first."""
@@ -97,6 +131,10 @@ class LiveExperiment(Policies):
             lambda transaction: read_status(transaction, self._id, self.name, answers)
         )
 
+    def replications(self) -> list[ReplicationStatus]:
+        """The progress of every replication that has begun, in order."""
+        return self._database.read(lambda transaction: read_replications(transaction, self._id))
+
     def diagnostics(self, *, silence_is_zero: bool = False) -> tuple[Check, ...]:
         """Check what the experiment assumes against its data; each check has a sentence and a verdict.
 
@@ -107,7 +145,7 @@ class LiveExperiment(Policies):
             silence_is_zero: No report means the default reward here (only purchases are reported, say): arms may
                 differ in how often no reward comes.
         """
-        self._enrolment.flush_counts()
+        self._enrolment.flush()
         now = self._settings.now()
         return self._replications.read(
             lambda ledger: diagnostics(Snapshot(ledger, self.live, now, silence_is_zero))

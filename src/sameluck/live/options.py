@@ -29,6 +29,9 @@ from sameluck.validation import (
 
 ORDERS = ("lockstep", "phase")
 EXPOSURES = ("implicit", "explicit")
+LATER: dict[str, Any] = {
+    "sticky_exclusion": 0.0
+}  # options since 0.2.0: what experiments without them have
 STOP_AFTER = "stop_after"  # stored with the options, but not one of them: it may change
 
 # What one machine can serve; a million periods are a million users per replication.
@@ -99,6 +102,10 @@ class Live:
         open_replications: How many replications are open at once; 10, or all if there are fewer, if not given. With
             more, more users can be enrolled at the same time.
         traffic_share: The share of units that may be enrolled: a fixed function of the unit.
+        sticky_exclusion: The seconds for which a unit that was turned away (no entry was wanted when it called) stays
+            turned away; None for as long as the experiment runs. So a unit has one chance, however often it calls,
+            and none that has seen the fallback arm sees another. With 0 every visit is a chance: units that call
+            often are enrolled more often.
         batch: Periods that a policy acts before it observes their rewards: one number, or one by policy name.
         audit_share: The share of replayed entries for which one more user is requested, only to be compared.
         aa: Every policy plays the control's rule: a rehearsal in which every effect is zero.
@@ -113,6 +120,7 @@ class Live:
     order: str = "lockstep"
     open_replications: int | None = None
     traffic_share: float = 1.0
+    sticky_exclusion: float | None = None
     batch: int | Mapping[str, int] = 1
     audit_share: float = 0.0
     aa: bool = False
@@ -129,6 +137,9 @@ class Live:
         require_one_of("Live.exposure", self.exposure, EXPOSURES)
         require_number("Live.lease_seconds", self.lease_seconds, above=0, at_most=LONGEST)
         require_number("Live.traffic_share", self.traffic_share, above=0, at_most=1)
+        if self.sticky_exclusion is not None:
+            longest = {"at_least": 0, "at_most": LONGEST}
+            require_number("Live.sticky_exclusion", self.sticky_exclusion, **longest)
         require_number("Live.audit_share", self.audit_share, at_least=0, at_most=1)
         if not isinstance(self.aa, bool):
             raise Invalid(f"Live.aa must be true or false, got {shown(self.aa)}")
@@ -183,8 +194,17 @@ def options_text(live: Live, stop_after: int | None = None) -> str:
 
 
 def options_from(text: str) -> Live:
-    """The options in such a text."""
-    return Live.from_dict({k: value for k, value in json.loads(text).items() if k != STOP_AFTER})
+    """The options in such a text; those that came later have the value that was the rule before."""
+    return Live.from_dict(LATER | _stored(text))
+
+
+def later_options(text: str) -> list[str]:
+    """The options that such a text does not have."""
+    return [name for name in LATER if name not in _stored(text)]
+
+
+def _stored(text: str) -> dict[str, Any]:
+    return {name: value for name, value in json.loads(text).items() if name != STOP_AFTER}
 
 
 def stop_after_of(text: str) -> int | None:

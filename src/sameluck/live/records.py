@@ -20,9 +20,12 @@ from sameluck.live.databases.rows import (
     NameRow,
     NumberRow,
     ProgressRow,
+    ReplicationProgress,
+    TextRow,
 )
 from sameluck.live.engine.scheduler import AUDITED
 from sameluck.live.options import stop_after_of
+from sameluck.live.reports import is_id
 from sameluck.reporting.wording import counted
 
 ASSIGNED = "ASSIGNED"
@@ -32,6 +35,7 @@ NOT_RUNNING = "NOT_RUNNING"
 NOT_IN_TRAFFIC_SHARE = "NOT_IN_TRAFFIC_SHARE"
 DRAINING = "DRAINING"
 ARM_DISABLED = "ARM_DISABLED"
+EXCLUDED = "EXCLUDED"
 UNAVAILABLE = "UNAVAILABLE"
 DIVERGED = "DIVERGED"
 
@@ -42,6 +46,7 @@ REASONS = {
     NOT_RUNNING: "the experiment is paused, stopped or complete",
     NOT_IN_TRAFFIC_SHARE: "the unit is outside the traffic share",
     DRAINING: "the experiment is being stopped and needs no unit at the moment",
+    EXCLUDED: "the unit was turned away before, and stays so",
     ARM_DISABLED: "the unit is enrolled, but its arm is disabled",
     UNAVAILABLE: "the store was away, or did not answer in time",
     DIVERGED: "this process has another version of a policy than the experiment",
@@ -159,6 +164,18 @@ class Status(NamedTuple):
         )
 
 
+class ReplicationStatus(NamedTuple):
+    """The progress of one replication."""
+
+    replication: int
+    state: str  # open or complete
+    settled: int  # entries, imported ones included
+    defaulted: int
+    voided: int
+    opened_at: str
+    completed_at: str | None
+
+
 class Joining(NamedTuple):
     """What a policy that is added to a running experiment will need."""
 
@@ -176,6 +193,22 @@ class Joining(NamedTuple):
             f"this moment it requests {counted(self.users_at_least, 'new user')}, and will request more later (the "
             f"experiment has used {self.users_so_far:,}). Do not tune it on this ledger: it would be judged "
             "on what it was tuned on."
+        )
+
+
+class Extension(NamedTuple):
+    """What extending the reward windows has changed."""
+
+    awaited: int  # rewards that may come later, those of `reopened` included
+    reopened: int  # of these, default rewards that were taken back
+    accepted: int  # late rewards that count now
+    kept: int  # defaults of open replications whose window was extended, but a policy has played on them
+
+    def __str__(self) -> str:
+        return (
+            f"{counted(self.awaited, 'reward')} may come later ({self.reopened:,} had the default already), "
+            f"{counted(self.accepted, 'late reward counts', 'late rewards count')} now, "
+            f"{counted(self.kept, 'default reward stays', 'default rewards stay')} (policies have played on them)"
         )
 
 
@@ -208,7 +241,7 @@ def description_of(
         assigned_at=str(moment(row.assigned_us)),
         exposed_at=moment(row.exposed_us),
         settled_at=None if voided else moment(row.settled_us),
-        due_at=None if voided else moment(row.due_us),
+        due_at=moment(row.due_us) if row.state == "assigned" and not voided else None,
     )
 
 
@@ -265,4 +298,20 @@ def read_statuses(transaction: Transaction) -> list[Status]:
         status_of(name, row, answers[id], disabled[id])
         for (id, name), row in zip(names, rows, strict=True)
         if row is not None
+    ]
+
+
+def read_experiments_of(transaction: Transaction, ids: Sequence[str]) -> list[str | None]:
+    """The names of the experiments of assignments; None for an id that is unknown."""
+    values = [{"assignment": id if is_id(id) else ""} for id in ids]
+    rows = transaction.find_many(TextRow, "experiment_of", values)
+    return [row and row.text for row in rows]
+
+
+def read_replications(transaction: Transaction, id: int) -> list[ReplicationStatus]:
+    """The progress of every replication of an experiment, in order."""
+    rows = transaction.all(ReplicationProgress, "replication_progress", experiment=id)
+    return [
+        ReplicationStatus(*row[:5], str(moment(row.opened_us)), moment(row.completed_us))
+        for row in rows
     ]

@@ -17,7 +17,7 @@ from functools import partial
 from threading import Lock
 from typing import NamedTuple, TypeVar
 
-from sameluck.errors import Diverged, OtherVersion, Unplayable
+from sameluck.errors import Diverged, Invalid, OtherVersion, Unplayable
 from sameluck.live.databases.base import Database, Transaction, Work
 from sameluck.live.databases.rows import (
     ACTIVE,
@@ -28,9 +28,10 @@ from sameluck.live.databases.rows import (
     LockedReplication,
     NumberRow,
     SettledRow,
+    TextRow,
     ValueRow,
 )
-from sameluck.live.engine.replication import Fetch, Replication, check_ledger, check_requested
+from sameluck.live.engine.replication import Fetch, Replication, adopt_requests, check_ledger
 from sameluck.live.engine.scheduler import Entry, Scheduler
 from sameluck.live.ledger import Ledger
 from sameluck.live.options import Makers, open_at_once, stop_after_of
@@ -188,15 +189,21 @@ class OpenReplications(StoredExperiment):
         number = locked.replication
         self.hold(transaction, number)
         definition = self.definition
-        if definition.row.revision != locked.revision:
+        if definition.row.revision != locked.policy_revision:
             definition = self.current(transaction)
         if definition.refusal is not None:
             return None, []
         state = self.states.get(number)
         usable = state is not None and state.scheduler is definition.scheduler
-        if state is None or not usable or state.version > locked.version:
+        if (
+            state is None
+            or not usable
+            or state.revision != locked.revision
+            or state.version > locked.version
+        ):
             ledger = Ledger(transaction, self.id, definition.scheduler, [number])
             (state,) = ledger.replications(checked=False)
+            state.revision = locked.revision
             needed = check_ledger(state, behind=locked.behind > 0)
             self.states[number] = state
         else:
@@ -222,7 +229,7 @@ class OpenReplications(StoredExperiment):
         self.settle_since(transaction, state)
         span = {"experiment": self.id, "first": state.number, "stop": state.number + 1}
         rows = transaction.all(EntryRow, "outstanding", **span)
-        return check_requested(state, {Entry(*entry) for _, *entry in rows}, behind=behind)
+        return adopt_requests(state, {Entry(*entry) for _, *entry in rows}, behind=behind)
 
     def settle_since(self, transaction: Transaction, state: Replication) -> None:
         """Settle in a state what was settled in the database since."""
@@ -285,7 +292,7 @@ class OpenReplications(StoredExperiment):
         to_begin = {"running": planned, "draining": stop_after_of(row.options) or 0}
         while last + 1 < to_begin.get(row.status, 0) and open_now < most:
             last, open_now = last + 1, open_now + 1
-            self._open(transaction, definition.scheduler, row.revision, last, now)
+            self._open(transaction, definition.scheduler, row.policy_revision, last, now)
         outstanding = transaction.one(NumberRow, "any_outstanding", experiment=self.id).number
         if open_now == 0 and not outstanding and row.status in ACTIVE:
             status = "complete" if last + 1 == planned else "stopped"
@@ -300,6 +307,10 @@ class OpenReplications(StoredExperiment):
         if (status == "complete" or drained) and transaction.one(
             NumberRow, "count_open", **key
         ).number:
+            if not transaction.one(TextRow, "salt", **key).text:
+                raise Invalid(
+                    "the policies need users, but those of this experiment were forgotten; start another"
+                )
             transaction.run("set_sticky", **key, sticky=1)
             again = "running" if status == "complete" else "draining"
             self.set_status(transaction, again, before.reason)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sameluck.live.assignments import Assignments
+from sameluck.live.databases.rows import NumberRow
 from sameluck.live.ledger import Ledger
 from sameluck.live.verification import verify, verify_or_fail
 from sameluck.live.waiting import notes
@@ -21,10 +22,8 @@ if TYPE_CHECKING:
 class Results(Assignments):
     """The methods of a live experiment that read its ledger."""
 
-    _runs: tuple[int, Runs | None] = (
-        0,
-        None,
-    )  # the last ones returned, and the revision of the policies
+    _runs: Runs | None = None  # the last ones returned
+    _revisions = (0, 0)  # of the replications and of the policies then
 
     def runs(
         self, checkpoints: Sequence[int] | None = None, *, policies: Sequence[str] | None = None
@@ -41,11 +40,12 @@ class Results(Assignments):
         """
 
         def work(ledger: Ledger) -> Runs:
-            revision, before = self._runs
-            now = self._replications.current(ledger.transaction).row.revision
-            runs = ledger.runs(checkpoints, policies, before if revision == now else None)
-            self._runs = now, runs
-            return replace(runs, notes=notes(ledger, runs.replications))
+            count = ledger.transaction.one(NumberRow, "revisions", experiment=ledger.id).number
+            revisions = count, self._replications.current(ledger.transaction).row.revision
+            before = self._runs if revisions == self._revisions else None
+            self._runs = ledger.runs(checkpoints, policies, before)
+            self._revisions = revisions
+            return replace(self._runs, notes=notes(ledger, self._runs.replications))
 
         return self._replications.read(work, needs=policies)
 
@@ -65,6 +65,7 @@ class Results(Assignments):
 
     def twin(
         self,
+        /,
         checkpoints: Sequence[int] | None = None,
         *,
         policies: Sequence[str] | None = None,

@@ -6,6 +6,9 @@ import getpass
 import os
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from sameluck.errors import Invalid, shown
@@ -17,6 +20,18 @@ from sameluck.validation import require_name, require_number
 SECOND = 1_000_000  # microseconds
 ACTOR_VARIABLE = "SAMELUCK_ACTOR"
 TIMEOUT, PATIENCE = 0.25, 5.0  # seconds: for an arm, and for the other calls
+
+_actor: ContextVar[str | None] = ContextVar("actor", default=None)
+
+
+@contextmanager
+def acting_as(actor: str) -> Iterator[None]:
+    """Record the changes made within in the name of somebody else than the store's actor: of a service's caller."""
+    token = _actor.set(actor)
+    try:
+        yield
+    finally:
+        _actor.reset(token)
 
 
 def default_actor() -> str:
@@ -37,12 +52,17 @@ class StoreSettings:
     """How the experiments of one store are used."""
 
     clock: Clock
-    actor: str  # for the history
+    store_actor: str  # for the history, unless `acting_as` names another
     timeout: float | None  # seconds that `assign` may take; None for no deadline
     breaker: CircuitBreaker
     machine: SteadyClock | None = (
         None  # by which this machine's clock is compared; None with a clock of the caller's
     )
+
+    @property
+    def actor(self) -> str:
+        """Who makes the changes of this call."""
+        return _actor.get() or self.store_actor
 
     @property
     def patience(self) -> float | None:

@@ -11,7 +11,7 @@ from sameluck.errors import Conflict, Invalid, Unknown, did_you_mean, shown
 from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Database, Transaction
 from sameluck.live.databases.rows import ExperimentRow, NumberRow, TextRow
-from sameluck.live.definitions import Definition, first_definition
+from sameluck.live.definitions import first_definition
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.options import (
     Live,
@@ -25,6 +25,8 @@ from sameluck.live.replications import OpenReplications
 from sameluck.live.settings import StoreSettings
 from sameluck.randomness import streams
 
+NOT_STARTED = "it waits to be resumed for the first time"
+
 Fill: TypeAlias = Callable[[Transaction, int, int], None]  # an experiment's id, the time
 
 
@@ -35,6 +37,10 @@ class StartRequest(NamedTuple):
     experiment: Experiment  # with its policies as they are run
     live: Live
     makers: Makers | None
+    paused: bool = False
+
+
+Start: TypeAlias = Callable[[StartRequest, Fill], LiveExperiment]
 
 
 def checked_request(
@@ -56,12 +62,16 @@ def find(
     database: Database, settings: StoreSettings, name: str, makers: Makers | None
 ) -> LiveExperiment:
     """The experiment of a name, or `Unknown`."""
+    return opened(database, find_row(database, name), settings, makers)
+
+
+def find_row(database: Database, name: str) -> ExperimentRow:
+    """The row of the experiment of a name, or `Unknown`."""
     known = names_in(database)
     if not isinstance(name, str) or name not in known:
         hint = did_you_mean(name, known) if known else "it is empty; start one"
         raise Unknown(f"no experiment {shown(name)} in this store; {hint}")
-    row = database.read(lambda t: t.one(ExperimentRow, "experiment", name=name))
-    return opened(database, row, settings, makers)
+    return database.read(lambda t: t.one(ExperimentRow, "experiment", name=name))
 
 
 def opened(
@@ -105,25 +115,34 @@ def start(
         live._replications.definition = first
         live._replications.history.record(transaction, "started")
         live._replications.open_next(transaction, now)
+        if request.paused:
+            live._replications.set_status(transaction, "paused", NOT_STARTED)
         return live
 
     return database.write(work)
 
 
-def first_difference(definition: Definition, live: Live, request: StartRequest) -> str | None:
+def first_difference(live: LiveExperiment, request: StartRequest) -> str | None:
     """The first setting in which an experiment differs from a request; None if there is none.
 
-    Policies that were added later, which the request does not name, and those that were removed are no difference.
+    Policies that were added later, which the request does not name, and those that were removed are no difference;
+    nor are options that did not exist when it was started.
     """
-    theirs, ours = definition.experiment.to_dict(), request.experiment.to_dict()
-    removed = {name for name, record in definition.records.items() if record.removed}
+    theirs, ours = live.experiment.to_dict(), request.experiment.to_dict()
+    options = {
+        name: value
+        for name, value in request.live.to_dict().items()
+        if name not in live._replications.later_options
+    }
+    records = live._replications.definition.records
+    removed = {name for name, record in records.items() if record.removed}
     policies, requested = theirs.pop("policies"), ours.pop("policies")
     requested = {name: policy for name, policy in requested.items() if name not in removed}
     pairs = {
         "policies": (list(islice(policies, len(requested))), list(requested)),
         **_pairs("policy ", policies, requested),
         **_pairs("", theirs, ours),
-        **_pairs("Live.", live.to_dict(), request.live.to_dict()),
+        **_pairs("Live.", live.live.to_dict(), options),
     }
     for what, (one, other) in pairs.items():
         if one != other:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 import warnings
 import weakref
@@ -13,19 +12,17 @@ from typing import Any
 
 from sameluck.errors import Conflict, SameluckError
 from sameluck.experiment import Experiment
-from sameluck.live.databases import Database, open_database, write_backup
+from sameluck.live.databases import Database, open_database
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.history import Change, all_changes
 from sameluck.live.logs.importing import Imported, ImportRequest, import_log
+from sameluck.live.maintenance import Maintenance
 from sameluck.live.options import Clock, Live, Makers, as_live, check_fit, check_name, feasibility
-from sameluck.live.records import Status, read_statuses
 from sameluck.live.settings import checked_timeout, store_settings
 from sameluck.live.start import (
     StartRequest,
     checked_request,
     find,
     first_difference,
-    names_in,
     start,
 )
 
@@ -59,7 +56,7 @@ def open(
     return Store(database, clock=clock, actor=actor, timeout=timeout)
 
 
-class Store:
+class Store(Maintenance):
     """Live experiments by name, in one database."""
 
     def __init__(
@@ -70,8 +67,7 @@ class Store:
         actor: str | None = None,
         timeout: float | None = None,
     ) -> None:
-        self._database = database
-        self._settings = store_settings(database, clock, actor, timeout)
+        super().__init__(database, store_settings(database, clock, actor, timeout))
         self._loaded: weakref.WeakSet[LiveExperiment] = weakref.WeakSet()
 
     def __enter__(self) -> Store:
@@ -84,28 +80,8 @@ class Store:
         """Close the database; what was acknowledged is durable whether or not this is called."""
         for live in list(self._loaded):
             with contextlib.suppress(SameluckError):
-                live._enrolment.flush_counts()
+                live._enrolment.flush()
         self._database.close()
-
-    def names(self) -> list[str]:
-        """The experiments of this store, the oldest first."""
-        return names_in(self._database)
-
-    def statuses(self) -> list[Status]:
-        """The status of every experiment, the oldest first."""
-        return self._database.read(read_statuses)
-
-    def backup(self, path: str | os.PathLike[str]) -> None:
-        """Write all experiments, as they are at this moment, to a new SQLite file; the store may serve meanwhile.
-
-        `restore` makes a store from it, of either kind. A copy of a SQLite file made by other means lacks what is in
-        its write-ahead log.
-        """
-        write_backup(self._database, path)
-
-    def history(self) -> list[Change]:
-        """Every change of every experiment, the oldest first."""
-        return self._database.read(all_changes)
 
     def start(
         self,
@@ -115,6 +91,7 @@ class Store:
         live: Live | Mapping[str, Any] | None = None,
         makers: Makers | None = None,
         exist_ok: bool = False,
+        paused: bool = False,
     ) -> LiveExperiment:
         """Start an experiment on real users; its name is taken from then on.
 
@@ -125,9 +102,10 @@ class Store:
             makers: For `External` policies: name -> function of a seed that returns the policy.
             exist_ok: Load the experiment of this name if it was started with the same settings, as an application
                 that is restarted does; several processes may. Policies that were added since are no difference.
+            paused: Enrol no unit until `resume` is called.
         """
         live = as_live(live)
-        request = checked_request(name, experiment, live, makers)
+        request = checked_request(name, experiment, live, makers)._replace(paused=paused)
         if exist_ok and name in self.names():
             return self._load_same(request)
         check_fit(request.experiment, live)
@@ -142,7 +120,7 @@ class Store:
 
     def _load_same(self, request: StartRequest) -> LiveExperiment:
         live = self.peek(request.name, makers=request.makers)
-        if difference := first_difference(live._replications.definition, live.live, request):
+        if difference := first_difference(live, request):
             raise Conflict(
                 f"experiment {request.name!r} was started with other settings: {difference}; load it as it is, or "
                 "choose another name",
@@ -168,12 +146,14 @@ class Store:
         horizon: int | None = None,
         replications: int | None = None,
         makers: Makers | None = None,
+        sorted_ok: bool = False,
+        mismatch_ok: bool = False,
     ) -> Imported:
         """Start an experiment with a production log of one policy as its ledger.
 
         Each row of a replication becomes the next entry of its arm's stack. The policies read the log first; users
         are requested for entries that it does not have. Nothing is imported if a row cannot be used,
-        unless `skip_bad`.
+        unless `skip_bad`, or if the order of the rows cannot be that of users, unless that is confirmed.
 
         Args:
             name: The new experiment's name: 1 to 200 printable characters.
@@ -193,10 +173,13 @@ class Store:
                 further entries.
             replications: How many are planned; as many as the log has if not given.
             makers: For `External` policies: name -> function of a seed that returns the policy.
+            sorted_ok: Import the log although it looks sorted by reward, or by arm.
+            mismatch_ok: Import the log although `logged_by` would have done something else. That is expected of a
+                randomised policy: the log has other random choices.
         """
         check_name(name)
         columns = arm, reward, policies, replication, time, arms, logged_by
-        more = skip_bad, seed, horizon, replications, makers
+        more = skip_bad, seed, horizon, replications, makers, sorted_ok, mismatch_ok
         request = ImportRequest(name, source, *columns, as_live(live, order="phase"), *more)
         return import_log(request, partial(start, self._database, self._settings))
 

@@ -18,7 +18,7 @@ from sameluck.live.definitions import Definition
 from sameluck.live.engine.scheduler import Entry, Scheduler
 from sameluck.live.history import History
 from sameluck.live.ledger import Ledger
-from sameluck.live.options import Maker, Makers, checked_makers, options_from
+from sameluck.live.options import Maker, Makers, checked_makers, later_options, options_from
 from sameluck.live.settings import StoreSettings
 
 T = TypeVar("T")
@@ -39,6 +39,7 @@ class StoredExperiment:
         self.id, self.name = row.id, row.name
         self.history = History(row.id, row.name, settings)
         self.live = options_from(row.options)
+        self.later_options = later_options(row.options)
         self._makers = checked_makers(makers)
         self.definition = self.read_definition(row.policies)
 
@@ -94,7 +95,7 @@ class StoredExperiment:
         definition = self.definition
         if row.policies != definition.row:
             definition = self.read_definition(row.policies)
-            if row.revision >= self.definition.row.revision:
+            if row.policy_revision >= self.definition.row.revision:
                 self.definition = definition
         return definition
 

@@ -34,6 +34,8 @@ from __future__ import annotations
 import dis
 import threading
 from collections.abc import Callable
+from functools import cache
+from types import CodeType
 from typing import NamedTuple, Protocol, TypeAlias, TypeGuard
 
 from sameluck import text_forms
@@ -254,7 +256,12 @@ def is_randomised(policy: Policy, arms: int) -> bool:
         body = body_of(prepare(policy, arms, _ANY_HORIZON))
     except Invalid:  # an object of the application
         return True
-    names = (step.argval for step in dis.get_instructions(body))
+    return _reads_luck(body.__code__)
+
+
+@cache
+def _reads_luck(code: CodeType) -> bool:
+    names = (step.argval for step in dis.get_instructions(code))
     return any("luck" in (name if isinstance(name, tuple) else (name,)) for name in names)
 
 
@@ -301,9 +308,13 @@ def _kept_tables(
     # By type too: NamedTuples of different classes compare equal.
     key = (type(policy), *((type(field), field) for field in policy), arms, horizon)
     with _tables_lock:
-        _tables[key] = _tables.pop(key) if key in _tables else make(arms, horizon)
-        while len(_tables) > 1 and sum(map(_bytes, _tables.values())) > _MOST_BYTES:
-            _tables.pop(next(iter(_tables)))
+        if key in _tables:
+            _tables[key] = _tables.pop(key)
+            return _tables[key]
+        _tables[key] = make(arms, horizon)
+        kept = sum(map(_bytes, _tables.values()))
+        while len(_tables) > 1 and kept > _MOST_BYTES:
+            kept -= _bytes(_tables.pop(next(iter(_tables))))
         return _tables[key]
 
 

@@ -27,6 +27,7 @@ _ROWS = 1 << 16  # replications of which interactions are counted at once
 # Seconds of a period, and of each arm in it: those of UCB, and of Thompson sampling if the policy is randomised.
 _PERIOD, _ARM, _RANDOMISED_ARM = 5e-9, 2e-9, 1e-8
 _OBJECT_PERIOD = 5e-6
+_LEAST_SECONDS = 1e-3  # of a task: shorter ones would take longer to prepare than to run
 
 Runner: TypeAlias = PolicyRunner | ObjectRunner
 
@@ -81,7 +82,7 @@ class TaskResult(NamedTuple):
 def split(
     work: Work, workers: int, seconds: float, measured: Mapping[str, float] | None = None
 ) -> list[Task]:
-    """Tasks of about some seconds, and at least four per worker and policy if there are as many replications.
+    """Tasks of about some seconds, and at least four per worker and policy if they last a millisecond.
 
     What a policy needs is an estimate from the number of arms, unless the seconds of a period were measured. A timed
     design needs all policies of a replication in one task.
@@ -92,8 +93,8 @@ def split(
     for group in groups:
         period = sum((measured or {}).get(name) or _seconds(work, name) for name in group)
         each = period * int(work.checkpoints[-1])
-        most = max(1, int(seconds / each))
-        count = min(most, -(-len(work.replications) // (4 * workers)))
+        most, least = max(1, int(seconds / each)), int(_LEAST_SECONDS / each)
+        count = min(most, max(least, -(-len(work.replications) // (4 * workers))))
         in_step = not work.makers.keys() & set(group)
         for part in _cut(work.replications, count, in_step=in_step):
             tasks.append(Task(len(tasks), group, part, each * len(part)))

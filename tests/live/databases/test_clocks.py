@@ -57,7 +57,7 @@ def test_a_clock_that_jumps_ends_no_window(url, jump, seconds):
         second = live.assign("bob")
         assert second.reason == "NO_OPEN_SLOT"
         assert live.reward(first, 1.0).applied
-        later = due(live, live.assign("bob").id)
+        later = due(live, live.assign("carl").id)
         assert later - datetime.fromisoformat(live.started_at) < timedelta(seconds=660)
 
 

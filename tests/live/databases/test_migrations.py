@@ -205,9 +205,12 @@ def test_an_empty_postgresql_database_is_looked_at_in_vain(new_postgres_url):
 RECORDED = Path(__file__).parents[2] / "recorded" / "ledger_schema_1.sql"
 
 
-def test_a_ledger_of_the_first_schema_is_counted_and_goes_on(url):
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_ledger_of_an_earlier_schema_is_counted_and_goes_on(url, version):
     """One experiment with a default reward, a void and a pause; one with a log."""
     script = migrations()[1] + RECORDED.read_text()
+    if version == 2:
+        script += migrations()[2] + "UPDATE schema_version SET version = 2;"
     if url.startswith("sqlite"):
         with contextlib.closing(sqlite3.connect(path_of(url))) as connection:
             connection.executescript(script)

@@ -13,13 +13,14 @@ from scipy import stats
 import budget
 import sameluck as sl
 from sameluck.errors import Invalid
+from sameluck.live.databases.rows import ArrivalRow
 from sameluck.live.diagnostics.audit import replay_audit
 from sameluck.live.diagnostics.delay import TAIL_ALARM, TAIL_WATCH, delay
 from sameluck.live.diagnostics.drift import _largest_of_three, drift
 from sameluck.live.diagnostics.loss import loss, stratified_p_value, user_blocks
 from sameluck.live.diagnostics.same_policy import same_policy
 from sameluck.live.diagnostics.snapshot import End
-from sameluck.live.diagnostics.traffic import enrolment, sample_ratio
+from sameluck.live.diagnostics.traffic import enrolment, sample_ratio, visits
 from sameluck.reporting.wording import duration
 
 
@@ -551,6 +552,47 @@ class TestSamePolicy:
 
         assert found.verdict == "unknown"
         assert "need 10 replications" in found.sentence
+
+
+class TestVisits:
+    @staticmethod
+    def groups(*counts):
+        return [ArrivalRow(2**place, *one) for place, one in enumerate(counts)]
+
+    def test_equal_shares_are_fine(self):
+        found = visits(self.groups((1_000, 300), (200, 60), (50, 20)))
+        assert found.verdict == "fine"
+        text = "380 of 1,250 units that arrived are enrolled; by visits: 1 30.0%, 2 to 3 30.0%, 4 to 7 40.0%."
+        assert found.sentence == text
+        assert found.details["by_visits"][2] == {
+            "least": 4,
+            "arrived": 50,
+            "enrolled": 20,
+            "share": 0.4,
+        }
+
+    @pytest.mark.parametrize("often", [(500, 100), (500, 420)])
+    def test_units_that_call_often_and_are_enrolled_more_or_less_often(self, often):
+        found = visits(self.groups((1_000, 400), often))
+        assert found.verdict == "watch"
+        assert "weighed by their visits" in found.sentence
+
+    def test_a_small_difference_is_none_however_many_units(self):
+        assert visits(self.groups((10**6, 300_000), (10**6, 310_000))).verdict == "fine"
+        assert visits(self.groups((1_000, 0), (1_000, 0))).verdict == "fine"
+
+    def test_few_units(self):
+        assert visits(self.groups((10_000, 10), (99, 99))).verdict == "unknown"
+        assert visits([ArrivalRow(16, 500, 2)]).verdict == "unknown"
+
+    def test_false_alarms(self):
+        """At equal shares at most about one in a thousand is a watch: 13 of 2,000 with probability 1e-6."""
+        rng = np.random.default_rng(budget.SEED)
+        found = [
+            visits(self.groups((400, rng.binomial(400, 0.2)), (150, rng.binomial(150, 0.2))))
+            for _ in range(2_000)
+        ]
+        assert sum(one.verdict != "fine" for one in found) < 13
 
 
 class TestEnrolment:

@@ -25,6 +25,7 @@ ALWAYS = {
     "audit log",
     "open slots",
     "enrolment",
+    "visits",
     "sample ratio",
     "drift",
     "loss",
@@ -87,7 +88,7 @@ class TestAnEmptyExperiment:
 
         audits = {"replay audit"} if design == "replay" else set()
         assert set(found) == ALWAYS | audits
-        for name in {"enrolment", "drift", "loss", "delay"} | audits:
+        for name in {"enrolment", "visits", "drift", "loss", "delay"} | audits:
             assert found[name].verdict == "unknown"
         for name in ("rebuild", "open slots", "sample ratio"):
             assert found[name].verdict == "fine"
@@ -422,7 +423,7 @@ def test_a_module_of_the_package_is_a_check(store, tmp_path, monkeypatch):
 
     sys.modules.pop("sameluck.live.diagnostics.arrivals")
     assert names == [
-        *("rebuild", "audit log", "open slots", "enrolment", "sample ratio"),
+        *("rebuild", "audit log", "open slots", "enrolment", "visits", "sample ratio"),
         "arrivals",
         *("drift", "loss", "delay"),
     ]

@@ -140,7 +140,7 @@ def test_an_object_of_the_application(store):
     assert record.policies["mine"].finished == 2
     rows[40]["shown"] = "green"
     with sl.open("sqlite://") as other:
-        record = imported(other, design, rows, logged_by="mine", makers=makers)
+        record = imported(other, design, rows, logged_by="mine", makers=makers, mismatch_ok=True)
     assert "record 41: it would have played 'red', the log has 'green'" in record.agreement
     assert "it is randomised" in record.agreement, "an object may always be"
 
@@ -154,7 +154,7 @@ class TestALogByAnotherPolicy:
         rows[place]["shown"] = "blue"
         path = write_csv(tmp_path / "log.csv", rows)
 
-        record = imported(store, experiment(), path, logged_by="old")
+        record = imported(store, experiment(), path, logged_by="old", mismatch_ok=True)
 
         assert not record.agrees
         assert record.agreement.startswith(
@@ -168,7 +168,9 @@ class TestALogByAnotherPolicy:
     def test_other_random_choices(self, store):
         design = experiment(policies={"old": "ucb1", "new": "thompson_bernoulli"})
 
-        record = imported(store, design, log_of(design, "new"), logged_by="new", seed=4)
+        record = imported(
+            store, design, log_of(design, "new"), logged_by="new", seed=4, mismatch_ok=True
+        )
 
         assert not record.agrees
         assert "it is randomised, and the log has other random choices" in record.agreement
@@ -336,7 +338,8 @@ def test_rows_are_ordered_by_time(store):
 
 def test_one_replication_and_arms_as_found(store):
     rows = [{"shown": f"a{place % 12}", "paid": place / 7} for place in range(60)]
-    record = store.import_log("shop", rows, arm="shown", reward="paid", policies={"new": "ucb1"})
+    columns = {"arm": "shown", "reward": "paid", "sorted_ok": True}
+    record = store.import_log("shop", rows, policies={"new": "ucb1"}, **columns)
 
     assert record.live.experiment.arm_names == tuple(f"a{place}" for place in range(12))
     assert record.live.experiment.replications == 1
@@ -353,7 +356,7 @@ def test_an_export_can_be_imported(store, tmp_path, suffix):
     path = tmp_path / f"ledger.{suffix}"
     live.export(path)
 
-    columns = {"arm": "arm", "reward": "value", "replication": "replication"}
+    columns = {"arm": "arm", "reward": "value", "replication": "replication", "sorted_ok": True}
     record = imported(store, design, path, horizon=40, skip_bad=suffix == "jsonl", **columns)
 
     assert record.rows == live.status().users
@@ -380,7 +383,9 @@ class TestBadRows:
         rows[43]["paid"] = ""
         path = write_csv(tmp_path / "log.csv", rows)
 
-        record = imported(store, experiment(), path, skip_bad=True, logged_by="old")
+        record = imported(
+            store, experiment(), path, skip_bad=True, logged_by="old", mismatch_ok=True
+        )
 
         assert record.skipped == ("line 45: reward is missing",)
         assert record.rows == 159

@@ -44,6 +44,10 @@ HELP_POSITION = 10
     "--seed", type=int, default=0, show_default=True, help="Seed of the policies' random choices."
 )
 @click.option("--skip-bad", is_flag=True, help="Skip bad rows instead of refusing the log.")
+@click.option("--sorted-ok", is_flag=True, help="Import a log that looks sorted by reward or arm.")
+@click.option(
+    "--mismatch-ok", is_flag=True, help="Import a log that differs from what --logged-by would do."
+)
 def import_command(
     name: str,
     file: str,

@@ -30,7 +30,7 @@ URL_VARIABLE = "SAMELUCK_DB"
 SECONDS = 5.0  # for a command
 
 name_argument = click.argument("name")
-_url_option = click.option(
+url_option = click.option(
     "--db",
     "url",
     metavar="URL",
@@ -40,7 +40,7 @@ _url_option = click.option(
     show_envvar=True,
     help="The database of the experiments.",
 )
-_makers_option = click.option(
+makers_option = click.option(
     "--maker",
     "makers",
     multiple=True,
@@ -66,7 +66,12 @@ class DatabaseOptions(NamedTuple):
 
     @contextmanager
     def open(
-        self, *, read_only: bool = False, new: bool = False, clock: Clock = time.time
+        self,
+        *,
+        read_only: bool = False,
+        new: bool = False,
+        clock: Clock = time.time,
+        timeout: float | None = SECONDS,
     ) -> Iterator[sl.Store]:
         """A store; unless `new`, raise `Unknown` or `Invalid` if the database does not exist or was never used."""
         if self.url == "sqlite://" or self.url.startswith("sqlite:///"):
@@ -74,8 +79,8 @@ class DatabaseOptions(NamedTuple):
         # Opening for writing would create the tables. A schema that must be migrated first is no reason to refuse.
         if not new and not read_only:
             with suppress(sl.Invalid):
-                self._open(read_only=True, clock=clock).close()
-        with self._open(read_only=read_only, clock=clock) as store:
+                self._open(read_only=True, clock=clock, timeout=timeout).close()
+        with self._open(read_only=read_only, clock=clock, timeout=timeout) as store:
             yield store
 
     @contextmanager
@@ -84,9 +89,9 @@ class DatabaseOptions(NamedTuple):
         with self.open(read_only=read_only) as store:
             yield store.peek(name, makers=self.import_makers())
 
-    def _open(self, *, read_only: bool, clock: Clock) -> sl.Store:
+    def _open(self, *, read_only: bool, clock: Clock, timeout: float | None) -> sl.Store:
         try:
-            return sl.open(self.url, read_only=read_only, clock=clock, timeout=SECONDS)
+            return sl.open(self.url, read_only=read_only, clock=clock, timeout=timeout)
         except sl.Unknown:
             raise sl.Unknown(
                 f"no experiment was ever started in {self.safe_url}; {self._how_to_start()}"
@@ -159,7 +164,7 @@ def live_command(name: str, epilog: str | None = None, **context: bool) -> Decor
             return function(database=DatabaseOptions(url, makers), **options)
 
         command = click.command(name, epilog=epilog, context_settings=context)(prints(callback))
-        return json_flag(_makers_option(_url_option(command)))
+        return json_flag(makers_option(url_option(command)))
 
     return decorate
 

@@ -24,6 +24,7 @@ TABLES = (
     "api_key",
     "change",
     "disabled_arm",
+    "arrival",
 )
 NUMBERED = ("reward_event", "change")
 ROWS = 10_000  # at once

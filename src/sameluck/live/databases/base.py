@@ -59,6 +59,11 @@ class Transaction(Protocol):
 Work: TypeAlias = Callable[[Transaction], T]
 
 
+def deleted() -> Unknown:
+    """The error for a row that is not there although it was: that of an experiment."""
+    return Unknown("the experiment is not in this store any more: it was deleted")
+
+
 class Database(Protocol):
     """A database that holds ledgers."""
 

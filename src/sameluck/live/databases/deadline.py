@@ -18,8 +18,8 @@ class within:  # noqa: N801 a context manager, and faster than one from a genera
 
     def __enter__(self) -> None:
         if self._seconds is not None:
-            moment = min(_deadline.get(), time.monotonic() + self._seconds)
-            self._token = _deadline.set(moment)
+            earlier, moment = _deadline.get(), time.monotonic() + self._seconds
+            self._token = _deadline.set(moment if moment < earlier else earlier)
 
     def __exit__(self, *_: object) -> None:
         if self._seconds is not None:

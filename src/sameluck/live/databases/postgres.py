@@ -30,6 +30,7 @@ from sameluck.live.databases.base import (
     Values,
     Work,
     check_schema,
+    deleted,
     for_postgres,
     statements,
 )
@@ -50,6 +51,9 @@ T = TypeVar("T")
 
 ATTEMPTS = 12
 MOST_ROWS, FEW_ROWS = 5_000, 20  # of one statement; rows that are sent one by one
+SOME_ROWS = (
+    2_000  # read at once: psycopg holds the interpreter, and with it the calls of users, meanwhile
+)
 TIMEOUT = 5.0  # seconds to wait for a connection, or for a lock of this process
 CLOCK_SECONDS = 10.0  # until the server's clock is looked at again
 LONG = 1_000.0  # seconds; a call with more has no deadline on the server
@@ -98,7 +102,8 @@ class _Statements:
 
     def one(self, row: type[Row], name: str, /, **values: SqlValue) -> Row:
         (cells,) = self.pipeline.rows(name, [values])
-        assert cells is not None
+        if cells is None:
+            raise deleted()
         return tuple.__new__(row, cells)
 
     def find(self, row: type[Row], name: str, /, **values: SqlValue) -> Row | None:
@@ -118,7 +123,7 @@ class _Statements:
         # Closed twice: the first time leaves it open if the connection is lost just then.
         with contextlib.closing(cursor), cursor:
             cursor.execute(_SQL[name], values)
-            while rows := cursor.fetchmany(20_000):
+            while rows := cursor.fetchmany(SOME_ROWS):
                 yield from map(partial(tuple.__new__, row), rows)
                 self.pipeline.leave()  # a statement may have been sent between two rows
 
@@ -184,7 +189,6 @@ class Postgres:
             raise
 
     def _open_pool(self) -> None:
-        self._process = os.getpid()
         self._no_connection: Exception | None = None  # why the last attempt to connect failed
         self._prepared: WeakSet[Connection] = WeakSet()  # connections with our statements prepared
         self._pool = self._psycopg_pool.ConnectionPool(
@@ -201,6 +205,9 @@ class Postgres:
                 "prepare_threshold": None,  # it would drop ours with its own when a transaction is rolled back
             },
         )
+        self._process = (
+            os.getpid()
+        )  # last: another thread of a forked process may look at it meanwhile
 
     def _recording_connections(self) -> type[Connection]:
         """Connections that keep why one could not be made: the pool says only that it took too long."""

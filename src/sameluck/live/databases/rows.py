@@ -54,12 +54,12 @@ class ExperimentRow(NamedTuple):
     started_us: int
     fallback: int | None  # in place of a fallback arm that was disabled
     fingerprints: str
-    revision: int
+    policy_revision: int
 
     @property
     def policies(self) -> DefinitionRow:
         """The definition."""
-        return DefinitionRow(self.definition, self.fingerprints, self.revision)
+        return DefinitionRow(self.definition, self.fingerprints, self.policy_revision)
 
     def check_streams(self) -> None:
         """Raise `Invalid` if the random numbers of this version of sameluck are not those it was started with."""
@@ -80,12 +80,12 @@ class CurrentRow(NamedTuple):
     fallback: int | None
     sticky: int  # 0: units that return get the fallback arm
     fingerprints: str
-    revision: int
+    policy_revision: int
 
     @property
     def policies(self) -> DefinitionRow:
         """The definition."""
-        return DefinitionRow(self.definition, self.fingerprints, self.revision)
+        return DefinitionRow(self.definition, self.fingerprints, self.policy_revision)
 
 
 class ReplicationRow(NamedTuple):
@@ -95,6 +95,7 @@ class ReplicationRow(NamedTuple):
     state: str
     version: int
     behind: int  # of its settled entries, those after which the policies were not run
+    revision: int  # how often default rewards were taken back
 
 
 class LockedReplication(NamedTuple):
@@ -103,6 +104,7 @@ class LockedReplication(NamedTuple):
     replication: int
     version: int
     revision: int
+    policy_revision: int
     behind: int
 
 
@@ -139,6 +141,28 @@ class ReplicationTimes(NamedTuple):
     completed_us: int | None
 
 
+class ReplicationProgress(NamedTuple):
+    """The counters of a replication."""
+
+    number: int
+    state: str
+    version: int
+    defaulted: int
+    voided: int
+    opened_us: int
+    completed_us: int | None
+
+
+class ApiKeyRow(NamedTuple):
+    """A token of the service."""
+
+    id: str
+    secret_sha256: str
+    scopes: str
+    created_us: int
+    revoked_us: int | None
+
+
 class EntryRow(NamedTuple):
     """An entry of the ledger."""
 
@@ -155,6 +179,49 @@ class SettledRow(NamedTuple):
     arm: int
     position: int
     value: float
+
+
+class RewardRow(NamedTuple):
+    """A reward that was reported for an entry."""
+
+    replication: int
+    owner: int
+    arm: int
+    position: int
+    value: float
+
+
+class PrunedRow(NamedTuple):
+    """What was pruned of a replication's part of the audit log."""
+
+    number: int
+    pruned: int  # applied rewards
+    pruned_digest: int
+
+
+class DefaultRow(NamedTuple):
+    """A default reward, and the reward that came after its window if there is one."""
+
+    replication: int
+    owner: int
+    arm: int
+    position: int
+    value: float
+    settled: int
+    assignment: str
+    due_us: int  # the end of the extended window
+    event: int | None  # in the audit log
+    late: float | None
+
+
+class TouchedRow(NamedTuple):
+    """An entry that is outstanding."""
+
+    owner: int
+    arm: int
+    position: int
+    wanted: bool
+    touched: bool  # it has had an assignment
 
 
 class LedgerRow(NamedTuple):
@@ -179,6 +246,7 @@ class EnrolmentRow(NamedTuple):
     arm: int | None
     disabled: bool  # the arm
     behind: bool  # some replication
+    away_until_us: int | None  # turned away until then; None if the unit has not arrived before
 
 
 class LockedAssignment(NamedTuple):
@@ -197,7 +265,8 @@ class LockedAssignment(NamedTuple):
     value: float | None
     source: str | None
     version: int
-    revision: int  # of the experiment's policies
+    revision: int
+    policy_revision: int  # of the experiment's policies
     behind: int
 
     @property
@@ -333,6 +402,14 @@ class DisabledRow(NamedTuple):
 
     experiment: int
     arm: int
+
+
+class ArrivalRow(NamedTuple):
+    """Units that arrived at least so often, and not twice as often; and how many of them are enrolled."""
+
+    least: int  # visits
+    arrived: int
+    enrolled: int
 
 
 class WaitingRow(NamedTuple):

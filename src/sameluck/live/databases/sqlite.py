@@ -16,6 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -35,15 +36,17 @@ GATHER_SECONDS = 0.001  # that a leader waits for others
 BUSY_SECONDS = 5.0  # that another program may hold the file
 
 _of_parents: list[object] = []  # connections that must not be closed in a forked process
+_reopening = Lock()
 
 
 class _Job:
     """Work in the queue."""
 
-    __slots__ = ("deadline", "error", "finished", "gate", "result", "work")
+    __slots__ = ("context", "deadline", "error", "finished", "gate", "result", "work")
 
     def __init__(self, work: Work[Any]) -> None:
         self.work = work
+        self.context = copy_context()  # of the caller: another thread may run the work
         self.deadline = deadline()
         self.finished = False
         self.result: Any = None
@@ -121,6 +124,7 @@ class Sqlite:
         check_schema(repr(str(self.path)), schema_version(connection), read_only=False)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {self.synchronous}")
+        connection.execute("PRAGMA secure_delete = ON")  # what is erased is overwritten
         migrate(connection, self.path)
         connection.execute("PRAGMA busy_timeout = 20")  # see `_begin`
 
@@ -227,7 +231,7 @@ class Sqlite:
             for job in jobs:
                 before = connection.total_changes
                 try:
-                    job.result, job.error = job.work(statements), None
+                    job.result, job.error = job.context.run(job.work, statements), None
                 except Exception as error:
                     job.error = _unavailable(error)
                     if connection.total_changes != before or not connection.in_transaction:
@@ -306,14 +310,18 @@ class Sqlite:
         forked = "the store was opened before this process was forked"
         if self.path is None:
             raise Misconfigured(f"{forked}, and it is in memory; use a file")
-        _of_parents.append((self._idle, None if self.read_only else self._writer))
-        try:
-            self.__init__(str(self.path), read_only=self.read_only, synchronous=self.synchronous)  # type: ignore[misc]
-        except Unavailable:
-            raise Misconfigured(
-                f"{forked}, and its parent writes {str(self.path)!r}; open it after the fork (in gunicorn: without "
-                "--preload, or in post_fork), or use PostgreSQL for several processes"
-            ) from None
+        with _reopening:
+            if os.getpid() == self._process:  # another thread was first
+                return
+            try:
+                own = Sqlite(str(self.path), read_only=self.read_only, synchronous=self.synchronous)
+            except Unavailable:
+                raise Misconfigured(
+                    f"{forked}, and its parent writes {str(self.path)!r}; open it after the fork (in gunicorn: "
+                    "without --preload, or in post_fork), or use PostgreSQL for several processes"
+                ) from None
+            _of_parents.append(dict(vars(self)))
+            vars(self).update(vars(own))
 
     def close(self) -> None:
         """Close every connection once the queue is empty, and let another process write."""

@@ -14,6 +14,7 @@ from sameluck.live.databases.base import (
     SqlValue,
     Transaction,
     Values,
+    deleted,
     statements,
     values_of,
 )
@@ -47,6 +48,8 @@ class SqliteTransaction:
         cursor = self._execute(name, values)
         cells = cursor.fetchone()
         cursor.close()  # a statement that is not finished would keep the transaction open
+        if cells is None:
+            raise deleted()
         return tuple.__new__(row, cells)
 
     def find(self, row: type[Row], name: str, /, **values: SqlValue) -> Row | None:  # noqa: D102

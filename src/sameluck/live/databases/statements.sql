@@ -5,16 +5,16 @@
 SELECT name FROM experiment ORDER BY id
 
 -- name: experiment
-SELECT id, name, definition, options, status, reason, salt, streams, started_us, fallback, fingerprints, revision
+SELECT id, name, definition, options, status, reason, salt, streams, started_us, fallback, fingerprints, policy_revision
 FROM experiment
 WHERE name = :name
 
 -- name: experiment_now
-SELECT definition, status, reason, options, fallback, sticky, fingerprints, revision FROM experiment
+SELECT definition, status, reason, options, fallback, sticky, fingerprints, policy_revision FROM experiment
 WHERE id = :experiment
 
 -- name: lock_experiment
-SELECT definition, status, reason, options, fallback, sticky, fingerprints, revision FROM experiment
+SELECT definition, status, reason, options, fallback, sticky, fingerprints, policy_revision FROM experiment
 WHERE id = :experiment /*pg FOR UPDATE */
 
 -- An id is never used again, whatever was deleted: the history has a row of every experiment that was ever started.
@@ -58,17 +58,17 @@ WHERE id = :experiment
 SELECT resumes_as FROM experiment WHERE id = :experiment
 
 -- name: set_definition
-UPDATE experiment SET definition = :definition, fingerprints = :fingerprints, revision = :revision
+UPDATE experiment SET definition = :definition, fingerprints = :fingerprints, policy_revision = :revision
 WHERE id = :experiment
 
 -- name: set_policies
-UPDATE replication SET policies = :policies, revision = :revision WHERE experiment = :experiment
+UPDATE replication SET policies = :policies, policy_revision = :revision WHERE experiment = :experiment
 
 -- name: set_options
 UPDATE experiment SET options = :options WHERE id = :experiment
 
 -- name: open_replication
-INSERT INTO replication (experiment, number, state, version, digested, policies, revision, opened_us)
+INSERT INTO replication (experiment, number, state, version, digested, policies, policy_revision, opened_us)
 VALUES (:experiment, :number, 'open', 0, 0, :policies, :revision, :now)
 
 -- name: advance_replication
@@ -90,10 +90,10 @@ WHERE experiment = :experiment AND number = :replication
 SELECT number FROM replication WHERE experiment = :experiment AND behind > 0 ORDER BY number
 
 -- name: replications
-SELECT number, state, version, behind FROM replication WHERE experiment = :experiment ORDER BY number
+SELECT number, state, version, behind, revision FROM replication WHERE experiment = :experiment ORDER BY number
 
 -- name: lock_replication
-SELECT number AS replication, version, revision, behind FROM replication
+SELECT number AS replication, version, revision, policy_revision, behind FROM replication
 WHERE experiment = :experiment AND number = :replication /*pg FOR UPDATE */
 
 -- name: digests
@@ -114,7 +114,7 @@ WHERE e.experiment = :experiment AND e.replication >= :first AND e.replication <
 ORDER BY e.replication, e.arm, e.position LIMIT 100
 
 -- name: lock_all_replications
-SELECT number, state, version, behind FROM replication WHERE experiment = :experiment ORDER BY number /*pg FOR UPDATE */
+SELECT number, state, version, behind, revision FROM replication WHERE experiment = :experiment ORDER BY number /*pg FOR UPDATE */
 
 -- name: count_open
 SELECT COUNT(*) FROM replication WHERE experiment = :experiment AND state = 'open'
@@ -149,9 +149,10 @@ VALUES (:experiment, :replication, :owner, :arm, :position, :state, :value, :sou
 -- name: enrolment
 SELECT e.status, e.fallback, e.sticky, a.id, a.arm,
        EXISTS (SELECT 1 FROM disabled_arm d WHERE d.experiment = e.id AND d.arm = a.arm) AS disabled,
-       EXISTS (SELECT 1 FROM replication r WHERE r.experiment = e.id AND r.behind > 0) AS behind
+       EXISTS (SELECT 1 FROM replication r WHERE r.experiment = e.id AND r.behind > 0) AS behind, v.away_until_us
 FROM experiment e
 LEFT JOIN assignment a ON a.experiment = e.id AND a.unit = :unit AND a.voided_us IS NULL
+LEFT JOIN arrival v ON v.experiment = e.id AND v.unit = :unit
 WHERE e.id = :experiment
 
 -- The lowest open replication first; no row if the unit is enrolled already or the experiment is not running. Entries of
@@ -164,6 +165,8 @@ WHERE (experiment, replication, owner, arm, position) = (
     AND EXISTS (SELECT 1 FROM experiment x WHERE x.id = :experiment AND x.status IN ('running', 'draining'))
     AND NOT EXISTS (SELECT 1 FROM assignment a WHERE a.experiment = :experiment AND a.unit = :unit
                                                  AND a.voided_us IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM arrival v WHERE v.experiment = :experiment AND v.unit = :unit
+                                              AND v.away_until_us > :now)
     AND NOT EXISTS (SELECT 1 FROM disabled_arm d WHERE d.experiment = :experiment AND d.arm = w.arm)
   ORDER BY w.replication, w.owner, w.arm, w.position LIMIT 1 /*pg FOR UPDATE OF w SKIP LOCKED */)
 RETURNING replication, owner, arm, position
@@ -171,6 +174,30 @@ RETURNING replication, owner, arm, position
 -- name: enrol
 INSERT INTO assignment (id, experiment, replication, owner, arm, position, unit, assigned_us)
 VALUES (:assignment, :experiment, :replication, :owner, :arm, :position, :unit, :now)
+
+-- A unit is assigned an entry, or turned away until a time.
+-- name: arrive
+INSERT INTO arrival (experiment, unit, visits, away_until_us) VALUES (:experiment, :unit, 1, :until)
+ON CONFLICT (experiment, unit) DO UPDATE SET visits = arrival.visits + 1, away_until_us = excluded.away_until_us
+
+-- As if a unit had not arrived: its call is not answered yet, and tries again.
+-- name: unarrive
+UPDATE arrival SET visits = visits - 1, away_until_us = 0 WHERE experiment = :experiment AND unit = :unit
+
+-- Not an INSERT: the unit may have been erased since.
+-- name: count_visits
+UPDATE arrival SET visits = visits + :visits WHERE experiment = :experiment AND unit = :unit
+  AND EXISTS (SELECT 1 FROM experiment x WHERE x.id = :experiment AND x.status IN ('running', 'draining'))
+
+-- The units that arrived by their number of visits (1, 2 to 3, 4 to 7, 8 to 15, 16 and more), and those enrolled.
+-- name: arrivals
+SELECT least, COUNT(*) AS arrived, COALESCE(SUM(enrolled), 0) AS enrolled
+FROM (SELECT CASE WHEN v.visits < 2 THEN 1 WHEN v.visits < 4 THEN 2 WHEN v.visits < 8 THEN 4 WHEN v.visits < 16 THEN 8
+                  ELSE 16 END AS least,
+             CASE WHEN EXISTS (SELECT 1 FROM assignment a WHERE a.experiment = v.experiment AND a.unit = v.unit
+                                                           AND a.voided_us IS NULL) THEN 1 ELSE 0 END AS enrolled
+      FROM arrival v WHERE v.experiment = :experiment) AS units
+GROUP BY least ORDER BY least
 
 -- Locks the replications of several assignments, whose ids are joined by commas. In the same order in every transaction,
 -- and before the rows of any assignment: so no two transactions wait for each other. SQLite has nothing to lock.
@@ -183,7 +210,7 @@ ORDER BY experiment, number /*pg FOR UPDATE */
 -- while the entry is locked.
 -- name: lock_assignment
 SELECT a.id, a.experiment, a.replication, a.owner, a.arm, a.position, a.exposed_us, e.assignment, e.state, e.due_us,
-       e.value, e.source, r.version, r.revision, r.behind
+       e.value, e.source, r.version, r.revision, r.policy_revision, r.behind
 FROM assignment a
 JOIN entry e ON e.experiment = a.experiment AND e.replication = a.replication AND e.owner = a.owner
             AND e.arm = a.arm AND e.position = a.position
@@ -201,11 +228,67 @@ WHERE a.id = :assignment
 -- name: note_reward
 INSERT INTO reward_event (assignment, value, received_us, outcome) VALUES (:assignment, :value, :now, :outcome)
 
+-- The end of a window that is over is kept: it may be extended.
 -- name: settle
 UPDATE entry SET state = 'settled', value = :value, source = :source, settled = :settled, settled_us = :now,
-                 due_us = NULL
+                 due_us = CASE WHEN :source = 'default' THEN due_us END
 WHERE experiment = :experiment AND replication = :replication AND owner = :owner AND arm = :arm
   AND position = :position AND assignment = :assignment
+
+-- The default rewards of open replications whose extended window is not over, or in which a reward has come meanwhile;
+-- the last first.
+-- name: defaults
+SELECT d.replication, d.owner, d.arm, d.position, d.value, d.settled, d.assignment, d.due_us, v.id AS event,
+       v.value AS late
+FROM (SELECT e.replication, e.owner, e.arm, e.position, e.value, e.settled, e.assignment,
+             COALESCE(e.due_us, COALESCE(a.exposed_us, a.assigned_us) + CAST(:window AS BIGINT)) + :more AS due_us
+      FROM replication r
+      JOIN entry e ON e.experiment = r.experiment AND e.replication = r.number
+      JOIN assignment a ON a.id = e.assignment
+      WHERE r.experiment = :experiment AND r.state = 'open' AND e.state = 'settled' AND e.source = 'default'
+        AND SUBSTR(a.unit, 1, 7) <> 'erased ') AS d
+LEFT JOIN reward_event v ON v.id = (SELECT MIN(w.id) FROM reward_event w
+                                    WHERE w.assignment = d.assignment AND w.outcome = 'late'
+                                      AND w.received_us <= d.due_us)
+WHERE d.due_us > :now OR v.id IS NOT NULL
+ORDER BY d.replication, d.settled DESC
+
+-- The outstanding entries of a replication; those that have had an assignment, also a voided one, are touched.
+-- name: touched
+SELECT e.owner, e.arm, e.position, e.state = 'wanted' AS wanted,
+       EXISTS (SELECT 1 FROM assignment a
+               WHERE a.experiment = e.experiment AND a.replication = e.replication AND a.owner = e.owner
+                 AND a.arm = e.arm AND a.position = e.position) AS touched
+FROM entry e
+WHERE e.experiment = :experiment AND e.replication = :replication AND e.state IN ('wanted', 'assigned')
+  AND e.released = 0
+
+-- name: unsettle
+UPDATE entry SET state = 'assigned', value = NULL, source = NULL, settled = NULL, settled_us = NULL, due_us = :due
+WHERE experiment = :experiment AND replication = :replication AND owner = :owner AND arm = :arm
+  AND position = :position
+
+-- name: close_gap
+UPDATE entry SET settled = settled - 1
+WHERE experiment = :experiment AND replication = :replication AND state = 'settled' AND settled > :settled
+
+-- name: withdraw
+DELETE FROM entry
+WHERE experiment = :experiment AND replication = :replication AND owner = :owner AND arm = :arm
+  AND position = :position AND state = 'wanted'
+
+-- name: take_back
+UPDATE replication SET version = version - :taken, defaulted = defaulted - :taken, revision = revision + 1,
+                       digest = (digest + :digest) % 4611686018427387904,
+                       digested = CASE WHEN digested = version THEN version - :taken ELSE -1 END
+WHERE experiment = :experiment AND number = :replication
+
+-- name: revisions
+SELECT COALESCE(SUM(revision), 0) FROM replication WHERE experiment = :experiment
+
+-- name: count_awaited
+SELECT COUNT(*) FROM entry WHERE experiment = :experiment AND state = 'assigned'
+  AND (:leases = 1 OR assignment IN (SELECT id FROM assignment WHERE experiment = :experiment AND exposed_us IS NOT NULL))
 
 -- name: expose
 UPDATE assignment SET exposed_us = :now WHERE id = :assignment
@@ -302,7 +385,9 @@ SELECT (SELECT COUNT(*) FROM entry WHERE experiment = :experiment AND replicatio
           AND state = 'assigned' AND released = 0) AS due_us
 
 -- name: count_answers
-INSERT INTO answer (experiment, reason, calls) VALUES (:experiment, :reason, :calls)
+INSERT INTO answer (experiment, reason, calls)
+SELECT CAST(:experiment AS INTEGER), :reason, CAST(:calls AS BIGINT)
+WHERE EXISTS (SELECT 1 FROM experiment WHERE id = :experiment)  -- it may have been deleted
 ON CONFLICT (experiment, reason) DO UPDATE SET calls = answer.calls + excluded.calls
 
 -- name: note_clock
@@ -354,7 +439,9 @@ WHERE a.experiment = :experiment
 
 -- name: count_late
 SELECT a.arm, COUNT(DISTINCT v.assignment) AS total FROM reward_event v JOIN assignment a ON a.id = v.assignment
-WHERE a.experiment = :experiment AND v.outcome = 'late' GROUP BY a.arm
+WHERE a.experiment = :experiment AND v.outcome = 'late'
+  AND NOT EXISTS (SELECT 1 FROM reward_event w WHERE w.assignment = v.assignment AND w.outcome = 'applied')
+GROUP BY a.arm
 
 -- name: audits
 SELECT e.replication, e.value - s.value AS difference FROM entry e
@@ -365,7 +452,129 @@ WHERE e.experiment = :experiment AND e.owner = -1
 -- name: replication_times
 SELECT number, opened_us, completed_us FROM replication WHERE experiment = :experiment ORDER BY number
 
+-- name: replication_progress
+SELECT number, state, version, defaulted, voided, opened_us, completed_us FROM replication
+WHERE experiment = :experiment ORDER BY number
+
+-- name: experiment_of
+SELECT x.name FROM assignment a JOIN experiment x ON x.id = a.experiment WHERE a.id = :assignment
+
+-- name: api_keys
+SELECT id, secret_sha256, scopes, created_us, revoked_us FROM api_key ORDER BY created_us, id
+
+-- name: add_api_key
+INSERT INTO api_key (id, secret_sha256, scopes, created_us) VALUES (:id, :digest, :scopes, :now)
+
+-- name: revoke_api_key
+UPDATE api_key SET revoked_us = COALESCE(revoked_us, :now) WHERE id = :id
+
 -- name: often_voided
 SELECT replication, arm, position, COUNT(*) AS times FROM assignment
 WHERE experiment = :experiment AND voided_us IS NOT NULL
 GROUP BY replication, owner, arm, position HAVING COUNT(*) > :often ORDER BY COUNT(*) DESC, replication LIMIT 100
+
+-- name: delete_events
+DELETE FROM reward_event
+WHERE assignment IN (SELECT id FROM assignment WHERE experiment = :experiment AND replication >= :first)
+
+-- name: delete_assignments
+DELETE FROM assignment WHERE experiment = :experiment AND replication >= :first
+
+-- name: delete_entries
+DELETE FROM entry WHERE experiment = :experiment AND replication >= :first
+
+-- name: delete_replications
+DELETE FROM replication WHERE experiment = :experiment AND number >= :first
+
+-- name: delete_arrivals
+DELETE FROM arrival WHERE experiment = :experiment
+  AND unit IN (SELECT unit FROM arrival WHERE experiment = :experiment ORDER BY unit LIMIT :limit)
+
+-- name: any_arrival
+SELECT COUNT(*) FROM (SELECT 1 FROM arrival WHERE experiment = :experiment LIMIT 1) AS one
+
+-- name: delete_answers
+DELETE FROM answer WHERE experiment = :experiment
+
+-- name: delete_disabled_arms
+DELETE FROM disabled_arm WHERE experiment = :experiment
+
+-- name: delete_experiment
+DELETE FROM experiment WHERE id = :experiment
+
+-- name: assignments_of
+SELECT id FROM assignment WHERE experiment = :experiment AND unit = :unit ORDER BY replication, id
+
+-- name: applied_reward
+SELECT a.replication, a.owner, a.arm, a.position, v.value FROM reward_event v JOIN assignment a ON a.id = v.assignment
+WHERE v.assignment = :assignment AND v.outcome = 'applied'
+
+-- name: erase_events
+DELETE FROM reward_event WHERE assignment = :assignment
+
+-- Times are kept to the hour, or they would lead back to the visit.
+-- name: erase_entry
+UPDATE entry SET assignment = :new, settled_us = settled_us - settled_us % :hour, due_us = NULL
+WHERE experiment = :experiment AND replication = :replication AND owner = :owner AND arm = :arm
+  AND position = :position AND assignment = :assignment
+
+-- name: erase_assignment
+UPDATE assignment SET id = :new, unit = :unit, assigned_us = assigned_us - assigned_us % :hour,
+                      exposed_us = exposed_us - exposed_us % :hour, voided_us = voided_us - voided_us % :hour
+WHERE id = :assignment
+
+-- name: arrived
+SELECT 1 FROM arrival WHERE experiment = :experiment AND unit = :unit
+
+-- name: erase_arrival
+DELETE FROM arrival WHERE experiment = :experiment AND unit = :unit
+
+-- name: salt
+SELECT salt FROM experiment WHERE id = :experiment
+
+-- name: set_salt
+UPDATE experiment SET salt = :salt WHERE id = :experiment
+
+-- name: note_pruned
+UPDATE replication SET pruned = pruned + :pruned, pruned_digest = (pruned_digest + :digest) % 4611686018427387904
+WHERE experiment = :experiment AND number = :replication
+
+-- name: last_change
+SELECT COALESCE(MAX(at_us), 0) FROM change WHERE experiment = :experiment
+
+-- name: lock_span
+SELECT number FROM replication WHERE experiment = :experiment AND number >= :first AND number <= :last
+ORDER BY number /*pg FOR UPDATE */
+
+-- name: count_old_events
+SELECT COUNT(*) FROM replication r
+JOIN assignment a ON a.experiment = r.experiment AND a.replication = r.number
+JOIN reward_event v ON v.assignment = a.id
+WHERE r.experiment = :experiment AND r.number >= :first AND r.number <= :last AND r.state = 'complete'
+  AND v.received_us < :before
+
+-- name: old_rewards
+SELECT a.replication, a.owner, a.arm, a.position, v.value FROM replication r
+JOIN assignment a ON a.experiment = r.experiment AND a.replication = r.number
+JOIN reward_event v ON v.assignment = a.id
+WHERE r.experiment = :experiment AND r.number >= :first AND r.number <= :last AND r.state = 'complete'
+  AND v.received_us < :before AND v.outcome = 'applied'
+ORDER BY a.replication
+
+-- name: delete_old_events
+DELETE FROM reward_event WHERE id IN (
+  SELECT v.id FROM replication r
+  JOIN assignment a ON a.experiment = r.experiment AND a.replication = r.number
+  JOIN reward_event v ON v.assignment = a.id
+  WHERE r.experiment = :experiment AND r.number >= :first AND r.number <= :last AND r.state = 'complete'
+    AND v.received_us < :before)
+
+-- Rewards that were reported and are not in the audit log, and what was pruned of it.
+-- name: unlogged
+SELECT e.replication, e.owner, e.arm, e.position, e.value FROM entry e
+WHERE e.experiment = :experiment AND e.source = 'observed'
+  AND NOT EXISTS (SELECT 1 FROM reward_event v WHERE v.assignment = e.assignment AND v.outcome = 'applied')
+ORDER BY e.experiment, e.replication, e.owner, e.arm, e.position
+
+-- name: pruned
+SELECT number, pruned, pruned_digest FROM replication WHERE experiment = :experiment ORDER BY number

@@ -3,23 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
+from operator import attrgetter
 
-from sameluck.live.databases.rows import EditedRow
+from sameluck.live.databases.rows import EditedRow, PrunedRow, RewardRow
 from sameluck.live.diagnostics.check import Check, diagnostic
 from sameluck.live.diagnostics.snapshot import Snapshot
+from sameluck.live.engine.digest import MODULUS, entry_digest
 from sameluck.live.verification import edited_text
+from sameluck.reporting.wording import counted
 
 
 @diagnostic(order=15)
 def _audit_log(snapshot: Snapshot) -> Iterator[Check]:
-    """Every reward of the ledger that was reported, against its line in the audit log. There is no p-value."""
+    """Every reward of the ledger that was reported, against its line in the audit log. There is no p-value.
+
+    Those without a line, against the digests of the lines that were pruned or erased.
+    """
     rows = snapshot.rows(EditedRow, "edited", first=0, stop=len(snapshot.ledger.numbers))
-    if not rows:
-        sentence = "Every reported reward in the ledger is that of the audit log."
-        yield Check("audit log", "fine", sentence, None, {"edited": 0})
+    before = {row.number: row[1:] for row in snapshot.rows(PrunedRow, "pruned") if row.pruned}
+    missing = _unlogged(snapshot)
+    wrong = sorted(n for n in {*before, *missing} if before.get(n) != missing.get(n))
+    pruned = sum(count for count, _ in before.values())
+    details = {"edited": len(rows), "pruned": pruned, "wrong": wrong}
+    if not rows and not wrong:
+        gone = f" ({counted(pruned, 'line')} of it pruned or erased)" if pruned else ""
+        sentence = f"Every reported reward in the ledger is that of the audit log{gone}."
+        yield Check("audit log", "fine", sentence, None, details)
         return
-    more = f" ({len(rows)} such rewards or more)" if len(rows) > 1 else ""
-    first = edited_text(rows[0], snapshot.experiment.arm_names)
-    sentence = f"{first[0].upper()}{first[1:]}{more}. The database was edited; restore a backup, or the value."
-    details = {"edited": len(rows), "entries": [row._asdict() for row in rows]}
+    if rows:
+        more = f" ({len(rows)} such rewards or more)" if len(rows) > 1 else ""
+        first = edited_text(rows[0], snapshot.experiment.arm_names) + more
+    else:
+        first = f"replication {wrong[0]}: its rewards are not those whose lines left the audit log"
+    sentence = (
+        f"{first[0].upper()}{first[1:]}. The database was edited; restore a backup, or the value."
+    )
+    details |= {"entries": [row._asdict() for row in rows]}
     yield Check("audit log", "alarm", sentence, None, details)
+
+
+def _unlogged(snapshot: Snapshot) -> dict[int, tuple[int, int]]:
+    """Per replication the number and the digest of the reported rewards that have no line in the audit log."""
+    rows = snapshot.ledger.transaction.each(RewardRow, "unlogged", experiment=snapshot.ledger.id)
+    found = {}
+    for number, some in groupby(rows, attrgetter("replication")):
+        count = digest = 0
+        for row in some:
+            count, digest = count + 1, (digest + entry_digest(*row[1:])) % MODULUS
+        found[number] = (count, digest)
+    return found

@@ -1,15 +1,19 @@
-"""`sample ratio`: whether the traffic gate admits its share. `enrolment`: whether calls find an open entry."""
+"""`sample ratio`: whether the traffic gate admits its share. `enrolment`: whether calls find an open entry.
+
+`visits`: whether units that call often are enrolled more often.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import scipy
 
 from sameluck.errors import Invalid
 from sameluck.live import records
-from sameluck.live.diagnostics.check import Check, Details, diagnostic, p_text, verdict_of
+from sameluck.live.databases.rows import ArrivalRow
+from sameluck.live.diagnostics.check import ALARM, Check, Details, diagnostic, p_text, verdict_of
 from sameluck.live.diagnostics.snapshot import Snapshot
 from sameluck.reporting.wording import counted
 from sameluck.validation import require_number
@@ -17,6 +21,7 @@ from sameluck.validation import require_number
 CALLS = 100
 PRIOR_USERS = 100  # weight of the prior on the gate's share: standard deviation 0.05 at one half
 CROWDED_OUT = 0.5  # share of calls without an open entry, of those that could be enrolled
+UNEVEN = 1.5  # times the share of units enrolled
 BY_DESIGN = {records.NOT_IN_TRAFFIC_SHARE, records.NOT_RUNNING, records.DRAINING}
 
 
@@ -58,16 +63,17 @@ def sample_ratio(inside: int, outside: int, share: float) -> Check:
 def enrolment(calls_by_reason: Mapping[str, int]) -> Check:
     """How many calls found an open entry.
 
-    Calls by reason: ASSIGNED are enrolled; STICKY are units enrolled before and do not count; those outside the
-    traffic share, or while the experiment does not run or is draining, are excluded by design. If more than half of
-    the rest found no open entry, the verdict is "watch". It causes no bias, only delay, so it is never an alarm.
+    Calls by reason: ASSIGNED are enrolled; STICKY and EXCLUDED are of units that were enrolled or turned away before
+    and do not count; those outside the traffic share, or while the experiment does not run or is draining, are
+    excluded by design. If more than half of the rest found no open entry, the verdict is "watch". It causes no bias,
+    only delay, so it is never an alarm.
     """
     calls = dict(calls_by_reason)
     entered = calls.get(records.ASSIGNED, 0)
     excluded = {
         reason: count
         for reason, count in sorted(calls.items(), key=lambda one: (-one[1], one[0]))
-        if count and reason not in {records.ASSIGNED, records.STICKY}
+        if count and reason not in {records.ASSIGNED, records.STICKY, records.EXCLUDED}
     }
     eligible = {reason: count for reason, count in excluded.items() if reason not in BY_DESIGN}
     could = entered + sum(eligible.values())
@@ -91,6 +97,62 @@ def enrolment(calls_by_reason: Mapping[str, int]) -> Check:
             "arrive in the time a reward takes."
         )
     return Check("enrolment", "watch", sentence + remedy, None, details)
+
+
+def visits(groups: Sequence[ArrivalRow]) -> Check:
+    """Whether the share of units that are enrolled depends on how often they called.
+
+    `groups` are units by their number of visits: 1, 2 to 3, 4 to 7, ... The verdict is "watch" if the share among
+    those that called more than once is 1.5 times that among the others or more, or less than 1 / 1.5 of it, and
+    the z test of two equal shares has a p-value below 0.001. That a unit had a chance at every visit is one
+    cause (`Live.sticky_exclusion`), that units which called early had more time to return is another; so it is never
+    an alarm.
+    """
+    arrived, enrolled = (
+        sum(getattr(one, name) for one in groups) for name in ("arrived", "enrolled")
+    )
+    rows = [{**one._asdict(), "share": one.enrolled / one.arrived} for one in groups]
+    details: Details = {"arrived": arrived, "enrolled": enrolled, "by_visits": rows}
+    once = next((one for one in groups if one.least == 1), ArrivalRow(1, 0, 0))
+    often = ArrivalRow(2, arrived - once.arrived, enrolled - once.enrolled)
+    if once.arrived >= CALLS and not often.arrived:
+        sentence = f"{enrolled:,} of {arrived:,} units that arrived are enrolled; none came again."
+        return Check("visits", "fine", sentence, None, details)
+    if min(once.arrived, often.arrived) < CALLS:
+        need = (
+            f"Units by number of visits need {CALLS} that called once and {CALLS} that called more often; so far: "
+            f"{once.arrived:,} and {often.arrived:,}."
+        )
+        return Check("visits", "unknown", need, None, details)
+    p_value = _equal_shares(once, often)
+    shares = ", ".join(f"{_visits_text(one)} {one.enrolled / one.arrived:.1%}" for one in groups)
+    sentence = f"{enrolled:,} of {arrived:,} units that arrived are enrolled; by visits: {shares}."
+    low, high = sorted(one.enrolled / one.arrived for one in (once, often))
+    if p_value >= ALARM or high < UNEVEN * low:
+        return Check("visits", "fine", sentence, p_value, details)
+    sentence += (
+        " The result is that of units weighed by their visits. Under Live.sticky_exclusion=None (the default) a unit "
+        "has one chance, at its first call."
+    )
+    return Check("visits", "watch", sentence, p_value, details)
+
+
+def _equal_shares(one: ArrivalRow, other: ArrivalRow) -> float:
+    arrived, enrolled = one.arrived + other.arrived, one.enrolled + other.enrolled
+    variance = enrolled / arrived * (1 - enrolled / arrived) * (1 / one.arrived + 1 / other.arrived)
+    if variance == 0:
+        return 1.0
+    difference = one.enrolled / one.arrived - other.enrolled / other.arrived
+    return 2 * float(scipy.special.ndtr(-abs(difference) / math.sqrt(variance)))
+
+
+def _visits_text(group: ArrivalRow) -> str:
+    return {1: "1", 16: "16 or more"}.get(group.least, f"{group.least} to {2 * group.least - 1}")
+
+
+@diagnostic(order=35)
+def _visits(snapshot: Snapshot) -> Iterator[Check]:
+    yield visits(snapshot.rows(ArrivalRow, "arrivals"))
 
 
 @diagnostic(order=30)

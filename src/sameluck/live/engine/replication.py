@@ -47,6 +47,7 @@ class Replication:
         self.scheduler = scheduler
         self.number = number
         self.version = 0  # entries settled
+        self.revision = 0  # how often default rewards were taken back
         if walkers is None:
             walkers = [scheduler.walker(k, number) for k in range(len(scheduler.prepared))]
         self.walkers = walkers
@@ -278,9 +279,13 @@ class Differences(NamedTuple):
 
 def differences(replication: Replication) -> Differences:
     """Compare a replication with its ledger. The entries that are missing count as outstanding from then on."""
+    return Differences(_unneeded(replication), list(_unread(replication)), replication.want())
+
+
+def _unneeded(replication: Replication) -> list[Entry]:
+    """Outstanding entries that no policy needs."""
     possible = replication.needed_by(range(replication.policies)) | replication.all_audits()
-    unneeded = sorted(replication.outstanding - possible)
-    return Differences(unneeded, list(_unread(replication)), replication.want())
+    return sorted(replication.outstanding - possible)
 
 
 def _unread(replication: Replication) -> Iterator[Entry]:
@@ -307,17 +312,22 @@ def check_ledger(replication: Replication, *, behind: bool = False) -> list[Entr
 
     If it is `behind`, the entries that are needed next need not be outstanding yet; they are returned.
     """
-    found = differences(replication)
-    for entry in found.unneeded:
-        raise _diverged(replication, entry, "is outstanding, but no policy needs it")
-    for entry in found.unread:
-        raise _diverged(replication, entry, "is settled, but no policy reads it")
-    for entry in [] if behind else found.missing:
+    check_requested(replication)
+    missing = replication.want()
+    for entry in [] if behind else missing:
         raise _diverged(replication, entry, "is needed next, but is not outstanding")
-    return found.missing
+    return missing
 
 
-def check_requested(
+def check_requested(replication: Replication) -> None:
+    """Raise `Diverged` if an entry is settled or outstanding that its policies did not request."""
+    for entry in _unneeded(replication):
+        raise _diverged(replication, entry, "is outstanding, but no policy needs it")
+    for entry in _unread(replication):
+        raise _diverged(replication, entry, "is settled, but no policy reads it")
+
+
+def adopt_requests(
     replication: Replication, requested: set[Entry], *, behind: bool = False
 ) -> list[Entry]:
     """Raise `Diverged` unless the entries that other processes have requested are those that the policies need.

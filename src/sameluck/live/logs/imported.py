@@ -75,14 +75,21 @@ def _progress(one: Joining) -> str:
     )
 
 
+class Agreement(NamedTuple):
+    """Whether the policy that is said to have written a log would have done so."""
+
+    agrees: bool
+    text: str
+
+
 def imported(
-    live: LiveExperiment, log: Log, replications: Sequence[LoggedReplication], logged_by: str | None
+    live: LiveExperiment,
+    log: Log,
+    replications: Sequence[LoggedReplication],
+    found: Agreement | None,
 ) -> Imported:
     """The result of a log that has been imported."""
     experiment, lengths = live.experiment, np.bincount(log.replication)
-    agreement = None
-    if logged_by is not None:
-        agreement = _agreement(experiment, log, replications, logged_by)
     return Imported(
         live=live,
         rows=log.row.size,
@@ -100,19 +107,25 @@ def imported(
             )
             for k, policy in enumerate(experiment.policies)
         },
-        agrees=None if agreement is None else not any(one.difference for one in replications),
-        agreement=agreement,
+        agrees=found and found.agrees,
+        agreement=found and found.text,
     )
 
 
-def _agreement(
-    experiment: Experiment, log: Log, replications: Sequence[LoggedReplication], logged_by: str
-) -> str:
+def agreement(
+    experiment: Experiment,
+    log: Log,
+    replications: Sequence[LoggedReplication],
+    logged_by: str | None,
+) -> Agreement | None:
+    """Whether a policy would have done what the log has; None if none is said to have written it."""
+    if logged_by is None:
+        return None
     policy = experiment.policies[logged_by]
     name = text_forms.write(policy)
     differences = [one.difference for one in replications if one.difference is not None]
     if not differences:
-        return f"the log is what {name} would have done"
+        return Agreement(agrees=True, text=f"the log is what {name} would have done")
     first, arms = min(differences), experiment.arm_names
     text = (
         f"the log is not what {name} would have done; first difference at {log.unit} {first.row}: it would have "
@@ -123,4 +136,4 @@ def _agreement(
         text += " (it is randomised, and the log has other random choices)"
     if log.problems:
         text += " (rows left out may be why)"
-    return text
+    return Agreement(agrees=False, text=text)

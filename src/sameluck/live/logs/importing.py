@@ -7,19 +7,19 @@ what they were then. Everything is computed before the transaction that writes i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from sameluck.errors import Invalid, did_you_mean
 from sameluck.experiment import Experiment
-from sameluck.live.experiment import LiveExperiment
-from sameluck.live.logs.imported import Imported, imported
+from sameluck.live.logs.imported import Agreement, Imported, agreement, imported
+from sameluck.live.logs.order import sorted_by_arm, sorted_by_reward
 from sameluck.live.logs.rows import Log, Problem, read_log, refuse_problems
 from sameluck.live.logs.stacks import LogStacks, write_ledger
 from sameluck.live.options import Live, Makers, check_fit, checked_makers, experiment_as_run
-from sameluck.live.start import Fill, StartRequest
+from sameluck.live.start import Start, StartRequest
 from sameluck.policies.base import Policy, needs_binary
 from sameluck.policies.registry import as_policy
 
@@ -44,6 +44,8 @@ class ImportRequest(NamedTuple):
     horizon: int | None
     replications: int | None
     makers: Makers | None
+    sorted_ok: bool
+    mismatch_ok: bool
 
     def check(self) -> None:
         """Raise `Invalid` if an argument is not valid."""
@@ -110,15 +112,35 @@ def _binary(log: Log) -> Log:
     )
 
 
-def import_log(
-    request: ImportRequest, start: Callable[[StartRequest, Fill], LiveExperiment]
-) -> Imported:
+def import_log(request: ImportRequest, start: Start) -> Imported:
     """Read a log, run every policy on it, and begin an experiment with the resulting ledger."""
     request.check()
     log, live, makers = request.read(), request.live, checked_makers(request.makers)
     experiment = request.experiment(log)
     stacks = LogStacks(log)
     replications = stacks.replay_all(experiment, live, makers, request.logged_by)
+    found = agreement(experiment, log, replications, request.logged_by)
+    refuse_order(request, log, found)
     new = StartRequest(request.name, experiment, live, makers)
     begun = start(new, lambda *at: write_ledger(stacks, replications, *at))
-    return imported(begun, log, replications, request.logged_by)
+    return imported(begun, log, replications, found)
+
+
+def refuse_order(request: ImportRequest, log: Log, found: Agreement | None) -> None:
+    """Raise `Invalid` if the order of a log is not that of its users, unless that was confirmed."""
+    if not request.sorted_ok and sorted_by_reward(log):
+        raise Invalid(
+            f"{log.name}: the rewards of its arms are sorted, so that its order is not that of users; name the "
+            "column of time (time=), or export the log in its order. If it is, pass sorted_ok=True (--sorted-ok)"
+        )
+    if found is not None and not found.agrees and not request.mismatch_ok:
+        raise Invalid(
+            f"{log.name}: {found.text}. Then the order of the log, the policy or its parameters may be wrong; pass "
+            "mismatch_ok=True (--mismatch-ok) if they are not, or leave out logged_by"
+        )
+    if not request.sorted_ok and not (found and found.agrees) and sorted_by_arm(log):
+        raise Invalid(
+            f"{log.name}: its rows are sorted by arm, so that its order is not that of users; name the column of "
+            "time (time=), or export the log in its order. If the rows of each arm are in their order, as in an "
+            "exported ledger, pass sorted_ok=True (--sorted-ok)"
+        )

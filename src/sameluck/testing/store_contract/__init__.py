@@ -20,8 +20,11 @@ import pytest
 from sameluck.testing.scenario import OpenStore, Scenario
 from sameluck.testing.store_contract.assignments import AssignmentRules
 from sameluck.testing.store_contract.control import ConcurrencyRules, ControlRules
+from sameluck.testing.store_contract.extension import ExtensionRules
 from sameluck.testing.store_contract.incidents import IncidentRules
 from sameluck.testing.store_contract.lists import ListRules
+from sameluck.testing.store_contract.participation import ParticipationRules
+from sameluck.testing.store_contract.removal import RemovalRules
 from sameluck.testing.store_contract.results import ResultRules
 from sameluck.testing.store_contract.rewards import RewardRules
 from sameluck.testing.store_contract.versions import VersionRules
@@ -29,10 +32,13 @@ from sameluck.testing.store_contract.versions import VersionRules
 
 class StoreContract(
     AssignmentRules,
+    ParticipationRules,
     RewardRules,
     ListRules,
     ControlRules,
     IncidentRules,
+    ExtensionRules,
+    RemovalRules,
     ResultRules,
     VersionRules,
     ConcurrencyRules,

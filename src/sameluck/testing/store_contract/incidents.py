@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import pytest
@@ -10,6 +11,7 @@ from sameluck.errors import Invalid, Unavailable
 from sameluck.live import records
 from sameluck.live.databases.base import Work
 from sameluck.live.experiment import LiveExperiment
+from sameluck.live.settings import acting_as
 from sameluck.testing.scenario import (
     FIVE,
     WINDOW,
@@ -120,7 +122,7 @@ class IncidentRules:
         self, scenario: Scenario
     ) -> None:
         """Its entry waits; a unit that is exposed all the same counts."""
-        live = scenario.start(live=explicit())
+        live = scenario.start(live=explicit(sticky_exclusion=0))
         unit = scenario.unit()
         first = live.assign(unit)
         other = next(arm for arm in ("0", "1", "2") if arm != first.arm)
@@ -235,3 +237,31 @@ class IncidentRules:
         assert {one.experiment for one in changes} == {"trial"}
         assert all("@" in one.actor for one in changes)
         assert scenario.store.history() == changes
+
+    def test_a_change_is_recorded_in_the_name_of_who_made_it(self, scenario: Scenario) -> None:
+        """A thread of another caller may run the transaction."""
+        live, people = scenario.start(), [f"person {number}" for number in range(6)]
+
+        def extend(actor: str) -> None:
+            with acting_as(actor):
+                live.extend_windows(1.0, reason=actor)
+
+        with ThreadPoolExecutor(len(people)) as threads:
+            list(threads.map(extend, people))
+        live.pause()
+        recorded = [(one.actor, one.reason) for one in live.history()[1:-1]]
+        assert sorted(recorded) == [(actor, actor) for actor in people]
+        assert live.history()[-1].actor == live.history()[0].actor
+
+    def test_an_experiment_may_start_paused(self, scenario: Scenario) -> None:
+        """Its first unit is enrolled once it is resumed."""
+        experiment = scenario.start().experiment
+        live = scenario.store.start("later", experiment, paused=True)
+        assert live.assign("ann").reason == records.NOT_RUNNING
+        assert [one.what for one in live.history()] == ["started", "paused"]
+        live.resume()
+        answer = live.assign("ann")
+        assert answer.enrolled
+        ids = [str(answer.id), "asg_1", "\x00"]
+        assert scenario.store.experiments_of(ids) == ["later", None, None]
+        assert [one.state for one in live.replications()] == ["open"] * live.status().opened

@@ -1,0 +1,201 @@
+"""`OpenFeatureProvider`: live experiments as flags of OpenFeature. The only module that imports its SDK.
+
+A flag is an experiment, `targeting_key` is the unit, and the variant is the arm. It works with a store and with a
+client of the service alike.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from openfeature.evaluation_context import EvaluationContext
+from openfeature.exception import (
+    FlagNotFoundError,
+    GeneralError,
+    TargetingKeyMissingError,
+    TypeMismatchError,
+)
+from openfeature.flag_evaluation import FlagResolutionDetails, FlagValueType, Reason
+from openfeature.provider import AbstractProvider, Metadata
+from openfeature.track import TrackingEventDetails
+
+from sameluck.errors import SameluckError, Unknown
+
+MOST_REMEMBERED = 100_000  # assignments whose reward may be tracked by the unit
+_TRUTHS = {"true": True, "on": True, "yes": True, "1": True}
+_TRUTHS |= {"false": False, "off": False, "no": False, "0": False}
+
+T = TypeVar("T")
+_log = logging.getLogger("sameluck")
+
+
+class Assigned(Protocol):
+    """The arm of a unit."""
+
+    @property
+    def id(self) -> str | None:
+        """Of the assignment; None if the unit is not enrolled."""
+
+    @property
+    def arm(self) -> str:
+        """To be shown."""
+
+    @property
+    def reason(self) -> str:
+        """Why this arm."""
+
+
+class Served(Protocol):
+    """An experiment: a `LiveExperiment` or a `RemoteExperiment`."""
+
+    def assign(self, unit: str) -> Assigned:
+        """The arm to show a unit."""
+
+    def reward(self, id: str | None, value: float) -> object:
+        """Report a reward."""
+
+
+class ServedExperiments(Protocol):
+    """Experiments by name: a `Store` or a `Client`."""
+
+    def load(self, name: str) -> Served:
+        """The experiment of a name."""
+
+
+class OpenFeatureProvider(AbstractProvider):
+    """A provider of OpenFeature whose flags are experiments.
+
+    A flag of type string has the name of the arm as its value. One of type boolean needs arms named on and off, true
+    and false or yes and no; one of type integer or float needs arms that are numbers. `track` reports a reward: the
+    event has the name of the experiment, and the assignment is that of the unit, or the attribute `assignment_id`,
+    which is in the metadata of the flag. OpenFeature never raises: if a flag cannot be evaluated, its value is the
+    default value of the call; a reward that is refused is logged.
+
+    Args:
+        experiments: A store (`sl.open(...)`) or a client (`sl.Client(...)`).
+    """
+
+    def __init__(self, experiments: ServedExperiments) -> None:
+        super().__init__()
+        self._experiments = experiments
+        self._loaded: dict[str, Served] = {}
+        self._ids: dict[tuple[str, str], str] = {}
+        self._lock = threading.Lock()
+
+    def get_metadata(self) -> Metadata:
+        """The name of the provider."""
+        return Metadata(name="sameluck")
+
+    def resolve_string_details(  # noqa: D102
+        self,
+        flag_key: str,
+        default_value: str,  # noqa: ARG002 the SDK returns it if an error is raised
+        evaluation_context: EvaluationContext | None = None,
+    ) -> FlagResolutionDetails[str]:
+        assigned = self._assign(flag_key, evaluation_context)
+        return _details(assigned.arm, assigned)
+
+    def resolve_boolean_details(  # noqa: D102
+        self,
+        flag_key: str,
+        default_value: bool,  # noqa: ARG002, FBT001
+        evaluation_context: EvaluationContext | None = None,
+    ) -> FlagResolutionDetails[bool]:
+        assigned = self._assign(flag_key, evaluation_context)
+        value = _TRUTHS.get(assigned.arm.lower())
+        if value is None:
+            raise TypeMismatchError(f"arm {assigned.arm!r} is neither true nor false")
+        return _details(value, assigned)
+
+    def resolve_integer_details(  # noqa: D102
+        self,
+        flag_key: str,
+        default_value: int,  # noqa: ARG002
+        evaluation_context: EvaluationContext | None = None,
+    ) -> FlagResolutionDetails[int]:
+        assigned = self._assign(flag_key, evaluation_context)
+        return _details(int(_number(assigned.arm)), assigned)
+
+    def resolve_float_details(  # noqa: D102
+        self,
+        flag_key: str,
+        default_value: float,  # noqa: ARG002
+        evaluation_context: EvaluationContext | None = None,
+    ) -> FlagResolutionDetails[float]:
+        assigned = self._assign(flag_key, evaluation_context)
+        return _details(_number(assigned.arm), assigned)
+
+    def resolve_object_details(  # noqa: D102
+        self,
+        flag_key: str,
+        default_value: Sequence[FlagValueType] | Mapping[str, FlagValueType],  # noqa: ARG002
+        evaluation_context: EvaluationContext | None = None,  # noqa: ARG002
+    ) -> FlagResolutionDetails[Sequence[FlagValueType] | Mapping[str, FlagValueType]]:
+        raise TypeMismatchError(f"flag {flag_key!r} has arms, which are no objects")
+
+    def track(
+        self,
+        tracking_event_name: str,
+        evaluation_context: EvaluationContext | None = None,
+        tracking_event_details: TrackingEventDetails | None = None,
+    ) -> None:
+        """Report the reward of a unit in the experiment that the event is named after."""
+        details = tracking_event_details or TrackingEventDetails()
+        unit = (evaluation_context and evaluation_context.targeting_key) or ""
+        remembered = self._ids.get((tracking_event_name, unit))
+        id = details.attributes.get("assignment_id", remembered)
+        if not isinstance(id, str) or details.value is None:
+            _log.warning(
+                "sameluck: %r of %r has no assignment or no value", tracking_event_name, unit
+            )
+            return
+        try:
+            self._experiment(tracking_event_name).reward(id, details.value)
+        except SameluckError as error:
+            _log.warning("sameluck: the reward of %s was not reported: %s", id, error)
+
+    def _experiment(self, name: str) -> Served:
+        with self._lock:
+            if name not in self._loaded:
+                self._loaded[name] = self._experiments.load(name)
+            return self._loaded[name]
+
+    def _assign(self, name: str, context: EvaluationContext | None) -> Assigned:
+        unit = context.targeting_key if context else None
+        if not unit:
+            raise TargetingKeyMissingError("the targeting key is the unit")
+        try:
+            assigned = self._experiment(name).assign(unit)
+        except Unknown as error:
+            raise FlagNotFoundError(str(error)) from error
+        except SameluckError as error:
+            raise GeneralError(str(error)) from error
+        if assigned.id is not None:
+            self._ids[name, unit] = assigned.id
+            if len(self._ids) > MOST_REMEMBERED:
+                del self._ids[next(iter(self._ids))]
+        return assigned
+
+
+def _number(arm: str) -> float:
+    try:
+        return float(arm)
+    except ValueError:
+        raise TypeMismatchError(f"arm {arm!r} is no number") from None
+
+
+def _details(value: T, assigned: Assigned) -> FlagResolutionDetails[T]:
+    enrolled = assigned.id is not None
+    return FlagResolutionDetails(
+        value=value,
+        variant=assigned.arm,
+        reason=Reason.SPLIT if enrolled else Reason.DEFAULT,
+        flag_metadata={
+            "assignment_id": assigned.id or "",
+            "enrolled": enrolled,
+            "reason": assigned.reason,
+        },
+    )

@@ -1,0 +1,59 @@
+"""`sameluck token create`, `list` and `revoke`."""
+
+from __future__ import annotations
+
+import click
+
+from sameluck.cli.live.store_options import DatabaseOptions, format_rows, url_option
+from sameluck.cli.output import Output, json_option
+from sameluck.reporting.tables import text_table
+from sameluck.service.tokens import SCOPES, Tokens
+
+_SCOPES_HELP = "; ".join(f"{scope}: {purpose}" for scope, purpose in SCOPES.items())
+
+
+@click.command("create")
+@click.argument("name")
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    required=True,
+    type=click.Choice(list(SCOPES)),
+    help=f"What it allows; may be repeated. {_SCOPES_HELP}.",
+)
+@url_option
+@json_option
+def create_command(name: str, scopes: tuple[str, ...], url: str) -> Output:
+    """Create a token and show it, for the only time. Its name is in the history of what is done with it."""
+    with DatabaseOptions(url).open(new=True) as store:
+        secret = Tokens(store.database).create(name, scopes)
+    rows = ("name", name), ("scopes", ", ".join(scopes)), ("token", secret)
+    note = "keep the token: it is not shown again"
+    return Output(format_rows(*rows), {"name": name, "scopes": scopes, "token": secret}, [note])
+
+
+@click.command("list")
+@url_option
+@json_option
+def list_command(url: str) -> Output:
+    """List the tokens, without their secrets."""
+    with DatabaseOptions(url).open(read_only=True) as store:
+        tokens = Tokens(store.database).every()
+    header = ("token", "scopes", "created", "revoked")
+    rows = [
+        (one.name, ", ".join(one.scopes), one.created_at, one.revoked_at or "") for one in tokens
+    ]
+    text = text_table(header, rows) if rows else "no tokens yet"
+    return Output(text, [one._asdict() for one in tokens])
+
+
+@click.command("revoke")
+@click.argument("name")
+@url_option
+@json_option
+def revoke_command(name: str, url: str) -> Output:
+    """Revoke a token: it is refused from then on, and its name is not used again."""
+    with DatabaseOptions(url).open() as store:
+        Tokens(store.database).revoke(name)
+    return Output(f"revoked {name!r}", {"name": name, "revoked": True})

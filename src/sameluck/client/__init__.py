@@ -1,0 +1,10 @@
+"""Clients of the service: the experiments of `sameluck serve`, with the methods of a store's own."""
+
+from sameluck.errors import optional
+
+optional("httpx", "client")
+
+from sameluck.client.coroutines import AsyncClient, AsyncRemoteExperiment  # noqa: E402 httpx is there
+from sameluck.client.threads import Client, RemoteExperiment  # noqa: E402
+
+__all__ = ["AsyncClient", "AsyncRemoteExperiment", "Client", "RemoteExperiment"]

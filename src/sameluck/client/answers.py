@@ -1,0 +1,106 @@
+"""Answers of the service: records of live experiments, or the errors in problem documents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sameluck import errors
+from sameluck.errors import (
+    Conflict,
+    Invalid,
+    Misconfigured,
+    SameluckError,
+    Unavailable,
+    Unknown,
+)
+from sameluck.experiment import Experiment
+from sameluck.live.diagnostics.check import Check
+from sameluck.live.history import Change
+from sameluck.live.records import Assignment, Receipt, Status
+from sameluck.trajectories import Trace, Trajectory
+
+AGAIN = (429, 502, 503, 504)  # statuses of a service that may answer a moment later
+_KINDS = {
+    kind.code: kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, SameluckError) and kind is not Conflict
+}
+_BY_STATUS = {401: Misconfigured, 403: Misconfigured, 404: Unknown, 413: Invalid, 422: Invalid}
+
+
+class Answer(NamedTuple):
+    """What the service has answered."""
+
+    status: int
+    content: bytes
+
+    @property
+    def json(self) -> Any:
+        """The content, which is JSON."""
+        return json.loads(self.content)
+
+    @property
+    def error(self) -> SameluckError | None:
+        """The error that it reports; None if there is none."""
+        if self.status < 400:
+            return None
+        try:
+            document = self.json
+            return error_of(self.status, str(document["code"]), str(document["detail"]))
+        except (ValueError, TypeError, KeyError):  # of a proxy, say
+            return error_of(self.status, "", f"the service answered with status {self.status}")
+
+
+def error_of(status: int, code: str, detail: str) -> SameluckError:
+    """The error of a problem document: the one that the embedded call would have raised."""
+    if status == 409:
+        return Conflict(detail, code)
+    kind = _KINDS.get(code) or _BY_STATUS.get(status, Unavailable)
+    return kind(detail)
+
+
+def assignments_of(answer: Answer) -> list[Assignment | SameluckError]:
+    """The answers to a list of units."""
+    return [_item(one) or Assignment(**one) for one in answer.json["answers"]]
+
+
+def receipts_of(answer: Answer) -> list[Receipt | SameluckError]:
+    """The answers to a list of rewards."""
+    return [_item(one) or Receipt(**one) for one in answer.json["answers"]]
+
+
+def _item(one: Mapping[str, Any]) -> SameluckError | None:
+    return error_of(one["status"], one["code"], one["detail"]) if "code" in one else None
+
+
+def status_of(record: Mapping[str, Any]) -> Status:
+    """A status."""
+    return Status(**{**record, "disabled": tuple(record["disabled"])})
+
+
+def changes_of(answer: Answer) -> list[Change]:
+    """A history."""
+    return [Change(**one) for one in answer.json["changes"]]
+
+
+def checks_of(answer: Answer) -> tuple[Check, ...]:
+    """The results of checks."""
+    return tuple(Check(**one) for one in answer.json["checks"])
+
+
+def trace_of(experiment: Experiment, record: Mapping[str, Any]) -> Trace:
+    """One replication, period by period."""
+    trajectories = {}
+    for name in experiment.policies:
+        periods = [one for one in record["periods"] if one["policy"] == name]
+        trajectories[name] = Trajectory(
+            arms=np.array([one["arm"] for one in periods], np.int64),
+            positions=np.array([one["position"] for one in periods], np.int64),
+            rewards=np.array([one["reward"] for one in periods], np.float64),
+            replayed=np.array([one["replayed"] for one in periods], np.bool_),
+        )
+    return Trace(experiment, None, int(record["replication"]), trajectories)

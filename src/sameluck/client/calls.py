@@ -1,0 +1,248 @@
+"""The calls of the service as values: what is sent, and how its answer is read. Nothing here uses a network."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+from sameluck.client.answers import (
+    Answer,
+    assignments_of,
+    changes_of,
+    checks_of,
+    receipts_of,
+    status_of,
+)
+from sameluck.experiment import Experiment
+from sameluck.files import write_whole
+from sameluck.live import Assignment, Change, Check, Description, Joining, Live, Receipt
+from sameluck.live.enrolment import Unit
+from sameluck.live.records import ReplicationStatus, Status
+from sameluck.policies.base import Policy
+from sameluck.runs import Runs
+from sameluck.text_forms import write
+
+T_co = TypeVar("T_co", covariant=True)
+LONGEST = 35.0  # seconds, for a call that is not for a user
+
+
+@dataclass(frozen=True)
+class Call(Generic[T_co]):
+    """A request, and what its answer means.
+
+    Args:
+        method: Of HTTP.
+        path: Within the service.
+        read: Returns the value of an answer.
+        body: What is sent as JSON; None for nothing.
+        query: The part of the address after the question mark.
+        for_user: A user waits for it: it has less time.
+        repeatable: Sending it twice is as good as once, so that it may be sent again if its answer was lost.
+    """
+
+    method: str
+    path: str
+    read: Callable[[Answer], T_co]
+    body: Mapping[str, Any] | None = None
+    query: Mapping[str, Any] | None = None
+    for_user: bool = False
+    repeatable: bool = True
+
+
+def nothing(_: Answer) -> None:
+    """The value of an answer that has none."""
+
+
+def list_statuses() -> Call[list[Status]]:
+    """The statuses of all experiments."""
+    read = lambda answer: [status_of(one) for one in answer.json["experiments"]]  # noqa: E731
+    return Call("GET", "/v1/experiments", read)
+
+
+def create(
+    name: str, experiment: Experiment, live: Live, *, paused: bool
+) -> Call[Mapping[str, Any]]:
+    """A new experiment."""
+    values = {**experiment.to_dict(), "name": name, "live": live.to_dict(), "start": not paused}
+    return Call("POST", "/v1/experiments", lambda answer: answer.json, values)
+
+
+def show(name: str) -> Call[Mapping[str, Any]]:
+    """An experiment."""
+    return Call("GET", f"/v1/experiments/{quote(name, safe='')}", lambda answer: answer.json)
+
+
+class ExperimentCalls:
+    """The calls about one experiment, by the methods of `LiveExperiment`."""
+
+    def __init__(self, name: str) -> None:
+        self.path = f"/v1/experiments/{quote(name, safe='')}"
+
+    # Users
+
+    def assign(self, unit: Unit) -> Call[Assignment]:
+        """Return the arm to show a unit."""
+        path, body = f"{self.path}/assignments", {"unit": _plain(unit)}
+        return Call("POST", path, lambda a: Assignment(**a.json), body, for_user=True)
+
+    def assign_many(self, units: Sequence[Unit]) -> Call[list[Any]]:
+        """Return the arms to show several units."""
+        body = {"units": [_plain(unit) for unit in units]}
+        path = f"{self.path}/assignments/batch"
+        return Call("POST", path, assignments_of, body, for_user=True)
+
+    def void_units(self, units: Iterable[Unit]) -> Call[None]:
+        """Void the assignments of units that were not told."""
+        body = {"units": [_plain(unit) for unit in units]}
+        return Call("POST", f"{self.path}/assignments/void", nothing, body, for_user=True)
+
+    def expose(self, id: str) -> Call[None]:
+        """Report that the unit has seen its arm."""
+        return Call("POST", f"{_assignment(id)}/exposure", nothing, for_user=True)
+
+    def void(self, id: str) -> Call[None]:
+        """Report that the unit never saw its arm."""
+        return Call("POST", f"{_assignment(id)}/void", nothing, for_user=True)
+
+    def reward(self, id: str, value: float) -> Call[Receipt]:
+        """Report the reward of a unit."""
+        path = f"{_assignment(id)}/reward"
+        return Call("POST", path, lambda a: Receipt(**a.json), {"value": value}, for_user=True)
+
+    def reward_many(self, pairs: Sequence[tuple[str, float]]) -> Call[list[Any]]:
+        """Report several rewards."""
+        body = {"rewards": [{"id": id, "value": value} for id, value in pairs]}
+        return Call("POST", "/v1/rewards/batch", receipts_of, body, for_user=True)
+
+    def describe(self, id: str) -> Call[Description]:
+        """Return everything about an assignment, for the analyst."""
+        return Call("GET", _assignment(id), lambda a: Description(**a.json))
+
+    # Control
+
+    def pause(self, reason: str = "") -> Call[None]:
+        """Enrol no unit until `resume`; rewards are still accepted."""
+        return self._change("pause", {"reason": reason})
+
+    def resume(self, reason: str = "") -> Call[None]:
+        """Continue after a pause."""
+        return self._change("resume", {"reason": reason})
+
+    def stop(
+        self, *, drain: bool = True, after_replications: int | None = None, reason: str = ""
+    ) -> Call[None]:
+        """End the experiment before the planned number of replications, as `LiveExperiment.stop` does."""
+        more = {"drain": drain, "after_replications": after_replications, "reason": reason}
+        return self._change("stop", more)
+
+    def disable_arm(self, arm: str, *, reason: str = "", fallback: str | None = None) -> Call[None]:
+        """Show an arm to nobody, as `LiveExperiment.disable_arm` does."""
+        body = {"reason": reason, "fallback": fallback}
+        return self._change(f"arms/{quote(arm, safe='')}/disable", body)
+
+    def enable_arm(self, arm: str, *, reason: str = "") -> Call[None]:
+        """Show a disabled arm again."""
+        return self._change(f"arms/{quote(arm, safe='')}/enable", {"reason": reason})
+
+    def extend_windows(self, seconds: float, *, reason: str = "") -> Call[None]:
+        """Let the rewards that are awaited now come so many seconds later."""
+        body = {"seconds": seconds, "reason": reason}
+        return self._change("windows", body, repeatable=False)
+
+    def add_policy(self, name: str, policy: Policy | str) -> Call[Joining]:
+        """Add a challenger, even to a finished experiment."""
+        return Call(
+            "POST", f"{self.path}/policies", _joining, _policy(name, policy), repeatable=False
+        )
+
+    def preview_policy(self, name: str, policy: Policy | str) -> Call[Joining]:
+        """Return what `add_policy` would return; nothing is changed."""
+        return Call("POST", f"{self.path}/policies/preview", _joining, _policy(name, policy))
+
+    def _change(self, what: str, body: Mapping[str, Any], *, repeatable: bool = True) -> Call[None]:
+        path = f"{self.path}/{what}"
+        return Call("POST", path, nothing, body, repeatable=repeatable)
+
+    # Results
+
+    def status(self) -> Call[Status]:
+        """The status of the experiment, with counts."""
+        return Call("GET", self.path, lambda answer: status_of(answer.json["status"]))
+
+    def history(self) -> Call[list[Change]]:
+        """Every change of status, policies and arms, the oldest first."""
+        return Call("GET", f"{self.path}/history", changes_of)
+
+    def diagnostics(self, *, silence_is_zero: bool = False) -> Call[tuple[Check, ...]]:
+        """Check what the experiment assumes against its data."""
+        query = {"silence_is_zero": silence_is_zero}
+        return Call("GET", f"{self.path}/diagnostics", checks_of, query=query)
+
+    def replications(self) -> Call[list[ReplicationStatus]]:
+        """The progress of every replication that has begun, in order."""
+
+        def read(answer: Answer) -> list[ReplicationStatus]:
+            fields = ReplicationStatus._fields
+            return [
+                ReplicationStatus(*(one[field] for field in fields))
+                for one in answer.json["replications"]
+            ]
+
+        return Call("GET", f"{self.path}/replications", read)
+
+    def results(self, /, **options: Any) -> Call[Mapping[str, Any]]:
+        """The comparison that the service makes, as a record; the options are those of its route."""
+        return Call("GET", f"{self.path}/results", lambda answer: answer.json, query=options)
+
+    def runs(
+        self, checkpoints: Sequence[int] | None = None, *, policies: Sequence[str] | None = None
+    ) -> Call[Runs]:
+        """The results so far, for `compare`: the complete prefix of replications."""
+        query = {"checkpoints": checkpoints, "policies": policies}
+        given = {name: list(value) for name, value in query.items() if value is not None}
+        return Call("GET", f"{self.path}/runs", _runs, query=given)
+
+    def trace(self, replication: int = 0) -> Call[Mapping[str, Any]]:
+        """Every period of one replication that each policy has done, as a record."""
+        query = {"replication": replication}
+        return Call("GET", f"{self.path}/trace", lambda answer: answer.json, query=query)
+
+    def export(
+        self, path: str | os.PathLike[str], *, what: str = "ledger", format: str | None = None
+    ) -> Call[None]:
+        """Write the ledger to a file, whole or not at all; its ending decides the format unless that is given."""
+        chosen = format or Path(path).suffix.lower().lstrip(".")
+
+        def read(answer: Answer) -> None:
+            write_whole(Path(path), answer.content)
+
+        query = {"what": what, "format": chosen}
+        return Call("GET", f"{self.path}/export", read, query=query)
+
+
+def _assignment(id: str) -> str:
+    return f"/v1/assignments/{quote(id, safe='')}"
+
+
+def _plain(unit: Unit) -> object:
+    return unit if isinstance(unit, str | int) else str(unit)
+
+
+def _policy(name: str, policy: Policy | str) -> dict[str, str]:
+    return {"name": name, "policy": policy if isinstance(policy, str) else write(policy)}
+
+
+def _joining(answer: Answer) -> Joining:
+    return Joining(*(answer.json[field] for field in Joining._fields))
+
+
+def _runs(answer: Answer) -> Runs:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "runs.npz"
+        path.write_bytes(answer.content)
+        return Runs.load(path)

@@ -1,0 +1,128 @@
+"""What the clients for threads and for coroutines share: the state of a client and of an experiment."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from sameluck.client.calls import ExperimentCalls
+from sameluck.errors import Invalid, SameluckError, Unavailable, shown
+from sameluck.experiment import Experiment
+from sameluck.live import Assignment, Live, Receipt
+from sameluck.live.breaker import CircuitBreaker
+from sameluck.live.enrolment import Unit
+from sameluck.live.options import fallback_arm
+from sameluck.live.records import UNAVAILABLE
+from sameluck.validation import require_number
+
+TOKEN_VARIABLE = "SAMELUCK_TOKEN"
+MOST_ITEMS = 1_000  # in one request
+MOST_UNANSWERED = 10_000
+
+T = TypeVar("T")
+
+
+class NotReceived(Unavailable):
+    """The service has not received the call: it cannot be reached, or was not tried."""
+
+
+class Connection:
+    """How a service is called: its address, the token, the deadline, and whether it was there lately."""
+
+    def __init__(self, url: str, token: str | None, timeout: float) -> None:
+        if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+            raise Invalid(
+                f"a service's address is text such as 'http://host:8321', got {shown(url)}"
+            )
+        require_number("timeout", timeout, above=0)
+        secret = token or os.environ.get(TOKEN_VARIABLE, "")
+        if not secret.isascii() or not secret.isprintable():
+            raise Invalid("a token is printable ASCII; it starts with sl_")
+        self.url, self.timeout = url.rstrip("/"), float(timeout)
+        self.headers = {"Authorization": f"Bearer {secret}"} if secret else {}
+        self.breaker = CircuitBreaker()
+
+    def check_tried(self) -> None:
+        """Raise `NotReceived` if the service was away lately and is not to be tried now."""
+        try:
+            self.breaker.wait_for_turn()
+        except Unavailable as error:
+            raise NotReceived(str(error)) from None
+
+    def away(self, reason: object, *, sent: bool) -> Unavailable:
+        """The error if the service does not answer; `sent` if it may have received the call."""
+        kind = Unavailable if sent else NotReceived
+        return kind(f"the service at {self.url} does not answer: {reason or type(reason).__name__}")
+
+
+class RemoteState:
+    """One experiment of a service, as far as a client knows it."""
+
+    def __init__(
+        self, name: str, fallback: str | None, document: Mapping[str, Any] | None = None
+    ) -> None:
+        self.name = name
+        self._calls = ExperimentCalls(name)
+        self._experiment: Experiment | None = None
+        self._fallback = fallback
+        self._unanswered: dict[Unit, None] = {}  # units that may be enrolled and were not told
+        self._guard = threading.Lock()
+        if document is not None:
+            self._take(document)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+    def _take(self, document: Mapping[str, Any]) -> Experiment:
+        self._experiment = Experiment.from_dict(document["experiment"])
+        if self._fallback is None:
+            live = Live.from_dict(document["live"])
+            names = self._experiment.arm_names
+            self._fallback = names[fallback_arm(self._experiment, live)]
+        return self._experiment
+
+    def _told(self, answers: Iterable[Assignment | SameluckError]) -> None:
+        """Remember the fallback arm, which may be another than at the start."""
+        for answer in answers:
+            if isinstance(answer, Assignment) and not answer.enrolled:
+                self._fallback = answer.arm
+
+    def _not_told(self, units: Iterable[Unit], error: Unavailable) -> Assignment:
+        """The answer to units if there is none: their assignments, if any were made, are voided later."""
+        if self._fallback is None:
+            raise error
+        with self._guard:
+            if not isinstance(error, NotReceived) and len(self._unanswered) < MOST_UNANSWERED:
+                self._unanswered.update(dict.fromkeys(units))
+        return Assignment(None, self._fallback, enrolled=False, reason=UNAVAILABLE)
+
+    def _put_back(self, units: Iterable[Unit]) -> None:
+        with self._guard:
+            self._unanswered.update(dict.fromkeys(units))
+
+    def _take_unanswered(self) -> list[Unit]:
+        with self._guard:
+            some = list(self._unanswered)[:MOST_ITEMS]
+            for unit in some:
+                del self._unanswered[unit]
+        return some
+
+
+def not_enrolled(value: float) -> Receipt:
+    """The receipt of a reward for a unit that is not enrolled."""
+    return Receipt(applied=False, duplicate=False, value=float(value))
+
+
+def parts(items: Sequence[T]) -> list[Sequence[T]]:
+    """Some items at a time."""
+    return [items[first : first + MOST_ITEMS] for first in range(0, len(items), MOST_ITEMS)]
+
+
+def joined(
+    pairs: Sequence[tuple[str | None, float]], answers: Iterable[Receipt | SameluckError]
+) -> list[Receipt | SameluckError]:
+    """The answers to rewards, with those of units that are not enrolled."""
+    rest = iter(answers)
+    return [not_enrolled(value) if id is None else next(rest) for id, value in pairs]

@@ -1,0 +1,254 @@
+"""`open_async`: a store of live experiments for coroutines. What its calls do is what those of `Store` do."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial, wraps
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from sameluck.errors import Closed, SameluckError, Unavailable
+from sameluck.experiment import Experiment
+from sameluck.live import records
+from sameluck.live.assignments import Assignments
+from sameluck.live.call_queue import CallKind, CallQueue
+from sameluck.live.enrolment import Unit
+from sameluck.live.experiment import LiveExperiment
+from sameluck.live.maintenance import Maintenance
+from sameluck.live.options import Clock, Live
+from sameluck.live.records import Assignment, Receipt
+from sameluck.live.store import Store
+from sameluck.live.store import open as open_store
+
+P = ParamSpec("P")
+S_co = TypeVar("S_co", bound="Maintenance | Assignments", covariant=True)
+T = TypeVar("T")
+
+THREADS = 8  # for calls that are not made together
+# For those that are: one writes to SQLite at a time, and more connections would wait for each other's locks.
+GROUPING = {"sqlite": 1, "postgresql": 2}
+
+
+def open_async(
+    url: str,
+    *,
+    read_only: bool = False,
+    clock: Clock = time.time,
+    connections: int = 8,
+    actor: str | None = None,
+    timeout: float | None = None,
+) -> Opening:
+    """Open a store for coroutines: `async with sl.open_async(url) as store`, or `await` it and close it yourself.
+
+    The arguments are those of `open`. The event loop never waits for the store, and calls of `assign` and of `reward`
+    that wait at the same moment share a transaction.
+    """
+    return Opening(
+        partial(
+            open_store,
+            url,
+            read_only=read_only,
+            clock=clock,
+            connections=connections,
+            actor=actor,
+            timeout=timeout,
+        )
+    )
+
+
+class Opening:
+    """A store that is being opened: for `await`, or for `async with`, which closes it."""
+
+    def __init__(self, open_store: Callable[[], Store]) -> None:
+        self._open_store = open_store
+
+    def __await__(self) -> Generator[Any, None, AsyncStore]:
+        return self._opened().__await__()
+
+    async def __aenter__(self) -> AsyncStore:
+        self._store = await self._opened()
+        return self._store
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._store.close()
+
+    async def _opened(self) -> AsyncStore:
+        thread = ThreadPoolExecutor(1, "sameluck")
+        opening = thread.submit(self._open_store)
+        thread.shutdown(wait=False)
+        try:
+            return AsyncStore(await asyncio.shield(asyncio.wrap_future(opening)))
+        except asyncio.CancelledError:  # nobody would close it
+            opening.add_done_callback(_close_opened)
+            raise
+
+
+def _close_opened(opening: Future[Store]) -> None:
+    if opening.exception() is None:
+        opening.result().close()
+
+
+class _Awaited(Generic[S_co]):
+    """An object whose methods are awaited."""
+
+    def __init__(self, synchronous: S_co, calls: CallQueue) -> None:
+        self._synchronous, self._calls = synchronous, calls
+
+
+def _awaited(
+    method: Callable[Concatenate[S_co, P], T], *, for_user: bool = False
+) -> Callable[Concatenate[_Awaited[S_co], P], Coroutine[Any, Any, T]]:
+    """A method that is called in a thread; one for a user has its deadline even if no thread is free."""
+
+    @wraps(method)
+    async def call(self: _Awaited[S_co], /, *arguments: P.args, **named: P.kwargs) -> T:
+        made = partial(method, self._synchronous, *arguments, **named)
+        seconds = self._synchronous._settings.patience if for_user else None
+        return await self._calls.in_thread(made, seconds)
+
+    return call
+
+
+def _loaded(
+    method: Callable[Concatenate[Store, P], LiveExperiment],
+) -> Callable[Concatenate[_Awaited[Store], P], Coroutine[Any, Any, AsyncLiveExperiment]]:
+    """A method that returns an experiment."""
+
+    @wraps(method)
+    async def call(
+        self: _Awaited[Store], /, *arguments: P.args, **named: P.kwargs
+    ) -> AsyncLiveExperiment:
+        load = partial(method, self._synchronous, *arguments, **named)
+        return AsyncLiveExperiment(await self._calls.in_thread(load), self._calls)
+
+    return call
+
+
+class AsyncLiveExperiment(_Awaited[LiveExperiment]):
+    """A `LiveExperiment` for coroutines: the same methods, awaited."""
+
+    def __init__(self, synchronous: LiveExperiment, calls: CallQueue) -> None:
+        super().__init__(synchronous, calls)
+        self._assigning = {
+            strict: CallKind(partial(synchronous._assign_together, strict=strict), self._unheard)
+            for strict in (False, True)
+        }
+        self._rewarding = CallKind(synchronous._reward_together)
+
+    def __repr__(self) -> str:
+        return repr(self._synchronous).replace("<", "<Async", 1)
+
+    @property
+    def name(self) -> str:
+        """Its name in the store."""
+        return self._synchronous.name
+
+    @property
+    def live(self) -> Live:
+        """How it is run."""
+        return self._synchronous.live
+
+    @property
+    def started_at(self) -> str | None:
+        """When it was started."""
+        return self._synchronous.started_at
+
+    @property
+    def experiment(self) -> Experiment:
+        """The experiment, policies that were added included."""
+        return self._synchronous.experiment
+
+    async def assign(self, unit: Unit, *, strict: bool = False) -> Assignment:
+        """Return the arm to show a unit that has just arrived, as `LiveExperiment.assign` does.
+
+        If the awaiting task is cancelled, the unit is not enrolled, or its assignment is voided.
+        """
+        live = self._synchronous
+        try:
+            answer = await self._calls.call(self._assigning[strict], unit, live._settings.timeout)
+        except Closed:
+            raise
+        except Unavailable:
+            if strict:
+                raise
+            answer = live._enrolment.not_enrolled(records.UNAVAILABLE)
+        live._enrolment.count([answer])
+        return answer
+
+    def _unheard(self, answer: Assignment | SameluckError) -> None:
+        if isinstance(answer, Assignment) and answer.reason == records.ASSIGNED and answer.id:
+            self._synchronous._enrolment.was_not_told([answer.id])
+
+    async def reward(self, id: str | None, value: float) -> Receipt:
+        """Report the reward of a unit, as `LiveExperiment.reward` does.
+
+        It is reported even if the awaiting task is cancelled.
+        """
+        patience = self._synchronous._settings.patience
+        return await self._calls.call(self._rewarding, (id, value), patience)
+
+    assign_many = _awaited(LiveExperiment.assign_many)
+    reward_many = _awaited(LiveExperiment.reward_many)
+    expose = _awaited(LiveExperiment.expose, for_user=True)
+    void = _awaited(LiveExperiment.void, for_user=True)
+    void_units = _awaited(LiveExperiment.void_units, for_user=True)
+    tick = _awaited(LiveExperiment.tick)
+    describe = _awaited(LiveExperiment.describe)
+    pause = _awaited(LiveExperiment.pause)
+    resume = _awaited(LiveExperiment.resume)
+    stop = _awaited(LiveExperiment.stop)
+    disable_arm = _awaited(LiveExperiment.disable_arm)
+    enable_arm = _awaited(LiveExperiment.enable_arm)
+    extend_windows = _awaited(LiveExperiment.extend_windows)
+    erase = _awaited(LiveExperiment.erase)
+    forget_units = _awaited(LiveExperiment.forget_units)
+    history = _awaited(LiveExperiment.history)
+    add_policy = _awaited(LiveExperiment.add_policy)
+    preview_policy = _awaited(LiveExperiment.preview_policy)
+    remove_policy = _awaited(LiveExperiment.remove_policy)
+    replace_policy_code = _awaited(LiveExperiment.replace_policy_code)
+    repair = _awaited(LiveExperiment.repair)
+    status = _awaited(LiveExperiment.status)
+    diagnostics = _awaited(LiveExperiment.diagnostics)
+    export = _awaited(LiveExperiment.export)
+    replications = _awaited(LiveExperiment.replications)
+    runs = _awaited(LiveExperiment.runs)
+    trace = _awaited(LiveExperiment.trace)
+    verify = _awaited(LiveExperiment.verify)
+    twin = _awaited(LiveExperiment.twin)
+
+
+class AsyncStore(_Awaited[Store]):
+    """A `Store` for coroutines: the same methods, awaited."""
+
+    def __init__(self, synchronous: Store) -> None:
+        grouping = GROUPING.get(getattr(synchronous._database, "kind", ""), 1)
+        super().__init__(synchronous, CallQueue(grouping, THREADS, self._failed))
+
+    def _failed(self, error: BaseException) -> None:
+        self._synchronous._settings.breaker.end(error)
+
+    async def __aenter__(self) -> AsyncStore:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Answer the calls of `assign` and `reward` that wait, and close the store as `Store.close` does."""
+        await self._calls.close(self._synchronous.close)
+
+    names = _awaited(Store.names)
+    statuses = _awaited(Store.statuses)
+    experiments_of = _awaited(Store.experiments_of)
+    backup = _awaited(Store.backup)
+    history = _awaited(Store.history)
+    delete = _awaited(Store.delete)
+    erase = _awaited(Store.erase)
+    prune = _awaited(Store.prune)
+    start = _loaded(Store.start)
+    load = _loaded(Store.load)
+    peek = _loaded(Store.peek)
+    import_log = _awaited(Store.import_log)

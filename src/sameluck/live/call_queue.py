@@ -1,0 +1,214 @@
+"""`CallQueue`: calls of coroutines, made in threads; those that wait at the same moment are made together.
+
+The event loop never waits for the store. What becomes of a call (answered, late, cancelled) is decided in the event
+loop of its coroutine, so that an answer is either given or known not to have been given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from sameluck.errors import Closed, Unavailable
+from sameluck.live.item_lists import MOST_TOGETHER
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class CallKind:
+    """Calls that can be made together."""
+
+    together: Callable[[list[Any]], Sequence[Any]]  # an answer or an error for each of some items
+    unheard: Callable[[Any], None] | None = None  # takes an answer that no coroutine got
+    # With it, a call that nobody waits for any more is not made.
+
+
+class _Call(NamedTuple):
+    kind: CallKind
+    item: Any
+    future: asyncio.Future[Any]
+    loop: asyncio.AbstractEventLoop
+
+    @property
+    def withdrawn(self) -> bool:
+        return self.kind.unheard is not None and self.future.done()
+
+    def end(self, answer: Any) -> None:
+        """Give the answer to the coroutine, in its event loop."""
+        if self.future.done():
+            self.tell_unheard(answer)
+        elif isinstance(answer, BaseException):
+            self.future.set_exception(answer)
+        else:
+            self.future.set_result(answer)
+
+    def tell_unheard(self, answer: Any) -> None:
+        if self.kind.unheard is not None:
+            self.kind.unheard(answer)
+
+
+class CallQueue:
+    """The calls of one store that wait for a thread.
+
+    Args:
+        grouping: Threads that make calls together; each takes what waits when it is free.
+        others: Threads that make the other calls.
+        failed: Is told when a call has no answer in time, and none was given to others meanwhile.
+    """
+
+    def __init__(
+        self, grouping: int, others: int, failed: Callable[[BaseException], object]
+    ) -> None:
+        self._most, self._others, self._failed = grouping, others, failed
+        self._closed = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._waiting: dict[CallKind, list[_Call]] = {}  # the kind that waits longest first
+        self._running = 0  # threads that make calls together
+        self._progress = 0.0  # when one of them began or made calls
+        self._groups = ThreadPoolExecutor(self._most, "sameluck")
+        self._threads = ThreadPoolExecutor(self._others, "sameluck")
+
+    async def call(self, kind: CallKind, item: object, seconds: float | None) -> Any:
+        """Make a call together with others; `Unavailable` if it has no answer after so many seconds."""
+        loop = asyncio.get_running_loop()
+        call = _Call(kind, item, loop.create_future(), loop)
+        self._submit(call, seconds)
+        timer = None
+        if seconds is not None:
+            timer = loop.call_later(seconds, self._expire, call, seconds)
+        try:
+            return await call.future
+        except asyncio.CancelledError:
+            if not call.future.cancelled() and call.future.exception() is None:
+                call.tell_unheard(call.future.result())  # it came just before
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    async def in_thread(self, call: Callable[[], T], seconds: float | None = None) -> T:
+        """Make a call in a thread; `Unavailable` if it has no answer after so many seconds."""
+        self._check_process()
+        with self._lock:
+            self._check_open()
+            made = asyncio.wrap_future(self._threads.submit(copy_context().run, call))
+        try:
+            async with asyncio.timeout(seconds) as timeout:
+                return await made
+        except TimeoutError:
+            if timeout.expired():
+                raise _no_answer() from None
+            raise
+
+    async def close(self, then: Callable[[], None]) -> None:
+        """Make the calls that wait, and then a last one, even if this is cancelled."""
+        self._check_process()
+        groups, threads = self._groups, self._threads
+
+        def finish() -> None:
+            groups.shutdown()
+            then()
+            threads.shutdown(wait=False)
+
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            last = asyncio.wrap_future(threads.submit(finish))
+        await asyncio.shield(last)
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:  # forked: the threads and the calls are the parent's
+            self._begin()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("the store is closed")
+
+    def _submit(self, call: _Call, seconds: float | None) -> None:
+        self._check_process()
+        with self._lock:
+            self._check_open()
+            if self._hangs(seconds):
+                raise _no_answer()
+            self._waiting.setdefault(call.kind, []).append(call)
+            if self._running < self._most:
+                self._running += 1
+                self._progress = time.monotonic()
+                self._groups.submit(self._work)
+
+    def _hangs(self, seconds: float | None) -> bool:
+        """Whether no thread is free, and none was for so long."""
+        if seconds is None or self._running < self._most:
+            return False
+        return time.monotonic() - self._progress > seconds
+
+    def _expire(self, call: _Call, seconds: float) -> None:
+        if not call.future.done():
+            error = _no_answer()
+            call.future.set_exception(error)
+            if self._hangs(seconds):
+                self._failed(error)
+
+    def _work(self) -> None:
+        """Make calls as long as any wait."""
+        while calls := self._take():
+            if wanted := [call for call in calls if not call.withdrawn]:
+                answers = _answers(wanted)
+                self._progress = time.monotonic()
+                _give(wanted, answers)
+
+    def _take(self) -> list[_Call] | None:
+        with self._lock:
+            kind = next(iter(self._waiting), None)
+            if kind is None:
+                self._running -= 1
+                return None
+            calls = self._waiting.pop(kind)
+            if len(calls) > MOST_TOGETHER:
+                self._waiting[kind] = calls[MOST_TOGETHER:]  # behind the other kinds
+            return calls[:MOST_TOGETHER]
+
+
+def _no_answer() -> Unavailable:
+    return Unavailable("the store did not answer in time: it is slow, or has too many calls")
+
+
+def _answers(calls: Sequence[_Call]) -> Sequence[Any]:
+    try:
+        return calls[0].kind.together([call.item for call in calls])
+    except BaseException as error:
+        return [error] * len(calls)
+
+
+def _give(calls: Sequence[_Call], answers: Sequence[Any]) -> None:
+    """Give answers to coroutines, by one call of each event loop."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Call, Any]]] = {}
+    for call, answer in zip(calls, answers, strict=True):
+        if call.future.done():
+            call.tell_unheard(answer)
+        else:
+            by_loop.setdefault(call.loop, []).append((call, answer))
+    for loop, answered in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_end, answered)
+        except RuntimeError:  # the loop is closed
+            for call, answer in answered:
+                call.tell_unheard(answer)
+
+
+def _end(answered: Sequence[tuple[_Call, Any]]) -> None:
+    for call, answer in answered:
+        call.end(answer)

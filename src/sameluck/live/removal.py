@@ -1,0 +1,219 @@
+"""What is removed for good: experiments, units, and old lines of the audit log. Each is recorded in the history.
+
+Long removals are several transactions, so that users of other experiments need not wait. After each of them the
+database is consistent; if the program ends in between, the same call continues.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+
+from sameluck.errors import Conflict, Invalid, shown
+from sameluck.live.databases.base import Database, Transaction, Values
+from sameluck.live.databases.rows import (
+    ENDED,
+    CurrentRow,
+    ExperimentRow,
+    LockedAssignment,
+    NumberRow,
+    ReplicationRow,
+    RewardRow,
+    TextRow,
+)
+from sameluck.live.engine.digest import MODULUS, entry_digest
+from sameluck.live.history import History
+from sameluck.live.options import LONGEST
+from sameluck.live.records import moment
+from sameluck.live.replications import OpenReplications
+from sameluck.live.settings import SECOND, StoreSettings
+from sameluck.validation import require_name, require_number
+
+MOST_ENTRIES = 10_000  # of one transaction, unless one replication has more
+HOUR = 3_600 * SECOND
+ERASED = "erased "  # the beginning of a unit that was erased, which no hash has
+
+
+def delete_experiment(
+    database: Database, settings: StoreSettings, row: ExperimentRow, reason: str
+) -> None:
+    """Delete an experiment that has ended: the last replications first, so that what is left is consistent."""
+    _check_reason(reason)
+    history, key = History(row.id, row.name, settings), {"experiment": row.id}
+
+    def begin(transaction: Transaction) -> list[ReplicationRow]:
+        current = transaction.find(CurrentRow, "lock_experiment", **key)
+        if current is not None and current.status not in (*ENDED, "failed"):
+            raise Conflict(
+                f"experiment {row.name!r} is {current.status} and cannot be deleted; call stop(drain=False) first",
+                "invalid_transition",
+            )
+        if current is not None and current.reason != "being deleted":
+            history.record(transaction, "deleted", reason=reason)
+            values = {"status": "stopped", "reason": "being deleted"}
+            transaction.run("set_status", **key, **values)
+            transaction.run("set_sticky", **key, sticky=0)
+        return transaction.all(ReplicationRow, "replications", **key)
+
+    for first, _ in reversed(list(_spans(database.write(begin)))):
+        database.write(partial(_delete_replications, key=key, first=first))
+    _delete_arrivals(database, row.id)
+    database.write(partial(_delete_rest, key=key))
+
+
+def _check_reason(reason: str) -> None:
+    if reason != "":
+        require_name("a reason", reason)
+
+
+def _spans(rows: Sequence[ReplicationRow]) -> Iterator[tuple[int, int]]:
+    """The first and the last number of replications with few entries together."""
+    first, entries = 0, 0
+    for row in rows:
+        if entries and entries + row.version > MOST_ENTRIES:
+            yield first, row.number - 1
+            first, entries = row.number, 0
+        entries += row.version
+    if rows:
+        yield first, rows[-1].number
+
+
+def _delete_replications(transaction: Transaction, key: Values, first: int) -> None:
+    for table in ("events", "assignments", "entries", "replications"):
+        transaction.run(f"delete_{table}", **key, first=first)
+
+
+def _delete_arrivals(database: Database, experiment: int) -> None:
+    def work(transaction: Transaction) -> int:
+        transaction.run("delete_arrivals", experiment=experiment, limit=MOST_ENTRIES)
+        return transaction.one(NumberRow, "any_arrival", experiment=experiment).number
+
+    while database.write(work):
+        pass
+
+
+def _delete_rest(transaction: Transaction, key: Values) -> None:
+    for table in ("answers", "disabled_arms", "experiment"):
+        transaction.run(f"delete_{table}", **key)
+
+
+def erase_unit(
+    transaction: Transaction, replications: OpenReplications, code: str, reason: str
+) -> int:
+    """Erase a unit; returns how many assignments it had."""
+    now = replications.settings.now()
+    key: Values = {"experiment": replications.id, "unit": code}
+    transaction.lock(int(code[:15], 16))  # as `assign` does
+    ids = [row.text for row in transaction.all(TextRow, "assignments_of", **key)]
+    for id in ids:
+        locked = transaction.one(LockedAssignment, "lock_assignment", assignment=id)
+        if locked.state == "assigned" and not locked.voided:
+            _end(transaction, replications, locked, now)
+        _erase_rewards(transaction, replications.id, id)
+        new, unit = f"asg_{secrets.token_hex(16)}", f"{ERASED}{secrets.token_hex(16)}"
+        transaction.run("erase_entry", **locked.key(), assignment=id, new=new, hour=HOUR)
+        transaction.run("erase_assignment", assignment=id, new=new, unit=unit, hour=HOUR)
+    arrived = transaction.find(NumberRow, "arrived", **key) is not None
+    if ids or arrived:
+        transaction.run("erase_arrival", **key)
+        replications.history.record(transaction, "unit erased", reason=reason)
+    return len(ids)
+
+
+def _end(
+    transaction: Transaction, replications: OpenReplications, locked: LockedAssignment, now: int
+) -> None:
+    """No reward can be reported any more: the default reward counts, or the entry is wanted again if not exposed."""
+    if locked.exposed_us is None and replications.live.exposure == "explicit":
+        replications.void(transaction, locked, now)
+    else:
+        default = replications.live.reward.default
+        replications.settle(transaction, locked, default, "default", now)
+
+
+def _erase_rewards(transaction: Transaction, experiment: int, id: str) -> None:
+    rows = transaction.all(RewardRow, "applied_reward", assignment=id)
+    _note_pruned(transaction, experiment, rows)
+    transaction.run("erase_events", assignment=id)
+
+
+def _note_pruned(transaction: Transaction, experiment: int, rows: Iterable[RewardRow]) -> None:
+    """Keep the digests of applied rewards that leave the audit log."""
+    for number, some in groupby(rows, attrgetter("replication")):
+        digests = [entry_digest(*one[1:]) for one in some]
+        values = {"pruned": len(digests), "digest": sum(digests) % MODULUS}
+        transaction.run("note_pruned", experiment=experiment, replication=number, **values)
+
+
+def forget_units(transaction: Transaction, replications: OpenReplications, reason: str) -> None:
+    """Destroy the key of the hashes of an experiment's units."""
+    key = {"experiment": replications.id}
+    status = transaction.one(CurrentRow, "lock_experiment", **key).status
+    if status not in ENDED:
+        message = (
+            f"experiment {replications.name!r} is {status}, and its units may return; stop it first"
+        )
+        raise Conflict(message, "invalid_transition")
+    if transaction.one(TextRow, "salt", **key).text:
+        transaction.run("set_salt", **key, salt="")
+        transaction.run("set_sticky", **key, sticky=0)
+        replications.history.record(transaction, "units forgotten", reason=reason)
+
+
+def prune(
+    database: Database, settings: StoreSettings, older_than: float | timedelta, reason: str
+) -> int:
+    """Remove old lines of the audit log of complete replications; returns how many."""
+    _check_reason(reason)
+    before = settings.now() - _microseconds(older_than)
+    names = [row.text for row in database.read(lambda t: t.all(TextRow, "names"))]
+    return sum(_prune_one(database, settings, name, before, reason) for name in names)
+
+
+def _microseconds(older_than: object) -> int:
+    seconds = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
+    if not isinstance(seconds, int | float):
+        raise Invalid(f"older_than must be seconds or a timedelta, got {shown(older_than)}")
+    require_number("older_than", seconds, at_least=0, at_most=LONGEST)
+    return round(seconds * SECOND)
+
+
+def _prune_one(
+    database: Database, settings: StoreSettings, name: str, before: int, reason: str
+) -> int:
+    row = database.read(lambda t: t.find(ExperimentRow, "experiment", name=name))
+    if row is None:  # deleted meanwhile
+        return 0
+    key = {"experiment": row.id}
+    rows = database.read(lambda t: t.all(ReplicationRow, "replications", **key))
+    removed = 0
+    for first, last in _spans(rows):
+        values = {**key, "first": first, "last": last, "before": before}
+        removed += database.write(partial(_prune_span, values=values))
+    if row.status in ENDED and database.read(
+        lambda t: t.one(NumberRow, "last_change", **key).number < before
+    ):
+        _delete_arrivals(database, row.id)
+    if removed:
+        subject = f"{removed:,} rewards reported before {moment(before)}"
+        history = History(row.id, name, settings)
+        database.write(
+            lambda t: history.record(t, "audit log pruned", subject=subject, reason=reason)
+        )
+    return removed
+
+
+def _prune_span(transaction: Transaction, values: Values) -> int:
+    experiment = int(values["experiment"] or 0)
+    span = {name: values[name] for name in ("experiment", "first", "last")}
+    transaction.all(NumberRow, "lock_span", **span)
+    removed = transaction.one(NumberRow, "count_old_events", **values).number
+    if removed:
+        rows = transaction.all(RewardRow, "old_rewards", **values)
+        _note_pruned(transaction, experiment, rows)
+        transaction.run("delete_old_events", **values)
+    return removed

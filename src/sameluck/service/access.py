@@ -1,0 +1,95 @@
+"""Who may call a route: the bearer token of a request, its scopes and its rate."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, NamedTuple, TypeAlias
+
+from anyio import to_thread
+from fastapi import Request, Security
+from fastapi.openapi.models import HTTPBearer
+from fastapi.security import SecurityScopes
+from fastapi.security.base import SecurityBase
+
+from sameluck.service.experiments import Experiments
+from sameluck.service.limits import Limits
+from sameluck.service.problems import Refused
+from sameluck.service.tokens import PREFIX, Holder, Tokens
+
+_CHALLENGE = {"WWW-Authenticate": "Bearer"}
+NOBODY = ""  # in whose name requests without a valid token are counted
+
+
+class Service(NamedTuple):
+    """What every route may use."""
+
+    experiments: Experiments
+    tokens: Tokens
+    limits: Limits
+
+
+class Rates:
+    """How many requests each holder of a token may still make: a token bucket for each."""
+
+    def __init__(self, per_second: float) -> None:
+        self._per_second = per_second
+        self._left: dict[str, tuple[float, float]] = {}  # requests, and when that was
+
+    def take(self, name: str) -> bool:
+        """Count a request; False if there have been too many."""
+        now = time.monotonic()
+        left, then = self._left.get(name, (2 * self._per_second, now))
+        left = min(2 * self._per_second, left + (now - then) * self._per_second)
+        self._left[name] = (max(left - 1, 0.0), now)
+        return left >= 1
+
+
+class Caller(NamedTuple):
+    """The holder of a valid token, and the service that was called."""
+
+    name: str
+    service: Service
+
+    @property
+    def experiments(self) -> Experiments:
+        """The experiments of the store."""
+        return self.service.experiments
+
+
+class Bearer(SecurityBase):
+    """Returns the caller of a request, or refuses it: 401 without a valid token, 403 without the scope, 429."""
+
+    scheme_name = "token"
+    model = HTTPBearer(description="A token made by `sameluck token create`; it starts with `sl_`.")
+
+    async def __call__(self, request: Request, needed: SecurityScopes) -> Caller:  # noqa: D102
+        service: Service = request.app.state.service
+        rates: Rates = request.app.state.rates
+        holder = await _holder(service.tokens, request.headers.get("authorization", ""))
+        if not rates.take(holder.name if holder else NOBODY):
+            most = service.limits.requests_per_second
+            raise Refused(429, "too_many_requests", f"more than {most:g} requests per second")
+        if holder is None:
+            detail = "send a valid token: the header Authorization: Bearer sl_..."
+            raise Refused(401, "unauthenticated", detail, _CHALLENGE)
+        for scope in needed.scopes:
+            if scope not in holder.scopes:
+                detail = f"this call needs a token with the scope {scope!r}"
+                raise Refused(403, "wrong_scope", detail)
+        return Caller(holder.name, service)
+
+
+async def _holder(tokens: Tokens, header: str) -> Holder | None:
+    kind, _, secret = header.partition(" ")
+    if kind.lower() != "bearer" or not secret.startswith(PREFIX):
+        return None
+    if tokens.is_stale():
+        await to_thread.run_sync(tokens.refresh)
+    return tokens.holder(secret)
+
+
+_bearer = Bearer()
+Serving: TypeAlias = Annotated[Caller, Security(_bearer, scopes=["serve"])]
+Rewarding: TypeAlias = Annotated[Caller, Security(_bearer, scopes=["reward"])]
+Reading: TypeAlias = Annotated[Caller, Security(_bearer, scopes=["read"])]
+Managing: TypeAlias = Annotated[Caller, Security(_bearer, scopes=["manage"])]

@@ -1,0 +1,53 @@
+"""`Address`: where a service listens, and by which names it may be called."""
+
+from __future__ import annotations
+
+import socket
+from ipaddress import ip_address
+from typing import NamedTuple
+
+from sameluck.errors import Invalid
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class Address(NamedTuple):
+    """A host, a port, and further names by which the service is called."""
+
+    host: str
+    port: int
+    names: tuple[str, ...] = ()
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only programs of this machine can call."""
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The names that a Host header may have; `Invalid` if they are not known."""
+        if self.host in ("0.0.0.0", "::", "") and not self.names:
+            raise Invalid(
+                f"--host {self.host} listens at every address of this machine; name those by which the service is "
+                "called: --allow-host shop.example.org"
+            )
+        return (*LOOPBACK, self.host, *self.names)
+
+    def bind(self) -> socket.socket:
+        """A socket that listens; `Invalid` if the address cannot be used."""
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        try:
+            return socket.create_server((self.host, self.port), family=family, backlog=1_024)
+        except OSError as error:
+            reason = error.strerror or error
+            raise Invalid(
+                f"cannot listen at {self.host}, port {self.port}: {reason}; choose another: --port"
+            ) from None
+
+    def url(self, listener: socket.socket) -> str:
+        """The address to call, with the port that was bound."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{listener.getsockname()[1]}"

@@ -1,0 +1,65 @@
+"""`create_app`: the service as an ASGI application, for `sameluck serve` or any other server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+from anyio import to_thread
+from fastapi import FastAPI
+
+from sameluck.live.options import Makers
+from sameluck.live.store import Store
+from sameluck.service.access import Rates, Service
+from sameluck.service.experiments import Experiments
+from sameluck.service.guard import Guard
+from sameluck.service.limits import Limits
+from sameluck.service.metrics import Measured, Metrics
+from sameluck.service.problems import add_problem_documents
+from sameluck.service.routes import discovered_routes
+from sameluck.service.tokens import Tokens
+
+
+def create_app(
+    store: Store,
+    *,
+    tokens: Tokens | None = None,
+    makers: Makers | None = None,
+    hosts: Iterable[str] | None = None,
+    limits: Limits = Limits(),  # noqa: B008 it is immutable
+) -> FastAPI:
+    """The service of a store.
+
+    Args:
+        store: The store; it is closed when the application is shut down.
+        tokens: Who may call it; those in the database of the store if not given.
+        makers: For `External` policies: name -> function of a seed that returns the policy.
+        hosts: The names by which it may be called, as in the Host header without the port; those of the loopback
+            address if not given.
+        limits: What it accepts at most.
+    """
+    experiments = Experiments(store, makers)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await to_thread.run_sync(experiments.load_active)
+        yield
+        await to_thread.run_sync(store.close)
+
+    app = FastAPI(
+        title="sameluck",
+        description="Live experiments that compare bandit policies on one ledger of rewards.",
+        version=version("sameluck"),
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.service = Service(experiments, tokens or Tokens(store.database), limits)
+    app.state.rates = Rates(limits.requests_per_second)
+    app.state.metrics = Metrics()
+    app.router.routes.extend(discovered_routes())  # one list, in which a request is matched once
+    add_problem_documents(app)
+    app.add_middleware(Measured, metrics=app.state.metrics)
+    app.add_middleware(Guard, hosts=hosts, limits=limits)
+    return app

@@ -1,0 +1,121 @@
+"""`Guard`: what is checked of a request before any route sees it, and the headers of every response.
+
+Host and Origin protect a service on the loopback address from pages in a browser of the same machine (DNS rebinding,
+cross-site requests). The checks hold for every method.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Mapping
+from urllib.parse import urlsplit
+
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from sameluck.service.addresses import LOOPBACK
+from sameluck.service.limits import Limits
+from sameluck.service.problems import Refused, problem
+
+HEADERS = {
+    b"cache-control": b"no-store",
+    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
+    b"referrer-policy": b"no-referrer",
+    b"x-content-type-options": b"nosniff",
+}
+
+
+class Guard:
+    """An ASGI application that refuses some requests and passes the others on.
+
+    Args:
+        app: The application.
+        hosts: The names by which it may be called; those of the loopback address if None.
+        limits: The size of a body, and the time of a request.
+    """
+
+    def __init__(self, app: ASGIApp, *, hosts: Iterable[str] | None, limits: Limits) -> None:
+        self._app = app
+        self._hosts = {host.lower() for host in hosts or LOOPBACK}
+        self._limits = limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: D102
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        exchange = _Exchange(receive, send, self._limits.body_bytes)
+        try:
+            self._check(dict(scope["headers"]))
+            async with asyncio.timeout(self._limits.seconds) as exchange.timeout:
+                await self._app(scope, exchange.receive, exchange.send)
+        except Refused as refused:
+            await problem(refused.status, refused.code, refused.detail)(
+                scope, receive, exchange.send
+            )
+        except TimeoutError:
+            if exchange.started:
+                raise
+            detail = f"there was no answer within {self._limits.seconds:g} seconds; try again later"
+            await problem(503, "timed_out", detail)(scope, receive, exchange.send)
+
+    def _check(self, headers: Mapping[bytes, bytes]) -> None:
+        host = headers.get(b"host", b"").decode("latin-1")
+        if _host_name(host) not in self._hosts:
+            detail = f"this service is not called {host[:100]!r}; name it with --allow-host"
+            raise Refused(403, "host_refused", detail)
+        origin = headers.get(b"origin")
+        if origin is not None and _host_of(origin.decode("latin-1")) != host.lower():
+            raise Refused(403, "origin_refused", "pages of other sites may not call this service")
+        length = headers.get(b"content-length", b"0")
+        if length.isdigit() and int(length) > self._limits.body_bytes:
+            raise Refused(413, "body_too_large", _too_large(self._limits.body_bytes))
+
+
+class _Exchange:
+    """One request and its response."""
+
+    def __init__(self, receive: Receive, send: Send, most_bytes: int) -> None:
+        self._receive, self._send = receive, send
+        self._most, self._bytes = most_bytes, 0
+        self.timeout: asyncio.Timeout | None = None
+        self.started = False
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._bytes += len(message.get("body", b""))
+        if self._bytes > self._most:
+            raise HTTPException(413, _too_large(self._most))
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            if self.timeout is not None and not self.timeout.expired():
+                self.timeout.reschedule(None)  # a long file may take as long as the reader does
+            headers = message["headers"]
+            given = {name for name, _ in headers}
+            headers.append((b"x-request-id", os.urandom(8).hex().encode()))
+            headers.extend(item for item in HEADERS.items() if item[0] not in given)
+        await self._send(message)
+
+
+def _host_name(host: str) -> str:
+    """The name or address in a Host header, without its port."""
+    name = host.lower()
+    if name.startswith("["):
+        return name[1:].partition("]")[0]
+    return name.partition(":")[0]
+
+
+def _host_of(origin: str) -> str:
+    """The host and port of an origin; empty if it has none."""
+    try:
+        parts = urlsplit(origin.lower())
+    except ValueError:
+        return ""
+    return parts.netloc if parts.scheme in ("http", "https") else ""
+
+
+def _too_large(most: int) -> str:
+    return f"a body has at most {most:,} bytes"

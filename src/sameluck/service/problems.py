@@ -1,0 +1,166 @@
+"""Errors as problem documents (RFC 9457): one table from the errors of sameluck to statuses of HTTP.
+
+A document has `type`, `title`, `status`, `detail` and `code`, the stable reason for a program. It contains no stack
+trace: what was not expected is logged on the server, and its document says only `internal_error`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict
+from starlette.exceptions import HTTPException
+
+from sameluck.errors import (
+    AddressReused,
+    Conflict,
+    Diverged,
+    Interrupted,
+    Invalid,
+    Missing,
+    SameluckError,
+    Unavailable,
+    Unknown,
+    shown,
+)
+from sameluck.files import to_json
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_SECONDS = 1
+
+STATUSES: dict[type[SameluckError], int] = {
+    Invalid: 422,
+    Unknown: 404,
+    Conflict: 409,
+    Missing: 501,
+    Unavailable: 503,
+    Interrupted: 503,
+    Diverged: 500,
+    AddressReused: 500,
+}
+
+_CODES = {  # of errors that are not sameluck's, by status
+    400: "malformed",
+    404: "no_such_route",
+    405: "method_not_allowed",
+    413: "body_too_large",
+}
+
+_log = logging.getLogger("sameluck")
+
+
+class Problem(BaseModel):
+    """A problem document."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+
+
+class Refused(Exception):
+    """A request that is refused before it reaches an experiment."""
+
+    def __init__(
+        self, status: int, code: str, detail: str, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.status, self.code, self.detail, self.headers = status, code, detail, headers
+
+
+def status_of(error: SameluckError) -> int:
+    """The status of HTTP for an error: that of its nearest class in the table."""
+    return next((STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES), 500)
+
+
+def document(status: int, code: str, detail: str) -> dict[str, Any]:
+    """A problem document."""
+    title = HTTPStatus(status).phrase
+    kind = f"urn:sameluck:problem:{code}"
+    return {"type": kind, "title": title, "status": status, "code": code, "detail": detail}
+
+
+def document_of(error: SameluckError) -> dict[str, Any]:
+    """The problem document of an error."""
+    return document(status_of(error), error.code, str(error))
+
+
+def problem(
+    status: int, code: str, detail: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    """A response that is a problem document."""
+    more = dict(headers or {})
+    if status in (429, 503):
+        more.setdefault("Retry-After", str(RETRY_SECONDS))
+    content = to_json(document(status, code, detail), None)
+    return Response(content, status_code=status, headers=more, media_type=MEDIA_TYPE)
+
+
+def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    return problem(error.status, error.code, error.detail, error.headers)
+
+
+def _sameluck_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, SameluckError)
+    return problem(status_of(error), error.code, str(error))
+
+
+def _http_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    status = error.status_code
+    return problem(status, _CODES.get(status, "refused"), error.detail, error.headers)
+
+
+def _invalid_request(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first, *more = error.errors()
+    if first["type"] == "json_invalid":
+        return problem(400, "malformed", "the body is not valid JSON")
+    place = ".".join(map(str, first["loc"]))
+    others = f" (and {len(more)} more)" if more else ""
+    detail = f"{shown(place)[1:-1]}: {first['msg']}{others}"
+    if first["loc"] == ("body",) and isinstance(first.get("input"), bytes):
+        detail = "send the body as JSON, with the header Content-Type: application/json"
+    return problem(422, "invalid", detail)
+
+
+def _unexpected(request: Request, error: Exception) -> Response:
+    _log.error("sameluck: %s %s failed", request.method, request.url.path, exc_info=error)
+    detail = "the service failed unexpectedly; its log has the reason"
+    return problem(500, "internal_error", detail)
+
+
+def add_problem_documents(app: FastAPI) -> None:
+    """Answer every error of an application with a problem document, and describe it so."""
+    app.add_exception_handler(Refused, _refused)
+    app.add_exception_handler(SameluckError, _sameluck_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(RequestValidationError, _invalid_request)
+    app.add_exception_handler(Exception, _unexpected)
+    app.openapi = cache(partial(_described, app.openapi))  # type: ignore[method-assign]
+
+
+def _described(describe: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The OpenAPI document: every error of every route is a problem document, in place of FastAPI's own."""
+    schema = describe()
+    reference = {"$ref": "#/components/schemas/Problem"}
+    response = {"description": "A problem", "content": {MEDIA_TYPE: {"schema": reference}}}
+    for operations in schema["paths"].values():
+        for operation in operations.values():
+            operation["responses"].pop("422", None)
+            operation["responses"]["default"] = response
+    schemas = schema["components"]["schemas"]
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    schemas["Problem"] = Problem.model_json_schema()
+    return schema

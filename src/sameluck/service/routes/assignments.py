@@ -1,0 +1,99 @@
+"""Users: an arm for one that arrives, and what becomes of the assignment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel
+
+from sameluck.live.records import ASSIGNED
+from sameluck.service.access import Reading, Serving
+from sameluck.service.direct_routes import DirectRoute
+from sameluck.service.documents import (
+    AssignmentModel,
+    Body,
+    DescriptionModel,
+    Id,
+    ItemError,
+    Name,
+    UnitField,
+    item_of,
+    respond,
+    respond_record,
+)
+
+router = APIRouter(tags=["assignments"], route_class=DirectRoute)
+
+
+class Arrival(Body):
+    """A unit that has arrived."""
+
+    unit: UnitField
+
+
+class Arrivals(Body):
+    """Units that have arrived."""
+
+    units: list[Any]  # each is checked, and its error stands in its place
+
+
+class Units(Body):
+    """Units that were not told their arm."""
+
+    units: list[UnitField]
+
+
+class AssignmentList(BaseModel):
+    """An answer per unit, in their order."""
+
+    answers: list[AssignmentModel | ItemError]  # type: ignore[valid-type]
+
+
+@router.post(
+    "/v1/experiments/{name}/assignments",
+    status_code=201,
+    response_model=AssignmentModel,
+    responses={
+        200: {"model": AssignmentModel, "description": "The same arm again, or the fallback arm"}
+    },
+)
+async def assign(name: Name, body: Arrival, caller: Serving) -> Response:
+    """Return the arm to show a unit: 201 if it was enrolled by this call, 200 otherwise. It is safe to repeat."""
+    answer = await caller.experiments.assign(name, body.unit)
+    return respond_record(answer, 201 if answer.reason == ASSIGNED else 200)
+
+
+@router.post("/v1/experiments/{name}/assignments/batch", response_model=AssignmentList)
+async def assign_batch(name: Name, body: Arrivals, caller: Serving) -> Response:
+    """Return the arms to show several units; an error stands in the place of its unit."""
+    caller.service.limits.check_items("units", len(body.units))
+    answers = await caller.experiments.assign_many(name, body.units)
+    return respond({"answers": [item_of(answer) for answer in answers]})
+
+
+@router.post("/v1/experiments/{name}/assignments/void", status_code=204)
+async def void_units(name: Name, body: Units, caller: Serving) -> None:
+    """Void the assignments of units that were not told their arm, since the answer was lost. It is safe to repeat."""
+    caller.service.limits.check_items("units", len(body.units))
+    await caller.experiments.void_units(name, body.units)
+
+
+@router.post("/v1/assignments/{id}/exposure", status_code=204)
+async def expose(id: Id, caller: Serving) -> None:
+    """Report that the unit has seen its arm. It is safe to repeat."""
+    await caller.experiments.expose(id)
+
+
+@router.post("/v1/assignments/{id}/void", status_code=204)
+async def void(id: Id, caller: Serving) -> None:
+    """Report that the unit never saw its arm: its entry goes to another. It is safe to repeat."""
+    await caller.experiments.void(id)
+
+
+@router.get("/v1/assignments/{id}", response_model=DescriptionModel)
+async def describe(id: Id, caller: Reading) -> Response:
+    """Return everything about an assignment, for the analyst."""
+    live = await caller.experiments.live_of(id)
+    description = await caller.experiments.read(live.name, lambda live: live.describe(id))
+    return respond(description._asdict())

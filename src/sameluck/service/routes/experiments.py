@@ -1,0 +1,117 @@
+"""Experiments: created, listed, shown."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, Field, StrictBool, StrictInt, StrictStr
+
+from sameluck.errors import Invalid
+from sameluck.experiment import Experiment
+from sameluck.live.experiment import LiveExperiment
+from sameluck.live.options import Live
+from sameluck.live.store import Store
+from sameluck.service.access import Managing, Reading
+from sameluck.service.documents import Body, ExperimentModel, Name, StatusModel, Text, respond
+
+router = APIRouter(tags=["experiments"])
+
+
+class NewExperiment(Body):
+    """The fields of `sl.Experiment` with policies in text form, a name, and those of `sl.Live`."""
+
+    name: Text = Field(min_length=1)
+    policies: dict[str, StrictStr]
+    arms: StrictInt | list[StrictStr]
+    horizon: StrictInt
+    replications: StrictInt
+    design: StrictStr | None = None
+    control: StrictStr | None = None
+    seed: StrictInt | None = None
+    live: dict[str, Any] = Field(default_factory=dict)
+    start: StrictBool = False  # at once; otherwise it enrols nobody until `/start`
+
+    def experiment(self) -> Experiment:
+        """The experiment, checked."""
+        values = self.model_dump(exclude={"name", "live", "start"}, exclude_none=True)
+        return Experiment.from_dict(values)
+
+
+class ExperimentList(BaseModel):
+    """The statuses of all experiments, the oldest first."""
+
+    experiments: list[StatusModel]  # type: ignore[valid-type]
+
+
+def record_of(live: LiveExperiment) -> dict[str, Any]:
+    """An experiment as a document."""
+    return {
+        "name": live.name,
+        "started_at": live.started_at,
+        "digest": live.experiment.digest,
+        "experiment": live.experiment.to_dict(),
+        "live": live.live.to_dict(),
+        "status": live.status()._asdict(),
+    }
+
+
+@router.post(
+    "/v1/experiments",
+    status_code=201,
+    response_model=ExperimentModel,
+    responses={
+        200: {
+            "model": ExperimentModel,
+            "description": "It was created before, with the same settings",
+        }
+    },
+)
+async def create_experiment(body: NewExperiment, caller: Managing) -> Response:
+    """Create an experiment: 201, or 200 if it was created before with the same settings. It is safe to repeat."""
+    _check_name(body.name)
+    arms = body.arms if isinstance(body.arms, int) else len(body.arms)
+    caller.service.limits.check_experiment(
+        arms, len(body.policies), body.horizon, body.replications
+    )
+    experiments = caller.experiments
+    before = body.name in await experiments.read_store(lambda store: store.names())
+
+    def work(store: Store) -> dict[str, Any]:
+        live = Live.from_dict(body.live)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # cautions about long plans
+            started = store.start(
+                body.name,
+                body.experiment(),
+                live=live,
+                makers=experiments.makers,
+                exist_ok=True,
+                paused=not body.start,
+            )
+        return record_of(started)
+
+    record = await experiments.change_store(caller.name, work)
+    response = respond(record, 200 if before else 201)
+    response.headers["Location"] = f"/v1/experiments/{quote(body.name, safe='')}"
+    return response
+
+
+def _check_name(name: str) -> None:
+    if "/" in name or name in (".", ".."):
+        raise Invalid(f"an experiment of the service has a name without a slash, got {name!r}")
+
+
+@router.get("/v1/experiments", response_model=ExperimentList)
+async def list_experiments(caller: Reading) -> Response:
+    """Return the statuses of all experiments, the oldest first."""
+    statuses = await caller.experiments.read_store(lambda store: store.statuses())
+    return respond({"experiments": [status._asdict() for status in statuses]})
+
+
+@router.get("/v1/experiments/{name}", response_model=ExperimentModel)
+async def get_experiment(name: Name, caller: Reading) -> Response:
+    """Return an experiment: its definition, its options and its status."""
+    return respond(await caller.experiments.read(name, record_of))

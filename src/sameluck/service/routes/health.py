@@ -1,0 +1,44 @@
+"""Whether the service runs, whether its store can be written, and its metrics."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel
+
+from sameluck.service.access import Reading, Service
+from sameluck.service.documents import respond
+
+router = APIRouter(tags=["health"])
+
+
+class Health(BaseModel):
+    """That the service answers."""
+
+    status: str
+
+
+@router.get("/healthz", response_model=Health)
+async def healthz() -> Response:
+    """Answer: the process runs. It needs no token."""
+    return respond({"status": "ok"})
+
+
+@router.get("/readyz", response_model=Health)
+async def readyz(request: Request) -> Response:
+    """Answer if the store can be written, with 503 otherwise. It needs no token."""
+    service: Service = request.app.state.service
+    await service.experiments.check_writable()
+    return respond({"status": "ok"})
+
+
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={
+        200: {"content": {"text/plain": {}}, "description": "The text format of Prometheus"}
+    },
+)
+async def metrics(request: Request, caller: Reading) -> Response:
+    """Return the metrics in the text format of Prometheus: requests, and the counts of every experiment."""
+    statuses = await caller.experiments.read_store(lambda store: store.statuses())
+    return Response(*request.app.state.metrics.text(statuses))

@@ -1,0 +1,52 @@
+"""Policies: added to an experiment, or tried on its ledger before that."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+from pydantic import Field, StrictStr
+
+from sameluck.live.experiment import LiveExperiment
+from sameluck.live.records import Joining
+from sameluck.service.access import Caller, Managing, Reading
+from sameluck.service.documents import Body, JoiningModel, Name, Text, respond
+
+router = APIRouter(prefix="/v1/experiments/{name}/policies", tags=["policies"])
+
+
+class NewPolicy(Body):
+    """A policy in text form, such as `ucb1(alpha=2)`."""
+
+    name: Text = Field(min_length=1)
+    policy: StrictStr = Field(min_length=1, max_length=1_000)
+
+
+def _record(joining: Joining) -> dict[str, object]:
+    return {**joining._asdict(), "sentence": str(joining)}
+
+
+def _check(caller: Caller, live: LiveExperiment) -> None:
+    policies = len(live.experiment.policies) + 1
+    caller.service.limits.check_experiment(0, policies, 0, 0)
+
+
+@router.post("", status_code=201, response_model=JoiningModel)
+async def add_policy(name: Name, body: NewPolicy, caller: Managing) -> Response:
+    """Add a challenger, even to a finished experiment: it replays the ledger first."""
+
+    def work(live: LiveExperiment) -> Joining:
+        _check(caller, live)
+        return live.add_policy(body.name, body.policy)
+
+    joining = await caller.experiments.change(caller.name, name, work)
+    return respond(_record(joining), 201)
+
+
+@router.post("/preview", response_model=JoiningModel)
+async def preview_policy(name: Name, body: NewPolicy, caller: Reading) -> Response:
+    """Return what adding a challenger would return; nothing is changed."""
+
+    def work(live: LiveExperiment) -> Joining:
+        _check(caller, live)
+        return live.preview_policy(body.name, body.policy)
+
+    return respond(_record(await caller.experiments.read(name, work)))

@@ -1,0 +1,211 @@
+"""What an experiment has found: results, runs, checks, replications, trajectories, history."""
+
+from __future__ import annotations
+
+from pathlib import Path as File
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel
+
+from sameluck.errors import Invalid
+from sameluck.inference import compare
+from sameluck.live.experiment import LiveExperiment
+from sameluck.reporting.wording import counted
+from sameluck.runs import Runs
+from sameluck.service.access import Reading
+from sameluck.service.documents import (
+    ChangeModel,
+    CheckModel,
+    EffectModel,
+    Name,
+    ReplicationModel,
+    StandingModel,
+    StatusModel,
+    respond,
+)
+
+router = APIRouter(prefix="/v1/experiments/{name}", tags=["results"])
+
+MOST_CHECKPOINTS = 200
+
+
+class ResultsQuery(BaseModel):
+    """The arguments of `sl.compare` and of `live.runs`."""
+
+    model_config = {"extra": "forbid"}
+
+    checkpoints: list[int] | None = None
+    policies: list[str] | None = None
+    level: float = 0.95
+    control: str | None = None
+    pairs: Literal["control", "all", "best"] = "control"
+    interval: Literal["t", "anytime", "median"] | None = None
+    simultaneous: Literal["pairs", "checkpoints", "both", "none"] | None = None
+    best: bool = False
+
+    def runs(self, live: LiveExperiment) -> Runs:
+        """The runs of the complete prefix."""
+        if self.checkpoints and len(self.checkpoints) > MOST_CHECKPOINTS:
+            raise Invalid(f"checkpoints: at most {MOST_CHECKPOINTS}, got {len(self.checkpoints):,}")
+        return live.runs(self.checkpoints or None, policies=self.policies or None)
+
+    def options(self) -> dict[str, Any]:
+        """The arguments of `compare`."""
+        return self.model_dump(exclude={"checkpoints", "policies"})
+
+
+class ResultsModel(BaseModel):
+    """The comparison of the policies on the complete prefix of replications."""
+
+    digest: str
+    status: StatusModel  # type: ignore[valid-type]
+    replications: int  # of the complete prefix, which the results use
+    effects: list[EffectModel]  # type: ignore[valid-type]
+    standings: list[StandingModel]  # type: ignore[valid-type]
+    verdict: str
+    cautions: list[str]
+
+
+class CheckList(BaseModel):
+    """Every check that applies."""
+
+    checks: list[CheckModel]  # type: ignore[valid-type]
+
+
+class ReplicationList(BaseModel):
+    """Every replication that has begun; the rewards of policies at the horizon for those that results use."""
+
+    replications: list[ReplicationModel]  # type: ignore[valid-type]
+
+
+class ChangeList(BaseModel):
+    """The history, the oldest change first."""
+
+    changes: list[ChangeModel]  # type: ignore[valid-type]
+
+
+class PeriodModel(BaseModel):
+    """One period of a policy."""
+
+    policy: str
+    period: int
+    arm: int
+    position: int
+    reward: float
+    replayed: bool
+
+
+class TraceModel(BaseModel):
+    """Every period of one replication that each policy has done."""
+
+    replication: int
+    interactions: int
+    periods: list[PeriodModel]
+
+
+@router.get("/results", response_model=ResultsModel)
+async def results(name: Name, query: Annotated[ResultsQuery, Query()], caller: Reading) -> Response:
+    """Compare the policies so far; `effects` is empty until there are two replications to compare."""
+
+    def work(live: LiveExperiment) -> dict[str, Any]:
+        runs, status = query.runs(live), live.status()
+        record: dict[str, Any] = {
+            "digest": runs.experiment.digest,
+            "status": status._asdict(),
+            "replications": runs.replications,
+            "effects": [],
+            "standings": [],
+            "verdict": _too_early(runs),
+            "cautions": list(runs.notes),
+        }
+        if record["verdict"]:
+            return record
+        result = compare(runs, **query.options())
+        return record | {
+            "effects": result.to_dicts(),
+            "standings": [one._asdict() for one in result.standings],
+            "verdict": result.verdict,
+            "cautions": list(result.cautions),
+        }
+
+    return respond(await caller.experiments.read(name, work))
+
+
+def _too_early(runs: Runs) -> str:
+    """Why there is nothing to compare yet; empty if there is."""
+    if len(runs.policies) < 2:
+        return "There is one policy, and a comparison needs two."
+    if runs.replications < 2:
+        have = counted(runs.replications, "replication has", "replications have")
+        return f"{have} reached {counted(int(runs.checkpoints[-1]), 'period')}, and a comparison needs 2."
+    return ""
+
+
+@router.get(
+    "/runs",
+    response_class=Response,
+    responses={
+        200: {"content": {"application/octet-stream": {}}, "description": "A file of `Runs.save`"}
+    },
+)
+async def runs_file(
+    name: Name, query: Annotated[ResultsQuery, Query()], caller: Reading
+) -> Response:
+    """Return the runs of the complete prefix as the file that `sl.Runs.load` reads."""
+
+    def work(live: LiveExperiment) -> bytes:
+        with TemporaryDirectory() as folder:
+            path = File(folder) / "runs.npz"
+            query.runs(live).save(path)
+            return path.read_bytes()
+
+    content = await caller.experiments.read(name, work)
+    return Response(content, media_type="application/octet-stream")
+
+
+@router.get("/diagnostics", response_model=CheckList)
+async def diagnostics(name: Name, caller: Reading, *, silence_is_zero: bool = False) -> Response:
+    """Check what the experiment assumes against its data."""
+    checks = await caller.experiments.read(
+        name, lambda live: live.diagnostics(silence_is_zero=silence_is_zero)
+    )
+    return respond({"checks": [check._asdict() for check in checks]})
+
+
+@router.get("/replications", response_model=ReplicationList)
+async def replications(name: Name, caller: Reading) -> Response:
+    """Return the progress of every replication, with the policies' rewards where results use them."""
+
+    def work(live: LiveExperiment) -> list[dict[str, Any]]:
+        runs = live.runs()
+        rewards = runs.rewards[:, :, -1].tolist()
+        return [
+            {
+                **one._asdict(),
+                "rewards": dict(zip(runs.policies, rewards[place], strict=True))
+                if place < runs.replications
+                else None,
+            }
+            for place, one in enumerate(live.replications())
+        ]
+
+    return respond({"replications": await caller.experiments.read(name, work)})
+
+
+@router.get("/trace", response_model=TraceModel)
+async def trace(
+    name: Name, caller: Reading, replication: Annotated[int, Query(ge=0)] = 0
+) -> Response:
+    """Return one replication period by period."""
+    found = await caller.experiments.read(name, lambda live: live.trace(replication))
+    record = {"replication": found.replication, "interactions": found.interactions}
+    return respond({**record, "periods": found.to_dicts()})
+
+
+@router.get("/history", response_model=ChangeList)
+async def history(name: Name, caller: Reading) -> Response:
+    """Return every change of the experiment: when, what, by whom and why."""
+    changes = await caller.experiments.read(name, lambda live: live.history())
+    return respond({"changes": [change._asdict() for change in changes]})

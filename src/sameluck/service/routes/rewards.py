@@ -1,0 +1,66 @@
+"""Rewards: of one assignment, or of a list of them."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, StrictBool
+
+from sameluck.service.access import Rewarding
+from sameluck.service.direct_routes import DirectRoute
+from sameluck.service.documents import (
+    Body,
+    Id,
+    ItemError,
+    Number,
+    ReceiptModel,
+    Text,
+    item_of,
+    respond,
+    respond_record,
+)
+
+router = APIRouter(tags=["rewards"], route_class=DirectRoute)
+
+
+class RewardBody(Body):
+    """A reward; true and false are 1 and 0."""
+
+    value: StrictBool | Number
+
+
+class AssignmentReward(RewardBody):
+    """The reward of an assignment."""
+
+    id: Text
+
+
+class Rewards(Body):
+    """Rewards of several assignments."""
+
+    rewards: list[AssignmentReward]
+
+
+class ReceiptList(BaseModel):
+    """A receipt per reward, in their order."""
+
+    answers: list[ReceiptModel | ItemError]  # type: ignore[valid-type]
+
+
+@router.post("/v1/assignments/{id}/reward", response_model=ReceiptModel)
+async def reward(id: Id, body: RewardBody, caller: Rewarding) -> Response:
+    """Report the reward of a unit; it is durable once this is answered.
+
+    The first value counts. The same value again is a duplicate, so that it is safe to repeat; another value, or one
+    after the window, is a conflict (409).
+    """
+    receipt = await caller.experiments.reward(id, body.value)
+    return respond_record(receipt)
+
+
+@router.post("/v1/rewards/batch", response_model=ReceiptList)
+async def reward_batch(body: Rewards, caller: Rewarding) -> Response:
+    """Report several rewards; an error stands in the place of its reward and does not affect the others."""
+    caller.service.limits.check_items("rewards", len(body.rewards))
+    pairs = [(one.id, one.value) for one in body.rewards]
+    answers = await caller.experiments.reward_many(pairs)
+    return respond({"answers": [item_of(answer) for answer in answers]})

@@ -1,0 +1,58 @@
+"""Tokens: created, listed, revoked; as `sameluck token` does while no service has the database open."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, Field
+
+from sameluck.service.access import Managing
+from sameluck.service.documents import Body, Name, Text, TokenModel, respond
+
+router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
+
+
+class NewToken(Body):
+    """A name, and what the token allows."""
+
+    name: Text = Field(min_length=1)
+    scopes: list[Literal["serve", "reward", "read", "manage"]] = Field(min_length=1)
+
+
+class CreatedToken(BaseModel):
+    """A token, shown for the only time."""
+
+    name: str
+    token: str
+
+
+class TokenList(BaseModel):
+    """Every token without its secret, the oldest first."""
+
+    tokens: list[TokenModel]  # type: ignore[valid-type]
+
+
+@router.post("", status_code=201, response_model=CreatedToken)
+async def create_token(body: NewToken, caller: Managing) -> Response:
+    """Create a token; it is in this response and nowhere else."""
+    tokens = caller.service.tokens
+    secret = await caller.experiments.change_store(
+        caller.name, lambda _: tokens.create(body.name, body.scopes)
+    )
+    return respond({"name": body.name, "token": secret}, 201)
+
+
+@router.get("", response_model=TokenList)
+async def list_tokens(caller: Managing) -> Response:
+    """Return every token without its secret."""
+    tokens = caller.service.tokens
+    found = await caller.experiments.read_store(lambda _: tokens.every())
+    return respond({"tokens": [token._asdict() for token in found]})
+
+
+@router.delete("/{token:path}", status_code=204)
+async def revoke_token(token: Name, caller: Managing) -> None:
+    """Revoke a token; it is refused within a second. It is safe to repeat."""
+    tokens = caller.service.tokens
+    await caller.experiments.change_store(caller.name, lambda _: tokens.revoke(token))

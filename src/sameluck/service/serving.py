@@ -1,0 +1,56 @@
+"""`Serving`: a service that listens at an address, run by uvicorn."""
+
+from __future__ import annotations
+
+import socket
+
+import uvicorn
+
+from sameluck.errors import Invalid
+from sameluck.live.options import Makers
+from sameluck.live.store import Store
+from sameluck.service.addresses import Address
+from sameluck.service.app import create_app
+from sameluck.service.tokens import Tokens
+
+GRACE_SECONDS = 4  # for requests that are being answered when the service is told to end
+
+
+class Serving:
+    """The service of a store at an address.
+
+    Args:
+        store: The store; it is closed when the service ends.
+        address: Where it listens; `Invalid` if that is no loopback address and the store has no token.
+        listener: The bound socket.
+        makers: For `External` policies: name -> function of a seed that returns the policy.
+    """
+
+    def __init__(
+        self, store: Store, address: Address, listener: socket.socket, makers: Makers | None = None
+    ) -> None:
+        tokens = Tokens(store.database)
+        self.url = address.url(listener)
+        self.token: str | None = None
+        if address.is_loopback:
+            self.token = tokens.create_session("sameluck serve")
+        elif all(token.revoked_at for token in tokens.every()):
+            raise Invalid(
+                f"--host {address.host} can be called from other machines, and there is no token; create one: "
+                "sameluck token create NAME --scope ..."
+            )
+        self._listener = listener
+        self._app = create_app(store, tokens=tokens, makers=makers, hosts=address.hosts)
+
+    def run(self) -> None:
+        """Serve until SIGTERM or Ctrl-C."""
+        config = uvicorn.Config(
+            self._app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+        )
+        self.server = uvicorn.Server(config)
+        self.server.run(sockets=[self._listener])

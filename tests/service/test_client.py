@@ -1,0 +1,224 @@
+"""`sl.Client` and `sl.AsyncClient` on a real server: the methods of the embedded object, and without the server."""
+
+import asyncio
+import inspect
+import time
+
+import httpx
+import pytest
+
+import sameluck as sl
+from sameluck.client import AsyncRemoteExperiment, RemoteExperiment
+
+EXPERIMENT = sl.Experiment(
+    policies={"ucb": "ucb1(alpha=2)", "greedy": "epsilon_greedy(epsilon=0.2)"},
+    arms=["red", "50/50"],
+    horizon=4,
+    replications=3,
+)
+LIVE = {"reward": {"min": 0, "max": 1}, "fallback": "50/50"}
+
+
+def play(live):
+    for number in range(200):
+        answer = live.assign(f"user-{number}")
+        if not answer.enrolled:
+            return answer
+        assert live.reward(answer.id, float(answer.arm == "red")).applied
+    raise AssertionError("it does not end")
+
+
+def test_an_experiment_over_http_is_that_of_the_store(server, tmp_path):
+    with server.client() as client:
+        live = client.start("socks", EXPERIMENT, live=LIVE)
+        assert client.start("socks", EXPERIMENT, live=LIVE).experiment == EXPERIMENT
+        assert play(live) == (None, "50/50", False, "NOT_RUNNING")
+        ours = server.store.peek("socks")
+        assert live.status()._replace(answers={}) == ours.status()._replace(answers={})
+        assert live.runs([2, 4]).rewards.tolist() == ours.runs([2, 4]).rewards.tolist()
+        assert sl.compare(live.runs()).verdict == sl.compare(ours.runs()).verdict
+        assert live.results(best=True)["verdict"] == sl.compare(ours.runs(), best=True).verdict
+        assert live.trace(1).to_dicts() == ours.trace(1).to_dicts()
+        assert live.history() == ours.history()
+        assert live.replications() == ours.replications()
+        assert [one.name for one in live.diagnostics()] == [one.name for one in ours.diagnostics()]
+        live.export(tmp_path / "theirs.csv")
+        ours.export(tmp_path / "ours.csv")
+        assert (tmp_path / "theirs.csv").read_text() == (tmp_path / "ours.csv").read_text()
+        assert live.preview_policy("new", sl.UCB1(1.0)) == ours.preview_policy("new", sl.UCB1(1.0))
+        assert live.add_policy("new", "ucb1(alpha=1)").policy == "new"
+        assert list(live.refresh().policies) == ["ucb", "greedy", "new"]
+        assert "socks" in client.names()
+
+
+def test_errors_are_those_of_the_embedded_calls(server):
+    with server.client() as client:
+        live = client.start("errors", EXPERIMENT, live=LIVE)
+        id = live.assign("u").id
+        assert live.describe(id).status == "assigned"
+        assert live.reward(id, 1.0) == (True, False, 1.0)
+        assert live.reward(id, 1.0) == (False, True, 1.0)
+        assert live.reward(None, 1) == (False, False, 1.0)
+        with pytest.raises(sl.Conflict) as conflict:
+            live.reward(id, 0.0)
+        assert conflict.value.code == "reward_conflict"
+        with pytest.raises(sl.Invalid, match="<= 1"):
+            live.reward(id, 7)
+        with pytest.raises(sl.Unknown):
+            live.reward("asg_1", 1)
+        with pytest.raises(sl.Unknown):
+            client.load("nobody")
+        with pytest.raises(sl.Conflict):
+            client.start("errors", EXPERIMENT.replace(seed=1), live=LIVE)
+        with pytest.raises(sl.Invalid):
+            live.disable_arm("50/50")
+        live.disable_arm("50/50", fallback="red", reason="broken")
+        assert live.status().disabled == ("50/50",)
+        live.enable_arm("50/50")
+        live.pause("lunch")
+        live.resume()
+        live.extend_windows(5)
+        live.stop(drain=False)
+        assert live.assign("new").arm == "red"
+        assert {one.actor for one in live.history()} == {"sameluck serve"}
+
+
+def test_lists_have_an_answer_for_each_item(server):
+    with server.client() as client:
+        live = client.start("lists", EXPERIMENT, live=LIVE)
+        one, bad, two, again = live.assign_many(["a", "", "b", "a"])
+        assert isinstance(bad, sl.Invalid)
+        assert (again.id, again.reason) == (one.id, "STICKY")
+        answers = live.reward_many([(one.id, 1), (None, 1), (one.id, 0), (two.id, 0)])
+        assert [isinstance(answer, sl.Conflict) for answer in answers] == [
+            False,
+            False,
+            True,
+            False,
+        ]
+        assert [answers[n].applied for n in (0, 1, 3)] == [True, False, True]
+
+
+def test_coroutines_have_the_same_methods(server):
+    async def main():
+        url, token = server.serving.url, server.serving.token
+        async with sl.AsyncClient(url, token=token, timeout=5.0) as client:
+            live = await client.start("async", EXPERIMENT, live=LIVE)
+            answers = await asyncio.gather(*(live.assign(unit) for unit in range(5)))
+            ids = [answer.id for answer in answers if answer.enrolled]
+            receipts = await asyncio.gather(*(live.reward(id, 1) for id in ids))
+            assert all(receipt.applied for receipt in receipts)
+            assert (await live.status()).settled == len(ids)
+            assert isinstance((await live.trace()), sl.Trace)
+            assert "async" in await client.names()
+            loaded = await client.load("async")
+            assert loaded.experiment == EXPERIMENT
+            with pytest.raises(sl.Unknown):
+                await client.load("nobody")
+
+    asyncio.run(main())
+
+
+MORE = {"verify", "twin", "tick", "void_units", "started_at", "live"}  # of the server, or local
+
+
+def test_the_clients_have_the_methods_of_the_embedded_object():
+    def methods(kind):
+        return {name for name, _ in inspect.getmembers(kind) if not name.startswith("_")}
+
+    remote = methods(RemoteExperiment)
+    assert methods(sl.LiveExperiment) - MORE <= remote
+    assert methods(AsyncRemoteExperiment) == remote
+
+
+class Flaky(httpx.BaseTransport):
+    """Passes requests on; some answers are lost, some are refusals."""
+
+    def __init__(self, faults):
+        self.inner, self.faults, self.sent = httpx.HTTPTransport(), list(faults), []
+
+    def close(self):
+        self.inner.close()
+
+    def handle_request(self, request):
+        fault = self.faults.pop(0) if self.faults else None
+        self.sent.append(request.url.path.rsplit("/", 1)[-1])
+        if fault == "away":
+            raise httpx.ConnectError("refused")
+        if isinstance(fault, int):
+            return httpx.Response(fault, content=b"<html>")
+        response = self.inner.handle_request(request)
+        if fault == "lost":
+            response.read()
+            response.close()
+            raise httpx.ReadError("connection reset")
+        return response
+
+
+def test_a_call_is_repeated_until_it_is_answered_and_counts_once(server):
+    with server.client() as client:
+        client.start("flaky", EXPERIMENT, live=LIVE)
+    faults = Flaky(["lost", 503, "lost", None, "away", 429, "lost"])
+    with server.client(transport=faults, timeout=20.0) as client:
+        live = client.load("flaky", fallback="red")
+        answer = live.assign("u")
+        assert (answer.enrolled, answer.reason) == (True, "STICKY")  # the first answer was lost
+        assert live.reward(answer.id, 1) == (False, True, 1.0)  # likewise
+        assert faults.sent == ["assignments"] * 4 + ["reward"] * 4
+        assert (live.status().users, live.status().settled) == (1, 1)
+
+
+def test_a_call_that_counts_twice_is_not_repeated(server):
+    with server.client() as client:
+        client.start("once", EXPERIMENT, live=LIVE)
+    faults = Flaky(["away", "lost"])
+    with server.client(transport=faults, timeout=20.0) as client:
+        live = client.load("once", fallback="red")
+        with pytest.raises(sl.Unavailable):
+            live.extend_windows(60)
+        assert faults.sent == ["windows", "windows"]  # not received, then perhaps received
+
+
+def test_a_unit_whose_answer_was_lost_does_not_count(server):
+    with server.client() as client:
+        client.start("lost", EXPERIMENT, live=LIVE)
+    faults = Flaky(["lost"] * 3)
+    with server.client(transport=faults, timeout=0.2) as client:
+        live = client.load("lost", fallback="red")
+        assert live.assign("u") == (None, "red", False, "UNAVAILABLE")
+        faults.faults.clear()
+        other = live.assign("v")
+        assert other.enrolled
+        status = live.status()
+        assert (status.waiting, status.voided) == (1, 1)
+        assert live.assign("u").reason == "ASSIGNED"
+
+
+def test_without_a_service_the_unit_gets_the_fallback_arm_in_time():
+    with sl.Client("http://127.0.0.1:9", token="sl_x", timeout=0.2) as client:
+        live = client.load("socks", fallback="red")
+        began = time.monotonic()
+        for unit in range(50):
+            assert live.assign(unit) == (None, "red", False, "UNAVAILABLE")
+        assert time.monotonic() - began < 5
+        with pytest.raises(sl.Unavailable):
+            live.assign("u", strict=True)
+        assert live.assign_many(["a", "b"])[1].arm == "red"
+        assert live.reward(None, 1.0).applied is False
+        with pytest.raises(sl.Unavailable, match="does not answer"):
+            live.status()
+
+
+def test_what_is_no_address_is_refused():
+    for url in ("localhost:8321", "ftp://x", 5):
+        with pytest.raises(sl.Invalid):
+            sl.Client(url)
+    with pytest.raises(sl.Invalid):
+        sl.Client("http://localhost", timeout=0)
+
+
+def test_a_wrong_token_is_reported_and_users_get_the_fallback_arm(server):
+    with sl.Client(server.serving.url, token="sl_wrong") as client:
+        with pytest.raises(sl.Misconfigured, match="valid token"):
+            client.names()
+        assert client.load("socks", fallback="red").assign("u").reason == "UNAVAILABLE"

@@ -1,0 +1,309 @@
+"""What the routes do, called as an application calls them."""
+
+import csv
+import io
+import json
+import threading
+
+import pytest
+
+import sameluck as sl
+from sameluck.service.limits import Limits
+
+
+def play(served, name="socks", start=0):
+    """Users until the experiment ends; returns how many."""
+    for number in range(start, start + 200):
+        answer = served.assign(f"user-{number}", name).json()
+        if not answer["enrolled"]:
+            return number
+        served.reward(answer["id"], float(answer["arm"] == "red"))
+    raise AssertionError("it does not end")
+
+
+def codes(answer):
+    return answer.status_code, answer.json()["code"]
+
+
+def test_an_experiment_from_creation_to_results(served):
+    created = served.start(start=False)
+    assert (created["status"]["status"], created["experiment"]["seed"]) == ("paused", 0)
+    assert served.assign("early").json() == {
+        "id": None,
+        "arm": "red",
+        "enrolled": False,
+        "reason": "NOT_RUNNING",
+    }
+    assert served.http.post("/v1/experiments/socks/start").json()["status"] == "running"
+    first = served.assign("user-0")
+    assert (first.status_code, first.json()["reason"]) == (201, "ASSIGNED")
+    assert first.json().keys() == {
+        "id",
+        "arm",
+        "enrolled",
+        "reason",
+    }  # neither policy nor replication
+    again = served.assign("user-0")
+    assert (again.status_code, again.json()["reason"]) == (200, "STICKY")
+    assert again.json()["id"] == first.json()["id"]
+    play(served)
+    results = served.http.get(
+        "/v1/experiments/socks/results", params={"checkpoints": [2, 4]}
+    ).json()
+    assert results["status"]["status"] == "complete"
+    assert [one["checkpoint"] for one in results["effects"]] == [2, 4]
+    expected = sl.compare(served.store.peek("socks").runs([2, 4]))
+    assert results["verdict"] == expected.verdict
+    assert results["effects"][1]["effect"] == expected.effects[1].effect
+
+
+def test_results_say_what_is_missing(served):
+    served.start()
+    results = served.http.get("/v1/experiments/socks/results").json()
+    assert results["effects"] == []
+    assert results["verdict"] == "0 replications have reached 4 periods, and a comparison needs 2."
+    assert served.http.get("/v1/experiments/socks/results?level=2").status_code == 200
+    play(served)
+    assert codes(served.http.get("/v1/experiments/socks/results?level=2")) == (422, "invalid")
+    assert codes(served.http.get("/v1/experiments/socks/results?levle=0.9")) == (422, "invalid")
+
+
+def test_creating_it_again_is_safe_and_another_one_of_its_name_is_not(served):
+    served.start()
+    again = served.http.post("/v1/experiments", json=served.socks)
+    assert (again.status_code, again.headers["location"]) == (200, "/v1/experiments/socks")
+    other = served.http.post("/v1/experiments", json={**served.socks, "seed": 8})
+    assert codes(other) == (409, "name_taken")
+    assert [one["name"] for one in served.http.get("/v1/experiments").json()["experiments"]] == [
+        "socks"
+    ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"policies": {"a": "__import__('os').system('true')"}},
+        {"policies": {"a": "external(name=os.system)"}},
+        {"policies": {}},
+        {"policies": {"a": {"py/object": "os.system"}}},
+        {"arms": 1},
+        {"arms": 1_001},
+        {"arms": ["a", "a"]},
+        {"horizon": 1_000_001},
+        {"horizon": True},
+        {"replications": 100_001},
+        {"policies": {str(n): "uniform" for n in range(21)}},
+        {"name": "a/b"},
+        {"name": ".."},
+        {"name": "a\nb"},
+        {"name": "a" * 201},
+        {"name": ""},
+        {"control": "nobody"},
+        {"design": "time_coupled"},
+        {"seed": -1},
+        {"live": {"fallback": "green"}},
+        {"live": {"window": 5}},
+        {"live": {"reward": {"min": 1, "max": 0}}},
+        {"live": {"reward": 5}},
+    ],
+    ids=str,
+)
+def test_an_experiment_that_is_not_valid_is_not_created(served, change):
+    assert codes(served.http.post("/v1/experiments", json={**served.socks, **change})) == (
+        422,
+        "invalid",
+    )
+    assert served.store.names() == []
+
+
+def test_rewards_first_again_other_late_and_unknown(served):
+    served.start()
+    id = served.assign("u").json()["id"]
+    assert served.reward(id, True).json() == {"applied": True, "duplicate": False, "value": 1.0}
+    assert served.reward(id, 1).json() == {"applied": False, "duplicate": True, "value": 1.0}
+    assert codes(served.reward(id, 0.0)) == (409, "reward_conflict")
+    assert codes(served.reward("asg_1", 1)) == (404, "unknown")
+    for value in (2, -0.5, "1", None):
+        assert codes(served.reward(id, value)) == (422, "invalid")
+    for text in ("NaN", "Infinity", "1e999", "9" * 400):
+        answer = served.http.post(
+            f"/v1/assignments/{id}/reward",
+            content=f'{{"value": {text}}}',
+            headers={"Content-Type": "application/json"},
+        )
+        assert codes(answer) == (422, "invalid")
+
+
+def test_exposure_and_void(served):
+    served.start(live={"exposure": "explicit"})
+    id = served.assign("u").json()["id"]
+    path = f"/v1/assignments/{id}"
+    assert served.http.get(path).json()["status"] == "assigned"
+    for _ in range(2):
+        assert served.http.post(f"{path}/exposure").status_code == 204
+    assert codes(served.http.post(f"{path}/void")) == (409, "already_exposed")
+    assert served.http.get(path).json()["status"] == "exposed"
+    other = f"/v1/assignments/{served.assign('v').json()['id']}"
+    for _ in range(2):
+        assert served.http.post(f"{other}/void").status_code == 204
+    assert codes(served.http.post(f"{other}/exposure")) == (409, "assignment_voided")
+
+
+def test_lists_have_an_answer_or_a_problem_for_each_item(served):
+    served.start()
+    served.start(name="shoes")
+    units = ["a", "", "b", 7, None, "a"]
+    answers = served.http.post(
+        "/v1/experiments/socks/assignments/batch", json={"units": units}
+    ).json()["answers"]
+    assert [one.get("code") for one in answers] == [None, "invalid", None, None, "invalid", None]
+    assert answers[5]["id"] == answers[0]["id"]
+    shoe = served.assign("a", "shoes").json()["id"]
+    ids = [answers[0]["id"], shoe, answers[0]["id"], "nobody", shoe]
+    rewards = [{"id": id, "value": value} for id, value in zip(ids, (1, 0, 0, 1, 0), strict=True)]
+    got = served.http.post("/v1/rewards/batch", json={"rewards": rewards}).json()["answers"]
+    assert [one.get("code") for one in got] == [None, None, "reward_conflict", "unknown", None]
+    assert (got[1]["applied"], got[4]["duplicate"]) == (True, True)
+
+
+def test_the_experiment_of_an_assignment_is_found_by_a_new_process_too(serve, tmp_path):
+    url = f"sqlite:///{tmp_path / 'a.db'}?synchronous=normal"
+    first = serve(url)
+    first.start()
+    id = first.assign("u").json()["id"]
+    first.store.close()
+    second = serve(url, names=False)
+    assert second.reward(id, 1).json()["applied"]
+    assert second.assign("u").json()["reason"] == "STICKY"
+
+
+def test_changes_are_in_the_history_with_the_name_of_the_token(served):
+    served.start()
+    path = "/v1/experiments/socks"
+
+    def change(what, body=None):
+        answer = served.http.post(f"{path}/{what}", json=body, headers=served.as_("manage"))
+        assert answer.status_code in (200, 201), answer.text
+        return answer.json()
+
+    assert change("pause", {"reason": "lunch"})["status"] == "paused"
+    assert codes(served.http.post(f"{path}/start")) == (409, "invalid_transition")
+    assert change("resume")["status"] == "running"
+    assert change("arms/50%2F50/disable", {"reason": "broken"})["disabled"] == ["50/50"]
+    assert codes(served.http.post(f"{path}/arms/red/disable")) == (422, "invalid")
+    assert change("arms/50%2F50/enable")["disabled"] == []
+    policy = {"name": "new", "policy": "ucb1(alpha=1)"}
+    assert change("policies", policy)["policy"] == "new"
+    assert codes(served.http.post(f"{path}/policies", json=policy)) == (422, "invalid")
+    change("windows", {"seconds": 60})
+    assert change("stop", {"after_replications": 3})["stop_after"] == 3
+    assert change("stop", {"drain": False, "reason": "enough"})["status"] == "stopped"
+    assert codes(served.http.post(f"{path}/pause")) == (409, "invalid_transition")
+    changes = served.http.get(f"{path}/history").json()["changes"]
+    assert changes[0]["actor"] == "everything"
+    assert {one["actor"] for one in changes[1:]} == {"manage"}
+    assert [one["what"] for one in changes] == [
+        "started",
+        "paused",
+        "resumed",
+        "arm disabled",
+        "arm enabled",
+        "policy added",
+        "windows extended",
+        "draining",
+        "stopped",
+    ]
+    assert (changes[1]["reason"], changes[3]["subject"]) == ("lunch", "50/50")
+
+
+def test_a_preview_of_a_policy_changes_nothing(served):
+    served.start()
+    policy = {"name": "new", "policy": "ucb1(alpha=1)"}
+    preview = served.http.post("/v1/experiments/socks/policies/preview", json=policy).json()
+    assert preview["replications"] == 3
+    assert "new has replayed 0 periods" in preview["sentence"]
+    assert list(served.store.peek("socks").experiment.policies) == ["ucb", "greedy"]
+    for text in ("no_policy", "ucb1(alpha=-1)", "external(os)", "ucb1(" * 100):
+        bad = {"name": "x", "policy": text}
+        assert codes(served.http.post("/v1/experiments/socks/policies/preview", json=bad)) == (
+            422,
+            "invalid",
+        )
+
+
+def test_what_analysts_read_is_what_python_returns(served, tmp_path):
+    served.start()
+    play(served)
+    live, path = served.store.peek("socks"), "/v1/experiments/socks"
+    runs = live.runs()
+    rows = served.http.get(f"{path}/replications").json()["replications"]
+    assert [list(one["rewards"].values()) for one in rows] == runs.rewards[:, :, -1].tolist()
+    assert [one["settled"] for one in rows] == runs.interactions[:, -1].tolist()
+    trace = served.http.get(f"{path}/trace", params={"replication": 1}).json()
+    assert trace["periods"] == live.trace(1).to_dicts()
+    assert codes(served.http.get(f"{path}/trace?replication=3")) == (422, "invalid")
+    checks = served.http.get(f"{path}/diagnostics").json()["checks"]
+    assert [one["name"] for one in checks] == [one.name for one in live.diagnostics()]
+    file = tmp_path / "runs.npz"
+    file.write_bytes(served.http.get(f"{path}/runs").content)
+    assert sl.Runs.load(file).rewards.tolist() == runs.rewards.tolist()
+
+
+def test_exports_are_safe_to_open_and_leave_no_file(served, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    served.start(arms=["=HYPERLINK(1)", "red"], name='"; rm')
+    ids = [served.assign(f"u{n}", '"; rm').json()["id"] for n in range(3)]
+    served.reward(ids[0], 1)
+    path = "/v1/experiments/%22%3B%20rm/export"
+    table = served.http.get(path)
+    assert table.headers["content-type"].startswith("text/csv")
+    assert table.headers["content-disposition"].startswith("attachment; filename*=utf-8''%22%3B")
+    arms = {row["arm"] for row in csv.DictReader(io.StringIO(table.text))}
+    assert arms <= {"'=HYPERLINK(1)", "red"}
+    lines = served.http.get(path, params={"format": "jsonl", "what": "rewards"}).text.splitlines()
+    assert [json.loads(line)["kind"] for line in lines] == ["experiment", "reward"]
+    assert served.http.get(path, params={"format": "parquet"}).content[:4] == b"PAR1"
+    assert codes(served.http.get(path, params={"format": "pickle"})) == (422, "invalid")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_metrics_count_requests_and_users(served):
+    served.start()
+    served.assign("u")
+    served.http.get("/nothing/of/this")
+    text = served.http.get("/metrics").text
+    route = 'method="POST",route="/v1/experiments/{name}/assignments"'
+    assert f'sameluck_responses_total{{{route},status="201"}} 1.0' in text
+    assert 'sameluck_experiment_users{experiment="socks"} 1.0' in text
+    assert "/nothing" not in text
+
+
+def test_limits_are_those_of_the_service(serve):
+    served = serve(limits=Limits(items=2, requests_per_second=2.0, policies=2))
+    served.start()
+    long = served.http.post("/v1/experiments/socks/assignments/batch", json={"units": [1, 2, 3]})
+    assert codes(long) == (422, "invalid")
+    more = {"name": "new", "policy": "uniform"}
+    assert codes(served.http.post("/v1/experiments/socks/policies", json=more)) == (422, "invalid")
+    answers = [served.http.get("/v1/experiments") for _ in range(4)]
+    assert codes(answers[-1]) == (429, "too_many_requests")
+    assert answers[-1].headers["retry-after"] == "1"
+    assert served.http.get("/v1/experiments", headers=served.as_("read")).status_code == 200
+
+
+def test_a_store_that_is_away_gives_the_fallback_arm_and_503(served):
+    served.start()
+    id = served.assign("u").json()["id"]
+    served.store.close()
+    assert codes(served.http.get("/readyz")) == (503, "closed")
+    answer = served.reward(id, 1)
+    assert codes(answer) == (503, "closed")
+    assert answer.headers["retry-after"] == "1"
+
+
+def test_a_request_that_takes_too_long_is_given_up(serve, monkeypatch):
+    served = serve(limits=Limits(seconds=0.05))
+    release = threading.Event()
+    monkeypatch.setattr(served.store, "statuses", lambda: release.wait(5) and [])
+    assert codes(served.http.get("/v1/experiments")) == (503, "timed_out")
+    release.set()

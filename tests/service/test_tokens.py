@@ -1,0 +1,81 @@
+"""Tokens: shown once, kept as digests, named, revoked; and the checks of Host and Origin."""
+
+import re
+
+import pytest
+
+import sameluck as sl
+from sameluck.service.tokens import Tokens, digest
+
+
+def test_a_token_is_shown_once_and_only_its_digest_is_kept(served):
+    answer = served.http.post("/v1/tokens", json={"name": "shop", "scopes": ["reward", "serve"]})
+    secret = answer.json()["token"]
+    assert re.fullmatch("sl_[0-9a-f]{64}", secret)
+    listed = served.http.get("/v1/tokens")
+    assert secret not in listed.text
+    shop = listed.json()["tokens"][-1]
+    assert (shop["name"], shop["scopes"]) == ("shop", ["serve", "reward"])
+    rows = served.store.database.read(lambda t: t.all(tuple, "api_keys"))
+    assert digest(secret) in str(rows)
+    assert secret not in str(rows)
+
+
+def test_a_revoked_token_is_refused_and_its_name_is_not_used_again(served):
+    headers = served.as_("read")
+    assert served.http.get("/v1/experiments", headers=headers).status_code == 200
+    for _ in range(2):
+        assert served.http.delete("/v1/tokens/read").status_code == 204
+    assert served.http.get("/v1/experiments", headers=headers).status_code == 401
+    again = served.http.post("/v1/tokens", json={"name": "read", "scopes": ["read"]})
+    assert (again.status_code, again.json()["code"]) == (409, "name_taken")
+    assert served.http.delete("/v1/tokens/nobody").json()["code"] == "unknown"
+
+
+def test_a_token_of_another_process_is_known_within_a_second(served, monkeypatch):
+    assert served.http.get("/v1/experiments").status_code == 200
+    other = Tokens(served.store.database)
+    headers = {"Authorization": f"Bearer {other.create('late', ['read'])}"}
+    assert served.http.get("/v1/experiments", headers=headers).status_code == 401
+    monkeypatch.setattr("sameluck.service.tokens.FRESH_SECONDS", 0.0)
+    assert served.http.get("/v1/experiments", headers=headers).status_code == 200
+    other.revoke("late")
+    assert served.http.get("/v1/experiments", headers=headers).status_code == 401
+
+
+@pytest.mark.parametrize("header", ["Basic sl_x", "Bearer", "Bearer x", "bearer sl_é"])
+def test_other_headers_are_no_token(shared, header):
+    headers = {"Authorization": header.encode()}
+    assert shared.http.get("/v1/experiments", headers=headers).status_code == 401
+
+
+def test_names_and_scopes_are_checked(served):
+    for name, scopes in (("", ["read"]), ("a\nb", ["read"]), ("a", []), ("a", ["admin"])):
+        with pytest.raises(sl.Invalid):
+            served.tokens.create(name, scopes)
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example", "", "[::2]", "127.0.0.2"]
+)
+@pytest.mark.parametrize("method", ["GET", "DELETE", "OPTIONS"])
+def test_another_host_is_refused(shared, host, method):
+    answer = shared.http.request(method, "/healthz", headers={"Host": host})
+    assert (answer.status_code, answer.json()["code"]) == (403, "host_refused")
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8321", "127.0.0.1:1", "[::1]:8321"])
+def test_the_loopback_address_is_accepted_by_all_its_names(shared, host):
+    assert shared.http.get("/healthz", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://localhost:1", "file://", "http://[", ""]
+)
+@pytest.mark.parametrize("method", ["GET", "DELETE", "POST"])
+def test_another_origin_is_refused_for_every_method(shared, origin, method):
+    answer = shared.http.request(method, "/v1/experiments", headers={"Origin": origin})
+    assert (answer.status_code, answer.json()["code"]) == (403, "origin_refused")
+    same = shared.http.get("/healthz", headers={"Origin": "http://localhost"})
+    assert same.status_code == 200
+    assert "access-control-allow-origin" not in same.headers

@@ -167,7 +167,9 @@ class Experiments:
                     live = self.store.load(name, makers=self.makers)
                 except Unknown:  # without the names of the others
                     raise Unknown(f"no experiment {shown(name)} in this store") from None
-                except Diverged:  # its status is failed now: its users get the fallback arm
+                except (
+                    Diverged
+                ):  # failed now, or of another version: its users get the fallback arm
                     live = self.store.peek(name, makers=self.makers)
                 self._loaded[name] = live
             return self._loaded[name]

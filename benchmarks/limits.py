@@ -69,9 +69,10 @@ class _Noting:
 
 
 def replay(path, calls, group, seconds):
-    """Run recorded calls on a new SQLite file, `group` of them in a transaction: how many calls, how many seconds.
+    """Run recorded calls on a new SQLite file, `group` of them in a transaction.
 
-    The first recorded call starts the experiment and is not timed.
+    Returns how many calls, in how many seconds, and the processor time. The first recorded call starts the experiment
+    and is not timed.
     """
     Sqlite(str(path)).close()
     with contextlib.closing(
@@ -80,12 +81,12 @@ def replay(path, calls, group, seconds):
         for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
             connection.execute(f"PRAGMA {pragma}")
         _commit(connection, calls[:1])
-        begin, done = time.perf_counter(), 1
+        begin, spent, done = time.perf_counter(), time.process_time(), 1
         while done < len(calls) and time.perf_counter() < begin + seconds:
             some = calls[done : done + group]
             _commit(connection, some)
             done += len(some)
-        return done - 1, time.perf_counter() - begin
+        return done - 1, time.perf_counter() - begin, time.process_time() - spent
 
 
 def replay_for_callers(path, calls, callers, seconds):
@@ -98,7 +99,7 @@ def replay_for_callers(path, calls, callers, seconds):
         connection.execute(f"PRAGMA {pragma}")
     _commit(connection, calls[:1])
     waiting, in_order, following = queue.SimpleQueue(), threading.Lock(), iter(calls[1:])
-    counts, begin = [0] * callers, time.perf_counter()
+    counts, begin, spent = [0] * callers, time.perf_counter(), time.process_time()
 
     def commit_all():
         while (first := waiting.get()) is not None:
@@ -122,11 +123,11 @@ def replay_for_callers(path, calls, callers, seconds):
     writer = threading.Thread(target=commit_all)
     writer.start()
     run_together(work, callers)
-    spent = time.perf_counter() - begin
+    end, spent = time.perf_counter(), time.process_time() - spent
     waiting.put(None)
     writer.join()
     connection.close()
-    return sum(counts), spent
+    return sum(counts), end - begin, spent
 
 
 def _commit(connection, calls):
@@ -139,7 +140,7 @@ def _commit(connection, calls):
 
 # What `LiveExperiment` does for one user, most often. pgbench has no policies: it asks for the next entry of the arm.
 PAIR = {
-    ("assign", "enrol"),
+    ("assign", "enrol", "arrive"),
     ("lock_assignment", "note_reward", "settle", "advance_replication", "want"),
 }
 SCRIPT = """
@@ -153,12 +154,14 @@ SELECT pg_advisory_xact_lock(:unit);
 {assign} \\gset
 {begin_pipe}
 {enrol};
+{arrive};
 COMMIT;
 {end_pipe}
 BEGIN;
 {lock_assignment} \\gset held_
 \\set settled :held_version + 1
 \\set version :settled
+\\set before :held_version
 \\set following :position + 1
 {begin_pipe}
 {note_reward};
@@ -169,7 +172,7 @@ COMMIT;
 {end_pipe}
 """
 TEXTS = {"outcome": "applied", "source": "observed", "state": "open", "complete": "false"}
-NUMBERS = {"n": 0, "value": 1, "policies": 2}
+NUMBERS = {"n": 0, "value": 1, "policies": 2, "until": 0, "defaulted": 0, "digest": 1}
 
 
 def check_script(calls):

@@ -69,6 +69,7 @@ class Round(NamedTuple):
     calls: int
     seconds: float
     latencies: list[float]
+    processor: float | None = None  # seconds of all threads
 
     @property
     def rate(self):
@@ -116,7 +117,8 @@ class Users:
 def serve(live, threads, seconds, name="user", *, lists=False):
     """Serve users in so many threads for a while."""
     latencies = [[] for _ in range(threads)]
-    gate = threading.Barrier(threads)
+    spent = []
+    gate = threading.Barrier(threads, lambda: spent.append(time.process_time()))
     moments = []
 
     def work(k):
@@ -132,7 +134,7 @@ def serve(live, threads, seconds, name="user", *, lists=False):
     limits.run_together(work, threads)
     every = [one for own in latencies for one in own]
     calls = len(every) * (LIST if lists else 1)
-    return Round(calls, max(moments) - min(moments), every)
+    return Round(calls, max(moments) - min(moments), every, time.process_time() - spent[0])
 
 
 def rounds_of(contestants, repeats):
@@ -151,6 +153,8 @@ def show(rounds):
         rates = sorted(one.rate for one in own)
         latencies = sorted(1000 * latency for one in own for latency in one.latencies)
         figures[name] = row = {"median": statistics.median(rates), "rounds": rates}
+        if own[0].processor is not None:
+            row["processor_us"] = min(1e6 * one.processor / one.calls for one in own)
         text = f"  {name:<44} {row['median']:>8,.0f}  ({rates[0]:,.0f} to {rates[-1]:,.0f})"
         if latencies:
             row["p50_ms"], row["p99_ms"] = (
@@ -172,21 +176,20 @@ def on_sqlite(places, size, goals):
     folder = places.folder
     heading("SQLite, synchronous=FULL: calls per second, median (least to most)")
     calls = recorded(size["recorded"])
+
+    def replayed(how):
+        done, seconds, processor = how(new_file(folder), calls, CALLERS, size["seconds"])
+        return Round(done, seconds, [], processor)
+
     own, bare = f"sameluck, {CALLERS} callers", f"bare loop, groups of {CALLERS} calls"
     listed = f"sameluck, 1 caller, lists of {LIST}"
     contestants = {
         own: lambda: sqlite_round(folder, CALLERS, size["seconds"]),
         listed: lambda: sqlite_round(folder, 1, size["seconds"], lists=True),
-        bare: lambda: (
-            *limits.replay(new_file(folder), calls, CALLERS, size["seconds"]),
-            [],
-        ),
+        bare: lambda: replayed(limits.replay),
     }
     grouped = f"bare group commit, {CALLERS} callers"
-    contestants[grouped] = lambda: (
-        *limits.replay_for_callers(new_file(folder), calls, CALLERS, size["seconds"]),
-        [],
-    )
+    contestants[grouped] = lambda: replayed(limits.replay_for_callers)
     sqlite_round(folder, CALLERS, 0.2)
     figures = show(rounds_of(contestants, size["repeats"]))
     few = {
@@ -212,6 +215,9 @@ def on_sqlite(places, size, goals):
     alike = figures[own]["median"] / figures[grouped]["median"]
     name = f"SQLite, {CALLERS} callers: of bare group commit"
     goals.check(name, alike, ">= 0.50", alike >= 0.5)
+    spent = {name: figures[name]["processor_us"] for name in (own, listed, bare, grouped)}
+    print("  processor time of a call, microseconds, the least of the rounds:")
+    print("".join(f"    {name:<42} {us:>8.0f}\n" for name, us in spent.items()), end="")
     ratio = figures[listed]["median"] / figures[bare]["median"]
     goals.check(f"SQLite, lists of {LIST}: of a bare loop", ratio, ">= 0.55", ratio >= 0.55)
     return figures

@@ -28,7 +28,7 @@ import psutil
 
 import sameluck as sl
 from core import machine
-from live import experiment_of
+from live import experiment_of, new_database, own_server
 
 CONNECTIONS = 32
 EMPTY = """
@@ -275,6 +275,16 @@ def measure(folder, url, rounds, seconds):
     }
 
 
+@contextlib.contextmanager
+def database(kind, folder):
+    """The address of an empty database that waits for the disk."""
+    if kind == "sqlite":
+        yield f"sqlite:///{folder}/bench.db"
+        return
+    with own_server() as server, new_database(server) as url:
+        yield url
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
@@ -282,8 +292,7 @@ def main():
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     rounds, seconds = (2, 1.5) if options.quick else (5, 4.0)
-    with tempfile.TemporaryDirectory() as folder:
-        url = f"sqlite:///{folder}/bench.db"
+    with tempfile.TemporaryDirectory() as folder, database(options.db, folder) as url:
         results = {"machine": machine(), options.db: measure(folder, url, rounds, seconds)}
     print(json.dumps(results, indent=2))
     if options.json:

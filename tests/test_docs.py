@@ -210,6 +210,7 @@ import numpy as np
 import sameluck as sl
 from sameluck import cli
 from sameluck.live.diagnostics.outliers import outliers
+from sameluck.service.app import create_app
 
 experiment = sl.Experiment(
     policies={"winner": "play_the_winner(success=3)"}, arms=["a", "b"], horizon=20, replications=2
@@ -218,6 +219,7 @@ sl.trace(experiment, "poisson(3, 2)", guard=True)
 assert outliers(np.array([0, 1, 1]), np.array([0.0, 9.0, 1.0]), ["a", "b"]).verdict == "watch"
 with sl.open("sqlite://", clock=sl.VirtualClock()) as store:
     names = [check.name for check in store.start("shop", experiment).diagnostics()]
+    assert "/v1/experiments/{name}/arms" in create_app(store).openapi()["paths"]
 assert "outliers" in names
 with open("shop.toml", "w") as file:
     file.write(experiment.to_toml())

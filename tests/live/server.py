@@ -17,6 +17,8 @@ PLACES = (
     "/opt/homebrew/opt/postgresql*/bin",
     "/usr/local/opt/postgresql*/bin",
 )
+MEMORY = Path("/dev/shm")
+ROOM = 2**30  # bytes in memory that a cluster may take
 SECONDS_TO_START = 60
 ATTEMPTS = 5
 
@@ -67,8 +69,7 @@ class Server:
 def running(*, fsync=False):
     """A server with an empty cluster; without fsync it survives its clients' death, not a power cut."""
     programs = binaries()
-    # Not TMPDIR: a socket's path must be short, and the server's user must be able to enter.
-    folder = Path(tempfile.mkdtemp(prefix="sameluck-pg-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="sameluck-pg-", dir=_place(fsync=fsync)))
     account = _unprivileged()
     if account:
         os.chown(folder, account["user"], account["group"])
@@ -149,6 +150,14 @@ def _unprivileged():
     return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
 
 
+def _place(*, fsync):
+    """Where to make a cluster: on disk if it is to be durable, else in memory if there is room for it."""
+    # Not TMPDIR: a socket's path must be short, and the server's user must be able to enter.
+    if fsync or not os.access(MEMORY, os.W_OK) or shutil.disk_usage(MEMORY).free < ROOM:
+        return "/tmp"
+    return MEMORY  # most of the work of a new database is to make its files
+
+
 def _create(programs, folder, options):
     command = [programs / "initdb", "--pgdata=data", "--username=postgres", "--auth=trust"]
     command += ["--encoding=UTF8", "--locale=C", "--no-sync"]
@@ -169,6 +178,7 @@ def _start(programs, folder, options, *, fsync):
             "max_connections": 100,
             "fsync": "on" if fsync else "off",
             "full_page_writes": "on" if fsync else "off",
+            "max_wal_size": "1GB" if fsync else "128MB",
         }
         command = [programs / "postgres", "-D", "data"]
         command += [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]

@@ -99,6 +99,16 @@ def test_lists_have_an_answer_for_each_item(server):
         assert [answers[n].applied for n in (0, 1, 3)] == [True, False, True]
 
 
+def test_a_window_ends_while_nobody_calls(server):
+    live = server.store.start("overdue", EXPERIMENT, live={"reward": {"window_seconds": 0.2}})
+    with server.client() as client:
+        assert client.load("overdue").assign("u").enrolled
+    until = time.monotonic() + 30
+    while live.status().defaulted == 0:
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
 def test_coroutines_have_the_same_methods(server):
     async def main():
         url, token = server.serving.url, server.serving.token
@@ -119,7 +129,9 @@ def test_coroutines_have_the_same_methods(server):
     asyncio.run(main())
 
 
-MORE = {"verify", "twin", "tick", "void_units", "started_at", "live"}  # of the server, or local
+# Of the server, or local.
+MORE = {"verify", "twin", "tick", "void_units", "forget_units", "started_at", "live"}
+MORE |= {"remove_policy", "replace_policy_code", "repair"}  # of who deploys the code
 
 
 def test_the_clients_have_the_methods_of_the_embedded_object():

@@ -26,6 +26,7 @@ BODIES = {
     "assign": {"unit": "u"},
     "assign_batch": {"units": ["u"]},
     "void_units": {"units": ["u"]},
+    "erase_unit": {"unit": "u"},
     "reward": {"value": 1},
     "reward_batch": {"rewards": []},
     "add_policy": {"name": "new", "policy": "uniform"},

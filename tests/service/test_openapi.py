@@ -42,7 +42,7 @@ def described(shared):
 @pytest.mark.slow
 @SCHEMA.parametrize()
 @hypothesis.settings(
-    max_examples=12,
+    max_examples=8,
     suppress_health_check=list(hypothesis.HealthCheck),
     phases=[hypothesis.Phase.generate],
 )

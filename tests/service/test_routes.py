@@ -307,3 +307,52 @@ def test_a_request_that_takes_too_long_is_given_up(serve, monkeypatch):
     monkeypatch.setattr(served.store, "statuses", lambda: release.wait(5) and [])
     assert codes(served.http.get("/v1/experiments")) == (503, "timed_out")
     release.set()
+
+
+def test_an_experiment_that_has_ended_can_be_deleted(served):
+    served.start()
+    id = served.assign("ann").json()["id"]
+    path = "/v1/experiments/socks"
+    assert codes(served.http.delete(path)) == (409, "invalid_transition")
+    assert served.http.post(f"{path}/stop", json={"drain": False}).status_code == 200
+    assert served.http.delete(path, params={"reason": "tidy"}).status_code == 204
+    assert codes(served.http.delete(path)) == (404, "unknown")
+    assert codes(served.assign("ann")) == (404, "unknown")
+    assert codes(served.reward(id, 1)) == (404, "unknown")
+    assert (served.store.history()[-1].actor, served.store.history()[-1].reason) == (
+        "everything",
+        "tidy",
+    )
+    served.start()
+    assert served.assign("ann").json()["reason"] == "ASSIGNED"
+
+
+def test_an_experiment_that_another_process_has_replaced_is_loaded_anew(served):
+    served.start()
+    served.assign("ann")
+    definition = served.store.peek("socks").experiment
+    for what in ("status", "assign"):
+        served.store.peek("socks").stop(drain=False)
+        served.store.delete("socks")
+        served.store.start("socks", definition)
+        served.app.state.service.experiments._asked.clear()  # a second later
+        if what == "status":
+            shown = served.http.get("/v1/experiments/socks").json()
+            assert shown["status"]["users"] == 0
+        assert served.assign("ann").json()["reason"] == "ASSIGNED"
+    served.store.peek("socks").stop(drain=False)
+    served.store.delete("socks")
+    served.app.state.service.experiments._asked.clear()
+    assert codes(served.assign("bob")) == (404, "unknown")
+
+
+def test_a_unit_can_be_erased(served):
+    served.start()
+    id = served.assign("ann").json()["id"]
+    served.reward(id, 1)
+    erase = {"unit": "ann", "reason": "request"}
+    path = "/v1/experiments/socks/erase"
+    assert served.http.post(path, json=erase).json() == {"assignments": 1}
+    assert served.http.post(path, json=erase).json() == {"assignments": 0}
+    assert codes(served.http.get(f"/v1/assignments/{id}")) == (404, "unknown")
+    assert served.store.peek("socks").status().settled == 1

@@ -2,17 +2,24 @@
 
 import contextlib
 import json
+import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+import tomllib
+from pathlib import Path
 
 import httpx
 import pytest
 
 import sameluck as sl
 from sameluck import cli
+from sameluck.service.addresses import Address
+from sameluck.service.tokens import Tokens
 
 EXPERIMENT = {
     "name": "socks",
@@ -28,7 +35,8 @@ EXPERIMENT = {
 @contextlib.contextmanager
 def running(folder, *options):
     """A server in a process of its own, and a caller with its token."""
-    command = [sys.executable, "-m", "sameluck", "serve", "--port", "0", "--json", *options]
+    port = [] if "--port" in options else ["--port", "0"]
+    command = [sys.executable, "-m", "sameluck", "serve", "--json", *port, *options]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
         try:
             started = json.loads("".join(process.stdout.readline() for _ in range(5)))
@@ -52,8 +60,7 @@ def use(http, first, acknowledged, ended):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGKILL])
-def test_what_was_acknowledged_survives_the_end_of_the_server(tmp_path, sent):
+def test_sigterm_ends_the_server_within_five_seconds_and_loses_nothing(tmp_path):
     acknowledged, ended = {}, threading.Event()
     with running(tmp_path) as (process, http):
         assert http.post("/v1/experiments", json=EXPERIMENT).status_code == 201
@@ -66,7 +73,7 @@ def test_what_was_acknowledged_survives_the_end_of_the_server(tmp_path, sent):
         until = time.monotonic() + 30
         while len(acknowledged) < 20 and time.monotonic() < until:
             time.sleep(0.05)
-        process.send_signal(sent)
+        process.send_signal(signal.SIGTERM)
         began = time.monotonic()
         process.wait(10)
         assert time.monotonic() - began < 5
@@ -79,6 +86,99 @@ def test_what_was_acknowledged_survives_the_end_of_the_server(tmp_path, sent):
         kept = {id: live.describe(id) for id in acknowledged}
         assert {id: one.value for id, one in kept.items()} == acknowledged
         assert {one.status for one in kept.values()} == {"settled"}
+
+
+def until_answered(call, *arguments):
+    """What a call returns, repeated while the server is away."""
+    while True:
+        try:
+            return call(*arguments)
+        except sl.Unavailable:
+            time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_and_restarted_under_load_loses_and_doubles_nothing(tmp_path):
+    url = f"sqlite:///{tmp_path / 'sameluck.db'}"
+    with sl.open(url) as store:
+        token = Tokens(store.database).create("shop", ["serve", "reward", "manage"])
+    with Address("127.0.0.1", 0).bind() as free:
+        port = str(free.getsockname()[1])
+    acknowledged, ended = {}, threading.Event()
+    client = sl.Client(f"http://127.0.0.1:{port}", token=token, timeout=0.5)
+
+    def serve_users(first):
+        live, number = client.load("socks", fallback="0"), first
+        while not ended.is_set():
+            number += 1
+            if id := live.assign(number).id:
+                until_answered(live.reward, id, number % 2)
+                acknowledged[id] = number % 2
+
+    def wait_for_more():
+        enough, until = len(acknowledged) + 20, time.monotonic() + 60
+        while len(acknowledged) < enough:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+    users = [threading.Thread(target=serve_users, args=(10**6 * n,)) for n in range(4)]
+    with running(tmp_path, "--port", port) as (process, http):
+        assert http.post("/v1/experiments", json=EXPERIMENT).status_code == 201
+        for user in users:
+            user.start()
+        wait_for_more()
+        process.kill()
+        process.wait()
+    with running(tmp_path, "--port", port):
+        wait_for_more()
+        ended.set()
+        for user in users:
+            user.join()
+    client.close()
+    with sl.open(url) as store:
+        live = store.load("socks")  # verified
+        assert {id: live.describe(id).value for id in acknowledged} == acknowledged
+        assert live.status().settled == len(acknowledged)
+
+
+def call_either(servers, path, body):
+    """The answer of the first server that answers, as behind a proxy; and how many did not."""
+    for failed, http in enumerate(servers):
+        with contextlib.suppress(httpx.TransportError):
+            answer = http.post(path, json=body)
+            assert answer.is_success, answer.text
+            return answer.json(), failed
+    raise AssertionError("no server answers")
+
+
+@pytest.mark.slow
+def test_one_of_two_servers_is_killed_and_users_notice_nothing(tmp_path, postgres_url):
+    with sl.open(postgres_url) as store:
+        token = Tokens(store.database).create("shop", ["serve", "reward", "manage"])
+    acknowledged, elsewhere = {}, 0
+    with (
+        running(tmp_path, "--db", postgres_url) as (first, one),
+        running(tmp_path, "--db", postgres_url) as (_, two),
+    ):
+        for http in (one, two):
+            http.headers["Authorization"] = f"Bearer {token}"
+        assert one.post("/v1/experiments", json=EXPERIMENT).status_code == 201
+        for number in range(120):
+            servers = (one, two) if number % 2 else (two, one)
+            if number == 60:
+                first.kill()
+            path = "/v1/experiments/socks/assignments"
+            answer, failed = call_either(servers, path, {"unit": number})
+            assert answer["enrolled"]
+            path = f"/v1/assignments/{answer['id']}/reward"
+            call_either(servers[::-1], path, {"value": number % 2})
+            acknowledged[answer["id"]] = number % 2
+            elsewhere += failed
+    assert elsewhere == 30
+    with sl.open(postgres_url) as store:
+        live = store.load("socks")
+        assert {id: live.describe(id).value for id in acknowledged} == acknowledged
+        assert live.status().settled == len(acknowledged) == 120
 
 
 def test_tokens_are_created_listed_and_revoked(tmp_path, monkeypatch, capsys):
@@ -119,3 +219,32 @@ def test_every_address_of_the_machine_needs_the_names_of_the_service(tmp_path, m
     assert cli.run(["token", "create", "shop", "--scope", "serve"]) == 0
     assert cli.run(["serve", "--port", "0", "--host", "0.0.0.0"]) == 2
     assert "--allow-host" in capsys.readouterr().err
+
+
+DEPLOY = Path(__file__).parent.parent.parent / "deploy"
+
+
+def test_the_container_starts_the_command_as_it_is():
+    """As far as it can be checked without a registry: its instructions name what exists."""
+    text = (DEPLOY / "Dockerfile").read_text()
+    (copied,) = re.findall(r"^COPY (pyproject.*) \./$", text, re.MULTILINE)
+    assert all((DEPLOY.parent / name).exists() for name in copied.split())
+    extras = re.search(r"\.\[(.*?)\]", text)[1].split(",")
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]
+    assert set(extras) <= project["optional-dependencies"].keys()
+    entry = json.loads(re.search(r"^ENTRYPOINT (.*)$", text, re.MULTILINE)[1])
+    assert entry[0] in project["scripts"]
+    assert cli.run([*entry[1:], "--help"]) == 0
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
+def test_the_unit_is_valid(tmp_path, capsys):
+    text = (DEPLOY / "sameluck.service").read_text()
+    command = shlex.split(re.search(r"^ExecStart=(.*)$", text, re.MULTILINE)[1])
+    assert cli.run([*command[1:], "--help"]) == 0
+    unit = tmp_path / "sameluck.service"
+    unit.write_text(text.replace(command[0], sys.executable))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", unit], check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")

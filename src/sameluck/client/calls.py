@@ -77,6 +77,12 @@ def show(name: str) -> Call[Mapping[str, Any]]:
     return Call("GET", f"/v1/experiments/{quote(name, safe='')}", lambda answer: answer.json)
 
 
+def delete(name: str, reason: str) -> Call[None]:
+    """Delete an experiment."""
+    path = f"/v1/experiments/{quote(name, safe='')}"
+    return Call("DELETE", path, nothing, query={"reason": reason}, repeatable=False)
+
+
 class ExperimentCalls:
     """The calls about one experiment, by the methods of `LiveExperiment`."""
 
@@ -153,6 +159,11 @@ class ExperimentCalls:
         """Let the rewards that are awaited now come so many seconds later."""
         body = {"seconds": seconds, "reason": reason}
         return self._change("windows", body, repeatable=False)
+
+    def erase(self, unit: Unit, *, reason: str = "") -> Call[int]:
+        """Erase a unit, as `LiveExperiment.erase` does; returns how many assignments it had."""
+        body = {"unit": _plain(unit), "reason": reason}
+        return Call("POST", f"{self.path}/erase", lambda a: int(a.json["assignments"]), body)
 
     def add_policy(self, name: str, policy: Policy | str) -> Call[Joining]:
         """Add a challenger, even to a finished experiment."""

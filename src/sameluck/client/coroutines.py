@@ -97,6 +97,10 @@ class AsyncClient:
         document = await self.send(calls.show(name)) if fallback is None else None
         return AsyncRemoteExperiment(self, name, fallback, document)
 
+    async def delete(self, name: str, *, reason: str = "") -> None:
+        """Delete an experiment that is stopped, complete or failed, with its ledger and its audit log."""
+        await self.send(calls.delete(name, reason))
+
     async def send(self, call: Call[T], *, is_assign: bool = False) -> T:
         """Send a call, again if need be; raises the error that the embedded call would raise, or `Unavailable`."""
         connection = self._connection
@@ -249,6 +253,7 @@ class AsyncRemoteExperiment(RemoteState):
     stop = _sent(ExperimentCalls.stop)
     disable_arm = _sent(ExperimentCalls.disable_arm)
     enable_arm = _sent(ExperimentCalls.enable_arm)
+    erase = _sent(ExperimentCalls.erase)
     extend_windows = _sent(ExperimentCalls.extend_windows)
     add_policy = _sent(ExperimentCalls.add_policy)
     preview_policy = _sent(ExperimentCalls.preview_policy)

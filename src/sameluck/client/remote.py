@@ -11,7 +11,7 @@ from sameluck.client.calls import ExperimentCalls
 from sameluck.errors import Invalid, SameluckError, Unavailable, shown
 from sameluck.experiment import Experiment
 from sameluck.live import Assignment, Live, Receipt
-from sameluck.live.breaker import CircuitBreaker
+from sameluck.live.breaker import FAILURES, CircuitBreaker
 from sameluck.live.enrolment import Unit
 from sameluck.live.options import fallback_arm
 from sameluck.live.records import UNAVAILABLE
@@ -47,7 +47,8 @@ class Connection:
     def check_tried(self) -> None:
         """Raise `NotReceived` if the service was away lately and is not to be tried now."""
         try:
-            self.breaker.wait_for_turn()
+            if self.breaker.failures >= FAILURES:
+                self.breaker.wait_for_turn()
         except Unavailable as error:
             raise NotReceived(str(error)) from None
 

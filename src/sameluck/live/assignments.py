@@ -247,10 +247,8 @@ class Assignments:
         As `void` does, but units that are not enrolled, or were exposed or rewarded, stay as they are.
         """
         for unit in units:
-            code = self._enrolment.code_or_answer(unit)
-            id = self._enrolment.assignment_of(code) if isinstance(code, str) else None
             with suppress(Conflict):
-                self.void(id)
+                self.void(self._enrolment.assignment_of(self._enrolment.code(unit)))
 
     def tick(self) -> int:
         """Expire every assignment that is due; returns how many.

@@ -167,7 +167,9 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
         """
         live = self._synchronous
         try:
-            answer = await self._calls.call(self._assigning[strict], unit, live._settings.timeout)
+            answer = await self._calls.call(
+                self._assigning[bool(strict)], unit, live._settings.timeout
+            )
         except Closed:
             raise
         except Unavailable:

@@ -10,6 +10,7 @@ import asyncio
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -20,6 +21,16 @@ from sameluck.errors import Closed, Unavailable
 from sameluck.live.item_lists import MOST_TOGETHER
 
 T = TypeVar("T")
+_in_this_process: weakref.WeakSet[CallQueue] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for each in list(_in_this_process):
+        each.begin()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,10 +80,11 @@ class CallQueue:
     ) -> None:
         self._most, self._others, self._failed = grouping, others, failed
         self._closed = False
-        self._begin()
+        self.begin()
+        _in_this_process.add(self)
 
-    def _begin(self) -> None:
-        self._process = os.getpid()
+    def begin(self) -> None:
+        """Begin without calls and threads, as in a forked process: those of its parent stay there."""
         self._lock = threading.Lock()
         self._waiting: dict[CallKind, list[_Call]] = {}  # the kind that waits longest first
         self._running = 0  # threads that make calls together
@@ -100,7 +112,6 @@ class CallQueue:
 
     async def in_thread(self, call: Callable[[], T], seconds: float | None = None) -> T:
         """Make a call in a thread; `Unavailable` if it has no answer after so many seconds."""
-        self._check_process()
         with self._lock:
             self._check_open()
             made = asyncio.wrap_future(self._threads.submit(copy_context().run, call))
@@ -114,7 +125,6 @@ class CallQueue:
 
     async def close(self, then: Callable[[], None]) -> None:
         """Make the calls that wait, and then a last one, even if this is cancelled."""
-        self._check_process()
         groups, threads = self._groups, self._threads
 
         def finish() -> None:
@@ -129,16 +139,11 @@ class CallQueue:
             last = asyncio.wrap_future(threads.submit(finish))
         await asyncio.shield(last)
 
-    def _check_process(self) -> None:
-        if os.getpid() != self._process:  # forked: the threads and the calls are the parent's
-            self._begin()
-
     def _check_open(self) -> None:
         if self._closed:
             raise Closed("the store is closed")
 
     def _submit(self, call: _Call, seconds: float | None) -> None:
-        self._check_process()
         with self._lock:
             self._check_open()
             if self._hangs(seconds):

@@ -37,7 +37,7 @@ class Derived(NamedTuple):
         """Whether what was settled since is all that has changed."""
         if self.state is None:
             return self.version == row.version
-        return self.state.revision == row.revision
+        return self.state.taken_back == row.taken_back
 
 
 class DerivedChallenger(NamedTuple):
@@ -68,10 +68,12 @@ class Challenger(NamedTuple):
         after = self._added_to(before)
         self._check_rewards(after)
         ledger = self.replications.ledger(self.transaction, after.scheduler)
-        revisions = {row.number: row.revision for row in self._all(ReplicationRow, "replications")}
+        taken_back = {
+            row.number: row.taken_back for row in self._all(ReplicationRow, "replications")
+        }
         states = {}
         for state in ledger.replications(checked=False):
-            state.revision = revisions[state.number]
+            state.taken_back = taken_back[state.number]
             states[state.number] = _derived(state)
         return DerivedChallenger(before.row, after, states)
 
@@ -96,7 +98,7 @@ class Challenger(NamedTuple):
         """Bring derived replications up to date, so that less is left while others wait."""
         for row in self._all(ReplicationRow, "replications"):
             one = derived.get(row.number)
-            if one is not None and one.state is not None and one.state.revision == row.revision:
+            if one is not None and one.state is not None and one.state.taken_back == row.taken_back:
                 self.replications.settle_since(self.transaction, one.state)
 
     def _add(
@@ -110,7 +112,7 @@ class Challenger(NamedTuple):
             one = derived.get(row.number)
             if one is None or not one.can_catch_up(row):
                 (state,) = ledger._replace(numbers=[row.number]).replications(checked=False)
-                state.revision = row.revision
+                state.taken_back = row.taken_back
                 one = _derived(state)
             if one.state is not None:
                 state = one.state

@@ -57,7 +57,7 @@ def extend(
     counts = len(taken) - len(late), len(late), len(defaults) - len(taken)
     subject = f"by {more / SECOND:g} seconds"
     if defaults:
-        subject += f"; {len(late):,} late rewards accepted, {counts[0]:,} awaited again, {counts[2]:,} stay refused"
+        subject += f"; {len(late):,} late rewards accepted, {counts[0]:,} awaited again, {counts[2]:,} defaults stay"
     replications.history.record(transaction, "windows extended", subject=subject, reason=reason)
     return Extension(awaited, *counts)
 
@@ -111,7 +111,7 @@ class _TakingBack(NamedTuple):
         wanted = set(state.want_afresh())
         for entry in sorted(wanted_before - wanted):
             self.transaction.run("withdraw", **self.key, **entry._asdict())
-        state.revision = self.row.revision + 1
+        state.taken_back = self.row.taken_back + 1
         self.replications.states[self.row.number] = state
         self.replications.write_state(
             self.transaction, state, sorted(wanted - wanted_before), self.now

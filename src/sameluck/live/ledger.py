@@ -19,7 +19,7 @@ from sameluck.runs import Runs
 from sameluck.trajectories import Trace, Trajectory, replayed_by
 from sameluck.validation import require_one_of, require_whole
 
-CHUNK = 200  # replications read at once
+CHUNK, FEW_ENTRIES = 200, 20_000  # replications, and about so many entries, read at once
 _LEDGER = np.dtype(
     list(zip(LedgerRow._fields, ("i8", "i8", "i8", "i8", "f8", "?", "?"), strict=True))
 )
@@ -52,8 +52,9 @@ class Ledger(NamedTuple):
 
     def entries(self) -> Iterator[tuple[int, SettledEntries, list[Entry]]]:
         """The settled and the outstanding entries of each replication."""
-        for start in range(0, len(self.numbers), CHUNK):
-            chunk = self.numbers[start : start + CHUNK]
+        together = max(1, min(CHUNK, FEW_ENTRIES // self.scheduler.experiment.horizon))
+        for start in range(0, len(self.numbers), together):
+            chunk = self.numbers[start : start + together]
             span = {"experiment": self.id, "first": chunk[0], "stop": chunk[-1] + 1}
             rows = np.fromiter(self.transaction.each(LedgerRow, "ledger", **span), _LEDGER)
             outstanding: dict[int, list[Entry]] = {}

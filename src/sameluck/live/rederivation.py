@@ -60,6 +60,7 @@ class Rederivation(NamedTuple):
 
 class _Derived(NamedTuple):
     version: int
+    taken_back: int
     complete: bool
     found: Differences
     period: int | None
@@ -102,11 +103,16 @@ class Rederiving(NamedTuple):
 
     def _derive_each(self, ledger: Ledger) -> dict[int, _Derived]:
         digests, derived = known_digests(ledger), {}
+        key = {"experiment": self.replications.id}
+        rows = ledger.transaction.all(ReplicationRow, "replications", **key)
+        taken_back = {row.number: row.taken_back for row in rows}
         for number, settled, outstanding in ledger.entries():
             check_digest(ledger, digests, number, settled)
             state = rebuild(ledger.scheduler, number, settled, outstanding)
             period = self._first_period(state)
-            derived[number] = _Derived(state.version, state.complete, differences(state), period)
+            derived[number] = _Derived(
+                state.version, taken_back[number], state.complete, differences(state), period
+            )
         return derived
 
     def _first_period(self, state: Replication) -> int | None:
@@ -166,7 +172,7 @@ class Rederiving(NamedTuple):
 
 
 def _is_stale(derived: _Derived | None, row: ReplicationRow) -> bool:
-    return derived is None or derived.version != row.version
+    return derived is None or (derived.version, derived.taken_back) != (row.version, row.taken_back)
 
 
 def _summary(derived: Mapping[int, _Derived], *, applied: bool) -> Rederivation:

@@ -198,12 +198,12 @@ class OpenReplications(StoredExperiment):
         if (
             state is None
             or not usable
-            or state.revision != locked.revision
+            or state.taken_back != locked.taken_back
             or state.version > locked.version
         ):
             ledger = Ledger(transaction, self.id, definition.scheduler, [number])
             (state,) = ledger.replications(checked=False)
-            state.revision = locked.revision
+            state.taken_back = locked.taken_back
             needed = check_ledger(state, behind=locked.behind > 0)
             self.states[number] = state
         else:

@@ -23,7 +23,7 @@ class Results(Assignments):
     """The methods of a live experiment that read its ledger."""
 
     _runs: Runs | None = None  # the last ones returned
-    _revisions = (0, 0)  # of the replications and of the policies then
+    _changes = (0, 0)  # until then: how often defaults were taken back, and the policies changed
 
     def runs(
         self, checkpoints: Sequence[int] | None = None, *, policies: Sequence[str] | None = None
@@ -38,14 +38,17 @@ class Results(Assignments):
                 experiment's horizon if not given.
             policies: Only these; others need not have passed it.
         """
+        now = self._settings.now()
 
         def work(ledger: Ledger) -> Runs:
-            count = ledger.transaction.one(NumberRow, "revisions", experiment=ledger.id).number
-            revisions = count, self._replications.current(ledger.transaction).row.revision
-            before = self._runs if revisions == self._revisions else None
+            taken_back = ledger.transaction.one(
+                NumberRow, "count_taken_back", experiment=ledger.id
+            ).number
+            changes = taken_back, self._replications.current(ledger.transaction).row.revision
+            before = self._runs if changes == self._changes else None
             self._runs = ledger.runs(checkpoints, policies, before)
-            self._revisions = revisions
-            return replace(self._runs, notes=notes(ledger, self._runs.replications))
+            self._changes = changes
+            return replace(self._runs, notes=notes(ledger, self._runs.replications, now))
 
         return self._replications.read(work, needs=policies)
 

@@ -8,8 +8,8 @@ from sameluck.live.records import moment
 from sameluck.reporting.wording import counted
 
 
-def notes(ledger: Ledger, complete: int) -> tuple[str, ...]:
-    """Why results use no more than the first `complete` replications."""
+def notes(ledger: Ledger, complete: int, now: int) -> tuple[str, ...]:
+    """Why results use no more than the first `complete` replications, at a time in microseconds."""
     key = {"experiment": ledger.id, "replication": complete}
     later = ledger.transaction.one(NumberRow, "count_complete_after", **key).number
     names = ledger.scheduler.arm_names
@@ -19,7 +19,7 @@ def notes(ledger: Ledger, complete: int) -> tuple[str, ...]:
         row = ledger.transaction.one(WaitingRow, "waiting", **key)
         sentences.append(
             f"Results use the first {counted(complete, 'replication')} and wait for replication {complete}, although "
-            f"{counted(later, 'later one is', 'later ones are')} complete: {_waits(row)}."
+            f"{counted(later, 'later one is', 'later ones are')} complete: {_waits(row, now)}."
         )
     if disabled:
         arms = ", ".join(names[arm] for (arm,) in disabled)
@@ -30,11 +30,13 @@ def notes(ledger: Ledger, complete: int) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def _waits(row: WaitingRow) -> str:
+def _waits(row: WaitingRow, now: int) -> str:
     """What a replication waits for."""
     parts = []
     if row.rewards:
         by = "" if row.due_us is None else f", by {moment(row.due_us)} at the latest"
+        if row.due_us is not None and row.due_us <= now:
+            by = ", whose time is over: `tick`, or the next call of `assign`, records the default"
         parts.append(f"it awaits {counted(row.rewards, 'reward')}{by}")
     if row.users - row.held:
         parts.append(f"it needs {counted(row.users - row.held, 'user')}")

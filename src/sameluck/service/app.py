@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -44,8 +45,10 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await to_thread.run_sync(experiments.load_active)
+        expiring = asyncio.create_task(experiments.expire_each_second())
         yield
-        await to_thread.run_sync(store.close)
+        expiring.cancel()
+        await experiments.close()
 
     app = FastAPI(
         title="sameluck",

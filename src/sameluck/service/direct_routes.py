@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from fastapi.security import SecurityScopes
 from pydantic import BaseModel, ValidationError
+from starlette.types import Receive, Scope, Send
 
 from sameluck.service.access import Bearer
 from sameluck.service.problems import Refused
@@ -21,6 +22,16 @@ from sameluck.service.problems import Refused
 
 class DirectRoute(APIRoute):
     """A route whose function takes parameters of the path, `body` (a model, if any) and `caller`."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        answer = self.get_route_handler()
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            response = await answer(Request(scope, receive))
+            await response(scope, receive, send)
+
+        self.app = app  # without the stacks of contexts that dependencies may need
 
     def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
         """A function that answers a request."""

@@ -1,33 +1,44 @@
 """`Experiments`: the experiments of a store, for a service that runs in an event loop.
 
-This is the only module of the service that calls a store. Its calls wait for the database in threads.
+This is the only module of the service that calls a store. Calls for users that wait at the same moment share a
+transaction; the others wait for the database in threads, few at a time, so that users do not wait for them.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
 from sameluck.errors import Diverged, SameluckError, Unknown, shown
+from sameluck.live.async_store import AsyncLiveExperiment, AsyncStore
 from sameluck.live.databases.rows import ACTIVE
 from sameluck.live.enrolment import Unit
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.options import Makers
-from sameluck.live.records import Assignment, Receipt
+from sameluck.live.records import NOT_RUNNING, Assignment, Description, Receipt
 from sameluck.live.settings import acting_as
 from sameluck.live.store import Store
 
 T = TypeVar("T")
 
-SERVING_THREADS, READING_THREADS = 64, 4  # calls for users, and the others, at the same time
+THREADS = 4  # for the calls that are not for users
 MOST_REMEMBERED = 100_000  # assignments whose experiment is known without a query
 
 _log = logging.getLogger("sameluck")
+
+
+class Loaded(NamedTuple):
+    """An experiment, for threads and for coroutines."""
+
+    live: LiveExperiment
+    awaited: AsyncLiveExperiment
 
 
 class Experiments:
@@ -41,18 +52,21 @@ class Experiments:
     def __init__(self, store: Store, makers: Makers | None = None) -> None:
         self.store = store
         self.makers = makers
-        self._loaded: dict[str, LiveExperiment] = {}
+        self._awaited = AsyncStore(store)
+        self._loaded: dict[str, Loaded] = {}
         self._loading = threading.Lock()
+        self._asked: dict[str, float] = {}  # when an experiment may be looked for again
         self._names: dict[str, str] = {}  # of experiments, by the id of an assignment
-        self._serving = CapacityLimiter(SERVING_THREADS)
-        self._reading = CapacityLimiter(READING_THREADS)
+        self._threads = CapacityLimiter(THREADS)
 
     # Calls for users
 
     async def assign(self, name: str, unit: Unit) -> Assignment:
         """The arm to show a unit."""
-        live = await self._live(name)
-        answer = await self._serve(partial(live.assign, unit))
+        loaded = await self._experiment(name)
+        answer = await loaded.awaited.assign(unit)
+        if answer.reason == NOT_RUNNING and await self._is_replaced(name, loaded):
+            return await self.assign(name, unit)
         self._remember(name, [answer])
         return answer
 
@@ -60,15 +74,15 @@ class Experiments:
         self, name: str, units: Sequence[Unit]
     ) -> list[Assignment | SameluckError]:
         """The arms to show several units, or an error in the place of one."""
-        live = await self._live(name)
-        answers = await self._serve(partial(live.assign_many, units))
+        loaded = await self._experiment(name)
+        answers = await loaded.awaited.assign_many(units)
         self._remember(name, answers)
         return answers
 
     async def reward(self, id: str, value: float) -> Receipt:
         """Report the reward of a unit."""
-        live = await self.live_of(id)
-        return await self._serve(partial(live.reward, id, value))
+        loaded = await self._experiment_of(id)
+        return await loaded.awaited.reward(id, value)
 
     async def reward_many(
         self, pairs: Sequence[tuple[str, float]]
@@ -77,69 +91,85 @@ class Experiments:
         names = await self._names_of([id for id, _ in pairs])
         answers: list[Receipt | SameluckError] = [_unknown(id) for id, _ in pairs]
         for name in dict.fromkeys(name for name in names if name is not None):
-            live = await self._live(name)
+            loaded = await self._experiment(name)
             places = [place for place, other in enumerate(names) if other == name]
-            some = [pairs[place] for place in places]
-            got = await self._serve(partial(live.reward_many, some))
+            got = await loaded.awaited.reward_many([pairs[place] for place in places])
             for place, answer in zip(places, got, strict=True):
                 answers[place] = answer
         return answers
 
     async def expose(self, id: str) -> None:
         """Report that a unit has seen its arm."""
-        live = await self.live_of(id)
-        await self._serve(partial(live.expose, id))
+        loaded = await self._experiment_of(id)
+        await loaded.awaited.expose(id)
 
     async def void(self, id: str) -> None:
         """Report that a unit never saw its arm."""
-        live = await self.live_of(id)
-        await self._serve(partial(live.void, id))
+        loaded = await self._experiment_of(id)
+        await loaded.awaited.void(id)
 
     async def void_units(self, name: str, units: Sequence[Unit]) -> None:
         """Void the assignments of units whose answer was lost."""
-        live = await self._live(name)
-        await self._serve(partial(live.void_units, units))
+        loaded = await self._experiment(name)
+        await self._in_thread(lambda: loaded.live.void_units(units))
 
     # Everything else
 
     async def read(self, name: str, work: Callable[[LiveExperiment], T]) -> T:
-        """Run what may take long on an experiment; few at a time, so that users do not wait."""
-        live = await self._live(name)
-        return await to_thread.run_sync(work, live, limiter=self._reading, abandon_on_cancel=True)
+        """Run what may take long on an experiment."""
+        loaded = await self._experiment(name)
+        try:
+            return await self._in_thread(lambda: work(loaded.live), given_up=True)
+        except Unknown:
+            if not await self._is_replaced(name, loaded):
+                raise
+        return await self.read(name, work)
 
     async def change(self, actor: str, name: str, work: Callable[[LiveExperiment], T]) -> T:
         """Change an experiment; the history has the actor."""
-        live = await self._live(name)
-        return await self.change_store(actor, lambda _: work(live))
+        loaded = await self._experiment(name)
+        return await self.change_store(actor, lambda _: work(loaded.live))
 
     async def change_store(self, actor: str, work: Callable[[Store], T]) -> T:
         """Change the store; the history has the actor."""
 
-        def in_thread() -> T:
+        def change() -> T:
             with acting_as(actor):
                 return work(self.store)
 
-        return await to_thread.run_sync(in_thread, limiter=self._reading)
+        return await self._in_thread(change)
 
     async def read_store(self, work: Callable[[Store], T]) -> T:
         """Read the store."""
-        return await to_thread.run_sync(
-            work, self.store, limiter=self._reading, abandon_on_cancel=True
-        )
+        return await self._in_thread(lambda: work(self.store), given_up=True)
 
-    async def live_of(self, id: str) -> LiveExperiment:
-        """The experiment of an assignment."""
-        (name,) = await self._names_of([id])
-        if name is None:
-            raise _unknown(id)
-        return await self._live(name)
+    async def describe(self, id: str) -> Description:
+        """Everything about an assignment."""
+        loaded = await self._experiment_of(id)
+        return await self._in_thread(lambda: loaded.live.describe(id), given_up=True)
 
     async def check_writable(self) -> None:
         """Raise `Unavailable` unless the database can be written."""
-        await self._serve(partial(self.store.database.write, lambda _: None))
+        await self._in_thread(lambda: self.store.database.write(lambda _: None))
 
-    def forget(self, name: str) -> None:
-        """Load an experiment again when it is next used."""
+    async def expire_each_second(self) -> None:
+        """Record default rewards and offer entries again when their time is over, also while nobody calls."""
+        while True:
+            await asyncio.sleep(1)
+            for loaded in list(self._loaded.values()):
+                with contextlib.suppress(SameluckError):  # a later call reports it
+                    await self._in_thread(loaded.live.tick)
+
+    async def close(self) -> None:
+        """Answer the calls that wait, and close the store."""
+        await self._awaited.close()
+
+    async def delete(self, actor: str, name: str, reason: str) -> None:
+        """Delete an experiment that has ended."""
+        try:
+            await self.change_store(actor, lambda store: store.delete(name, reason=reason))
+        except Unknown:
+            raise _no_experiment(name) from None
         self._loaded.pop(name, None)
 
     def load_active(self) -> None:
@@ -151,27 +181,52 @@ class Experiments:
                 except SameluckError as error:
                     _log.error("sameluck: cannot load %r: %s", status.name, error)
 
-    async def _serve(self, call: Callable[[], T]) -> T:
-        return await to_thread.run_sync(call, limiter=self._serving)
+    async def _in_thread(self, call: Callable[[], T], *, given_up: bool = False) -> T:
+        """Make a call in a thread; if `given_up`, nobody waits for it any more once the request has ended."""
+        return await to_thread.run_sync(call, limiter=self._threads, abandon_on_cancel=given_up)
 
-    async def _live(self, name: str) -> LiveExperiment:
-        live = self._loaded.get(name)
-        if live is None:
-            live = await to_thread.run_sync(self._load, name, limiter=self._reading)
-        return live
+    async def _experiment(self, name: str) -> Loaded:
+        loaded = self._loaded.get(name)
+        if loaded is None:
+            loaded = await self._in_thread(lambda: self._load(name))
+        return loaded
 
-    def _load(self, name: str) -> LiveExperiment:
+    async def _experiment_of(self, id: str) -> Loaded:
+        """The experiment of an assignment."""
+        (name,) = await self._names_of([id])
+        if name is None:
+            raise _unknown(id)
+        return await self._experiment(name)
+
+    async def _is_replaced(self, name: str, loaded: Loaded) -> bool:
+        """Whether another process has deleted the experiment, and there is a new one of its name.
+
+        Asked once a second; raises `Unknown` if there is none.
+        """
+        now = time.monotonic()
+        if now < self._asked.get(name, 0.0):
+            return False
+        self._asked[name] = now + 1
+        try:
+            there = await self._in_thread(lambda: self.store.peek(name, makers=self.makers))
+        except Unknown:
+            self._loaded.pop(name, None)
+            raise _no_experiment(name) from None
+        if there._id != loaded.live._id:
+            self._loaded.pop(name, None)
+        return there._id != loaded.live._id
+
+    def _load(self, name: str) -> Loaded:
         with self._loading:
             if name not in self._loaded:
                 try:
                     live = self.store.load(name, makers=self.makers)
                 except Unknown:  # without the names of the others
-                    raise Unknown(f"no experiment {shown(name)} in this store") from None
-                except (
-                    Diverged
-                ):  # failed now, or of another version: its users get the fallback arm
+                    raise _no_experiment(name) from None
+                except Diverged:  # it has failed, or another version: users get the fallback arm
                     live = self.store.peek(name, makers=self.makers)
-                self._loaded[name] = live
+                awaited = AsyncLiveExperiment(live, self._awaited._calls)
+                self._loaded[name] = Loaded(live, awaited)
             return self._loaded[name]
 
     async def _names_of(self, ids: Sequence[str]) -> list[str | None]:
@@ -179,7 +234,7 @@ class Experiments:
         missing = [id for id in ids if id not in self._names]
         found: dict[str, str | None] = {}
         if missing:
-            names = await self._serve(partial(self.store.experiments_of, missing))
+            names = await self._in_thread(lambda: self.store.experiments_of(missing))
             found = dict(zip(missing, names, strict=True))
         return [self._names.get(id) or found.get(id) for id in ids]
 
@@ -189,6 +244,10 @@ class Experiments:
                 self._names[answer.id] = name
         while len(self._names) > MOST_REMEMBERED:
             del self._names[next(iter(self._names))]
+
+
+def _no_experiment(name: str) -> Unknown:
+    return Unknown(f"no experiment {shown(name)} in this store")
 
 
 def _unknown(id: str) -> Unknown:

@@ -15,8 +15,9 @@ from users import ENDED, Users, finish
 import budget
 import sameluck as sl
 from sameluck.live import diagnostics
-from sameluck.live.diagnostics import check
+from sameluck.live.diagnostics import check, snapshot
 from sameluck.live.diagnostics.open_slots import OFTEN
+from sameluck.live.diagnostics.snapshot import Snapshot
 
 BERNOULLI = sl.Bernoulli([0.5, 0.6])
 START = 1_700_000_000.0
@@ -181,6 +182,34 @@ def test_of_the_latest_users_only_the_quick_have_ended_and_they_are_not_judged(s
     assert sum(one["assigned"] for one in found["loss"].details["arms"]) == ended
     bought = sum(live.describe(id).source == "observed" for id in given[:ended])
     assert sum(one["rewards"] for one in found["delay"].details["arms"]) == bought < ended
+
+
+def test_a_long_ledger_is_read_in_part_and_in_parts(any_store, monkeypatch):
+    """Of more assignments than fit every third is read, whatever its reward; the checks say so."""
+    live = any_store.start("shop", experiment(), live=sl.Live(open_replications=4))
+    users = Users(live.experiment, BERNOULLI)
+    for unit in range(100):
+        any_store._settings.clock.advance(1.0)
+        if given := live.assign(unit).id:
+            live.reward(given, users.reward(live, given))
+
+    def ended():
+        return live._replications.read(lambda ledger: Snapshot(ledger, live.live, 0).ended)
+
+    whole = ended()
+    assert whole.every == 1
+    assert whole.arm.size > 30
+    monkeypatch.setattr(snapshot, "CHUNK", 7)
+    assert [one.tolist() for one in ended()[:4]] == [one.tolist() for one in whole[:4]]
+    monkeypatch.setattr(snapshot, "MOST_ENDED", -(-whole.arm.size // 3))
+    part = ended()
+    assert part.every == 3
+    for name in ("arm", "end", "value"):
+        assert getattr(part, name).tolist() == getattr(whole, name)[::3].tolist()
+    found = by_name(live.diagnostics())
+    for name in ("drift", "loss", "delay"):
+        assert f"Read: one assignment in 3, {part.arm.size:,} of" in found[name].sentence
+        assert found[name].details["every"] == 3
 
 
 def test_time_is_up_whether_or_not_anybody_ticked(store):

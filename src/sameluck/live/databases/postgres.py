@@ -111,7 +111,9 @@ class _Statements:
         return None if cells is None else tuple.__new__(row, cells)
 
     def find_many(self, row: type[Row], name: str, /, rows: Sequence[Values]) -> list[Row | None]:
-        found = self.pipeline.rows(name, rows)
+        found = (
+            self.pipeline.rows(name, rows) if rows else []
+        )  # a pipeline has a statement at least
         return [None if cells is None else tuple.__new__(row, cells) for cells in found]
 
     def all(self, row: type[Row], name: str, /, **values: SqlValue) -> list[Row]:

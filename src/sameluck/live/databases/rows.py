@@ -95,7 +95,7 @@ class ReplicationRow(NamedTuple):
     state: str
     version: int
     behind: int  # of its settled entries, those after which the policies were not run
-    revision: int  # how often default rewards were taken back
+    taken_back: int  # how often default rewards were taken back
 
 
 class LockedReplication(NamedTuple):
@@ -103,7 +103,7 @@ class LockedReplication(NamedTuple):
 
     replication: int
     version: int
-    revision: int
+    taken_back: int
     policy_revision: int
     behind: int
 
@@ -265,7 +265,7 @@ class LockedAssignment(NamedTuple):
     value: float | None
     source: str | None
     version: int
-    revision: int
+    taken_back: int
     policy_revision: int  # of the experiment's policies
     behind: int
 

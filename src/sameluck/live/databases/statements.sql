@@ -90,10 +90,10 @@ WHERE experiment = :experiment AND number = :replication
 SELECT number FROM replication WHERE experiment = :experiment AND behind > 0 ORDER BY number
 
 -- name: replications
-SELECT number, state, version, behind, revision FROM replication WHERE experiment = :experiment ORDER BY number
+SELECT number, state, version, behind, taken_back FROM replication WHERE experiment = :experiment ORDER BY number
 
 -- name: lock_replication
-SELECT number AS replication, version, revision, policy_revision, behind FROM replication
+SELECT number AS replication, version, taken_back, policy_revision, behind FROM replication
 WHERE experiment = :experiment AND number = :replication /*pg FOR UPDATE */
 
 -- name: digests
@@ -114,7 +114,7 @@ WHERE e.experiment = :experiment AND e.replication >= :first AND e.replication <
 ORDER BY e.replication, e.arm, e.position LIMIT 100
 
 -- name: lock_all_replications
-SELECT number, state, version, behind, revision FROM replication WHERE experiment = :experiment ORDER BY number /*pg FOR UPDATE */
+SELECT number, state, version, behind, taken_back FROM replication WHERE experiment = :experiment ORDER BY number /*pg FOR UPDATE */
 
 -- name: count_open
 SELECT COUNT(*) FROM replication WHERE experiment = :experiment AND state = 'open'
@@ -210,7 +210,7 @@ ORDER BY experiment, number /*pg FOR UPDATE */
 -- while the entry is locked.
 -- name: lock_assignment
 SELECT a.id, a.experiment, a.replication, a.owner, a.arm, a.position, a.exposed_us, e.assignment, e.state, e.due_us,
-       e.value, e.source, r.version, r.revision, r.policy_revision, r.behind
+       e.value, e.source, r.version, r.taken_back, r.policy_revision, r.behind
 FROM assignment a
 JOIN entry e ON e.experiment = a.experiment AND e.replication = a.replication AND e.owner = a.owner
             AND e.arm = a.arm AND e.position = a.position
@@ -278,13 +278,13 @@ WHERE experiment = :experiment AND replication = :replication AND owner = :owner
   AND position = :position AND state = 'wanted'
 
 -- name: take_back
-UPDATE replication SET version = version - :taken, defaulted = defaulted - :taken, revision = revision + 1,
+UPDATE replication SET version = version - :taken, defaulted = defaulted - :taken, taken_back = taken_back + 1,
                        digest = (digest + :digest) % 4611686018427387904,
                        digested = CASE WHEN digested = version THEN version - :taken ELSE -1 END
 WHERE experiment = :experiment AND number = :replication
 
--- name: revisions
-SELECT COALESCE(SUM(revision), 0) FROM replication WHERE experiment = :experiment
+-- name: count_taken_back
+SELECT COALESCE(SUM(taken_back), 0) FROM replication WHERE experiment = :experiment
 
 -- name: count_awaited
 SELECT COUNT(*) FROM entry WHERE experiment = :experiment AND state = 'assigned'
@@ -425,7 +425,7 @@ JOIN assignment a ON a.id = v.assignment WHERE a.experiment = :experiment ORDER 
 -- name: not_binary
 SELECT 1 FROM entry WHERE experiment = :experiment AND value NOT IN (0, 1) LIMIT 1
 
--- Every assignment ever made and how it ended: 0 observed, 1 defaulted, 2 voided, -1 not yet.
+-- Every assignment ever made, in their order, and how it ended: 0 observed, 1 defaulted, 2 voided, -1 not yet.
 -- name: assignments
 SELECT a.arm, a.assigned_us, COALESCE(a.exposed_us, a.assigned_us) AS shown_us, a.exposed_us IS NOT NULL AS exposed,
        CASE WHEN a.voided_us IS NOT NULL THEN 2 WHEN e.source = 'observed' THEN 0 WHEN e.source = 'default' THEN 1
@@ -436,6 +436,7 @@ FROM assignment a
 JOIN entry e ON e.experiment = a.experiment AND e.replication = a.replication AND e.owner = a.owner
             AND e.arm = a.arm AND e.position = a.position
 WHERE a.experiment = :experiment
+ORDER BY a.assigned_us, a.replication, a.owner, a.arm, a.position
 
 -- name: count_late
 SELECT a.arm, COUNT(DISTINCT v.assignment) AS total FROM reward_event v JOIN assignment a ON a.id = v.assignment

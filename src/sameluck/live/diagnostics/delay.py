@@ -86,6 +86,6 @@ def _delays_of(name: str, seconds: Floats, window: float | None, arms: int) -> A
 
 @diagnostic(order=70)
 def _delay(snapshot: Snapshot) -> Iterator[Check]:
-    arm = snapshot.ended.arm[snapshot.ended.end == End.OBSERVED]
-    window = snapshot.live.reward.window_seconds
-    yield delay(arm, snapshot.ended.delay, snapshot.experiment.arm_names, window=window)
+    ended, names = snapshot.ended, snapshot.experiment.arm_names
+    arm, window = ended.arm[ended.end == End.OBSERVED], snapshot.live.reward.window_seconds
+    yield ended.describe(delay(arm, ended.delay, names, window=window))

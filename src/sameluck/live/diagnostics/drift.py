@@ -164,4 +164,4 @@ def _drift(snapshot: Snapshot) -> Iterator[Check]:
     names, ended = snapshot.experiment.arm_names, snapshot.ended
     counts = ended.end != End.VOIDED
     arm, value = ended.arm[counts], ended.value[counts]
-    yield drift([value[arm == place] for place in range(len(names))], names)
+    yield ended.describe(drift([value[arm == place] for place in range(len(names))], names))

@@ -196,6 +196,7 @@ def _loss(snapshot: Snapshot) -> Iterator[Check]:
     names, ended = snapshot.experiment.arm_names, snapshot.ended
     late = [0] * len(names)
     for arm, count in snapshot.rows(ArmCount, "count_late"):
-        late[arm] = count
+        late[arm] = round(count / ended.every)
     blocks, silence = user_blocks(ended.arm.size), snapshot.silence_is_zero
-    yield loss(ended.arm, blocks, ended.end, names, late=late, silence_is_zero=silence)
+    check = loss(ended.arm, blocks, ended.end, names, late=late, silence_is_zero=silence)
+    yield ended.describe(check)

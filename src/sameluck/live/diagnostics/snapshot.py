@@ -5,21 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
 from sameluck.errors import Diverged, Invalid
 from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Row, SqlValue
-from sameluck.live.databases.rows import AnswerRow, OutcomeRow
+from sameluck.live.databases.rows import AnswerRow, OutcomeRow, ProgressRow
 from sameluck.live.ledger import Ledger
 from sameluck.live.options import Live
 from sameluck.live.verification import verify
 
+if TYPE_CHECKING:
+    from sameluck.live.diagnostics.check import Check
+
 SECOND = 1_000_000  # microseconds
+MOST_ENDED = 100_000  # assignments in memory; more hardly change a check
+CHUNK = 10_000  # rows read at once
 _OPEN = -1
+Rows: TypeAlias = NDArray[Any]  # of `_ASSIGNMENT`
 _ASSIGNMENT = np.dtype(
     list(zip(OutcomeRow._fields, ("i8", "i8", "i8", "?", "i8", "?", "f8", "i8"), strict=True))
 )
@@ -36,13 +44,25 @@ class End(IntEnum):
 class EndedAssignments(NamedTuple):
     """Assignments in the order they were made, before the first that is still open.
 
-    Of later assignments only those with quick rewards have ended, which is not a fair sample.
+    Of later assignments only those with quick rewards have ended, which is not a fair sample. Of more than
+    `MOST_ENDED` every second, third, ... is read, whatever its reward.
     """
 
     arm: Ints
     end: Ints  # `End` values
     value: Floats
     delay: Floats  # seconds from showing to reward, of those observed
+    every: int = 1  # of all assignments
+
+    def describe(self, check: Check) -> Check:
+        """A check of these, which says so if they are a part."""
+        if self.every == 1:
+            return check
+        note = (
+            f" Read: one assignment in {self.every:,}, {self.arm.size:,} of those that have ended."
+        )
+        details = check.details | {"every": self.every}
+        return check._replace(sentence=check.sentence + note, details=details)
 
 
 @dataclass(frozen=True)
@@ -80,19 +100,32 @@ class Snapshot:
     @cached_property
     def ended(self) -> EndedAssignments:
         """The assignments before the first that is still open."""
-        key = {"experiment": self.ledger.id, "now": self.now}
-        assignments = self.ledger.transaction.each(OutcomeRow, "assignments", **key)
-        rows = np.fromiter(assignments, _ASSIGNMENT)
-        rows = rows[np.argsort(rows["assigned_us"], kind="stable")]
-        implicit = self.live.exposure == "implicit"
+        key = {"experiment": self.ledger.id}
+        (row,) = self.rows(ProgressRow, "progress")
+        many = row.settled - row.imported + row.waiting + row.voided
+        every = -(-many // MOST_ENDED) or 1
+        rows = self.ledger.transaction.each(OutcomeRow, "assignments", **key, now=self.now)
+        parts, read = [], 0
+        while (part := np.fromiter(islice(rows, CHUNK), _ASSIGNMENT)).size:
+            part, whole = self._ended(part)
+            parts.append(part[-read % every :: every].copy())
+            read += part.size
+            if not whole:
+                break
+        return self._columns(np.concatenate([np.empty(0, _ASSIGNMENT), *parts]), every)
+
+    def _ended(self, rows: Rows) -> tuple[Rows, bool]:
+        """The rows before the first assignment that is still open, and whether those are all."""
         # An overdue assignment has ended, whether or not `tick` has been called since.
-        overdue, shown = rows["overdue"], rows["exposed"] | implicit
+        overdue, shown = rows["overdue"], rows["exposed"] | (self.live.exposure == "implicit")
         rows["outcome"][overdue] = np.where(shown[overdue], End.DEFAULTED, End.VOIDED)
         rows["value"][overdue & shown] = self.live.reward.default
         still_open = np.flatnonzero(rows["outcome"] == _OPEN)
-        rows = rows[: still_open[0]] if still_open.size else rows
+        return (rows[: still_open[0]], False) if still_open.size else (rows, True)
+
+    def _columns(self, rows: Rows, every: int) -> EndedAssignments:
         observed = rows[rows["outcome"] == End.OBSERVED]
-        shown_us = observed["assigned_us" if implicit else "shown_us"]
+        shown_us = observed["assigned_us" if self.live.exposure == "implicit" else "shown_us"]
         delay = (observed["settled_us"] - shown_us) / SECOND
         arm, end, value = (rows[name].copy() for name in ("arm", "outcome", "value"))
-        return EndedAssignments(arm, end, value, delay)
+        return EndedAssignments(arm, end, value, delay, every)

@@ -47,7 +47,7 @@ class Replication:
         self.scheduler = scheduler
         self.number = number
         self.version = 0  # entries settled
-        self.revision = 0  # how often default rewards were taken back
+        self.taken_back = 0  # how often default rewards were taken back
         if walkers is None:
             walkers = [scheduler.walker(k, number) for k in range(len(scheduler.prepared))]
         self.walkers = walkers

@@ -94,6 +94,5 @@ async def void(id: Id, caller: Serving) -> None:
 @router.get("/v1/assignments/{id}", response_model=DescriptionModel)
 async def describe(id: Id, caller: Reading) -> Response:
     """Return everything about an assignment, for the analyst."""
-    live = await caller.experiments.live_of(id)
-    description = await caller.experiments.read(live.name, lambda live: live.describe(id))
+    description = await caller.experiments.describe(id)
     return respond(description._asdict())

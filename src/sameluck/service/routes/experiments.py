@@ -1,12 +1,12 @@
-"""Experiments: created, listed, shown."""
+"""Experiments: created, listed, shown, deleted."""
 
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field, StrictBool, StrictInt, StrictStr
 
 from sameluck.errors import Invalid
@@ -115,3 +115,11 @@ async def list_experiments(caller: Reading) -> Response:
 async def get_experiment(name: Name, caller: Reading) -> Response:
     """Return an experiment: its definition, its options and its status."""
     return respond(await caller.experiments.read(name, record_of))
+
+
+@router.delete("/v1/experiments/{name}", status_code=204)
+async def delete_experiment(
+    name: Name, caller: Managing, reason: Annotated[str, Query(max_length=200)] = ""
+) -> None:
+    """Delete an experiment that has ended, with its ledger; its lines in the history stay."""
+    await caller.experiments.delete(caller.name, name, reason)

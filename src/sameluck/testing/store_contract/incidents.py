@@ -255,6 +255,7 @@ class IncidentRules:
 
     def test_an_experiment_may_start_paused(self, scenario: Scenario) -> None:
         """Its first unit is enrolled once it is resumed."""
+        assert (scenario.store.statuses(), scenario.store.experiments_of([])) == ([], [])
         experiment = scenario.start().experiment
         live = scenario.store.start("later", experiment, paused=True)
         assert live.assign("ann").reason == records.NOT_RUNNING

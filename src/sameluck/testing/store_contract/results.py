@@ -214,6 +214,29 @@ class ResultRules:
         assert set(audited) == drawn
         assert_finished(live, audits=len(audited))
 
+    def test_a_lost_response_holds_up_results_until_its_window_ends(
+        self, scenario: Scenario
+    ) -> None:
+        """The notes say which replication they wait for, and until when; then the default reward counts."""
+        live = scenario.start({"ucb": "ucb1"}, live=options(open_replications=2))
+        lost = live.describe(scenario.enrol(live))
+        scenario.finish(live)
+        runs = live.runs()
+        assert runs.replications == 0
+        (note,) = runs.notes
+        assert (
+            f"wait for replication 0, although 2 later ones are complete: it awaits 1 reward, by {lost.due_at}"
+            in note
+        )
+        scenario.clock.advance(WINDOW)
+        assert (
+            "whose time is over: `tick`, or the next call of `assign`, records"
+            in live.runs().notes[0]
+        )
+        scenario.finish(live)
+        assert (live.runs().replications, live.runs().notes) == (3, ())
+        assert live.status().defaulted == 1
+
     def test_in_an_aa_rehearsal_all_policies_are_the_control(self, scenario: Scenario) -> None:
         """With a deterministic control every difference is zero."""
         live = scenario.start(live=options(aa=True))

@@ -21,7 +21,7 @@ DROP INDEX one_applied_reward;
 CREATE UNIQUE INDEX one_applied_reward ON reward_event (assignment, (CASE WHEN outcome = 'applied' THEN 0 ELSE id END));
 
 -- How often default rewards were taken back: what a process remembers of the replication is not true any more.
-ALTER TABLE replication ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE replication ADD COLUMN taken_back INTEGER NOT NULL DEFAULT 0;
 -- The applied rewards that were pruned from the audit log: their number, and the sum of their digests modulo 2^62.
 ALTER TABLE replication ADD COLUMN pruned INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE replication ADD COLUMN pruned_digest BIGINT NOT NULL DEFAULT 0;

@@ -1,0 +1,32 @@
+"""Units: erased, so that nothing leads from a user to the rewards."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel
+
+from sameluck.service.access import Managing
+from sameluck.service.documents import Name, Reason, UnitField, respond
+
+router = APIRouter(prefix="/v1/experiments/{name}", tags=["units"])
+
+
+class Erasure(Reason):
+    """The unit to erase."""
+
+    unit: UnitField
+
+
+class Erased(BaseModel):
+    """How many assignments the unit had."""
+
+    assignments: int
+
+
+@router.post("/erase", response_model=Erased)
+async def erase_unit(name: Name, body: Erasure, caller: Managing) -> Response:
+    """Erase a unit: nothing in the database leads from it to its rewards, which stay. It is safe to repeat."""
+    erased = await caller.experiments.change(
+        caller.name, name, lambda live: live.erase(body.unit, reason=body.reason)
+    )
+    return respond({"assignments": erased})

@@ -77,7 +77,7 @@ def test_errors_are_those_of_the_embedded_calls(server):
         live.enable_arm("50/50")
         live.pause("lunch")
         live.resume()
-        live.extend_windows(5)
+        assert live.extend_windows(5).awaited == 0
         live.stop(drain=False)
         assert live.assign("new").arm == "red"
         assert {one.actor for one in live.history()} == {"sameluck serve"}

@@ -57,6 +57,21 @@ def test_an_experiment_from_creation_to_results(served):
     assert results["effects"][1]["effect"] == expected.effects[1].effect
 
 
+def test_results_are_computed_once_for_all_who_ask(served, monkeypatch):
+    served.start()
+    play(served)
+    path = "/v1/experiments/socks/results"
+    first = served.http.get(path).json()
+    monkeypatch.setattr("sameluck.service.comparisons.compare", None)
+    assert served.http.get(path).json() == first
+    assert served.http.get(path, params={"level": 0.9}).status_code == 500  # it would be computed
+    monkeypatch.undo()
+    other = served.http.get(path, params={"level": 0.9}).json()
+    assert other["effects"] != first["effects"]
+    more = served.http.get(path, params={"checkpoints": [2, 4]}).json()
+    assert len(more["effects"]) == 2
+
+
 def test_results_say_what_is_missing(served):
     served.start()
     results = served.http.get("/v1/experiments/socks/results").json()

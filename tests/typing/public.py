@@ -64,3 +64,24 @@ async def open_for_long(url: str) -> sl.AsyncStore:
     await (await store.load("socks")).pause(why="?")  # type: ignore[call-arg]
     await store.peek(7)  # type: ignore[arg-type]
     return store
+
+
+def call_service(url: str) -> sl.Comparison:
+    with sl.Client(url, token="sl_", timeout=0.5) as client:
+        live = client.start("socks", experiment, live=sl.Live(fallback="red"))
+        answer: sl.Assignment = live.assign("user-1", strict=True)
+        receipt: sl.Receipt = live.reward(answer.id, 1.0)
+        live.stop(drain=False, reason=str(receipt))
+        live.pause(why="?")  # type: ignore[call-arg]
+        joining: sl.Joining = client.load("socks", fallback="red").add_policy("late", sl.UCBDelta())
+        return sl.compare(live.runs([joining.replayed]))
+
+
+async def await_service(url: str) -> sl.Status:
+    async with sl.AsyncClient(url) as client:
+        live = await client.load("socks")
+        answers: list[sl.Assignment | sl.SameluckError] = await live.assign_many(["a", "b"])
+        await live.disable_arm("red", reason=f"{len(answers)}")
+        await live.void(5)  # type: ignore[arg-type]
+        status: sl.Status = await live.status()
+        return status

@@ -22,7 +22,7 @@ from sameluck.experiment import Experiment
 from sameluck.files import write_whole
 from sameluck.live import Assignment, Change, Check, Description, Joining, Live, Receipt
 from sameluck.live.enrolment import Unit
-from sameluck.live.records import ReplicationStatus, Status
+from sameluck.live.records import Extension, ReplicationStatus, Status
 from sameluck.policies.base import Policy
 from sameluck.runs import Runs
 from sameluck.text_forms import write
@@ -155,10 +155,10 @@ class ExperimentCalls:
         """Show a disabled arm again."""
         return self._change(f"arms/{quote(arm, safe='')}/enable", {"reason": reason})
 
-    def extend_windows(self, seconds: float, *, reason: str = "") -> Call[None]:
+    def extend_windows(self, seconds: float, *, reason: str = "") -> Call[Extension]:
         """Let the rewards that are awaited now come so many seconds later."""
-        body = {"seconds": seconds, "reason": reason}
-        return self._change("windows", body, repeatable=False)
+        path, body = f"{self.path}/windows", {"seconds": seconds, "reason": reason}
+        return Call("POST", path, lambda a: Extension(**a.json), body, repeatable=False)
 
     def erase(self, unit: Unit, *, reason: str = "") -> Call[int]:
         """Erase a unit, as `LiveExperiment.erase` does; returns how many assignments it had."""
@@ -175,9 +175,8 @@ class ExperimentCalls:
         """Return what `add_policy` would return; nothing is changed."""
         return Call("POST", f"{self.path}/policies/preview", _joining, _policy(name, policy))
 
-    def _change(self, what: str, body: Mapping[str, Any], *, repeatable: bool = True) -> Call[None]:
-        path = f"{self.path}/{what}"
-        return Call("POST", path, nothing, body, repeatable=repeatable)
+    def _change(self, what: str, body: Mapping[str, Any]) -> Call[None]:
+        return Call("POST", f"{self.path}/{what}", nothing, body)
 
     # Results
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
 from typing import Annotated, NamedTuple, TypeAlias
 
 from anyio import to_thread
@@ -11,6 +12,7 @@ from fastapi.openapi.models import HTTPBearer
 from fastapi.security import SecurityScopes
 from fastapi.security.base import SecurityBase
 
+from sameluck.service.comparisons import Comparisons
 from sameluck.service.experiments import Experiments
 from sameluck.service.limits import Limits
 from sameluck.service.problems import Refused
@@ -20,12 +22,14 @@ _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 NOBODY = ""  # in whose name requests without a valid token are counted
 
 
-class Service(NamedTuple):
+@dataclass(frozen=True)
+class Service:
     """What every route may use."""
 
     experiments: Experiments
     tokens: Tokens
     limits: Limits
+    comparisons: Comparisons = field(default_factory=Comparisons)
 
 
 class Rates:

@@ -20,6 +20,7 @@ from sameluck.live.history import Change
 from sameluck.live.records import (
     Assignment,
     Description,
+    Extension,
     Joining,
     Receipt,
     ReplicationStatus,
@@ -67,6 +68,7 @@ ReceiptModel = model_of(Receipt)
 DescriptionModel = model_of(Description)
 StatusModel = model_of(Status)
 JoiningModel = model_of(Joining, sentence=(str, ...))
+ExtensionModel = model_of(Extension)
 ChangeModel = model_of(Change)
 CheckModel = model_of(Check)
 EffectModel = model_of(Effect)

@@ -11,7 +11,14 @@ from sameluck.errors import Conflict
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.start import NOT_STARTED
 from sameluck.service.access import Caller, Managing
-from sameluck.service.documents import Name, Number, Reason, StatusModel, respond
+from sameluck.service.documents import (
+    ExtensionModel,
+    Name,
+    Number,
+    Reason,
+    StatusModel,
+    respond,
+)
 
 router = APIRouter(prefix="/v1/experiments/{name}", tags=["control"])
 
@@ -28,7 +35,7 @@ class StopRequest(Reason):
 DRAINING = StopRequest()
 
 
-class Extension(Reason):
+class MoreTime(Reason):
     """By how many seconds the rewards that are awaited may come later."""
 
     seconds: Number = Field(gt=0)
@@ -84,9 +91,10 @@ async def stop(name: Name, caller: Managing, body: StopRequest = DRAINING) -> Re
     )
 
 
-@router.post("/windows", response_model=StatusModel)
-async def extend_windows(name: Name, body: Extension, caller: Managing) -> Response:
+@router.post("/windows", response_model=ExtensionModel)
+async def extend_windows(name: Name, body: MoreTime, caller: Managing) -> Response:
     """Let the rewards that are awaited now come later, after an outage for instance."""
-    return await changed(
-        caller, name, lambda live: live.extend_windows(body.seconds, reason=body.reason)
+    extension = await caller.experiments.change(
+        caller.name, name, lambda live: live.extend_windows(body.seconds, reason=body.reason)
     )
+    return respond(extension._asdict())

@@ -10,7 +10,6 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel
 
 from sameluck.errors import Invalid
-from sameluck.inference import compare
 from sameluck.live.experiment import LiveExperiment
 from sameluck.reporting.wording import counted
 from sameluck.runs import Runs
@@ -122,7 +121,7 @@ async def results(name: Name, query: Annotated[ResultsQuery, Query()], caller: R
         }
         if record["verdict"]:
             return record
-        result = compare(runs, **query.options())
+        result = caller.service.comparisons.compare(live, runs, query.options())
         return record | {
             "effects": result.to_dicts(),
             "standings": [one._asdict() for one in result.standings],

@@ -15,7 +15,7 @@ from sameluck.live.databases.pipeline import Pipeline
 from sameluck.live.databases.postgres import Postgres
 from sameluck.live.databases.rows import AnswerRow, ExperimentRow, NumberRow, TextRow
 
-START = {"definition": "", "options": "", "salt": "", "streams": 1, "now": 0}
+START = {"definition": "", "fingerprints": "{}", "options": "", "salt": "", "streams": 1, "now": 0}
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ class Results(Assignments):
     """The methods of a live experiment that read its ledger."""
 
     _runs: tuple[Runs, ...] = ()  # the last ones returned, each of other policies or checkpoints
-    _taken_back = 0  # default rewards until then
+    _changes = (0, 0)  # until then: how often defaults were taken back, and the policies changed
 
     def runs(
         self, checkpoints: Sequence[int] | None = None, *, policies: Sequence[str] | None = None
@@ -46,13 +46,14 @@ class Results(Assignments):
             taken_back = ledger.transaction.one(
                 NumberRow, "count_taken_back", experiment=ledger.id
             ).number
-            before = self._runs if taken_back == self._taken_back else ()
+            changes = taken_back, self._replications.current(ledger.transaction).row.revision
+            before = self._runs if changes == self._changes else ()
             runs = ledger.runs(checkpoints, policies, before)
             others = [one for one in before if not same_question(one, runs)]
-            self._runs, self._taken_back = (runs, *others[: REMEMBERED_RUNS - 1]), taken_back
+            self._runs, self._changes = (runs, *others[: REMEMBERED_RUNS - 1]), changes
             return replace(runs, notes=notes(ledger, runs.replications, now))
 
-        return self._replications.read(work)
+        return self._replications.read(work, needs=policies)
 
     def trace(self, replication: int = 0) -> Trace:
         """Every period of one replication that each policy has done."""

@@ -161,6 +161,7 @@ BEGIN;
 {lock_assignment} \\gset held_
 \\set settled :held_version + 1
 \\set version :settled
+\\set before :held_version
 \\set following :position + 1
 {begin_pipe}
 {note_reward};
@@ -171,7 +172,7 @@ COMMIT;
 {end_pipe}
 """
 TEXTS = {"outcome": "applied", "source": "observed", "state": "open", "complete": "false"}
-NUMBERS = {"n": 0, "value": 1, "policies": 2, "until": 0}
+NUMBERS = {"n": 0, "value": 1, "policies": 2, "until": 0, "defaulted": 0, "digest": 1}
 
 
 def check_script(calls):

@@ -225,7 +225,8 @@ def test_a_store_that_hangs_does_not_stop_the_loop_and_users_get_the_fallback_in
     async def main():
         database = Slow()
         async with started(database, timeout=0.1) as live:
-            given = await live.assign("ann")
+            while not (given := await live.assign("ann")).enrolled:  # a slow machine
+                pass
             with database.held_up():
                 answers = await asyncio.gather(*(live.assign(n) for n in range(500)))
                 assert {answer[1:] for answer in answers} == {("0", False, "UNAVAILABLE")}
@@ -477,7 +478,7 @@ def test_a_forked_process_has_threads_of_its_own(url):
         assert not live._calls._waiting
         answers = await asyncio.gather(*(live.assign(n) for n in ("ann", "child", "child")))
         await store.close()
-        return " ".join(answer.reason for answer in answers)
+        return " ".join(sorted(answer.reason for answer in answers))
 
     async def main():
         async with sl.open_async(url, timeout=LONG) as store:
@@ -503,4 +504,4 @@ def test_a_forked_process_has_threads_of_its_own(url):
     if url.startswith("sqlite"):  # its parent writes
         assert (found, users) == ("UNAVAILABLE", 301)
     else:
-        assert (found, users) == ("STICKY ASSIGNED STICKY", 302)
+        assert (found, users) == ("ASSIGNED STICKY STICKY", 302)

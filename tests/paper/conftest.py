@@ -7,6 +7,7 @@ import json
 import pytest
 
 from sameluck import cli
+from sameluck.files import locked
 
 REPLICATIONS = 300
 
@@ -16,19 +17,30 @@ class Report:
 
     def __init__(self, folder):
         self.folder = folder
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            self.code = cli.run(
-                ["paper", "--replications", str(REPLICATIONS), "--out", str(folder)]
-            )
-        self.out, self.err = out.getvalue(), err.getvalue()
+        self.code, self.out = json.loads((folder / "outcome.json").read_text())
         self.results = json.loads((folder / "results.json").read_text())
         self.parts = self.results["parts"]
 
 
+def make(folder):
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+        code = cli.run(["paper", "--replications", str(REPLICATIONS), "--out", str(folder)])
+    (folder / "outcome.json").write_text(json.dumps([code, out.getvalue()]))
+
+
 @pytest.fixture(scope="session")
-def report(tmp_path_factory):
-    return Report(tmp_path_factory.mktemp("paper") / "report")
+def report(tmp_path_factory, request):
+    """Made by the first worker that needs it."""
+    folder = tmp_path_factory.getbasetemp()
+    if hasattr(
+        request.config, "workerinput"
+    ):  # of pytest-xdist: a folder inside that of the session
+        folder = folder.parent
+    with locked(folder / "paper.lock"):
+        if not (folder / "paper" / "outcome.json").exists():
+            make(folder / "paper")
+    return Report(folder / "paper")
 
 
 def pytest_collection_modifyitems(items):

@@ -50,3 +50,11 @@ def test_only_the_last_tables_are_kept(made, monkeypatch):
     assert len(made) == 5
     base.prepare(sl.UCB1(5.0), 2, 10**6)
     assert len(base._tables) == 1
+
+
+def test_tables_that_are_kept_are_found_without_measuring_all(made, monkeypatch):
+    """Else every task of a long process takes time for all the tables that earlier ones left."""
+    base.prepare(sl.UCB1(1.0), 2, 100)
+    monkeypatch.setattr(base, "_bytes", None)
+    base.prepare(sl.UCB1(1.0), 2, 100)
+    assert made == [100]

@@ -10,6 +10,7 @@ SameluckError
   Unknown        no experiment or assignment has that name     (also a LookupError)   exit code 2
   Conflict       the call contradicts an earlier one                                  exit code 2
   Diverged       a ledger differs from what its policies request                      exit code 1
+    OtherVersion a policy's code in this process is not that of the experiment        exit code 1
   Unavailable    the database cannot be used at the moment                            exit code 1
     Misconfigured  until its address, its rights or its settings are changed          exit code 2
     Closed       the store was closed                                                 exit code 1
@@ -96,6 +97,10 @@ class Conflict(SameluckError):
 
 class Diverged(SameluckError):
     """A ledger differs from what its policies request; the experiment is stopped."""
+
+
+class OtherVersion(Diverged):
+    """The code of a policy in this process is not that of the experiment; other processes carry on."""
 
 
 class Unavailable(SameluckError):

@@ -370,6 +370,20 @@ def test_a_challenger_is_previewed_and_joins(shop, url, capsys):
     )
 
 
+def test_a_policy_is_removed_and_nothing_is_left_to_repair(shop, url, capsys):
+    serve(url, 5)
+    words = ("remove-policy", shop, "thompson", "--reason", "too slow")
+    assert "thompson takes no part in shop any more." in run(capsys, *words)[1]
+    assert "is the control" in run(capsys, "remove-policy", shop, "ucb")[2]
+    *_, change = answer(capsys, "history", shop)
+    assert (change["what"], change["subject"]) == ("policy removed", "thompson")
+    assert answer(capsys, "repair", shop)["differences"] == []
+    assert answer(capsys, "repair", shop, "--confirm")["applied"] is True
+    assert "Nothing is changed" in run(capsys, "repair", shop)[1]
+    code, _, err = run(capsys, "replace-policy-code", shop, "ucb")
+    assert (code, "has the version of policy 'ucb'" in err) == (2, True)
+
+
 def test_names_with_commas_can_be_chosen(shop, url, capsys):
     serve(url, 60)
     assert run(capsys, "add-policy", shop, "epsilon_greedy(epsilon=0.2, explore=others)")[0] == 0
@@ -583,6 +597,9 @@ WORDS = {
     "enable-arm": ("shop", "1"),
     "history": ("shop",),
     "backup": ("shop.backup",),
+    "remove-policy": ("shop", "thompson"),
+    "replace-policy-code": ("shop", "thompson"),
+    "repair": ("shop",),
     "extend-windows": ("shop", "60"),
     "delete": ("shop", "--yes"),
     "erase": ("shop", "--unit", "ann", "--yes"),

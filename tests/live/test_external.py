@@ -376,15 +376,16 @@ class TestDeterminism:
         assert live.status().status == "complete"
         assert live.trace(0)["a"].arms.tolist() == [0, 0] + [1] * 6
 
-    def test_other_code_than_it_was_started_with_is_refused(self, scenario):
-        live = scenario.start({"a": sl.External("mine")}, makers={"mine": doing(lambda _: 0)})
+    def test_other_code_under_the_same_version_fails_the_experiment(self, scenario):
+        """Nobody can tell which process is right."""
+        live = scenario.start({"a": sl.External("mine")}, makers={"mine": versioned(lambda _: 0)})
         for _ in range(9):
             scenario.serve(live)
         with pytest.raises(
             sl.Diverged,
             match=r"replication 0: position \d of arm '0' is settled, but no policy reads it",
         ):
-            scenario.reopen(live, makers={"mine": doing(lambda period: int(period > 2))})
+            scenario.reopen(live, makers={"mine": versioned(lambda period: int(period > 2))})
         assert scenario.store.peek("trial", makers=MAKERS_OF_ZERO).status().status == "failed"
 
         live = scenario.store.load("trial", makers=MAKERS_OF_ZERO)
@@ -393,7 +394,14 @@ class TestDeterminism:
         assert live.status().status == "complete"
 
 
-MAKERS_OF_ZERO = {"mine": doing(lambda _: 0)}
+def versioned(choose, version="1"):
+    """A maker that declares a version."""
+    make = doing(choose)
+    make.version = version
+    return make
+
+
+MAKERS_OF_ZERO = {"mine": versioned(lambda _: 0)}
 
 
 class TestDefinition:

@@ -16,6 +16,7 @@ from sameluck.live.records import (
     ReplicationStatus,
     Status,
 )
+from sameluck.live.rederivation import LedgerDifference, Rederivation
 from sameluck.live.rehearsal.rehearsal import Rehearsal, VirtualClock, rehearse
 from sameluck.live.rehearsal.traffic import Traffic
 from sameluck.live.store import Store
@@ -32,9 +33,11 @@ __all__ = [
     "Extension",
     "Imported",
     "Joining",
+    "LedgerDifference",
     "Live",
     "LiveExperiment",
     "Receipt",
+    "Rederivation",
     "Rehearsal",
     "ReplicationStatus",
     "Reward",

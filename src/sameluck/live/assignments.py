@@ -67,7 +67,8 @@ class Assignments:
         The same unit gets the same answer while it is enrolled. A unit that the experiment does not need gets the
         fallback arm and `enrolled` False; that never raises. Neither does a store that is away or does not answer in
         time (`open(timeout=...)`): the unit gets the fallback arm with the reason UNAVAILABLE, unless `strict`, which
-        raises `Unavailable`.
+        raises `Unavailable`; nor a process whose code of a policy is not that of the experiment (DIVERGED, or with
+        `strict` `OtherVersion`).
         """
         code = self._enrolment.code_or_answer(unit)
         answer = self._enrolment.assign_all([code], strict)[0] if isinstance(code, str) else code
@@ -163,7 +164,8 @@ class Assignments:
 
     def _checked_report(self, id: str | None, value: float) -> Report | Receipt:
         """A reward to write, or the receipt of one for a unit that is not enrolled."""
-        number = checked_reward(value, self.live.reward.bounds, self._replications.scheduler)
+        binary = self._replications.definition.binary_rewards
+        number = checked_reward(value, self.live.reward.bounds, binary=binary)
         if id is None:
             return Receipt(applied=False, duplicate=False, value=number)
         if not is_id(id):
@@ -187,10 +189,9 @@ class Assignments:
         for id, value in reports:
             try:
                 locked = rows.pop(id, None) or self._expiry.read(transaction, id)
-                if locked.policies != len(self._replications.scheduler.prepared):
-                    checked_reward(
-                        value, self.live.reward.bounds, self._replications.current(transaction)
-                    )
+                if locked.policy_revision != self._replications.definition.row.revision:
+                    binary = self._replications.current(transaction).binary_rewards
+                    checked_reward(value, self.live.reward.bounds, binary=binary)
             except (Invalid, Unknown) as error:  # before anything is written
                 answers.append(error.with_traceback(None))
                 continue
@@ -256,6 +257,7 @@ class Assignments:
         entry is wanted again. `assign` does this about once per second too, and a reward after its window is late
         whether or not this was called.
         """
+        self._replications.advance_behind()
         return self._expiry.tick()
 
     def describe(self, id: str) -> Description:
@@ -265,8 +267,9 @@ class Assignments:
             row = transaction.find(AssignmentRow, "describe", assignment=id) if is_id(id) else None
             if row is None or row.experiment != self._id:
                 raise self._expiry.unknown(id)
-            experiment = self._replications.current(transaction).experiment
-            return description_of(id, self.name, experiment, row)
+            definition = self._replications.current(transaction)
+            owners, arms = definition.owner_names, definition.experiment.arm_names
+            return description_of(id, self.name, owners, arms, row)
 
         return self._database.read(work)
 

@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from sameluck.errors import Invalid
-from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Row, Transaction
 from sameluck.live.databases.rows import (
     CurrentRow,
+    DefinitionRow,
     NumberRow,
     ProgressRow,
     ReplicationRow,
-    TextRow,
 )
+from sameluck.live.definitions import Definition, PolicyRecord, records_text
 from sameluck.live.engine.replication import Replication
-from sameluck.live.options import Live, check_fit, experiment_as_run, needs_binary_rewards
+from sameluck.live.options import Live, check_fit, experiment_as_run
 from sameluck.live.records import Joining
-from sameluck.live.replications import Definition, OpenReplications
+from sameluck.live.replications import OpenReplications
 from sameluck.policies.base import Policy
 from sameluck.validation import require_name
 
@@ -43,7 +43,7 @@ class Derived(NamedTuple):
 class DerivedChallenger(NamedTuple):
     """What a policy does in the replications of one state of the database."""
 
-    before: str  # the definition without the policy
+    before: DefinitionRow  # without the policy
     after: Definition
     states: Mapping[int, Derived]  # by the number of the replication
 
@@ -63,9 +63,10 @@ class Challenger(NamedTuple):
 
     def derive(self) -> DerivedChallenger:
         """The replications begun so far with the policy: the long part of `join`, which changes nothing."""
-        before = self._one(CurrentRow, "experiment_now").definition
-        after = self.replications.read_definition(self._added_to(before).to_json())
-        self._check_rewards(after.experiment)
+        before = self.replications.current(self.transaction)
+        _ = before.scheduler  # raises if this process does not have the code of every policy
+        after = self._added_to(before)
+        self._check_rewards(after)
         ledger = self.replications.ledger(self.transaction, after.scheduler)
         taken_back = {
             row.number: row.taken_back for row in self._all(ReplicationRow, "replications")
@@ -74,31 +75,23 @@ class Challenger(NamedTuple):
         for state in ledger.replications(checked=False):
             state.taken_back = taken_back[state.number]
             states[state.number] = _derived(state)
-        return DerivedChallenger(before, after, states)
+        return DerivedChallenger(before.row, after, states)
 
     def join(self, derived: DerivedChallenger, now: int) -> Joining:
         """Add the policy. It reads the replications begun so far first; a complete one is opened again for it."""
         # In the order in which a reward locks them: its replication, then the experiment if that is complete.
         key = {"experiment": self.replications.id}
         self.transaction.all(ReplicationRow, "lock_all_replications", **key)
-        definition, status, reason, *_ = self._one(CurrentRow, "lock_experiment")
-        if status == "failed":
-            raise Invalid(f"cannot add a policy: the experiment's status is failed ({reason})")
-        if definition != derived.before:  # another policy was added meanwhile
+        row = self._one(CurrentRow, "lock_experiment")
+        if row.status == "failed":
+            raise Invalid(f"cannot add a policy: the experiment's status is failed ({row.reason})")
+        if row.policies != derived.before:  # another process has changed the policies meanwhile
             derived = self.derive()
-        self._check_rewards(derived.after.experiment)
-        users, open_before = self._users(), self._count("count_open")
+        self._check_rewards(derived.after)
+        users, open_before = self._users(), self._one(NumberRow, "count_open").number
         progress = self._add(derived.after, derived.states, now)
-        drained = status == "stopped" and not open_before  # stopped at once: it stays stopped
         self.replications.history.record(self.transaction, "policy added", subject=self.name)
-        if (status == "complete" or drained) and self._count("count_open"):
-            if not self._one(TextRow, "salt").text:
-                raise Invalid(
-                    f"policy {self.name!r} needs users, but those of this experiment were forgotten; start another"
-                )
-            again = "running" if status == "complete" else "draining"
-            self.transaction.run("set_sticky", experiment=self.replications.id, sticky=1)
-            self.replications.set_status(self.transaction, again, reason)
+        self.replications.continue_after(self.transaction, row, open_before)
         return self._summary(progress, users)
 
     def catch_up(self, derived: Mapping[int, Derived]) -> None:
@@ -106,13 +99,13 @@ class Challenger(NamedTuple):
         for row in self._all(ReplicationRow, "replications"):
             one = derived.get(row.number)
             if one is not None and one.state is not None and one.state.taken_back == row.taken_back:
-                self.replications.catch_up(self.transaction, one.state, row.version)
+                self.replications.settle_since(self.transaction, one.state)
 
     def _add(
         self, after: Definition, derived: Mapping[int, Derived], now: int
     ) -> list[ChallengerProgress]:
         """Use a definition with one more policy; what was settled since the replications were derived is added."""
-        self._set_definition(after)
+        self.replications.set_definition(self.transaction, after)
         outstanding = self.replications.outstanding(self.transaction)
         ledger, progress = self.replications.ledger(self.transaction, after.scheduler), []
         for row in self._all(ReplicationRow, "replications"):
@@ -124,21 +117,13 @@ class Challenger(NamedTuple):
             if one.state is not None:
                 state = one.state
                 self.replications.hold(self.transaction, row.number)
-                self.replications.catch_up(self.transaction, state, row.version)
+                self.replications.settle_since(self.transaction, state)
                 state.outstanding = outstanding.get(row.number, set())
                 one = one._replace(progress=_progress(state))
                 self.replications.states[row.number] = state
                 self.replications.write_state(self.transaction, state, state.want_afresh(), now)
             progress.append(one.progress)
         return progress
-
-    def _set_definition(self, after: Definition) -> None:
-        replications, before = self.replications, self.replications.definition
-        key, policies = {"experiment": replications.id}, len(after.experiment.policies)
-        self.transaction.run("set_definition", **key, definition=after.text)
-        self.transaction.run("set_policies", **key, policies=policies)
-        self.transaction.undo(lambda: setattr(replications, "definition", before))
-        replications.definition = after
 
     def _all(self, row: type[Row], statement: str) -> list[Row]:
         return self.transaction.all(row, statement, experiment=self.replications.id)
@@ -150,28 +135,30 @@ class Challenger(NamedTuple):
         row = self._one(ProgressRow, "progress")
         return row.settled - row.imported + row.waiting
 
-    def _count(self, statement: str) -> int:
-        return self._one(NumberRow, statement).number
-
-    def _added_to(self, definition: str) -> Experiment:
-        before, live, name = Experiment.from_json(definition), self.replications.live, self.name
+    def _added_to(self, before: Definition) -> Definition:
+        experiment, live, name = before.experiment, self.replications.live, self.name
         require_name("a policy's name", name)
-        if name in before.policies:
-            raise Invalid(f"the experiment has a policy {name!r} already; choose another name")
+        if name in before.records:
+            what = "had" if before.records[name].removed else "has"
+            raise Invalid(f"the experiment {what} a policy {name!r} already; choose another name")
         if live.aa:
             raise Invalid(
                 "cannot add a policy to an A/A rehearsal: every policy plays the control's rule. Start another "
                 "experiment"
             )
-        wider = before.replace(policies={**before.policies, name: self.policy})
+        wider = experiment.replace(policies={**experiment.policies, name: self.policy})
         if isinstance(live.batch, int):
             wider = experiment_as_run(wider, Live(batch={name: live.batch}))
         check_fit(wider, live)
-        return wider
+        owner = 1 + max(record.owner for record in before.records.values())
+        records = before.records | {name: PolicyRecord(owner, added=True)}
+        row = DefinitionRow(wider.to_json(), records_text(records), before.row.revision + 1)
+        read = self.replications.read_definition
+        return read(read(row).with_versions([name]))
 
-    def _check_rewards(self, wider: Experiment) -> None:
+    def _check_rewards(self, wider: Definition) -> None:
         key = {"experiment": self.replications.id}
-        if needs_binary_rewards(wider) and self.transaction.find(NumberRow, "not_binary", **key):
+        if wider.binary_rewards and self.transaction.find(NumberRow, "not_binary", **key):
             raise Invalid(
                 f"policy {self.name!r} needs rewards 0 and 1, but the experiment has had others"
             )

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, SupportsIndex, TypeAlias
 from uuid import UUID
 
-from sameluck.errors import Closed, SameluckError, Unavailable
+from sameluck.errors import Closed, OtherVersion, SameluckError, Unavailable
 from sameluck.live import records
 from sameluck.live.databases.base import Transaction, Values
 from sameluck.live.databases.rows import (
@@ -51,6 +51,7 @@ class Enrolment:
         self._arm_names = replications.experiment.arm_names
         self._declared = fallback_arm(replications.experiment, replications.live)
         self._fallback = row.fallback  # in place of the declared one, as far as this process knows
+        self._behind = False  # whether some replication is, as far as this process knows
         self._next_look = self._next_count = self._next_clock = 0
         self.after_fork()
 
@@ -85,6 +86,7 @@ class Enrolment:
     def assign_all(self, codes: Sequence[str], strict: bool) -> list[Assignment]:  # noqa: FBT001 a partial names it
         """The answers to units of the traffic share."""
         made: list[str] = []
+        diverged = self._replications.definition.other_version
         try:
             with self._settings.breaker.call(self._settings.timeout):
                 answers = self._assign_in_time(codes, made)
@@ -94,6 +96,8 @@ class Enrolment:
             if strict:
                 raise
             return [self._unavailable(made) for _ in codes]
+        if strict and diverged and any(one.reason == records.DIVERGED for one in answers):
+            raise OtherVersion(str(diverged))
         with self._guard:
             self._visits.update(
                 code for code, answer in zip(codes, answers, strict=True) if answer.reason in AGAIN
@@ -106,7 +110,7 @@ class Enrolment:
         assign = partial(self._assign_each, made=made)
         answers = self._replications.write(partial(assign, codes=codes))
         without = [n for n, answer in enumerate(answers) if answer.reason in FULL]
-        if without and self._expiry.sweep():
+        if without and self._expiry.sweep(behind=self._behind):
             # As one by one: the sweep may have voided the assignment of a unit after the first without.
             after = range(without[0], len(codes))
             again = [n for n in after if answers[n].reason != records.ASSIGNED]
@@ -135,15 +139,23 @@ class Enrolment:
             self._next_count = now + SECOND
             self._write_counts(transaction)
             self._note_clock(transaction, now)
+            self._replications.current(transaction)  # another process may have changed the policies
         # Two calls of one unit get one answer. In one order: two calls of some units do not wait for each other.
         for code in sorted(set(codes)):
             transaction.lock(int(code[:15], 16))
         for code in sorted(waived):
             transaction.run("unarrive", experiment=self._id, unit=code)
-        enrolled = self._enrol_each(transaction, dict.fromkeys(codes), now, made)
+        enrolled: dict[str, Assignment | str] = {}
+        if not self._diverged:
+            enrolled = self._enrol_each(transaction, dict.fromkeys(codes), now, made)
         # A unit that is in the list again is enrolled already.
         answers = [enrolled.pop(code, code) for code in codes]
         return in_place(answers, str, partial(self._enrolments, transaction, now))
+
+    @property
+    def _diverged(self) -> bool:
+        """Whether this process has another version of a policy: it enrols nobody, but units keep their arms."""
+        return self._replications.definition.other_version is not None
 
     def _enrol_each(
         self, transaction: Transaction, codes: Iterable[str], now: int, made: list[str]
@@ -194,18 +206,22 @@ class Enrolment:
     def _enrolment(self, row: EnrolmentRow | None, now: int) -> Assignment:
         if row is None:  # the experiment was deleted
             return self.not_enrolled(records.NOT_RUNNING)
-        self._fallback = row.fallback
+        self._fallback, self._behind = row.fallback, row.behind
         if row.id is not None and row.arm is not None and row.sticky:
             if row.disabled:
                 return self.not_enrolled(records.ARM_DISABLED)
             self._told.append(row.id)
             return self._enrolled(row.id, row.arm, records.STICKY)
+        return self.not_enrolled(self._reason_not_enrolled(row, now))
+
+    def _reason_not_enrolled(self, row: EnrolmentRow, now: int) -> str:
         if row.status not in ACTIVE:
-            return self.not_enrolled(records.NOT_RUNNING)
+            return records.NOT_RUNNING
+        if self._diverged:
+            return records.DIVERGED
         if row.away_until_us is not None and row.away_until_us > now:
-            return self.not_enrolled(records.EXCLUDED)
-        running = row.status == "running"
-        return self.not_enrolled(records.NO_OPEN_SLOT if running else records.DRAINING)
+            return records.EXCLUDED
+        return records.NO_OPEN_SLOT if row.status == "running" else records.DRAINING
 
     def _enrolled(self, id: str, arm: int, reason: str) -> Assignment:
         return Assignment(id, self._arm_names[arm], enrolled=True, reason=reason)

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from typing import SupportsIndex
 from uuid import UUID
 
-from sameluck.live.challengers import Challenger
 from sameluck.live.control import Control
-from sameluck.live.databases.base import Transaction
 from sameluck.live.diagnostics import Check, Snapshot, diagnostics
 from sameluck.live.history import Change
 from sameluck.live.logs.exporting import export
-from sameluck.live.options import Maker
+from sameluck.live.policies import Policies
 from sameluck.live.records import (
     Extension,
-    Joining,
     ReplicationStatus,
     Status,
     read_replications,
     read_status,
 )
-from sameluck.live.results import Results
-from sameluck.policies.base import Policy
 
 
-class LiveExperiment(Results):
+class LiveExperiment(Policies):
     """A running experiment: what `store.start` and `store.load` return."""
 
     # Control
@@ -127,47 +121,6 @@ class LiveExperiment(Results):
     @property
     def _control(self) -> Control:
         return Control(self._replications)
-
-    def add_policy(self, name: str, policy: Policy | str, *, make: Maker | None = None) -> Joining:
-        """Add a challenger, even to a finished experiment.
-
-        It first reads the entries that are settled, and requests users only for entries that no policy has requested.
-        The result holds how many periods it has replayed and how many users it needs at least. Do not tune a
-        challenger on the ledger that it is added to.
-
-        Args:
-            name: Its name among the policies.
-            policy: The policy, or its text form.
-            make: For `External(...)`: the maker it names.
-        """
-        self._add_maker(name, policy, make)
-        new = partial(Challenger, replications=self._replications, name=name, policy=policy)
-        # Not through `replications.write`: a challenger that fails is not added, no more.
-        derived = self._database.read(lambda transaction: new(transaction).derive())
-        self._database.read(lambda transaction: new(transaction).catch_up(derived.states))
-        first = [derived]
-
-        def work(transaction: Transaction) -> Joining:
-            challenger = new(transaction)
-            # It may be run again, and changes the states.
-            return challenger.join(
-                first.pop() if first else challenger.derive(), self._settings.now()
-            )
-
-        return self._database.write(work)
-
-    def preview_policy(
-        self, name: str, policy: Policy | str, *, make: Maker | None = None
-    ) -> Joining:
-        """Return what `add_policy` would return; nothing is changed."""
-        self._add_maker(name, policy, make)
-        return self._database.read(
-            lambda transaction: Challenger(transaction, self._replications, name, policy).preview()
-        )
-
-    def _add_maker(self, name: str, policy: Policy | str, make: Maker | None) -> None:
-        if make is not None:
-            self._replications.add_maker(getattr(policy, "name", name), make)
 
     # Results
 

@@ -46,14 +46,15 @@ class Expiry:
         now = self._now()
         if now >= self._next_sweep:
             self._next_sweep = now + SECOND
-            self.sweep()
+            self.sweep(behind=True)
 
-    def sweep(self) -> int:
-        """`tick` for a unit that waits: for half of the time that its call has."""
+    def sweep(self, *, behind: bool) -> int:
+        """`tick`, and the policies where they are `behind`, for a unit that waits: for half of its call's time."""
         timeout = self._replications.settings.timeout
         try:
             with within(timeout and timeout / 2):
-                return self.tick()
+                advanced = self._replications.advance_behind() if behind else 0
+                return advanced + self.tick()
         except (Diverged, Unplayable):
             return 0  # the experiment's status is failed now; the unit gets the fallback arm
 

@@ -76,7 +76,7 @@ class _TakingBack(NamedTuple):
 
     def take_back(self, defaults: Sequence[DefaultRow]) -> list[DefaultRow]:
         """Take back those that no policy has played on; the last first, since others may have led to them."""
-        scheduler = self.replications.current(self.transaction)
+        scheduler = self.replications.current(self.transaction).scheduler
         ledger = Ledger(self.transaction, self.replications.id, scheduler, [self.row.number])
         ((_, settled, _),) = ledger.entries()
         outstanding = self.transaction.all(TouchedRow, "touched", **self.key)

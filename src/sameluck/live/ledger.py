@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,7 +20,9 @@ from sameluck.trajectories import Trace, Trajectory, replayed_by
 from sameluck.validation import require_one_of, require_whole
 
 CHUNK, FEW_ENTRIES = 200, 20_000  # replications, and about so many entries, read at once
-_LEDGER = np.dtype(list(zip(LedgerRow._fields, ("i8", "i8", "i8", "i8", "f8", "?"), strict=True)))
+_LEDGER = np.dtype(
+    list(zip(LedgerRow._fields, ("i8", "i8", "i8", "i8", "f8", "?", "?"), strict=True))
+)
 
 
 class Ledger(NamedTuple):
@@ -30,14 +32,23 @@ class Ledger(NamedTuple):
     id: int  # of the experiment
     scheduler: Scheduler
     numbers: Sequence[int]  # of the replications, opened so far
+    behind: Collection[
+        int
+    ] = ()  # of these, in which the policies were not run after the last rewards
+    partial: bool = False  # not all policies are there: what others need cannot be checked
 
     def replications(self, *, checked: bool = True) -> Iterator[Replication]:
         """Replications rebuilt, in order; raises `Diverged` if one is not what its policies derive."""
         for number, settled, outstanding in self.entries():
             replication = rebuild(self.scheduler, number, settled, outstanding)
             if checked:
-                check_ledger(replication)
+                self.check(replication)
             yield replication
+
+    def check(self, replication: Replication) -> None:
+        """Raise `Diverged` if a replication is not what its policies derive."""
+        if not self.partial:
+            check_ledger(replication, behind=replication.number in self.behind)
 
     def entries(self) -> Iterator[tuple[int, SettledEntries, list[Entry]]]:
         """The settled and the outstanding entries of each replication."""
@@ -89,7 +100,7 @@ class Ledger(NamedTuple):
             fewest = min(replication.periods_done[column] for column in columns)
             if number != first + len(results) or fewest < checkpoints[-1]:
                 break
-            check_ledger(replication)
+            self.check(replication)
             results.append([own[column] for column in columns])
             ledgers.append(settled)
         shape = (len(results), len(columns), checkpoints.size)

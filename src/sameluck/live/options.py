@@ -21,6 +21,7 @@ from sameluck.simulation.body_checks import probe_bodies
 from sameluck.validation import (
     is_whole,
     require_fields,
+    require_name,
     require_number,
     require_one_of,
     require_whole,
@@ -210,6 +211,11 @@ def stop_after_of(text: str) -> int | None:
     """The number of replications after which the experiment is stopped, in such a text; None if there is none."""
     number: int | None = json.loads(text).get(STOP_AFTER)
     return number
+
+
+def check_name(name: str) -> None:
+    """Raise `Invalid` unless an experiment may have this name."""
+    require_name("an experiment's name", name)
 
 
 def fallback_arm(experiment: Experiment, live: Live, changed: int | None = None) -> int:

@@ -37,6 +37,7 @@ DRAINING = "DRAINING"
 ARM_DISABLED = "ARM_DISABLED"
 EXCLUDED = "EXCLUDED"
 UNAVAILABLE = "UNAVAILABLE"
+DIVERGED = "DIVERGED"
 
 REASONS = {
     ASSIGNED: "a new unit was enrolled",
@@ -48,6 +49,7 @@ REASONS = {
     EXCLUDED: "the unit was turned away before, and stays so",
     ARM_DISABLED: "the unit is enrolled, but its arm is disabled",
     UNAVAILABLE: "the store was away, or did not answer in time",
+    DIVERGED: "this process has another version of a policy than the experiment",
 }
 
 
@@ -110,6 +112,7 @@ class Status(NamedTuple):
     stop_after: int | None  # replications after which it is stopped; None if that was not requested
     disabled: tuple[str, ...] = ()  # arms that are shown to nobody
     held: int = 0  # of the wanted entries, those of disabled arms
+    behind: int = 0  # replications that wait for a process that has the code of every policy
 
     def __str__(self) -> str:
         calls = sum(self.answers.values())
@@ -128,6 +131,7 @@ class Status(NamedTuple):
             + (f"; {self.imported:,} entries imported" if self.imported else ""),
             f"  wanted        {self._wanted()}",
             *([f"  disabled      {self.disabled_note}"] if self.disabled else []),
+            *([f"  behind        {self._behind()}"] if self.behind else []),
             f"  calls         {calls:,}",
             *not_enrolled,
         ]
@@ -138,6 +142,10 @@ class Status(NamedTuple):
             return "no more users"
         when = "at this moment" if self.status in ACTIVE else "once it is resumed"
         return f"{counted(self.wanted - self.held, 'more user')}, {when}"
+
+    def _behind(self) -> str:
+        waits = counted(self.behind, "replication waits", "replications wait")
+        return f"{waits} for a process that has the code of every policy"
 
     @property
     def disabled_note(self) -> str:
@@ -212,16 +220,18 @@ def moment(microseconds: int | None) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest).isoformat()
 
 
-def description_of(id: str, name: str, experiment: Experiment, row: AssignmentRow) -> Description:
-    """An assignment of an experiment."""
+def description_of(
+    id: str, name: str, owners: Mapping[int, str], arms: Sequence[str], row: AssignmentRow
+) -> Description:
+    """An assignment of an experiment; `owners` are its policies by the owners of their stacks."""
     voided = row.voided_us is not None
     exposed = row.exposed_us is not None and row.state == "assigned"
     return Description(
         id=id,
         experiment=name,
         replication=row.replication,
-        policy=tuple(experiment.policies)[row.owner - 1] if row.owner > 0 else None,
-        arm=experiment.arm_names[row.arm],
+        policy=owners[row.owner] if row.owner > 0 else None,
+        arm=arms[row.arm],
         arm_index=row.arm,
         position=row.position,
         status="voided" if voided else "exposed" if exposed else row.state,
@@ -261,6 +271,7 @@ def status_of(
         stop_after=stop_after_of(row.options),
         disabled=tuple(names[arm] for arm in disabled),
         held=row.held,
+        behind=row.behind,
     )
 
 

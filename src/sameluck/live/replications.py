@@ -2,19 +2,22 @@
 
 Every change is made here, inside a transaction that holds the replication's row. The state in memory only saves
 running the policies over the ledger again: it is dropped when a transaction fails, brought up to date when another
-process has settled entries, and otherwise rebuilt from the ledger.
+process has settled entries, and otherwise rebuilt from the ledger. What this process derives must then be what the
+others have requested.
+
+A process that does not have the experiment's code of every policy settles entries without running the policies: the
+replication is behind, until a process that has the code derives what follows.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Sequence
+from functools import partial
 from threading import Lock
 from typing import NamedTuple, TypeVar
 
-from sameluck.errors import Diverged, Unplayable
-from sameluck.experiment import Experiment
+from sameluck.errors import Diverged, Invalid, OtherVersion, Unplayable
 from sameluck.live.databases.base import Database, Transaction, Work
 from sameluck.live.databases.rows import (
     ACTIVE,
@@ -22,26 +25,18 @@ from sameluck.live.databases.rows import (
     EntryRow,
     ExperimentRow,
     LockedAssignment,
+    LockedReplication,
     NumberRow,
-    ReplicationRow,
     SettledRow,
+    TextRow,
     ValueRow,
 )
-from sameluck.live.engine.replication import Fetch, Replication
+from sameluck.live.engine.replication import Fetch, Replication, adopt_requests, check_ledger
 from sameluck.live.engine.scheduler import Entry, Scheduler
-from sameluck.live.history import History
 from sameluck.live.ledger import Ledger
-from sameluck.live.options import (
-    Live,
-    Maker,
-    Makers,
-    checked_makers,
-    later_options,
-    open_at_once,
-    options_from,
-    stop_after_of,
-)
+from sameluck.live.options import Makers, open_at_once, stop_after_of
 from sameluck.live.settings import StoreSettings
+from sameluck.live.stored_experiment import StoredExperiment
 
 T = TypeVar("T")
 
@@ -57,21 +52,7 @@ class Counts(NamedTuple):
 NOTHING = Counts(0, 0, 0)
 
 
-class Definition:
-    """An experiment as it was defined at one time; its policies are prepared when they are first run."""
-
-    def __init__(self, text: str, live: Live, makers: Makers) -> None:
-        self.text = text
-        self.experiment = Experiment.from_json(text)
-        self._live, self._makers = live, makers
-
-    @cached_property
-    def scheduler(self) -> Scheduler:
-        """The prepared policies."""
-        return Scheduler(self.experiment, self._live, self._makers)
-
-
-class OpenReplications:
+class OpenReplications(StoredExperiment):
     """The open replications of one experiment."""
 
     def __init__(
@@ -81,14 +62,7 @@ class OpenReplications:
         settings: StoreSettings,
         makers: Makers | None,
     ) -> None:
-        self.database = database
-        self.settings = settings
-        self.id, self.name = row.id, row.name
-        self.history = History(row.id, row.name, settings)
-        self.live = options_from(row.options)
-        self.later_options = later_options(row.options)
-        self._makers = checked_makers(makers)
-        self.definition = self.read_definition(row.definition)
+        super().__init__(database, row, settings, makers)
         self.after_fork()
 
     def after_fork(self) -> None:
@@ -97,43 +71,18 @@ class OpenReplications:
         self._locks: dict[int, Lock] = {}
         self._guard = threading.Lock()
 
-    @property
-    def experiment(self) -> Experiment:
-        """The experiment as this process knows it; reading it prepares no policy."""
-        return self.definition.experiment
-
-    @property
-    def scheduler(self) -> Scheduler:
-        """The policies as this process knows them."""
-        return self.definition.scheduler
-
-    @property
-    def makers(self) -> Makers:
-        """How external policies are made, by their makers' names."""
-        return self._makers
-
-    def add_maker(self, name: str, make: Maker) -> None:
-        """Remember how an external policy is made."""
-        self._makers |= checked_makers({name: make})
-
     def write(self, work: Work[T]) -> T:
-        """Run a transaction; if a policy fails or disagrees with the ledger, the experiment's status is failed."""
+        """Run a transaction; if a policy fails or disagrees with the ledger, the experiment's status is failed.
+
+        Not if this process has another version of a policy: the others carry on.
+        """
         try:
             return self.database.write(work)
+        except OtherVersion:
+            raise
         except (Diverged, Unplayable) as error:
             self.fail(str(error))
             raise
-
-    def read(self, work: Callable[[Ledger], T]) -> T:
-        """Run work on one consistent state of the ledger."""
-        return self.database.read(
-            lambda transaction: work(self.ledger(transaction, self.current(transaction)))
-        )
-
-    def ledger(self, transaction: Transaction, scheduler: Scheduler) -> Ledger:
-        """The ledger of every replication, for some policies."""
-        rows = transaction.all(ReplicationRow, "replications", experiment=self.id)
-        return Ledger(transaction, self.id, scheduler, [row.number for row in rows])
 
     def fail(self, reason: str) -> None:
         """Set the status to failed."""
@@ -160,31 +109,6 @@ class OpenReplications:
         if status in ACTIVE:
             self.open_next(transaction, self.settings.now())
 
-    def outstanding(self, transaction: Transaction) -> dict[int, set[Entry]]:
-        """The entries that are wanted or assigned, by replication."""
-        entries: dict[int, set[Entry]] = {}
-        for number, *entry in transaction.all(EntryRow, "all_outstanding", experiment=self.id):
-            entries.setdefault(number, set()).add(Entry(*entry))
-        return entries
-
-    def current(self, transaction: Transaction) -> Scheduler:
-        """The policies as the database has them now; another process may have added one."""
-        row = transaction.one(CurrentRow, "experiment_now", experiment=self.id)
-        return self._take(row.definition).scheduler
-
-    def _take(self, text: str) -> Definition:
-        """The definition in the database; it becomes that of this process if it has more policies."""
-        definition = self.definition
-        if text != definition.text:
-            definition = self.read_definition(text)
-            if len(definition.experiment.policies) > len(self.experiment.policies):
-                self.definition = definition
-        return definition
-
-    def read_definition(self, text: str) -> Definition:
-        """A definition, with the makers of this process."""
-        return Definition(text, self.live, self._makers)
-
     def settle(
         self,
         transaction: Transaction,
@@ -193,8 +117,11 @@ class OpenReplications:
         source: str,
         now: int,
     ) -> None:
-        """Settle an entry, advance the policies, and want what they need next."""
-        state = self._state(transaction, locked)
+        """Settle an entry, advance the policies, and want what they need next.
+
+        If this process does not run them, the replication is behind.
+        """
+        state, needed = self._state(transaction, locked)
         transaction.run(
             "settle",
             **locked.key(),
@@ -205,11 +132,49 @@ class OpenReplications:
             now=now,
         )
         entry = Entry(locked.owner, locked.arm, locked.position)
+        counts = Counts(1, int(source == "default"), Replication.digest(entry, value))
+        if state is None:
+            self._fall_behind(transaction, locked, counts)
+            return
         wanted = state.settle(entry, value, self._fetch(transaction, state.number))
-        counts = Counts(1, int(source == "default"), state.digest(entry, value))
+        if needed:  # what is settled may be among them, if it was released before
+            wanted = sorted({*needed, *wanted} - {entry})
         self.write_state(transaction, state, wanted, now, counts)
         if state.complete:
             self.open_next(transaction, now)
+
+    def _fall_behind(
+        self, transaction: Transaction, locked: LockedAssignment, counts: Counts
+    ) -> None:
+        transaction.run(
+            "fall_behind",
+            experiment=self.id,
+            replication=locked.replication,
+            version=locked.version + 1,
+            defaulted=counts.defaulted,
+            digest=counts.digest,
+        )
+
+    def advance_behind(self) -> int:
+        """Run the policies of replications that are behind; returns how many there were."""
+        rows = self.database.read(lambda t: t.all(NumberRow, "behind", experiment=self.id))
+        if rows and self.definition.refusal is None:
+            return sum(self.write(partial(self._advance, number=number)) for (number,) in rows)
+        return 0
+
+    def _advance(self, transaction: Transaction, number: int) -> bool:
+        key = {"experiment": self.id, "replication": number}
+        locked = transaction.find(LockedReplication, "lock_replication", **key)
+        if locked is None or not locked.behind:
+            return False
+        state, needed = self._state(transaction, locked)
+        if state is None:
+            return False
+        now = self.settings.now()
+        self.write_state(transaction, state, needed, now)
+        if state.complete:
+            self.open_next(transaction, now)
+        return True
 
     def void(self, transaction: Transaction, locked: LockedAssignment, now: int) -> None:
         """Void an assignment: its entry is wanted again."""
@@ -217,22 +182,33 @@ class OpenReplications:
         transaction.run("count_void", experiment=self.id, replication=locked.replication)
         transaction.run("want_again", **locked.key(), assignment=locked.id)
 
-    def _state(self, transaction: Transaction, locked: LockedAssignment) -> Replication:
+    def _state(
+        self, transaction: Transaction, locked: LockedAssignment | LockedReplication
+    ) -> tuple[Replication | None, list[Entry]]:
+        """The state of a replication, None if this process does not run the policies; and what it needs if behind."""
         number = locked.replication
         self.hold(transaction, number)
+        definition = self.definition
+        if definition.row.revision != locked.policy_revision:
+            definition = self.current(transaction)
+        if definition.refusal is not None:
+            return None, []
         state = self.states.get(number)
+        usable = state is not None and state.scheduler is definition.scheduler
         if (
             state is None
-            or (state.policies, state.taken_back) != (locked.policies, locked.taken_back)
+            or not usable
+            or state.taken_back != locked.taken_back
             or state.version > locked.version
         ):
-            ledger = Ledger(transaction, self.id, self.current(transaction), [number])
-            (state,) = ledger.replications()
+            ledger = Ledger(transaction, self.id, definition.scheduler, [number])
+            (state,) = ledger.replications(checked=False)
             state.taken_back = locked.taken_back
+            needed = check_ledger(state, behind=locked.behind > 0)
             self.states[number] = state
         else:
-            self.catch_up(transaction, state, locked.version)
-        return state
+            needed = self.catch_up(transaction, state, locked.version, behind=locked.behind > 0)
+        return state, needed
 
     def hold(self, transaction: Transaction, number: int) -> None:
         """Change the state of a replication, in this process alone; it is dropped unless that is committed."""
@@ -241,10 +217,22 @@ class OpenReplications:
         transaction.hold(lock)
         transaction.undo(lambda: self.states.pop(number, None))
 
-    def catch_up(self, transaction: Transaction, state: Replication, version: int) -> None:
-        """Settle what other processes have settled up to a version."""
+    def catch_up(
+        self, transaction: Transaction, state: Replication, version: int, *, behind: bool = False
+    ) -> list[Entry]:
+        """Settle what other processes have settled up to a version, and check what they have requested.
+
+        If the replication is `behind`, returns the entries that it needs and no process has requested.
+        """
         if state.version >= version:
-            return
+            return []
+        self.settle_since(transaction, state)
+        span = {"experiment": self.id, "first": state.number, "stop": state.number + 1}
+        rows = transaction.all(EntryRow, "outstanding", **span)
+        return adopt_requests(state, {Entry(*entry) for _, *entry in rows}, behind=behind)
+
+    def settle_since(self, transaction: Transaction, state: Replication) -> None:
+        """Settle in a state what was settled in the database since."""
         fetch = self._fetch(transaction, state.number)
         key = {"experiment": self.id, "replication": state.number, "version": state.version}
         for *entry, value in transaction.all(SettledRow, "settled_since", **key):
@@ -296,7 +284,7 @@ class OpenReplications:
     def open_next(self, transaction: Transaction, now: int) -> None:
         """Open the next replications; or end the experiment if no entry is outstanding, not even of an audit."""
         row = transaction.one(CurrentRow, "lock_experiment", experiment=self.id)
-        definition = self._take(row.definition)
+        definition = self._take(row)
         open_now = transaction.one(NumberRow, "count_open", experiment=self.id).number
         last = transaction.one(NumberRow, "last_replication", experiment=self.id).number
         planned = definition.experiment.replications
@@ -304,17 +292,38 @@ class OpenReplications:
         to_begin = {"running": planned, "draining": stop_after_of(row.options) or 0}
         while last + 1 < to_begin.get(row.status, 0) and open_now < most:
             last, open_now = last + 1, open_now + 1
-            self._open(transaction, definition.scheduler, last, now)
+            self._open(transaction, definition.scheduler, row.policy_revision, last, now)
         outstanding = transaction.one(NumberRow, "any_outstanding", experiment=self.id).number
         if open_now == 0 and not outstanding and row.status in ACTIVE:
             status = "complete" if last + 1 == planned else "stopped"
             self.set_status(transaction, status, row.reason)
 
-    def _open(self, transaction: Transaction, scheduler: Scheduler, number: int, now: int) -> None:
+    def continue_after(
+        self, transaction: Transaction, before: CurrentRow, open_before: int
+    ) -> None:
+        """Go on after a change of the policies: one that had ended is running again if it needs users."""
+        status, key = before.status, {"experiment": self.id}
+        drained = status == "stopped" and not open_before  # stopped at once: it stays stopped
+        if (status == "complete" or drained) and transaction.one(
+            NumberRow, "count_open", **key
+        ).number:
+            if not transaction.one(TextRow, "salt", **key).text:
+                raise Invalid(
+                    "the policies need users, but those of this experiment were forgotten; start another"
+                )
+            transaction.run("set_sticky", **key, sticky=1)
+            again = "running" if status == "complete" else "draining"
+            self.set_status(transaction, again, before.reason)
+        elif status in ACTIVE:
+            self.open_next(transaction, self.settings.now())
+
+    def _open(
+        self, transaction: Transaction, scheduler: Scheduler, revision: int, number: int, now: int
+    ) -> None:
         self.hold(transaction, number)
         state = Replication(scheduler, number)
         wanted = state.start()
-        values = {"number": number, "policies": state.policies, "now": now}
-        transaction.run("open_replication", experiment=self.id, **values)
+        values = {"policies": state.policies, "revision": revision, "now": now}
+        transaction.run("open_replication", experiment=self.id, number=number, **values)
         self._want(transaction, number, wanted)
         self.states[number] = state

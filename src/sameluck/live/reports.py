@@ -9,7 +9,6 @@ import numpy as np
 
 from sameluck.errors import Conflict, Invalid, shown
 from sameluck.live.databases.rows import LockedAssignment
-from sameluck.live.engine.scheduler import Scheduler
 from sameluck.validation import require_number
 
 
@@ -20,7 +19,7 @@ class Report(NamedTuple):
     value: float
 
 
-def checked_reward(value: object, bounds: tuple[float, float], scheduler: Scheduler) -> float:
+def checked_reward(value: object, bounds: tuple[float, float], *, binary: bool) -> float:
     """The reward as a float, or `Invalid` if some policy cannot take it; True and False are 1 and 0."""
     low, high = bounds
     if isinstance(value, bool | np.bool_) or (isinstance(value, Decimal) and value.is_finite()):
@@ -28,7 +27,7 @@ def checked_reward(value: object, bounds: tuple[float, float], scheduler: Schedu
     if type(value) is not float or not low <= value <= high:  # or the usual case
         require_number("a reward", value, at_least=low, at_most=high)
     number = float(value)  # type: ignore[arg-type]
-    if number not in (0, 1) and scheduler.binary_rewards:
+    if number not in (0, 1) and binary:
         raise Invalid(f"a reward must be 0 or 1 (a policy counts successes), got {shown(value)}")
     return number
 

@@ -23,7 +23,7 @@ class Results(Assignments):
     """The methods of a live experiment that read its ledger."""
 
     _runs: Runs | None = None  # the last ones returned
-    _taken_back = 0  # default rewards until then
+    _changes = (0, 0)  # until then: how often defaults were taken back, and the policies changed
 
     def runs(
         self, checkpoints: Sequence[int] | None = None, *, policies: Sequence[str] | None = None
@@ -44,12 +44,13 @@ class Results(Assignments):
             taken_back = ledger.transaction.one(
                 NumberRow, "count_taken_back", experiment=ledger.id
             ).number
-            before = self._runs if taken_back == self._taken_back else None
+            changes = taken_back, self._replications.current(ledger.transaction).row.revision
+            before = self._runs if changes == self._changes else None
             self._runs = ledger.runs(checkpoints, policies, before)
-            self._taken_back = taken_back
+            self._changes = changes
             return replace(self._runs, notes=notes(ledger, self._runs.replications, now))
 
-        return self._replications.read(work)
+        return self._replications.read(work, needs=policies)
 
     def trace(self, replication: int = 0) -> Trace:
         """Every period of one replication that each policy has done."""

@@ -11,12 +11,19 @@ from sameluck.errors import Conflict, Invalid, Unknown, did_you_mean, shown
 from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Database, Transaction
 from sameluck.live.databases.rows import ExperimentRow, NumberRow, TextRow
+from sameluck.live.definitions import first_definition
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.options import Live, Makers, experiment_as_run, options_text
+from sameluck.live.options import (
+    Live,
+    Makers,
+    check_name,
+    checked_makers,
+    experiment_as_run,
+    options_text,
+)
 from sameluck.live.replications import OpenReplications
 from sameluck.live.settings import StoreSettings
 from sameluck.randomness import streams
-from sameluck.validation import require_name
 
 NOT_STARTED = "it waits to be resumed for the first time"
 
@@ -44,11 +51,6 @@ def checked_request(
     if not isinstance(experiment, Experiment):
         raise Invalid(f"start needs an Experiment, got {shown(experiment)}")
     return StartRequest(name, experiment_as_run(experiment, live), live, makers)
-
-
-def check_name(name: str) -> None:
-    """Raise `Invalid` unless an experiment may have this name."""
-    require_name("an experiment's name", name)
 
 
 def names_in(database: Database) -> list[str]:
@@ -84,6 +86,8 @@ def start(
 ) -> LiveExperiment:
     """Start an experiment in one transaction; `fill` writes the entries that are known already."""
     name, salt = request.name, secrets.token_hex(16)
+    makers = checked_makers(request.makers)
+    first = first_definition(request.experiment, request.live, makers, settings.process)
 
     def work(transaction: Transaction) -> LiveExperiment:
         before = transaction.find(ExperimentRow, "experiment", name=name)
@@ -97,7 +101,8 @@ def start(
             NumberRow,
             "start",
             name=name,
-            definition=request.experiment.to_json(),
+            definition=first.row.definition,
+            fingerprints=first.row.fingerprints,
             options=options_text(request.live),
             salt=salt,
             streams=streams.VERSION,
@@ -107,6 +112,7 @@ def start(
         if fill is not None:
             fill(transaction, row.id, now)
         live = opened(database, row, settings, request.makers)
+        live._replications.definition = first
         live._replications.history.record(transaction, "started")
         live._replications.open_next(transaction, now)
         if request.paused:
@@ -119,8 +125,8 @@ def start(
 def first_difference(live: LiveExperiment, request: StartRequest) -> str | None:
     """The first setting in which an experiment differs from a request; None if there is none.
 
-    Policies that were added later, which the request does not name, are no difference; nor are options that did not
-    exist when it was started.
+    Policies that were added later, which the request does not name, and those that were removed are no difference;
+    nor are options that did not exist when it was started.
     """
     theirs, ours = live.experiment.to_dict(), request.experiment.to_dict()
     options = {
@@ -128,7 +134,10 @@ def first_difference(live: LiveExperiment, request: StartRequest) -> str | None:
         for name, value in request.live.to_dict().items()
         if name not in live._replications.later_options
     }
+    records = live._replications.definition.records
+    removed = {name for name, record in records.items() if record.removed}
     policies, requested = theirs.pop("policies"), ours.pop("policies")
+    requested = {name: policy for name, policy in requested.items() if name not in removed}
     pairs = {
         "policies": (list(islice(policies, len(requested))), list(requested)),
         **_pairs("policy ", policies, requested),

@@ -16,11 +16,10 @@ from sameluck.live.databases import Database, open_database
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.logs.importing import Imported, ImportRequest, import_log
 from sameluck.live.maintenance import Maintenance
-from sameluck.live.options import Clock, Live, Makers, as_live, check_fit, feasibility
+from sameluck.live.options import Clock, Live, Makers, as_live, check_fit, check_name, feasibility
 from sameluck.live.settings import checked_timeout, store_settings
 from sameluck.live.start import (
     StartRequest,
-    check_name,
     checked_request,
     find,
     first_difference,

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
-from sameluck.errors import Diverged, Unplayable
+from sameluck.errors import Diverged, OtherVersion, Unplayable
 from sameluck.live.databases.base import Transaction
-from sameluck.live.databases.rows import DigestRow, EditedRow
-from sameluck.live.engine.replication import check_ledger, rebuild
+from sameluck.live.databases.rows import CurrentRow, DigestRow, EditedRow
+from sameluck.live.definitions import Definition
+from sameluck.live.engine.replication import SettledEntries, rebuild
 from sameluck.live.ledger import Ledger
 from sameluck.live.replications import OpenReplications
 
 
 def verify(ledger: Ledger) -> int:
     """Rebuild and check every replication and compare its rewards with their digest; returns how many there are."""
-    rows = ledger.transaction.all(DigestRow, "digests", experiment=ledger.id)
-    digests = {row.number: row.digest for row in rows if row.is_known}
+    digests = known_digests(ledger)
     for number, settled, outstanding in ledger.entries():
-        if number in digests and settled.digest() != digests[number]:
-            raise _edited(ledger, number)
-        check_ledger(rebuild(ledger.scheduler, number, settled, outstanding))
+        check_digest(ledger, digests, number, settled)
+        ledger.check(rebuild(ledger.scheduler, number, settled, outstanding))
     return len(ledger.numbers)
+
+
+def known_digests(ledger: Ledger) -> dict[int, int]:
+    """The digests of the replications that have one."""
+    rows = ledger.transaction.all(DigestRow, "digests", experiment=ledger.id)
+    return {row.number: row.digest for row in rows if row.is_known}
+
+
+def check_digest(
+    ledger: Ledger, digests: Mapping[int, int], number: int, settled: SettledEntries
+) -> None:
+    """Raise `Diverged` if the rewards of a replication are not those that were acknowledged."""
+    if number in digests and settled.digest() != digests[number]:
+        raise _edited(ledger, number)
 
 
 def _edited(ledger: Ledger, number: int) -> Diverged:
@@ -42,26 +55,52 @@ def edited_text(row: EditedRow, arm_names: Sequence[str]) -> str:
 
 
 def verify_or_fail(replications: OpenReplications) -> None:
-    """As `verify`; a difference sets the status to failed, and replications without a digest get one.
+    """As `verify`; a difference sets the status to failed, and what older versions did not store is stored.
 
-    Those are replications of a log, and of a schema before version 2.
+    That are digests of replications of a log or of a schema before version 2, and versions of policies. A process
+    with another version of a policy raises and changes nothing. One without the code of policies that were added
+    later does not raise: it serves users, and leaves running the policies to others.
     """
     database = replications.database
+    definition = database.read(replications.current)
+    if definition.refusal is not None and not _only_added_missing(definition):
+        raise type(definition.refusal)(str(definition.refusal))
     try:
-        replications.read(verify)
+        replications.read(verify, needs=())
     except (Diverged, Unplayable) as error:
         if not database.read_only:
             replications.fail(str(error))
         raise
-    if not database.read_only:
-        rows = database.read(lambda t: t.all(DigestRow, "digests", experiment=replications.id))
-        for number in [row.number for row in rows if not row.is_known]:
-            database.write(partial(_add_digest, replications=replications, number=number))
+    if database.read_only:
+        return
+    rows = database.read(lambda t: t.all(DigestRow, "digests", experiment=replications.id))
+    for number in [row.number for row in rows if not row.is_known]:
+        database.write(partial(_add_digest, replications=replications, number=number))
+    if definition.with_versions() != definition.row:
+        database.write(partial(_record_versions, replications=replications))
+    replications.advance_behind()
+
+
+def _only_added_missing(definition: Definition) -> bool:
+    added = all(definition.records[name].added for name in definition.missing)
+    return definition.other_version is None and added
+
+
+def _record_versions(transaction: Transaction, replications: OpenReplications) -> None:
+    """Store the versions of policies that have none; another process may have been first."""
+    transaction.one(CurrentRow, "lock_experiment", experiment=replications.id)
+    definition = replications.current(transaction)
+    after = definition.with_versions()
+    if after != definition.row:
+        transaction.run("set_definition", experiment=replications.id, **after._asdict())
+        replications.history.record(transaction, "policy versions recorded")
+    if definition.other_version is not None:
+        raise OtherVersion(str(definition.other_version))
 
 
 def _add_digest(transaction: Transaction, replications: OpenReplications, number: int) -> None:
     key = {"experiment": replications.id, "replication": number}
     if not transaction.one(DigestRow, "lock_digest", **key).is_known:
-        ledger = replications.ledger(transaction, replications.scheduler)
+        ledger = replications.ledger(transaction, replications.definition.playable)
         ((_, settled, _),) = ledger._replace(numbers=[number]).entries()
         transaction.run("set_digest", **key, digest=settled.digest())

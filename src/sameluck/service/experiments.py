@@ -224,7 +224,7 @@ class Experiments:
                     live = self.store.load(name, makers=self.makers)
                 except Unknown:  # without the names of the others
                     raise _no_experiment(name) from None
-                except Diverged:  # its status is failed now: its users get the fallback arm
+                except Diverged:  # it has failed, or another version: users get the fallback arm
                     live = self.store.peek(name, makers=self.makers)
                 awaited = AsyncLiveExperiment(live, self._awaited._calls)
                 self._loaded[name] = Loaded(live, awaited)

@@ -228,7 +228,7 @@ def test_a_ledger_of_an_earlier_schema_is_counted_and_goes_on(url, version):
     assert (status.opened, status.complete, status.prefix) == (3, 1, 1)
     log = scenario.store.load("log").status()
     assert (log.imported, log.settled, log.complete) == (7, 0, 1)
-    assert [one.what for one in live.history()] == ["started"]
+    assert [one.what for one in live.history()] == ["started", "policy versions recorded"]
     live.resume()
     scenario.clock.advance(86_400)
     scenario.finish(live)

@@ -15,7 +15,7 @@ from sameluck.live.databases.pipeline import Pipeline
 from sameluck.live.databases.postgres import Postgres
 from sameluck.live.databases.rows import AnswerRow, ExperimentRow, NumberRow, TextRow
 
-START = {"definition": "", "options": "", "salt": "", "streams": 1, "now": 0}
+START = {"definition": "", "fingerprints": "{}", "options": "", "salt": "", "streams": 1, "now": 0}
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ class TestFailures:
 
         def work(transaction):
             transaction.run("start", name="a", **START)
-            transaction.run("count_answers", experiment=999, reason="X", calls=1)  # no such one
+            transaction.run("disable_arm", experiment=999, arm=0)  # no such one
             transaction.run("start", name="b", **START)
 
         with pytest.raises(psycopg.errors.ForeignKeyViolation):
@@ -120,7 +120,7 @@ class TestFailures:
 
     def test_of_a_statement_that_was_sent_earlier(self, database):
         def work(transaction):
-            transaction.run("count_answers", experiment=999, reason="X", calls=1)
+            transaction.run("disable_arm", experiment=999, arm=0)
             return transaction.one(NumberRow, "start", name="a", **START)
 
         with pytest.raises(psycopg.errors.ForeignKeyViolation):

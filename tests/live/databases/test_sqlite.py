@@ -344,7 +344,14 @@ class TestGroupCommit:
 
     def start(self, name, fault=None):
         def work(transaction):
-            values = {"definition": "", "options": "", "salt": "", "streams": 1, "now": 0}
+            values = {
+                "definition": "",
+                "fingerprints": "{}",
+                "options": "",
+                "salt": "",
+                "streams": 1,
+                "now": 0,
+            }
             row = transaction.one(NumberRow, "start", name=name, **values)
             if fault is not None:
                 raise fault

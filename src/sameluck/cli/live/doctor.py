@@ -37,7 +37,7 @@ def doctor_command(name: str | None, database: DatabaseOptions, *, silence_is_ze
             try:
                 live = store.peek(one, makers=functions)
                 checks[one] = live.diagnostics(silence_is_zero=silence_is_zero)
-            except sl.Invalid as error:  # a maker is missing, for example; check the others
+            except (sl.Invalid, sl.OtherVersion) as error:  # a maker is missing; check the others
                 if name:
                     raise
                 checks[one] = (sl.Check("policies", "unknown", sentence(str(error)), None, {}),)

@@ -32,6 +32,14 @@ class ValueRow(NamedTuple):
     value: float
 
 
+class DefinitionRow(NamedTuple):
+    """The policies of an experiment and what identifies their code."""
+
+    definition: str  # JSON of the `Experiment`
+    fingerprints: str  # JSON: see `definitions.PolicyRecord`
+    revision: int  # it grows with every change of the two
+
+
 class ExperimentRow(NamedTuple):
     """An experiment."""
 
@@ -45,6 +53,13 @@ class ExperimentRow(NamedTuple):
     streams: int
     started_us: int
     fallback: int | None  # in place of a fallback arm that was disabled
+    fingerprints: str
+    policy_revision: int
+
+    @property
+    def policies(self) -> DefinitionRow:
+        """The definition."""
+        return DefinitionRow(self.definition, self.fingerprints, self.policy_revision)
 
     def check_streams(self) -> None:
         """Raise `Invalid` if the random numbers of this version of sameluck are not those it was started with."""
@@ -64,6 +79,13 @@ class CurrentRow(NamedTuple):
     options: str  # of these only `options.STOP_AFTER` may change
     fallback: int | None
     sticky: int  # 0: units that return get the fallback arm
+    fingerprints: str
+    policy_revision: int
+
+    @property
+    def policies(self) -> DefinitionRow:
+        """The definition."""
+        return DefinitionRow(self.definition, self.fingerprints, self.policy_revision)
 
 
 class ReplicationRow(NamedTuple):
@@ -72,8 +94,18 @@ class ReplicationRow(NamedTuple):
     number: int
     state: str
     version: int
-    policies: int
+    behind: int  # of its settled entries, those after which the policies were not run
     taken_back: int  # how often default rewards were taken back
+
+
+class LockedReplication(NamedTuple):
+    """A replication, its row locked."""
+
+    replication: int
+    version: int
+    taken_back: int
+    policy_revision: int
+    behind: int
 
 
 class DigestRow(NamedTuple):
@@ -201,6 +233,7 @@ class LedgerRow(NamedTuple):
     position: int
     value: float
     imported: bool
+    released: bool  # no policy need read it
 
 
 class EnrolmentRow(NamedTuple):
@@ -212,6 +245,7 @@ class EnrolmentRow(NamedTuple):
     id: str | None
     arm: int | None
     disabled: bool  # the arm
+    behind: bool  # some replication
     away_until_us: int | None  # turned away until then; None if the unit has not arrived before
 
 
@@ -231,8 +265,9 @@ class LockedAssignment(NamedTuple):
     value: float | None
     source: str | None
     version: int
-    policies: int
     taken_back: int
+    policy_revision: int  # of the experiment's policies
+    behind: int
 
     @property
     def voided(self) -> bool:
@@ -341,6 +376,7 @@ class ProgressRow(NamedTuple):
     imported: int
     defaulted: int
     voided: int
+    behind: int  # replications
     wanted: int
     waiting: int
     held: int  # of the wanted entries, those of disabled arms

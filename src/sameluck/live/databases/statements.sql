@@ -5,21 +5,24 @@
 SELECT name FROM experiment ORDER BY id
 
 -- name: experiment
-SELECT id, name, definition, options, status, reason, salt, streams, started_us, fallback FROM experiment
+SELECT id, name, definition, options, status, reason, salt, streams, started_us, fallback, fingerprints, policy_revision
+FROM experiment
 WHERE name = :name
 
 -- name: experiment_now
-SELECT definition, status, reason, options, fallback, sticky FROM experiment WHERE id = :experiment
+SELECT definition, status, reason, options, fallback, sticky, fingerprints, policy_revision FROM experiment
+WHERE id = :experiment
 
 -- name: lock_experiment
-SELECT definition, status, reason, options, fallback, sticky FROM experiment WHERE id = :experiment /*pg FOR UPDATE */
+SELECT definition, status, reason, options, fallback, sticky, fingerprints, policy_revision FROM experiment
+WHERE id = :experiment /*pg FOR UPDATE */
 
 -- An id is never used again, whatever was deleted: the history has a row of every experiment that was ever started.
 -- name: start
-INSERT INTO experiment (id, name, definition, options, status, reason, salt, streams, started_us)
+INSERT INTO experiment (id, name, definition, fingerprints, options, status, reason, salt, streams, started_us)
 VALUES ((SELECT COALESCE(MAX(id), 0) + 1 FROM
            (SELECT MAX(id) AS id FROM experiment UNION ALL SELECT MAX(experiment) FROM change) AS used),
-        :name, :definition, :options, 'running', '', :salt, :streams, :now) RETURNING id
+        :name, :definition, :fingerprints, :options, 'running', '', :salt, :streams, :now) RETURNING id
 
 -- name: record_change
 INSERT INTO change (experiment, name, at_us, what, subject, actor, reason)
@@ -55,27 +58,43 @@ WHERE id = :experiment
 SELECT resumes_as FROM experiment WHERE id = :experiment
 
 -- name: set_definition
-UPDATE experiment SET definition = :definition WHERE id = :experiment
+UPDATE experiment SET definition = :definition, fingerprints = :fingerprints, policy_revision = :revision
+WHERE id = :experiment
 
 -- name: set_policies
-UPDATE replication SET policies = :policies WHERE experiment = :experiment
+UPDATE replication SET policies = :policies, policy_revision = :revision WHERE experiment = :experiment
 
 -- name: set_options
 UPDATE experiment SET options = :options WHERE id = :experiment
 
 -- name: open_replication
-INSERT INTO replication (experiment, number, state, version, digested, policies, opened_us)
-VALUES (:experiment, :number, 'open', 0, 0, :policies, :now)
+INSERT INTO replication (experiment, number, state, version, digested, policies, policy_revision, opened_us)
+VALUES (:experiment, :number, 'open', 0, 0, :policies, :revision, :now)
 
 -- name: advance_replication
-UPDATE replication SET version = :version, state = :state, policies = :policies, defaulted = defaulted + :defaulted,
+UPDATE replication SET version = :version, state = :state, policies = :policies, behind = 0,
+                       defaulted = defaulted + :defaulted,
                        digest = (digest + :digest) % 4611686018427387904,
                        digested = CASE WHEN digested = :before THEN :version ELSE digested END,
                        completed_us = CASE WHEN :complete THEN COALESCE(completed_us, :now) END
 WHERE experiment = :experiment AND number = :replication
 
+-- A reward that was reported to a process that does not run the policies.
+-- name: fall_behind
+UPDATE replication SET version = :version, behind = behind + 1, defaulted = defaulted + :defaulted,
+                       digest = (digest + :digest) % 4611686018427387904,
+                       digested = CASE WHEN digested = :version - 1 THEN :version ELSE digested END
+WHERE experiment = :experiment AND number = :replication
+
+-- name: behind
+SELECT number FROM replication WHERE experiment = :experiment AND behind > 0 ORDER BY number
+
 -- name: replications
-SELECT number, state, version, policies, taken_back FROM replication WHERE experiment = :experiment ORDER BY number
+SELECT number, state, version, behind, taken_back FROM replication WHERE experiment = :experiment ORDER BY number
+
+-- name: lock_replication
+SELECT number AS replication, version, taken_back, policy_revision, behind FROM replication
+WHERE experiment = :experiment AND number = :replication /*pg FOR UPDATE */
 
 -- name: digests
 SELECT number, version, digest, digested FROM replication WHERE experiment = :experiment ORDER BY number
@@ -95,21 +114,29 @@ WHERE e.experiment = :experiment AND e.replication >= :first AND e.replication <
 ORDER BY e.replication, e.arm, e.position LIMIT 100
 
 -- name: lock_all_replications
-SELECT number, state, version, policies, taken_back FROM replication WHERE experiment = :experiment ORDER BY number /*pg FOR UPDATE */
+SELECT number, state, version, behind, taken_back FROM replication WHERE experiment = :experiment ORDER BY number /*pg FOR UPDATE */
 
 -- name: count_open
 SELECT COUNT(*) FROM replication WHERE experiment = :experiment AND state = 'open'
 
 -- name: any_outstanding
-SELECT EXISTS (SELECT 1 FROM entry WHERE experiment = :experiment AND state = 'wanted')
-    OR EXISTS (SELECT 1 FROM entry WHERE experiment = :experiment AND state = 'assigned')
+SELECT EXISTS (SELECT 1 FROM entry WHERE experiment = :experiment AND state = 'wanted' AND released = 0)
+    OR EXISTS (SELECT 1 FROM entry WHERE experiment = :experiment AND state = 'assigned' AND released = 0)
 
 -- name: last_replication
 SELECT COALESCE(MAX(number), -1) FROM replication WHERE experiment = :experiment
 
+-- An entry that was released is needed again. Any other that exists already is an error: released must not be null.
 -- name: want
 INSERT INTO entry (experiment, replication, owner, arm, position, state)
 VALUES (:experiment, :replication, :owner, :arm, :position, 'wanted')
+ON CONFLICT (experiment, replication, owner, arm, position)
+DO UPDATE SET released = CASE WHEN entry.released = 1 AND entry.state <> 'settled' THEN 0 END
+
+-- name: release
+UPDATE entry SET released = 1
+WHERE experiment = :experiment AND replication = :replication AND owner = :owner AND arm = :arm
+  AND position = :position
 
 -- name: import_replication
 INSERT INTO replication (experiment, number, state, version, imported, policies, opened_us, completed_us)
@@ -121,7 +148,8 @@ VALUES (:experiment, :replication, :owner, :arm, :position, :state, :value, :sou
 
 -- name: enrolment
 SELECT e.status, e.fallback, e.sticky, a.id, a.arm,
-       EXISTS (SELECT 1 FROM disabled_arm d WHERE d.experiment = e.id AND d.arm = a.arm) AS disabled, v.away_until_us
+       EXISTS (SELECT 1 FROM disabled_arm d WHERE d.experiment = e.id AND d.arm = a.arm) AS disabled,
+       EXISTS (SELECT 1 FROM replication r WHERE r.experiment = e.id AND r.behind > 0) AS behind, v.away_until_us
 FROM experiment e
 LEFT JOIN assignment a ON a.experiment = e.id AND a.unit = :unit AND a.voided_us IS NULL
 LEFT JOIN arrival v ON v.experiment = e.id AND v.unit = :unit
@@ -133,7 +161,7 @@ WHERE e.id = :experiment
 UPDATE entry SET state = 'assigned', assignment = :assignment, due_us = :due
 WHERE (experiment, replication, owner, arm, position) = (
   SELECT w.experiment, w.replication, w.owner, w.arm, w.position FROM entry w
-  WHERE w.experiment = :experiment AND w.state = 'wanted'
+  WHERE w.experiment = :experiment AND w.state = 'wanted' AND w.released = 0
     AND EXISTS (SELECT 1 FROM experiment x WHERE x.id = :experiment AND x.status IN ('running', 'draining'))
     AND NOT EXISTS (SELECT 1 FROM assignment a WHERE a.experiment = :experiment AND a.unit = :unit
                                                  AND a.voided_us IS NULL)
@@ -182,7 +210,7 @@ ORDER BY experiment, number /*pg FOR UPDATE */
 -- while the entry is locked.
 -- name: lock_assignment
 SELECT a.id, a.experiment, a.replication, a.owner, a.arm, a.position, a.exposed_us, e.assignment, e.state, e.due_us,
-       e.value, e.source, r.version, r.policies, r.taken_back
+       e.value, e.source, r.version, r.taken_back, r.policy_revision, r.behind
 FROM assignment a
 JOIN entry e ON e.experiment = a.experiment AND e.replication = a.replication AND e.owner = a.owner
             AND e.arm = a.arm AND e.position = a.position
@@ -233,6 +261,7 @@ SELECT e.owner, e.arm, e.position, e.state = 'wanted' AS wanted,
                  AND a.arm = e.arm AND a.position = e.position) AS touched
 FROM entry e
 WHERE e.experiment = :experiment AND e.replication = :replication AND e.state IN ('wanted', 'assigned')
+  AND e.released = 0
 
 -- name: unsettle
 UPDATE entry SET state = 'assigned', value = NULL, source = NULL, settled = NULL, settled_us = NULL, due_us = :due
@@ -295,33 +324,37 @@ WHERE experiment = :experiment AND replication = :replication AND state = 'settl
 ORDER BY settled
 
 -- name: ledger
-SELECT replication, owner, arm, position, value, source = 'imported' AS imported FROM entry
+SELECT replication, owner, arm, position, value, source = 'imported' AS imported, released = 1 AS released FROM entry
 WHERE experiment = :experiment AND replication >= :first AND replication < :stop AND state = 'settled'
 ORDER BY experiment, replication, owner, arm, position
 
 -- name: all_outstanding
-SELECT replication, owner, arm, position FROM entry WHERE experiment = :experiment AND state = 'wanted'
+SELECT replication, owner, arm, position FROM entry
+WHERE experiment = :experiment AND state = 'wanted' AND released = 0
 UNION ALL
-SELECT replication, owner, arm, position FROM entry WHERE experiment = :experiment AND state = 'assigned'
+SELECT replication, owner, arm, position FROM entry
+WHERE experiment = :experiment AND state = 'assigned' AND released = 0
 
 -- name: outstanding
 SELECT replication, owner, arm, position FROM entry
 WHERE experiment = :experiment AND replication >= :first AND replication < :stop AND state IN ('wanted', 'assigned')
+  AND released = 0
 ORDER BY experiment, replication, owner, arm, position
 
 -- The counters of replications and the entries that are outstanding, by their indexes: no settled entry is read.
 -- name: progress
 SELECT x.definition, x.status, x.reason, x.options, r.opened, r.complete, r.first_open, r.settled, r.imported,
-       r.defaulted, r.voided,
-       (SELECT COUNT(*) FROM entry WHERE experiment = x.id AND state = 'wanted') AS wanted,
+       r.defaulted, r.voided, r.behind,
+       (SELECT COUNT(*) FROM entry WHERE experiment = x.id AND state = 'wanted' AND released = 0) AS wanted,
        (SELECT COUNT(*) FROM entry WHERE experiment = x.id AND state = 'assigned') AS waiting,
        (SELECT COUNT(*) FROM disabled_arm d JOIN entry e ON e.experiment = d.experiment AND e.arm = d.arm
-        WHERE d.experiment = x.id AND e.state = 'wanted') AS held
+        WHERE d.experiment = x.id AND e.state = 'wanted' AND e.released = 0) AS held
 FROM experiment x
 CROSS JOIN (SELECT COUNT(*) AS opened, COALESCE(SUM(CASE WHEN state = 'complete' THEN 1 ELSE 0 END), 0) AS complete,
                    MIN(CASE WHEN state = 'open' THEN number END) AS first_open,
                    COALESCE(SUM(version), 0) AS settled, COALESCE(SUM(imported), 0) AS imported,
-                   COALESCE(SUM(defaulted), 0) AS defaulted, COALESCE(SUM(voided), 0) AS voided
+                   COALESCE(SUM(defaulted), 0) AS defaulted, COALESCE(SUM(voided), 0) AS voided,
+                   COALESCE(SUM(CASE WHEN behind > 0 THEN 1 ELSE 0 END), 0) AS behind
             FROM replication WHERE experiment = :experiment) AS r
 WHERE x.id = :experiment
 
@@ -335,20 +368,21 @@ SELECT experiment, reason, calls FROM answer ORDER BY experiment, reason
 SELECT experiment, arm FROM disabled_arm ORDER BY experiment, arm
 
 -- name: count_entries
-SELECT state, source, COUNT(*) AS total FROM entry WHERE experiment = :experiment GROUP BY state, source
+SELECT state, source, COUNT(*) AS total FROM entry
+WHERE experiment = :experiment AND (state = 'settled' OR released = 0) GROUP BY state, source
 
 -- name: count_complete_after
 SELECT COUNT(*) FROM replication WHERE experiment = :experiment AND state = 'complete' AND number > :replication
 
 -- name: waiting
-SELECT (SELECT COUNT(*) FROM entry WHERE experiment = :experiment AND replication = :replication AND state = 'assigned')
-         AS rewards,
-       (SELECT COUNT(*) FROM entry WHERE experiment = :experiment AND replication = :replication AND state = 'wanted')
-         AS users,
+SELECT (SELECT COUNT(*) FROM entry WHERE experiment = :experiment AND replication = :replication AND state = 'assigned'
+          AND released = 0) AS rewards,
        (SELECT COUNT(*) FROM entry WHERE experiment = :experiment AND replication = :replication AND state = 'wanted'
-          AND arm IN (SELECT arm FROM disabled_arm WHERE experiment = :experiment)) AS held,
+          AND released = 0) AS users,
+       (SELECT COUNT(*) FROM entry WHERE experiment = :experiment AND replication = :replication AND state = 'wanted'
+          AND released = 0 AND arm IN (SELECT arm FROM disabled_arm WHERE experiment = :experiment)) AS held,
        (SELECT MAX(due_us) FROM entry WHERE experiment = :experiment AND replication = :replication
-          AND state = 'assigned') AS due_us
+          AND state = 'assigned' AND released = 0) AS due_us
 
 -- name: count_answers
 INSERT INTO answer (experiment, reason, calls)
@@ -376,7 +410,7 @@ SELECT reason, calls FROM answer WHERE experiment = :experiment ORDER BY reason
 SELECT e.replication, e.owner, e.arm, e.position, e.state, e.value, e.source, e.settled_us,
        a.id, a.unit, a.assigned_us, a.exposed_us, a.voided_us
 FROM entry e LEFT JOIN assignment a ON a.id = e.assignment
-WHERE e.experiment = :experiment
+WHERE e.experiment = :experiment AND NOT (e.state = 'wanted' AND e.released = 1)
 ORDER BY e.experiment, e.replication, e.owner, e.arm, e.position
 
 -- name: voided

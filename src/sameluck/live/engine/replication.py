@@ -7,8 +7,8 @@ new users is decided by the order (`Scheduler.eligible`). Two policies that need
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, pairwise
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -31,6 +31,7 @@ class SettledEntries(NamedTuple):
     position: Ints
     value: Floats
     imported: Bools | None = None  # which come from a log; None if none do
+    released: Bools | None = None  # which need not be read by a policy; None if all must be
 
     def digest(self) -> int:
         """The digest of these entries."""
@@ -61,6 +62,7 @@ class Replication:
         self.settled_audits: set[Entry] = set()
         # How much of each shared stack comes from a log: known whether or not a policy reads it.
         self.imported = np.zeros(arms, np.int64)
+        self.released: set[Entry] = set()  # settled, but no policy need read them
 
     @property
     def policies(self) -> int:
@@ -84,6 +86,8 @@ class Replication:
         self.version += 1
         if entry.owner == AUDITED:
             self.settled_audits.add(entry)
+            return []
+        if entry.owner not in self.known:  # of a policy that is not run here
             return []
         self._extend_stack(entry, value)
         arm_position = entry[1:]
@@ -234,9 +238,16 @@ def _load_stacks(
             audits = (Entry(AUDITED, arm, position) for position in positions.tolist())
             replication.settled_audits.update(audits)
             continue
+        if owner in replication.scheduler.unread_owners:
+            continue
         if owner not in replication.known or not 0 <= arm < arms:
-            what = "has an owner or an arm that is not of this experiment"
-            raise _diverged(replication, Entry(owner, arm, 0), what)
+            raise Diverged(
+                f"replication {replication.number}: the ledger has owner {owner} and arm {arm}, which this "
+                "experiment does not have. The database was edited; restore a backup"
+            )
+        if settled.released is not None:
+            spare = positions[settled.released[start:stop]].tolist()
+            replication.released.update(Entry(owner, arm, position) for position in spare)
         if owner == SHARED and settled.imported is not None:
             replication.imported[arm] = np.count_nonzero(settled.imported[start:stop])
         gaps = np.flatnonzero(positions != np.arange(positions.size))
@@ -250,28 +261,92 @@ def _load_stacks(
     return stacks
 
 
-def check_ledger(replication: Replication) -> None:
-    """Raise `Diverged` if a replication's ledger is not what its policies derive from it."""
-    check_requested(replication)
-    for entry in replication.want():
-        raise _diverged(replication, entry, "is needed next, but is not outstanding")
+class Differences(NamedTuple):
+    """The entries in which a ledger is not what the policies request."""
+
+    unneeded: list[Entry]  # outstanding, but no policy needs them
+    unread: list[Entry]  # settled, but no policy reads them
+    missing: list[Entry]  # needed next, but not outstanding
+
+    def __bool__(self) -> bool:
+        return any(self)
+
+    @property
+    def surplus(self) -> list[Entry]:
+        """The entries that no policy needs."""
+        return [*self.unneeded, *self.unread]
 
 
-def check_requested(replication: Replication) -> None:
-    """Raise `Diverged` if an entry is settled or outstanding that its policies did not request."""
-    unread = "is settled, but no policy reads it"
+def differences(replication: Replication) -> Differences:
+    """Compare a replication with its ledger. The entries that are missing count as outstanding from then on."""
+    return Differences(_unneeded(replication), list(_unread(replication)), replication.want())
+
+
+def _unneeded(replication: Replication) -> list[Entry]:
+    """Outstanding entries that no policy needs."""
     possible = replication.needed_by(range(replication.policies)) | replication.all_audits()
-    for entry in sorted(replication.outstanding - possible):
-        raise _diverged(replication, entry, "is outstanding, but no policy needs it")
+    return sorted(replication.outstanding - possible)
+
+
+def _unread(replication: Replication) -> Iterator[Entry]:
+    """Settled entries that no policy reads, but for those of a log and those that were released."""
     for owner, known in replication.known.items():
         read = replication.read_ends(owner)
         if owner == SHARED:
             read = np.maximum(read, replication.imported)
-        for arm in np.flatnonzero(np.array(known) > read).tolist():
-            raise _diverged(replication, Entry(owner, arm, int(read[arm])), unread)
-    for entry in replication.after_gap:
-        if entry.position >= replication.read_ends(entry.owner)[entry.arm]:
-            raise _diverged(replication, entry, unread)
+        within = (
+            Entry(owner, arm, position)
+            for arm in np.flatnonzero(np.array(known) > read).tolist()
+            for position in range(int(read[arm]), known[arm])
+        )
+        after = (
+            entry
+            for entry in sorted(replication.after_gap)
+            if entry.owner == owner and entry.position >= read[entry.arm]
+        )
+        yield from (one for one in chain(within, after) if one not in replication.released)
+
+
+def check_ledger(replication: Replication, *, behind: bool = False) -> list[Entry]:
+    """Raise `Diverged` if a replication's ledger is not what its policies derive from it.
+
+    If it is `behind`, the entries that are needed next need not be outstanding yet; they are returned.
+    """
+    check_requested(replication)
+    missing = replication.want()
+    for entry in [] if behind else missing:
+        raise _diverged(replication, entry, "is needed next, but is not outstanding")
+    return missing
+
+
+def check_requested(replication: Replication) -> None:
+    """Raise `Diverged` if an entry is settled or outstanding that its policies did not request."""
+    for entry in _unneeded(replication):
+        raise _diverged(replication, entry, "is outstanding, but no policy needs it")
+    for entry in _unread(replication):
+        raise _diverged(replication, entry, "is settled, but no policy reads it")
+
+
+def adopt_requests(
+    replication: Replication, requested: set[Entry], *, behind: bool = False
+) -> list[Entry]:
+    """Raise `Diverged` unless the entries that other processes have requested are those that the policies need.
+
+    They are outstanding from then on. Which entries are requested first depends on the order of the rewards, so
+    others that a policy needs may be among them. The replay audit does not depend on it. If the replication is
+    `behind`, the entries that are needed next need not be requested yet; they are returned.
+    """
+    audits = {entry for entry in replication.outstanding if entry.owner == AUDITED} - requested
+    needed = replication.needed_by(range(replication.policies))
+    replication.outstanding = requested
+    for entry in sorted(requested - needed):
+        if entry.owner != AUDITED:
+            raise _diverged(replication, entry, "was requested, but no policy needs it")
+    missing = sorted(audits.union(replication.want()))
+    replication.outstanding |= audits
+    for entry in [] if behind else missing:
+        raise _diverged(replication, entry, "is needed next, but was not requested")
+    return missing
 
 
 def _diverged(replication: Replication, entry: Entry, what: str) -> Diverged:
@@ -280,5 +355,5 @@ def _diverged(replication: Replication, entry: Entry, what: str) -> Diverged:
     return Diverged(
         f"replication {replication.number}: position {entry.position} of arm {arm!r} {what}. The ledger is not what "
         "these policies would have done: was the database edited, was a policy's code changed, or does a policy use "
-        "randomness of its own? Restore a backup, or the code it was started with"
+        "randomness of its own? Use the code it was started with, restore a backup, or see live.repair()"
     )

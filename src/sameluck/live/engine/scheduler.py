@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from sameluck.arrays import Ints
@@ -34,8 +34,14 @@ class Scheduler:
     """The prepared policies of an experiment, and which of them may request users."""
 
     def __init__(
-        self, experiment: Experiment, live: Live | None = None, makers: Makers | None = None
+        self,
+        experiment: Experiment,
+        live: Live | None = None,
+        makers: Makers | None = None,
+        owners: Mapping[str, int] | None = None,
+        unread_owners: Collection[int] = (),
     ) -> None:
+        """`owners` are the numbers of the policies' own stacks, 1, 2, ... if not given."""
         self.experiment = experiment
         live = live or Live()
         self.order = live.order
@@ -43,7 +49,9 @@ class Scheduler:
         self.binary_rewards = needs_binary_rewards(experiment)
         self.prepared = [_prepare(experiment, name, makers or {}) for name in experiment.policies]
         alone = not experiment.design.shares_rewards
-        self.owners = [k + 1 if alone else SHARED for k in range(len(self.prepared))]
+        numbers = owners or {name: k for k, name in enumerate(experiment.policies, start=1)}
+        self.owners = [numbers[name] if alone else SHARED for name in experiment.policies]
+        self.unread_owners = unread_owners  # of policies that were removed, or are not run here
         self.readers = {
             owner: [k for k, own in enumerate(self.owners) if own == owner] for owner in self.owners
         }

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from sameluck.errors import Invalid, optional
-from sameluck.experiment import Experiment
 from sameluck.files import draft_of
 from sameluck.live.assignments import Assignments
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import CurrentRow, EventRow, HistoryRow
+from sameluck.live.definitions import Definition
 from sameluck.live.engine.scheduler import AUDITED
 from sameluck.live.records import moment
 from sameluck.randomness import streams
@@ -78,10 +78,9 @@ def export(
     with draft_of(Path(path)) as draft:
 
         def work(transaction: Transaction) -> int:
-            definition, status, *_ = transaction.one(
-                CurrentRow, "experiment_now", experiment=live._id
-            )
-            experiment = Experiment.from_json(definition)
+            row = transaction.one(CurrentRow, "experiment_now", experiment=live._id)
+            definition = live._replications.current(transaction)
+            experiment = definition.experiment
             about = {
                 "kind": "experiment",
                 "name": live.name,
@@ -90,13 +89,13 @@ def export(
                 "digest": experiment.digest,
                 "streams": streams.VERSION,
                 "options": live.live.to_dict(),
-                "status": status,
+                "status": row.status,
             }
             read, kind, columns = TABLES[what]
             counter = count()  # takes a number per row
             rows = (
                 row
-                for row, _ in zip(read(transaction, live._id, experiment), counter, strict=False)
+                for row, _ in zip(read(transaction, live._id, definition), counter, strict=False)
             )
             writer(draft, ExportTable(kind, columns, rows, about))
             return next(counter)
@@ -117,12 +116,12 @@ def _writer(path: str | os.PathLike[str], format: str | None) -> Writer:
     return FORMATS[format]
 
 
-def _ledger(transaction: Transaction, id: int, experiment: Experiment) -> Iterator[Row]:
+def _ledger(transaction: Transaction, id: int, definition: Definition) -> Iterator[Row]:
     """Every entry in order with its assignment, then the voided assignments."""
-    arms, policies = experiment.arm_names, tuple(experiment.policies)
+    arms, policies = definition.experiment.arm_names, definition.owner_names
     for statement in ("history", "voided"):
         for one in transaction.each(HistoryRow, statement, experiment=id):
-            policy = policies[one.owner - 1] if one.owner > 0 else None
+            policy = policies[one.owner] if one.owner > 0 else None
             exposed = one.state == "assigned" and one.exposed_us is not None
             state = "exposed" if exposed else one.state
             entry = one.replication, policy, arms[one.arm], one.arm, one.position
@@ -131,9 +130,9 @@ def _ledger(transaction: Transaction, id: int, experiment: Experiment) -> Iterat
             yield *entry, state, one.value, one.source, audit, one.id, one.unit, *times
 
 
-def _rewards(transaction: Transaction, id: int, experiment: Experiment) -> Iterator[Row]:
+def _rewards(transaction: Transaction, id: int, definition: Definition) -> Iterator[Row]:
     """Every reported reward with its outcome, in order of arrival."""
-    arms = experiment.arm_names
+    arms = definition.experiment.arm_names
     for row in transaction.each(EventRow, "events", experiment=id):
         assignment, replication, arm, *rest = row
         yield assignment, replication, arms[arm], arm, *rest

@@ -27,6 +27,7 @@ from sameluck.testing.store_contract.participation import ParticipationRules
 from sameluck.testing.store_contract.removal import RemovalRules
 from sameluck.testing.store_contract.results import ResultRules
 from sameluck.testing.store_contract.rewards import RewardRules
+from sameluck.testing.store_contract.versions import VersionRules
 
 
 class StoreContract(
@@ -39,6 +40,7 @@ class StoreContract(
     ExtensionRules,
     RemovalRules,
     ResultRules,
+    VersionRules,
     ConcurrencyRules,
 ):
     """All the rules; a subclass must have a fixture `open_store`."""

@@ -1,0 +1,106 @@
+"""Changes of the policies of a live experiment: one removed, the code of some replaced, the ledger repaired."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sameluck.errors import Conflict, Invalid, did_you_mean
+from sameluck.live.control import check_reason
+from sameluck.live.definitions import Definition, records_text
+from sameluck.live.options import Makers, checked_makers
+from sameluck.live.rederivation import Rederivation, Rederiving
+from sameluck.live.replications import OpenReplications
+from sameluck.reporting.wording import counted
+
+
+class PolicyChanges(NamedTuple):
+    """The changes that operators make to the policies of one experiment."""
+
+    replications: OpenReplications
+
+    def remove(self, name: str, reason: str) -> Rederivation:
+        """Remove a policy; see `LiveExperiment.remove_policy`."""
+        check_reason(reason)
+        change = Rederiving(self.replications, lambda before: self._without(before, name), ())
+        return change.apply("policy removed", name, reason)
+
+    def _without(self, before: Definition, name: str) -> Definition:
+        values: dict[str, Any] = json.loads(before.row.definition)
+        _check_names(before, [name])
+        if name == values["control"]:
+            raise Invalid(
+                f"policy {name!r} is the control, which the others are compared with, and cannot be removed; stop "
+                "the experiment, or start another"
+            )
+        values["policies"].pop(name)
+        records = before.records | {name: before.records[name]._replace(removed=True)}
+        row = before.row._replace(
+            definition=json.dumps(values, indent=2, ensure_ascii=False),
+            fingerprints=records_text(records),
+            revision=before.row.revision + 1,
+        )
+        return self.replications.read_definition(row)
+
+    def replace_code(
+        self, names: Sequence[str], makers: Makers | None, reason: str, *, confirm: bool
+    ) -> Rederivation:
+        """Take over this process's code of some policies; see `LiveExperiment.replace_policy_code`."""
+        check_reason(reason)
+        known = {**self.replications.makers, **checked_makers(makers)}
+
+        def change(before: Definition) -> Definition:
+            _check_names(before, names)
+            return self._with_code(before, names, known)
+
+        rederiving = Rederiving(self.replications, change, names)
+        if not confirm:
+            return rederiving.preview()
+        done = rederiving.apply("policy code replaced", ", ".join(names), reason)
+        for name, make in checked_makers(makers).items():
+            self.replications.add_maker(name, make)
+        return done
+
+    def _with_code(self, before: Definition, names: Sequence[str], makers: Makers) -> Definition:
+        own = self.replications.read_definition(before.row, makers)
+        for name in names:
+            if name in own.missing:
+                raise own.missing[name]
+            if before.records[name].fingerprint == own.fingerprints[name]:
+                raise Conflict(
+                    f"this process has the version of policy {name!r} that the experiment has already "
+                    f"({own.fingerprints[name] or 'none'}); run this in a process with the new code",
+                    "invalid_transition",
+                )
+        row = own.with_versions(names)._replace(revision=before.row.revision + 1)
+        after = self.replications.read_definition(row, makers)
+        after.playable, after.fingerprints = own.playable, own.fingerprints
+        return after
+
+    def repair(self, reason: str, *, confirm: bool) -> Rederivation:
+        """Bring the ledger in line with the policies; see `LiveExperiment.repair`."""
+        check_reason(reason)
+
+        def change(before: Definition) -> Definition:
+            _ = before.scheduler  # raises if this process does not have the experiment's code
+            row = before.row._replace(revision=before.row.revision + 1)
+            after = self.replications.read_definition(row)
+            after.playable, after.fingerprints = before.playable, before.fingerprints
+            return after
+
+        rederiving = Rederiving(
+            self.replications, change, list(self.replications.experiment.policies)
+        )
+        preview = rederiving.preview()
+        if not confirm:
+            return preview
+        subject = counted(len(preview.differences), "replication")
+        return rederiving.apply("ledger repaired", subject, reason)
+
+
+def _check_names(before: Definition, names: Sequence[str]) -> None:
+    present = [name for name, record in before.records.items() if not record.removed]
+    for name in names:
+        if name not in present:
+            raise Invalid(f"no policy {name!r} in the experiment; {did_you_mean(name, present)}")

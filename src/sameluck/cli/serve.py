@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import click
 
 import sameluck as sl
@@ -77,4 +79,5 @@ def serve_command(
             ("browser", serving.dashboard),
         )
         click.echo(to_json(record) if as_json else text)
-        serving.run()
+        with suppress(KeyboardInterrupt):
+            serving.run()

@@ -58,6 +58,7 @@ def serve_command(
     """
     optional("fastapi", "service")
     optional("uvicorn", "service")
+    optional("jinja2", "service")
     from sameluck.service.serving import Serving  # noqa: PLC0415 its packages are optional
 
     database = DatabaseOptions(url, makers)

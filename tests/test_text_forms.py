@@ -168,6 +168,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", REGISTRIES)
 @given(text=st.one_of(st.text(), st.lists(PIECES, max_size=12).map("".join)))
 @example(text="ucb1(1_)")

@@ -172,6 +172,7 @@ def runs_means(environment):
 @pytest.mark.parametrize(
     "prior", [sl.BernoulliPrior(), sl.GaussianPrior(sd=0.7, noise_sd=1.5)], ids=cases.name
 )
+@pytest.mark.slow
 def test_with_a_prior_each_replication_has_the_means_of_its_own_instance(prior):
     """Also for runs that start later; and what is subtracted has mean zero (6 looks, |z| bound of 1e-6 in all)."""
     policies = {"a": sl.UCB1(), "b": sl.EpsilonGreedy()}
@@ -437,6 +438,7 @@ def test_the_exploration_adjustment_needs_no_second_replication():
     budget.assert_mean(together - (runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]), 0.0)
 
 
+@pytest.mark.slow
 def test_the_exploration_adjustment_halves_the_variance_of_two_greedy_policies():
     """Epsilon 0.1 v 0.05 at 1,000 periods: 0.5 of replay's variance, known within a tenth from 1,000 replications."""
     policies = {"a": sl.EpsilonGreedy(0.1), "b": sl.EpsilonGreedy(0.05)}
@@ -447,6 +449,7 @@ def test_the_exploration_adjustment_halves_the_variance_of_two_greedy_policies()
     assert 0.3 < (effect.sd / effect.plain_sd) ** 2 < 0.75
 
 
+@pytest.mark.slow
 def test_policies_that_state_no_chances_have_no_exploration_luck():
     quiet = {"a": sl.UCB1(), "b": sl.ThompsonBernoulli(), "c": sl.UCBDelta(), "d": sl.Always(1)}
     quiet["e"] = sl.Batched(sl.UCB1(), 3)

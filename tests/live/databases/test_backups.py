@@ -36,6 +36,7 @@ def rows(live, scenario):
     return events, [tuple(row) for row in scenario.rows(live, HistoryRow, "history")]
 
 
+@pytest.mark.slow
 def test_a_backup_made_while_users_are_served_is_one_moment(url, other_url, tmp_path):
     """It continues as the original does, with the runs of the simulation."""
     scenario = scenario_of(url)

@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -163,9 +164,9 @@ def test_one_of_two_servers_is_killed_and_users_notice_nothing(tmp_path, postgre
         for http in (one, two):
             http.headers["Authorization"] = f"Bearer {token}"
         assert one.post("/v1/experiments", json=EXPERIMENT).status_code == 201
-        for number in range(120):
+        for number in range(60):
             servers = (one, two) if number % 2 else (two, one)
-            if number == 60:
+            if number == 30:
                 first.kill()
             path = "/v1/experiments/socks/assignments"
             answer, failed = call_either(servers, path, {"unit": number})
@@ -174,11 +175,17 @@ def test_one_of_two_servers_is_killed_and_users_notice_nothing(tmp_path, postgre
             call_either(servers[::-1], path, {"value": number % 2})
             acknowledged[answer["id"]] = number % 2
             elsewhere += failed
-    assert elsewhere == 30
+    assert elsewhere == 15
     with sl.open(postgres_url) as store:
         live = store.load("socks")
         assert {id: live.describe(id).value for id in acknowledged} == acknowledged
-        assert live.status().settled == len(acknowledged) == 120
+        assert live.status().settled == len(acknowledged) == 60
+
+
+def test_answers_are_sent_without_delay():
+    """The protocol of the socket is that of TCP, by which asyncio decides; 40 ms per request otherwise."""
+    with Address("127.0.0.1", 0).bind() as listener:
+        assert listener.proto == socket.IPPROTO_TCP
 
 
 def test_tokens_are_created_listed_and_revoked(tmp_path, monkeypatch, capsys):

@@ -43,6 +43,19 @@ def test_a_token_of_another_process_is_known_within_a_second(served, monkeypatch
     assert served.http.get("/v1/experiments", headers=headers).status_code == 401
 
 
+def test_a_known_token_stays_valid_while_the_database_is_away(served, monkeypatch):
+    def away():
+        raise sl.Unavailable("away")
+
+    headers = served.as_("read")
+    assert served.http.get("/v1/experiments", headers=headers).status_code == 200
+    monkeypatch.setattr("sameluck.service.tokens.FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(served.tokens, "_rows", away)
+    assert served.http.get("/v1/experiments", headers=headers).status_code == 200
+    served.tokens._known = None  # they were never read
+    assert served.http.get("/v1/experiments", headers=headers).status_code == 503
+
+
 @pytest.mark.parametrize("header", ["Basic sl_x", "Bearer", "Bearer x", "bearer sl_é"])
 def test_other_headers_are_no_token(shared, header):
     headers = {"Authorization": header.encode()}

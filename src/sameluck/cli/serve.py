@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import click
 
 from sameluck.cli.live.store_options import DatabaseOptions, format_rows, makers_option, url_option
@@ -62,4 +64,5 @@ def serve_command(
             ("token", serving.token or "those of: sameluck token list"),
         )
         click.echo(to_json(record) if as_json else text)
-        serving.run()
+        with suppress(KeyboardInterrupt):
+            serving.run()

@@ -39,13 +39,19 @@ class Address(NamedTuple):
     def bind(self) -> socket.socket:
         """A socket that listens; `Invalid` if the address cannot be used."""
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        # The protocol is named: asyncio sends without delay (TCP_NODELAY) only where it knows that it is TCP.
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
-            return socket.create_server((self.host, self.port), family=family, backlog=1_024)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((self.host, self.port))
+            listener.listen(1_024)
         except OSError as error:
+            listener.close()
             reason = error.strerror or error
             raise Invalid(
                 f"cannot listen at {self.host}, port {self.port}: {reason}; choose another: --port"
             ) from None
+        return listener
 
     def url(self, listener: socket.socket) -> str:
         """The address to call, with the port that was bound."""

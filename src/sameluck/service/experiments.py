@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from anyio import CapacityLimiter, to_thread
@@ -234,7 +235,9 @@ class Experiments:
         missing = [id for id in ids if id not in self._names]
         found: dict[str, str | None] = {}
         if missing:
-            names = await self._in_thread(lambda: self.store.experiments_of(missing))
+            # A user waits: not behind the calls that may take long.
+            find = partial(self.store.experiments_of, missing)
+            names = await self._awaited._calls.in_thread(find)
             found = dict(zip(missing, names, strict=True))
         return [self._names.get(id) or found.get(id) for id in ids]
 

@@ -49,6 +49,7 @@ class Serving:
             log_level="warning",
             access_log=False,
             server_header=False,
+            proxy_headers=False,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=GRACE_SECONDS,
         )

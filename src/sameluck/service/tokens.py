@@ -14,8 +14,9 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from sameluck.errors import Conflict, Invalid, Unknown, did_you_mean
+from sameluck.errors import Conflict, Invalid, Unavailable, Unknown, did_you_mean
 from sameluck.live.databases.base import Database, Transaction
+from sameluck.live.databases.deadline import within
 from sameluck.live.databases.rows import ApiKeyRow
 from sameluck.live.records import moment
 from sameluck.validation import require_name, require_one_of
@@ -27,6 +28,7 @@ SCOPES = {
     "read": "read experiments and their results",
     "manage": "create, change and delete experiments, and tokens",
 }
+READ_SECONDS = 0.25  # that reading them may take
 FRESH_SECONDS = 1.0  # that tokens are kept in memory: a revoked one is refused after as long
 
 
@@ -72,7 +74,7 @@ class Tokens:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._sessions: dict[str, Holder] = {}  # by digest; they end with this process
-        self._known: dict[str, Holder] = {}
+        self._known: dict[str, Holder] | None = None  # None until they were read
         self._read_at = -FRESH_SECONDS
 
     def create(self, name: str, scopes: Iterable[str]) -> str:
@@ -128,16 +130,23 @@ class Tokens:
 
     def is_stale(self) -> bool:
         """Whether the tokens are to be read again before they are compared."""
-        return time.monotonic() >= self._read_at + FRESH_SECONDS
+        return self._known is None or time.monotonic() >= self._read_at + FRESH_SECONDS
 
     def refresh(self) -> None:
-        """Read the tokens again."""
+        """Read the tokens again; while the database is away, those that are known stay valid."""
+        self._read_at = time.monotonic()  # one call at a time reads them
+        try:
+            with within(READ_SECONDS):
+                rows = self._rows()
+        except Unavailable:
+            if self._known is None:
+                raise
+            return
         self._known = {
             row.secret_sha256: Holder(row.id, frozenset(row.scopes.split()))
-            for row in self._rows()
+            for row in rows
             if row.revoked_us is None
         }
-        self._read_at = time.monotonic()
 
     def holder(self, secret: str) -> Holder | None:
         """Whose token this is, as far as is known in memory; None if it is nobody's.
@@ -145,7 +154,7 @@ class Tokens:
         Every digest is compared in full, in constant time: how long it takes depends on how many tokens there are.
         """
         presented, found = digest(secret), None
-        for known, holder in (*self._sessions.items(), *self._known.items()):
+        for known, holder in (*self._sessions.items(), *(self._known or {}).items()):
             if hmac.compare_digest(known, presented):
                 found = holder
         return found

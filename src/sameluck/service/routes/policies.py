@@ -1,14 +1,17 @@
-"""Policies: added to an experiment, or tried on its ledger before that."""
+"""Policies: added to an experiment, tried on its ledger before that, or removed."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
 from pydantic import Field, StrictStr
 
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.records import Joining
 from sameluck.service.access import Caller, Managing, Reading
-from sameluck.service.documents import Body, JoiningModel, Name, Text, respond
+from sameluck.service.documents import Body, JoiningModel, Name, StatusModel, Text, respond
+from sameluck.service.routes.control import changed
 
 router = APIRouter(prefix="/v1/experiments/{name}/policies", tags=["policies"])
 
@@ -50,3 +53,11 @@ async def preview_policy(name: Name, body: NewPolicy, caller: Reading) -> Respon
         return live.preview_policy(body.name, body.policy)
 
     return respond(_record(await caller.experiments.read(name, work)))
+
+
+@router.delete("/{policy:path}", response_model=StatusModel)
+async def remove_policy(
+    name: Name, policy: Name, caller: Managing, reason: Annotated[str, Query(max_length=200)] = ""
+) -> Response:
+    """Remove a policy: its results go, the rewards that were requested for it stay. The control cannot be removed."""
+    return await changed(caller, name, lambda live: live.remove_policy(policy, reason=reason))

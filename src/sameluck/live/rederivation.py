@@ -52,7 +52,7 @@ class Rederivation(NamedTuple):
         released = sum(one.released for one in self.differences)
         wanted = sum(one.wanted for one in self.differences)
         return (
-            f"{begun}: {len(self.differences):,} differ (replication {numbers}{more}){first}. No policy needs "
+            f"{begun}: differences in replication {numbers}{more}{first}. No policy needs "
             f"{counted(released, 'entry', 'entries')} any more, and {counted(wanted, 'entry', 'entries')} must be "
             "requested."
         )

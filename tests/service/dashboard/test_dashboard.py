@@ -180,6 +180,11 @@ def test_a_challenger_is_previewed_then_added_and_compared_on_its_own_replicatio
     assert "late is a challenger now." in page
     assert "late against greedy" in page
     assert "The intervals of all challengers hold together at 95%." in page
+    live.remove_policy("late")
+    served.app.state.overviews.forget("socks")
+    page = browser.get("/experiments/socks")
+    assert page.status_code == 200
+    assert "late against greedy" not in text_of(page)
 
 
 def test_hostile_names_show_as_text(served):

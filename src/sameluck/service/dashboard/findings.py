@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.arrays import Floats
+from sameluck.experiment import Experiment
 from sameluck.inference.cautions import is_interim
 from sameluck.inference.effects import Effect, Request, effects, is_same_policy
 from sameluck.inference.sentences import shows_difference
@@ -76,13 +77,17 @@ def checkpoints_of(horizon: int) -> list[int]:
     return [int(period) for period in grid]
 
 
-def findings_of(live: LiveExperiment) -> list[Finding]:
+def current_experiment(live: LiveExperiment) -> Experiment:
+    """The experiment with the policies of now, whichever process has added or removed some."""
+    return live.runs(checkpoints_of(live.experiment.horizon)).experiment
+
+
+def findings_of(live: LiveExperiment, experiment: Experiment) -> list[Finding]:
     """Every challenger against the control, in the experiment's order."""
-    experiment = live.experiment
     checkpoints = checkpoints_of(experiment.horizon)
+    every = live.runs(checkpoints, policies=list(experiment.policies))
     challengers = [name for name in experiment.policies if name != experiment.control]
     level = 1 - (1 - LEVEL) / max(len(challengers), 1)
-    every = live.runs(checkpoints)
     if len(challengers) < 2:
         return [_finding(every, name, level) for name in challengers]
     if not is_interim(every):
@@ -111,13 +116,13 @@ def _finding(runs: Runs, policy: str, level: float, curves: Sequence[Effect] = (
     )
 
 
-def widest_runs(live: LiveExperiment, findings: Sequence[Finding]) -> Runs:
+def widest_runs(live: LiveExperiment, experiment: Experiment, findings: Sequence[Finding]) -> Runs:
     """The runs of the control and of the challengers that have completed the most replications.
 
     A challenger that was added later catches up first; until then it is left out.
     """
     most = max((finding.replications for finding in findings), default=0)
     names = [finding.policy for finding in findings if finding.replications == most]
-    policies = [live.experiment.control, *names]
-    ordered = [name for name in live.experiment.policies if name in policies]
-    return live.runs(checkpoints_of(live.experiment.horizon), policies=ordered)
+    policies = [experiment.control, *names]
+    ordered = [name for name in experiment.policies if name in policies]
+    return live.runs(checkpoints_of(experiment.horizon), policies=ordered)

@@ -14,7 +14,12 @@ from sameluck.live.history import Change
 from sameluck.live.options import Live
 from sameluck.live.records import ReplicationStatus, Status
 from sameluck.runs import Runs
-from sameluck.service.dashboard.findings import Finding, findings_of, widest_runs
+from sameluck.service.dashboard.findings import (
+    Finding,
+    current_experiment,
+    findings_of,
+    widest_runs,
+)
 from sameluck.service.dashboard.verdicts import Verdict, verdict_of
 
 FRESH_SECONDS, CHECKED_SECONDS = 0.9, 10.0
@@ -98,10 +103,11 @@ def _overview(live: LiveExperiment, before: Overview | None) -> Overview:
         and _counts(before.status) == _counts(status)
         and len(before.experiment.policies) <= 2
     ):
-        findings, runs = before.findings, before.runs
+        experiment, findings, runs = before.experiment, before.findings, before.runs
     else:
-        findings = findings_of(live)
-        runs = widest_runs(live, findings)
+        experiment = current_experiment(live)
+        findings = findings_of(live, experiment)
+        runs = widest_runs(live, experiment, findings)
     checks, checked_at = (before.checks, before.checked_at) if before is not None else ((), now)
     if before is None or _is_unchecked(before, now):
         checks, checked_at = live.diagnostics(), now
@@ -110,7 +116,7 @@ def _overview(live: LiveExperiment, before: Overview | None) -> Overview:
         checked_at,
         live.name,
         live.started_at,
-        live.experiment,
+        experiment,
         live.live,
         status,
         findings,

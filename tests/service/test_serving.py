@@ -40,7 +40,7 @@ def running(folder, *options):
     command = [sys.executable, "-m", "sameluck", "serve", "--json", *port, *options]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
         try:
-            started = json.loads("".join(process.stdout.readline() for _ in range(5)))
+            started = json.loads("".join(process.stdout.readline() for _ in range(6)))
             headers = {"Authorization": f"Bearer {started['token']}"}
             with httpx.Client(base_url=started["url"], headers=headers, timeout=10) as http:
                 yield process, http

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import click
 
+import sameluck as sl
 from sameluck.cli.live.store_options import DatabaseOptions, format_rows, makers_option, url_option
 from sameluck.cli.output import json_flag
 from sameluck.errors import optional
@@ -31,6 +32,11 @@ PORT = 8321
     metavar="NAME",
     help="A further name by which the service is called, such as that of a proxy; may be repeated.",
 )
+@click.option(
+    "--demo",
+    is_flag=True,
+    help="Start an experiment in memory and send it synthetic users, to be watched in a browser for two minutes.",
+)
 @makers_option
 @url_option
 @json_flag
@@ -41,27 +47,37 @@ def serve_command(
     makers: tuple[str, ...],
     url: str,
     *,
+    demo: bool,
     as_json: bool,
 ) -> None:
-    """Serve live experiments over HTTP, for applications in any language.
+    """Serve live experiments over HTTP, for applications in any language, with a dashboard for a browser.
 
-    At a loopback address it prints a token for everything, which ends with the process. At any other address it needs
-    a token in the database: sameluck token create. SIGTERM and Ctrl-C end it within 5 seconds; what was acknowledged
-    is in the database.
+    At a loopback address it prints a token for everything, which ends with the process, and a link to the dashboard
+    that logs in once. At any other address it needs a token in the database: sameluck token create. SIGTERM and
+    Ctrl-C end it within 5 seconds; what was acknowledged is in the database.
     """
     optional("fastapi", "service")
     optional("uvicorn", "service")
+    optional("jinja2", "service")
     from sameluck.service.serving import Serving  # noqa: PLC0415 its packages are optional
 
     database = DatabaseOptions(url, makers)
     address = Address(host, port, names)
-    with database.open(new=True, timeout=None) as store, address.bind() as listener:
-        serving = Serving(store, address, listener, database.import_makers())
-        record = {"url": serving.url, "database": database.safe_url, "token": serving.token}
+    opened = sl.open("sqlite://", timeout=None) if demo else database.open(new=True, timeout=None)
+    shown = "a demonstration in memory" if demo else database.safe_url
+    with opened as store, address.bind() as listener:
+        serving = Serving(store, address, listener, database.import_makers(), demo=demo)
+        record = {
+            "url": serving.url,
+            "database": shown,
+            "token": serving.token,
+            "dashboard": serving.dashboard,
+        }
         text = format_rows(
-            ("serving", database.safe_url),
+            ("serving", shown),
             ("at", serving.url),
             ("token", serving.token or "those of: sameluck token list"),
+            ("browser", serving.dashboard),
         )
         click.echo(to_json(record) if as_json else text)
         with suppress(KeyboardInterrupt):

@@ -70,12 +70,12 @@ class Ledger(NamedTuple):
         self,
         checkpoints: Sequence[int] | None,
         policies: Sequence[str] | None,
-        before: Runs | None = None,
+        before: Sequence[Runs] = (),
     ) -> Runs:
         """The complete prefix: replications before the first in which one of the policies has not reached the end.
 
-        `before` are earlier runs, which are continued if they are of the same policies and checkpoints: complete
-        replications never change.
+        `before` are earlier runs; those of the same policies and checkpoints are continued: complete replications
+        never change.
         """
         whole = self.scheduler.experiment
         names = policies or list(whole.policies)
@@ -83,10 +83,11 @@ class Ledger(NamedTuple):
             require_one_of("policy", name, list(whole.policies))
         horizons = checked_checkpoints(whole, checkpoints)
         experiment = whole.replace(policies={name: whole.policies[name] for name in names})
-        if before is not None and _same(before, experiment, horizons):
-            new = self._replace(numbers=self.numbers[before.replications :])
-            more = new._complete_prefix(experiment, horizons, before.replications)
-            return Runs.concat([before, more])
+        for runs in before:
+            if _is_of(runs, experiment, horizons):
+                new = self._replace(numbers=self.numbers[runs.replications :])
+                more = new._complete_prefix(experiment, horizons, runs.replications)
+                return Runs.concat([runs, more])
         return self._complete_prefix(experiment, horizons, 0)
 
     def _complete_prefix(self, experiment: Experiment, checkpoints: Ints, first: int) -> Runs:
@@ -143,7 +144,12 @@ def _read(settled: SettledEntries, owners: Sequence[int], depths: Ints) -> Float
     return np.concatenate([settled.value[start : start + depth] for start, depth in places])
 
 
-def _same(runs: Runs, experiment: Experiment, checkpoints: Ints) -> bool:
+def same_question(runs: Runs, others: Runs) -> bool:
+    """Whether two runs are of the same policies and checkpoints."""
+    return _is_of(runs, others.experiment, others.checkpoints)
+
+
+def _is_of(runs: Runs, experiment: Experiment, checkpoints: Ints) -> bool:
     in_order = list(runs.experiment.policies) == list(experiment.policies)
     same = in_order and runs.experiment == experiment
     return same and np.array_equal(runs.checkpoints, checkpoints)

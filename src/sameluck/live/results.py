@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sameluck.live.assignments import Assignments
 from sameluck.live.databases.rows import NumberRow
-from sameluck.live.ledger import Ledger
+from sameluck.live.ledger import Ledger, same_question
 from sameluck.live.verification import verify, verify_or_fail
 from sameluck.live.waiting import notes
 from sameluck.policies.external import makers_for
@@ -18,11 +18,13 @@ from sameluck.trajectories import Trace
 if TYPE_CHECKING:
     from sameluck.inference import Twin
 
+REMEMBERED_RUNS = 8  # of other policies or checkpoints
+
 
 class Results(Assignments):
     """The methods of a live experiment that read its ledger."""
 
-    _runs: Runs | None = None  # the last ones returned
+    _runs: tuple[Runs, ...] = ()  # the last ones returned, each of other policies or checkpoints
     _changes = (0, 0)  # until then: how often defaults were taken back, and the policies changed
 
     def runs(
@@ -45,10 +47,11 @@ class Results(Assignments):
                 NumberRow, "count_taken_back", experiment=ledger.id
             ).number
             changes = taken_back, self._replications.current(ledger.transaction).row.revision
-            before = self._runs if changes == self._changes else None
-            self._runs = ledger.runs(checkpoints, policies, before)
-            self._changes = changes
-            return replace(self._runs, notes=notes(ledger, self._runs.replications, now))
+            before = self._runs if changes == self._changes else ()
+            runs = ledger.runs(checkpoints, policies, before)
+            others = [one for one in before if not same_question(one, runs)]
+            self._runs, self._changes = (runs, *others[: REMEMBERED_RUNS - 1]), changes
+            return replace(runs, notes=notes(ledger, runs.replications, now))
 
         return self._replications.read(work, needs=policies)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 
@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from sameluck.live.options import Makers
 from sameluck.live.store import Store
 from sameluck.service.access import Rates, Service
+from sameluck.service.dashboard.pages import add_dashboard
 from sameluck.service.experiments import Experiments
 from sameluck.service.guard import Guard
 from sameluck.service.limits import Limits
@@ -29,6 +30,7 @@ def create_app(
     makers: Makers | None = None,
     hosts: Iterable[str] | None = None,
     limits: Limits = Limits(),  # noqa: B008 it is immutable
+    background: Callable[[Experiments], Coroutine[None, None, None]] | None = None,
 ) -> FastAPI:
     """The service of a store.
 
@@ -39,15 +41,20 @@ def create_app(
         hosts: The names by which it may be called, as in the Host header without the port; those of the loopback
             address if not given.
         limits: What it accepts at most.
+        background: What runs as long as the service does, on its experiments: the traffic of a demonstration.
     """
     experiments = Experiments(store, makers)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await to_thread.run_sync(experiments.load_active)
-        expiring = asyncio.create_task(experiments.expire_each_second())
+        tasks = [asyncio.create_task(experiments.expire_each_second())]
+        if background is not None:
+            tasks.append(asyncio.create_task(background(experiments)))
         yield
-        expiring.cancel()
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
         await experiments.close()
 
     app = FastAPI(
@@ -62,6 +69,7 @@ def create_app(
     app.state.rates = Rates(limits.requests_per_second)
     app.state.metrics = Metrics()
     app.router.routes.extend(discovered_routes())  # one list, in which a request is matched once
+    add_dashboard(app)
     add_problem_documents(app)
     app.add_middleware(Measured, metrics=app.state.metrics)
     app.add_middleware(Guard, hosts=hosts, limits=limits)

@@ -11,6 +11,8 @@ from sameluck.live.options import Makers
 from sameluck.live.store import Store
 from sameluck.service.addresses import Address
 from sameluck.service.app import create_app
+from sameluck.service.dashboard.sessions import Sessions
+from sameluck.service.demo import run_demo
 from sameluck.service.tokens import Tokens
 
 GRACE_SECONDS = 4  # for requests that are being answered when the service is told to end
@@ -24,10 +26,17 @@ class Serving:
         address: Where it listens; `Invalid` if that is no loopback address and the store has no token.
         listener: The bound socket.
         makers: For `External` policies: name -> function of a seed that returns the policy.
+        demo: Start an experiment and send it synthetic users.
     """
 
     def __init__(
-        self, store: Store, address: Address, listener: socket.socket, makers: Makers | None = None
+        self,
+        store: Store,
+        address: Address,
+        listener: socket.socket,
+        makers: Makers | None = None,
+        *,
+        demo: bool = False,
     ) -> None:
         tokens = Tokens(store.database)
         self.url = address.url(listener)
@@ -40,7 +49,16 @@ class Serving:
                 "sameluck token create NAME --scope ..."
             )
         self._listener = listener
-        self._app = create_app(store, tokens=tokens, makers=makers, hosts=address.hosts)
+        self._app = create_app(
+            store,
+            tokens=tokens,
+            makers=makers,
+            hosts=address.hosts,
+            background=run_demo if demo else None,
+        )
+        sessions: Sessions = self._app.state.sessions
+        login = sessions.create_link(self.token) if self.token else "/login"
+        self.dashboard = self.url + login  # where a browser begins; the link works once
 
     def run(self) -> None:
         """Serve until SIGTERM or Ctrl-C."""

@@ -1,0 +1,133 @@
+"""Charts as SVG: scales, ticks, paths. Positions are numbers of a square of 1,000 that is stretched to its box."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sameluck.arrays import Floats
+
+SIDE = 1_000.0
+
+
+class Mark(NamedTuple):
+    """A path with a class of the stylesheet."""
+
+    kind: str
+    path: str
+
+
+class Label(NamedTuple):
+    """Words at a place, in per cent of the box."""
+
+    x: float
+    y: float
+    text: str
+    kind: str = ""
+    anchor: str = "middle"
+
+
+class Chart(NamedTuple):
+    """A chart; its label is the finding in words, its rows are its data."""
+
+    label: str
+    marks: list[Mark]
+    y_ticks: list[Label]
+    x_ticks: list[Label]
+    labels: list[Label]
+    y_title: str = ""
+    x_title: str = ""
+    columns: tuple[str, ...] = ()
+    rows: Sequence[tuple[str, ...]] = ()
+    size: str = ""  # a class
+
+
+class Scale(NamedTuple):
+    """From values to positions."""
+
+    low: float
+    high: float
+
+    def at(self, values: Floats | Sequence[float]) -> Floats:
+        """Positions along the x axis; far outside, they stay near the box."""
+        span = (self.high - self.low) or 1.0
+        return np.clip((np.asarray(values, float) - self.low) / span, -9, 10) * SIDE
+
+    def up(self, values: Floats | Sequence[float]) -> Floats:
+        """Positions along the y axis, which grows upwards."""
+        return SIDE - self.at(values)
+
+    def ticks(self, about: int = 5) -> list[float]:
+        """Round numbers between the ends."""
+        step = nice_step((self.high - self.low) / about)
+        first = math.ceil(self.low / step - 1e-9)
+        last = math.floor(self.high / step + 1e-9)
+        return [number * step for number in range(first, last + 1)]
+
+
+def nice_step(size: float) -> float:
+    """The smallest of 1, 2, 2.5, 5 and 10 times a power of ten that is at least as large."""
+    if not size > 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(size))
+    return next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= size * 0.999)
+
+
+def scale_around(values: Sequence[float]) -> Scale:
+    """A scale that has all values and zero; its ends are round, so that it seldom changes."""
+    low, high = min(0.0, *values), max(0.0, *values)
+    if low == high:
+        high = 1.0
+    step = nice_step((high - low) / 12)
+    return Scale(math.floor(low / step) * step, math.ceil(high / step) * step)
+
+
+def tick_text(value: float) -> str:
+    """A number beside an axis."""
+    if abs(value) >= 10_000:
+        return f"{value / 1_000:,.0f}k"
+    return f"{value:,.6g}".replace("-", "\N{MINUS SIGN}")
+
+
+def y_axis(scale: Scale, about: int = 5) -> tuple[list[Label], Mark]:
+    """The labels of the y axis and its grid."""
+    ticks = scale.ticks(about)
+    labels = [Label(0, float(scale.up([tick])[0]) / 10, tick_text(tick)) for tick in ticks]
+    grid = "".join(f"M0 {y:.0f}H1000" for y in scale.up(ticks))
+    return labels, Mark("grid", grid)
+
+
+def x_axis(scale: Scale, about: int = 4) -> list[Label]:
+    """The labels of the x axis, a count: both ends, and round numbers that are not near them."""
+    span = (scale.high - scale.low) or 1.0
+    whole = [tick for tick in scale.ticks(about) if tick == round(tick)]
+    inner = [tick for tick in whole if 0.12 < (tick - scale.low) / span < 0.86]
+    middle = [Label(float(scale.at([tick])[0]) / 10, 100, tick_text(tick)) for tick in inner]
+    first = Label(0, 100, tick_text(scale.low), anchor="start")
+    last = Label(100, 100, tick_text(scale.high), anchor="end")
+    return [first, *middle, last]
+
+
+def line(x: Floats, y: Floats) -> str:
+    """A path through points."""
+    return "M" + "L".join(f"{a:.0f} {b:.0f}" for a, b in zip(x, y, strict=True)) if x.size else ""
+
+
+def band(x: Floats, low: Floats, high: Floats) -> str:
+    """The area between two lines."""
+    if not x.size:
+        return ""
+    return (
+        line(
+            np.concatenate([x, x[::-1]]), np.concatenate([np.asarray(high), np.asarray(low)[::-1]])
+        )
+        + "Z"
+    )
+
+
+def dots(x: Floats, y: Floats) -> str:
+    """Points: lines of no length, which a round stroke makes round whatever the stretch."""
+    return "".join(f"M{a:.0f} {b:.0f}h0" for a, b in zip(x, y, strict=True))

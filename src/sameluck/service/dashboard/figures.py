@@ -1,0 +1,232 @@
+"""The charts of an experiment: effect over the horizon, replication by replication, users, a sparkline."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sameluck.runs import Runs
+from sameluck.service.dashboard.charts import (
+    Chart,
+    Label,
+    Mark,
+    Scale,
+    band,
+    dots,
+    line,
+    scale_around,
+    x_axis,
+    y_axis,
+)
+from sameluck.service.dashboard.findings import Finding
+from sameluck.service.dashboard.verdicts import Verdict, digits_for, signed
+
+TABLE_ROWS = 200
+
+
+def effect_chart(verdict: Verdict) -> Chart | None:
+    """The effect over the horizon: the naive design behind, the interval and the mean before it."""
+    finding = verdict.finding
+    if finding.effect is None:
+        return None
+    curve = finding.curve
+    periods, effects, low, high, ratio = (
+        np.array([getattr(one, field) for one in curve], float)
+        for field in ("checkpoint", "effect", "low", "high", "variance_ratio")
+    )
+    low, high = (np.where(np.isfinite(bound), bound, effects) for bound in (low, high))
+    wider = np.sqrt(np.where(np.isfinite(ratio), ratio, 1.0))
+    naive_low, naive_high = effects - (effects - low) * wider, effects + (high - effects) * wider
+    most = 3 * max(abs(low[-1]), abs(high[-1]))
+    ends = np.clip([*low, *high, *naive_low, *naive_high], -most, most)
+    y, x = scale_around(ends.tolist()), Scale(0, finding.horizon)
+    y_ticks, grid = y_axis(y)
+    at = x.at(np.append(0.0, periods))
+    zero_first = [np.append(0.0, bound) for bound in (effects, low, high, naive_low, naive_high)]
+    effects_0, low_0, high_0, naive_low_0, naive_high_0 = map(y.up, zero_first)
+    digits = digits_for((high[-1] - low[-1]) / 2)
+    last = signed(float(effects[-1]), digits)
+    return Chart(
+        label=f"Difference in cumulative reward, {finding.policy} minus {finding.control}. {verdict.sentence}",
+        marks=[
+            grid,
+            Mark("ghost", band(at, naive_low_0, naive_high_0)),
+            Mark("zero", f"M0 {y.up([0.0])[0]:.0f}H1000"),
+            Mark("band", band(at, low_0, high_0)),
+            Mark("line", line(at, effects_0)),
+        ],
+        y_ticks=y_ticks,
+        x_ticks=x_axis(x),
+        labels=[
+            Label(99, float(effects_0[-1]) / 10 - 3, last, "strong", "end"),
+            Label(
+                80,
+                _inside(float(y.up([naive_high[-1] * 0.8])[0]) / 10 - 2),
+                "naive design",
+                "ghost",
+                "end",
+            ),
+        ],
+        y_title=f"cumulative reward, {finding.policy} minus {finding.control}",
+        x_title="period of a replication",
+        columns=("period", "difference", "low", "high", "naive low", "naive high"),
+        rows=[
+            (f"{int(period):,}", *(signed(float(value), digits) for value in values))
+            for period, *values in zip(
+                periods, effects, low, high, naive_low, naive_high, strict=True
+            )
+        ],
+    )
+
+
+def _inside(per_cent: float) -> float:
+    return min(max(per_cent, 5.0), 95.0)
+
+
+def naive_factor(finding: Finding) -> tuple[float, float] | None:
+    """How many times as wide the naive interval would be, and for how many times the users."""
+    effect = finding.effect
+    if effect is None or not np.isfinite(effect.variance_ratio) or not effect.interactions:
+        return None
+    return float(np.sqrt(effect.variance_ratio)), effect.naive_interactions / effect.interactions
+
+
+def replications_chart(finding: Finding) -> Chart | None:
+    """One dot for each replication; line and band are what could be seen on the way."""
+    count, differences = finding.replications, finding.differences
+    if not count:
+        return None
+    numbers, means = np.arange(1.0, count + 1), finding.running_means
+    bounds = [finding.effect.low, finding.effect.high] if finding.effect is not None else []
+    # With some room, so that no dot is cut at an edge; at the lower one, which may be 0, too.
+    highest = float(np.abs(differences).max())
+    x, y = (
+        Scale(0.5, max(count, 8) + 0.5),
+        scale_around(
+            [*(1.1 * value for value in (*differences.tolist(), *bounds)), -0.05 * highest]
+        ),
+    )
+    known = np.isfinite(finding.half_widths)
+    at, halves = x.at(numbers), finding.half_widths
+    marks = [
+        y_axis(y)[1],
+        Mark("zero", f"M0 {y.up([0.0])[0]:.0f}H1000"),
+        Mark("band", band(at[known], y.up((means - halves)[known]), y.up((means + halves)[known]))),
+    ]
+    labels = []
+    if (since := finding.decided_at) is not None:
+        place = float(x.at([since])[0])
+        marks.append(Mark("mark", f"M{place:.0f} 0V1000"))
+        late = place > 600
+        labels.append(
+            Label(
+                place / 10 + (-2 if late else 2),
+                4,
+                f"left zero at {since}",
+                "strong",
+                "end" if late else "start",
+            )
+        )
+    ahead = differences >= 0
+    marks += [
+        Mark("line", line(at[known], y.up(means[known]))),
+        Mark("dots", dots(at[ahead], y.up(differences[ahead]))),
+        Mark("dots behind", dots(at[~ahead], y.up(differences[~ahead]))),
+    ]
+    wins = int((differences > 0).sum())
+    digits = digits_for(float(np.abs(differences).max()) / 10)
+    return Chart(
+        label=f"In each replication {finding.policy} minus {finding.control}: ahead in {wins:,} of {count:,}",
+        marks=marks,
+        y_ticks=y_axis(y)[0],
+        x_ticks=_counts_axis(x, count),
+        labels=labels,
+        y_title="difference in one replication",
+        x_title="replications complete, in order",
+        columns=("replication", "difference", "mean so far", "half-width"),
+        rows=[
+            (
+                f"{n:,}",
+                signed(d, digits),
+                signed(m, digits + 1),
+                signed(h, digits + 1) if np.isfinite(h) else "none yet",
+            )
+            for n, d, m, h in zip(range(count), differences, means, halves, strict=True)
+        ][-TABLE_ROWS:],
+    )
+
+
+def _counts_axis(x: Scale, count: int) -> list[Label]:
+    step = max(1, round((x.high - 0.5) / 5))
+    return (
+        [Label(float(x.at([n])[0]) / 10, 100, f"{n:,}") for n in range(step, int(x.high) + 1, step)]
+        if count
+        else []
+    )
+
+
+def users_chart(runs: Runs) -> Chart | None:
+    """Real users against those of the naive design, as replications complete."""
+    count = runs.replications
+    if not count:
+        return None
+    asked = np.append(0.0, np.cumsum(runs.interactions[:, -1]))
+    naive = np.arange(count + 1.0) * len(runs.policies) * int(runs.checkpoints[-1])
+    x, y = Scale(0, count), scale_around([float(naive[-1])])
+    y_ticks, grid = y_axis(y, 4)
+    at, asked_at, naive_at = x.at(np.arange(count + 1.0)), y.up(asked), y.up(naive)
+    return Chart(
+        label=f"{asked[-1]:,.0f} users instead of {naive[-1]:,.0f} in {count:,} replications",
+        marks=[
+            grid,
+            Mark("saved", band(at, asked_at, naive_at)),
+            Mark("ghost-line", line(at, naive_at)),
+            Mark("line", line(at, asked_at)),
+        ],
+        y_ticks=y_ticks,
+        x_ticks=x_axis(x) if count > 1 else [Label(100, 100, "1", anchor="end")],
+        labels=[
+            Label(
+                82, _inside(float(naive_at[-1]) / 10 + 8), f"naive {naive[-1]:,.0f}", "ghost", "end"
+            ),
+            Label(
+                99,
+                _inside(float(y.up([0.7 * asked[-1]])[0]) / 10 + 7),
+                f"asked {asked[-1]:,.0f}",
+                "strong",
+                "end",
+            ),
+        ],
+        y_title="users so far",
+        x_title="replications complete",
+        columns=("replications", "asked", "naive"),
+        rows=[
+            (f"{n:,}", f"{a:,.0f}", f"{b:,.0f}")
+            for n, (a, b) in enumerate(zip(asked, naive, strict=True))
+        ][-TABLE_ROWS:],
+        size="low",
+    )
+
+
+def sparkline(finding: Finding) -> Chart | None:
+    """The running mean with its anytime band, for a list."""
+    known = np.isfinite(finding.half_widths)
+    if finding.effect is None or not known.any():
+        return None
+    numbers = np.arange(1.0, finding.replications + 1)[known]
+    means, halves = finding.running_means[known], finding.half_widths[known]
+    most = 1.4 * max(abs(finding.effect.low), abs(finding.effect.high))
+    x, y = Scale(1, max(finding.replications, 2)), Scale(-most, most)
+    at = x.at(numbers)
+    return Chart(
+        label="effect so far: the band "
+        + ("leaves out zero" if finding.is_decided else "contains zero"),
+        marks=[
+            Mark("band", band(at, y.up(means - halves), y.up(means + halves))),
+            Mark("zero", "M0 500H1000"),
+            Mark("line", line(at, y.up(means))),
+        ],
+        y_ticks=[],
+        x_ticks=[],
+        labels=[],
+        size="spark",
+    )

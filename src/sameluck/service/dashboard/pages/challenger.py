@@ -1,0 +1,75 @@
+"""A challenger: what it would need, and adding it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from sameluck import text_forms
+from sameluck.errors import SameluckError
+from sameluck.live.experiment import LiveExperiment
+from sameluck.live.records import Joining
+from sameluck.policies.base import POLICIES
+from sameluck.service.dashboard.pages.controls import change
+from sameluck.service.dashboard.rendering import PageRoute, page
+from sameluck.service.dashboard.visitors import Changing, Visitor, Watching
+from sameluck.service.documents import Name
+
+router = APIRouter(prefix="/experiments/{name}/challenger", route_class=PageRoute)
+
+Text = Annotated[str, Query(max_length=1_000)]
+
+
+@router.get("")
+async def preview(
+    name: Name, visitor: Watching, policy_name: Text = "", policy: Text = ""
+) -> Response:
+    """The form, and once it is filled in what the challenger would need; nothing is changed."""
+    problem, joining = "", None
+    if policy_name or policy:
+        try:
+            joining = await visitor.experiments.read(
+                name, lambda live: _preview(visitor, live, policy_name, policy)
+            )
+        except SameluckError as error:
+            problem = str(error)
+    else:
+        await visitor.experiments.read(
+            name, lambda _: None
+        )  # `Unknown` if there is no such experiment
+    examples = [text_forms.example(kind) for kind in POLICIES.values()]
+    return page(
+        "challenger.html",
+        422 if problem else 200,
+        visitor=visitor,
+        name=name,
+        policy_name=policy_name,
+        policy=policy,
+        problem=problem,
+        joining=joining,
+        examples=examples,
+    )
+
+
+@router.post("")
+async def add(name: Name, sent: Changing) -> Response:
+    """Add the challenger."""
+    visitor, form = sent
+    policy_name, policy = form.get("policy_name", ""), form.get("policy", "")
+
+    def work(live: LiveExperiment) -> None:
+        _check(visitor, live)
+        live.add_policy(policy_name, policy)
+
+    return await change(visitor, name, work, f"{policy_name} is a challenger now.")
+
+
+def _preview(visitor: Visitor, live: LiveExperiment, policy_name: str, policy: str) -> Joining:
+    _check(visitor, live)
+    return live.preview_policy(policy_name, policy)
+
+
+def _check(visitor: Visitor, live: LiveExperiment) -> None:
+    policies = len(live.experiment.policies) + 1
+    visitor.service.limits.check_experiment(0, policies, 0, 0)

@@ -1,0 +1,32 @@
+"""The stylesheet, the script and the icon."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+from fastapi import APIRouter, Response
+
+from sameluck.service.dashboard.rendering import PageRoute, page
+
+router = APIRouter(route_class=PageRoute)
+
+TYPES = {
+    "dashboard.css": "text/css",
+    "dashboard.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
+
+
+@cache
+def _content(name: str) -> bytes:
+    return files("sameluck.service.dashboard").joinpath("static", name).read_bytes()
+
+
+@router.get("/static/{name}")
+async def static(name: str) -> Response:
+    """One of the files; they need no session."""
+    if name not in TYPES:
+        return page("error.html", 404, detail="there is no such file")
+    headers = {"Cache-Control": "no-cache"}
+    return Response(_content(name), media_type=TYPES[name], headers=headers)

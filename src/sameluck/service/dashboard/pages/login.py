@@ -1,0 +1,69 @@
+"""Login by a token or by a link that works once, and logout."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from sameluck.service.dashboard.rendering import PageRoute, page
+from sameluck.service.dashboard.sessions import COOKIE, SECONDS, Sessions
+from sameluck.service.dashboard.visitors import Watching, form_of, holder_of, see
+from sameluck.service.problems import Refused
+
+router = APIRouter(route_class=PageRoute)
+
+
+@router.get("/login")
+async def show_login() -> Response:
+    """The page that takes a token."""
+    return page("login.html", problem="")
+
+
+@router.post("/login")
+async def log_in(request: Request) -> Response:
+    """Begin a session with a token."""
+    token = (await form_of(request)).get("token", "").strip()
+    holder = await holder_of(request, token)
+    if holder is None:
+        return page("login.html", 401, problem="This token is not valid.")
+    if "read" not in holder.scopes:
+        return page("login.html", 403, problem="The dashboard needs a token with the scope read.")
+    return _with_session(request, token)
+
+
+@router.get("/login/{code}")
+async def follow_link(request: Request, code: str) -> Response:
+    """Begin a session with a link, once."""
+    sessions: Sessions = request.app.state.sessions
+    token = sessions.use_link(code)
+    if token is None:
+        problem = (
+            "This link has been used, or is of an earlier run of the service. Log in with a token."
+        )
+        return page("login.html", 401, problem=problem)
+    return _with_session(request, token)
+
+
+@router.post("/logout")
+async def log_out(request: Request, visitor: Watching) -> Response:
+    """End the session."""
+    if not visitor.session.owns((await form_of(request)).get("form_key", "")):
+        raise Refused(403, "form_refused", "this form is of another session; reload the page")
+    sessions: Sessions = request.app.state.sessions
+    sessions.close(request.cookies.get(COOKIE, ""))
+    response = see("/login")
+    response.delete_cookie(COOKIE, httponly=True, samesite="strict")
+    return response
+
+
+def _with_session(request: Request, token: str) -> Response:
+    sessions: Sessions = request.app.state.sessions
+    response = see("/")
+    response.set_cookie(
+        COOKIE,
+        sessions.open(token),
+        max_age=int(SECONDS),
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+    return response

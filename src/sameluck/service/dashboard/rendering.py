@@ -1,0 +1,82 @@
+"""Pages from templates, with the headers that a browser needs to show them safely."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from sameluck.errors import SameluckError
+from sameluck.service.problems import Refused, status_of
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "Referrer-Policy": "same-origin",  # under no-referrer a form would be sent with the origin null
+}
+
+
+@cache
+def templates() -> Environment:
+    """The templates; every value is escaped."""
+    found = Environment(
+        loader=PackageLoader("sameluck.service.dashboard"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters["in_path"] = lambda text: quote(text, safe="")
+    found.filters["day"] = day
+    found.globals["version"] = version("sameluck")
+    return found
+
+
+def day(moment: str) -> str:
+    """A time as `Thu 12 Nov 09:00`."""
+    return datetime.fromisoformat(moment).strftime("%a %-d %b %H:%M")
+
+
+def page(template: str, status: int = 200, /, **values: Any) -> Response:
+    """A page; its tag tells a browser that nothing has changed."""
+    text = templates().get_template(template).render(**values)
+    tag = f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'
+    headers = {**HEADERS, "ETag": tag}
+    return Response(text, status, headers, media_type="text/html")
+
+
+def unless_known(request: Request, response: Response) -> Response:
+    """The page, or an empty answer if the browser has it."""
+    if request.headers.get("if-none-match") == response.headers["ETag"]:
+        return Response(status_code=304, headers=HEADERS | {"ETag": response.headers["ETag"]})
+    return response
+
+
+class PageRoute(APIRoute):
+    """A route whose errors are pages."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:  # noqa: D102
+        answer = super().get_route_handler()
+
+        async def answer_with_pages(request: Request) -> Response:
+            try:
+                return await answer(request)
+            except SameluckError as error:
+                return page("error.html", status_of(error), detail=str(error))
+            except Refused as error:
+                return page("error.html", error.status, detail=error.detail)
+            except RequestValidationError:
+                return page("error.html", 422, detail="the address of this page is not valid")
+
+        return answer_with_pages

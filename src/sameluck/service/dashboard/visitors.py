@@ -1,0 +1,109 @@
+"""`Visitor`: who looks at a page, by the session of the request; and the fields of a form that was sent."""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple, TypeAlias
+from urllib.parse import parse_qs, quote
+
+from anyio import to_thread
+from fastapi import Depends, Request, Response
+from starlette.responses import RedirectResponse
+
+from sameluck.service.access import NOBODY, Rates, Service
+from sameluck.service.dashboard.overview import Overviews
+from sameluck.service.dashboard.rendering import HEADERS
+from sameluck.service.dashboard.sessions import COOKIE, Session, Sessions
+from sameluck.service.experiments import Experiments
+from sameluck.service.problems import Refused
+from sameluck.service.tokens import Holder
+
+MOST_FIELDS = 50
+
+
+class Visitor(NamedTuple):
+    """A person with a session, and what the dashboard uses."""
+
+    name: str
+    may_manage: bool
+    session: Session
+    service: Service
+    overviews: Overviews
+
+    @property
+    def experiments(self) -> Experiments:
+        """The experiments of the store."""
+        return self.service.experiments
+
+
+class LoginNeeded(Exception):
+    """There is no session: the login page comes first."""
+
+
+async def holder_of(request: Request, token: str) -> Holder | None:
+    """The holder of a token; None if it is not valid, `Refused` after too many tries."""
+    service: Service = request.app.state.service
+    if service.tokens.is_stale():
+        await to_thread.run_sync(service.tokens.refresh)
+    holder = service.tokens.holder(token)
+    rates: Rates = request.app.state.rates
+    if not rates.take(holder.name if holder else NOBODY):
+        raise Refused(429, "too_many_requests", "too many requests; try again in a second")
+    return holder
+
+
+async def visitor(request: Request) -> Visitor:
+    """Who looks at a page; `LoginNeeded` without a session, `Refused` if its token may not read."""
+    sessions: Sessions = request.app.state.sessions
+    session = sessions.find(request.cookies.get(COOKIE, ""))
+    holder = await holder_of(request, session.token) if session is not None else None
+    if session is None or holder is None:
+        raise LoginNeeded
+    if "read" not in holder.scopes:
+        raise Refused(403, "wrong_scope", "the dashboard needs a token with the scope 'read'")
+    state = request.app.state
+    may_manage = "manage" in holder.scopes
+    return Visitor(holder.name, may_manage, session, state.service, state.overviews)
+
+
+async def form_of(request: Request) -> dict[str, str]:
+    """The fields of a form."""
+    body = (await request.body()).decode("utf-8", "replace")
+    try:
+        fields = parse_qs(body, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    except ValueError:
+        raise Refused(422, "invalid", f"a form has at most {MOST_FIELDS} fields") from None
+    return {name: values[-1] for name, values in fields.items()}
+
+
+async def manager(request: Request) -> tuple[Visitor, dict[str, str]]:
+    """Who sent a form, and its fields; `Refused` unless it is of this session and its token may manage."""
+    found, form = await visitor(request), await form_of(request)
+    if not found.session.owns(form.get("form_key", "")):
+        raise Refused(
+            403,
+            "form_refused",
+            "this form is of another session; reload the page and send it again",
+        )
+    if not found.may_manage:
+        raise Refused(403, "wrong_scope", "changes need a token with the scope 'manage'")
+    return found, form
+
+
+def login_page(_: Request, error: Exception) -> Response:
+    """Where a browser goes without a session."""
+    assert isinstance(error, LoginNeeded)
+    return see("/login")
+
+
+def see(path: str) -> Response:
+    """Send the browser to another page."""
+    return RedirectResponse(path, 303, HEADERS)
+
+
+def path_of(name: str) -> str:
+    """The path of the page of an experiment."""
+    return f"/experiments/{quote(name, safe='')}"
+
+
+Watching: TypeAlias = Annotated[Visitor, Depends(visitor)]
+Changing: TypeAlias = Annotated[tuple[Visitor, dict[str, str]], Depends(manager)]

@@ -1,0 +1,256 @@
+"""The pages as a browser gets them: sessions, forms, what they show, hostile names."""
+
+import re
+from html import unescape
+from urllib.parse import quote
+
+import pytest
+
+import sameluck as sl
+from sameluck.service.dashboard.sessions import COOKIE
+
+HOSTILE = '<script>alert("1")</script>'
+
+
+class Browser:
+    """A browser without script: a session, and forms that are sent with its key."""
+
+    def __init__(self, served, token=None):
+        self.http, self.cookie = served.http, ""
+        answer = self.post("/login", token=token or served.all)
+        assert answer.status_code == 303, answer.text
+        self.cookie = answer.headers["set-cookie"].partition(";")[0]
+
+    def get(self, path):
+        return self.http.get(path, headers={"Cookie": self.cookie})
+
+    def post(self, path, **fields):
+        return self.http.post(path, data=fields, headers={"Cookie": self.cookie})
+
+    def send(self, path, **fields):
+        key = re.search(r'name="form_key" value="([^"]+)"', self.get("/").text)[1]
+        return self.post(path, form_key=key, **fields)
+
+
+def text_of(answer):
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", answer.text)).split())
+
+
+def play(live, until=None):
+    """Users until a number of replications is complete; the second arm pays."""
+    number = 0
+    while live.status().complete < (until or live.experiment.replications):
+        assert number < 10_000
+        number += 1
+        assignment = live.assign(f"user-{number}")
+        if assignment.id:
+            arm = live.experiment.arm_names.index(assignment.arm)
+            live.reward(assignment.id, float(arm == 1 or number % 5 == 0))
+
+
+@pytest.fixture
+def browser(served):
+    served.start(
+        horizon=20,
+        replications=12,
+        policies={"greedy": "epsilon_greedy(epsilon=0.9)", "ucb": "ucb1"},
+    )
+    return Browser(served)
+
+
+def test_a_page_needs_a_session(served):
+    served.start()
+    for path in ("/", "/experiments/socks", "/experiments/socks/challenger", "/experiments/none"):
+        answer = served.http.get(path)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+        assert served.http.get(path, headers={"Cookie": f"{COOKIE}=x"}).status_code == 303
+    refused = served.http.post("/login", data={"token": "sl_" + "0" * 64})
+    assert refused.status_code == 401
+    assert "not valid" in refused.text
+    assert "set-cookie" not in refused.headers
+    assert served.http.post("/login", data={"token": served.secrets["serve"]}).status_code == 403
+
+
+def test_a_link_logs_in_once(served):
+    link = served.app.state.sessions.create_link(served.all)
+    first, second = served.http.get(link), served.http.get(link)
+    assert (first.status_code, second.status_code) == (303, 401)
+    cookie = first.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert "set-cookie" not in second.headers
+
+
+def test_a_session_ends_with_logout_and_with_its_token(served):
+    token = served.tokens.create("analyst", ["read", "manage"])
+    browser = Browser(served, token)
+    assert browser.get("/").status_code == 200
+    served.tokens.revoke("analyst")
+    assert browser.get("/").status_code == 303
+    other = Browser(served)
+    assert other.post("/logout").status_code == 403
+    assert other.send("/logout").status_code == 303
+    assert other.get("/").status_code == 303
+
+
+def test_every_page_forbids_what_it_does_not_need(browser):
+    for path in (
+        "/",
+        "/login",
+        "/experiments/socks",
+        "/experiments/socks/challenger",
+        "/experiments/none",
+    ):
+        answer = browser.get(path)
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'; script-src 'self'; style-src 'self'" in policy
+        assert "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert not re.search(r"\sstyle=|\son\w+=|<style|<script(?! src=)", answer.text)
+        assert len(answer.content) < 300_000
+
+
+def test_a_change_needs_the_key_of_its_session_and_the_scope(served, browser):
+    assert browser.post("/experiments/socks/pause").status_code == 403
+    reader = Browser(served, served.secrets["read"])
+    assert reader.send("/experiments/socks/pause").status_code == 403
+    assert served.store.peek("socks").status().status == "running"
+    foreign = {"Cookie": browser.cookie, "Origin": "http://evil.example"}
+    assert served.http.post("/experiments/socks/pause", headers=foreign).status_code == 403
+    assert browser.send("/experiments/socks/pause").status_code == 303
+    page = browser.get("/experiments/socks")
+    assert "Paused." in page.text
+    assert "Paused." not in browser.get("/experiments/socks").text
+    assert browser.send("/experiments/socks/resume", reason="again").status_code == 303
+    change = served.store.peek("socks").history()[-1]
+    assert (change.what, change.actor, change.reason) == ("resumed", "everything", "again")
+
+
+def test_the_controls_do_what_they_say(served, browser):
+    live = served.store.peek("socks")
+    assert browser.send("/experiments/socks/arms", arm="50/50", reason="broken").status_code == 303
+    assert live.status().disabled == ("50/50",)
+    assert "Nobody is shown 50/50" in browser.get("/experiments/socks").text
+    browser.send("/experiments/socks/arms", arm="none")
+    assert "Nothing was changed: " in browser.get("/experiments/socks").text
+    browser.send("/experiments/socks/arms/enable", arm="50/50")
+    assert live.status().disabled == ()
+    browser.send("/experiments/socks/stop", confirmation="sock")
+    assert live.status().status == "running"
+    assert "type the name" in browser.get("/experiments/socks").text
+    browser.send("/experiments/socks/stop", confirmation="socks")
+    assert live.status().status == "stopped"
+
+
+def test_the_verdict_is_that_of_compare_on_the_way_and_at_the_end(served, browser):
+    live = served.store.load("socks")
+    assert "Nothing can be said yet." in text_of(browser.get("/experiments/socks"))
+    play(live, until=10)
+    served.app.state.overviews.forget("socks")
+    page = text_of(browser.get("/experiments/socks"))
+    effect = sl.compare(live.runs()).effects[0]
+    assert effect.low > 0
+    assert f"ucb earned {effect.effect:.1f} more than greedy over 20 periods." in page
+    assert f"The 95% interval runs from {effect.low:.1f} to {effect.high:.1f} more." in page
+    assert "valid however often you look" in page
+    assert "10 of 12 replications count" in page
+    assert "you may stop now" in page
+    assert "ucb leads" in browser.get("/").text
+    play(live)
+    served.app.state.overviews.forget("socks")
+    page = text_of(browser.get("/experiments/socks"))
+    final = sl.compare(live.runs()).effects[0]
+    assert f"The 95% interval runs from {final.low:.2f} to {final.high:.2f} more." in page
+    assert "the interval that was planned" in page
+
+
+def test_a_challenger_is_previewed_then_added_and_compared_on_its_own_replications(served, browser):
+    live = served.store.load("socks")
+    play(live, until=6)
+    form = {"policy_name": "late", "policy": "ucb1(alpha=3)"}
+    page = browser.get("/experiments/socks/challenger?policy_name=late&policy=ucb1(alpha=3)")
+    joining = live.preview_policy("late", "ucb1(alpha=3)")
+    assert f"{joining.replayed:,}" in page.text
+    assert "late" not in live.experiment.policies
+    wrong = browser.get("/experiments/socks/challenger?policy_name=late&policy=ucb9")
+    assert wrong.status_code == 422
+    assert "ucb9" in wrong.text
+    assert browser.send("/experiments/socks/challenger", **form).status_code == 303
+    page = text_of(browser.get("/experiments/socks"))
+    assert "late is a challenger now." in page
+    assert "late against greedy" in page
+    assert "The intervals of all challengers hold together at 95%." in page
+
+
+def test_hostile_names_show_as_text(served):
+    served.start(
+        name=HOSTILE.replace("/", ""),
+        policies={HOSTILE: "ucb1", '"><img src=x>': "epsilon_greedy(epsilon=0.2)"},
+        arms=[HOSTILE, "' onload=alert(1) x='"],
+    )
+    name = HOSTILE.replace("/", "")
+    play(served.store.load(name))
+    browser = Browser(served)
+    path = "/experiments/" + quote(name, safe="")
+    for page in (browser.get("/"), browser.get(path), browser.get(path + "/challenger")):
+        assert page.status_code == 200
+        assert "<script>alert" not in page.text
+        assert "<img" not in page.text
+        assert "alert(" in unescape(page.text)
+
+
+def test_the_stacks_are_those_of_the_trace(served, browser):
+    live = served.store.load("socks")
+    play(live, until=2)
+    trace = live.trace(1)
+    page = text_of(browser.get("/experiments/socks?replication=1"))
+    pulls = sum(one.arms.size for one in trace.values())
+    assert f"{trace.interactions} users instead of {pulls}" in page
+    page = text_of(browser.get("/experiments/socks?replication=1&period=1"))
+    assert "users instead of 2" in page
+    assert browser.get("/experiments/socks?replication=x").status_code == 422
+
+
+def test_an_unchanged_page_is_not_sent_again(browser, served):
+    first = browser.get("/experiments/socks")
+    headers = {"Cookie": browser.cookie, "If-None-Match": first.headers["etag"]}
+    again = served.http.get("/experiments/socks", headers=headers)
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_an_unknown_experiment_or_file_is_a_page(browser):
+    answer = browser.get("/experiments/none")
+    assert answer.status_code == 404
+    assert "no experiment" in answer.text
+    assert browser.get("/static/none.js").status_code == 404
+    assert "data-part" in browser.get("/static/dashboard.js").text
+
+
+def test_a_new_experiment_is_created_by_the_form_and_waits_for_its_start(served, browser):
+    form = {"name": "hats", "arms": "tall, flat", "guess": "0.5, 0.4", "horizon": "30"}
+    assert browser.post("/new", **form).status_code == 403
+    for field, value, problem in [
+        ("horizon", "many", "a whole number is needed"),
+        ("replications", "1000000", "at most 100,000"),
+        ("policy2", "ucb9", "ucb9"),
+        ("policy2_name", "control", "a name of its own"),
+        ("name", "a/b", "without a slash"),
+        ("name", "", "name"),
+    ]:
+        refused = browser.send("/new", **{**form, field: value})
+        assert refused.status_code == 422
+        assert problem in text_of(refused)
+    assert served.store.names() == ["socks"]
+    created = browser.send("/new", **form)
+    assert (created.status_code, created.headers["location"]) == (303, "/experiments/hats")
+    live = served.store.peek("hats")
+    assert live.status().status == "paused"
+    assert live.experiment.arm_names == ("tall", "flat")
+    assert list(live.experiment.policies) == ["control", "challenger"]
+    assert "Start" in browser.get("/experiments/hats").text
+
+
+def test_a_preview_says_what_is_wrong_and_simulates_little(browser):
+    assert "fill in the form" in browser.get("/new").text
+    assert "guess what each of the 3 arms pays" in text_of(browser.get("/new?guess=0.5"))
+    assert "at most 5,000,000 periods" in text_of(browser.get("/new?horizon=1000000"))

@@ -521,6 +521,9 @@ def main() -> None:
             except BaseException as error:
                 failed.append(error)
                 raise
+            finally:
+                for process in soak.processes.values():
+                    process.kill()
 
         threads = [threading.Thread(target=run, args=[soak]) for soak in soaks]
         for thread in threads:

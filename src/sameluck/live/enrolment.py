@@ -21,6 +21,7 @@ from sameluck.live.databases.rows import (
     EntryRow,
     ExperimentRow,
     LockedAssignment,
+    TextRow,
 )
 from sameluck.live.expiry import Expiry
 from sameluck.live.item_lists import in_place
@@ -133,16 +134,15 @@ class Enrolment:
         `waived` are units that this call has turned away a moment ago: they try again.
         """
         now = self._settings.now()
-        if self._unanswered:
-            self._void_unanswered(transaction, now)
+        unanswered = self._take_unanswered(transaction) if self._unanswered else {}
         if now >= self._next_count:
             self._next_count = now + SECOND
             self._write_counts(transaction)
             self._note_clock(transaction, now)
             self._replications.current(transaction)  # another process may have changed the policies
-        # Two calls of one unit get one answer. In one order: two calls of some units do not wait for each other.
-        for code in sorted(set(codes)):
-            transaction.lock(int(code[:15], 16))
+        # Two calls of one unit get one answer.
+        _lock(transaction, {*codes, *unanswered.values()})
+        self._void(transaction, unanswered, now)
         for code in sorted(waived):
             transaction.run("unarrive", experiment=self._id, unit=code)
         enrolled: dict[str, Assignment | str] = {}
@@ -245,14 +245,22 @@ class Enrolment:
         with self._guard:
             self._unanswered.append(made)
 
-    def _void_unanswered(self, transaction: Transaction, now: int) -> None:
+    def _take_unanswered(self, transaction: Transaction) -> dict[str, str]:
+        """Assignments whose units were not told, and these units; they are to be voided with the units locked."""
         with self._guard:
             unanswered, self._unanswered = self._unanswered, []
         transaction.undo(lambda: self._unanswered.extend(unanswered))
-        told = set(self._told)
-        for id in [id for made in unanswered for id in made if id not in told]:
+        ids = [id for made in unanswered for id in made]
+        found = transaction.find_many(TextRow, "unit_of", [{"assignment": id} for id in ids])
+        return {id: row.text for id, row in zip(ids, found, strict=True) if row is not None}
+
+    def _void(self, transaction: Transaction, ids: Iterable[str], now: int) -> None:
+        for id in ids:
             row = transaction.find(LockedAssignment, "lock_assignment", assignment=id)
-            if row and row.state == "assigned" and row.exposed_us is None and not row.voided:
+            # Only now, with the unit locked: another call may have told it when it returned.
+            if id in self._told or row is None or row.voided:
+                continue
+            if row.state == "assigned" and row.exposed_us is None:
                 self._replications.void(transaction, row, now)
 
     def _note_clock(self, transaction: Transaction, now: int) -> None:
@@ -284,7 +292,9 @@ class Enrolment:
             self._replications.write(self._flush)
 
     def _flush(self, transaction: Transaction) -> None:
-        self._void_unanswered(transaction, self._settings.now())
+        unanswered = self._take_unanswered(transaction)
+        _lock(transaction, unanswered.values())
+        self._void(transaction, unanswered, self._settings.now())
         self._write_counts(transaction)
 
     def _write_counts(self, transaction: Transaction) -> None:
@@ -310,6 +320,12 @@ class Enrolment:
                 for code, count in sorted(visits.items())
             ]
             transaction.many("count_visits", rows)
+
+
+def _lock(transaction: Transaction, units: Iterable[str]) -> None:
+    # In one order: two calls of some units do not wait for each other.
+    for unit in sorted(units):
+        transaction.lock(int(unit[:15], 16))
 
 
 def _new_id(now: int) -> str:

@@ -6,6 +6,7 @@ import random
 import signal
 import struct
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from urllib.parse import urlsplit
@@ -17,6 +18,7 @@ from users import Users, assert_same, finish
 import sameluck as sl
 from sameluck.live.databases import postgres
 from sameluck.live.databases.rows import TextRow
+from sameluck.live.replications import OpenReplications
 from sameluck.testing.scenario import ENVIRONMENT, FIVE, START, Scenario, assert_finished, options
 from sameluck.testing.store_contract import StoreContract
 
@@ -211,6 +213,30 @@ class TestLostConnections:
         assert killed > 3
         for live in served:
             assert_finished(live)
+
+
+def test_a_unit_that_returns_while_its_assignment_is_voided_gets_another(postgres_url, monkeypatch):
+    """Its first call had no answer in time, so that its assignment is voided; the next one is told what counts."""
+    voiding, void = threading.Event(), OpenReplications.void
+
+    def slow(*arguments):
+        voiding.set()
+        time.sleep(0.3)
+        return void(*arguments)
+
+    with sl.open(postgres_url, timeout=30) as store:
+        experiment = sl.Experiment(
+            policies={"a": "ucb1", "b": "uniform"}, arms=2, horizon=9, replications=9
+        )
+        live = store.start("trial", experiment)
+        live._enrolment.was_not_told([live.assign("unit").id])
+        monkeypatch.setattr(OpenReplications, "void", slow)
+        other = threading.Thread(target=live.assign, args=["other"])
+        other.start()
+        assert voiding.wait(30)
+        told = live.assign("unit")
+        other.join()
+        assert live.reward(told.id, 1.0).applied
 
 
 class TestAddresses:

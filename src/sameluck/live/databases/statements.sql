@@ -217,6 +217,9 @@ JOIN entry e ON e.experiment = a.experiment AND e.replication = a.replication AN
 JOIN replication r ON r.experiment = a.experiment AND r.number = a.replication
 WHERE a.id = :assignment /*pg FOR UPDATE OF r, e, a */
 
+-- name: unit_of
+SELECT unit AS text FROM assignment WHERE id = :assignment
+
 -- name: describe
 SELECT a.experiment, a.replication, a.owner, a.arm, a.position, a.assigned_us, a.exposed_us, a.voided_us,
        e.state, e.value, e.source, e.settled_us, e.due_us

@@ -18,6 +18,7 @@ import pkgutil
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
 from types import ModuleType
 from typing import (
@@ -138,7 +139,7 @@ def normal_form(value: Kind, kinds: Mapping[str, type] | None = None) -> Kind:
     An object that it holds is brought to its normal form too; with `kinds`, it may also be a text form.
     """
     parameters: Any = value
-    hints, nested = get_type_hints(type(value)), _nested_field(type(value))
+    hints, nested = _hints(type(value)), _nested_field(type(value))
     changes = {
         name: _as_hinted(field, takes_float=_mentions_float(hints.get(name)))
         for name, field in parameters._asdict().items()
@@ -196,9 +197,14 @@ def _nested_field(kind: type) -> str | None:
     )
 
 
+@lru_cache(maxsize=256)
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
 def _first_field(kind: type, fits: Callable[[object], bool]) -> str | None:
     first: tuple[str, ...] = getattr(kind, "_fields", ())[:1]
-    return next((name for name in first if fits(get_type_hints(kind).get(name))), None)
+    return next((name for name in first if fits(_hints(kind).get(name))), None)
 
 
 @dataclass(frozen=True)

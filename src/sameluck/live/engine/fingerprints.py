@@ -57,15 +57,16 @@ def _of_choices(prepared: PreparedPolicy, reward: Reward) -> str:
     most = PERIODS if prepared.make is None else OBJECT_PERIODS
     periods = min(experiment.horizon, most, max(100, STEPS // experiment.n_arms))
     policy = experiment.policies[prepared.name]
+    short = prepared._replace(experiment=experiment.replace(horizon=periods))
     digest = hashlib.blake2b(write(policy).encode(), digest_size=12)
     for replication in range(-(-OBJECT_PERIODS // periods)):  # several if the horizon is short
         draws, means = _draws_and_means(experiment.n_arms, periods, replication)
         two = _scaled((draws < means).astype(float), reward, 0.0, 1.0)
-        digest.update(_choices(prepared, two, replication))
+        digest.update(_choices(short, two, replication))
         if not needs_binary(policy):
             between = _scaled((draws + means) / 2, reward, -2.0, 2.0)
             with suppress(SameluckError):  # it may take only two rewards and not say so
-                digest.update(_choices(prepared, between, replication))
+                digest.update(_choices(short, between, replication))
     return digest.hexdigest()
 
 
@@ -91,13 +92,12 @@ def _draws_and_means(arms: int, periods: int, replication: int) -> tuple[Floats,
 def _choices(prepared: PreparedPolicy, rewards: Floats, replication: int) -> bytes:
     """The arms that a policy chooses in as many periods as each arm has rewards."""
     arms, periods = rewards.shape
-    short = prepared._replace(experiment=prepared.experiment.replace(horizon=periods))
-    results = empty_results(short.experiment, trajectory=True)
+    results = empty_results(prepared.experiment, trajectory=True)
     walker: CompiledWalker | ObjectWalker
     if prepared.make is None:
-        walker = CompiledWalker(short, replication, np.full(arms, periods), results)
+        walker = CompiledWalker(prepared, replication, np.full(arms, periods), results)
     else:
-        walker = ObjectWalker(short, replication, results)
+        walker = ObjectWalker(prepared, replication, results)
     for arm in range(arms):
         walker.push(arm, rewards[arm])
     walker.advance()

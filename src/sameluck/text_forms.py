@@ -139,7 +139,8 @@ def normal_form(value: Kind, kinds: Mapping[str, type] | None = None) -> Kind:
     An object that it holds is brought to its normal form too; with `kinds`, it may also be a text form.
     """
     parameters: Any = value
-    hints, nested = _hints(type(value)), _nested_field(type(value))
+    kind: type = type(value)
+    hints, nested = _hints(kind), _nested_field(kind)
     changes = {
         name: _as_hinted(field, takes_float=_mentions_float(hints.get(name)))
         for name, field in parameters._asdict().items()

@@ -15,24 +15,27 @@ from contextlib import suppress
 import numpy as np
 
 from sameluck.arrays import Floats
+from sameluck.bodies import is_ours
 from sameluck.errors import SameluckError
 from sameluck.live.engine.object_walker import ObjectWalker
 from sameluck.live.engine.walker import CompiledWalker, PreparedPolicy, empty_results
 from sameluck.live.options import Reward
-from sameluck.policies.base import needs_binary
+from sameluck.policies.base import body_of, needs_binary
 from sameluck.text_forms import write
 
 PERIODS, OBJECT_PERIODS = 5_000, 100
 STEPS = 50_000  # periods x arms
+MOST_KEPT = 1_000
 UNKNOWN = ""
 _STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # SplitMix64
+_kept: dict[tuple[object, ...], str] = {}
 
 
 def fingerprint(prepared: PreparedPolicy, reward: Reward) -> str:
     """The fingerprint of a policy; `UNKNOWN` if it cannot play on these rewards."""
     try:
         version = declared_version(prepared)
-        return f"version {version}" if version else _of_choices(prepared, reward)
+        return f"version {version}" if version else _of_choices_kept(prepared, reward)
     except SameluckError:  # it is raised again when the policy is used
         return UNKNOWN
 
@@ -49,6 +52,21 @@ def declared_version(prepared: PreparedPolicy) -> str | None:
         except Exception:  # a maker that fails is reported when the policy is used
             return None
     return str(version)[:200] if isinstance(version, str | int) else None
+
+
+def _of_choices_kept(prepared: PreparedPolicy, reward: Reward) -> str:
+    """`_of_choices`, computed once for sameluck's own policies: their code does not change while Python runs."""
+    if prepared.make is not None or not is_ours(body := body_of(prepared.policy)):
+        return _of_choices(prepared, reward)
+    experiment = prepared.experiment
+    rule = write(experiment.policies[prepared.name]), prepared.name, prepared.batch
+    size = experiment.n_arms, experiment.horizon, experiment.seed
+    key = (body, *rule, *size, experiment.design, reward)
+    if key not in _kept:
+        if len(_kept) >= MOST_KEPT:
+            _kept.clear()
+        _kept[key] = _of_choices(prepared, reward)
+    return _kept[key]
 
 
 def _of_choices(prepared: PreparedPolicy, reward: Reward) -> str:

@@ -158,6 +158,7 @@ class Application:
                 rewarded.add(words[0])
         self.numbers = itertools.count(len(begun))
         self.again = [unit for unit in begun if unit not in heard]
+        self.queued = set(heard.values())
         for id in heard.values():
             if id is not None and id not in rewarded:
                 heapq.heappush(self.waiting, (time.monotonic(), id))
@@ -194,8 +195,9 @@ class Application:
         self.record.write("assigned", unit, answer.id, answer.arm, answer.reason, began, self.every)
         if answer.id is None:
             time.sleep(0.002)
-        elif answer.reason != "STICKY":
+        elif answer.id not in self.queued:  # also if a call before it was not heard
             with self.lock:
+                self.queued.add(answer.id)
                 self.known.append(unit)
                 delay = min(WINDOW / 6, self.random.paretovariate(1.0) * 0.005)
                 heapq.heappush(self.waiting, (time.monotonic() + delay, answer.id))
@@ -444,7 +446,7 @@ class Soak:
             )
             for field in ("rewards", "pulls", "interactions"):
                 assert np.array_equal(getattr(runs, field), getattr(expected, field)), field
-            bad = [one for one in live.diagnostics() if one.verdict == "alarm"]
+            bad = [one for one in live.diagnostics(silence_is_zero=True) if one.verdict == "alarm"]
         assert not bad, bad
         return {
             "users": sum(line[1] == "assigned" and line[3] is not None for line in lines),

@@ -176,6 +176,7 @@ def _start(programs, folder, options, *, fsync):
             "port": port,
             "unix_socket_directories": folder,
             "max_connections": 100,
+            "max_locks_per_transaction": 512,  # to drop many schemas at once
             "fsync": "on" if fsync else "off",
             "full_page_writes": "on" if fsync else "off",
             "max_wal_size": "1GB" if fsync else "128MB",

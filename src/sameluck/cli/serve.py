@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import click
+from click.core import ParameterSource
 
 import sameluck as sl
 from sameluck.cli.live.store_options import DatabaseOptions, format_rows, makers_option, url_option
@@ -61,6 +62,11 @@ def serve_command(
     optional("jinja2", "service")
     from sameluck.service.serving import Serving  # noqa: PLC0415 its packages are optional
 
+    source = click.get_current_context().get_parameter_source("url")
+    if demo and source is ParameterSource.COMMANDLINE:
+        raise sl.Invalid(
+            "--demo runs an experiment in memory and uses no database; leave --db out, or --demo"
+        )
     database = DatabaseOptions(url, makers)
     address = Address(host, port, names)
     opened = sl.open("sqlite://", timeout=None) if demo else database.open(new=True, timeout=None)

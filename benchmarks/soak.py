@@ -344,7 +344,7 @@ class Soak:
         self.launch(number)
         self.faults["kills"] += 1
 
-    def torment(self, until: float) -> None:
+    def inject_faults(self, until: float) -> None:
         """Faults until the time is over, one every second or so."""
         usual = [self.kill, self.kill, self.jump_clock]
         own = [self.restart_server] if self.store.kind == "postgresql" else [self.move_file]
@@ -517,7 +517,7 @@ def main() -> None:
         def run(soak: Soak) -> None:
             try:
                 soak.start()
-                soak.torment(until)
+                soak.inject_faults(until)
                 soak.drain()
                 print(f"{soak.store.kind}: {json.dumps(soak.check())}", flush=True)
             except BaseException as error:

@@ -408,7 +408,7 @@ def test_a_damaged_file_is_written_anew(cache, own_modules):
     for damaged in (b"", content[:1000], content[:-1000] + b"\0" * 1000):
         file.write_bytes(damaged)
         assert played(module) == expected
-        assert len(file.read_bytes()) == len(content)
+        assert machine_code._checksum(file.read_bytes()[32:]) == file.read_bytes()[:32]
 
 
 @pytest.mark.slow

@@ -169,12 +169,13 @@ def load_compiler() -> None:
     """Import Numba and register what compiled code calls; the first call of a loop does so too."""
     from numba.extending import overload  # noqa: PLC0415 it takes longer to import than everything else
 
-    from sameluck.inlining import LinkedCompiler  # noqa: PLC0415 as above
+    from sameluck.inlining import LinkedCompiler, ShortCompiler  # noqa: PLC0415 as above
 
     _register_hints()
     while _overloads:
         function, choose, options = _overloads.pop()
-        overload(function, jit_options={**options, "pipeline_class": LinkedCompiler}, strict=False)(
+        compiler = LinkedCompiler if options is _BOUNDS_CHECKED else ShortCompiler
+        overload(function, jit_options={**options, "pipeline_class": compiler}, strict=False)(
             choose
         )
 

@@ -59,7 +59,7 @@ def model_of(record: type, **more: Any) -> type[BaseModel]:
     )
 
 
-def _nullable(kind: Any) -> Any:
+def _nullable(kind: object) -> object:
     return float | None if kind is float else kind
 
 
@@ -93,8 +93,8 @@ class ExperimentModel(BaseModel):
     name: str
     started_at: str
     digest: str
-    experiment: dict[str, Any]
-    live: dict[str, Any]
+    experiment: dict[str, object]
+    live: dict[str, object]
     status: StatusModel  # type: ignore[valid-type]
 
 
@@ -112,6 +112,6 @@ def respond_record(record: Assignment | Receipt, status: int = 200) -> Response:
     return Response(content, status_code=status, media_type="application/json")
 
 
-def item_of(answer: Assignment | Receipt | SameluckError) -> dict[str, Any]:
+def item_of(answer: Assignment | Receipt | SameluckError) -> dict[str, object]:
     """The answer to one item of a list."""
     return document_of(answer) if isinstance(answer, SameluckError) else answer._asdict()

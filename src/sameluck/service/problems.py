@@ -82,14 +82,14 @@ def status_of(error: SameluckError) -> int:
     return next((STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES), 500)
 
 
-def document(status: int, code: str, detail: str) -> dict[str, Any]:
+def document(status: int, code: str, detail: str) -> dict[str, object]:
     """A problem document."""
     title = HTTPStatus(status).phrase
     kind = f"urn:sameluck:problem:{code}"
     return {"type": kind, "title": title, "status": status, "code": code, "detail": detail}
 
 
-def document_of(error: SameluckError) -> dict[str, Any]:
+def document_of(error: SameluckError) -> dict[str, object]:
     """The problem document of an error."""
     return document(status_of(error), error.code, str(error))
 
@@ -150,7 +150,7 @@ def add_problem_documents(app: FastAPI) -> None:
     app.openapi = cache(partial(_described, app.openapi))  # type: ignore[method-assign]
 
 
-def _described(describe: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _described(describe: Callable[[], dict[str, Any]]) -> dict[str, object]:
     """The OpenAPI document: every error of every route is a problem document, in place of FastAPI's own."""
     schema = describe()
     reference = {"$ref": "#/components/schemas/Problem"}

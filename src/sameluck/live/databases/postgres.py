@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from functools import partial
 from itertools import islice
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
 
 from sameluck.errors import Closed, Invalid, Misconfigured, Unavailable, optional
@@ -217,7 +217,7 @@ class Postgres:
 
         class Recording(psycopg.Connection):  # type: ignore[name-defined, misc]
             @classmethod
-            def connect(cls, *arguments: Any, **settings: Any) -> Any:
+            def connect(cls, *arguments: object, **settings: object) -> Connection:
                 try:
                     made = super().connect(*arguments, **settings)
                 except psycopg.Error as error:

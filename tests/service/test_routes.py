@@ -231,21 +231,6 @@ def test_changes_are_in_the_history_with_the_name_of_the_token(served):
     assert (changes[1]["reason"], changes[3]["subject"]) == ("lunch", "50/50")
 
 
-def test_a_policy_can_be_removed_but_not_the_control(served):
-    served.start()
-    path = "/v1/experiments/socks/policies"
-    removed = served.http.delete(f"{path}/greedy", params={"reason": "poor"})
-    assert (removed.status_code, removed.json()["status"]) == (200, "running")
-    shown = served.http.get("/v1/experiments/socks").json()
-    assert list(shown["experiment"]["policies"]) == ["ucb"]
-    assert (
-        served.http.get("/v1/experiments/socks/history").json()["changes"][-1]["reason"] == "poor"
-    )
-    for name in ("ucb", "greedy", "no/body"):
-        answer = served.http.delete(f"{path}/{name}")
-        assert (answer.status_code, answer.json()["code"]) in [(422, "invalid"), (404, "unknown")]
-
-
 def test_a_preview_of_a_policy_changes_nothing(served):
     served.start()
     policy = {"name": "new", "policy": "ucb1(alpha=1)"}
@@ -386,3 +371,8 @@ def test_a_unit_can_be_erased(served):
     assert served.http.post(path, json=erase).json() == {"assignments": 0}
     assert codes(served.http.get(f"/v1/assignments/{id}")) == (404, "unknown")
     assert served.store.peek("socks").status().settled == 1
+    forget = "/v1/experiments/socks/forget-units"
+    assert codes(served.http.post(forget)) == (409, "invalid_transition")
+    served.http.post("/v1/experiments/socks/stop", json={"drain": False})
+    assert served.http.post(forget, json={"reason": "over"}).json()["status"] == "stopped"
+    assert served.store.history()[-1].what == "units forgotten"

@@ -286,11 +286,13 @@ def test_metrics_count_requests_and_users(served):
     served.start()
     served.assign("u")
     served.http.get("/nothing/of/this")
+    served.http.request("BREW", "/healthz")
     text = served.http.get("/metrics").text
     route = 'method="POST",route="/v1/experiments/{name}/assignments"'
     assert f'sameluck_responses_total{{{route},status="201"}} 1.0' in text
     assert 'sameluck_experiment_users{experiment="socks"} 1.0' in text
     assert "/nothing" not in text
+    assert "BREW" not in text
 
 
 def test_limits_are_those_of_the_service(serve):
@@ -310,7 +312,7 @@ def test_a_store_that_is_away_gives_the_fallback_arm_and_503(served):
     served.start()
     id = served.assign("u").json()["id"]
     served.store.close()
-    assert codes(served.http.get("/readyz")) == (503, "closed")
+    assert codes(served.http.get("/readyz")) == (503, "unavailable")
     answer = served.reward(id, 1)
     assert codes(answer) == (503, "closed")
     assert answer.headers["retry-after"] == "1"

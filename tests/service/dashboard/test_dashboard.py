@@ -12,30 +12,6 @@ from sameluck.service.dashboard.sessions import COOKIE
 HOSTILE = '<script>alert("1")</script>'
 
 
-class Browser:
-    """A browser without script: a session, and forms that are sent with its key."""
-
-    def __init__(self, served, token=None):
-        self.http, self.cookie = served.http, ""
-        answer = self.post("/login", token=token or served.all)
-        assert answer.status_code == 303, answer.text
-        self.cookie = answer.headers["set-cookie"].partition(";")[0]
-
-    def get(self, path):
-        return self.http.get(path, headers={"Cookie": self.cookie})
-
-    def post(self, path, **fields):
-        return self.http.post(path, data=fields, headers={"Cookie": self.cookie})
-
-    def send(self, path, **fields):
-        key = re.search(r'name="form_key" value="([^"]+)"', self.get("/").text)[1]
-        return self.post(path, form_key=key, **fields)
-
-
-def text_of(answer):
-    return " ".join(unescape(re.sub(r"<[^>]*>", " ", answer.text)).split())
-
-
 def play(live, until=None):
     """Users until a number of replications is complete; the second arm pays."""
     number = 0
@@ -49,18 +25,18 @@ def play(live, until=None):
 
 
 @pytest.fixture
-def browser(served):
+def browser(served, log_in):
     served.start(
         horizon=20,
         replications=12,
         policies={"greedy": "epsilon_greedy(epsilon=0.9)", "ucb": "ucb1"},
     )
-    return Browser(served)
+    return log_in()
 
 
 def test_a_page_needs_a_session(served):
     served.start()
-    for path in ("/", "/experiments/socks", "/experiments/socks/challenger", "/experiments/none"):
+    for path in ("/", "/playground", "/experiments/socks", "/experiments/none"):
         answer = served.http.get(path)
         assert (answer.status_code, answer.headers["location"]) == (303, "/login")
         assert served.http.get(path, headers={"Cookie": f"{COOKIE}=x"}).status_code == 303
@@ -81,13 +57,13 @@ def test_a_link_logs_in_once(served):
     assert "set-cookie" not in second.headers
 
 
-def test_a_session_ends_with_logout_and_with_its_token(served):
+def test_a_session_ends_with_logout_and_with_its_token(served, log_in):
     token = served.tokens.create("analyst", ["read", "manage"])
-    browser = Browser(served, token)
+    browser = log_in(token)
     assert browser.get("/").status_code == 200
     served.tokens.revoke("analyst")
     assert browser.get("/").status_code == 303
-    other = Browser(served)
+    other = log_in()
     assert other.post("/logout").status_code == 403
     assert other.send("/logout").status_code == 303
     assert other.get("/").status_code == 303
@@ -97,6 +73,8 @@ def test_every_page_forbids_what_it_does_not_need(browser):
     for path in (
         "/",
         "/login",
+        "/new",
+        "/playground",
         "/experiments/socks",
         "/experiments/socks/challenger",
         "/experiments/none",
@@ -110,9 +88,9 @@ def test_every_page_forbids_what_it_does_not_need(browser):
         assert len(answer.content) < 300_000
 
 
-def test_a_change_needs_the_key_of_its_session_and_the_scope(served, browser):
+def test_a_change_needs_the_key_of_its_session_and_the_scope(served, browser, log_in):
     assert browser.post("/experiments/socks/pause").status_code == 403
-    reader = Browser(served, served.secrets["read"])
+    reader = log_in(served.secrets["read"])
     assert reader.send("/experiments/socks/pause").status_code == 403
     assert served.store.peek("socks").status().status == "running"
     foreign = {"Cookie": browser.cookie, "Origin": "http://evil.example"}
@@ -142,7 +120,7 @@ def test_the_controls_do_what_they_say(served, browser):
     assert live.status().status == "stopped"
 
 
-def test_the_verdict_is_that_of_compare_on_the_way_and_at_the_end(served, browser):
+def test_the_verdict_is_that_of_compare_on_the_way_and_at_the_end(served, browser, text_of):
     live = served.store.load("socks")
     assert "Nothing can be said yet." in text_of(browser.get("/experiments/socks"))
     play(live, until=10)
@@ -164,7 +142,9 @@ def test_the_verdict_is_that_of_compare_on_the_way_and_at_the_end(served, browse
     assert "the interval that was planned" in page
 
 
-def test_a_challenger_is_previewed_then_added_and_compared_on_its_own_replications(served, browser):
+def test_a_challenger_is_previewed_then_added_and_compared_on_its_own_replications(
+    served, browser, text_of
+):
     live = served.store.load("socks")
     play(live, until=6)
     form = {"policy_name": "late", "policy": "ucb1(alpha=3)"}
@@ -187,7 +167,7 @@ def test_a_challenger_is_previewed_then_added_and_compared_on_its_own_replicatio
     assert "late against greedy" not in text_of(page)
 
 
-def test_hostile_names_show_as_text(served):
+def test_hostile_names_show_as_text(served, log_in):
     served.start(
         name=HOSTILE.replace("/", ""),
         policies={HOSTILE: "ucb1", '"><img src=x>': "epsilon_greedy(epsilon=0.2)"},
@@ -195,7 +175,7 @@ def test_hostile_names_show_as_text(served):
     )
     name = HOSTILE.replace("/", "")
     play(served.store.load(name))
-    browser = Browser(served)
+    browser = log_in()
     path = "/experiments/" + quote(name, safe="")
     for page in (browser.get("/"), browser.get(path), browser.get(path + "/challenger")):
         assert page.status_code == 200
@@ -204,7 +184,7 @@ def test_hostile_names_show_as_text(served):
         assert "alert(" in unescape(page.text)
 
 
-def test_the_stacks_are_those_of_the_trace(served, browser):
+def test_the_stacks_are_those_of_the_trace(served, browser, text_of):
     live = served.store.load("socks")
     play(live, until=2)
     trace = live.trace(1)
@@ -231,7 +211,7 @@ def test_an_unknown_experiment_or_file_is_a_page(browser):
     assert "data-part" in browser.get("/static/dashboard.js").text
 
 
-def test_a_new_experiment_is_created_by_the_form_and_waits_for_its_start(served, browser):
+def test_a_new_experiment_is_created_by_the_form_and_waits_for_its_start(served, browser, text_of):
     form = {"name": "hats", "arms": "tall, flat", "guess": "0.5, 0.4", "horizon": "30"}
     assert browser.post("/new", **form).status_code == 403
     for field, value, problem in [
@@ -255,7 +235,7 @@ def test_a_new_experiment_is_created_by_the_form_and_waits_for_its_start(served,
     assert "Start" in browser.get("/experiments/hats").text
 
 
-def test_a_preview_says_what_is_wrong_and_simulates_little(browser):
+def test_a_preview_says_what_is_wrong_and_simulates_little(browser, text_of):
     assert "fill in the form" in browser.get("/new").text
     assert "guess what each of the 3 arms pays" in text_of(browser.get("/new?guess=0.5"))
     assert "at most 5,000,000 periods" in text_of(browser.get("/new?horizon=1000000"))

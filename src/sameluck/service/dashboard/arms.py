@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
+from sameluck.reporting.charts import Chart, Label, Mark, Scale, band
 from sameluck.runs import Runs
-from sameluck.service.dashboard.charts import Chart, Label, Mark, Scale, band
 
 SHOWN_ARMS = 4  # shades of the ramp; further arms share the last
 RIBBON_STEP = 3  # checkpoints in one step of a ribbon: shares of few periods are ragged

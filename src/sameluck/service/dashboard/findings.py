@@ -89,15 +89,16 @@ def findings_of(live: LiveExperiment, experiment: Experiment) -> list[Finding]:
     challengers = [name for name in experiment.policies if name != experiment.control]
     level = 1 - (1 - LEVEL) / max(len(challengers), 1)
     if len(challengers) < 2:
-        return [_finding(every, name, level) for name in challengers]
+        return [finding_of(every, name, level) for name in challengers]
     if not is_interim(every):
         curves = effects(every, Request(LEVEL))
-        return [_finding(every, name, level, curves) for name in challengers]
+        return [finding_of(every, name, level, curves) for name in challengers]
     pairs = [live.runs(checkpoints, policies=[experiment.control, name]) for name in challengers]
-    return [_finding(runs, name, level) for runs, name in zip(pairs, challengers, strict=True)]
+    return [finding_of(runs, name, level) for runs, name in zip(pairs, challengers, strict=True)]
 
 
-def _finding(runs: Runs, policy: str, level: float, curves: Sequence[Effect] = ()) -> Finding:
+def finding_of(runs: Runs, policy: str, level: float, curves: Sequence[Effect] = ()) -> Finding:
+    """One challenger against the control; the effects by period may be given."""
     experiment, rewards = runs.experiment, runs.rewards[:, :, -1]
     names = runs.policies
     differences = rewards[:, names.index(policy)] - rewards[:, names.index(experiment.control)]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
-from sameluck.reporting.wording import counted
+from sameluck.reporting.wording import counted, digits_for, signed
 from sameluck.service.dashboard.findings import Finding
 
 
@@ -35,19 +34,6 @@ class Verdict(NamedTuple):
             f"No difference between {self.winner} and {self.loser} is shown {over}: the 95% interval, "
             f"{self.interval}, contains 0."
         )
-
-
-def digits_for(half_width: float) -> int:
-    """Decimals so that a half-width has two significant digits."""
-    if half_width <= 0 or not math.isfinite(half_width):
-        return 1
-    return max(0, 1 - math.floor(math.log10(half_width)))
-
-
-def signed(value: float, digits: int) -> str:
-    """A number with a minus sign (U+2212) where it is negative."""
-    text = f"{abs(value):,.{digits}f}"
-    return f"\N{MINUS SIGN}{text}" if value < 0 and float(text.replace(",", "")) else text
 
 
 def verdict_of(finding: Finding, *, aa: bool = False, alarm: str = "") -> Verdict:

@@ -10,12 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.start import NOT_STARTED
 from sameluck.service.dashboard.arms import ribbons
-from sameluck.service.dashboard.figures import (
-    effect_chart,
-    naive_factor,
-    replications_chart,
-    users_chart,
-)
+from sameluck.service.dashboard.figures import horizon_chart, replications_chart, users_chart
 from sameluck.service.dashboard.overview import Overview
 from sameluck.service.dashboard.progress import progress_of
 from sameluck.service.dashboard.rendering import PageRoute, page, unless_known
@@ -61,6 +56,7 @@ def _values(overview: Overview, policy: str) -> dict[str, Any]:
     verdicts = overview.verdicts
     main = next((one for one in verdicts if one.finding.policy == policy), None)
     main = main or (verdicts[0] if verdicts else None)
+    effect, factor = (horizon_chart(main) if main else None) or (None, None)
     drawn, arms, shades = ribbons(overview.runs, overview.places)
     asked, naive = overview.users
     return {
@@ -71,8 +67,8 @@ def _values(overview: Overview, policy: str) -> dict[str, Any]:
         "places": overview.places,
         "main": main,
         "verdicts": verdicts,
-        "effect": effect_chart(main) if main else None,
-        "factor": naive_factor(main.finding) if main else None,
+        "effect": effect,
+        "factor": factor,
         "dots": replications_chart(main.finding) if main else None,
         "users": users_chart(overview.runs),
         "asked": asked,

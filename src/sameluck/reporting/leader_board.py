@@ -24,29 +24,44 @@ class Place(NamedTuple):
     effect: float
     low: float
     high: float
-    reward: float
-    best_arm: float | None  # share of periods with the best arm
+    reward: float | None = None  # in one replication
+    best_arm: float | None = None  # share of periods with the best arm
     may_be_best: bool = False
+    link: str = ""
 
 
 def leader_board(places: Sequence[Place], reference: str, level: float, kind: str = "") -> str:
     """The table; `reference` has a place too, and `kind` says more about the interval."""
-    ranked = sorted(places, key=lambda place: -place.reward)
+    ranked = sorted(places, key=lambda place: -place.effect)
+    columns = _columns(ranked)
     ranks = {place.policy: rank for rank, place in enumerate(ranked, 1)}
     parts = "".join(
-        _part(title, group, reference, ranks) for title, group in _groups(ranked, reference)
+        _part(title, group, reference, ranks, columns)
+        for title, group in _groups(ranked, reference)
     )
     head = (
         '<th scope="col" class="rank">#</th><th scope="col" class="l">policy</th>'
         '<th scope="col" class="drawn"><span class="vh">difference, drawn</span></th>'
         f'<th scope="col">difference</th><th scope="col">{percent(level)} interval{escape(kind)}</th>'
-        '<th scope="col" class="more">reward</th><th scope="col" class="more">best arm</th>'
+        + "".join(f'<th scope="col" class="more">{title}</th>' for title in columns)
     )
     caption = f"{counted(len(places), 'policy', 'policies')}, each minus {escape(reference)}"
     return (
-        f'<table class="board"><caption class="vh">{caption}: difference, interval, reward</caption>'
+        f'<table class="board"><caption class="vh">{caption}</caption>'
         f"<thead><tr>{head}</tr></thead>{parts}</table>"
     )
+
+
+def _columns(places: Sequence[Place]) -> dict[str, dict[str, str]]:
+    """Further columns, those that are known, by title and by policy."""
+    found: dict[str, dict[str, str]] = {"reward": {}, "best arm": {}}
+    for place in places:
+        if place.reward is not None:
+            digits = 1 if abs(place.reward) < 100 else 0
+            found["reward"][place.policy] = signed(place.reward, digits)
+        if place.best_arm is not None:
+            found["best arm"][place.policy] = f"{place.best_arm:.0%}"
+    return {title: cells for title, cells in found.items() if cells}
 
 
 def _groups(ranked: Sequence[Place], reference: str) -> list[tuple[str, list[Place]]]:
@@ -72,7 +87,13 @@ def _has_zero(place: Place) -> bool:
     return place.low <= 0 <= place.high
 
 
-def _part(title: str, group: Sequence[Place], reference: str, ranks: dict[str, int]) -> str:
+def _part(
+    title: str,
+    group: Sequence[Place],
+    reference: str,
+    ranks: dict[str, int],
+    columns: dict[str, dict[str, str]],
+) -> str:
     sizes = sorted(abs(place.effect) for place in group if place.policy != reference)
     most = OFF_SCALE * sizes[len(sizes) // 2] if sizes else 1.0
     on_scale = [place for place in group if abs(place.effect) <= most or len(group) < 4]
@@ -88,34 +109,44 @@ def _part(title: str, group: Sequence[Place], reference: str, ranks: dict[str, i
         f"{escape(title)}, {len(group):,}" if title else '<span class="vh">All policies</span>'
     )
     rows = "".join(
-        _row(place, ranks[place.policy], scale, ticks, is_reference=place.policy == reference)
+        _row(
+            place,
+            "leader" * (ranks[reference] == 1) or "control",
+            _drawn(place, scale, ticks, is_reference=place.policy == reference),
+            [
+                str(ranks[place.policy]),
+                *(cells.get(place.policy, "-") for cells in columns.values()),
+            ],
+            is_reference=place.policy == reference,
+        )
         for place in group
     )
     return (
         f'<tbody><tr class="part"><th colspan="2" scope="rowgroup" class="l">{heading}</th>'
         f'<td class="drawn"><svg class="ticks" aria-hidden="true">{axis}</svg></td>'
-        f'<td colspan="4" class="more"></td></tr>{rows}</tbody>'
+        f'<td colspan="{2 + len(columns)}" class="more"></td></tr>{rows}</tbody>'
     )
 
 
-def _row(
-    place: Place, rank: int, scale: Scale, ticks: Sequence[float], *, is_reference: bool
-) -> str:
+def _row(place: Place, role: str, drawn: str, cells: Sequence[str], *, is_reference: bool) -> str:
+    """One policy; the cells are its rank and what the further columns have."""
     digits = digits_for((place.high - place.low) / 2)
+    name = escape(place.policy)
+    if place.link:
+        name = f'<a href="{escape(place.link)}">{name}</a>'
     chip = ' <span class="chip win">may be best</span>' if place.may_be_best else ""
-    own = "leader" if rank == 1 else "control"
-    difference = own if is_reference else signed(place.effect, digits)
+    difference = role if is_reference else signed(place.effect, digits)
     interval = (
         "" if is_reference else f"{signed(place.low, digits)} to {signed(place.high, digits)}"
     )
-    share = "-" if place.best_arm is None else f"{place.best_arm:.0%}"
+    may = ' class="may"' if place.may_be_best else ""
+    rank, *more = cells
     return (
-        f'<tr{" class=may" if place.may_be_best else ""}><td class="rank">{rank}</td>'
-        f'<th scope="row" class="l name">{escape(place.policy)}{chip}</th>'
-        f'<td class="drawn">{_drawn(place, scale, ticks, is_reference=is_reference)}</td>'
+        f'<tr{may}><td class="rank">{rank}</td>'
+        f'<th scope="row" class="l name">{name}{chip}</th><td class="drawn">{drawn}</td>'
         f'<td class="difference">{difference}</td><td class="interval-cell">{interval}</td>'
-        f'<td class="more">{place.reward:,.{1 if abs(place.reward) < 100 else 0}f}</td>'
-        f'<td class="more">{share}</td></tr>'
+        + "".join(f'<td class="more">{cell}</td>' for cell in more)
+        + "</tr>"
     )
 
 

@@ -7,6 +7,7 @@ from urllib.parse import quote
 import pytest
 
 import sameluck as sl
+from sameluck.live.databases.rows import EntryRow
 from sameluck.service.dashboard.sessions import COOKIE
 
 HOSTILE = '<script>alert("1")</script>'
@@ -129,7 +130,11 @@ def test_the_verdict_is_that_of_compare_on_the_way_and_at_the_end(served, browse
     effect = sl.compare(live.runs()).effects[0]
     assert effect.low > 0
     assert f"ucb earned {effect.effect:.1f} more than greedy over 20 periods." in page
-    assert f"The 95% interval runs from {effect.low:.1f} to {effect.high:.1f} more." in page
+    shares = [f"{100 * bound / effect.control_reward:.2g}%" for bound in (effect.low, effect.high)]
+    more = (
+        f"{effect.low:.1f} to {effect.high:.1f} more, {' to '.join(shares)} of what greedy earned"
+    )
+    assert f"The 95% interval runs from {more}." in page
     assert "valid however often you look" in page
     assert "10 of 12 replications count" in page
     assert "you may stop now" in page
@@ -138,7 +143,7 @@ def test_the_verdict_is_that_of_compare_on_the_way_and_at_the_end(served, browse
     served.app.state.overviews.forget("socks")
     page = text_of(browser.get("/experiments/socks"))
     final = sl.compare(live.runs()).effects[0]
-    assert f"The 95% interval runs from {final.low:.2f} to {final.high:.2f} more." in page
+    assert f"The 95% interval runs from {final.low:.2f} to {final.high:.2f} more, " in page
     assert "the interval that was planned" in page
 
 
@@ -160,8 +165,11 @@ def test_a_challenger_is_previewed_then_added_and_compared_on_its_own_replicatio
     assert "late is a challenger now." in page
     assert "late against greedy" in page
     assert "The intervals of all challengers hold together at 95%." in page
-    live.remove_policy("late")
-    served.app.state.overviews.forget("socks")
+    browser.send("/experiments/socks/policies/remove", policy="greedy")
+    assert "Nothing was changed: " in browser.get("/experiments/socks").text
+    browser.send("/experiments/socks/policies/remove", policy="late", reason="tuned")
+    change = live.history()[-1]
+    assert (change.what, change.subject, change.reason) == ("policy removed", "late", "tuned")
     page = browser.get("/experiments/socks")
     assert page.status_code == 200
     assert "late against greedy" not in text_of(page)
@@ -194,6 +202,63 @@ def test_the_stacks_are_those_of_the_trace(served, browser, text_of):
     page = text_of(browser.get("/experiments/socks?replication=1&period=1"))
     assert "users instead of 2" in page
     assert browser.get("/experiments/socks?replication=x").status_code == 422
+
+
+def test_rewards_that_are_awaited_are_dashed(served, browser, text_of):
+    live = served.store.load("socks")
+    play(live, until=1)
+    live.assign("somebody")
+    trace = live.trace(1)
+    assert 1 <= len(trace.outstanding) <= 2  # each policy waits for one entry, or both for the same
+    assert live.trace(0).outstanding == ()
+    page = browser.get("/experiments/socks?replication=1")
+    squares = re.findall(r'class="awaited" d="([^"]*)"', page.text.split('id="legend"')[0])
+    assert sum(path.count("M") for path in squares) == len(trace.outstanding)
+    assert "being asked, or will be next" in text_of(page)
+    assert "being asked" not in text_of(browser.get("/experiments/socks?replication=0"))
+
+
+def test_a_failed_experiment_is_repaired_after_a_preview(served, browser, text_of):
+    live = served.store.load("socks")
+    play(live, until=1)
+    database, key = served.store.database, {"experiment": live._id}
+    rows = database.read(lambda t: t.all(EntryRow, "all_outstanding", **key))
+    database.write(lambda t: t.run("release", **key, **rows[0]._asdict()))
+    assert str(live.repair()) in text_of(browser.get("/experiments/socks/repair"))
+    assert browser.send("/experiments/socks/repair", reason="lost rows").status_code == 303
+    assert "Repaired." in browser.get("/experiments/socks").text
+    assert live.history()[-1].what == "ledger repaired"
+
+
+def test_the_list_has_filters(served, browser, text_of):
+    served.start(name="hats")
+    served.store.load("hats").stop(drain=False)
+    every = text_of(browser.get("/"))
+    assert "All 2 Going on 1 Need a look 0 Ended 1" in every
+    rows = {show: names(browser.get(f"/?show={show}")) for show in ("going", "look", "ended", "x")}
+    assert rows == {"going": ["socks"], "look": [], "ended": ["hats"], "x": ["socks", "hats"]}
+
+
+def names(page):
+    return re.findall(r'class="l name"><a href="[^"]*">([^<]*)', page.text)
+
+
+def test_many_challengers_are_on_a_board(served, log_in, text_of):
+    policies = {f"ucb <{k}>": f"epsilon_greedy(epsilon={k / 6})" for k in range(1, 6)}
+    served.start(horizon=20, replications=8, policies=policies)
+    live = served.store.load("socks")
+    play(live)
+    page = log_in().get("/experiments/socks")
+    board = re.search(r'<table class="board">.*?</table>', page.text, re.DOTALL)[0]
+    found = {one.policy: one.effect for one in sl.compare(live.runs()).effects}
+    ranked = re.findall(r'class="l name">(?:<a href="([^"]*)">)?([^<]*)', board)
+    effects = [found.get(unescape(name), 0.0) for _, name in ranked]
+    assert len(effects) == 5
+    assert effects == sorted(effects, reverse=True)
+    assert [unescape(name) for link, name in ranked if not link] == ["ucb <1>"]
+    link = next(unescape(link) for link, name in ranked if name == "ucb &lt;3&gt;")
+    assert "ucb <3> minus ucb <1>" in text_of(log_in().get(link))
+    assert "Of 4 challengers" in text_of(log_in().get("/"))
 
 
 def test_an_unchanged_page_is_not_sent_again(browser, served):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from urllib.parse import urlencode
+
 import numpy as np
 
 from sameluck.inference.effect_charts import effect_chart, naive_factor, within
@@ -17,12 +20,14 @@ from sameluck.reporting.charts import (
     x_axis,
     y_axis,
 )
+from sameluck.reporting.leader_board import Place, leader_board
 from sameluck.reporting.wording import digits_for, signed
 from sameluck.runs import Runs
-from sameluck.service.dashboard.findings import Finding
+from sameluck.service.dashboard.findings import LEVEL, Finding
 from sameluck.service.dashboard.verdicts import Verdict
 
 TABLE_ROWS = 200
+MANY = 4  # challengers, from which on a board has them
 
 
 def horizon_chart(verdict: Verdict) -> tuple[Chart, tuple[float, float] | None] | None:
@@ -31,6 +36,20 @@ def horizon_chart(verdict: Verdict) -> tuple[Chart, tuple[float, float] | None] 
     if finding.effect is None:
         return None
     return effect_chart(finding.curve, verdict.sentence), naive_factor(finding.effect)
+
+
+def challengers_board(verdicts: Sequence[Verdict], path: str) -> str:
+    """Many challengers against the control, each name with a link to its charts; empty if there are few."""
+    known = [one.finding for one in verdicts if one.finding.effect]
+    if len(verdicts) < MANY or not known:
+        return ""
+    control = known[0].control
+    places = [Place(control, 0.0, 0.0, 0.0)]
+    for finding in known:
+        effect, link = finding.curve[-1], f"{path}?{urlencode({'policy': finding.policy})}"
+        bounds = (effect.effect, effect.low, effect.high)
+        places.append(Place(finding.policy, *bounds, link=link))
+    return leader_board(places, control, LEVEL)
 
 
 def replications_chart(finding: Finding) -> Chart | None:
@@ -75,10 +94,9 @@ def replications_chart(finding: Finding) -> Chart | None:
         Mark("dots", dots(at[ahead], y.up(differences[ahead]))),
         Mark("dots behind", dots(at[~ahead], y.up(differences[~ahead]))),
     ]
-    wins = int((differences > 0).sum())
     digits = digits_for(float(np.abs(differences).max()) / 10)
     return Chart(
-        label=f"In each replication {finding.policy} minus {finding.control}: ahead in {wins:,} of {count:,}",
+        label=f"In each replication {finding.policy} minus {finding.control}: ahead in {finding.wins:,} of {count:,}",
         marks=marks,
         y_ticks=y_axis(y)[0],
         x_ticks=_counts_axis(x, count),

@@ -59,6 +59,17 @@ class Finding(NamedTuple):
         return self.effect is not None and shows_difference(self.effect)
 
     @property
+    def wins(self) -> int:
+        """The replications in which the challenger was ahead."""
+        return int((self.differences > 0).sum())
+
+    @property
+    def first_at(self) -> int | None:
+        """The number of replications since which the anytime interval has bounds."""
+        known = np.flatnonzero(np.isfinite(self.half_widths))
+        return int(known[0]) + 1 if known.size else None
+
+    @property
     def running_means(self) -> Floats:
         """The mean difference after each replication."""
         return np.cumsum(self.differences) / np.arange(1, self.replications + 1)

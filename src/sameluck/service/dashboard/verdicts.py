@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from sameluck.inference.sentences import finding as sentence_on
 from sameluck.reporting.wording import counted, digits_for, signed
 from sameluck.service.dashboard.findings import Finding
 
@@ -19,6 +20,17 @@ class Verdict(NamedTuple):
     amount: str
     interval: str
     detail: str  # the sentence after the first
+
+    @property
+    def bounds(self) -> tuple[str, str, str]:
+        """The ends of the interval and the effect, for a drawing of the challenger minus the control."""
+        effect = self.finding.effect
+        assert effect is not None
+        digits = digits_for((effect.high - effect.low) / 2)
+        low, high, middle = (
+            signed(one, digits) for one in (effect.low, effect.high, effect.effect)
+        )
+        return low, high, middle
 
     @property
     def sentence(self) -> str:
@@ -42,6 +54,8 @@ def verdict_of(finding: Finding, *, aa: bool = False, alarm: str = "") -> Verdic
     if effect is None:
         have = counted(finding.replications, "replication has", "replications have")
         detail = f"{have} been completed by both {finding.policy} and {finding.control}; an interval needs some more."
+        if finding.curve and finding.curve[-1].sd == 0:
+            detail = sentence_on(finding.curve[-1])
         chip = f"Look first: {alarm}" if alarm else "No result yet"
         return Verdict("early", chip, finding, finding.policy, finding.control, "", "", detail)
     digits = digits_for((effect.high - effect.low) / 2)
@@ -84,7 +98,7 @@ def _detail(finding: Finding, interval: str) -> str:
             if finding.is_final
             else "The experiment goes on: more replications make the interval narrower."
         )
-    first = f"The 95% interval runs from {interval} more."
+    first = f"The 95% interval runs from {interval} more{_relative(finding)}."
     if finding.is_final:
         return (
             f"{first} The planned replications are complete: it is the t interval that was planned."
@@ -93,3 +107,16 @@ def _detail(finding: Finding, interval: str) -> str:
     return (
         f"{first} It has left out zero{since} and holds however often you look: you may stop now."
     )
+
+
+def _relative(finding: Finding) -> str:
+    """The interval in per cent of what the other policy earned, where that is positive."""
+    effect = finding.effect
+    assert effect is not None
+    ahead = effect.effect >= 0
+    base = effect.control_reward if ahead else effect.reward
+    if base <= 0:
+        return ""
+    bounds = sorted((abs(effect.low), abs(effect.high)))
+    low, high = (f"{100 * bound / base:.2g}%" for bound in bounds)
+    return f", {low} to {high} of what {finding.control if ahead else finding.policy} earned"

@@ -10,12 +10,17 @@ from fastapi import APIRouter, Query, Request, Response
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.start import NOT_STARTED
 from sameluck.service.dashboard.arms import ribbons
-from sameluck.service.dashboard.figures import horizon_chart, replications_chart, users_chart
+from sameluck.service.dashboard.figures import (
+    challengers_board,
+    horizon_chart,
+    replications_chart,
+    users_chart,
+)
 from sameluck.service.dashboard.overview import Overview
-from sameluck.service.dashboard.progress import progress_of
+from sameluck.service.dashboard.progress import milestones, progress_of
 from sameluck.service.dashboard.rendering import PageRoute, page, unless_known
 from sameluck.service.dashboard.stacks import Stacks, stacks_of
-from sameluck.service.dashboard.visitors import Watching
+from sameluck.service.dashboard.visitors import Watching, path_of
 from sameluck.service.documents import Name
 
 router = APIRouter(route_class=PageRoute)
@@ -67,6 +72,9 @@ def _values(overview: Overview, policy: str) -> dict[str, Any]:
         "places": overview.places,
         "main": main,
         "verdicts": verdicts,
+        "bounds": main.bounds if main and effect else None,
+        "board": challengers_board(verdicts, path_of(overview.name)),
+        "milestones": milestones(main.finding, overview.replications) if main else [],
         "effect": effect,
         "factor": factor,
         "dots": replications_chart(main.finding) if main else None,
@@ -95,4 +103,4 @@ def _stacks(
         (one.replication for one in overview.replications if one.state == "open"), begun - 1
     )
     chosen = newest if replication is None else min(replication, begun - 1)
-    return stacks_of(live.trace(chosen), overview.added, period)
+    return stacks_of(live.trace(chosen), overview.added, overview.places, period)

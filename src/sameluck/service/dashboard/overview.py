@@ -20,7 +20,7 @@ from sameluck.service.dashboard.findings import (
     findings_of,
     widest_runs,
 )
-from sameluck.service.dashboard.verdicts import Verdict, verdict_of
+from sameluck.service.dashboard.verdicts import Verdict, summary_of, verdict_of
 
 FRESH_SECONDS, CHECKED_SECONDS = 0.9, 10.0
 COLOURS = 4  # of policies; with more of them none has one
@@ -56,6 +56,11 @@ class Overview(NamedTuple):
     def verdicts(self) -> list[Verdict]:
         """Every finding in words."""
         return [verdict_of(one, aa=self.live.aa, alarm=self.alarm) for one in self.findings]
+
+    @property
+    def summary(self) -> str:
+        """All challengers in a sentence."""
+        return summary_of(self.verdicts)
 
     @property
     def places(self) -> dict[str, int | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from sameluck.inference.sentences import finding as sentence_on
@@ -77,6 +78,14 @@ def verdict_of(finding: Finding, *, aa: bool = False, alarm: str = "") -> Verdic
         interval,
         _detail(finding, interval),
     )
+
+
+def summary_of(verdicts: Sequence[Verdict]) -> str:
+    """Many challengers of one control in a sentence."""
+    decided = [one for one in verdicts if one.kind == "decided"]
+    more = sum(one.winner == one.finding.policy for one in decided)
+    control, challengers = verdicts[0].finding.control, counted(len(verdicts), "challenger")
+    return f"Of {challengers}, {more} earned more than {control} and {len(decided) - more} less."
 
 
 def _kind(finding: Finding, winner: str, *, aa: bool, alarm: str) -> tuple[str, str]:

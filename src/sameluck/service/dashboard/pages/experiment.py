@@ -11,6 +11,7 @@ from sameluck.live.experiment import LiveExperiment
 from sameluck.live.start import NOT_STARTED
 from sameluck.service.dashboard.arms import ribbons
 from sameluck.service.dashboard.figures import (
+    MANY,
     challengers_board,
     horizon_chart,
     replications_chart,
@@ -74,6 +75,7 @@ def _values(overview: Overview, policy: str) -> dict[str, Any]:
         "verdicts": verdicts,
         "bounds": main.bounds if main and effect else None,
         "board": challengers_board(verdicts, path_of(overview.name)),
+        "summary": overview.summary if len(verdicts) >= MANY and not policy else "",
         "milestones": milestones(main.finding, overview.replications) if main else [],
         "effect": effect,
         "factor": factor,

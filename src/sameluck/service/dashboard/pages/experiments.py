@@ -12,7 +12,6 @@ from sameluck.errors import SameluckError
 from sameluck.live.databases.rows import ENDED
 from sameluck.live.records import Status
 from sameluck.reporting.charts import Chart
-from sameluck.reporting.wording import counted
 from sameluck.service.dashboard.figures import sparkline
 from sameluck.service.dashboard.overview import Overview
 from sameluck.service.dashboard.rendering import PageRoute, page, unless_known
@@ -50,13 +49,8 @@ class Row(NamedTuple):
     @property
     def summary(self) -> str:
         """Many challengers in a sentence; empty if each has its own."""
-        if not self.overview or len(self.verdicts) <= MOST_SENTENCES:
-            return ""
-        more = sum(one.winner == one.finding.policy for one in self._decided)
-        less = len(self._decided) - more
-        control = self.overview.experiment.control
-        challengers = counted(len(self.verdicts), "challenger")
-        return f"Of {challengers}, {more} earned more than {control} and {less} less."
+        many = len(self.verdicts) > MOST_SENTENCES
+        return self.overview.summary if self.overview and many else ""
 
     @property
     def _decided(self) -> list[Verdict]:

@@ -14,6 +14,7 @@ from sameluck.live.options import Makers
 from sameluck.live.store import Store
 from sameluck.service.access import Rates, Service
 from sameluck.service.dashboard.pages import add_dashboard
+from sameluck.service.direct_routes import DirectRoute, DirectRoutes
 from sameluck.service.experiments import Experiments
 from sameluck.service.guard import Guard
 from sameluck.service.limits import Limits
@@ -68,9 +69,12 @@ def create_app(
     app.state.service = Service(experiments, tokens or Tokens(store.database), limits)
     app.state.rates = Rates(limits.requests_per_second)
     app.state.metrics = Metrics()
-    app.router.routes.extend(discovered_routes())  # one list, in which a request is matched once
+    routes = discovered_routes()
+    app.router.routes.extend(routes)  # one list, in which a request is matched once
     add_dashboard(app)
     add_problem_documents(app)
+    direct = [route for route in routes if isinstance(route, DirectRoute)]
+    app.add_middleware(DirectRoutes, routes=direct)
     app.add_middleware(Measured, metrics=app.state.metrics)
     app.add_middleware(Guard, hosts=hosts, limits=limits)
     return app

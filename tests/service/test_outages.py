@@ -76,3 +76,8 @@ def test_an_outage_costs_no_user_an_arm_and_no_acknowledged_reward(url, gone, li
         live = server.store.peek("socks")
         assert [live.describe(id).value for id in (ann, bob)] == [1.0, 1.0]
         assert live.verify() == 3
+        with gone():
+            assign("last")
+            began = time.monotonic()
+            server.stop()
+            assert time.monotonic() - began < 5

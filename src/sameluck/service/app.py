@@ -14,13 +14,12 @@ from sameluck.live.options import Makers
 from sameluck.live.store import Store
 from sameluck.service.access import Rates, Service
 from sameluck.service.dashboard.pages import add_dashboard
-from sameluck.service.direct_routes import DirectRoute, DirectRoutes
 from sameluck.service.experiments import Experiments
 from sameluck.service.guard import Guard
 from sameluck.service.limits import Limits
 from sameluck.service.metrics import Measured, Metrics
 from sameluck.service.problems import add_problem_documents
-from sameluck.service.routes import discovered_routes
+from sameluck.service.routes import add_routes
 from sameluck.service.tokens import Tokens
 
 
@@ -69,12 +68,9 @@ def create_app(
     app.state.service = Service(experiments, tokens or Tokens(store.database), limits)
     app.state.rates = Rates(limits.requests_per_second)
     app.state.metrics = Metrics()
-    routes = discovered_routes()
-    app.router.routes.extend(routes)  # one list, in which a request is matched once
+    add_routes(app)
     add_dashboard(app)
     add_problem_documents(app)
-    direct = [route for route in routes if isinstance(route, DirectRoute)]
-    app.add_middleware(DirectRoutes, routes=direct)
     app.add_middleware(Measured, metrics=app.state.metrics)
     app.add_middleware(Guard, hosts=hosts, limits=limits)
     return app

@@ -185,7 +185,7 @@ class Experiments:
             await asyncio.sleep(1)
             for loaded in list(self._loaded.values()):
                 with contextlib.suppress(SameluckError):  # a later call reports it
-                    await self._in_thread(loaded.live.tick)
+                    await self._in_thread(loaded.live.tick, given_up=True)
 
     async def close(self) -> None:
         """Answer the calls that wait, and close the store."""

@@ -16,7 +16,7 @@ from sameluck.service.dashboard.sessions import Sessions
 from sameluck.service.demo import run_demo
 from sameluck.service.tokens import Tokens
 
-GRACE_SECONDS = 4  # for requests that are being answered when the service is told to end
+GRACE_SECONDS = 3  # for requests that are being answered when the service is told to end
 HEAD_SECONDS = (
     15  # after which, at most twice, a connection on which no request has begun is closed
 )

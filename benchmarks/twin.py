@@ -10,8 +10,9 @@ the test of the arms' constancy on arms that change.
 
 A cell holds, over its experiments: misses of the effect's interval (of those not withheld), of the interval around
 the observed mean, of t where there are replications for it, and of the guaranteed interval (whether the true means
-are in its set, which is what it rests on); mean half-widths of those that are finite; how often the constancy of the arms was rejected, and
-how often a rare failure was flagged, and met. The truth is the mean of a long simulation of the true arms.
+are in its set, which is what it rests on); mean half-widths of those that are finite; how often the constancy of the
+arms was rejected, and how often a rare failure was flagged, and met. The truth is the mean of a long simulation of
+the true arms.
 """
 
 from __future__ import annotations

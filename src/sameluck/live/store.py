@@ -13,6 +13,7 @@ from typing import Any
 from sameluck.errors import Conflict, SameluckError
 from sameluck.experiment import Experiment
 from sameluck.live.databases import Database, open_database
+from sameluck.live.databases.deadline import within
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.logs.importing import Imported, ImportRequest, import_log
 from sameluck.live.maintenance import Maintenance
@@ -25,6 +26,8 @@ from sameluck.live.start import (
     first_difference,
     start,
 )
+
+CLOSE_SECONDS = 1.0  # for what is left to be written: a process that ends does not wait for a database that is away
 
 
 def open(
@@ -78,9 +81,10 @@ class Store(Maintenance):
 
     def close(self) -> None:
         """Close the database; what was acknowledged is durable whether or not this is called."""
-        for live in list(self._loaded):
-            with contextlib.suppress(SameluckError):
-                live._enrolment.flush()
+        with within(CLOSE_SECONDS):
+            for live in list(self._loaded):
+                with contextlib.suppress(SameluckError):
+                    live._enrolment.flush()
         self._database.close()
 
     def start(
@@ -88,7 +92,7 @@ class Store(Maintenance):
         name: str,
         experiment: Experiment,
         *,
-        live: Live | Mapping[str, Any] | None = None,
+        live: Live | Mapping[str, object] | None = None,
         makers: Makers | None = None,
         exist_ok: bool = False,
         paused: bool = False,
@@ -131,7 +135,7 @@ class Store(Maintenance):
     def import_log(  # noqa: PLR0913 a log has many columns, an experiment many settings
         self,
         name: str,
-        source: Any,
+        source: object,
         *,
         arm: str,
         reward: str,
@@ -140,7 +144,7 @@ class Store(Maintenance):
         time: str | None = None,
         arms: Sequence[str] | None = None,
         logged_by: str | None = None,
-        live: Live | Mapping[str, Any] | None = None,
+        live: Live | Mapping[str, object] | None = None,
         skip_bad: bool = False,
         seed: int = 0,
         horizon: int | None = None,

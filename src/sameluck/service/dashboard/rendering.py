@@ -7,7 +7,6 @@ from collections.abc import Callable, Coroutine
 from datetime import datetime
 from functools import cache
 from importlib.metadata import version
-from typing import Any
 from urllib.parse import quote
 
 from fastapi import Request, Response
@@ -62,7 +61,7 @@ def day(moment: str) -> str:
     return datetime.fromisoformat(moment).strftime("%a %-d %b %H:%M")
 
 
-def page(template: str, status: int = 200, /, **values: Any) -> Response:
+def page(template: str, status: int = 200, /, **values: object) -> Response:
     """A page; its tag tells a browser that nothing has changed."""
     text = templates().get_template(template).render(**values)
     tag = f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'
@@ -80,7 +79,7 @@ def unless_known(request: Request, response: Response) -> Response:
 class PageRoute(APIRoute):
     """A route whose errors are pages."""
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:  # noqa: D102
+    def get_route_handler(self) -> Callable[[Request], Coroutine[object, None, Response]]:  # noqa: D102
         answer = super().get_route_handler()
 
         async def answer_with_pages(request: Request) -> Response:

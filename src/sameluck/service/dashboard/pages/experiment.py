@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
@@ -58,7 +58,7 @@ async def show_experiment(
     return unless_known(request, await visitor.experiments.read(name, work))
 
 
-def _values(overview: Overview, policy: str) -> dict[str, Any]:
+def _values(overview: Overview, policy: str) -> dict[str, object]:
     verdicts = overview.verdicts
     main = next((one for one in verdicts if one.finding.policy == policy), None)
     main = main or (verdicts[0] if verdicts else None)

@@ -38,7 +38,9 @@ class CallKind:
     """Calls that can be made together."""
 
     together: Callable[[list[Any]], Sequence[Any]]  # an answer or an error for each of some items
-    unheard: Callable[[Any], None] | None = None  # takes an answer that no coroutine got
+    unheard: Callable[[Any, Any], None] | None = (
+        None  # takes an item and its answer that no coroutine got
+    )
     # With it, a call that nobody waits for any more is not made.
 
 
@@ -63,7 +65,7 @@ class _Call(NamedTuple):
 
     def tell_unheard(self, answer: Any) -> None:
         if self.kind.unheard is not None:
-            self.kind.unheard(answer)
+            self.kind.unheard(self.item, answer)
 
 
 class CallQueue:

@@ -67,6 +67,7 @@ class OpenReplications(StoredExperiment):
 
     def after_fork(self) -> None:
         """Forget the states and the locks of the process that this one was forked from."""
+        self.definition.after_fork()
         self.states: dict[int, Replication] = {}
         self._locks: dict[int, Lock] = {}
         self._guard = threading.Lock()

@@ -47,6 +47,11 @@ def default_actor() -> str:
     return f"{user}@{socket.gethostname()}"[:200]
 
 
+def this_process() -> str:
+    """The host and the number of this process, for messages and the list of clocks."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
 @dataclass(frozen=True)
 class StoreSettings:
     """How the experiments of one store are used."""
@@ -72,11 +77,6 @@ class StoreSettings:
     def after_fork(self) -> None:
         """Forget the failures of the process that this one was forked from."""
         object.__setattr__(self, "breaker", CircuitBreaker())
-
-    @property
-    def process(self) -> str:
-        """This process, for the list of clocks."""
-        return f"{socket.gethostname()}:{os.getpid()}"
 
     def now(self) -> int:
         """Microseconds since 1970."""

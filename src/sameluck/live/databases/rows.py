@@ -244,6 +244,7 @@ class EnrolmentRow(NamedTuple):
     sticky: int
     id: str | None
     arm: int | None
+    told: int | None  # 1 if it was told again when it returned
     disabled: bool  # the arm
     behind: bool  # some replication
     away_until_us: int | None  # turned away until then; None if the unit has not arrived before
@@ -264,6 +265,7 @@ class LockedAssignment(NamedTuple):
     due_us: int | None
     value: float | None
     source: str | None
+    told: int  # 1 if its unit was told it when it returned
     version: int
     taken_back: int
     policy_revision: int  # of the experiment's policies

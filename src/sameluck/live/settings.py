@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from sameluck.errors import Invalid, shown
 from sameluck.live.breaker import CircuitBreaker
 from sameluck.live.databases.clock import SteadyClock
+from sameluck.live.databases.deadline import within
 from sameluck.live.options import Clock
 from sameluck.validation import require_name, require_number
 
@@ -73,6 +74,10 @@ class StoreSettings:
     def patience(self) -> float | None:
         """The seconds that the other calls for a user may take."""
         return None if self.timeout is None else max(self.timeout, PATIENCE)
+
+    def in_time(self) -> within:
+        """A call within that many seconds, also while the circuit breaker keeps the calls of users back."""
+        return within(self.patience)
 
     def after_fork(self) -> None:
         """Forget the failures of the process that this one was forked from."""

@@ -13,11 +13,12 @@ from typing import Any
 from sameluck.errors import Conflict, SameluckError
 from sameluck.experiment import Experiment
 from sameluck.live.databases import Database, open_database
+from sameluck.live.databases.deadline import within
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.logs.importing import Imported, ImportRequest, import_log
 from sameluck.live.maintenance import Maintenance
 from sameluck.live.options import Clock, Live, Makers, as_live, check_fit, check_name, feasibility
-from sameluck.live.settings import checked_timeout, store_settings
+from sameluck.live.settings import PATIENCE, checked_timeout, store_settings
 from sameluck.live.start import (
     StartRequest,
     checked_request,
@@ -78,9 +79,10 @@ class Store(Maintenance):
 
     def close(self) -> None:
         """Close the database; what was acknowledged is durable whether or not this is called."""
-        for live in list(self._loaded):
-            with contextlib.suppress(SameluckError):
-                live._enrolment.flush()
+        with within(PATIENCE):  # for all of them together, if the database is away
+            for live in list(self._loaded):
+                with contextlib.suppress(SameluckError):
+                    live._enrolment.flush()
         self._database.close()
 
     def start(

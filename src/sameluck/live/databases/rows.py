@@ -106,6 +106,8 @@ class LockedReplication(NamedTuple):
     taken_back: int
     policy_revision: int
     behind: int
+    digest: int
+    digested: int
 
 
 class DigestRow(NamedTuple):
@@ -270,6 +272,8 @@ class LockedAssignment(NamedTuple):
     taken_back: int
     policy_revision: int  # of the experiment's policies
     behind: int
+    digest: int  # of the replication's settled entries
+    digested: int
 
     @property
     def voided(self) -> bool:

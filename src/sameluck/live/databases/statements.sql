@@ -93,7 +93,7 @@ SELECT number FROM replication WHERE experiment = :experiment AND behind > 0 ORD
 SELECT number, state, version, behind, taken_back FROM replication WHERE experiment = :experiment ORDER BY number
 
 -- name: lock_replication
-SELECT number AS replication, version, taken_back, policy_revision, behind FROM replication
+SELECT number AS replication, version, taken_back, policy_revision, behind, digest, digested FROM replication
 WHERE experiment = :experiment AND number = :replication /*pg FOR UPDATE */
 
 -- name: digests
@@ -210,7 +210,7 @@ ORDER BY experiment, number /*pg FOR UPDATE */
 -- while the entry is locked.
 -- name: lock_assignment
 SELECT a.id, a.experiment, a.replication, a.owner, a.arm, a.position, a.exposed_us, e.assignment, e.state, e.due_us,
-       e.value, e.source, a.told, r.version, r.taken_back, r.policy_revision, r.behind
+       e.value, e.source, a.told, r.version, r.taken_back, r.policy_revision, r.behind, r.digest, r.digested
 FROM assignment a
 JOIN entry e ON e.experiment = a.experiment AND e.replication = a.replication AND e.owner = a.owner
             AND e.arm = a.arm AND e.position = a.position

@@ -22,6 +22,7 @@ from sameluck.reporting.charts import (
 )
 from sameluck.reporting.wording import digits_for, signed
 
+ROOM = 70.0  # of a label, in thousandths of the height
 CLIPPED = 3  # times the last interval: what is outside does not widen the scale
 
 
@@ -47,7 +48,6 @@ def effect_chart(
     lines = (effects, low, high, naive_low, naive_high)
     mean, lower, upper, naive_lower, naive_upper = (y.up(np.append(0.0, one)) for one in lines)
     digits = digits_for((high[-1] - low[-1]) / 2)
-    beside = within(float(y.up([naive_high[-1] * 0.8])[0]) / 10 - 2)
     return Chart(
         label=f"Difference in cumulative reward, {last.policy} minus {last.control}. {sentence}",
         marks=[
@@ -61,7 +61,7 @@ def effect_chart(
         x_ticks=x_axis(x),
         labels=[
             Label(99, float(mean[-1]) / 10 - 3, signed(last.effect, digits), "strong", "end"),
-            Label(80, beside, "naive design", "ghost", "end"),
+            *_beside_band(at, (naive_upper, upper), (lower, naive_lower)),
         ],
         y_title=f"cumulative reward, {last.policy} minus {last.control}",
         x_title="period of a replication",
@@ -78,6 +78,16 @@ def naive_factor(effect: Effect) -> tuple[float, float] | None:
     if not math.isfinite(effect.variance_ratio) or not effect.interactions:
         return None
     return _wider(effect), effect.naive_interactions / effect.interactions
+
+
+def _beside_band(at: Floats, *gaps: tuple[Floats, Floats]) -> list[Label]:
+    """The name of the naive design between its edge and the band, where there is room for it."""
+    place = int(0.7 * (at.size - 1))
+    top, bottom = max(gaps, key=lambda gap: float(gap[1][place] - gap[0][place]))
+    if bottom[place] - top[place] < ROOM:
+        return []
+    middle = within(float(top[place] + bottom[place]) / 20 + 1)
+    return [Label(float(at[place]) / 10, middle, "naive design", "ghost")]
 
 
 def within(per_cent: float) -> float:

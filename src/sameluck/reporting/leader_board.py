@@ -6,6 +6,7 @@ policy that is far off the scale of its part has its number and an arrow.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
@@ -13,8 +14,8 @@ from typing import NamedTuple
 from sameluck.reporting.charts import Scale, tick_text
 from sameluck.reporting.wording import counted, digits_for, percent, signed
 
-CLOSE = 2.0  # times the widest interval that has 0
-OFF_SCALE = 3.0  # times the median difference of a part
+CLOSE = 3.0  # times the middle difference of those whose interval has 0
+OFF_SCALE = 3.0  # times the middle difference of a part
 
 
 class Place(NamedTuple):
@@ -67,13 +68,14 @@ def _columns(places: Sequence[Place]) -> dict[str, dict[str, str]]:
 def _groups(ranked: Sequence[Place], reference: str) -> list[tuple[str, list[Place]]]:
     """The places by part: clearly ahead, close, clearly behind."""
     others = [place for place in ranked if place.policy != reference]
-    widest = max((max(-place.low, place.high) for place in others if _has_zero(place)), default=0.0)
-    nearest = min((abs(place.effect) for place in others), default=0.0)
-    limit = CLOSE * max(widest, nearest)
-    if max((abs(place.effect) for place in others), default=0.0) <= 2 * limit:
+    sizes = [abs(place.effect) for place in _by_size(others)]
+    level_with = [abs(place.effect) for place in _by_size(others) if _has_zero(place)]
+    limit = CLOSE * _median(level_with or sizes[:1])
+    if not limit or sizes[-1] <= 2 * limit:
         return [("", list(ranked))]
-    ahead = [place for place in others if place.effect > limit]
-    behind = [place for place in others if place.effect < -limit]
+    apart = [place for place in others if not _has_zero(place)]
+    ahead = [place for place in apart if place.effect > limit]
+    behind = [place for place in apart if place.effect < -limit]
     close = [place for place in ranked if place not in ahead and place not in behind]
     groups = [
         ("Clearly ahead", ahead),
@@ -81,6 +83,14 @@ def _groups(ranked: Sequence[Place], reference: str) -> list[tuple[str, list[Pla
         ("Clearly behind", behind),
     ]
     return [(title, group) for title, group in groups if group]
+
+
+def _by_size(places: Sequence[Place]) -> list[Place]:
+    return sorted(places, key=lambda place: abs(place.effect))
+
+
+def _median(values: Sequence[float]) -> float:
+    return values[len(values) // 2] if values else 0.0
 
 
 def _has_zero(place: Place) -> bool:
@@ -94,9 +104,9 @@ def _part(
     ranks: dict[str, int],
     columns: dict[str, dict[str, str]],
 ) -> str:
-    sizes = sorted(abs(place.effect) for place in group if place.policy != reference)
-    most = OFF_SCALE * sizes[len(sizes) // 2] if sizes else 1.0
-    on_scale = [place for place in group if abs(place.effect) <= most or len(group) < 4]
+    middle = _median([abs(place.effect) for place in _by_size(group)])
+    most = math.inf if title.startswith("Close") or len(group) < 4 else OFF_SCALE * middle
+    on_scale = [place for place in group if abs(place.effect) <= most]
     ends = [0.0, *(end for place in on_scale for end in (place.low, place.high))]
     room = 0.04 * (max(ends) - min(ends) or 1.0)
     scale = Scale(min(ends) - room, max(ends) + room)

@@ -14,6 +14,11 @@ from importlib.resources import files
 from sameluck.reporting.charts import Chart, Label
 from sameluck.reporting.tables import html_table
 
+LOGO = (
+    '<svg viewBox="0 0 20 20" aria-hidden="true"><path class="b0" d="M1 13h8v5H1zM1 7.5h8v5H1zM11 13h8v5h-8z"/>'
+    '<path class="b1" d="M1 2h8v5H1z"/><path class="b2" d="M11 7.5h8v5h-8z"/></svg>'
+)
+
 
 @cache
 def stylesheet() -> str:

@@ -81,6 +81,7 @@ _STATEMENTS = {
         "COMMIT": "COMMIT",
         "clock": "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
         "lock": "SELECT pg_advisory_xact_lock(:number)",
+        "try_lock": "SELECT pg_try_advisory_xact_lock(:number)",
     }.items()
 }
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.inference import Effect, compare
+from sameluck.inference.commands import compare_command
 from sameluck.inference.effect_charts import effect_chart
 from sameluck.inference.leaders import board, leading
 from sameluck.reporting.charts import Chart
@@ -42,6 +43,7 @@ class Outcome(NamedTuple):
     naive: int
     shares: list[tuple[str, list[Share]]]
     cautions: tuple[str, ...]
+    command: str  # that prints the same
 
 
 def outcome_of(answer: Answer, means: list[float]) -> Outcome:
@@ -52,7 +54,7 @@ def outcome_of(answer: Answer, means: list[float]) -> Outcome:
     naive = replications * policies * runs.experiment.horizon
     last = runs.at([runs.experiment.horizon])
     found = compare(last, pairs="best", best=True) if policies > 2 else compare(last)
-    rest = (asked, naive, _shares(runs, means), found.cautions)
+    rest = (asked, naive, _shares(runs, means), found.cautions, compare_command(found))
     if policies > 2:
         sentence, detail = leading(found.effects, found.standings)
         ruled_out = sum(not one.may_be_best for one in found.standings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -129,15 +128,6 @@ class Setting(NamedTuple):
         definition = {"policies": {name: name for name in policies}, "arms": arms, **sizes}
         experiment = Experiment.from_dict(definition)
         return Question(experiment, self.environment, tuple(checkpoints_of(horizon)))
-
-    @property
-    def command(self) -> str:
-        """The command that gives the same numbers."""
-        policies = self.policies
-        sizes = [word for name, size in self.sizes.items() for word in (f"--{name}", str(size))]
-        best = ["--pairs", "best", "--best"] if len(policies) > 2 else []
-        words = [*policies, "--env", self.environment, *sizes, *best]
-        return shlex.join(["sameluck", "compare", *words])
 
     @property
     def start_path(self) -> str:

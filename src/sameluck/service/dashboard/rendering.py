@@ -47,6 +47,7 @@ def templates() -> Environment:
         markup.cautions,
     ):  # they escape what they are given
         found.globals[part.__name__] = _safe(part)
+    found.globals["logo"] = Markup(markup.LOGO)
     found.globals["version"] = version("sameluck")
     return found
 

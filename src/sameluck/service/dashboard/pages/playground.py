@@ -22,11 +22,11 @@ async def show_playground(request: Request, visitor: Watching) -> Response:
     """The form and its answer, or how far the simulation is."""
     setting = Setting.of(dict(request.query_params))
     simulations: Simulations = request.app.state.simulations
-    problem, simulation, command, start_path = "", None, "", ""
+    problem, simulation, start_path = "", None, ""
     try:
         question = setting.question(visitor.service.limits)
         simulation = await simulations.ask(question)
-        problem, command, start_path = simulation.problem, setting.command, setting.start_path
+        problem, start_path = simulation.problem, setting.start_path
     except SameluckError as error:
         problem = str(error)
     answer = simulation.answer if simulation else None
@@ -41,7 +41,6 @@ async def show_playground(request: Request, visitor: Watching) -> Response:
         problem=problem,
         share=simulation.share if simulation and not simulation.has_ended else None,
         outcome=outcome,
-        command=command,
         start_path=start_path if visitor.may_manage else "",
     )
     return unless_known(request, response)

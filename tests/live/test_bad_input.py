@@ -334,7 +334,7 @@ class TestNames:
             "connections must be a whole number >= 1, got 'x'",
         ),
         (lambda _, live: live.runs(policies=["c"]), "unknown policy 'c'; known: ucb, thompson"),
-        (lambda _, live: live.runs(policies=3), "unknown policy 3; known: ucb, thompson"),
+        (lambda _, live: live.runs(policies=3), "policies must be a list, got 3"),
         (lambda _, live: live.trace(True), "replication .* from 0 to 1, got True"),
     ],
 )
@@ -422,10 +422,31 @@ def test_what_is_refused_is_shown_shortened(value):
             lambda: store.load(value),
             lambda: store.start(value, live.experiment),
             lambda: live.reward_many([value])[0].missing,
+            lambda: live.remove_policy(value),
+            lambda: live.replace_policy_code(value),
+            lambda: live.replace_policy_code("a", makers=value),
+            lambda: live.add_policy("b", value),
+            lambda: live.export("x.csv", what=value),
+            lambda: live.runs(value),
+            lambda: live.runs(policies=value),
+            lambda: live.void_units(value).missing,
+            lambda: store.delete("x", reason=value),
         ):
             with pytest.raises((sl.SameluckError, AttributeError)) as caught:
                 call()
             assert len(str(caught.value)) < 600
+
+
+def test_of_many_experiments_some_are_listed():
+    with sl.open("sqlite://") as store:
+        experiment = sl.Experiment(policies={"a": "ucb1"}, arms=2, horizon=2, replications=1)
+        for number in range(60):
+            store.start(f"trial {number}", experiment)
+        with pytest.raises(
+            sl.Unknown, match=r"did you mean 'trial 7'\?.* \(60 in all\)$"
+        ) as caught:
+            store.load("trail 7")
+        assert "trial 59" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -473,7 +473,7 @@ def test_rewards_of_other_types(value):
         assert type(live.describe(live.assign("ann").id).value) is float
 
 
-@pytest.mark.parametrize("moment", [math.nan, math.inf, None, "now"])
+@pytest.mark.parametrize("moment", [math.nan, math.inf, None, "now", 1.7e12, -1e30])
 def test_a_clock_that_is_wrong(moment):
     with sl.open("sqlite://", clock=lambda: moment) as store:
         with pytest.raises(sl.Invalid, match="clock must return seconds since 1970"):

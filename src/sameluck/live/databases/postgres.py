@@ -298,6 +298,7 @@ class Postgres:
             errors.SerializationFailure,
             errors.DeadlockDetected,
             errors.UniqueViolation,
+            errors.ForeignKeyViolation,  # what it refers to was deleted meanwhile
             errors.IdleInTransactionSessionTimeout,
             errors.InvalidSqlStatementName,  # the connection has lost our statements
             errors.DuplicatePreparedStatement,

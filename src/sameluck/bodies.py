@@ -37,7 +37,7 @@ def renamed(kind: type) -> type:
 
 
 def check_registration(
-    kind: Any, body: Body, known: Mapping[str, type], what: str, arguments: str
+    kind: object, body: Body, known: Mapping[str, type], what: str, arguments: str
 ) -> None:
     """Raise `Invalid` unless a body may be registered for a class: `what` is "a policy" or "an environment"."""
     if not isinstance(kind, type) or not hasattr(kind, "_fields"):

@@ -24,6 +24,7 @@ from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sameluck.bodies import Body
 
@@ -123,7 +124,7 @@ def _constant(value: Any, callers: tuple[object, ...]) -> _Constant:  # noqa: PL
     raise NoDigest(f"it uses {name}, of the class {kind.__module__}.{kind.__name__}")
 
 
-def _array(value: Any) -> _Constant:
+def _array(value: NDArray[np.generic]) -> _Constant:
     flags = value.flags
     if value.dtype.kind not in _NUMBERS or not (flags.c_contiguous or flags.f_contiguous):
         raise NoDigest("it uses an array that is not contiguous, or not of numbers")
@@ -311,7 +312,7 @@ def _code_token(code: CodeType) -> Token:
     )
 
 
-def _constant_token(value: Any) -> Token:
+def _constant_token(value: object) -> Token:
     if isinstance(value, CodeType):
         return _code_token(value)
     if isinstance(value, tuple):

@@ -39,7 +39,7 @@ _CALLED = {**_INLINED, "forceinline": False}
 
 
 # A Python function, what chooses its replacement in compiled code from the types of the arguments, and options.
-_overloads: list[tuple[Body, Body, dict[str, Any]]] = []
+_overloads: list[tuple[Body, Body, dict[str, object]]] = []
 _inlined: dict[Body, Body] = {}  # the bodies of what is inlined
 _lock = threading.RLock()
 
@@ -47,7 +47,7 @@ _lock = threading.RLock()
 class Watched:
     """A first argument that sees which function it is passed to, in plain Python only."""
 
-    def passed_to(self, body: Body, *rest: object) -> Any:
+    def passed_to(self, body: Body, *rest: object) -> object:
         """What the body returns."""
         return body(self, *rest)
 
@@ -59,7 +59,7 @@ class Loop:
         self.body = body
         self._machine_code: Body | None = None
 
-    def __call__(self, *arguments: Any) -> Any:  # noqa: D102
+    def __call__(self, *arguments: object) -> Any:  # noqa: D102
         if self._machine_code is None:
             with _lock:
                 self._machine_code = self._machine_code or _dispatcher(self.body)
@@ -81,10 +81,10 @@ def called(body: B) -> B:
     return _plain(body, _CALLED)
 
 
-def _plain(body: B, options: dict[str, Any]) -> B:
+def _plain(body: B, options: dict[str, object]) -> B:
     # Addresses are hashed in 64-bit arithmetic that wraps around, in NumPy with a warning.
     @wraps(body)
-    def plain(*arguments: object) -> Any:
+    def plain(*arguments: object) -> object:
         with np.errstate(over="ignore"):
             if arguments and isinstance(arguments[0], Watched):
                 return arguments[0].passed_to(body, *arguments[1:])
@@ -107,11 +107,11 @@ def dispatched(
     """
 
     @wraps(stub)
-    def plain(subject: object, *rest: object) -> Any:
+    def plain(subject: object, *rest: object) -> object:
         with np.errstate(over="ignore"):
             return bodies[type(subject)](subject, *rest)
 
-    def choose(subject: Any, *, ours: bool) -> Body | None:
+    def choose(subject: object, *, ours: bool) -> Body | None:
         body = bodies.get(getattr(subject, "instance_class", None))  # type: ignore[arg-type]
         if body is None or is_ours(body) is not ours:
             return None
@@ -125,7 +125,7 @@ def dispatched(
 def specialised(function: Body, bodies: dict[type, Body]) -> None:
     """In compiled code, call the body for the type of the first argument, if any, in place of a function."""
 
-    def choose(subject: Any, *_: object) -> Body:
+    def choose(subject: object, *_: object) -> Body:
         return bodies.get(getattr(subject, "instance_class", type(None)), function)
 
     _replace(function, choose, _INLINED)
@@ -147,7 +147,7 @@ def inlined_body(function: object) -> Body | None:
     return _inlined.get(function) if callable(function) else None
 
 
-def _replace(function: Body, choose: Body, options: dict[str, Any]) -> None:
+def _replace(function: Body, choose: Body, options: dict[str, object]) -> None:
     choose.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     _overloads.append((function, choose, options))
 
@@ -169,12 +169,13 @@ def load_compiler() -> None:
     """Import Numba and register what compiled code calls; the first call of a loop does so too."""
     from numba.extending import overload  # noqa: PLC0415 it takes longer to import than everything else
 
-    from sameluck.inlining import LinkedCompiler  # noqa: PLC0415 as above
+    from sameluck.inlining import LinkedCompiler, ShortCompiler  # noqa: PLC0415 as above
 
     _register_hints()
     while _overloads:
         function, choose, options = _overloads.pop()
-        overload(function, jit_options={**options, "pipeline_class": LinkedCompiler}, strict=False)(
+        compiler = LinkedCompiler if options is _BOUNDS_CHECKED else ShortCompiler
+        overload(function, jit_options={**options, "pipeline_class": compiler}, strict=False)(
             choose
         )
 

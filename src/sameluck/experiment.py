@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -24,6 +24,18 @@ from sameluck.randomness import streams
 from sameluck.validation import is_whole, require_fields, require_name, require_whole
 
 MOST = 1 << 40  # periods or replications
+
+
+class ExperimentRecord(TypedDict):
+    """An experiment as plain values, as in JSON and TOML; policies and design as their text forms."""
+
+    policies: dict[str, str]
+    arms: int | list[str]
+    horizon: int
+    replications: int
+    design: str
+    control: str
+    seed: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,7 +90,7 @@ class Experiment:
         """The arms' names; their indices as text if only a count was given."""
         return tuple(map(str, range(self.arms))) if isinstance(self.arms, int) else self.arms
 
-    def replace(self, **changes: Any) -> Experiment:
+    def replace(self, **changes: object) -> Experiment:
         """The same experiment with some fields changed, checked again.
 
         A control that is no longer among the policies is replaced by the first of them.
@@ -111,25 +123,28 @@ class Experiment:
         text = json.dumps([streams.VERSION, self.to_dict()], sort_keys=True, ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ExperimentRecord:
         """Plain values, as in JSON and TOML."""
         policies = {name: text_forms.write(policy) for name, policy in self.policies.items()}
         arms = self.arms if isinstance(self.arms, int) else list(self.arms)
         return {
-            **self._fields(),
             "policies": policies,
             "arms": arms,
+            "horizon": self.horizon,
+            "replications": self.replications,
             "design": text_forms.write(self.design),
+            "control": self.control,
+            "seed": self.seed,
         }
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Experiment:
+    def from_dict(cls, values: Mapping[str, object]) -> Experiment:
         """The experiment that `to_dict` described."""
-        require_fields("an experiment", values, [item.name for item in fields(cls)])
-        needed = [n for n in ("policies", "arms", "horizon", "replications") if n not in values]
+        known = require_fields("an experiment", values, [item.name for item in fields(cls)])
+        needed = [n for n in ("policies", "arms", "horizon", "replications") if n not in known]
         if needed:
             raise Invalid(f"an experiment needs {', '.join(needed)}")
-        return cls(**values)
+        return cls(**known)
 
     def to_json(self) -> str:
         """The experiment as a JSON object."""
@@ -149,9 +164,9 @@ class Experiment:
     def to_toml(self) -> str:
         """The experiment as a TOML document."""
         values = self.to_dict()
-        policies = values.pop("policies")
-        lines = [f"{name} = {_toml(value)}" for name, value in values.items()]
-        lines += ["", "[policies]", *(f"{_toml(n)} = {_toml(p)}" for n, p in policies.items())]
+        policies = [f"{_toml(name)} = {_toml(text)}" for name, text in values["policies"].items()]
+        others = [f"{n} = {_toml(value)}" for n, value in values.items() if n != "policies"]
+        lines = [*others, "", "[policies]", *policies]
         return "\n".join(lines) + "\n"
 
     @classmethod
@@ -184,7 +199,7 @@ def checked_checkpoints(experiment: Experiment, checkpoints: Sequence[int] | Non
     return np.unique(values).astype(np.int64)
 
 
-def read_toml(text: str) -> dict[str, Any]:
+def read_toml(text: str) -> dict[str, object]:
     """The values of a TOML document; raise `Invalid` with the place of an error."""
     if not isinstance(text, str):
         raise Invalid(f"TOML must be text, got {shown(text)}")

@@ -10,7 +10,6 @@ import secrets
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from sameluck.errors import Invalid
 
@@ -85,12 +84,12 @@ def draft_of(path: Path) -> Iterator[Path]:
             draft.unlink()
 
 
-def to_json(value: Any, indent: int | None = 2) -> str:
+def to_json(value: object, indent: int | None = 2) -> str:
     """Valid JSON: a number that is not finite is null."""
     return json.dumps(_finite(value), indent=indent, ensure_ascii=False, allow_nan=False)
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     if isinstance(value, dict):
         return {name: _finite(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

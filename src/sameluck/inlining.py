@@ -2,7 +2,9 @@
 
 Numba makes every function into a library of its own: it optimises it and emits machine code for it, also when all
 its callers take a copy of its intermediate code. Here the second and third are left out: a body is linked into the
-loop that calls it and is optimised and emitted with it. That saves a quarter of the time in which a loop compiles.
+loop that calls it and is optimised and emitted with it. Bodies of sameluck also leave out the passes for what they
+do not use: closures, literals as types, array expressions, `with`. Both save more than a third of the time in which a
+loop compiles.
 """
 
 from __future__ import annotations
@@ -13,7 +15,22 @@ from numba import _dynfunc
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import PassManager, register_pass
-from numba.core.typed_passes import NativeLowering
+from numba.core.typed_passes import (
+    AnnotateTypes,
+    IRLegalization,
+    NativeLowering,
+    NoPythonBackend,
+    NopythonTypeInference,
+    PreLowerStripPhis,
+)
+from numba.core.untyped_passes import (
+    DeadBranchPrune,
+    FixupArgs,
+    GenericRewrites,
+    IRProcessing,
+    ReconstructSSA,
+    TranslateByteCode,
+)
 
 
 class LinkedLibrary(JITCodeLibrary):  # type: ignore[misc]  # Numba is not typed
@@ -51,7 +68,7 @@ class LinkedLowering(NativeLowering):  # type: ignore[misc]
 
 
 class LinkedCompiler(CompilerBase):  # type: ignore[misc]
-    """Numba's compiler with `LinkedLowering` as its last step."""
+    """Numba's compiler with `LinkedLowering` as its last step, for bodies of a user."""
 
     def define_pipelines(self) -> list[PassManager]:
         """The passes that Numba runs."""
@@ -60,3 +77,31 @@ class LinkedCompiler(CompilerBase):  # type: ignore[misc]
         passes.passes = [one for one in passes.passes if one[0] is not NativeLowering]
         passes.finalize()
         return [passes]
+
+
+class ShortCompiler(CompilerBase):  # type: ignore[misc]
+    """The passes that bodies of sameluck need."""
+
+    def define_pipelines(self) -> list[PassManager]:
+        """The passes that Numba runs."""
+        passes = PassManager("linked")
+        for one in _PASSES:
+            passes.add_pass(one, one._name)
+        passes.finalize()
+        return [passes]
+
+
+_PASSES = (
+    TranslateByteCode,
+    FixupArgs,
+    IRProcessing,
+    GenericRewrites,
+    ReconstructSSA,
+    DeadBranchPrune,
+    NopythonTypeInference,
+    PreLowerStripPhis,
+    IRLegalization,
+    AnnotateTypes,
+    LinkedLowering,
+    NoPythonBackend,
+)

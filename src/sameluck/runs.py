@@ -187,8 +187,8 @@ class Runs:
             "first": self.first,
         }
         names = ("checkpoints", *_BY_REPLICATION)
-        arrays: dict[str, Any] = {name: getattr(self, name) for name in names}
-        arrays = {name: array for name, array in arrays.items() if array is not None}
+        every = {name: getattr(self, name) for name in names}
+        arrays = {name: array for name, array in every.items() if array is not None}
         content = io.BytesIO()
         np.savez_compressed(content, about=np.array(json.dumps(about)), **arrays)
         write_whole(Path(path), content.getvalue())

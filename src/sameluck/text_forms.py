@@ -53,9 +53,9 @@ class Parameters(Protocol):
     @property
     def _fields(self) -> tuple[str, ...]: ...
 
-    def _asdict(self) -> dict[str, Any]: ...
+    def _asdict(self) -> dict[str, object]: ...
 
-    def __iter__(self) -> Iterator[Any]: ...
+    def __iter__(self) -> Iterator[object]: ...
 
 
 Kind = TypeVar("Kind")
@@ -119,7 +119,7 @@ def write_short(value: object, length: int = 60) -> str:
     return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
-def _beginning(field: Any, items: int) -> Any:
+def _beginning(field: object, items: int) -> object:
     if not is_listed(field):
         return field
     return tuple(_beginning(item, items) for item in field[:items])
@@ -199,7 +199,7 @@ def _nested_field(kind: type) -> str | None:
 
 
 @lru_cache(maxsize=256)
-def _hints(kind: type) -> dict[str, Any]:
+def _hints(kind: type) -> dict[str, object]:
     return get_type_hints(kind)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 
@@ -26,6 +26,17 @@ class Trajectory(NamedTuple):
         return Trajectory._make(array[:period] for array in self)
 
 
+class PeriodRecord(TypedDict):
+    """One period of one policy as plain values; periods count from 1, arms and positions from 0."""
+
+    policy: str
+    period: int
+    arm: int
+    position: int
+    reward: float
+    replayed: bool
+
+
 def empty_trajectory(periods: int) -> Trajectory:
     """Room for a number of periods."""
     arms, positions = np.empty(periods, np.int64), np.empty(periods, np.int64)
@@ -40,6 +51,7 @@ class Trace(Mapping[str, Trajectory]):
     environment: Environment | None
     replication: int
     trajectories: dict[str, Trajectory]
+    outstanding: tuple[tuple[int, int], ...] = ()  # live: arm and position of rewards not known yet
 
     def __getitem__(self, policy: str) -> Trajectory:
         return self.trajectories[policy]
@@ -55,7 +67,7 @@ class Trace(Mapping[str, Trajectory]):
         """Real users in this replication."""
         return sum(int((~one.replayed).sum()) for one in self.trajectories.values())
 
-    def to_dicts(self) -> list[dict[str, Any]]:
+    def to_dicts(self) -> list[PeriodRecord]:
         """One record for each policy and period."""
         return [
             {

@@ -24,7 +24,7 @@ def is_whole(value: object) -> TypeGuard[SupportsIndex]:
     return not isinstance(value, bool)
 
 
-def is_listed(value: object) -> TypeGuard[Sequence[Any]]:
+def is_listed(value: object) -> TypeGuard[Sequence[object]]:
     """Whether a value is a sequence other than text."""
     return isinstance(value, Sequence) and not isinstance(value, str)
 

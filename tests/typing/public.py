@@ -30,7 +30,10 @@ result: sl.Comparison = sl.compare(runs, level=0.99, pairs="all")
 low: float = result.effects[0].low
 best: int = sl.Gaussian([1.0, 0.8], sd=[1.0, 2.0]).best_arm
 chances: sl.Bernoulli = sl.BernoulliPrior(a=1.0).instance(7, 0, 2)
-arms = sl.trace(experiment, sl.Empirical([[0, 1], [1]]), replication=0)["ucb"].arms
+trace = sl.trace(experiment, sl.Empirical([[0, 1], [1]]), replication=0)
+arms = trace["ucb"].arms
+reward: float = trace.to_dicts()[0]["reward"]
+texts: dict[str, str] = experiment.to_dict()["policies"]
 
 with sl.open("sqlite://", clock=sl.VirtualClock()) as store:
     live: sl.LiveExperiment = store.start(

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -197,7 +196,7 @@ def compare_command(
     *,
     split: bool,
     with_twin: bool,
-    **options: Any,
+    **options: object,
 ) -> Output:
     """Compare policies by simulation.
 
@@ -242,7 +241,7 @@ def designs_command(
     workers: int | None,
     plot_path: str | None,
     report_path: str | None,
-    **options: Any,
+    **options: object,
 ) -> Output:
     """Compare the naive, time-coupled and replay designs on one experiment: variance, users, winner."""
     outputs = {"plot": plot_path, "report": report_path}

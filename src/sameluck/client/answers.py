@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -17,11 +17,12 @@ from sameluck.errors import (
     Unavailable,
     Unknown,
 )
-from sameluck.experiment import Experiment
+from sameluck.experiment import Experiment, ExperimentRecord
 from sameluck.live.diagnostics.check import Check
 from sameluck.live.history import Change
 from sameluck.live.records import Assignment, Receipt, Status
-from sameluck.trajectories import Trace, Trajectory
+from sameluck.live.rederivation import LedgerDifference, Rederivation
+from sameluck.trajectories import PeriodRecord, Trace, Trajectory
 
 AGAIN = (429, 502, 503, 504)  # statuses of a service that may answer a moment later
 _KINDS = {
@@ -30,6 +31,20 @@ _KINDS = {
     if isinstance(kind, type) and issubclass(kind, SameluckError) and kind is not Conflict
 }
 _BY_STATUS = {401: Misconfigured, 403: Misconfigured, 404: Unknown, 413: Invalid, 422: Invalid}
+
+
+class ExperimentDocument(TypedDict):
+    """An experiment as the service describes it: what a client reads of it."""
+
+    experiment: ExperimentRecord
+    live: dict[str, object]
+
+
+class TraceDocument(TypedDict):
+    """One replication, period by period, as the service describes it."""
+
+    replication: int
+    periods: list[PeriodRecord]
 
 
 class Answer(NamedTuple):
@@ -92,7 +107,14 @@ def checks_of(answer: Answer) -> tuple[Check, ...]:
     return tuple(Check(**one) for one in answer.json["checks"])
 
 
-def trace_of(experiment: Experiment, record: Mapping[str, Any]) -> Trace:
+def rederivation_of(answer: Answer) -> Rederivation:
+    """What deriving the ledger again changes, or has changed."""
+    record = answer.json
+    differences = tuple(LedgerDifference(**one) for one in record["differences"])
+    return Rederivation(record["replications"], differences, record["applied"])
+
+
+def trace_of(experiment: Experiment, record: TraceDocument) -> Trace:
     """One replication, period by period."""
     trajectories = {}
     for name in experiment.policies:
@@ -103,4 +125,4 @@ def trace_of(experiment: Experiment, record: Mapping[str, Any]) -> Trace:
             rewards=np.array([one["reward"] for one in periods], np.float64),
             replayed=np.array([one["replayed"] for one in periods], np.bool_),
         )
-    return Trace(experiment, None, int(record["replication"]), trajectories)
+    return Trace(experiment, None, record["replication"], trajectories)

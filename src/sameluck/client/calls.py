@@ -7,20 +7,33 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from sameluck.client.answers import (
     Answer,
+    ExperimentDocument,
+    TraceDocument,
     assignments_of,
     changes_of,
     checks_of,
     receipts_of,
+    rederivation_of,
     status_of,
 )
+from sameluck.errors import SameluckError
 from sameluck.experiment import Experiment
 from sameluck.files import write_whole
-from sameluck.live import Assignment, Change, Check, Description, Joining, Live, Receipt
+from sameluck.live import (
+    Assignment,
+    Change,
+    Check,
+    Description,
+    Joining,
+    Live,
+    Receipt,
+    Rederivation,
+)
 from sameluck.live.enrolment import Unit
 from sameluck.live.records import Extension, ReplicationStatus, Status
 from sameluck.policies.base import Policy
@@ -28,6 +41,8 @@ from sameluck.runs import Runs
 from sameluck.text_forms import write
 
 T_co = TypeVar("T_co", covariant=True)
+Plain: TypeAlias = str | int | float | bool | None
+QueryValue: TypeAlias = Plain | Sequence[Plain]
 LONGEST = 35.0  # seconds, for a call that is not for a user
 
 
@@ -48,8 +63,8 @@ class Call(Generic[T_co]):
     method: str
     path: str
     read: Callable[[Answer], T_co]
-    body: Mapping[str, Any] | None = None
-    query: Mapping[str, Any] | None = None
+    body: Mapping[str, object] | None = None
+    query: Mapping[str, QueryValue] | None = None
     for_user: bool = False
     repeatable: bool = True
 
@@ -66,13 +81,13 @@ def list_statuses() -> Call[list[Status]]:
 
 def create(
     name: str, experiment: Experiment, live: Live, *, paused: bool
-) -> Call[Mapping[str, Any]]:
+) -> Call[ExperimentDocument]:
     """A new experiment."""
     values = {**experiment.to_dict(), "name": name, "live": live.to_dict(), "start": not paused}
     return Call("POST", "/v1/experiments", lambda answer: answer.json, values)
 
 
-def show(name: str) -> Call[Mapping[str, Any]]:
+def show(name: str) -> Call[ExperimentDocument]:
     """An experiment."""
     return Call("GET", f"/v1/experiments/{quote(name, safe='')}", lambda answer: answer.json)
 
@@ -96,7 +111,7 @@ class ExperimentCalls:
         path, body = f"{self.path}/assignments", {"unit": _plain(unit)}
         return Call("POST", path, lambda a: Assignment(**a.json), body, for_user=True)
 
-    def assign_many(self, units: Sequence[Unit]) -> Call[list[Any]]:
+    def assign_many(self, units: Sequence[Unit]) -> Call[list[Assignment | SameluckError]]:
         """Return the arms to show several units."""
         body = {"units": [_plain(unit) for unit in units]}
         path = f"{self.path}/assignments/batch"
@@ -120,7 +135,9 @@ class ExperimentCalls:
         path = f"{_assignment(id)}/reward"
         return Call("POST", path, lambda a: Receipt(**a.json), {"value": value}, for_user=True)
 
-    def reward_many(self, pairs: Sequence[tuple[str, float]]) -> Call[list[Any]]:
+    def reward_many(
+        self, pairs: Sequence[tuple[str, float]]
+    ) -> Call[list[Receipt | SameluckError]]:
         """Report several rewards."""
         body = {"rewards": [{"id": id, "value": value} for id, value in pairs]}
         return Call("POST", "/v1/rewards/batch", receipts_of, body, for_user=True)
@@ -165,6 +182,10 @@ class ExperimentCalls:
         body = {"unit": _plain(unit), "reason": reason}
         return Call("POST", f"{self.path}/erase", lambda a: int(a.json["assignments"]), body)
 
+    def forget_units(self, *, reason: str = "") -> Call[None]:
+        """Destroy the key of the hashes of the units, as `LiveExperiment.forget_units` does."""
+        return self._change("forget-units", {"reason": reason})
+
     def add_policy(self, name: str, policy: Policy | str) -> Call[Joining]:
         """Add a challenger, even to a finished experiment."""
         return Call(
@@ -175,7 +196,37 @@ class ExperimentCalls:
         """Return what `add_policy` would return; nothing is changed."""
         return Call("POST", f"{self.path}/policies/preview", _joining, _policy(name, policy))
 
-    def _change(self, what: str, body: Mapping[str, Any]) -> Call[None]:
+    def remove_policy(self, name: str, *, reason: str = "") -> Call[Rederivation]:
+        """Remove a policy from the experiment, as `LiveExperiment.remove_policy` does."""
+        path, query = f"{self.path}/policies/{quote(name, safe='')}", {"reason": reason}
+        return Call("DELETE", path, rederivation_of, query=query, repeatable=False)
+
+    def replace_policy_code(
+        self, name: str | Sequence[str], *, confirm: bool = False, reason: str = ""
+    ) -> Call[Rederivation]:
+        """Continue with the code that the server has for a policy, or for several, in place of the experiment's.
+
+        The result shows what changes; nothing is changed unless `confirm`. No code is sent.
+        """
+        names = [name] if isinstance(name, str) else list(name)
+        return self._rederive("policies/code", {"policies": names}, reason, confirm=confirm)
+
+    def repair(self, *, confirm: bool = False, reason: str = "") -> Call[Rederivation]:
+        """Bring the ledger in line with the policies again, as `LiveExperiment.repair` does.
+
+        The result shows what changes; nothing is changed unless `confirm`.
+        """
+        return self._rederive("repair", {}, reason, confirm=confirm)
+
+    def _rederive(
+        self, what: str, body: Mapping[str, object], reason: str, *, confirm: bool
+    ) -> Call[Rederivation]:
+        path = f"{self.path}/{what}"
+        if not confirm:
+            return Call("POST", f"{path}/preview", rederivation_of, body or None)
+        return Call("POST", path, rederivation_of, {**body, "reason": reason}, repeatable=False)
+
+    def _change(self, what: str, body: Mapping[str, object]) -> Call[None]:
         return Call("POST", f"{self.path}/{what}", nothing, body)
 
     # Results
@@ -205,7 +256,7 @@ class ExperimentCalls:
 
         return Call("GET", f"{self.path}/replications", read)
 
-    def results(self, /, **options: Any) -> Call[Mapping[str, Any]]:
+    def results(self, /, **options: QueryValue) -> Call[Mapping[str, Any]]:
         """The comparison that the service makes, as a record; the options are those of its route."""
         return Call("GET", f"{self.path}/results", lambda answer: answer.json, query=options)
 
@@ -213,11 +264,12 @@ class ExperimentCalls:
         self, checkpoints: Sequence[int] | None = None, *, policies: Sequence[str] | None = None
     ) -> Call[Runs]:
         """The results so far, for `compare`: the complete prefix of replications."""
+        query: dict[str, Sequence[int | str] | None]
         query = {"checkpoints": checkpoints, "policies": policies}
         given = {name: list(value) for name, value in query.items() if value is not None}
         return Call("GET", f"{self.path}/runs", _runs, query=given)
 
-    def trace(self, replication: int = 0) -> Call[Mapping[str, Any]]:
+    def trace(self, replication: int = 0) -> Call[TraceDocument]:
         """Every period of one replication that each policy has done, as a record."""
         query = {"replication": replication}
         return Call("GET", f"{self.path}/trace", lambda answer: answer.json, query=query)

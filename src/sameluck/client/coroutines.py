@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import httpx
 
 from sameluck.client import calls
-from sameluck.client.answers import Answer, trace_of
+from sameluck.client.answers import Answer, ExperimentDocument, trace_of
 from sameluck.client.calls import Call, ExperimentCalls
 from sameluck.client.remote import Connection, RemoteState, joined, not_enrolled, parts
 from sameluck.client.retries import NOT_SENT, TIMEOUT, Attempts, seconds_for
@@ -72,7 +72,7 @@ class AsyncClient:
         name: str,
         experiment: Experiment,
         *,
-        live: Live | Mapping[str, Any] | None = None,
+        live: Live | Mapping[str, object] | None = None,
         paused: bool = False,
     ) -> AsyncRemoteExperiment:
         """Start an experiment, or load the one of this name that was started with the same settings.
@@ -139,7 +139,7 @@ class AsyncClient:
 
 def _sent(
     method: Callable[Concatenate[ExperimentCalls, P], Call[T]],
-) -> Callable[Concatenate[AsyncRemoteExperiment, P], Coroutine[Any, Any, T]]:
+) -> Callable[Concatenate[AsyncRemoteExperiment, P], Coroutine[object, None, T]]:
     """A method that sends a call."""
 
     @wraps(method)
@@ -157,7 +157,7 @@ class AsyncRemoteExperiment(RemoteState):
         client: AsyncClient,
         name: str,
         fallback: str | None,
-        document: Mapping[str, Any] | None = None,
+        document: ExperimentDocument | None = None,
     ) -> None:
         super().__init__(name, fallback, document)
         self._client = client
@@ -254,9 +254,13 @@ class AsyncRemoteExperiment(RemoteState):
     disable_arm = _sent(ExperimentCalls.disable_arm)
     enable_arm = _sent(ExperimentCalls.enable_arm)
     erase = _sent(ExperimentCalls.erase)
+    forget_units = _sent(ExperimentCalls.forget_units)
     extend_windows = _sent(ExperimentCalls.extend_windows)
     add_policy = _sent(ExperimentCalls.add_policy)
     preview_policy = _sent(ExperimentCalls.preview_policy)
+    remove_policy = _sent(ExperimentCalls.remove_policy)
+    replace_policy_code = _sent(ExperimentCalls.replace_policy_code)
+    repair = _sent(ExperimentCalls.repair)
     status = _sent(ExperimentCalls.status)
     history = _sent(ExperimentCalls.history)
     diagnostics = _sent(ExperimentCalls.diagnostics)

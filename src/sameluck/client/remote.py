@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
+from sameluck.client.answers import ExperimentDocument
 from sameluck.client.calls import ExperimentCalls
 from sameluck.errors import Invalid, SameluckError, Unavailable, shown
 from sameluck.experiment import Experiment
@@ -62,7 +63,7 @@ class RemoteState:
     """One experiment of a service, as far as a client knows it."""
 
     def __init__(
-        self, name: str, fallback: str | None, document: Mapping[str, Any] | None = None
+        self, name: str, fallback: str | None, document: ExperimentDocument | None = None
     ) -> None:
         self.name = name
         self._calls = ExperimentCalls(name)
@@ -76,7 +77,7 @@ class RemoteState:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
 
-    def _take(self, document: Mapping[str, Any]) -> Experiment:
+    def _take(self, document: ExperimentDocument) -> Experiment:
         self._experiment = Experiment.from_dict(document["experiment"])
         if self._fallback is None:
             live = Live.from_dict(document["live"])

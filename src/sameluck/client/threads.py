@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import httpx
 
 from sameluck.client import calls
-from sameluck.client.answers import Answer, trace_of
+from sameluck.client.answers import Answer, ExperimentDocument, trace_of
 from sameluck.client.calls import Call, ExperimentCalls
 from sameluck.client.remote import Connection, RemoteState, joined, not_enrolled, parts
 from sameluck.client.retries import NOT_SENT, TIMEOUT, Attempts, seconds_for
@@ -72,7 +72,7 @@ class Client:
         name: str,
         experiment: Experiment,
         *,
-        live: Live | Mapping[str, Any] | None = None,
+        live: Live | Mapping[str, object] | None = None,
         paused: bool = False,
     ) -> RemoteExperiment:
         """Start an experiment, or load the one of this name that was started with the same settings.
@@ -160,7 +160,7 @@ class RemoteExperiment(RemoteState):
         client: Client,
         name: str,
         fallback: str | None,
-        document: Mapping[str, Any] | None = None,
+        document: ExperimentDocument | None = None,
     ) -> None:
         super().__init__(name, fallback, document)
         self._client = client
@@ -255,9 +255,13 @@ class RemoteExperiment(RemoteState):
     disable_arm = _sent(ExperimentCalls.disable_arm)
     enable_arm = _sent(ExperimentCalls.enable_arm)
     erase = _sent(ExperimentCalls.erase)
+    forget_units = _sent(ExperimentCalls.forget_units)
     extend_windows = _sent(ExperimentCalls.extend_windows)
     add_policy = _sent(ExperimentCalls.add_policy)
     preview_policy = _sent(ExperimentCalls.preview_policy)
+    remove_policy = _sent(ExperimentCalls.remove_policy)
+    replace_policy_code = _sent(ExperimentCalls.replace_policy_code)
+    repair = _sent(ExperimentCalls.repair)
     status = _sent(ExperimentCalls.status)
     history = _sent(ExperimentCalls.history)
     diagnostics = _sent(ExperimentCalls.diagnostics)

@@ -9,8 +9,11 @@ from typing import Any, NamedTuple
 
 import scipy
 
-from sameluck.inference.comparison import Comparison, footer
+from sameluck.inference import reports
+from sameluck.inference.commands import designs_command
+from sameluck.inference.comparison import Comparison
 from sameluck.inference.effects import Effect, effect_curves
+from sameluck.inference.report_cards import design_cards
 from sameluck.inference.sentences import cost, findings, setting
 from sameluck.reporting import pages, plots, tables
 from sameluck.reporting.wording import amount, percent
@@ -138,15 +141,15 @@ class DesignComparison:
         return figure
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """A self-contained page with the figure, the table, and each design's own verdict."""
-        runs = self.results[self._first].runs
-        figure = plots.to_svg(self.plot())
-        cards = [pages.Card("Side by side", self.verdict, self._header, self.cells(), figure)]
-        cards += [result.card(f"{label} design") for label, result in self.results.items()]
-        page = pages.render(" v ".join(runs.policies), cards, footer(runs))
-        if path is not None:
-            pages.write(path, page)
-        return page
+        """A self-contained page: the answer of the reference design, all side by side, each design's own verdict."""
+        reference = self.results[self._reference]
+        cards = [
+            pages.Card("Side by side", self.verdict, self._header, self.cells()),
+            *design_cards(reference, self.results.get("naive")),
+            *(result.card(f"{label} design") for label, result in self.results.items()),
+            reports.reproduction_card(reference, designs_command(reference)),
+        ]
+        return reports.write(reports.page_of(reference, cards), path)
 
 
 def _replications_needed(

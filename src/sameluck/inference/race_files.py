@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sameluck import text_forms
 from sameluck.environments.base import Environment
@@ -38,7 +38,7 @@ class RaceFile:
         digest = experiment.replace(replications=1).digest
         self.settings = f"{digest} {text_forms.write(environment)} {rules!r}"
 
-    def write(self, state: dict[str, Any]) -> None:
+    def write(self, state: dict[str, object]) -> None:
         """Write the state of the race, whole or not at all."""
         write_whole(self.path, json.dumps({"settings": self.settings, **state}).encode())
 

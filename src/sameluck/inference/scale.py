@@ -101,10 +101,11 @@ def _remedy(policy: Policy, spread: Spread) -> str:
 def _changes(policy: Policy, other: Policy) -> Iterator[str]:
     after = other._asdict()
     for name, value in policy._asdict().items():
-        if is_parameters(value):  # the policy of a batched one
-            yield from _changes(value, after[name])
-        elif value != after[name]:
-            yield f"{name}={float(f'{after[name]:.3g}'):.12g}"
+        new = after[name]
+        if is_parameters(value) and is_parameters(new):  # the policy of a batched one
+            yield from _changes(value, new)
+        elif value != new:
+            yield f"{name}={float(f'{new:.3g}'):.12g}"
 
 
 def _drawn_spread(experiment: Experiment, environment: Environment) -> Spread:

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial, wraps
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Concatenate, Generic, ParamSpec, TypeVar
 
-from sameluck.errors import Closed, SameluckError, Unavailable
+from sameluck.errors import Closed, Unavailable
 from sameluck.experiment import Experiment
 from sameluck.live import records
 from sameluck.live.assignments import Assignments
@@ -64,7 +64,7 @@ class Opening:
     def __init__(self, open_store: Callable[[], Store]) -> None:
         self._open_store = open_store
 
-    def __await__(self) -> Generator[Any, None, AsyncStore]:
+    def __await__(self) -> Generator[object, None, AsyncStore]:
         return self._opened().__await__()
 
     async def __aenter__(self) -> AsyncStore:
@@ -99,7 +99,7 @@ class _Awaited(Generic[S_co]):
 
 def _awaited(
     method: Callable[Concatenate[S_co, P], T], *, for_user: bool = False
-) -> Callable[Concatenate[_Awaited[S_co], P], Coroutine[Any, Any, T]]:
+) -> Callable[Concatenate[_Awaited[S_co], P], Coroutine[object, None, T]]:
     """A method that is called in a thread; one for a user has its deadline even if no thread is free."""
 
     @wraps(method)
@@ -113,7 +113,7 @@ def _awaited(
 
 def _loaded(
     method: Callable[Concatenate[Store, P], LiveExperiment],
-) -> Callable[Concatenate[_Awaited[Store], P], Coroutine[Any, Any, AsyncLiveExperiment]]:
+) -> Callable[Concatenate[_Awaited[Store], P], Coroutine[object, None, AsyncLiveExperiment]]:
     """A method that returns an experiment."""
 
     @wraps(method)
@@ -131,11 +131,13 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
 
     def __init__(self, synchronous: LiveExperiment, calls: CallQueue) -> None:
         super().__init__(synchronous, calls)
-        self._assigning = {
+        self._assigning: dict[bool, CallKind[Unit, Assignment]] = {
             strict: CallKind(partial(synchronous._assign_together, strict=strict), self._unheard)
             for strict in (False, True)
         }
-        self._rewarding = CallKind(synchronous._reward_together)
+        self._rewarding: CallKind[tuple[str | None, float], Receipt] = CallKind(
+            synchronous._reward_together
+        )
 
     def __repr__(self) -> str:
         return repr(self._synchronous).replace("<", "<Async", 1)
@@ -179,7 +181,7 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
         live._enrolment.count([answer])
         return answer
 
-    def _unheard(self, unit: Unit, answer: Assignment | SameluckError) -> None:
+    def _unheard(self, unit: Unit, answer: Assignment | BaseException) -> None:
         if isinstance(answer, Assignment) and answer.reason == records.ASSIGNED and answer.id:
             enrolment = self._synchronous._enrolment
             enrolment.was_not_told([MadeAssignment(answer.id, enrolment.code(unit))])

@@ -15,12 +15,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from sameluck.errors import Closed, Unavailable
 from sameluck.live.item_lists import MOST_TOGETHER
 
 T = TypeVar("T")
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 _in_this_process: weakref.WeakSet[CallQueue] = weakref.WeakSet()
 
 
@@ -34,19 +36,18 @@ if hasattr(os, "register_at_fork"):
 
 
 @dataclass(frozen=True, eq=False)
-class CallKind:
+class CallKind(Generic[Item, Answer]):
     """Calls that can be made together."""
 
-    together: Callable[[list[Any]], Sequence[Any]]  # an answer or an error for each of some items
-    unheard: Callable[[Any, Any], None] | None = (
-        None  # takes an item and its answer that no coroutine got
-    )
-    # With it, a call that nobody waits for any more is not made.
+    # An answer or an error for each of some items.
+    together: Callable[[list[Item]], Sequence[Answer | BaseException]]
+    # Takes an item and its answer that no coroutine got. With it, a call that nobody waits for any more is not made.
+    unheard: Callable[[Item, Answer | BaseException], None] | None = None
 
 
 class _Call(NamedTuple):
-    kind: CallKind
-    item: Any
+    kind: CallKind[Any, Any]
+    item: object
     future: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
 
@@ -54,7 +55,7 @@ class _Call(NamedTuple):
     def withdrawn(self) -> bool:
         return self.kind.unheard is not None and self.future.done()
 
-    def end(self, answer: Any) -> None:
+    def end(self, answer: object) -> None:
         """Give the answer to the coroutine, in its event loop."""
         if self.future.done():
             self.tell_unheard(answer)
@@ -63,7 +64,7 @@ class _Call(NamedTuple):
         else:
             self.future.set_result(answer)
 
-    def tell_unheard(self, answer: Any) -> None:
+    def tell_unheard(self, answer: object) -> None:
         if self.kind.unheard is not None:
             self.kind.unheard(self.item, answer)
 
@@ -88,13 +89,14 @@ class CallQueue:
     def begin(self) -> None:
         """Begin without calls and threads, as in a forked process: those of its parent stay there."""
         self._lock = threading.Lock()
-        self._waiting: dict[CallKind, list[_Call]] = {}  # the kind that waits longest first
+        # The kind that waits longest first.
+        self._waiting: dict[CallKind[Any, Any], list[_Call]] = {}
         self._running = 0  # threads that make calls together
         self._progress = 0.0  # when one of them began or made calls
         self._groups = ThreadPoolExecutor(self._most, "sameluck")
         self._threads = ThreadPoolExecutor(self._others, "sameluck")
 
-    async def call(self, kind: CallKind, item: object, seconds: float | None) -> Any:
+    async def call(self, kind: CallKind[Item, Answer], item: Item, seconds: float | None) -> Answer:
         """Make a call together with others; `Unavailable` if it has no answer after so many seconds."""
         loop = asyncio.get_running_loop()
         call = _Call(kind, item, loop.create_future(), loop)
@@ -193,16 +195,16 @@ def _no_answer() -> Unavailable:
     return Unavailable("the store did not answer in time: it is slow, or has too many calls")
 
 
-def _answers(calls: Sequence[_Call]) -> Sequence[Any]:
+def _answers(calls: Sequence[_Call]) -> Sequence[object]:
     try:
         return calls[0].kind.together([call.item for call in calls])
     except BaseException as error:
         return [error] * len(calls)
 
 
-def _give(calls: Sequence[_Call], answers: Sequence[Any]) -> None:
+def _give(calls: Sequence[_Call], answers: Sequence[object]) -> None:
     """Give answers to coroutines, by one call of each event loop."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Call, Any]]] = {}
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Call, object]]] = {}
     for call, answer in zip(calls, answers, strict=True):
         if call.future.done():
             call.tell_unheard(answer)
@@ -216,6 +218,6 @@ def _give(calls: Sequence[_Call], answers: Sequence[Any]) -> None:
                 call.tell_unheard(answer)
 
 
-def _end(answered: Sequence[tuple[_Call, Any]]) -> None:
+def _end(answered: Sequence[tuple[_Call, object]]) -> None:
     for call, answer in answered:
         call.end(answer)

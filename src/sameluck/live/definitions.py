@@ -6,10 +6,10 @@ import json
 import logging
 from collections.abc import Collection, Mapping
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sameluck.errors import Diverged, Invalid, OtherVersion, SameluckError
-from sameluck.experiment import Experiment
+from sameluck.experiment import Experiment, ExperimentRecord
 from sameluck.live.databases.rows import DefinitionRow
 from sameluck.live.engine.fingerprints import UNKNOWN, fingerprint
 from sameluck.live.engine.scheduler import Scheduler
@@ -175,7 +175,7 @@ def _known(text: str, makers: Makers) -> tuple[Experiment, dict[str, Invalid]]:
     return experiment, missing
 
 
-def _without_unknown(values: dict[str, Any], missing: dict[str, Invalid]) -> Experiment:
+def _without_unknown(values: ExperimentRecord, missing: dict[str, Invalid]) -> Experiment:
     policies = values["policies"]
     for name, policy in policies.items():
         try:

@@ -207,7 +207,7 @@ class Enrolment:
 
     def assignment_of(self, code: str) -> str | None:
         """The assignment of a unit; None if it is not enrolled."""
-        values: dict[str, Any] = {"experiment": self._id, "unit": code}
+        values: Values = {"experiment": self._id, "unit": code}
         read = self._replications.database.read
         row = read(lambda transaction: transaction.find(EnrolmentRow, "enrolment", **values))
         return row.id if row else None

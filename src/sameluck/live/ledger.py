@@ -14,7 +14,7 @@ from sameluck.experiment import Experiment, checked_checkpoints
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import EntryRow, LedgerRow
 from sameluck.live.engine.replication import Replication, SettledEntries, check_ledger, rebuild
-from sameluck.live.engine.scheduler import Entry, Scheduler
+from sameluck.live.engine.scheduler import AUDITED, Entry, Scheduler
 from sameluck.live.engine.walker import WalkResults, empty_results
 from sameluck.runs import Runs
 from sameluck.trajectories import Trace, Trajectory, replayed_by
@@ -153,7 +153,8 @@ class Ledger(NamedTuple):
             one = own.trajectory.until(periods)
             replayed = replayed_by(experiment, one.arms, one.positions, list(trajectories.values()))
             trajectories[name] = one._replace(replayed=replayed)
-        return Trace(experiment, None, number, trajectories)
+        awaited = tuple((arm, place) for owner, arm, place in outstanding if owner != AUDITED)
+        return Trace(experiment, None, number, trajectories, awaited)
 
 
 def _read(settled: SettledEntries, owners: Sequence[int], depths: Ints) -> Floats:

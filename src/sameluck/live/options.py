@@ -29,7 +29,7 @@ from sameluck.validation import (
 
 ORDERS = ("lockstep", "phase")
 EXPOSURES = ("implicit", "explicit")
-LATER: dict[str, Any] = {
+LATER: dict[str, object] = {
     "sticky_exclusion": 0.0
 }  # options since 0.2.0: what experiments without them have
 STOP_AFTER = "stop_after"  # stored with the options, but not one of them: it may change
@@ -157,7 +157,7 @@ class Live:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Live:
+    def from_dict(cls, values: Mapping[str, object]) -> Live:
         """The options that `to_dict` described."""
         return _from_mapping(cls, values, "live")
 
@@ -181,7 +181,7 @@ def _from_mapping(kind: type[Options], values: object, what: str) -> Options:
     return kind(**require_fields(what, values, known))
 
 
-def as_live(live: Live | Mapping[str, Any] | None, **defaults: Any) -> Live:
+def as_live(live: Live | Mapping[str, object] | None, **defaults: Any) -> Live:
     """The options themselves, or those of a mapping; the defaults if none are given."""
     if isinstance(live, Live):
         return live
@@ -203,7 +203,7 @@ def later_options(text: str) -> list[str]:
     return [name for name in LATER if name not in _stored(text)]
 
 
-def _stored(text: str) -> dict[str, Any]:
+def _stored(text: str) -> dict[str, object]:
     return {name: value for name, value in json.loads(text).items() if name != STOP_AFTER}
 
 

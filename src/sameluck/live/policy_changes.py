@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sameluck.errors import Conflict, Invalid, did_you_mean, shown
+from sameluck.experiment import ExperimentRecord
 from sameluck.live.definitions import Definition, records_text
 from sameluck.live.history import check_reason
 from sameluck.live.options import Makers, checked_makers
@@ -27,7 +28,7 @@ class PolicyChanges(NamedTuple):
         return change.apply("policy removed", name, reason)
 
     def _without(self, before: Definition, name: str) -> Definition:
-        values: dict[str, Any] = json.loads(before.row.definition)
+        values: ExperimentRecord = json.loads(before.row.definition)
         _check_names(before, [name])
         if name == values["control"]:
             raise Invalid(

@@ -136,12 +136,12 @@ def first_difference(live: LiveExperiment, request: StartRequest) -> str | None:
     }
     records = live._replications.definition.records
     removed = {name for name, record in records.items() if record.removed}
-    policies, requested = theirs.pop("policies"), ours.pop("policies")
-    requested = {name: policy for name, policy in requested.items() if name not in removed}
+    policies = theirs["policies"]
+    requested = {name: text for name, text in ours["policies"].items() if name not in removed}
     pairs = {
         "policies": (list(islice(policies, len(requested))), list(requested)),
         **_pairs("policy ", policies, requested),
-        **_pairs("", theirs, ours),
+        **_pairs("", theirs, {name: value for name, value in ours.items() if name != "policies"}),
         **_pairs("Live.", live.live.to_dict(), options),
     }
     for what, (one, other) in pairs.items():

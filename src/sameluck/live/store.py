@@ -18,7 +18,7 @@ from sameluck.live.experiment import LiveExperiment
 from sameluck.live.logs.importing import Imported, ImportRequest, import_log
 from sameluck.live.maintenance import Maintenance
 from sameluck.live.options import Clock, Live, Makers, as_live, check_fit, check_name, feasibility
-from sameluck.live.settings import PATIENCE, checked_timeout, store_settings
+from sameluck.live.settings import checked_timeout, store_settings
 from sameluck.live.start import (
     StartRequest,
     checked_request,
@@ -26,6 +26,8 @@ from sameluck.live.start import (
     first_difference,
     start,
 )
+
+CLOSE_SECONDS = 1.0  # for what is left to be written: a process that ends does not wait for a database that is away
 
 
 def open(
@@ -79,7 +81,7 @@ class Store(Maintenance):
 
     def close(self) -> None:
         """Close the database; what was acknowledged is durable whether or not this is called."""
-        with within(PATIENCE):  # for all of them together, if the database is away
+        with within(CLOSE_SECONDS):
             for live in list(self._loaded):
                 with contextlib.suppress(SameluckError):
                     live._enrolment.flush()
@@ -90,7 +92,7 @@ class Store(Maintenance):
         name: str,
         experiment: Experiment,
         *,
-        live: Live | Mapping[str, Any] | None = None,
+        live: Live | Mapping[str, object] | None = None,
         makers: Makers | None = None,
         exist_ok: bool = False,
         paused: bool = False,
@@ -133,7 +135,7 @@ class Store(Maintenance):
     def import_log(  # noqa: PLR0913 a log has many columns, an experiment many settings
         self,
         name: str,
-        source: Any,
+        source: object,
         *,
         arm: str,
         reward: str,
@@ -142,7 +144,7 @@ class Store(Maintenance):
         time: str | None = None,
         arms: Sequence[str] | None = None,
         logged_by: str | None = None,
-        live: Live | Mapping[str, Any] | None = None,
+        live: Live | Mapping[str, object] | None = None,
         skip_bad: bool = False,
         seed: int = 0,
         horizon: int | None = None,

@@ -38,6 +38,8 @@ from functools import cache
 from types import CodeType
 from typing import NamedTuple, Protocol, TypeAlias, TypeGuard
 
+import numpy as np
+
 from sameluck import text_forms
 from sameluck.arrays import Floats, Ints
 from sameluck.bodies import check_registration, is_ours, renamed
@@ -48,7 +50,7 @@ from sameluck.policies.branch_hints import with_branch_hints
 from sameluck.randomness.streams import Key, OnceKey
 from sameluck.validation import require_whole
 
-SelectBody: TypeAlias = Callable[..., int]
+SelectBody: TypeAlias = Callable[..., int | np.int64]
 ChancesBody: TypeAlias = Callable[..., None]
 StaysBody: TypeAlias = Callable[..., bool]
 
@@ -193,16 +195,20 @@ def check_complete(kind: type) -> None:
         )
 
 
+def _has_body(field: object) -> TypeGuard[Policy]:
+    return type(field) in _SELECT_BODIES
+
+
 def _innermost(prepared: Policy) -> Policy:
     # Whether a batched policy is ours, is randomised or states its chances is decided by the policy that it wraps.
-    wrapped = [field for field in prepared if type(field) in _SELECT_BODIES]
+    wrapped = [field for field in prepared if _has_body(field)]
     return _innermost(wrapped[0]) if wrapped else prepared
 
 
 def replace_innermost(prepared: Policy, change: Callable[[Policy], Policy]) -> Policy:
     """A prepared policy after a change of itself, or of the policy that it wraps."""
     for name, field in prepared._asdict().items():
-        if type(field) in _SELECT_BODIES:
+        if _has_body(field):
             return type(prepared)(**{**prepared._asdict(), name: replace_innermost(field, change)})
     return change(prepared)
 

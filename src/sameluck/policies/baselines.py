@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ class Uniform(NamedTuple):
 
 
 @selects(Uniform)
-def _any(policy: Uniform, tally: Tally, period: int, luck: Key) -> Any:  # noqa: ARG001
+def _any(policy: Uniform, tally: Tally, period: int, luck: Key) -> np.int64:  # noqa: ARG001
     return np.int64(uniform(at(luck, period, 0)) * tally.pulls.size)
 
 

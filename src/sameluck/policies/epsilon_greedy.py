@@ -5,7 +5,7 @@ With more than `MANY_ARMS` arms the highest mean is found in a tournament: the s
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -63,7 +63,7 @@ _EXPLORES, _WHICH_ARM = 0, 1  # slots of the decision noise
 
 
 @selects(_Greedy)
-def _greedy_or_other(policy: _Greedy, tally: Tally, period: int, luck: Key) -> Any:
+def _greedy_or_other(policy: _Greedy, tally: Tally, period: int, luck: Key) -> int | np.int64:
     arms = tally.pulls.size
     tally.memory[0] = np.inf
     if period <= arms:
@@ -92,7 +92,9 @@ def _still_greedy(policy: _Greedy, played: LastArm, period: int, luck: Key) -> b
 
 
 @selects(_BatchedGreedy)
-def _greedy_or_other_in_batch(policy: _BatchedGreedy, tally: Tally, period: int, luck: Key) -> Any:
+def _greedy_or_other_in_batch(
+    policy: _BatchedGreedy, tally: Tally, period: int, luck: Key
+) -> int | np.int64:
     arms = tally.pulls.size
     if period <= arms:
         return period - 1
@@ -110,7 +112,9 @@ def _greedy_or_other_in_batch(policy: _BatchedGreedy, tally: Tally, period: int,
 
 
 @selects(_GreedyOfMany)
-def _greedy_of_many_or_other(policy: _GreedyOfMany, tally: Tally, period: int, luck: Key) -> Any:
+def _greedy_of_many_or_other(
+    policy: _GreedyOfMany, tally: Tally, period: int, luck: Key
+) -> int | np.int64:
     arms = tally.pulls.size
     if period <= arms:
         return period - 1
@@ -123,7 +127,7 @@ def _greedy_of_many_or_other(policy: _GreedyOfMany, tally: Tally, period: int, l
 
 
 @inlined
-def _other_than(best: int, arms: int, bits: Bits) -> Any:
+def _other_than(best: int, arms: int, bits: Bits) -> np.int64:
     other = np.int64(uniform(bits) * (arms - 1))
     return other + 1 if other >= best else other
 

@@ -15,12 +15,11 @@ involved; the numbers change only with `VERSION`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from sameluck.bodies import Misuse
+from sameluck.bodies import Body, Misuse
 from sameluck.compiled import Watched, compiled_as, inlined
 from sameluck.errors import AddressReused
 
@@ -141,7 +140,7 @@ class OnceBits(np.uint64, Watched):
         once.taken, once.draw = {} if taken is None else taken, draw or []
         return once
 
-    def passed_to(self, body: Callable[..., Any], *rest: object) -> Any:
+    def passed_to(self, body: Body, *rest: object) -> object:
         """Note that a sampler takes the bits; raise `Misuse` if another draw has taken them."""
         if body.__name__ == "again":
             return self.of(body(np.uint64(self), *rest), self.taken, self.draw)

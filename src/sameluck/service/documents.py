@@ -26,6 +26,7 @@ from sameluck.live.records import (
     ReplicationStatus,
     Status,
 )
+from sameluck.live.rederivation import LedgerDifference, Rederivation
 from sameluck.service.problems import document_of
 from sameluck.service.tokens import Token
 
@@ -51,15 +52,15 @@ class Reason(Body):
 
 
 def model_of(record: type, **more: Any) -> type[BaseModel]:
-    """The model of a record, a NamedTuple, with further fields; a number that is not finite is null."""
+    """The model of a record, a NamedTuple, with further or other fields; a number that is not finite is null."""
     hints = get_type_hints(record)
-    fields: Any = {name: (_nullable(hints[name]), ...) for name in hints}
+    fields: Any = {name: (_nullable(hints[name]), ...) for name in hints} | more
     return create_model(
-        record.__name__, __doc__=record.__doc__, __module__=record.__module__, **fields, **more
+        record.__name__, __doc__=record.__doc__, __module__=record.__module__, **fields
     )
 
 
-def _nullable(kind: Any) -> Any:
+def _nullable(kind: object) -> object:
     return float | None if kind is float else kind
 
 
@@ -68,6 +69,12 @@ ReceiptModel = model_of(Receipt)
 DescriptionModel = model_of(Description)
 StatusModel = model_of(Status)
 JoiningModel = model_of(Joining, sentence=(str, ...))
+DifferenceModel = model_of(LedgerDifference)
+RederivationModel = model_of(
+    Rederivation,
+    differences=(list[DifferenceModel], ...),  # type: ignore[valid-type]
+    sentence=(str, ...),
+)
 ExtensionModel = model_of(Extension)
 ChangeModel = model_of(Change)
 CheckModel = model_of(Check)
@@ -93,8 +100,8 @@ class ExperimentModel(BaseModel):
     name: str
     started_at: str
     digest: str
-    experiment: dict[str, Any]
-    live: dict[str, Any]
+    experiment: dict[str, object]
+    live: dict[str, object]
     status: StatusModel  # type: ignore[valid-type]
 
 
@@ -112,6 +119,6 @@ def respond_record(record: Assignment | Receipt, status: int = 200) -> Response:
     return Response(content, status_code=status, media_type="application/json")
 
 
-def item_of(answer: Assignment | Receipt | SameluckError) -> dict[str, Any]:
+def item_of(answer: Assignment | Receipt | SameluckError) -> dict[str, object]:
     """The answer to one item of a list."""
     return document_of(answer) if isinstance(answer, SameluckError) else answer._asdict()

@@ -56,7 +56,7 @@ class Scenario:
         **changes: Any,
     ) -> LiveExperiment:
         """Start an experiment, a small one by default; `changes` are further arguments of `Experiment`."""
-        usual: dict[str, Any] = {"arms": 3, "horizon": 8, "replications": 3, "seed": 11}
+        usual: dict[str, object] = {"arms": 3, "horizon": 8, "replications": 3, "seed": 11}
         experiment = Experiment(policies=policies, **{**usual, **changes})
         return self.store.start(name, experiment, live=live or options(), makers=makers)
 

@@ -9,6 +9,7 @@ from functools import partial
 
 import psycopg
 import pytest
+from server import admin, away, name_of
 
 import sameluck as sl
 from sameluck.live import settings
@@ -21,29 +22,6 @@ SOON = 3.0  # seconds: far below a wait without a deadline, far above one with 0
 def timed(call):
     begin = time.monotonic()
     return call(), time.monotonic() - begin
-
-
-def admin(postgres_server, *commands):
-    with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
-        for command in commands:
-            connection.execute(command)
-
-
-def name_of(url):
-    return url.rpartition("/")[2]
-
-
-@contextlib.contextmanager
-def away(postgres_server, url):
-    """The database takes no connections, and the present ones are gone."""
-    name = name_of(url)
-    allow = "UPDATE pg_database SET datallowconn = {} WHERE datname = '{}'"
-    kill = f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{name}'"
-    admin(postgres_server, allow.format("false", name), kill)
-    try:
-        yield
-    finally:
-        admin(postgres_server, allow.format("true", name))
 
 
 class TestPostgres:

@@ -436,9 +436,9 @@ class TestGroupCommit:
         writer = scenario.store._database._writer
         (pages,) = writer.execute("PRAGMA page_count").fetchone()
         writer.execute(f"PRAGMA max_page_count = {pages}")
-        large = {f"policy {number}": "ucb1" for number in range(90)}
+        large = [f"{number:0200}" for number in range(500)]
         with pytest.raises(sl.Unavailable, match=r"nothing was changed: .*disk is full"):
-            scenario.start(large, name="too much", arms=[f"{n:0200}" for n in range(500)])
+            scenario.start(name="too much", arms=large)
         assert scenario.store.names() == ["trial"]
         writer.execute("PRAGMA max_page_count = 1000000")
 

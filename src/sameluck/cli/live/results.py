@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import click
 
@@ -44,7 +43,13 @@ HELP_POSITION = 5
 @twin_option
 @output_options
 def results_command(
-    name: str, database: DatabaseOptions, *, best: bool, with_twin: bool, **options: Any
+    name: str,
+    database: DatabaseOptions,
+    *,
+    policies: str | None,
+    best: bool,
+    with_twin: bool,
+    **options: object,
 ) -> Output:
     """Compare the policies on the rewards so far.
 
@@ -58,12 +63,12 @@ def results_command(
                 f"{name!r} has one policy, and a comparison needs two; add one with: sameluck live add-policy"
             )
         request = read_request(options, live.experiment, max(2, live.experiment.replications))
-        policies = _parse_names(options["policies"], live)
+        names = _parse_names(policies, live)
         checkpoints = parse_checkpoints(options["checkpoints"], live.experiment)
-        runs = live.runs(with_curve(checkpoints, outputs), policies=policies)
+        runs = live.runs(with_curve(checkpoints, outputs), policies=names)
         needed = 1 if with_twin or options["interval"] == "twin" else 2
         if runs.replications < needed:
-            raise _too_early(live, policies, runs.replications, checkpoints[-1])
+            raise _too_early(live, names, runs.replications, checkpoints[-1])
     request["best"] = best
     return write_comparison(runs, checkpoints, request, outputs, with_twin=with_twin)
 

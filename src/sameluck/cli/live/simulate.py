@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
 import click
 
@@ -89,7 +88,7 @@ def simulate_command(
     name: str,
     days: float | None,
     traffic_seed: int,
-    **options: Any,
+    **options: object,
 ) -> Output:
     """Run a live experiment with synthetic users on a virtual clock: the real engine, months in seconds.
 
@@ -117,9 +116,7 @@ def simulate_command(
         ):
             live = store.start(name, experiment, live=live_options)
         try:
-            rehearsal = _rehearse(
-                live, settings["environment"], traffic=traffic, days=days, seed=traffic_seed
-            )
+            rehearsal = _rehearse(live, settings["environment"], traffic, days, traffic_seed)
         except KeyboardInterrupt:
             if url is None:
                 raise
@@ -160,13 +157,21 @@ def _store(url: str | None) -> AbstractContextManager[sl.Store]:
     return DatabaseOptions(address).open(new=True, clock=sl.VirtualClock(time.time()))
 
 
-def _rehearse(live: sl.LiveExperiment, environment: sl.Environment, **options: Any) -> sl.Rehearsal:
+def _rehearse(
+    live: sl.LiveExperiment,
+    environment: sl.Environment,
+    traffic: sl.Traffic,
+    days: float | None,
+    seed: int,
+) -> sl.Rehearsal:
     with progress_bar("rehearsing", "replications") as advance:
 
         def progress(now: sl.Rehearsal) -> None:
             advance(now.status.complete, now.status.planned, f"after {days_text(now.days)}")
 
-        return sl.rehearse(live, environment, progress=progress, **options)
+        return sl.rehearse(
+            live, environment, traffic=traffic, days=days, seed=seed, progress=progress
+        )
 
 
 def _compare(live: sl.LiveExperiment, request: OptionValues) -> sl.Comparison | None:

@@ -116,13 +116,15 @@ def _select(table: str, columns: Iterable[str]) -> str:
     return f"SELECT {', '.join(columns)} FROM {table}{order}"
 
 
-def _rows_of_server(connection: Any, table: str, columns: list[str]) -> Iterator[tuple[Any, ...]]:
+def _rows_of_server(
+    connection: Any, table: str, columns: list[str]
+) -> Iterator[tuple[object, ...]]:
     with connection.cursor(name=f"backup_{table}") as cursor:
         cursor.itersize = ROWS
         cursor.execute(_select(table, columns))
         yield from cursor
 
 
-def _in_parts(rows: sqlite3.Cursor) -> Iterator[list[tuple[Any, ...]]]:
+def _in_parts(rows: sqlite3.Cursor) -> Iterator[list[tuple[object, ...]]]:
     while some := rows.fetchmany(ROWS):
         yield some

@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from functools import partial
 from itertools import islice
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
 
 from sameluck.errors import Closed, Invalid, Misconfigured, Unavailable, optional
@@ -56,6 +56,7 @@ SOME_ROWS = (
 )
 TIMEOUT = 5.0  # seconds to wait for a connection, or for a lock of this process
 CLOCK_SECONDS = 10.0  # until the server's clock is looked at again
+CLOSE_SECONDS = 0.5  # for connections that are being made
 LONG = 1_000.0  # seconds; a call with more has no deadline on the server
 _MIGRATION_LOCK = 0x5A11C  # the advisory lock under which the schema is made
 
@@ -223,7 +224,7 @@ class Postgres:
 
         class Recording(psycopg.Connection):  # type: ignore[name-defined, misc]
             @classmethod
-            def connect(cls, *arguments: Any, **settings: Any) -> Any:
+            def connect(cls, *arguments: object, **settings: object) -> Connection:
                 try:
                     made = super().connect(*arguments, **settings)
                 except psycopg.Error as error:
@@ -415,7 +416,7 @@ class Postgres:
     def close(self) -> None:
         """Close every connection, unless they belong to the process that this one was forked from."""
         if os.getpid() == self._process:
-            self._pool.close()
+            self._pool.close(CLOSE_SECONDS)
 
 
 def lock_number(code: str) -> int:

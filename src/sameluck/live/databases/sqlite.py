@@ -44,7 +44,7 @@ class _Job:
 
     __slots__ = ("context", "deadline", "error", "finished", "gate", "result", "work")
 
-    def __init__(self, work: Work[Any]) -> None:
+    def __init__(self, work: Work[object]) -> None:
         self.work = work
         self.context = copy_context()  # of the caller: another thread may run the work
         self.deadline = deadline()

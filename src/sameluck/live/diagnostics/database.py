@@ -35,7 +35,7 @@ def _check(name: str, verdict: str, sentence: str, **details: object) -> Check:
 
 
 def _rows(database: Database, sql: str) -> list[tuple[Any, ...]]:
-    def work(transaction: Any) -> list[tuple[Any, ...]]:
+    def work(transaction: Any) -> list[tuple[object, ...]]:
         return [tuple(row) for row in transaction.connection.execute(sql).fetchall()]
 
     return database.read(work)

@@ -7,15 +7,16 @@ from collections.abc import Callable, Coroutine
 from datetime import datetime
 from functools import cache
 from importlib.metadata import version
-from typing import Any
 from urllib.parse import quote
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from sameluck.errors import SameluckError
+from sameluck.reporting import markup
 from sameluck.service.problems import Refused, status_of
 
 HEADERS = {
@@ -39,8 +40,20 @@ def templates() -> Environment:
     )
     found.filters["in_path"] = lambda text: quote(text, safe="")
     found.filters["day"] = day
+    for part in (
+        markup.plot,
+        markup.figure,
+        markup.policy,
+        markup.cautions,
+    ):  # they escape what they are given
+        found.globals[part.__name__] = _safe(part)
+    found.globals["logo"] = Markup(markup.LOGO)
     found.globals["version"] = version("sameluck")
     return found
+
+
+def _safe(part: Callable[..., str]) -> Callable[..., Markup]:
+    return lambda *values: Markup(part(*values))
 
 
 def day(moment: str) -> str:
@@ -48,7 +61,7 @@ def day(moment: str) -> str:
     return datetime.fromisoformat(moment).strftime("%a %-d %b %H:%M")
 
 
-def page(template: str, status: int = 200, /, **values: Any) -> Response:
+def page(template: str, status: int = 200, /, **values: object) -> Response:
     """A page; its tag tells a browser that nothing has changed."""
     text = templates().get_template(template).render(**values)
     tag = f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'
@@ -66,7 +79,7 @@ def unless_known(request: Request, response: Response) -> Response:
 class PageRoute(APIRoute):
     """A route whose errors are pages."""
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:  # noqa: D102
+    def get_route_handler(self) -> Callable[[Request], Coroutine[object, None, Response]]:  # noqa: D102
         answer = super().get_route_handler()
 
         async def answer_with_pages(request: Request) -> Response:

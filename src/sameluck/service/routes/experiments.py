@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Response
@@ -31,7 +31,7 @@ class NewExperiment(Body):
     design: StrictStr | None = None
     control: StrictStr | None = None
     seed: StrictInt | None = None
-    live: dict[str, Any] = Field(default_factory=dict)
+    live: dict[str, object] = Field(default_factory=dict)
     start: StrictBool = False  # at once; otherwise it enrols nobody until `/start`
 
     def experiment(self) -> Experiment:
@@ -46,7 +46,7 @@ class ExperimentList(BaseModel):
     experiments: list[StatusModel]  # type: ignore[valid-type]
 
 
-def record_of(live: LiveExperiment) -> dict[str, Any]:
+def record_of(live: LiveExperiment) -> dict[str, object]:
     """An experiment as a document."""
     return {
         "name": live.name,
@@ -79,7 +79,7 @@ async def create_experiment(body: NewExperiment, caller: Managing) -> Response:
     experiments = caller.experiments
     before = body.name in await experiments.read_store(lambda store: store.names())
 
-    def work(store: Store) -> dict[str, Any]:
+    def work(store: Store) -> dict[str, object]:
         live = Live.from_dict(body.live)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # cautions about long plans

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from contextlib import suppress
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import FileResponse
@@ -22,7 +22,7 @@ MEDIA_TYPES = {
     "jsonl": "application/x-ndjson",
     "parquet": "application/vnd.apache.parquet",
 }
-_FILE: dict[str, Any] = {
+_FILE: dict[str, object] = {
     "description": "The file",
     "content": {kind: {} for kind in MEDIA_TYPES.values()},
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path as File
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel
@@ -50,7 +50,7 @@ class ResultsQuery(BaseModel):
             raise Invalid(f"checkpoints: at most {MOST_CHECKPOINTS}, got {len(self.checkpoints):,}")
         return live.runs(self.checkpoints or None, policies=self.policies or None)
 
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """The arguments of `compare`."""
         return self.model_dump(exclude={"checkpoints", "policies"})
 
@@ -108,9 +108,9 @@ class TraceModel(BaseModel):
 async def results(name: Name, query: Annotated[ResultsQuery, Query()], caller: Reading) -> Response:
     """Compare the policies so far; `effects` is empty until there are two replications to compare."""
 
-    def work(live: LiveExperiment) -> dict[str, Any]:
+    def work(live: LiveExperiment) -> dict[str, object]:
         runs, status = query.runs(live), live.status()
-        record: dict[str, Any] = {
+        record: dict[str, object] = {
             "digest": runs.experiment.digest,
             "status": status._asdict(),
             "replications": runs.replications,
@@ -177,7 +177,7 @@ async def diagnostics(name: Name, caller: Reading, *, silence_is_zero: bool = Fa
 async def replications(name: Name, caller: Reading) -> Response:
     """Return the progress of every replication, with the policies' rewards where results use them."""
 
-    def work(live: LiveExperiment) -> list[dict[str, Any]]:
+    def work(live: LiveExperiment) -> list[dict[str, object]]:
         runs = live.runs()
         rewards = runs.rewards[:, :, -1].tolist()
         return [

@@ -22,7 +22,7 @@ import math
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache, reduce
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numba import njit
@@ -93,7 +93,7 @@ class _Rewriting(ast.NodeVisitor):
     """
 
     def __init__(
-        self, function: ast.FunctionDef, namespace: dict[str, Any], *, checked: bool
+        self, function: ast.FunctionDef, namespace: dict[str, object], *, checked: bool
     ) -> None:
         self.name = function.name
         self.namespace = namespace
@@ -116,7 +116,7 @@ class _Rewriting(ast.NodeVisitor):
             self.name, ast.arguments([], names, None, [], [], None, []), body, []
         )
 
-    def generic_visit(self, node: ast.AST) -> Any:
+    def generic_visit(self, node: ast.AST) -> NoReturn:
         """Refuse what has no method."""
         raise CannotLift(f"line {getattr(node, 'lineno', '?')}: {ast.unparse(node)}")
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from sameluck.live import records
+from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import HistoryRow
 from sameluck.live.records import Assignment
 from sameluck.live.units import hash_unit
@@ -141,7 +140,7 @@ class AssignmentRules:
         code = unit or hash_unit("unit 0", live._enrolment._salt)
         database = scenario.store._database
 
-        def insert(transaction: Any) -> None:
+        def insert(transaction: Transaction) -> None:
             if not same_entry:
                 transaction.run("want", **key, **other)
             transaction.run("enrol", assignment="asg_raw", **key, **other, unit=code, now=0)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from sameluck.errors import Conflict, Invalid, Unknown
 from sameluck.live import records, removal
-from sameluck.live.databases.base import Transaction
+from sameluck.live.databases.base import Transaction, Values
 from sameluck.live.databases.rows import EventRow, HistoryRow, PrunedRow, TextRow
 from sameluck.live.experiment import LiveExperiment
 from sameluck.testing.scenario import (
@@ -85,11 +84,11 @@ class RemovalRules:
         scenario.finish(live)
         delete, left = removal._delete_replications, [1]
 
-        def interrupted(transaction: Transaction, **values: Any) -> None:
+        def interrupted(transaction: Transaction, key: Values, first: int) -> None:
             left[0] -= 1
             if left[0] < 0:
                 raise Invalid("interrupted")
-            delete(transaction, **values)
+            delete(transaction, key, first)
 
         monkeypatch.setattr(removal, "MOST_ENTRIES", 10)
         monkeypatch.setattr(removal, "_delete_replications", interrupted)

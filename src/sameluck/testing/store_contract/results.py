@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pytest
@@ -142,10 +141,8 @@ class ResultRules:
         scenario.reopen(live).verify()
         live = scenario.store.load(live.name)
         (row, *_) = [row for row in scenario.rows(live, HistoryRow, "history") if row[3] == which]
-        key: dict[str, Any] = dict(
-            zip(("replication", "owner", "arm", "position"), row, strict=False)
-        )
-        values: dict[str, Any] = {
+        key: Values = dict(zip(("replication", "owner", "arm", "position"), row[:4], strict=True))
+        values: Values = {
             "value": 99.5,
             "source": "observed",
             "settled": which + 1,
@@ -188,7 +185,7 @@ class ResultRules:
 
     @pytest.mark.parametrize("batch", [3, {"ucb": 4}, 100])
     @pytest.mark.parametrize("design", ["replay", "naive"])
-    def test_batches(self, scenario: Scenario, design: str, batch: Any) -> None:
+    def test_batches(self, scenario: Scenario, design: str, batch: int | dict[str, int]) -> None:
         """A policy plays several arms, then sees their rewards."""
         live = scenario.start(design=design, live=options(batch=batch))
         assert_finishes(scenario, live)

@@ -9,6 +9,7 @@ import pytest
 
 from sameluck.errors import Diverged, Invalid, OtherVersion
 from sameluck.live import records
+from sameluck.live.databases.base import SqlValue, Values
 from sameluck.live.databases.rows import EntryRow
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.options import Makers
@@ -86,7 +87,11 @@ class VersionRules:
         [(Cyclic, Edited, "[0-9a-f]{24}"), (First, Second, "version 2024-06")],
     )
     def test_a_process_with_another_version_does_not_play(
-        self, scenario: Scenario, old: Callable[[int], Any], new: Callable[[int], Any], shown: str
+        self,
+        scenario: Scenario,
+        old: Callable[[int], object],
+        new: Callable[[int], object],
+        shown: str,
     ) -> None:
         """Its users get the fallback arm or keep theirs, its rewards count, and the others carry on."""
         live = scenario.start(WITH_OBJECT, makers={"own": old}, live=options(fallback=2))
@@ -276,7 +281,7 @@ class VersionRules:
         self._serve_some(scenario, live, 6)
         waiting = scenario.enrol(live)
         rows = scenario.rows(live, EntryRow, "all_outstanding")
-        wanted: dict[str, Any] = {"experiment": live._id, **rows[0]._asdict()}
+        wanted: dict[str, SqlValue] = {"experiment": live._id, **rows[0]._asdict()}
         scenario.store._database.write(lambda t: t.run("release", **wanted))
         scenario.store._database.write(lambda t: t.run("want", **wanted | {"position": 7}))
         with pytest.raises(Diverged, match="repair"):
@@ -302,7 +307,7 @@ class VersionRules:
         """As one that an earlier sameluck has started; from then on another version is refused."""
         live = scenario.start(WITH_OBJECT, makers=OLD)
         text = live.experiment.to_json()
-        values: dict[str, Any] = {"definition": text, "fingerprints": "{}", "revision": 0}
+        values: Values = {"definition": text, "fingerprints": "{}", "revision": 0}
         scenario.store._database.write(
             lambda t: t.run("set_definition", experiment=live._id, **values)
         )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sameluck.errors import Conflict, Invalid
-from sameluck.live.databases.base import Transaction
+from sameluck.live.databases.base import Transaction, Work
 from sameluck.live.databases.rows import ACTIVE, ENDED, CurrentRow, NumberRow, TextRow
 from sameluck.live.extension import extend
 from sameluck.live.options import LONGEST, arm_index, fallback_arm, options_text, stop_after_of
@@ -35,7 +35,13 @@ class Control(NamedTuple):
                 self._check_transition(before, change, allowed)
                 self.replications.set_status(transaction, after, reason, what=change)
 
-        self.replications.write(work)
+        # Resuming may open many replications, which takes its time.
+        (self._write if change == "paused" else self.replications.write)(work)
+
+    def _write(self, work: Work[None]) -> None:
+        """In the time of a call for a user: an operator in a hurry is told if another session holds a lock."""
+        with self.replications.settings.in_time():
+            self.replications.write(work)
 
     def stop(self, stop_after: int | None, reason: str, *, drain: bool) -> None:
         """Stop at once, or drain; `stop_after` is the `after_replications` of `LiveExperiment.stop`."""
@@ -47,7 +53,7 @@ class Control(NamedTuple):
                     "after_replications completes the first replications, and drain=False stops at once; give one"
                 )
         if not drain:
-            self.replications.write(lambda transaction: self._stop_at_once(transaction, reason))
+            self._write(lambda transaction: self._stop_at_once(transaction, reason))
             return
         done = ("draining", *ENDED) if stop_after else ("draining",)
 
@@ -110,7 +116,7 @@ class Control(NamedTuple):
                 transaction, "arm disabled", subject=subject, reason=reason
             )
 
-        self.replications.write(work)
+        self._write(work)
 
     def _check_fallback(self, arm: int, fallback: int, disabled: Sequence[int]) -> None:
         names = self.replications.experiment.arm_names
@@ -138,7 +144,7 @@ class Control(NamedTuple):
                     transaction, "arm enabled", subject=names[place], reason=reason
                 )
 
-        self.replications.write(work)
+        self._write(work)
 
     def extend_windows(self, seconds: float, reason: str) -> Extension:
         """Let rewards that are awaited come later; see `LiveExperiment.extend_windows`."""

@@ -107,7 +107,7 @@ def erase_unit(
     """Erase a unit; returns how many assignments it had."""
     now = replications.settings.now()
     key: Values = {"experiment": replications.id, "unit": code}
-    transaction.lock(int(code[:15], 16))  # as `assign` does
+    transaction.lock(code)  # as `assign` does
     ids = [row.text for row in transaction.all(TextRow, "assignments_of", **key)]
     for id in ids:
         locked = transaction.one(LockedAssignment, "lock_assignment", assignment=id)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from sameluck.errors import Invalid, shown
 from sameluck.live.breaker import CircuitBreaker
 from sameluck.live.databases.clock import SteadyClock
+from sameluck.live.databases.deadline import within
 from sameluck.live.options import Clock
 from sameluck.validation import require_name, require_number
 
@@ -47,6 +48,11 @@ def default_actor() -> str:
     return f"{user}@{socket.gethostname()}"[:200]
 
 
+def this_process() -> str:
+    """The host and the number of this process, for messages and the list of clocks."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
 @dataclass(frozen=True)
 class StoreSettings:
     """How the experiments of one store are used."""
@@ -69,14 +75,13 @@ class StoreSettings:
         """The seconds that the other calls for a user may take."""
         return None if self.timeout is None else max(self.timeout, PATIENCE)
 
+    def in_time(self) -> within:
+        """A call within that many seconds, also while the circuit breaker keeps the calls of users back."""
+        return within(self.patience)
+
     def after_fork(self) -> None:
         """Forget the failures of the process that this one was forked from."""
         object.__setattr__(self, "breaker", CircuitBreaker())
-
-    @property
-    def process(self) -> str:
-        """This process, for the list of clocks."""
-        return f"{socket.gethostname()}:{os.getpid()}"
 
     def now(self) -> int:
         """Microseconds since 1970."""

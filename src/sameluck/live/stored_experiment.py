@@ -102,7 +102,7 @@ class StoredExperiment:
     def read_definition(self, row: DefinitionRow, makers: Makers | None = None) -> Definition:
         """A definition, with the makers of this process, or others."""
         known = self._makers if makers is None else makers
-        return Definition(row, self.live, known, self.settings.process)
+        return Definition(row, self.live, known)
 
     def set_definition(self, transaction: Transaction, after: Definition) -> None:
         """Use a definition from now on, in all processes; the rows of all replications are locked."""

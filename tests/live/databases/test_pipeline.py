@@ -170,7 +170,7 @@ class TestWaiting:
 
     def test_does_not_hold_up_other_threads(self, database, taken):
         def work(transaction):
-            transaction.lock(7)
+            transaction.lock("7")
             return transaction.find(TextRow, "names")
 
         waiting = threading.Thread(target=database.write, args=[work])
@@ -191,7 +191,7 @@ class TestWaiting:
         begun, go, attempts = threading.Event(), threading.Event(), []
 
         def work(transaction):
-            transaction.lock(7)
+            transaction.lock("7")
             transaction.find(TextRow, "names")
             attempts.append(len(attempts))
             begun.set()
@@ -223,7 +223,7 @@ class TestWaiting:
 
         def work(transaction):
             transaction.run("start", name="mine", **START)
-            transaction.lock(7)
+            transaction.lock("7")
             begun.set()
             transaction.find(TextRow, "names")
 

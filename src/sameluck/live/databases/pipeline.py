@@ -81,6 +81,7 @@ _STATEMENTS = {
         "clock": "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
         "time_out": "SELECT set_config('statement_timeout', :milliseconds, true)",
         "lock": "SELECT pg_advisory_xact_lock(:number)",
+        "try_lock": "SELECT pg_try_advisory_xact_lock(:number)",
     }.items()
 }
 

@@ -143,8 +143,14 @@ class _Statements:
             for row in some:
                 self.pipeline.send(name, row)
 
-    def lock(self, number: int) -> None:
-        self.pipeline.send("lock", {"number": number})
+    def lock(self, code: str) -> None:
+        self.pipeline.send("lock", {"number": lock_number(code)})
+
+    def try_lock(self, codes: Sequence[str]) -> list[bool]:
+        if not codes:  # a pipeline has a statement at least
+            return []
+        found = self.pipeline.rows("try_lock", [{"number": lock_number(code)} for code in codes])
+        return [cells == (True,) for cells in found]
 
     def hold(self, lock: Lock) -> None:
         if lock in self.locked:
@@ -410,6 +416,11 @@ class Postgres:
         """Close every connection, unless they belong to the process that this one was forked from."""
         if os.getpid() == self._process:
             self._pool.close(CLOSE_SECONDS)
+
+
+def lock_number(code: str) -> int:
+    """The number of the advisory lock of a hash."""
+    return int(code[:15], 16)
 
 
 def _has_table(connection: Connection, table: str) -> bool:

@@ -1,6 +1,7 @@
 """Every environment keeps the contract, found by discovery, and pays what it says."""
 
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,11 +10,14 @@ from scipy import stats
 import cases
 import sameluck as sl
 from budget import SEED, assert_chances, assert_law, assert_mean
+from laws import LAWS
 from sameluck import text_forms
 from sameluck.environments.base import ENVIRONMENTS
 from sameluck.environments.registry import as_environment
 
+GUIDE = (Path(__file__).parents[2] / "docs" / "guide.md").read_text()
 ALL = cases.all_environments(3)
+EVERY = [*ALL, *LAWS]  # `test_laws` tests the rewards of the others
 
 
 def rewards_of(environment, arm, draws, arms=3):
@@ -34,14 +38,15 @@ def first_rewards(environment, arm, replications, arms=3):
 
 @pytest.mark.parametrize("kind", cases.ENVIRONMENT_KINDS, ids=lambda kind: kind.__name__)
 def test_every_environment_is_documented_public_and_has_examples(kind):
-    """Its docstring says what it pays; it is in the public list; the tests know parameters to try."""
+    """Its docstring says what it pays; it is in the public list and the guide; the tests know parameters to try."""
     assert len(kind.__doc__) > 40
     assert getattr(sl, kind.__name__) is kind
+    assert f"| `{kind.__name__}(" in GUIDE or f", `{kind.__name__}(" in GUIDE
     assert cases.environment_example(kind)
     assert ENVIRONMENTS[text_forms.name_of(kind)] is kind
 
 
-@pytest.mark.parametrize("environment", ALL, ids=cases.name)
+@pytest.mark.parametrize("environment", EVERY, ids=cases.name)
 def test_an_environment_is_frozen_and_survives_pickle(environment):
     """Other processes get the same one."""
     assert pickle.loads(pickle.dumps(environment)) == environment
@@ -50,7 +55,7 @@ def test_an_environment_is_frozen_and_survives_pickle(environment):
             setattr(environment, field, 1)
 
 
-@pytest.mark.parametrize("environment", ALL, ids=cases.name)
+@pytest.mark.parametrize("environment", EVERY, ids=cases.name)
 def test_it_knows_its_means_best_arm_and_gaps(environment):
     """Gaps are what the means lack to the best; the best arm is the first with no gap; `arms` fits."""
     means, gaps = environment.means, environment.gaps
@@ -206,6 +211,42 @@ def test_every_parameter_is_checked(environment, value):
         with pytest.raises(sl.Invalid) as refused:
             sl.simulate(experiment, environment._replace(**{field: value}))
         assert f"{type(environment).__name__}.{field}" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: sl.Bernoulli([1.6, 0.4]), r"Bernoulli\.means\[0\] must be <= 1, got 1\.6"),
+        (lambda: sl.Bernoulli([]), r"Bernoulli\.means has 0 entries"),
+        (lambda: sl.Gaussian([1, 2], sd=[1, 2, 3]), r"Gaussian\.sd has 3 entries.* 2 arms"),
+        (
+            lambda: sl.Empirical(np.zeros(10**6)),
+            r"Empirical\.samples\[0\] must be a list.* got 0\.0$",
+        ),
+        (lambda: sl.Empirical("log.csv"), r"Empirical\.samples must be a list.* got 'log\.csv'"),
+        (
+            lambda: sl.ContinuousUniform([0, 2], high=1),
+            r"\.high of arm 1 must be >= its low, 2, got 1",
+        ),
+        (
+            lambda: sl.TruncatedGaussian([0.5, 50]),
+            "arm 1 lies within its bounds with probability 0",
+        ),
+        (
+            lambda: sl.Categorical([[0.5, 0.5], [0.2, 0.2]]),
+            r"chances\[1\] must have the sum 1, got 0\.4",
+        ),
+        (lambda: sl.Categorical([[0.5, 0.5], [1]]), r"chances\[1\] has 1 entries, but must have 2"),
+        (lambda: sl.GaussianMixture([[1, 2]], weights=[[1]]), r"weights\[0\] has 1 entries"),
+        (lambda: sl.StudentT([1, 2], df=2), r"StudentT\.df must be > 2, got 2"),
+    ],
+)
+def test_a_constructor_refuses_what_is_not_valid(make, message):
+    """When it is made, in one short line."""
+    with pytest.raises(sl.Invalid, match=message) as refused:
+        make()
+    assert len(str(refused.value)) < 300
+    assert "\n" not in str(refused.value)
 
 
 def test_lists_arrays_and_whole_numbers_are_welcome():

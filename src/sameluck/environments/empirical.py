@@ -9,7 +9,7 @@ import numpy as np
 
 from sameluck.arrays import Floats, Ints
 from sameluck.environments.base import LARGEST, LIMITS, Environment, check_length, draws
-from sameluck.errors import Invalid
+from sameluck.errors import Invalid, shown
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import Bits
 from sameluck.validation import is_listed, require_number
@@ -48,7 +48,9 @@ class Empirical(_Parameters, Environment):
         check_length("Empirical.samples", self.samples, arms)
         for arm, values in enumerate(self.samples):
             if not is_listed(values) or len(values) == 0:
-                raise Invalid(f"Empirical.samples[{arm}] must be a list of rewards, got {values!r}")
+                raise Invalid(
+                    f"Empirical.samples[{arm}] must be a list of rewards, got {shown(values)}"
+                )
             if _all_within_limits(values):
                 continue
             for row, value in enumerate(values):

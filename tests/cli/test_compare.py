@@ -217,6 +217,22 @@ def test_the_demo_shows_both_designs_and_writes_figure_and_report(capsys, tmp_pa
     assert [row["design"] for row in json.loads(out)] == ["naive", "replay"]
 
 
+def test_the_environment_may_be_a_log(tmp_path, capsys):
+    """Arms have the names of the log; a column that is missing is named."""
+    log = tmp_path / "log.csv"
+    log.write_text("shown,paid\nblue,1\nred,0\nblue,0\n")
+    brief = ("--horizon", "5", "--replications", "2")
+    code, out, _ = run(
+        capsys, "compare", "a=ucb1", "b=ucb1", "--env", f"{log}:shown,paid", "--json", *brief
+    )
+    found = json.loads(out)
+
+    assert (code, found["environment"]) == (0, "empirical([1, 0], [0])")
+    assert found["experiment"]["arms"] == ["blue", "red"]
+    code, _, err = run(capsys, "compare", "a=ucb1", "b=ucb1", "--env", f"{log}:shown,earned")
+    assert (code, "has no column 'earned' for reward" in err) == (2, True)
+
+
 ENV = ("--env", "bernoulli(0.7,0.3)")
 BAD = [
     ((), "", "Usage"),

@@ -4,6 +4,8 @@ import pickle
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from scipy import stats
 
@@ -263,3 +265,35 @@ def test_what_is_no_environment_is_refused(value):
     """The message lists those there are."""
     with pytest.raises(sl.Invalid, match=r"environment.*bernoulli"):
         as_environment(value)
+
+
+LOG = [
+    {"arm": arm, "paid": paid} for arm, paid in (("a10", 2.5), ("a2", 0), ("a10", -1), ("a2", 1))
+]
+
+
+def test_rewards_of_a_log(tmp_path):
+    """From records, frames and files; arms in the order of their names, or in the given one."""
+    frame = pd.DataFrame(LOG)
+    frame.to_csv(tmp_path / "log.csv")
+    frame.to_parquet(tmp_path / "log.parquet")
+    sources = [LOG, frame, pl.DataFrame(frame), tmp_path / "log.csv", str(tmp_path / "log.parquet")]
+    found = {sl.Empirical.from_log(one, arm="arm", reward="paid") for one in sources}
+
+    assert found == {sl.Empirical(((0.0, 1.0), (2.5, -1.0)))}
+    other = sl.Empirical.from_log(frame, arm="arm", reward="paid", arm_names=["a10", "a2"])
+    assert other.means == (0.75, 0.5)
+
+
+def test_a_bad_log_is_refused_without_its_data():
+    """Bad rows are named, or left out; an arm without rewards is refused; a column that is missing is named."""
+    bad = [*LOG, {"arm": "a2", "paid": "much"}]
+    names = {"arm": "arm", "reward": "paid"}
+
+    with pytest.raises(sl.Invalid, match="1 row cannot be used: record 5: reward is not a number"):
+        sl.Empirical.from_log(bad, **names)
+    assert sl.Empirical.from_log(bad, skip_bad=True, **names) == sl.Empirical.from_log(LOG, **names)
+    with pytest.raises(sl.Invalid, match=r"Empirical\.samples\[0\] must be a list of rewards"):
+        sl.Empirical.from_log(LOG, arm_names=["a1", "a2", "a10"], **names)
+    with pytest.raises(sl.Invalid, match="has no column 'revenue' for reward; known: arm, paid"):
+        sl.Empirical.from_log(LOG, arm="arm", reward="revenue")

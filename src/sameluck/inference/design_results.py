@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import scipy
 
+from sameluck.frames import Frames
 from sameluck.inference.comparison import Comparison, footer
 from sameluck.inference.effects import Effect, effect_curves
 from sameluck.inference.sentences import cost, findings, setting
@@ -35,7 +36,7 @@ class DesignRow(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DesignComparison:
+class DesignComparison(Frames):
     """What `designs` returns: one `Comparison` for each design, on the same policies and environment."""
 
     results: dict[str, Comparison]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import scipy
 
+from sameluck.frames import Frames
 from sameluck.inference import reports
 from sameluck.inference.commands import designs_command
 from sameluck.inference.comparison import Comparison
@@ -38,7 +39,7 @@ class DesignRow(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DesignComparison:
+class DesignComparison(Frames):
     """What `designs` returns: one `Comparison` for each design, on the same policies and environment."""
 
     results: dict[str, Comparison]

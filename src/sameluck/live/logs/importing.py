@@ -16,10 +16,10 @@ from sameluck.errors import Invalid, did_you_mean, shown
 from sameluck.experiment import Experiment
 from sameluck.live.logs.imported import Agreement, Imported, agreement, imported
 from sameluck.live.logs.order import sorted_by_arm, sorted_by_reward
-from sameluck.live.logs.rows import Log, Problem, read_log, refuse_problems
 from sameluck.live.logs.stacks import LogStacks, write_ledger
 from sameluck.live.options import Live, Makers, check_fit, checked_makers, experiment_as_run
 from sameluck.live.start import Start, StartRequest
+from sameluck.logs.rows import Log, Problem, read_log, refuse_problems
 from sameluck.policies.base import Policy, needs_binary
 from sameluck.policies.registry import as_policy
 

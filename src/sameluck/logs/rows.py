@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
 from sameluck.errors import Invalid, shown
-from sameluck.live.logs.sources import LogColumns, open_log
-from sameluck.live.logs.values import BadRow, excerpt, parse_name, parse_number, parse_time
-from sameluck.reporting.wording import counted
+from sameluck.logs.sources import LogColumns, open_log
+from sameluck.logs.values import BadRow, excerpt, parse_name, parse_number, parse_time
 
 MOST_LISTED = 10  # problems in a message
 
@@ -86,13 +85,20 @@ def read_log(
     return log
 
 
+def rewards_by_arm(log: Log) -> tuple[tuple[float, ...], ...]:
+    """The rewards of each arm, in the order of `log.arms`."""
+    places = range(len(log.arms))
+    return tuple(tuple(log.reward[log.arm == place].tolist()) for place in places)
+
+
 def refuse_problems(log: Log) -> None:
     """Raise `Invalid`, with the first ten problems and their number, if the log has any."""
     if log.problems:
         count = len(log.problems)
+        rows, them = ("row", "it") if count == 1 else ("rows", "them")
         raise Invalid(
-            f"{log.name}: {counted(count, 'row')} cannot be used: {_listed(log)}. Pass skip_bad=True (--skip-bad) to "
-            f"leave {'it' if count == 1 else 'them'} out"
+            f"{log.name}: {count:,} {rows} cannot be used: {_listed(log)}. Pass skip_bad=True (--skip-bad) to leave "
+            f"{them} out"
         )
 
 

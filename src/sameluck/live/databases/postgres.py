@@ -408,6 +408,8 @@ class Postgres:
         try:
             pipeline.abandon()
             connection.execute("ROLLBACK")
+        except Late:
+            connection.close()
         except self._psycopg.Error:
             connection.close()
             self._pool.check()  # a server that went down closed the other connections too

@@ -10,9 +10,18 @@ from typing import TYPE_CHECKING, Any
 from sameluck.design import Naive, Replay, TimeCoupled
 from sameluck.environments.base import ENVIRONMENTS, Environment, draws
 from sameluck.environments.bernoulli import Bernoulli
+from sameluck.environments.beta import Beta
+from sameluck.environments.categorical import Categorical
+from sameluck.environments.continuous_uniform import ContinuousUniform
 from sameluck.environments.empirical import Empirical
+from sameluck.environments.exponential import Exponential
 from sameluck.environments.gaussian import Gaussian
+from sameluck.environments.gaussian_mixture import GaussianMixture
+from sameluck.environments.lognormal import Lognormal, ZeroInflatedLognormal
+from sameluck.environments.poisson import Poisson
 from sameluck.environments.priors import BernoulliPrior, GaussianPrior
+from sameluck.environments.student_t import StudentT
+from sameluck.environments.truncated_gaussian import TruncatedGaussian
 from sameluck.errors import (
     AddressReused,
     Closed,
@@ -62,11 +71,14 @@ __all__ = [
     "Batched",
     "Bernoulli",
     "BernoulliPrior",
+    "Beta",
+    "Categorical",
     "Change",
     "Check",
     "Closed",
     "Comparison",
     "Conflict",
+    "ContinuousUniform",
     "Coverage",
     "Description",
     "DesignComparison",
@@ -76,10 +88,12 @@ __all__ = [
     "Environment",
     "EpsilonGreedy",
     "Experiment",
+    "Exponential",
     "Extension",
     "External",
     "Failure",
     "Gaussian",
+    "GaussianMixture",
     "GaussianPrior",
     "Guaranteed",
     "Imported",
@@ -89,11 +103,13 @@ __all__ = [
     "LedgerDifference",
     "Live",
     "LiveExperiment",
+    "Lognormal",
     "Misconfigured",
     "Missing",
     "Naive",
     "OtherVersion",
     "Plan",
+    "Poisson",
     "Policy",
     "PolicySummary",
     "Race",
@@ -108,6 +124,7 @@ __all__ = [
     "Standing",
     "Status",
     "Store",
+    "StudentT",
     "Tally",
     "ThompsonBernoulli",
     "ThompsonGaussian",
@@ -116,6 +133,7 @@ __all__ = [
     "Trace",
     "Traffic",
     "Trajectory",
+    "TruncatedGaussian",
     "Twin",
     "UCBDelta",
     "Unavailable",
@@ -124,6 +142,7 @@ __all__ = [
     "Unplayable",
     "VarianceSplit",
     "VirtualClock",
+    "ZeroInflatedLognormal",
     "chances",
     "compare",
     "coverage",

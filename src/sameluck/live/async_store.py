@@ -27,8 +27,8 @@ S_co = TypeVar("S_co", bound="Maintenance | Assignments", covariant=True)
 T = TypeVar("T")
 
 THREADS = 8  # for calls that are not made together
-# For those that are: one writes to SQLite at a time, and more connections would wait for each other's locks.
-GROUPING = {"sqlite": 1, "postgresql": 2}
+# For those that are, of both kinds: SQLite makes one commit for assignments and rewards that wait at the same moment.
+GROUPING = {"sqlite": 2, "postgresql": 2}
 
 
 def open_async(

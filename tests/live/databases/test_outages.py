@@ -57,7 +57,13 @@ class TestPostgres:
             time.sleep(0.05)
         assert live.reward(id, 1.0).value == 1.0
 
-    def test_a_lock_of_another_session_does_not_hold_up_users(self, postgres_url, live):
+    @pytest.mark.parametrize("prepared", [True, False])
+    def test_a_lock_of_another_session_does_not_hold_up_users(
+        self, postgres_server, postgres_url, live, prepared
+    ):
+        if not prepared:  # the statements of a new connection are, while the table is locked
+            with away(postgres_server, postgres_url):
+                pass
         with psycopg.connect(postgres_url) as other:
             other.execute("LOCK TABLE entry IN ACCESS EXCLUSIVE MODE")
             for unit in range(6):

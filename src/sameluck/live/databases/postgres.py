@@ -299,6 +299,7 @@ class Postgres:
             errors.SerializationFailure,
             errors.DeadlockDetected,
             errors.UniqueViolation,
+            errors.ForeignKeyViolation,  # what it refers to was deleted meanwhile
             errors.IdleInTransactionSessionTimeout,
             errors.InvalidSqlStatementName,  # the connection has lost our statements
             errors.DuplicatePreparedStatement,
@@ -370,13 +371,12 @@ class Postgres:
         committed = False
         try:
             if connection not in self._prepared:
-                pipeline.prepare()
+                pipeline.prepare(_seconds_for_server())
                 self._prepared.add(connection)
             if time.monotonic() >= self._next_look:
                 self._look_at_clock(pipeline)
             pipeline.send(begin, {})
-            if (left := seconds_left(LONG)) < LONG:  # or a wait for a lock would outlive this call
-                pipeline.send("time_out", {"milliseconds": str(round(1_000 * left) + 1)})
+            pipeline.time_out(_seconds_for_server())
             result = work(statements)
             pipeline.send("COMMIT", {})
             pipeline.leave()
@@ -416,6 +416,11 @@ class Postgres:
         """Close every connection, unless they belong to the process that this one was forked from."""
         if os.getpid() == self._process:
             self._pool.close(CLOSE_SECONDS)
+
+
+def _seconds_for_server() -> float | None:
+    left = seconds_left(LONG)
+    return left if left < LONG else None
 
 
 def lock_number(code: str) -> int:

@@ -17,6 +17,7 @@ import pytest
 import sameluck as sl
 
 sync_api = pytest.importorskip("playwright.sync_api")
+sync_api.expect.set_options(timeout=30_000)  # a loop may be compiled first
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent.parent
@@ -59,7 +60,7 @@ def opened(chromium, session, server, path, **options):
         storage_state=session, base_url=server.serving.url, reduced_motion="reduce", **options
     )
     page, messages = context.new_page(), []
-    page.set_default_timeout(15_000)
+    page.set_default_timeout(30_000)
     page.on("console", lambda message: messages.append(message.text))
     page.on("pageerror", lambda error: messages.append(str(error)))
     page.goto(path)

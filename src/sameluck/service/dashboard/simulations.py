@@ -21,7 +21,7 @@ from sameluck.simulation.simulate import simulate
 
 KEPT = 8  # simulations: those that wait, and answers that the next request finds
 SECONDS, STEP_SECONDS = 0.7, 0.02  # that a request waits for an answer
-PATIENCE_SECONDS = 2.5  # after the last request, until a simulation is given up
+PATIENCE_SECONDS = 5.0  # after the last request, until a simulation is given up
 
 _log = logging.getLogger("sameluck")
 
@@ -111,6 +111,7 @@ class Simulations:
         until = time.monotonic() + SECONDS
         while not found.has_ended and time.monotonic() < until:
             await asyncio.sleep(STEP_SECONDS)
+            found.asked_at = time.monotonic()
         return found
 
     def _find(self, question: Question) -> Simulation:

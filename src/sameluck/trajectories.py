@@ -52,6 +52,7 @@ class Trace(Mapping[str, Trajectory], Frames):
     environment: Environment | None
     replication: int
     trajectories: dict[str, Trajectory]
+    outstanding: tuple[tuple[int, int], ...] = ()  # live: arm and position of rewards not known yet
 
     def __getitem__(self, policy: str) -> Trajectory:
         return self.trajectories[policy]

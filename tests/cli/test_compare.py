@@ -126,7 +126,7 @@ def test_files_are_written_to_the_named_paths(capsys, tmp_path):
     assert [row["checkpoint"] for row in rows] == ["300"]
     assert list(rows[0]) == list(sl.Effect._fields)
     assert paths["svg"].read_text().lstrip().startswith("<?xml")
-    assert "ucb1(alpha=3) earned" in paths["html"].read_text()
+    assert "ucb1(alpha=3) minus ucb1(alpha=2.5)" in paths["html"].read_text()
     assert sl.Runs.load(paths["npz"]).replications == 5
 
 

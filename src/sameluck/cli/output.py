@@ -84,7 +84,6 @@ def check_outputs(outputs: Outputs) -> None:
             raise Invalid(f"cannot write {path!r}: it is a folder")
     if plot := outputs.get("plot"):
         plots.checked_path(plot)
-    if plot or outputs.get("report"):
         optional("matplotlib", "plots")
 
 

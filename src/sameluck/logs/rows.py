@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
-from sameluck.errors import Invalid
+from sameluck.errors import Invalid, shown
 from sameluck.logs.sources import LogColumns, open_log
 from sameluck.logs.values import BadRow, excerpt, parse_name, parse_number, parse_time
 
@@ -113,15 +113,15 @@ def _checked(columns: LogColumns, arm_names: Sequence[str] | None) -> dict[str, 
     for role, name in columns._asdict().items():
         fits = isinstance(name, str) or (name is None and role in {"replication", "time"})
         if not fits:
-            raise Invalid(f"{role} must be the name of a column, got {name!r}")
+            raise Invalid(f"{role} must be the name of a column, got {shown(name)}")
     used = columns.names
     if len(set(used)) != len(used):
         raise Invalid(f"each column can have one role only, got {', '.join(used)}")
     if isinstance(arm_names, str):
-        raise Invalid(f"arm_names must be a list of names, got {arm_names!r}")
+        raise Invalid(f"arm_names must be a list of names, got {shown(arm_names)}")
     names = {str(name).strip(): place for place, name in enumerate(arm_names or ())}
     if len(names) != len(arm_names or ()) or "" in names:
-        raise Invalid(f"arm_names must be distinct and not empty, got {arm_names!r}")
+        raise Invalid(f"arm_names must be distinct and not empty, got {shown(arm_names)}")
     return names
 
 

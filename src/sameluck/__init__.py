@@ -20,6 +20,7 @@ from sameluck.environments.gaussian_mixture import GaussianMixture
 from sameluck.environments.lognormal import Lognormal, ZeroInflatedLognormal
 from sameluck.environments.poisson import Poisson
 from sameluck.environments.priors import BernoulliPrior, GaussianPrior
+from sameluck.environments.python_environment import python_environment
 from sameluck.environments.student_t import StudentT
 from sameluck.environments.truncated_gaussian import TruncatedGaussian
 from sameluck.errors import (
@@ -150,6 +151,7 @@ __all__ = [
     "draws",
     "open_async",
     "plan",
+    "python_environment",
     "race",
     "rehearse",
     "restore",

@@ -119,7 +119,7 @@ def draws(kind: type) -> Callable[[DrawBody], DrawBody]:
         check_registration(kind, body, ENVIRONMENTS, "an environment", "law, row, arm, bits")
         _DRAW_BODIES[kind] = body
         if not is_ours(body):
-            _complete(kind)
+            complete(kind)
             if not kind.__name__.startswith("_"):
                 ENVIRONMENTS[text_forms.name_of(kind)] = kind
         return body
@@ -127,7 +127,7 @@ def draws(kind: type) -> Callable[[DrawBody], DrawBody]:
     return register
 
 
-def _complete(kind: type) -> None:
+def complete(kind: type) -> None:
     """Add the methods of `Environment` that a user's class does not define."""
     if not hasattr(kind, "means"):
         raise Invalid(f"{kind.__name__} has no means; give it a field `means`, one mean per arm")

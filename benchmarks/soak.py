@@ -508,6 +508,8 @@ def main() -> None:
     options = parser.parse_args()
     folder = Path(options.folder or tempfile.mkdtemp(prefix="sameluck-soak-"))
     folder.mkdir(exist_ok=True)
+    for which in (signal.SIGUSR1, signal.SIGUSR2):  # also in applications that are just starting
+        signal.signal(which, signal.SIG_IGN)
     multiprocessing.set_forkserver_preload(["sameluck", "soak"])
     with stores(options.only or ["sqlite", "postgresql"], folder) as places:
         soaks = [Soak(store, options.seed) for store in places]

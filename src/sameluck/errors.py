@@ -128,6 +128,7 @@ def optional(module: str, extra: str) -> ModuleType:
 
 
 LONGEST = 200  # characters of a value in a message
+MOST_WORDS = 50  # that are listed in a message
 
 
 def shown(value: object) -> str:
@@ -144,4 +145,5 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
     words = list(known)
     near = difflib.get_close_matches(word[:LONGEST] if isinstance(word, str) else "", words, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    return f"{hint}known: {', '.join(words)}"
+    more = f", ... ({len(words):,} in all)" if len(words) > MOST_WORDS else ""
+    return f"{hint}known: {', '.join(words[:MOST_WORDS])}{more}"

@@ -11,6 +11,7 @@ import numpy as np
 from sameluck.arrays import Bools, Floats, Ints
 from sameluck.environments.base import Environment
 from sameluck.experiment import Experiment
+from sameluck.frames import Frames
 
 
 class Trajectory(NamedTuple):
@@ -44,7 +45,7 @@ def empty_trajectory(periods: int) -> Trajectory:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Trace(Mapping[str, Trajectory]):
+class Trace(Mapping[str, Trajectory], Frames):
     """The trajectories of one replication by policy, in the experiment's order: the paper's phases."""
 
     experiment: Experiment

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sameluck.errors import optional
+from sameluck.frames import Frames
 from sameluck.inference import reports
 from sameluck.inference.cautions import cautions
 from sameluck.inference.effects import Effect, Request, effect_curves
@@ -28,7 +28,7 @@ HEADER = ("policy", "control", "horizon", "effect", "interval", "p-value", "sd",
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison:
+class Comparison(Frames):
     """What `compare` returns: `print` it, or read `effects`.
 
     Args:
@@ -171,14 +171,6 @@ class Comparison:
     def to_dicts(self) -> list[dict[str, Any]]:
         """The effects as plain records."""
         return [one._asdict() for one in self.effects]
-
-    def to_pandas(self) -> Any:
-        """The effects as a pandas DataFrame. Needs `sameluck[data]`."""
-        return optional("pandas", "data").DataFrame(self.to_dicts())
-
-    def to_polars(self) -> Any:
-        """The effects as a polars DataFrame. Needs `sameluck[data]`."""
-        return optional("polars", "data").DataFrame(self.to_dicts())
 
     def to_latex(self) -> str:
         """The printed table as a LaTeX tabular (booktabs)."""

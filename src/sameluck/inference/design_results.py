@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 
 import scipy
 
+from sameluck.frames import Frames
 from sameluck.inference import reports
-from sameluck.inference.commands import designs_command
 from sameluck.inference.comparison import Comparison
 from sameluck.inference.effects import Effect, effect_curves
-from sameluck.inference.report_cards import design_cards
 from sameluck.inference.sentences import cost, findings, setting
 from sameluck.reporting import pages, plots, tables
 from sameluck.reporting.wording import amount, percent
@@ -38,7 +37,7 @@ class DesignRow(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DesignComparison:
+class DesignComparison(Frames):
     """What `designs` returns: one `Comparison` for each design, on the same policies and environment."""
 
     results: dict[str, Comparison]
@@ -142,14 +141,9 @@ class DesignComparison:
 
     def to_html(self, path: str | Path | None = None) -> str:
         """A self-contained page: the answer of the reference design, all side by side, each design's own verdict."""
-        reference = self.results[self._reference]
-        cards = [
-            pages.Card("Side by side", self.verdict, self._header, self.cells()),
-            *design_cards(reference, self.results.get("naive")),
-            *(result.card(f"{label} design") for label, result in self.results.items()),
-            reports.reproduction_card(reference, designs_command(reference)),
-        ]
-        return reports.write(reports.page_of(reference, cards), path)
+        card = pages.Card("Side by side", self.verdict, self._header, self.cells())
+        content = reports.designs_page(self.results, self.results[self._reference], card)
+        return reports.write(content, path)
 
 
 def _replications_needed(

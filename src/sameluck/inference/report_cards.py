@@ -18,6 +18,8 @@ from sameluck.reporting.wording import amount, percent
 if TYPE_CHECKING:
     from sameluck.inference.comparison import Comparison
 
+TABLE_ROWS = 200
+
 
 def curve_cards(result: Comparison, curve: Comparison) -> list[pages.Card]:
     """Two policies over the horizon, and each replication."""
@@ -68,7 +70,11 @@ def _replications_card(rows: Sequence[Strip], effect: Effect) -> pages.Card:
         f"A dot is the difference in one replication of {effect.checkpoint:,} periods; the block is the "
         f"{percent(effect.level)} interval. {effect.policy} was ahead in {ahead:,} of {rows[0].values.size:,}."
     )
-    return pages.Card("Each replication", words, figure=strips(rows))
+    header = ["replication", *(row.label for row in rows)]
+    numbered = enumerate(zip(*(row.values[:TABLE_ROWS].tolist() for row in rows), strict=True))
+    cells = [[f"{number:,}", *map(amount, values)] for number, values in numbered]
+    folded = ("Show as table", tables.html_table(header, cells, label="Differences, as a table"))
+    return pages.Card("Each replication", words, figure=strips(rows), folded=folded)
 
 
 def board_cards(result: Comparison) -> list[pages.Card]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sameluck import text_forms
 from sameluck.inference.answers import answer_of
-from sameluck.inference.commands import compare_command
-from sameluck.inference.report_cards import board_cards, curve_cards, policies_card
+from sameluck.inference.commands import compare_command, designs_command
+from sameluck.inference.report_cards import board_cards, curve_cards, design_cards, policies_card
 from sameluck.reporting import pages
 from sameluck.reporting.wording import percent
 
@@ -28,12 +28,25 @@ def page(result: Comparison, curve: Comparison, more: Sequence[pages.Card]) -> s
         policies_card(result),
         _cautions_card(result),
         *more,
-        reproduction_card(result, compare_command(result)),
+        _reproduction_card(result, compare_command(result)),
     ]
-    return page_of(result, cards)
+    return _page_of(result, cards)
 
 
-def page_of(result: Comparison, cards: Sequence[pages.Card]) -> str:
+def designs_page(
+    results: Mapping[str, Comparison], reference: Comparison, side_by_side: pages.Card
+) -> str:
+    """The page of several designs: all side by side, then each one's own verdict."""
+    cards = [
+        side_by_side,
+        *design_cards(reference, results.get("naive")),
+        *(result.card(f"{label} design") for label, result in results.items()),
+        _reproduction_card(reference, designs_command(reference)),
+    ]
+    return _page_of(reference, cards)
+
+
+def _page_of(result: Comparison, cards: Sequence[pages.Card]) -> str:
     """A page with the answer of a comparison and some cards."""
     policies = result.runs.policies
     title = f"{len(policies)} policies" if len(policies) > 2 else " v ".join(policies)
@@ -55,7 +68,7 @@ def _cautions_card(result: Comparison) -> pages.Card:
     return pages.Card("Cautions", "" if notes else "None.", notes=notes)
 
 
-def reproduction_card(result: Comparison, command: str) -> pages.Card:
+def _reproduction_card(result: Comparison, command: str) -> pages.Card:
     """What gives the same numbers again."""
     runs, request = result.runs, result.request
     experiment, environment = runs.experiment, runs.environment

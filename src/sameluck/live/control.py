@@ -9,12 +9,12 @@ from sameluck.errors import Conflict, Invalid
 from sameluck.live.databases.base import Transaction, Work
 from sameluck.live.databases.rows import ACTIVE, ENDED, CurrentRow, NumberRow, TextRow
 from sameluck.live.extension import extend
+from sameluck.live.history import check_reason
 from sameluck.live.options import LONGEST, arm_index, fallback_arm, options_text, stop_after_of
 from sameluck.live.records import Extension
 from sameluck.live.removal import erase_unit, forget_units
 from sameluck.live.replications import OpenReplications
-from sameluck.live.settings import SECOND
-from sameluck.validation import require_name, require_number, require_whole
+from sameluck.validation import require_number, require_whole
 
 
 class Control(NamedTuple):
@@ -150,9 +150,8 @@ class Control(NamedTuple):
         """Let rewards that are awaited come later; see `LiveExperiment.extend_windows`."""
         check_reason(reason)
         require_number("seconds", seconds, above=0, at_most=LONGEST)
-        more = round(float(seconds) * SECOND)
         return self.replications.write(
-            lambda transaction: extend(transaction, self.replications, more, reason)
+            lambda transaction: extend(transaction, self.replications, float(seconds), reason)
         )
 
     def erase(self, code: str, reason: str) -> int:
@@ -180,9 +179,3 @@ class Control(NamedTuple):
         if before not in allowed:
             message = f"experiment {self.replications.name!r} is {before} and cannot be {change}"
             raise Conflict(message, "invalid_transition")
-
-
-def check_reason(reason: str) -> None:
-    """Raise `Invalid` unless a reason is empty or short enough to be stored."""
-    if reason != "":
-        require_name("a reason", reason)

@@ -144,7 +144,7 @@ class Enrolment:
             self._next_count = now + SECOND
             self._write_counts(transaction)
             self._note_clock(transaction, now)
-            self._replications.current(transaction)  # another process may have changed the policies
+            self._replications.refresh(transaction)  # another process may have changed the policies
         # Two calls of one unit get one answer; in one order, two lists of units do not wait for each other.
         for code in sorted(set(codes)):
             transaction.lock(code)

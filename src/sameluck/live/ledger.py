@@ -18,7 +18,7 @@ from sameluck.live.engine.scheduler import AUDITED, Entry, Scheduler
 from sameluck.live.engine.walker import WalkResults, empty_results
 from sameluck.runs import Runs
 from sameluck.trajectories import Trace, Trajectory, replayed_by
-from sameluck.validation import require_one_of, require_whole
+from sameluck.validation import require_list, require_one_of, require_whole
 
 CHUNK, FEW_ENTRIES = 200, 20_000  # replications, and about so many entries, read at once
 _LEDGER = np.dtype(
@@ -79,9 +79,10 @@ class Ledger(NamedTuple):
         never change.
         """
         whole = self.scheduler.experiment
-        names = policies or list(whole.policies)
-        for name in names if isinstance(names, Iterable) else [names]:
+        names = [] if policies is None else require_list("policies", policies)
+        for name in names:
             require_one_of("policy", name, list(whole.policies))
+        names = names or list(whole.policies)
         horizons = checked_checkpoints(whole, checkpoints)
         experiment = whole.replace(policies={name: whole.policies[name] for name in names})
         for runs in before:

@@ -20,6 +20,7 @@ from sameluck.validation import require_name, require_number
 
 SECOND = 1_000_000  # microseconds
 ACTOR_VARIABLE = "SAMELUCK_ACTOR"
+FARTHEST = 6e10  # seconds from 1970: the year 68, or 3871; milliseconds are beyond
 TIMEOUT, PATIENCE = 0.25, 5.0  # seconds: for an arm, and for the other calls
 
 _actor: ContextVar[str | None] = ContextVar("actor", default=None)
@@ -87,11 +88,13 @@ class StoreSettings:
         """Microseconds since 1970."""
         seconds = self.clock()
         try:
-            return round(seconds * SECOND)
+            if abs(seconds) < FARTHEST:  # or a date would have no name
+                return round(seconds * SECOND)
         except (OverflowError, TypeError, ValueError):
-            raise Invalid(
-                f"clock must return seconds since 1970, got {shown(seconds)}; correct the clock"
-            ) from None
+            pass
+        raise Invalid(
+            f"clock must return seconds since 1970, got {shown(seconds)}; correct the clock"
+        )
 
 
 def checked_timeout(clock: Clock, actor: str | None, timeout: float | None) -> float | None:

@@ -87,7 +87,7 @@ class RewardSource:
             other = self.experiment.replace(policies={self.policy: Uniform()})
             runner = PolicyRunner(other, self.environment, self.policy)
             raise Invalid(runner.refusal(self._body, error)) from error
-        if not is_ours(self._body) and not np.isfinite(rewards).all():
+        if not is_ours(type(self.environment)) and not np.isfinite(rewards).all():
             raise Invalid(
                 f"environment {type(self.environment).__name__} gave a reward that is not a finite number; a draw "
                 "body returns a finite number"

@@ -190,8 +190,29 @@ def test_a_drift_moves_the_mean_with_the_users_and_stays_in_range(start):
 
 def test_a_drift_that_has_not_begun_changes_nothing(start):
     live = start()
-    sl.rehearse(live, BERNOULLI, traffic={"drift": "step(by=0.3, after=1000000)", "delay": 1})
+    drift = {"drift": "step(by=0.3, after=1000000)", "delay": 1}
+    found = sl.rehearse(live, BERNOULLI, traffic=drift)
     assert_simulated(live, BERNOULLI)
+    assert found.caution is None
+    assert "caution" not in str(found)
+
+
+def test_the_mean_switches_and_the_claims_that_fall_are_named(start):
+    """A reward has the mean of the moment at which its user was asked; who replays it later gets the same."""
+    experiment = experiment_of(
+        policies={"a": "always(0)", "b": "always(0)"}, horizon=50, replications=1
+    )
+    live = start(experiment, reward={"max": 3.0, "window_seconds": 60}, open_replications=1)
+    drift = {"drift": "switching(0.5, every=20)", "delay": 0}
+    found = sl.rehearse(live, "empirical([1, 1], [2], [2])", traffic=drift)
+
+    for policy in "ab":
+        paid = live.trace(0)[policy].rewards
+        assert paid.tolist() == [1.0] * 20 + [1.5] * 20 + [1.0] * 10
+    assert found.drifted == 20
+    assert "not i.i.d." in found.caution
+    assert found.caution in str(found)
+    assert found.to_dict()["caution"] == found.caution
 
 
 @pytest.mark.slow
@@ -263,7 +284,7 @@ def test_what_cannot_be_rehearsed_is_refused(start):
         ({"delay": "lognormal(sigma=99)"}, "Lognormal.sigma must be <= 10"),
         ({"delay": "weibull(1)"}, "unknown delay 'weibull'"),
         ({"delay": None}, "Traffic.delay must be a number or one of constant"),
-        ({"drift": True}, "Traffic.drift must be a number or one of linear, step"),
+        ({"drift": True}, "Traffic.drift must be a number or one of linear, step, switching"),
         ({"drift": "nan"}, "Linear.per_thousand must be a finite number"),
         ({"los": 0.1}, "unknown field 'los' in traffic; did you mean 'loss'"),
     ],

@@ -17,6 +17,7 @@ import pytest
 import sameluck as sl
 
 sync_api = pytest.importorskip("playwright.sync_api")
+sync_api.expect.set_options(timeout=30_000)  # a loop may be compiled first
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent.parent
@@ -59,7 +60,7 @@ def opened(chromium, session, server, path, **options):
         storage_state=session, base_url=server.serving.url, reduced_motion="reduce", **options
     )
     page, messages = context.new_page(), []
-    page.set_default_timeout(15_000)
+    page.set_default_timeout(30_000)
     page.on("console", lambda message: messages.append(message.text))
     page.on("pageerror", lambda error: messages.append(str(error)))
     page.goto(path)
@@ -226,19 +227,40 @@ PAGES = {
 CHECKED = {(390, "light"), (1280, "dark")}
 
 
-def test_pictures_and_accessibility(chromium, session, server, watched, crowded):
+def look_at(page, name):
+    """Pictures of a page at both widths in both schemes; it fits them, and axe finds nothing serious."""
     PICTURES.mkdir(parents=True, exist_ok=True)
+    for width, scheme in itertools.product((390, 1280), ("light", "dark")):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=scheme)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+        page.screenshot(path=PICTURES / f"{name}-{width}-{scheme}.png", full_page=True)
+        if (width, scheme) in CHECKED:
+            assert serious(page) == [], name
+
+
+def test_pictures_and_accessibility(chromium, session, server, watched, crowded):
     with opened(chromium, session, server, "/login") as page:
         for name, path in PAGES.items():
             page.goto(path)
             page.locator("[data-again]").wait_for(state="detached")
-            for width, scheme in itertools.product((390, 1280), ("light", "dark")):
-                page.set_viewport_size({"width": width, "height": 900})
-                page.emulate_media(color_scheme=scheme)
-                assert page.evaluate("document.documentElement.scrollWidth") <= width, name
-                page.screenshot(path=PICTURES / f"{name}-{width}-{scheme}.png", full_page=True)
-                if (width, scheme) in CHECKED:
-                    assert serious(page) == [], name
+            look_at(page, name)
+
+
+def test_reports_fit_a_phone(chromium, server, tmp_path):
+    policies = {"<b>1</b>": "ucb1(alpha=1)", "a-name-" + "that-does-not-break" * 3: "ucb1(alpha=9)"}
+    two = sl.Experiment(policies=policies, arms=3, horizon=200, replications=12, seed=1)
+    many = two.replace(
+        policies={**policies, **{f"<i>{k}": f"ucb1(alpha={k})" for k in range(2, 9)}}
+    )
+    for name, experiment, request in [
+        ("report", two, {}),
+        ("report-many", many, {"pairs": "best", "best": True}),
+    ]:
+        runs = sl.simulate(experiment, "bernoulli(0.7, 0.5, 0.3)", checkpoints=[50, 100, 200])
+        sl.compare(runs, **request).to_html(tmp_path / f"{name}.html")
+        with opened(chromium, None, server, f"file://{tmp_path}/{name}.html") as page:
+            look_at(page, name)
 
 
 def test_the_picture_of_the_readme(chromium, session, server, watched):

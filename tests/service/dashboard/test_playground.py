@@ -108,7 +108,8 @@ def test_it_leads_to_a_live_experiment_with_the_same_policies(served, log_in):
         ({"mean1": "7"}, "Bernoulli.means"),
         ({"mean1": "nan"}, "nan"),
         ({"horizon": "many"}, "a whole number is needed"),
-        ({"replications": "1"}, "needs 2 replications"),
+        ({"replications": "1"}, "replications: from 2 to 1,000"),
+        ({"replications": "1001"}, "replications: from 2 to 1,000"),
         ({"horizon": "1000000", "replications": "1000"}, "at most 100,000,000 periods"),
         ({"more": "\n".join(f"ucb1(alpha={k})" for k in range(2, 30))}, "at most 20"),
     ],
@@ -140,7 +141,7 @@ def held(monkeypatch):
 
 def test_it_shows_how_far_it_is(held, log_in, text_of):
     page = log_in().get(path())
-    assert "25% of both designs" in text_of(page)
+    assert "25% simulated" in text_of(page)
     assert "data-again" in page.text
     held[0].set()
     assert "earned" in text_of(shown(log_in(), path()))

@@ -62,7 +62,8 @@ LIVE = ("order", "open_replications", "batch")
 @click.option("--returning", type=float, help="Share of calls by earlier users.  [default: 0]")
 @click.option(
     "--drift",
-    help="Of the mean reward: 0.01 (per 1,000 users), step(0.1, after=500, arm=1).  [default: 0]",
+    help="Of the mean reward: 0.01 (per 1,000 users), step(0.1, after=500, arm=1), switching(0.1, every=500).  "
+    "[default: 0]",
 )
 @click.option("--window", type=float, help="Seconds a reward may take.  [default: 3600]")
 @click.option("--order", help="lockstep or phase.  [default: lockstep]")

@@ -299,6 +299,7 @@ class Postgres:
             errors.SerializationFailure,
             errors.DeadlockDetected,
             errors.UniqueViolation,
+            errors.ForeignKeyViolation,  # what it refers to was deleted meanwhile
             errors.IdleInTransactionSessionTimeout,
             errors.InvalidSqlStatementName,  # the connection has lost our statements
             errors.DuplicatePreparedStatement,
@@ -407,6 +408,8 @@ class Postgres:
         try:
             pipeline.abandon()
             connection.execute("ROLLBACK")
+        except Late:
+            connection.close()
         except self._psycopg.Error:
             connection.close()
             self._pool.check()  # a server that went down closed the other connections too

@@ -56,6 +56,7 @@ class Rehearsal(NamedTuple):
     duplicates: int  # rewards reported again
     status: Status
     effects: dict[str, float]  # mean differences to the control; empty until the end
+    drifted: int = 0  # rewards whose mean was another than the environment's
 
     @property
     def finished(self) -> bool:
@@ -67,9 +68,25 @@ class Rehearsal(NamedTuple):
         """The share of calls that got the fallback arm."""
         return self.turned_away / max(self.calls, 1)
 
+    @property
+    def caution(self) -> str | None:
+        """What a drift of the rewards means for the results; None without one."""
+        if self.drifted == 0:
+            return None
+        return (
+            f"the mean reward had changed for {self.drifted:,} users, so the rewards of an arm are not i.i.d.: a "
+            "reward that is replayed comes from another time than the period that reads it. It does not hold that "
+            "each policy has the law it has alone, that effects are unbiased, that intervals and p-values keep their "
+            "level, and that the runs equal those of `simulate`"
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        more = {"finished": self.finished, "turned_away_share": self.turned_away_share}
+        more = {
+            "finished": self.finished,
+            "turned_away_share": self.turned_away_share,
+            "caution": self.caution,
+        }
         return {**self._asdict(), "status": self.status._asdict(), **more}
 
     def __str__(self) -> str:
@@ -83,6 +100,7 @@ class Rehearsal(NamedTuple):
             f"{self.status.defaulted:,} by default, {self.late:,} came late, {self.duplicates:,} came again",
         ]
         lines += [f"  effect   {name}: {effect:+.4g}" for name, effect in self.effects.items()]
+        lines += [f"  caution  {self.caution}"] if self.caution else []
         return "\n".join(lines)
 
 
@@ -242,4 +260,5 @@ class _EventLoop:
     def summary(self, effects: dict[str, float]) -> Rehearsal:
         counts = self.calls, self.units, self.turned_away, self.late, self.duplicates
         days = (self.clock() - self.began) / DAY
-        return Rehearsal(days, *counts, status=self.live.status(), effects=effects)
+        drifted = self.rewards.drifted
+        return Rehearsal(days, *counts, self.live.status(), effects, drifted)

@@ -2,7 +2,8 @@
 
 Their rewards are those of the simulation, changed by drift. Delays and drifts have text forms as policies have:
 `exponential(3600)`, `lognormal(median=60, sigma=1.5)`, `step(by=-0.1, after=5000, arm=1)`; a plain number is a
-constant delay, or a drift per 1,000 users.
+constant delay, or a drift per 1,000 users. A drift applies to the user who is asked: a policy that replays the reward
+later gets the one of that time.
 """
 
 from __future__ import annotations
@@ -85,6 +86,18 @@ class Step(NamedTuple):
         return self.by if user >= self.after else 0.0
 
 
+class Switching(NamedTuple):
+    """The mean reward switches between two values, after every so many users; that of one arm or of all."""
+
+    by: float = 0.0
+    every: int = 1_000
+    arm: str | int | None = None
+
+    def shift(self, user: int) -> float:
+        """The change of the mean at the given user: none for the first so many, `by` for the next, and so on."""
+        return self.by if max(user - 1, 0) // self.every % 2 else 0.0
+
+
 BOUNDS: dict[str, dict[str, float]] = {  # of every number of a delay or drift
     "Constant.seconds": {"at_least": 0, "at_most": LONGEST},
     "Exponential.mean": {"above": 0, "at_most": LONGEST},
@@ -93,12 +106,14 @@ BOUNDS: dict[str, dict[str, float]] = {  # of every number of a delay or drift
     "Linear.per_thousand": {},
     "Step.by": {},
     "Step.after": {"at_least": 0},
+    "Switching.by": {},
+    "Switching.every": {"at_least": 1},
 }
 
 Delay: TypeAlias = Constant | Exponential | Lognormal
-Drift: TypeAlias = Linear | Step
+Drift: TypeAlias = Linear | Step | Switching
 DELAYS = {text_forms.name_of(kind): kind for kind in (Constant, Exponential, Lognormal)}
-DRIFTS = {text_forms.name_of(kind): kind for kind in (Linear, Step)}
+DRIFTS = {text_forms.name_of(kind): kind for kind in (Linear, Step, Switching)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +127,9 @@ class Traffic:
         unexposed: Under explicit exposure, the share of users who never see their arm: the lease ends.
         duplicates: The share of rewards that are reported twice.
         returning: The share of calls by units that have called before.
-        drift: Change of the mean reward: a number per 1,000 users, `linear(per_thousand, arm)` or
-            `step(by, after, arm)`. Rewards of 0 and 1 stay 0 and 1, others stay in the experiment's range.
+        drift: Change of the mean reward: a number per 1,000 users, `linear(per_thousand, arm)`,
+            `step(by, after, arm)` or `switching(by, every, arm)`. Rewards of 0 and 1 stay 0 and 1, others stay in the
+            experiment's range.
     """
 
     arrivals_per_day: float = 10_000.0
@@ -181,6 +197,7 @@ class UserRewards:
                 )
         self.bounds = live.live.reward.bounds
         self.drift = drift
+        self.drifted = 0  # rewards whose mean was another than the environment's
         self.drifting_arm = _arm_index(self.experiment, drift.arm)
         self._law = lru_cache(CACHED)(self._law_of)
 
@@ -201,6 +218,7 @@ class UserRewards:
         value, shift = float(draw(law, 0, arm, bits)), self.drift.shift(user)
         if shift == 0 or self.drifting_arm not in (None, arm):
             return value
+        self.drifted += 1
         if self.environment.binary:
             return self._shifted_binary(value, shift, assignment, generator)
         low, high = self.bounds

@@ -59,12 +59,16 @@ def replications_chart(finding: Finding) -> Chart | None:
         return None
     numbers, means = np.arange(1.0, count + 1), finding.running_means
     bounds = [finding.effect.low, finding.effect.high] if finding.effect is not None else []
-    # With some room, so that no dot is cut at an edge; at the lower one, which may be 0, too.
+    # With some room, so that no dot is cut at an edge, which may be 0.
     highest = float(np.abs(differences).max())
     x, y = (
         Scale(0.5, max(count, 8) + 0.5),
         scale_around(
-            [*(1.1 * value for value in (*differences.tolist(), *bounds)), -0.05 * highest]
+            [
+                *(1.1 * value for value in (*differences.tolist(), *bounds)),
+                -0.05 * highest,
+                0.05 * highest,
+            ]
         ),
     )
     known = np.isfinite(finding.half_widths)

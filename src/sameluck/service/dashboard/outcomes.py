@@ -55,7 +55,7 @@ def outcome_of(answer: Answer, means: list[float]) -> Outcome:
     last = runs.at([runs.experiment.horizon])
     found = compare(last, pairs="best", best=True) if policies > 2 else compare(last)
     rest = (asked, naive, _shares(runs, means), found.cautions, compare_command(found))
-    if policies > 2:
+    if answer.naive is None:
         sentence, detail = leading(found.effects, found.standings)
         ruled_out = sum(not one.may_be_best for one in found.standings)
         chip = f"{ruled_out} of {policies} ruled out at 95%"

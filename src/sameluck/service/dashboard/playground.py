@@ -16,6 +16,7 @@ from sameluck.service.dashboard.simulations import Question
 from sameluck.service.limits import Limits
 
 MOST_PERIODS = 100_000_000  # of all policies and replications
+MOST_REPLICATIONS = 1_000
 ARMS = (2, 3, 4, 5)
 HORIZONS = (100, 300, 1_000, 3_000, 10_000)
 REPLICATIONS = (10, 20, 50, 200)
@@ -116,18 +117,19 @@ class Setting(NamedTuple):
         policies, means, sizes = self.policies, self.means, self.sizes
         horizon, replications = sizes["horizon"], sizes["replications"]
         limits.check_experiment(len(means), len(policies), horizon, replications)
-        if replications < 2:
-            raise Invalid(f"a comparison needs 2 replications, got {replications}")
+        if not 2 <= replications <= MOST_REPLICATIONS:
+            raise Invalid(f"replications: from 2 to {MOST_REPLICATIONS:,}, got {replications:,}")
         periods = horizon * replications * len(policies)
         if periods > MOST_PERIODS:
             raise Invalid(
                 f"the playground simulates at most {MOST_PERIODS:,} periods, and this takes {periods:,}; "
-                "the command has no such limit"
+                "sameluck compare has no such limit"
             )
         arms = [f"arm {k}" for k in range(1, len(means) + 1)]
         definition = {"policies": {name: name for name in policies}, "arms": arms, **sizes}
         experiment = Experiment.from_dict(definition)
-        return Question(experiment, self.environment, tuple(checkpoints_of(horizon)))
+        curve = checkpoints_of(horizon) if len(policies) == 2 else [horizon]
+        return Question(experiment, self.environment, tuple(curve))
 
     @property
     def start_path(self) -> str:

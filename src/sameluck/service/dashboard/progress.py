@@ -152,6 +152,8 @@ def _sentence(status: Status) -> str:
         if status.prefix
         else "No replication is complete yet."
     )
+    if waiting > 0 and not status.prefix:
+        first = "Replication 0 is not complete yet."
     if waiting > 0:
         later = counted(waiting, "later one is", "later ones are")
         first += f" {later} complete too, but only used in order: a quick replication is not like a slow one."

@@ -21,7 +21,7 @@ from sameluck.simulation.simulate import simulate
 
 KEPT = 8  # simulations: those that wait, and answers that the next request finds
 SECONDS, STEP_SECONDS = 0.7, 0.02  # that a request waits for an answer
-PATIENCE_SECONDS = 2.5  # after the last request, until a simulation is given up
+PATIENCE_SECONDS = 5.0  # after the last request, until a simulation is given up
 
 _log = logging.getLogger("sameluck")
 
@@ -40,10 +40,10 @@ class Question(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The same policies under both designs."""
+    """The same policies under both designs; of more than two, under replay alone."""
 
     replay: Runs
-    naive: Runs
+    naive: Runs | None
 
 
 class GivenUp(Exception):
@@ -67,9 +67,11 @@ class Simulation:
         return self.answer is not None or bool(self.problem)
 
     def run(self) -> None:
-        """Simulate both designs."""
+        """Simulate the designs."""
+        two = len(self.question.experiment.policies) == 2
         try:
-            self.answer = Answer(self._runs(0.0, Replay()), self._runs(0.5, Naive()))
+            replay = self._runs(Replay(), 0.0, 0.5 if two else 1.0)
+            self.answer = Answer(replay, self._runs(Naive(), 0.5, 0.5) if two else None)
         except GivenUp:
             self.is_given_up = True
         except SameluckError as error:
@@ -78,9 +80,9 @@ class Simulation:
             _log.exception("sameluck: a simulation of the playground failed")
             self.problem = "the simulation failed; the log of the service has the reason"
 
-    def _runs(self, before: float, design: Replay | Naive) -> Runs:
+    def _runs(self, design: Replay | Naive, before: float, part: float) -> Runs:
         def advance(done: int, total: int) -> None:
-            self.share = before + 0.5 * done / total
+            self.share = before + part * done / total
             if self.is_given_up or time.monotonic() > self.asked_at + PATIENCE_SECONDS:
                 raise GivenUp
 
@@ -109,6 +111,7 @@ class Simulations:
         until = time.monotonic() + SECONDS
         while not found.has_ended and time.monotonic() < until:
             await asyncio.sleep(STEP_SECONDS)
+            found.asked_at = time.monotonic()
         return found
 
     def _find(self, question: Question) -> Simulation:

@@ -24,7 +24,9 @@
     const open = [...part.querySelectorAll("details[open]")].map((one) => one.id);
     const scrolled = [...part.querySelectorAll(".scroll")].map((one) => [one.id, one.scrollTop, one.scrollLeft]);
     part.className = fresh.className;
-    part.toggleAttribute("data-again", fresh.hasAttribute("data-again"));
+    for (const name of ["data-again", "aria-busy"]) {
+      if (fresh.hasAttribute(name)) part.setAttribute(name, fresh.getAttribute(name)); else part.removeAttribute(name);
+    }
     part.replaceChildren(...document.importNode(fresh, true).childNodes);
     for (const id of open) { const one = document.getElementById(id); if (one) one.open = true; }
     for (const [id, top, left] of scrolled) { const one = document.getElementById(id); if (one) { one.scrollTop = top; one.scrollLeft = left; } }

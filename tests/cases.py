@@ -48,7 +48,23 @@ POLICY_EXAMPLES = {
         sl.Batched(sl.EpsilonGreedy(epsilon=0.5, explore="others"), 5),
         sl.Batched(sl.Uniform(), 1 << 40),
     ],
+    sl.MOSS: [sl.MOSS(), sl.MOSS(alpha=4.0)],
+    sl.KLUCB: [sl.KLUCB(), sl.KLUCB(c=3.0)],
+    sl.KLUCBGaussian: [sl.KLUCBGaussian(), sl.KLUCBGaussian(sd=0.25, c=3.0)],
 }
+
+# What is run in every environment, under every design and in random comparisons: together these use all that a body
+# may use. A policy does not know its environment, and each pair is compiled: every other policy is run in one.
+EVERYWHERE = (
+    sl.UCB1,
+    sl.UCBDelta,
+    sl.ThompsonBernoulli,
+    sl.ThompsonGaussian,
+    sl.EpsilonGreedy,
+    sl.Uniform,
+    sl.Always,
+    sl.Batched,
+)
 
 DESIGN_EXAMPLES = {
     sl.Naive: [sl.Naive()],
@@ -97,6 +113,8 @@ POLICY_KINDS = [kind for kind in ours(POLICIES) if kind is not sl.External]
 ENVIRONMENT_KINDS = ours(ENVIRONMENTS)
 DESIGN_KINDS = ours(DESIGNS)
 ALL_POLICIES = [policy for kind in POLICY_KINDS for policy in policy_examples(kind)]
+POLICIES_EVERYWHERE = [policy for policy in ALL_POLICIES if isinstance(policy, EVERYWHERE)]
+OTHER_POLICIES = [policy for policy in ALL_POLICIES if not isinstance(policy, EVERYWHERE)]
 ALL_DESIGNS = [design for kind in DESIGN_KINDS for design in DESIGN_EXAMPLES.get(kind, [])]
 
 
@@ -133,7 +151,7 @@ def comparisons(draw, designs=tuple(ALL_DESIGNS), horizon=60, replications=2):
     """A small experiment with an environment it fits: 2 to 6 arms, 1 to 4 policies, any design, any seed."""
     arms = draw(st.integers(2, 6), label="arms")
     environment = draw(st.sampled_from(all_environments(arms)), label="environment")
-    fitting = [policy for policy in ALL_POLICIES if fits(policy, environment)]
+    fitting = [policy for policy in POLICIES_EVERYWHERE if fits(policy, environment)]
     chosen = draw(st.lists(st.sampled_from(fitting), min_size=1, max_size=4), label="policies")
     experiment = sl.Experiment(
         policies={f"{place}: {name(policy)}": policy for place, policy in enumerate(chosen)},

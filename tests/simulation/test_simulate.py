@@ -13,14 +13,16 @@ from hypothesis import strategies as st
 
 import cases
 import literal
+import literal_rules
 import sameluck as sl
 from budget import SEED
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import at
 
+BERNOULLI = sl.Bernoulli((0.25, 0.5, 0.75))
 EVERY_PAIR = [
     pytest.param(policy, environment, id=f"{cases.name(policy)}-{cases.name(environment)}")
-    for policy in cases.ALL_POLICIES
+    for policy in cases.POLICIES_EVERYWHERE
     for environment in (many[0] for many in cases.environment_examples(3).values())
     if cases.fits(policy, environment)
 ]
@@ -94,8 +96,8 @@ def assert_literal_is_simulated(experiment, environment):
 
 @pytest.mark.parametrize("kind", cases.POLICY_KINDS, ids=lambda kind: kind.__name__)
 def test_every_policy_has_a_literal_twin_and_examples(kind):
-    """Discovery: a policy that is added without its plain rule in `literal.py` is not tested, so it fails here."""
-    assert kind in literal.RULES
+    """Discovery: a policy without its plain rule in `literal_rules.py` is not tested, so it fails here."""
+    assert kind in literal_rules.RULES
     assert cases.policy_examples(kind)
 
 
@@ -119,6 +121,18 @@ def test_each_policy_in_each_environment_under_each_design_is_literal(policy, en
     experiment = experiment_with(sl.EpsilonGreedy(0.3), policy, horizon=25, design=design)
 
     assert_literal_is_traced(experiment, environment, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", cases.OTHER_POLICIES, ids=cases.name)
+def test_every_other_policy_is_literal_and_plain_python(policy):
+    """In one environment: compiled = literal over 300 periods, = plain Python without reading an address twice."""
+    experiment = experiment_with(policy, horizon=300)
+
+    assert_literal_is_traced(experiment, BERNOULLI, 1)
+    assert_same_traces(
+        *(sl.trace(experiment, BERNOULLI, 2, guard=guard) for guard in (False, True))
+    )
 
 
 @pytest.mark.slow

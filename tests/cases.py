@@ -51,6 +51,26 @@ POLICY_EXAMPLES = {
     sl.MOSS: [sl.MOSS(), sl.MOSS(alpha=4.0)],
     sl.KLUCB: [sl.KLUCB(), sl.KLUCB(c=3.0)],
     sl.KLUCBGaussian: [sl.KLUCBGaussian(), sl.KLUCBGaussian(sd=0.25, c=3.0)],
+    sl.BayesUCB: [sl.BayesUCB(), sl.BayesUCB(a=0.5, b=2.5, c=5.0)],
+    sl.UCBV: [sl.UCBV(), sl.UCBV(zeta=0.5, c=0.25, b=2.0)],
+    sl.ExploreThenCommit: [sl.ExploreThenCommit(), sl.ExploreThenCommit(plays=1)],
+    sl.SuccessiveElimination: [sl.SuccessiveElimination(), sl.SuccessiveElimination(delta=0.9)],
+    sl.ThompsonNormalInverseGamma: [
+        sl.ThompsonNormalInverseGamma(),
+        sl.ThompsonNormalInverseGamma(-1.5, prior_weight=0.25, a=0.5, b=0.1, first_plays=2),
+    ],
+    sl.ThompsonPoisson: [sl.ThompsonPoisson(), sl.ThompsonPoisson(a=0.25, b=0.5, first_plays=2)],
+    sl.DecreasingEpsilonGreedy: [
+        sl.DecreasingEpsilonGreedy(c=0.5, d=0.5),
+        sl.DecreasingEpsilonGreedy(),
+    ],
+    sl.Softmax: [sl.Softmax(temperature=2.0), sl.Softmax()],
+    sl.GradientBandit: [sl.GradientBandit(), sl.GradientBandit(step=2.5, baseline=False)],
+    sl.EXP3: [sl.EXP3(), sl.EXP3(gamma=1.0)],
+    sl.EXP3IX: [sl.EXP3IX(), sl.EXP3IX(eta=0.5)],
+    sl.SlidingWindowUCB: [sl.SlidingWindowUCB(), sl.SlidingWindowUCB(window=40, xi=1.0, b=0.5)],
+    sl.DiscountedUCB: [sl.DiscountedUCB(), sl.DiscountedUCB(gamma=0.8, xi=0.1, b=0.5)],
+    sl.DiscountedThompson: [sl.DiscountedThompson(), sl.DiscountedThompson(0.8, a=0.5, b=2.0)],
 }
 
 # What is run in every environment, under every design and in random comparisons: together these use all that a body
@@ -114,6 +134,9 @@ ENVIRONMENT_KINDS = ours(ENVIRONMENTS)
 DESIGN_KINDS = ours(DESIGNS)
 ALL_POLICIES = [policy for kind in POLICY_KINDS for policy in policy_examples(kind)]
 POLICIES_EVERYWHERE = [policy for policy in ALL_POLICIES if isinstance(policy, EVERYWHERE)]
+FIRST_OF_OTHERS = [
+    policy_examples(kind)[0] for kind in POLICY_KINDS if not issubclass(kind, EVERYWHERE)
+]
 OTHER_POLICIES = [policy for policy in ALL_POLICIES if not isinstance(policy, EVERYWHERE)]
 ALL_DESIGNS = [design for kind in DESIGN_KINDS for design in DESIGN_EXAMPLES.get(kind, [])]
 

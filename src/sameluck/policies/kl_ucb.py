@@ -20,10 +20,10 @@ class KLUCB(NamedTuple):
     """The largest mean that the rewards do not refute, by Bernoulli divergence (Garivier and Cappe, 2011).
 
     Each arm once in index order; then, in period t + 1, the arm with the largest q in [mean, 1] that satisfies
-    `pulls * kl(mean, q) <= log(t) + c * log(log(t))`, where kl(p, q) = p log(p / q) + (1 - p) log((1 - p) / (1 - q));
-    a right-hand side below 1e-9 counts as 1e-9. For rewards in [0, 1]; a mean outside is replaced by 0 or 1. The
-    proof of optimality takes c = 3; the authors recommend `c` = 0. q is found by Newton's method, with an error below 1e-12.
-    For rewards 0 and 1 the regret reaches the lower bound of Lai and Robbins (1985).
+    `pulls * kl(mean, q) <= log(t) + c * log(log(t))`, where kl(p, q) = p log(p / q) + (1 - p) log((1 - p) / (1 -
+    q)); a right-hand side below 1e-9 counts as 1e-9. For rewards in [0, 1]; a mean outside is replaced by 0 or 1.
+    The proof of optimality takes c = 3; the authors recommend `c` = 0. q is found by Newton's method, with an
+    error below 1e-12. For rewards 0 and 1 the regret reaches the lower bound of Lai and Robbins (1985).
     """
 
     c: float = 0.0

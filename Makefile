@@ -10,7 +10,7 @@ BIN := .venv/bin
 PYTEST = OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint fast-tests format bench docs clean
+.PHONY: help demo test check lint fast-tests format bench pictures docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -46,6 +46,11 @@ bench: .venv/.for-test
 	$(BIN)/python benchmarks/service.py
 	$(BIN)/python benchmarks/twin.py --minutes 20
 	$(BIN)/python benchmarks/variance.py
+
+# The picture of the README, as the tests draw it.
+pictures: .venv/.for-test
+	$(BIN)/python -m pytest -q tests/service/dashboard/test_browser.py -k readme
+	cp build/screenshots/dashboard.png docs/dashboard.png
 
 docs: .venv/.for-test
 	$(BIN)/python scripts/cli_docs.py > docs/cli.md

@@ -216,7 +216,7 @@ def empty_route(folder):
 def service(folder, url):
     command = (sys.executable, "-m", "sameluck", "serve", "--port", "0", "--json", "--db", url)
     with process(*command, cwd=folder) as started:
-        record = json.loads("".join(started.stdout.readline() for _ in range(5)))
+        record = json.loads("".join(iter(started.stdout.readline, "}\n")) + "}")
         port = int(record["url"].rpartition(":")[2])
         server = Server("sameluck serve", port, record["token"], started.pid)
         asyncio.run(_create(server))

@@ -4,13 +4,15 @@
 
 Every experiment of every cell (a case at 1, 2, 5 or 10 replications) is a line of twin.jsonl (or of the file that
 TWIN_LINES names), so that the work may be stopped at any time and is continued by the same command; the cells grow
-together. `--table` prints the Markdown table of docs/twin.md from the lines that are there. `--drift` measures the
-test of the arms' constancy on arms that change.
+together. `--keep` adds the lines to the sums of each cell in benchmarks/twin_sums.json and removes the file; later
+experiments continue their numbers. `--table` prints the Markdown table of docs/twin.md from both. `--drift` measures
+the test of the arms' constancy on arms that change.
 
 A cell holds, over its experiments: misses of the effect's interval (of those not withheld), of the interval around
 the observed mean, of t where there are replications for it, and of the guaranteed interval (whether the true means
-are in its set, which is what it rests on); mean half-widths; how often the constancy of the arms was rejected, and
-how often a rare failure was flagged, and met. The truth is the mean of a long simulation of the true arms.
+are in its set, which is what it rests on); mean half-widths of those that are finite; how often the constancy of the
+arms was rejected, and how often a rare failure was flagged, and met. The truth is the mean of a long simulation of
+the true arms.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import argparse
 import json
 import os
 import time
+from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +30,7 @@ import numpy as np
 
 import sameluck as sl
 from sameluck.arrays import Floats
+from sameluck.files import write_whole
 from sameluck.inference.twins.copies import BernoulliCopy
 from sameluck.inference.twins.draws import drawn_effects
 from sameluck.inference.twins.guaranteed import means_ball
@@ -43,6 +47,7 @@ from sameluck.intervals import t_interval
 from sameluck.simulation.observed import observed_rewards
 
 LINES = Path(os.environ.get("TWIN_LINES", "twin.jsonl"))
+SUMS = Path(__file__).with_name("twin_sums.json")
 COUNTS = (1, 2, 5, 10)
 EFFORTS = {"quick": Effort(2_000, 100, 64, 0), "default": Effort()}
 LEVEL = 0.95
@@ -152,80 +157,108 @@ def _judged(low: float, high: float, true: float) -> list[float]:
 
 
 def run(names: list[str], counts: list[int], experiments: int, minutes: float, effort: str) -> None:
-    lines = read()
-    truths = {line["case"]: line["truth"] for line in lines if "truth" in line}
-    done: dict[tuple[str, int], int] = {}
-    for line in lines:
-        if "count" in line:
-            key = (line["case"], line["count"])
-            done[key] = done.get(key, 0) + 1
+    truths, sums = read()
     until = time.monotonic() + 60 * minutes
     cells = [(name, count) for name in names for count in counts]
     with LINES.open("a") as file:
         while time.monotonic() < until:
-            left = [cell for cell in cells if done.get(cell, 0) < experiments]
+            left = [cell for cell in cells if sums[cell]["experiments"] < experiments]
             if not left:
                 return
-            name, count = min(
-                left, key=lambda cell: done.get(cell, 0) * CASES[cell[0]].horizon ** 0.5
-            )
+            # Long horizons get their turn less often.
+            turns = {
+                cell: sums[cell]["experiments"] * CASES[cell[0]].horizon ** 0.5 for cell in left
+            }
+            name, count = min(left, key=turns.__getitem__)
             if name not in truths:
                 truths[name] = truth(CASES[name])
                 file.write(json.dumps({"case": name, "truth": truths[name]}) + "\n")
-            number = done.get((name, count), 0)
+            number = int(sums[name, count]["experiments"])
             found = measure(CASES[name], count, number, EFFORTS[effort], truths[name])
             file.write(json.dumps({"case": name, "count": count, "effort": effort, **found}) + "\n")
             file.flush()
-            done[name, count] = number + 1
+            add(sums[name, count], found)
 
 
-def _turn(done: int, name: str, count: int) -> float:
-    # Long horizons and the counts in between get their turn less often.
-    return done * CASES[name].horizon ** 0.5 * (1.0 if count in (1, 10) else 2.0)
+Sums = Counter[str]  # over the experiments of a cell
+Cells = defaultdict[tuple[str, int], Sums]
 
 
-def read() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in LINES.read_text().splitlines()] if LINES.exists() else []
+def add(sums: Sums, line: dict[str, Any]) -> None:
+    """Add an experiment to the sums of its cell."""
+    judged = {"mean": line["mean"]}
+    if not line["withheld"]:
+        judged["copy"] = line["copy"]
+    if "t" in line:
+        judged["t"] = line["t"]
+    for name, (missed, width) in judged.items():
+        sums.update({f"{name} given": 1, f"{name} missed": missed})
+        if np.isfinite(width):
+            sums.update({f"{name} finite": 1, f"{name} width": width})
+    if "outside" in line:
+        sums.update({"guaranteed": 1, "outside": line["outside"]})
+    sums.update({"experiments": 1, "rejected": line["rejected"], "flagged": line["flagged"]})
+    sums["met"] += line["met"] > 0
 
 
-def tables(lines: list[dict[str, Any]]) -> str:
-    rows = [line for line in lines if "count" in line]
+def read() -> tuple[dict[str, float], Cells]:
+    """The truth of each case, and the sums of each cell: those kept, and the lines since."""
+    kept = json.loads(SUMS.read_text()) if SUMS.exists() else {"truths": {}, "cells": []}
+    truths, cells = kept["truths"], Cells(Sums)
+    for name, count, sums in kept["cells"]:
+        cells[name, count] = Sums(sums)
+    for text in LINES.read_text().splitlines() if LINES.exists() else ():
+        line = json.loads(text)
+        if "truth" in line:
+            truths[line["case"]] = line["truth"]
+        else:
+            add(cells[line["case"], line["count"]], line)
+    return truths, cells
+
+
+def keep() -> None:
+    """Add the lines to the sums that are kept."""
+    truths, cells = read()
+    listed = [[*cell, dict(sums)] for cell, sums in sorted(cells.items())]
+    write_whole(SUMS, json.dumps({"truths": truths, "cells": listed}, indent=1).encode())
+    LINES.unlink(missing_ok=True)
+
+
+def tables(cells: Cells) -> str:
     parts = [
         "| case | M | experiments | effect on the copy: miss % / half-width | around the mean | t | "
         "means outside the guaranteed set % | constancy rejected % | failure flagged % | met % |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for name in CASES:
-        for count in COUNTS:
-            cell = [row for row in rows if row["case"] == name and row["count"] == count]
-            if cell:
-                parts.append(_row(name, count, cell))
+    parts += [
+        _row(name, count, cells[name, count])
+        for name in CASES
+        for count in COUNTS
+        if (name, count) in cells
+    ]
     return "\n".join(parts)
 
 
-def _row(name: str, count: int, cell: list[dict[str, Any]]) -> str:
-    given = [row for row in cell if not row["withheld"]]
-    outside = [row["outside"] for row in cell if "outside" in row]
+def _row(name: str, count: int, sums: Sums) -> str:
+    share = {
+        what: 100 * sums[what] / sums["experiments"] for what in ("rejected", "flagged", "met")
+    }
     cells = [
         name,
         f"{count}",
-        f"{len(cell)}",
-        _pair([row["copy"] for row in given]),
-        _pair([row["mean"] for row in cell]),
-        _pair([row["t"] for row in cell if "t" in row]),
-        f"{100 * np.mean(outside):.1f}" if outside else "-",
-        f"{100 * np.mean([row['rejected'] for row in cell]):.1f}",
-        f"{100 * np.mean([row['flagged'] for row in cell]):.1f}",
-        f"{100 * np.mean([row['met'] > 0 for row in cell]):.1f}",
+        f"{sums['experiments']:.0f}",
+        *(_pair(sums, what) for what in ("copy", "mean", "t")),
+        f"{100 * sums['outside'] / sums['guaranteed']:.1f}" if sums["guaranteed"] else "-",
+        *(f"{one:.1f}" for one in share.values()),
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def _pair(pairs: list[list[float]]) -> str:
-    if not pairs:
+def _pair(sums: Sums, what: str) -> str:
+    if not (given := sums[f"{what} given"]):
         return "-"
-    misses, widths = np.array(pairs).T
-    return f"{100 * misses.mean():.1f} / {np.median(widths):.3g}"
+    width = sums[f"{what} width"] / max(1, sums[f"{what} finite"])
+    return f"{100 * sums[f'{what} missed'] / given:.1f} / {width:.3g}"
 
 
 def drifting_runs(count: int, fall: float, seed: int, horizon: int = 1_000) -> sl.Runs:
@@ -292,12 +325,15 @@ def main() -> None:
     parser.add_argument("--counts", nargs="*", type=int, default=list(COUNTS))
     parser.add_argument("--effort", choices=EFFORTS, default="quick")
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--keep", action="store_true")
     parser.add_argument("--drift", type=int, default=0, metavar="EXPERIMENTS")
     options = parser.parse_args()
     if options.drift:
         print(drift(options.drift))
     elif options.table:
-        print(tables(read()))
+        print(tables(read()[1]))
+    elif options.keep:
+        keep()
     else:
         run(options.cases, options.counts, options.experiments, options.minutes, options.effort)
 

@@ -88,8 +88,7 @@ EDITS = {
 def folder(tmp_path_factory):
     """A copy of the package that tests may edit (and put back), with a cache of its own."""
     folder = tmp_path_factory.mktemp("copy")
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(Path(sameluck.__file__).parent, folder / "src" / "sameluck", ignore=ignored)
+    shutil.copytree(Path(sameluck.__file__).parent, folder / "src" / "sameluck")
     return folder
 
 

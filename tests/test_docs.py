@@ -215,7 +215,7 @@ from sameluck.service.app import create_app
 experiment = sl.Experiment(
     policies={"winner": "play_the_winner(success=3)"}, arms=["a", "b"], horizon=20, replications=2
 )
-sl.trace(experiment, "poisson(3, 2)", guard=True)
+sl.trace(experiment, "gamma(3, 2)", guard=True)
 assert outliers(np.array([0, 1, 1]), np.array([0.0, 9.0, 1.0]), ["a", "b"]).verdict == "watch"
 with sl.open("sqlite://", clock=sl.VirtualClock()) as store:
     names = [check.name for check in store.start("shop", experiment).diagnostics()]

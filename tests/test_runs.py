@@ -309,6 +309,53 @@ def test_a_path_that_is_no_path_is_refused(runs, path):
         runs.save(path)
 
 
+@pytest.mark.parametrize("name", ["runs.csv", "runs.npz.gz", "runs.parquet"])
+def test_a_suffix_that_is_not_written_is_refused(runs, tmp_path, name):
+    with pytest.raises(sl.Invalid, match=r"Runs\.save writes \.npz files, not \.\w+ .*to_pandas"):
+        runs.save(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_more_replications_join_those_there_are(runs):
+    """The experiment of the whole is that with more replications; equal to all of them in one call."""
+    more = EXPERIMENT.replace(replications=9)
+    options = {"environment": "bernoulli(0.7, 0.3)", "checkpoints": [1, 20, 40]}
+    rest = sl.simulate(more, replications=range(6, 9), **options)
+
+    assert_equal(sl.Runs.concat([runs, rest]), sl.simulate(more, **options))
+
+
+def test_runs_as_tables(runs):
+    """A row for each replication, policy and checkpoint, the same in every library."""
+    records = runs.to_dicts()
+    frame = runs.to_pandas()
+
+    assert len(records) == 6 * 2 * 3
+    assert records[7] == {
+        "replication": 1,
+        "policy": 'a "quoted"',
+        "checkpoint": 20,
+        "reward": runs.rewards[1, 0, 1],
+        "interactions": runs.interactions[1, 1],
+        "pulls_x": runs.pulls[1, 0, 1, 0],
+        "pulls_y": runs.pulls[1, 0, 1, 1],
+    }
+    assert frame.to_dict("records") == records
+    assert runs.to_polars().to_dicts() == records
+    assert runs.to_arrow().to_pylist() == records
+
+
+def test_results_and_traces_as_tables(runs):
+    trace, comparison = sl.trace(EXPERIMENT, "bernoulli(0.7, 0.3)"), sl.compare(runs)
+
+    for one in (trace, comparison):
+        assert one.to_pandas().to_dict("records") == one.to_dicts()
+        assert one.to_arrow().to_pylist() == one.to_dicts()
+    assert all(
+        hasattr(kind, "to_polars") for kind in (sl.Race, sl.Plan, sl.Twin, sl.DesignComparison)
+    )
+
+
 def test_an_old_file_survives_a_failed_save(runs, tmp_path, monkeypatch):
     """The disk is full while writing: the old content is still there, and no draft beside it."""
     path = tmp_path / "runs.npz"

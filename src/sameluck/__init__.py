@@ -10,9 +10,18 @@ from typing import TYPE_CHECKING, Any
 from sameluck.design import Naive, Replay, TimeCoupled
 from sameluck.environments.base import ENVIRONMENTS, Environment, draws
 from sameluck.environments.bernoulli import Bernoulli
+from sameluck.environments.beta import Beta
+from sameluck.environments.categorical import Categorical
+from sameluck.environments.continuous_uniform import ContinuousUniform
 from sameluck.environments.empirical import Empirical
+from sameluck.environments.exponential import Exponential
 from sameluck.environments.gaussian import Gaussian
+from sameluck.environments.gaussian_mixture import GaussianMixture
+from sameluck.environments.lognormal import Lognormal, ZeroInflatedLognormal
+from sameluck.environments.poisson import Poisson
 from sameluck.environments.priors import BernoulliPrior, GaussianPrior
+from sameluck.environments.student_t import StudentT
+from sameluck.environments.truncated_gaussian import TruncatedGaussian
 from sameluck.errors import (
     AddressReused,
     Closed,
@@ -63,11 +72,14 @@ __all__ = [
     "Batched",
     "Bernoulli",
     "BernoulliPrior",
+    "Beta",
+    "Categorical",
     "Change",
     "Check",
     "Closed",
     "Comparison",
     "Conflict",
+    "ContinuousUniform",
     "Coverage",
     "Description",
     "DesignComparison",
@@ -77,10 +89,12 @@ __all__ = [
     "Environment",
     "EpsilonGreedy",
     "Experiment",
+    "Exponential",
     "Extension",
     "External",
     "Failure",
     "Gaussian",
+    "GaussianMixture",
     "GaussianPrior",
     "Guaranteed",
     "Imported",
@@ -90,11 +104,13 @@ __all__ = [
     "LedgerDifference",
     "Live",
     "LiveExperiment",
+    "Lognormal",
     "Misconfigured",
     "Missing",
     "Naive",
     "OtherVersion",
     "Plan",
+    "Poisson",
     "Policy",
     "PolicySummary",
     "Race",
@@ -109,6 +125,7 @@ __all__ = [
     "Standing",
     "Status",
     "Store",
+    "StudentT",
     "Tally",
     "ThompsonBernoulli",
     "ThompsonGaussian",
@@ -117,6 +134,7 @@ __all__ = [
     "Trace",
     "Traffic",
     "Trajectory",
+    "TruncatedGaussian",
     "Twin",
     "UCBDelta",
     "Unavailable",
@@ -125,6 +143,7 @@ __all__ = [
     "Unplayable",
     "VarianceSplit",
     "VirtualClock",
+    "ZeroInflatedLognormal",
     "chances",
     "check_policy",
     "compare",

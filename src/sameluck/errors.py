@@ -128,6 +128,7 @@ def optional(module: str, extra: str) -> ModuleType:
 
 
 LONGEST = 200  # characters of a value in a message
+MOST_WORDS = 50  # that are listed in a message
 
 
 def shown(value: object) -> str:
@@ -147,4 +148,5 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
         near, key=lambda one: difflib.SequenceMatcher(None, one, text).ratio(), default=""
     )
     hint = f"did you mean {closest!r}? " if closest else ""
-    return f"{hint}known: {', '.join(words)}"
+    more = f", ... ({len(words):,} in all)" if len(words) > MOST_WORDS else ""
+    return f"{hint}known: {', '.join(words[:MOST_WORDS])}{more}"

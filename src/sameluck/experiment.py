@@ -17,7 +17,7 @@ import numpy as np
 from sameluck import text_forms
 from sameluck.arrays import Ints
 from sameluck.design import Design, Replay, as_design
-from sameluck.errors import Invalid, did_you_mean
+from sameluck.errors import Invalid, did_you_mean, shown
 from sameluck.policies.base import Policy
 from sameluck.policies.registry import as_policy
 from sameluck.randomness import streams
@@ -73,7 +73,9 @@ class Experiment:
             self._set("control", next(iter(self.policies)))
         if not isinstance(self.control, str) or self.control not in self.policies:
             hint = did_you_mean(str(self.control), self.policies)
-            raise Invalid(f"Experiment.control {self.control!r} is not one of its policies; {hint}")
+            raise Invalid(
+                f"Experiment.control {shown(self.control)} is not one of its policies; {hint}"
+            )
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -176,7 +178,7 @@ class Experiment:
 def require_experiment(what: str, experiment: object) -> None:
     """Raise `Invalid` unless the first argument of a function is an `Experiment`."""
     if not isinstance(experiment, Experiment):
-        raise Invalid(f"{what} needs an Experiment first, got {experiment!r}")
+        raise Invalid(f"{what} needs an Experiment first, got {shown(experiment)}")
 
 
 def checked_checkpoints(experiment: Experiment, checkpoints: Sequence[int] | None) -> Ints:
@@ -188,7 +190,7 @@ def checked_checkpoints(experiment: Experiment, checkpoints: Sequence[int] | Non
     except (TypeError, ValueError):
         values = np.array("")
     if values.ndim != 1 or values.size == 0 or values.dtype.kind not in "iu":
-        raise Invalid(f"checkpoints must be a list of whole numbers, got {checkpoints!r}")
+        raise Invalid(f"checkpoints must be a list of whole numbers, got {shown(checkpoints)}")
     for value in values:
         if not 1 <= value <= experiment.horizon:
             raise Invalid(
@@ -200,7 +202,7 @@ def checked_checkpoints(experiment: Experiment, checkpoints: Sequence[int] | Non
 def read_toml(text: str) -> dict[str, object]:
     """The values of a TOML document; raise `Invalid` with the place of an error."""
     if not isinstance(text, str):
-        raise Invalid(f"TOML must be text, got {text!r}")
+        raise Invalid(f"TOML must be text, got {shown(text)}")
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -234,7 +236,7 @@ def _checked_arms(arms: object) -> int | tuple[str, ...]:
 
 def _checked_policies(policies: object, arms: int) -> dict[str, Policy]:
     if not isinstance(policies, Mapping):
-        raise Invalid(f"Experiment.policies must map names to policies, got {policies!r}")
+        raise Invalid(f"Experiment.policies must map names to policies, got {shown(policies)}")
     if not policies:
         raise Invalid("Experiment.policies is empty; name at least one policy")
     checked = {}

@@ -16,15 +16,16 @@ from sameluck import text_forms
 from sameluck.arrays import Floats, Ints
 from sameluck.environments.base import Environment
 from sameluck.environments.registry import as_environment
-from sameluck.errors import Invalid
+from sameluck.errors import Invalid, shown
 from sameluck.experiment import Experiment
 from sameluck.files import write_whole
+from sameluck.frames import Frames
 
 _BY_REPLICATION = ("rewards", "pulls", "interactions", "totals", "luck", "observed")
 
 
 @dataclass(frozen=True, eq=False)
-class Runs:
+class Runs(Frames):
     """The outcome of an experiment. Array axes are always replication, policy, checkpoint, arm.
 
     Args:
@@ -98,6 +99,26 @@ class Runs:
         """How many rewards of each stack were read up to the last checkpoint (replication, owner, arm)."""
         return self.experiment.design.stack_depths(self.pulls[:, :, -1])
 
+    def to_dicts(self) -> list[dict[str, object]]:
+        """One record for each replication, policy and checkpoint; a column of pulls for each arm."""
+        columns = self._columns()
+        lists = [np.asarray(column).tolist() for column in columns.values()]
+        return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
+
+    def _columns(self) -> dict[str, Any]:
+        shape = self.rewards.shape
+        replications = np.arange(self.first, self.first + shape[0])
+        columns = {
+            "replication": replications[:, None, None],
+            "policy": np.array(self.policies, object)[:, None],
+            "checkpoint": self.checkpoints,
+            "reward": self.rewards,
+            "interactions": self.interactions[:, None],
+        }
+        for arm, name in enumerate(self.experiment.arm_names):
+            columns[f"pulls_{name}"] = self.pulls[..., arm]
+        return {name: np.broadcast_to(one, shape).ravel() for name, one in columns.items()}
+
     def __repr__(self) -> str:
         last = self.checkpoints[-1]
         if self.replications == 0:
@@ -158,12 +179,17 @@ class Runs:
 
     @classmethod
     def concat(cls, parts: Sequence[Runs]) -> Runs:
-        """One `Runs` from several of the same experiment whose replications follow one another."""
+        """One `Runs` from several of the same experiment whose replications follow one another.
+
+        Their experiments may differ in the number of replications; the result has the largest.
+        """
         if len(parts) <= 0:
             raise Invalid("Runs.concat needs at least one part")
         first, following = parts[0], parts[0].first
+        longest = max((part.experiment for part in parts), key=lambda one: one.replications)
         for part in parts:
-            same = part.experiment == first.experiment and part.environment == first.environment
+            extended = part.experiment.replace(replications=longest.replications)
+            same = extended == longest and part.environment == first.environment
             if not same or not np.array_equal(part.checkpoints, first.checkpoints):
                 raise Invalid("Runs.concat: the parts belong to different experiments")
             if part.first != following:
@@ -175,12 +201,11 @@ class Runs:
         for name in _BY_REPLICATION:
             known = [getattr(part, name) for part in parts if getattr(part, name) is not None]
             arrays[name] = np.concatenate(known) if len(known) == len(parts) else None
-        return replace(first, **arrays)
+        return replace(first, experiment=longest, **arrays)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a `.npz` file (arrays and JSON, no pickle), whole or not at all."""
-        if not isinstance(path, str | os.PathLike):
-            raise Invalid(f"Runs.save needs the path of a file, such as 'runs.npz', got {path!r}")
+        check_runs_path(path)
         about = {
             "experiment": self.experiment.to_dict(),
             "environment": self.environment and text_forms.write(self.environment),
@@ -209,3 +234,14 @@ class Runs:
             if isinstance(error, Invalid) and "unknown" in str(error):
                 message = f"cannot read {str(path)!r}: {error}; import the module that registers it"
             raise Invalid(message) from None
+
+
+def check_runs_path(path: object) -> None:
+    """Raise `Invalid` unless `Runs.save` writes to this path: it has the suffix `.npz`, or none."""
+    if not isinstance(path, str | os.PathLike):
+        raise Invalid(f"Runs.save needs the path of a file, such as 'runs.npz', got {shown(path)}")
+    suffix = Path(path).suffix
+    if suffix.lower() not in ("", ".npz"):
+        raise Invalid(
+            f"Runs.save writes .npz files, not {suffix} ({str(path)!r}); for others there is runs.to_pandas()"
+        )

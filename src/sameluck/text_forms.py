@@ -32,7 +32,7 @@ from typing import (
     get_type_hints,
 )
 
-from sameluck.errors import Invalid, did_you_mean
+from sameluck.errors import Invalid, did_you_mean, shown
 from sameluck.validation import is_listed
 
 LONGEST = 50_000_000  # characters: two million observed rewards of an empirical environment
@@ -92,7 +92,7 @@ def discover(package: ModuleType) -> dict[str, type]:
 def parse(text: str, kinds: Mapping[str, type[Kind]], what: str) -> Kind:
     """The object that a text form describes, of the class with its name."""
     if not isinstance(text, str):
-        raise Invalid(f"{what} must be text such as 'name(value)', got {text!r}")
+        raise Invalid(f"{what} must be text such as 'name(value)', got {shown(text)}")
     if len(text) > LONGEST:
         raise Invalid(f"{what} text has {len(text):,} characters; at most {LONGEST:,}")
     return _build(_Reader(text, what).whole(), kinds, what, text)
@@ -224,7 +224,7 @@ def _build(call: _Call, kinds: Mapping[str, type[Kind]], what: str, text: str) -
     by_word = {_plain_word(word): kind for word, kind in kinds.items()}
     kind = by_word.get(_plain_word(call.name))
     if kind is None:
-        raise Invalid(f"unknown {what} {call.name!r}; {did_you_mean(call.name, kinds)}")
+        raise Invalid(f"unknown {what} {shown(call.name)}; {did_you_mean(call.name, kinds)}")
     fields, nested = _by_name(kind, call, text), _nested_field(kind) or ""
     inner = fields.get(nested)
     if isinstance(inner, _Call):

@@ -11,6 +11,7 @@ import numpy as np
 from sameluck.arrays import Bools, Floats, Ints
 from sameluck.environments.base import Environment
 from sameluck.experiment import Experiment
+from sameluck.frames import Frames
 
 
 class Trajectory(NamedTuple):
@@ -44,13 +45,14 @@ def empty_trajectory(periods: int) -> Trajectory:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Trace(Mapping[str, Trajectory]):
+class Trace(Mapping[str, Trajectory], Frames):
     """The trajectories of one replication by policy, in the experiment's order: the paper's phases."""
 
     experiment: Experiment
     environment: Environment | None
     replication: int
     trajectories: dict[str, Trajectory]
+    outstanding: tuple[tuple[int, int], ...] = ()  # live: arm and position of rewards not known yet
 
     def __getitem__(self, policy: str) -> Trajectory:
         return self.trajectories[policy]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numbers
 import operator
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, SupportsIndex, TypeGuard
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, SupportsIndex, TypeGuard, TypeVar
 
 import numpy as np
 
 from sameluck.errors import Invalid, did_you_mean, shown
+
+T = TypeVar("T")
 
 
 def is_whole(value: object) -> TypeGuard[SupportsIndex]:
@@ -100,6 +102,16 @@ def require_one_of(name: str, value: object, known: Sequence[str]) -> None:
     """Raise `Invalid` unless the value is one of some words."""
     if not isinstance(value, str) or value not in known:
         raise Invalid(f"unknown {name} {shown(value)}; {did_you_mean(value, known)}")
+
+
+def require_list(what: str, items: Iterable[T]) -> list[T]:
+    """Items as a list, or `Invalid` if they are none: a text is one item."""
+    try:
+        if not isinstance(items, str | bytes | Mapping):
+            return list(items)
+    except TypeError:
+        pass
+    raise Invalid(f"{what} must be a list, got {shown(items)}")
 
 
 def require_name(what: str, name: object) -> None:

@@ -126,7 +126,7 @@ def test_files_are_written_to_the_named_paths(capsys, tmp_path):
     assert [row["checkpoint"] for row in rows] == ["300"]
     assert list(rows[0]) == list(sl.Effect._fields)
     assert paths["svg"].read_text().lstrip().startswith("<?xml")
-    assert "ucb1(alpha=3) earned" in paths["html"].read_text()
+    assert "ucb1(alpha=3) minus ucb1(alpha=2.5)" in paths["html"].read_text()
     assert sl.Runs.load(paths["npz"]).replications == 5
 
 
@@ -215,6 +215,59 @@ def test_the_demo_shows_both_designs_and_writes_figure_and_report(capsys, tmp_pa
     assert {path.name for path in (tmp_path / "demo").iterdir()} == {"effect.svg", "report.html"}
     _, out, _ = run(capsys, "demo", "--out", str(tmp_path / "demo"), "--json")
     assert [row["design"] for row in json.loads(out)] == ["naive", "replay"]
+
+
+SAVED = ("compare", "a=ucb1", "b=uniform", "--env", "bernoulli(0.7,0.3)", "--horizon", "20")
+
+
+def test_saved_runs_are_verified(tmp_path, capsys):
+    """Equal from the file alone; an edited file is not, with exit code 1; the suffix is checked before the work."""
+    path = str(tmp_path / "runs.npz")
+    assert run(capsys, *SAVED, "--replications", "70", "--save", path)[0] == 0
+    assert run(capsys, "verify", path)[:2] == (0, "equal: 70 replications of a, b, bit for bit\n")
+
+    runs = sl.Runs.load(path)
+    runs.rewards[3, 0, 0] += 1
+    runs.save(path)
+    code, out, _ = run(capsys, "verify", path, "--json")
+    assert (code, json.loads(out)["equal"]) == (1, False)
+    assert "replication 3 of policy 'a' at checkpoint 20" in json.loads(out)["difference"]
+    assert run(capsys, *SAVED, "--save", "runs.csv")[2].startswith("error: Runs.save writes .npz")
+
+
+def test_ctrl_c_keeps_what_is_complete(tmp_path, capsys, monkeypatch):
+    """The first part is saved, as a beginning that more replications can join."""
+    simulate, path = sl.simulate, str(tmp_path / "runs.npz")
+
+    def interrupted(*arguments, replications, **options):
+        if replications.start > 0:
+            raise KeyboardInterrupt
+        return simulate(*arguments, replications=replications, **options)
+
+    monkeypatch.setattr(sl, "simulate", interrupted)
+    code, _, err = run(capsys, *SAVED, "--replications", "70", "--save", path)
+    kept = sl.Runs.load(path)
+
+    assert (code, kept.first, kept.replications) == (130, 0, 32)
+    assert "32 of 70 replications are kept in" in err
+    rest = simulate(kept.experiment, kept.environment, replications=range(32, 70))
+    assert sl.Runs.concat([kept, rest]).replications == 70
+
+
+def test_the_environment_may_be_a_log(tmp_path, capsys):
+    """Arms have the names of the log; a column that is missing is named."""
+    log = tmp_path / "log.csv"
+    log.write_text("shown,paid\nblue,1\nred,0\nblue,0\n")
+    brief = ("--horizon", "5", "--replications", "2")
+    code, out, _ = run(
+        capsys, "compare", "a=ucb1", "b=ucb1", "--env", f"{log}:shown,paid", "--json", *brief
+    )
+    found = json.loads(out)
+
+    assert (code, found["environment"]) == (0, "empirical([1, 0], [0])")
+    assert found["experiment"]["arms"] == ["blue", "red"]
+    code, _, err = run(capsys, "compare", "a=ucb1", "b=ucb1", "--env", f"{log}:shown,earned")
+    assert (code, "has no column 'earned' for reward" in err) == (2, True)
 
 
 ENV = ("--env", "bernoulli(0.7,0.3)")

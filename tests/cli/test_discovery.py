@@ -39,8 +39,7 @@ def run(*words, **settings):
 @pytest.mark.slow
 def test_a_new_module_is_a_new_command(tmp_path):
     package = tmp_path / "sameluck"
-    ignore = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(Path(sameluck.__file__).parent, package, ignore=ignore)
+    shutil.copytree(Path(sameluck.__file__).parent, package)
     (package / "cli" / "hello.py").write_text(TOP)
     (package / "cli" / "live" / "hello.py").write_text(LIVE)
     copied = {"env": {**os.environ, "PYTHONPATH": str(tmp_path)}, "cwd": tmp_path}

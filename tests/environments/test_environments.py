@@ -1,19 +1,25 @@
 """Every environment keeps the contract, found by discovery, and pays what it says."""
 
 import pickle
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from scipy import stats
 
 import cases
 import sameluck as sl
 from budget import SEED, assert_chances, assert_law, assert_mean
+from laws import LAWS
 from sameluck import text_forms
 from sameluck.environments.base import ENVIRONMENTS
 from sameluck.environments.registry import as_environment
 
+GUIDE = (Path(__file__).parents[2] / "docs" / "guide.md").read_text()
 ALL = cases.all_environments(3)
+EVERY = [*ALL, *LAWS]  # `test_laws` tests the rewards of the others
 
 
 def rewards_of(environment, arm, draws, arms=3):
@@ -34,14 +40,15 @@ def first_rewards(environment, arm, replications, arms=3):
 
 @pytest.mark.parametrize("kind", cases.ENVIRONMENT_KINDS, ids=lambda kind: kind.__name__)
 def test_every_environment_is_documented_public_and_has_examples(kind):
-    """Its docstring says what it pays; it is in the public list; the tests know parameters to try."""
+    """Its docstring says what it pays; it is in the public list and the guide; the tests know parameters to try."""
     assert len(kind.__doc__) > 40
     assert getattr(sl, kind.__name__) is kind
+    assert f"| `{kind.__name__}(" in GUIDE or f", `{kind.__name__}(" in GUIDE
     assert cases.environment_example(kind)
     assert ENVIRONMENTS[text_forms.name_of(kind)] is kind
 
 
-@pytest.mark.parametrize("environment", ALL, ids=cases.name)
+@pytest.mark.parametrize("environment", EVERY, ids=cases.name)
 def test_an_environment_is_frozen_and_survives_pickle(environment):
     """Other processes get the same one."""
     assert pickle.loads(pickle.dumps(environment)) == environment
@@ -50,7 +57,7 @@ def test_an_environment_is_frozen_and_survives_pickle(environment):
             setattr(environment, field, 1)
 
 
-@pytest.mark.parametrize("environment", ALL, ids=cases.name)
+@pytest.mark.parametrize("environment", EVERY, ids=cases.name)
 def test_it_knows_its_means_best_arm_and_gaps(environment):
     """Gaps are what the means lack to the best; the best arm is the first with no gap; `arms` fits."""
     means, gaps = environment.means, environment.gaps
@@ -208,6 +215,42 @@ def test_every_parameter_is_checked(environment, value):
         assert f"{type(environment).__name__}.{field}" in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: sl.Bernoulli([1.6, 0.4]), r"Bernoulli\.means\[0\] must be <= 1, got 1\.6"),
+        (lambda: sl.Bernoulli([]), r"Bernoulli\.means has 0 entries"),
+        (lambda: sl.Gaussian([1, 2], sd=[1, 2, 3]), r"Gaussian\.sd has 3 entries.* 2 arms"),
+        (
+            lambda: sl.Empirical(np.zeros(10**6)),
+            r"Empirical\.samples\[0\] must be a list.* got 0\.0$",
+        ),
+        (lambda: sl.Empirical("log.csv"), r"Empirical\.samples must be a list.* got 'log\.csv'"),
+        (
+            lambda: sl.ContinuousUniform([0, 2], high=1),
+            r"\.high of arm 1 must be >= its low, 2, got 1",
+        ),
+        (
+            lambda: sl.TruncatedGaussian([0.5, 50]),
+            "arm 1 lies within its bounds with probability 0",
+        ),
+        (
+            lambda: sl.Categorical([[0.5, 0.5], [0.2, 0.2]]),
+            r"chances\[1\] must have the sum 1, got 0\.4",
+        ),
+        (lambda: sl.Categorical([[0.5, 0.5], [1]]), r"chances\[1\] has 1 entries, but must have 2"),
+        (lambda: sl.GaussianMixture([[1, 2]], weights=[[1]]), r"weights\[0\] has 1 entries"),
+        (lambda: sl.StudentT([1, 2], df=2), r"StudentT\.df must be > 2, got 2"),
+    ],
+)
+def test_a_constructor_refuses_what_is_not_valid(make, message):
+    """When it is made, in one short line."""
+    with pytest.raises(sl.Invalid, match=message) as refused:
+        make()
+    assert len(str(refused.value)) < 300
+    assert "\n" not in str(refused.value)
+
+
 def test_lists_arrays_and_whole_numbers_are_welcome():
     """However the means are given, it is the same environment with the same text."""
     forms = [[1, 0, 1], (1.0, 0.0, 1.0), np.array([1, 0, 1]), np.array([1.0, 0.0, 1.0])]
@@ -222,3 +265,35 @@ def test_what_is_no_environment_is_refused(value):
     """The message lists those there are."""
     with pytest.raises(sl.Invalid, match=r"environment.*bernoulli"):
         as_environment(value)
+
+
+LOG = [
+    {"arm": arm, "paid": paid} for arm, paid in (("a10", 2.5), ("a2", 0), ("a10", -1), ("a2", 1))
+]
+
+
+def test_rewards_of_a_log(tmp_path):
+    """From records, frames and files; arms in the order of their names, or in the given one."""
+    frame = pd.DataFrame(LOG)
+    frame.to_csv(tmp_path / "log.csv")
+    frame.to_parquet(tmp_path / "log.parquet")
+    sources = [LOG, frame, pl.DataFrame(frame), tmp_path / "log.csv", str(tmp_path / "log.parquet")]
+    found = {sl.Empirical.from_log(one, arm="arm", reward="paid") for one in sources}
+
+    assert found == {sl.Empirical(((0.0, 1.0), (2.5, -1.0)))}
+    other = sl.Empirical.from_log(frame, arm="arm", reward="paid", arm_names=["a10", "a2"])
+    assert other.means == (0.75, 0.5)
+
+
+def test_a_bad_log_is_refused_without_its_data():
+    """Bad rows are named, or left out; an arm without rewards is refused; a column that is missing is named."""
+    bad = [*LOG, {"arm": "a2", "paid": "much"}]
+    names = {"arm": "arm", "reward": "paid"}
+
+    with pytest.raises(sl.Invalid, match="1 row cannot be used: record 5: reward is not a number"):
+        sl.Empirical.from_log(bad, **names)
+    assert sl.Empirical.from_log(bad, skip_bad=True, **names) == sl.Empirical.from_log(LOG, **names)
+    with pytest.raises(sl.Invalid, match=r"Empirical\.samples\[0\] must be a list of rewards"):
+        sl.Empirical.from_log(LOG, arm_names=["a1", "a2", "a10"], **names)
+    with pytest.raises(sl.Invalid, match="has no column 'revenue' for reward; known: arm, paid"):
+        sl.Empirical.from_log(LOG, arm="arm", reward="revenue")

@@ -136,6 +136,33 @@ class Databases:
         self.free.append(name)
 
 
+def admin(server, *commands):
+    """Run commands as the superuser."""
+    import psycopg  # noqa: PLC0415 scripts/install needs this module before it is there
+
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        for command in commands:
+            connection.execute(command)
+
+
+def name_of(url):
+    """The name of a database."""
+    return url.rpartition("/")[2]
+
+
+@contextlib.contextmanager
+def away(server, url):
+    """The database takes no connections, and the present ones are gone."""
+    name = name_of(url)
+    allow = "UPDATE pg_database SET datallowconn = {} WHERE datname = '{}'"
+    kill = f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{name}'"
+    admin(server, allow.format("false", name), kill)
+    try:
+        yield
+    finally:
+        admin(server, allow.format("true", name))
+
+
 def _version(folder):
     digits = "".join(letter if letter.isdigit() else " " for letter in folder.parent.name)
     return [int(number) for number in digits.split()]

@@ -334,7 +334,8 @@ class TestNames:
             "connections must be a whole number >= 1, got 'x'",
         ),
         (lambda _, live: live.runs(policies=["c"]), "unknown policy 'c'; known: ucb, thompson"),
-        (lambda _, live: live.runs(policies=3), "unknown policy 3; known: ucb, thompson"),
+        (lambda _, live: live.void_units("ann"), "void_units: units must be a list, got 'ann'"),
+        (lambda _, live: live.runs(policies=3), "policies must be a list, got 3"),
         (lambda _, live: live.trace(True), "replication .* from 0 to 1, got True"),
     ],
 )
@@ -401,7 +402,7 @@ class Hostile:
         raise RuntimeError("no")
 
 
-HUGE = {"text": "x" * 10_000_000, "object": Hostile(), "list": [0] * 1_000_000, "number": 10**5_000}
+HUGE = {"text": "x" * 1_000_000, "object": Hostile(), "list": [0] * 100_000, "number": 10**5_000}
 
 
 @pytest.mark.parametrize("value", HUGE.values(), ids=HUGE)
@@ -422,10 +423,30 @@ def test_what_is_refused_is_shown_shortened(value):
             lambda: store.load(value),
             lambda: store.start(value, live.experiment),
             lambda: live.reward_many([value])[0].missing,
+            lambda: live.remove_policy(value),
+            lambda: live.replace_policy_code(value),
+            lambda: live.replace_policy_code("a", makers=value),
+            lambda: live.add_policy("b", value),
+            lambda: live.export("x.csv", what=value),
+            lambda: live.runs(value),
+            lambda: live.runs(policies=value),
+            lambda: store.delete("x", reason=value),
         ):
             with pytest.raises((sl.SameluckError, AttributeError)) as caught:
                 call()
             assert len(str(caught.value)) < 600
+
+
+def test_of_many_experiments_some_are_listed():
+    with sl.open("sqlite://") as store:
+        experiment = sl.Experiment(policies={"a": "ucb1"}, arms=2, horizon=2, replications=1)
+        for number in range(60):
+            store.start(f"trial {number}", experiment)
+        with pytest.raises(
+            sl.Unknown, match=r"did you mean 'trial 7'\?.* \(60 in all\)$"
+        ) as caught:
+            store.load("trail 7")
+        assert "trial 59" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -452,7 +473,7 @@ def test_rewards_of_other_types(value):
         assert type(live.describe(live.assign("ann").id).value) is float
 
 
-@pytest.mark.parametrize("moment", [math.nan, math.inf, None, "now"])
+@pytest.mark.parametrize("moment", [math.nan, math.inf, None, "now", 1.7e12, -1e30])
 def test_a_clock_that_is_wrong(moment):
     with sl.open("sqlite://", clock=lambda: moment) as store:
         with pytest.raises(sl.Invalid, match="clock must return seconds since 1970"):

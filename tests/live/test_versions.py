@@ -1,9 +1,10 @@
 """Versions of policies: a rolling deploy of two processes, and a user's own compiled policies."""
 
+import contextlib
 import json
+import os
 import subprocess
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +30,7 @@ class Process(NamedTuple):
         return json.loads(self.popen.stdout.readline())
 
 
-@contextmanager
+@contextlib.contextmanager
 def deployed(url, name):
     words = [sys.executable, str(DEPLOYED), url, name, str(START)]
     with subprocess.Popen(
@@ -85,6 +86,27 @@ def test_a_rolling_deploy_with_a_changed_policy(postgres_url):
     live = scenario.reopen(live, makers=NEW)
     is_simulated(live, NEW)
     scenario.close()
+
+
+def test_a_forked_process_names_itself():
+    """The parent has found out, and said, that its code is another."""
+    with sl.open("sqlite://") as store:
+        policies = {"own": sl.External("own")}
+        store.start(
+            "trial", sl.Experiment(policies=policies, arms=3, horizon=9, replications=2), makers=OLD
+        )
+        live = store.peek("trial", makers=NEW)
+        assert f":{os.getpid()} has another" in str(live._replications.definition.refusal)
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            with contextlib.suppress(BaseException):
+                os.write(writing, str(live._replications.definition.refusal).encode())
+            os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading) as output:
+            assert f":{child} has another" in output.read()
+        os.waitpid(child, 0)
 
 
 class Stepping(NamedTuple):

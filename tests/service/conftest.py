@@ -117,6 +117,8 @@ def shared():
 class Server:
     """A service in a thread of this process."""
 
+    socks = SOCKS
+
     def __init__(self, store):
         address = Address("127.0.0.1", 0)
         self.store, self.serving = store, Serving(store, address, address.bind())
@@ -140,4 +142,18 @@ def server():
     try:
         yield server
     finally:
+        server.stop()
+
+
+@pytest.fixture
+def listening():
+    """A function that serves a store at an address until the test ends."""
+    servers = []
+
+    def listening(store):
+        servers.append(Server(store))
+        return servers[-1]
+
+    yield listening
+    for server in servers:
         server.stop()

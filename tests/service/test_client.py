@@ -130,8 +130,7 @@ def test_coroutines_have_the_same_methods(server):
 
 
 # Of the server, or local.
-MORE = {"verify", "twin", "tick", "void_units", "forget_units", "started_at", "live"}
-MORE |= {"remove_policy", "replace_policy_code", "repair"}  # of who deploys the code
+MORE = {"verify", "twin", "tick", "void_units", "started_at", "live"}
 
 
 def test_the_clients_have_the_methods_of_the_embedded_object():

@@ -31,6 +31,8 @@ BODIES = {
     "reward_batch": {"rewards": []},
     "add_policy": {"name": "new", "policy": "uniform"},
     "preview_policy": {"name": "new", "policy": "uniform"},
+    "replace_policy_code": {"policies": ["ucb"]},
+    "preview_policy_code": {"policies": ["ucb"]},
     "extend_windows": {"seconds": 1},
     "create_token": {"name": "t", "scopes": ["read"]},
     "create_experiment": {},

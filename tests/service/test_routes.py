@@ -231,21 +231,6 @@ def test_changes_are_in_the_history_with_the_name_of_the_token(served):
     assert (changes[1]["reason"], changes[3]["subject"]) == ("lunch", "50/50")
 
 
-def test_a_policy_can_be_removed_but_not_the_control(served):
-    served.start()
-    path = "/v1/experiments/socks/policies"
-    removed = served.http.delete(f"{path}/greedy", params={"reason": "poor"})
-    assert (removed.status_code, removed.json()["status"]) == (200, "running")
-    shown = served.http.get("/v1/experiments/socks").json()
-    assert list(shown["experiment"]["policies"]) == ["ucb"]
-    assert (
-        served.http.get("/v1/experiments/socks/history").json()["changes"][-1]["reason"] == "poor"
-    )
-    for name in ("ucb", "greedy", "no/body"):
-        answer = served.http.delete(f"{path}/{name}")
-        assert (answer.status_code, answer.json()["code"]) in [(422, "invalid"), (404, "unknown")]
-
-
 def test_a_preview_of_a_policy_changes_nothing(served):
     served.start()
     policy = {"name": "new", "policy": "ucb1(alpha=1)"}
@@ -301,11 +286,13 @@ def test_metrics_count_requests_and_users(served):
     served.start()
     served.assign("u")
     served.http.get("/nothing/of/this")
+    served.http.request("BREW", "/healthz")
     text = served.http.get("/metrics").text
     route = 'method="POST",route="/v1/experiments/{name}/assignments"'
     assert f'sameluck_responses_total{{{route},status="201"}} 1.0' in text
     assert 'sameluck_experiment_users{experiment="socks"} 1.0' in text
     assert "/nothing" not in text
+    assert "BREW" not in text
 
 
 def test_limits_are_those_of_the_service(serve):
@@ -325,7 +312,7 @@ def test_a_store_that_is_away_gives_the_fallback_arm_and_503(served):
     served.start()
     id = served.assign("u").json()["id"]
     served.store.close()
-    assert codes(served.http.get("/readyz")) == (503, "closed")
+    assert codes(served.http.get("/readyz")) == (503, "unavailable")
     answer = served.reward(id, 1)
     assert codes(answer) == (503, "closed")
     assert answer.headers["retry-after"] == "1"
@@ -386,3 +373,8 @@ def test_a_unit_can_be_erased(served):
     assert served.http.post(path, json=erase).json() == {"assignments": 0}
     assert codes(served.http.get(f"/v1/assignments/{id}")) == (404, "unknown")
     assert served.store.peek("socks").status().settled == 1
+    forget = "/v1/experiments/socks/forget-units"
+    assert codes(served.http.post(forget)) == (409, "invalid_transition")
+    served.http.post("/v1/experiments/socks/stop", json={"drain": False})
+    assert served.http.post(forget, json={"reason": "over"}).json()["status"] == "stopped"
+    assert served.store.history()[-1].what == "units forgotten"

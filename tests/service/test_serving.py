@@ -99,8 +99,7 @@ def until_answered(call, *arguments):
 
 
 @pytest.mark.slow
-def test_a_server_that_is_killed_and_restarted_under_load_loses_and_doubles_nothing(tmp_path):
-    url = f"sqlite:///{tmp_path / 'sameluck.db'}"
+def test_a_server_that_is_killed_and_restarted_under_load_loses_and_doubles_nothing(tmp_path, url):
     with sl.open(url) as store:
         token = Tokens(store.database).create("shop", ["serve", "reward", "manage"])
     with Address("127.0.0.1", 0).bind() as free:
@@ -123,14 +122,14 @@ def test_a_server_that_is_killed_and_restarted_under_load_loses_and_doubles_noth
             time.sleep(0.05)
 
     users = [threading.Thread(target=serve_users, args=(10**6 * n,)) for n in range(4)]
-    with running(tmp_path, "--port", port) as (process, http):
+    with running(tmp_path, "--port", port, "--db", url) as (process, http):
         assert http.post("/v1/experiments", json=EXPERIMENT).status_code == 201
         for user in users:
             user.start()
         wait_for_more()
         process.kill()
         process.wait()
-    with running(tmp_path, "--port", port):
+    with running(tmp_path, "--port", port, "--db", url):
         wait_for_more()
         ended.set()
         for user in users:

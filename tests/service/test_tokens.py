@@ -69,7 +69,18 @@ def test_names_and_scopes_are_checked(served):
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "localhost.evil.example", "", "[::2]", "127.0.0.2"]
+    "host",
+    [
+        "evil.example",
+        "localhost.evil.example",
+        "",
+        "[::2]",
+        "127.0.0.2",
+        "127.0.0.1:80@evil.example",
+        "localhost:evil.example",
+        "[::1]evil.example",
+        "localhost, evil.example",
+    ],
 )
 @pytest.mark.parametrize("method", ["GET", "DELETE", "OPTIONS"])
 def test_another_host_is_refused(shared, host, method):

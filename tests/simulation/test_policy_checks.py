@@ -11,7 +11,6 @@ import sameluck as sl
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import at
 
-
 BERNOULLI = sl.Bernoulli((0.3, 0.5, 0.6))
 
 

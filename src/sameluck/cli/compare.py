@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import click
 
 import sameluck as sl
 from sameluck import text_forms
-from sameluck.adapters import dask as dask_adapter
 from sameluck.cli.experiment_options import (
     Command,
     OptionValues,
@@ -31,6 +29,7 @@ from sameluck.cli.output import (
     report_option,
     written,
 )
+from sameluck.cli.simulation import simulate
 from sameluck.experiment import checked_checkpoints
 from sameluck.files import make_folder, write_whole
 from sameluck.inference.effects import Request, check_request
@@ -210,20 +209,15 @@ def compare_command(
         raise sl.Invalid("--split needs a prior as --env")
     checkpoints = parse_checkpoints(settings.get("checkpoints"), experiment)
     request = read_request(settings, experiment, max(experiment.replications, 1 + with_twin))
-    with ExitStack() as stack, progress_bar("simulating") as progress:
-        map_like = None
-        if dask is not None:
-            client = stack.enter_context(closing(dask_adapter.connect(dask)))
-            map_like = dask_adapter.on(client)
-        runs = sl.simulate(
-            experiment,
-            environment,
-            checkpoints=with_curve(checkpoints, outputs),
-            workers=workers,
-            progress=progress,
-            map=map_like,
-            detail="adjust" in settings,
-        )
+    runs = simulate(
+        experiment,
+        environment,
+        keep=outputs["runs"],
+        dask=dask,
+        checkpoints=with_curve(checkpoints, outputs),
+        workers=workers,
+        detail="adjust" in settings,
+    )
     request["best"] = settings.get("best", False)
     parts = sl.split_variance(experiment, environment) if split else None
     return write_comparison(runs, checkpoints, request, outputs, parts, with_twin=with_twin)

@@ -11,12 +11,18 @@ from typing import Any, TypeAlias, TypeVar
 import click
 
 from sameluck import text_forms
+from sameluck.environments.base import Environment
+from sameluck.environments.empirical import Empirical
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid, did_you_mean
 from sameluck.experiment import Experiment, read_toml
+from sameluck.logs.rows import read_log, refuse_problems, rewards_by_arm
 from sameluck.policies.base import POLICIES, Policy
 
 OptionValues: TypeAlias = dict[str, Any]  # options or the values of a TOML file, by name
+_LOG = re.compile(
+    r"(?P<path>.+\.(?:csv|jsonl|ndjson|parquet)):(?P<arm>[^,]+),(?P<reward>[^,]+)", re.I
+)
 Command = TypeVar("Command", bound=Callable[..., object])
 
 # The settings of a file that are not fields of the experiment.
@@ -34,7 +40,10 @@ def experiment_options(
     options = [
         click.argument("policies", nargs=-1, metavar="POLICY... | FILE.toml"),
         click.option(
-            "--env", "environment", help='Environment of the rewards, e.g. "bernoulli(0.7, 0.3)".'
+            "--env",
+            "environment",
+            help='Environment of the rewards, e.g. "bernoulli(0.7, 0.3)", or a log with its columns of arms and '
+            'rewards: "log.csv:arm,reward".',
         ),
         click.option(
             "--arms", type=int, help="Number of arms, if the environment does not determine it."
@@ -128,10 +137,22 @@ def _values_and_settings(
     if not isinstance(settings.get("best", False), bool):
         raise Invalid("best must be true or false")
     if "environment" in settings:
-        environment = settings["environment"] = as_environment(settings["environment"])
-        if environment.arms is not None:
-            values.setdefault("arms", environment.arms)
+        environment, arms = _environment_and_arms(settings["environment"])
+        settings["environment"] = environment
+        if arms is not None:
+            values.setdefault("arms", arms)
     return values, settings
+
+
+def _environment_and_arms(text: object) -> tuple[Environment, int | tuple[str, ...] | None]:
+    """An environment from its text form or a log (`log.csv:arm,reward`), and its arms: how many, or their names."""
+    columns = _LOG.fullmatch(text) if isinstance(text, str) else None
+    if columns is None:
+        environment = as_environment(text)
+        return environment, environment.arms
+    log = read_log(columns["path"], arm=columns["arm"], reward=columns["reward"])
+    refuse_problems(log)
+    return Empirical(rewards_by_arm(log)), log.arms
 
 
 def parse_policies(words: Iterable[str]) -> dict[str, Policy]:

@@ -16,6 +16,7 @@ import click
 from sameluck.errors import Invalid, optional
 from sameluck.files import to_json
 from sameluck.reporting import plots
+from sameluck.runs import check_runs_path
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -69,6 +70,8 @@ def horizon_grid(horizon: int) -> list[int]:
 def check_outputs(outputs: Outputs) -> None:
     """Raise `Invalid` for a file that cannot be written, before the work starts."""
     paths = [path for path in outputs.values() if path is not None]
+    if outputs.get("runs") is not None:
+        check_runs_path(outputs["runs"])
     if len(set(paths)) != len(paths):
         raise Invalid("two outputs have the same file; name different ones")
     for path in paths:
@@ -81,7 +84,6 @@ def check_outputs(outputs: Outputs) -> None:
             raise Invalid(f"cannot write {path!r}: it is a folder")
     if plot := outputs.get("plot"):
         plots.checked_path(plot)
-    if plot or outputs.get("report"):
         optional("matplotlib", "plots")
 
 

@@ -21,6 +21,7 @@ from sameluck.experiment import Experiment, ExperimentRecord
 from sameluck.live.diagnostics.check import Check
 from sameluck.live.history import Change
 from sameluck.live.records import Assignment, Receipt, Status
+from sameluck.live.rederivation import LedgerDifference, Rederivation
 from sameluck.trajectories import PeriodRecord, Trace, Trajectory
 
 AGAIN = (429, 502, 503, 504)  # statuses of a service that may answer a moment later
@@ -104,6 +105,13 @@ def changes_of(answer: Answer) -> list[Change]:
 def checks_of(answer: Answer) -> tuple[Check, ...]:
     """The results of checks."""
     return tuple(Check(**one) for one in answer.json["checks"])
+
+
+def rederivation_of(answer: Answer) -> Rederivation:
+    """What deriving the ledger again changes, or has changed."""
+    record = answer.json
+    differences = tuple(LedgerDifference(**one) for one in record["differences"])
+    return Rederivation(record["replications"], differences, record["applied"])
 
 
 def trace_of(experiment: Experiment, record: TraceDocument) -> Trace:

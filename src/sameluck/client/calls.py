@@ -18,12 +18,22 @@ from sameluck.client.answers import (
     changes_of,
     checks_of,
     receipts_of,
+    rederivation_of,
     status_of,
 )
 from sameluck.errors import SameluckError
 from sameluck.experiment import Experiment
 from sameluck.files import write_whole
-from sameluck.live import Assignment, Change, Check, Description, Joining, Live, Receipt
+from sameluck.live import (
+    Assignment,
+    Change,
+    Check,
+    Description,
+    Joining,
+    Live,
+    Receipt,
+    Rederivation,
+)
 from sameluck.live.enrolment import Unit
 from sameluck.live.records import Extension, ReplicationStatus, Status
 from sameluck.policies.base import Policy
@@ -172,6 +182,10 @@ class ExperimentCalls:
         body = {"unit": _plain(unit), "reason": reason}
         return Call("POST", f"{self.path}/erase", lambda a: int(a.json["assignments"]), body)
 
+    def forget_units(self, *, reason: str = "") -> Call[None]:
+        """Destroy the key of the hashes of the units, as `LiveExperiment.forget_units` does."""
+        return self._change("forget-units", {"reason": reason})
+
     def add_policy(self, name: str, policy: Policy | str) -> Call[Joining]:
         """Add a challenger, even to a finished experiment."""
         return Call(
@@ -181,6 +195,36 @@ class ExperimentCalls:
     def preview_policy(self, name: str, policy: Policy | str) -> Call[Joining]:
         """Return what `add_policy` would return; nothing is changed."""
         return Call("POST", f"{self.path}/policies/preview", _joining, _policy(name, policy))
+
+    def remove_policy(self, name: str, *, reason: str = "") -> Call[Rederivation]:
+        """Remove a policy from the experiment, as `LiveExperiment.remove_policy` does."""
+        path, query = f"{self.path}/policies/{quote(name, safe='')}", {"reason": reason}
+        return Call("DELETE", path, rederivation_of, query=query, repeatable=False)
+
+    def replace_policy_code(
+        self, name: str | Sequence[str], *, confirm: bool = False, reason: str = ""
+    ) -> Call[Rederivation]:
+        """Continue with the code that the server has for a policy, or for several, in place of the experiment's.
+
+        The result shows what changes; nothing is changed unless `confirm`. No code is sent.
+        """
+        names = [name] if isinstance(name, str) else list(name)
+        return self._rederive("policies/code", {"policies": names}, reason, confirm=confirm)
+
+    def repair(self, *, confirm: bool = False, reason: str = "") -> Call[Rederivation]:
+        """Bring the ledger in line with the policies again, as `LiveExperiment.repair` does.
+
+        The result shows what changes; nothing is changed unless `confirm`.
+        """
+        return self._rederive("repair", {}, reason, confirm=confirm)
+
+    def _rederive(
+        self, what: str, body: Mapping[str, object], reason: str, *, confirm: bool
+    ) -> Call[Rederivation]:
+        path = f"{self.path}/{what}"
+        if not confirm:
+            return Call("POST", f"{path}/preview", rederivation_of, body or None)
+        return Call("POST", path, rederivation_of, {**body, "reason": reason}, repeatable=False)
 
     def _change(self, what: str, body: Mapping[str, object]) -> Call[None]:
         return Call("POST", f"{self.path}/{what}", nothing, body)

@@ -27,13 +27,14 @@ from sameluck.arrays import Floats
 from sameluck.bodies import check_registration, is_ours, renamed
 from sameluck.body_digests import compiled_bodies
 from sameluck.compiled import dispatched
-from sameluck.errors import Invalid
+from sameluck.errors import Invalid, shown
 from sameluck.randomness.streams import Bits
 from sameluck.validation import is_listed, require_number
 
 Law: TypeAlias = text_forms.Parameters  # what a draw body takes
 DrawBody: TypeAlias = Callable[..., float]
 
+_ROUNDING = 1e-9  # of a sum of probabilities
 LARGEST = 1e50  # a reward; sums of fourth powers of larger ones would overflow
 
 ENVIRONMENTS: dict[str, type[Environment]] = {}  # by the name of their text form
@@ -48,6 +49,12 @@ class Environment:
     __slots__ = ()
     binary = False  # whether rewards are 0 and 1 only
     is_prior = False  # whether each replication has an instance of its own
+
+    def __init__(self, *_values: object, **_named: object) -> None:
+        """Raise `Invalid` for parameters that are not valid for any number of arms."""
+        parameters: Any = text_forms.normal_form(self)
+        listed = (len(value) for value in parameters if is_listed(value))
+        parameters.check(max(next(listed, 1), 1))
 
     @property
     def means(self) -> Sequence[float]:
@@ -93,7 +100,9 @@ def _as_array(name: str, value: object) -> object:
     try:
         return np.asarray(value, float)
     except (TypeError, ValueError):
-        raise Invalid(f"{name} must be numbers in lists of equal lengths, got {value!r}") from None
+        raise Invalid(
+            f"{name} must be numbers in lists of equal lengths, got {shown(value)}"
+        ) from None
 
 
 EnvironmentLike: TypeAlias = Environment | text_forms.Parameters | str  # itself or its text form
@@ -201,10 +210,10 @@ def check_means(environment: Environment, means: object, arms: int, **bounds: fl
 def check_length(name: str, values: object, arms: int) -> None:
     """Raise `Invalid` unless there is one value per arm."""
     if not is_listed(values):
-        raise Invalid(f"{name} must be a list with one entry per arm, got {values!r}")
+        raise Invalid(f"{name} must be a list with one entry per arm, got {shown(values)}")
     if len(values) != arms:
         raise Invalid(
-            f"{name} has {len(values)} entries, but the experiment has {arms} arms; make them equal"
+            f"{name} has {len(values)} entries, but there are {arms} arms; give one entry per arm"
         )
 
 
@@ -216,3 +225,43 @@ def check_each(name: str, value: object, arms: int, **bounds: float) -> None:
     check_length(name, value, arms)
     for arm, entry in enumerate(value):
         require_number(f"{name}[{arm}]", entry, **bounds)
+
+
+def check_order(
+    kind: str, low: float | Sequence[float], high: float | Sequence[float], arms: int
+) -> None:
+    """Raise `Invalid` unless `low` is at most `high`, for each arm."""
+    for arm, ends in enumerate(zip(per_arm(low, arms), per_arm(high, arms), strict=True)):
+        if ends[0] > ends[1]:
+            raise Invalid(
+                f"{kind}.high of arm {arm} must be >= its low, {ends[0]:g}, got {ends[1]:g}"
+            )
+
+
+def check_table(name: str, rows: object, arms: int, columns: int | None, **bounds: float) -> int:
+    """The number of columns, or `Invalid` unless there is one list of as many numbers per arm."""
+    check_length(name, rows, arms)
+    assert is_listed(rows)
+    for arm, row in enumerate(rows):
+        columns = check_row(f"{name}[{arm}]", row, columns, **bounds)
+    return columns or 0
+
+
+def check_row(name: str, values: object, columns: int | None, **bounds: float) -> int:
+    """How many values there are, or `Invalid` unless they are numbers, as many as given."""
+    if not is_listed(values) or not values:
+        raise Invalid(f"{name} must be a list of numbers, got {shown(values)}")
+    if columns not in (None, len(values)):
+        raise Invalid(f"{name} has {len(values)} entries, but must have {columns}")
+    for place, value in enumerate(values):
+        require_number(f"{name}[{place}]", value, **bounds)
+    return len(values)
+
+
+def check_chances(name: str, rows: object, arms: int, columns: int | None = None) -> int:
+    """The number of columns, or `Invalid` unless there is one list of probabilities per arm, with the sum 1."""
+    columns = check_table(name, rows, arms, columns, at_least=0, at_most=1)
+    for arm, total in enumerate(np.sum(np.asarray(rows, float), axis=1)):
+        if abs(total - 1) > _ROUNDING:
+            raise Invalid(f"{name}[{arm}] must have the sum 1, got {total:.12g}")
+    return columns

@@ -9,10 +9,11 @@ import numpy as np
 
 from sameluck.arrays import Floats, Ints
 from sameluck.environments.base import LARGEST, LIMITS, Environment, check_length, draws
-from sameluck.errors import Invalid
+from sameluck.errors import Invalid, shown
+from sameluck.logs.rows import read_log, refuse_problems, rewards_by_arm
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import Bits
-from sameluck.validation import is_listed, require_number
+from sameluck.validation import is_listed, require_flag, require_number
 
 
 class _Parameters(NamedTuple):
@@ -28,6 +29,31 @@ class Empirical(_Parameters, Environment):
     def sample() -> str:
         """A text form to show."""
         return "empirical([0, 1, 1], [2.5, 0])"
+
+    @classmethod
+    def from_log(
+        cls,
+        source: object,
+        *,
+        arm: str,
+        reward: str,
+        arm_names: Sequence[str] | None = None,
+        skip_bad: bool = False,
+    ) -> Empirical:
+        """The rewards that a log has for each arm: those of users to whom arms were assigned at random.
+
+        Args:
+            source: A path ending in .csv, .jsonl, .ndjson or .parquet, a pandas or polars DataFrame, or records.
+            arm: The column of arms.
+            reward: The column of rewards.
+            arm_names: All arms, in their order; those in the log by name if not given, a2 before a10.
+            skip_bad: Leave out rows that cannot be used; otherwise `Invalid` names them.
+        """
+        require_flag("skip_bad", skip_bad)
+        log = read_log(source, arm=arm, reward=reward, arm_names=arm_names)
+        if not skip_bad:
+            refuse_problems(log)
+        return cls(rewards_by_arm(log))
 
     @property
     def arms(self) -> int | None:  # noqa: D102
@@ -48,7 +74,9 @@ class Empirical(_Parameters, Environment):
         check_length("Empirical.samples", self.samples, arms)
         for arm, values in enumerate(self.samples):
             if not is_listed(values) or len(values) == 0:
-                raise Invalid(f"Empirical.samples[{arm}] must be a list of rewards, got {values!r}")
+                raise Invalid(
+                    f"Empirical.samples[{arm}] must be a list of rewards, got {shown(values)}"
+                )
             if _all_within_limits(values):
                 continue
             for row, value in enumerate(values):

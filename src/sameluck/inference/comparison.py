@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sameluck.errors import optional
+from sameluck.frames import Frames
+from sameluck.inference import reports
 from sameluck.inference.cautions import cautions
 from sameluck.inference.effects import Effect, Request, effect_curves
 from sameluck.inference.policy_summaries import PolicySummary, Standing, summarise
@@ -19,7 +20,7 @@ from sameluck.inference.sentences import (
     shows_difference,
     unseen_replications,
 )
-from sameluck.reporting import pages, plots, tables
+from sameluck.reporting import plots, tables
 from sameluck.reporting.wording import amount, percent, probability, times
 from sameluck.runs import Runs
 
@@ -27,7 +28,7 @@ HEADER = ("policy", "control", "horizon", "effect", "interval", "p-value", "sd",
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison:
+class Comparison(Frames):
     """What `compare` returns: `print` it, or read `effects`.
 
     Args:
@@ -58,20 +59,26 @@ class Comparison:
     def verdict(self) -> str:
         """The effects at the last checkpoint, what they cannot exclude and the users they cost, as sentences."""
         effects = self.last_effects
-        median = self.request.interval == "median"
-        sentences = [*findings(effects, median=median), *self.about_unseen, *self.failures]
-        if median:
-            sentences.append(
-                "The intervals are of the medians over replications, in which rare failures do not show."
-            )
+        sentences = [*findings(effects, median=self.request.interval == "median"), *self.remarks]
         if self.standings:
             names = ", ".join(row.policy for row in self.standings if row.may_be_best)
             level = f"{percent(self.request.level)} (one-sided)"
             sentences.append(f"May be the best of all by mean reward, at {level}: {names}.")
-        if self.request.adjust:
-            plain = f"{amount(effects[0].plain_effect)} with an sd of {amount(effects[0].plain_sd)}"
-            sentences.append(f"Without adjustment the first effect is {plain}.")
         return " ".join([*sentences, cost(effects[0], self._design)])
+
+    @property
+    def remarks(self) -> list[str]:
+        """What is to be known beside the effects at the last checkpoint, as sentences."""
+        first = self.last_effects[0]
+        sentences = [*self.about_unseen, *self.failures]
+        if self.request.interval == "median":
+            sentences.append(
+                "The intervals are of the medians over replications, in which rare failures do not show."
+            )
+        if self.request.adjust:
+            plain = f"{amount(first.plain_effect)} with an sd of {amount(first.plain_sd)}"
+            sentences.append(f"Without adjustment the first effect is {plain}.")
+        return sentences
 
     @property
     def about_unseen(self) -> list[str]:
@@ -149,24 +156,21 @@ class Comparison:
             for one in effects
         ]
 
-    def card(self, title: str, figure: str = "") -> pages.Card:
-        """Verdict and table for a page; the table has at most eight of the checkpoints."""
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Header and rows for a page: at most eight of the checkpoints."""
         last = self.runs.checkpoints.size - 1
         checkpoints = {int(self.runs.checkpoints[round(last * k / 7)]) for k in range(8)}
-        rows = self._rows([one for one in self.effects if one.checkpoint in checkpoints])
-        return pages.Card(title, self.verdict, self._header, rows, figure, notes=self.cautions)
+        return self._header, self._rows(
+            [one for one in self.effects if one.checkpoint in checkpoints]
+        )
+
+    def card(self, title: str, figure: str = "") -> reports.Card:
+        """Verdict and table for a page."""
+        return reports.Card(title, self.verdict, *self.table(), figure, notes=self.cautions)
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """The effects as plain records."""
         return [one._asdict() for one in self.effects]
-
-    def to_pandas(self) -> Any:
-        """The effects as a pandas DataFrame. Needs `sameluck[data]`."""
-        return optional("pandas", "data").DataFrame(self.to_dicts())
-
-    def to_polars(self) -> Any:
-        """The effects as a polars DataFrame. Needs `sameluck[data]`."""
-        return optional("polars", "data").DataFrame(self.to_dicts())
 
     def to_latex(self) -> str:
         """The printed table as a LaTeX tabular (booktabs)."""
@@ -187,43 +191,13 @@ class Comparison:
         path: str | Path | None = None,
         *,
         curve: Comparison | None = None,
-        more: Sequence[pages.Card] = (),
+        more: Sequence[reports.Card] = (),
     ) -> str:
         """A self-contained page: verdict, figure, table, definition. Written to `path` if given.
 
         `curve` is the same comparison at more checkpoints, for the figure; `more` are further cards.
         """
-        cards = [
-            self.card("What was found", plots.to_svg((curve or self).plot())),
-            self._policies_card(),
-            *more,
-            pages.Card("Experiment", self.title, code=self.runs.experiment.to_json()),
-        ]
-        page = pages.render(" v ".join(self.runs.policies), cards, footer(self.runs))
-        if path is not None:
-            pages.write(path, page)
-        return page
-
-    def _policies_card(self) -> pages.Card:
-        arms = [f"pulls of {name}" for name in self.runs.experiment.arm_names[:8]]
-        header = ["policy", "reward", "regret", "plays the best arm", *arms]
-        rows = [
-            [
-                one.policy,
-                amount(one.reward),
-                "-" if one.regret is None else amount(one.regret),
-                "-" if one.best_arm_share is None else f"{one.best_arm_share:.1%}",
-                *(amount(pulls) for pulls in one.pulls[:8]),
-            ]
-            for one in self.policies
-            if one.checkpoint == self.runs.checkpoints[-1]
-        ]
-        return pages.Card("Policies", "", header, rows)
-
-
-def footer(runs: Runs) -> str:
-    """The last line of a page."""
-    return f"Made with sameluck. Experiment {runs.experiment.digest}; the same seed gives the same bits."
+        return reports.write(reports.page(self, curve or self, more), path)
 
 
 def _paragraph(text: str) -> str:

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 
 import scipy
 
-from sameluck.inference.comparison import Comparison, footer
+from sameluck.frames import Frames
+from sameluck.inference import reports
+from sameluck.inference.comparison import Comparison
 from sameluck.inference.effects import Effect, effect_curves
 from sameluck.inference.sentences import cost, findings, setting
 from sameluck.reporting import pages, plots, tables
@@ -35,7 +37,7 @@ class DesignRow(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DesignComparison:
+class DesignComparison(Frames):
     """What `designs` returns: one `Comparison` for each design, on the same policies and environment."""
 
     results: dict[str, Comparison]
@@ -138,15 +140,10 @@ class DesignComparison:
         return figure
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """A self-contained page with the figure, the table, and each design's own verdict."""
-        runs = self.results[self._first].runs
-        figure = plots.to_svg(self.plot())
-        cards = [pages.Card("Side by side", self.verdict, self._header, self.cells(), figure)]
-        cards += [result.card(f"{label} design") for label, result in self.results.items()]
-        page = pages.render(" v ".join(runs.policies), cards, footer(runs))
-        if path is not None:
-            pages.write(path, page)
-        return page
+        """A self-contained page: the answer of the reference design, all side by side, each design's own verdict."""
+        card = pages.Card("Side by side", self.verdict, self._header, self.cells())
+        content = reports.designs_page(self.results, self.results[self._reference], card)
+        return reports.write(content, path)
 
 
 def _replications_needed(

@@ -11,6 +11,7 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.experiment import Experiment
+from sameluck.frames import Frames
 from sameluck.inference.coverage import Coverage
 from sameluck.inference.effects import first_pair
 from sameluck.inference.power import power_of
@@ -38,7 +39,7 @@ class DesignPlan(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Plan:
+class Plan(Frames):
     """What `plan` returns: `print` it, or read the designs' rows."""
 
     experiment: Experiment

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from sameluck.arrays import Floats
 from sameluck.experiment import Experiment
+from sameluck.frames import Frames
 from sameluck.inference.unseen import unseen_share
 from sameluck.inference.variance_ratios import variance_ratio
 from sameluck.reporting import tables
@@ -30,7 +31,7 @@ class Runner(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Race:
+class Race(Frames):
     """What `race` returns: the policies in order, and the cost."""
 
     experiment: Experiment

@@ -34,6 +34,11 @@ def shows_difference(effect: Effect) -> bool:
     return not effect.low <= 0 <= effect.high
 
 
+def has_interval(effect: Effect) -> bool:
+    """Whether there is an interval to speak of."""
+    return effect.sd > 0 and math.isfinite(effect.high - effect.low)
+
+
 def findings(effects: Sequence[Effect], *, median: bool = False) -> list[str]:
     """Effects as sentences: the first that show a difference one by one, the others together."""
     shown = [one for one in effects if shows_difference(one)]

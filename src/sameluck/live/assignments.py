@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import TypeVar
 
 from sameluck.errors import Conflict, Diverged, Invalid, SameluckError, Unknown, Unplayable, shown
@@ -246,7 +247,7 @@ class Assignments:
 
         As `void` does, but units that are not enrolled, or were exposed or rewarded, stay as they are.
         """
-        for unit in units:
+        for unit in chain.from_iterable(parts_of("void_units: units", units)):
             with suppress(Conflict):
                 self.void(self._enrolment.assignment_of(self._enrolment.code(unit)))
 

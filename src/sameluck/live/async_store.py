@@ -14,7 +14,7 @@ from sameluck.experiment import Experiment
 from sameluck.live import records
 from sameluck.live.assignments import Assignments
 from sameluck.live.call_queue import CallKind, CallQueue
-from sameluck.live.enrolment import Unit
+from sameluck.live.enrolment import MadeAssignment, Unit
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.maintenance import Maintenance
 from sameluck.live.options import Clock, Live
@@ -27,8 +27,8 @@ S_co = TypeVar("S_co", bound="Maintenance | Assignments", covariant=True)
 T = TypeVar("T")
 
 THREADS = 8  # for calls that are not made together
-# For those that are: one writes to SQLite at a time, and more connections would wait for each other's locks.
-GROUPING = {"sqlite": 1, "postgresql": 2}
+# For those that are, of both kinds: SQLite makes one commit for assignments and rewards that wait at the same moment.
+GROUPING = {"sqlite": 2, "postgresql": 2}
 
 
 def open_async(
@@ -181,9 +181,10 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
         live._enrolment.count([answer])
         return answer
 
-    def _unheard(self, answer: Assignment | BaseException) -> None:
+    def _unheard(self, unit: Unit, answer: Assignment | BaseException) -> None:
         if isinstance(answer, Assignment) and answer.reason == records.ASSIGNED and answer.id:
-            self._synchronous._enrolment.was_not_told([answer.id])
+            enrolment = self._synchronous._enrolment
+            enrolment.was_not_told([MadeAssignment(answer.id, enrolment.code(unit))])
 
     async def reward(self, id: str | None, value: float) -> Receipt:
         """Report the reward of a unit, as `LiveExperiment.reward` does.

@@ -41,8 +41,8 @@ class CallKind(Generic[Item, Answer]):
 
     # An answer or an error for each of some items.
     together: Callable[[list[Item]], Sequence[Answer | BaseException]]
-    # Takes an answer that no coroutine got. With it, a call that nobody waits for any more is not made.
-    unheard: Callable[[Answer | BaseException], None] | None = None
+    # Takes an item and its answer that no coroutine got. With it, a call that nobody waits for any more is not made.
+    unheard: Callable[[Item, Answer | BaseException], None] | None = None
 
 
 class _Call(NamedTuple):
@@ -66,7 +66,7 @@ class _Call(NamedTuple):
 
     def tell_unheard(self, answer: object) -> None:
         if self.kind.unheard is not None:
-            self.kind.unheard(answer)
+            self.kind.unheard(self.item, answer)
 
 
 class CallQueue:

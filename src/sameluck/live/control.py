@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sameluck.errors import Conflict, Invalid
-from sameluck.live.databases.base import Transaction
+from sameluck.live.databases.base import Transaction, Work
 from sameluck.live.databases.rows import ACTIVE, ENDED, CurrentRow, NumberRow, TextRow
 from sameluck.live.extension import extend
+from sameluck.live.history import check_reason
 from sameluck.live.options import LONGEST, arm_index, fallback_arm, options_text, stop_after_of
 from sameluck.live.records import Extension
 from sameluck.live.removal import erase_unit, forget_units
 from sameluck.live.replications import OpenReplications
-from sameluck.live.settings import SECOND
-from sameluck.validation import require_name, require_number, require_whole
+from sameluck.validation import require_number, require_whole
 
 
 class Control(NamedTuple):
@@ -35,7 +35,13 @@ class Control(NamedTuple):
                 self._check_transition(before, change, allowed)
                 self.replications.set_status(transaction, after, reason, what=change)
 
-        self.replications.write(work)
+        # Resuming may open many replications, which takes its time.
+        (self._write if change == "paused" else self.replications.write)(work)
+
+    def _write(self, work: Work[None]) -> None:
+        """In the time of a call for a user: an operator in a hurry is told if another session holds a lock."""
+        with self.replications.settings.in_time():
+            self.replications.write(work)
 
     def stop(self, stop_after: int | None, reason: str, *, drain: bool) -> None:
         """Stop at once, or drain; `stop_after` is the `after_replications` of `LiveExperiment.stop`."""
@@ -47,7 +53,7 @@ class Control(NamedTuple):
                     "after_replications completes the first replications, and drain=False stops at once; give one"
                 )
         if not drain:
-            self.replications.write(lambda transaction: self._stop_at_once(transaction, reason))
+            self._write(lambda transaction: self._stop_at_once(transaction, reason))
             return
         done = ("draining", *ENDED) if stop_after else ("draining",)
 
@@ -110,7 +116,7 @@ class Control(NamedTuple):
                 transaction, "arm disabled", subject=subject, reason=reason
             )
 
-        self.replications.write(work)
+        self._write(work)
 
     def _check_fallback(self, arm: int, fallback: int, disabled: Sequence[int]) -> None:
         names = self.replications.experiment.arm_names
@@ -138,15 +144,14 @@ class Control(NamedTuple):
                     transaction, "arm enabled", subject=names[place], reason=reason
                 )
 
-        self.replications.write(work)
+        self._write(work)
 
     def extend_windows(self, seconds: float, reason: str) -> Extension:
         """Let rewards that are awaited come later; see `LiveExperiment.extend_windows`."""
         check_reason(reason)
         require_number("seconds", seconds, above=0, at_most=LONGEST)
-        more = round(float(seconds) * SECOND)
         return self.replications.write(
-            lambda transaction: extend(transaction, self.replications, more, reason)
+            lambda transaction: extend(transaction, self.replications, float(seconds), reason)
         )
 
     def erase(self, code: str, reason: str) -> int:
@@ -174,9 +179,3 @@ class Control(NamedTuple):
         if before not in allowed:
             message = f"experiment {self.replications.name!r} is {before} and cannot be {change}"
             raise Conflict(message, "invalid_transition")
-
-
-def check_reason(reason: str) -> None:
-    """Raise `Invalid` unless a reason is empty or short enough to be stored."""
-    if reason != "":
-        require_name("a reason", reason)

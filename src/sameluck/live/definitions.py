@@ -14,6 +14,7 @@ from sameluck.live.databases.rows import DefinitionRow
 from sameluck.live.engine.fingerprints import UNKNOWN, fingerprint
 from sameluck.live.engine.scheduler import Scheduler
 from sameluck.live.options import Live, Makers, needs_binary_rewards
+from sameluck.live.settings import this_process
 from sameluck.policies.base import needs_binary
 from sameluck.policies.external import External, maker_of
 
@@ -52,11 +53,11 @@ def records_text(records: Mapping[str, PolicyRecord]) -> str:
 class Definition:
     """An experiment as it was defined at one time; its policies are prepared when they are first run."""
 
-    def __init__(self, row: DefinitionRow, live: Live, makers: Makers, process: str) -> None:
+    def __init__(self, row: DefinitionRow, live: Live, makers: Makers) -> None:
         self.row = row
         self.records = read_records(row)
         self.experiment, self._missing = _known(row.definition, makers)
-        self._live, self._makers, self._process = live, makers, process
+        self._live, self._makers = live, makers
 
     @property
     def missing(self) -> dict[str, Invalid]:
@@ -109,10 +110,14 @@ class Definition:
         try:
             reason = next(iter([*self._other_versions(), *self._missing.values()]), None)
         except Exception as error:  # of a user's code
-            reason = OtherVersion(f"process {self._process} cannot prepare the policies: {error}")
+            reason = OtherVersion(f"process {this_process()} cannot prepare the policies: {error}")
         if reason is not None:
             _log.warning("sameluck: %s", reason)
         return reason
+
+    def after_fork(self) -> None:
+        """Let a child say itself why it does not run the policies: the refusal names the process."""
+        vars(self).pop("refusal", None)
 
     @property
     def other_version(self) -> Diverged | None:
@@ -127,7 +132,7 @@ class Definition:
     def _other_versions(self) -> list[OtherVersion]:
         return [
             OtherVersion(
-                f"process {self._process} has another version of policy {name!r} ({own or 'it does not run'}) than "
+                f"process {this_process()} has another version of policy {name!r} ({own or 'it does not run'}) than "
                 f"the experiment ({stored}) and does not run its policies; other processes carry on. Deploy the code "
                 f"that the experiment has, or see live.replace_policy_code({name!r})"
             )
@@ -145,13 +150,11 @@ class Definition:
         return self.row._replace(fingerprints=records_text(records))
 
 
-def first_definition(
-    experiment: Experiment, live: Live, makers: Makers, process: str
-) -> Definition:
+def first_definition(experiment: Experiment, live: Live, makers: Makers) -> Definition:
     """The definition of an experiment that starts, with the versions of this process."""
     row = DefinitionRow(experiment.to_json(), "{}", 0)
-    before = Definition(row, live, makers, process)
-    after = Definition(before.with_versions(), live, makers, process)
+    before = Definition(row, live, makers)
+    after = Definition(before.with_versions(), live, makers)
     after.playable, after.fingerprints = before.playable, before.fingerprints
     return after
 

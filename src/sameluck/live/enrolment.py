@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, SupportsIndex, TypeAlias
+from itertools import compress
+from typing import Any, NamedTuple, SupportsIndex, TypeAlias
 from uuid import UUID
 
 from sameluck.errors import Closed, OtherVersion, SameluckError, Unavailable
@@ -21,14 +22,13 @@ from sameluck.live.databases.rows import (
     EntryRow,
     ExperimentRow,
     LockedAssignment,
-    TextRow,
 )
 from sameluck.live.expiry import Expiry
 from sameluck.live.item_lists import in_place
 from sameluck.live.options import fallback_arm
 from sameluck.live.records import Assignment
 from sameluck.live.replications import OpenReplications
-from sameluck.live.settings import SECOND
+from sameluck.live.settings import SECOND, this_process
 from sameluck.live.units import hash_unit, is_in_traffic_share
 
 Unit: TypeAlias = str | SupportsIndex | UUID
@@ -37,6 +37,13 @@ FOREVER = 1 << 62  # microseconds
 MOST_UNITS = 500  # whose visits are written at once
 FULL = (records.NO_OPEN_SLOT, records.DRAINING)  # no entry was wanted
 AGAIN = (records.STICKY, records.EXCLUDED, records.ARM_DISABLED)  # the unit has called before
+
+
+class MadeAssignment(NamedTuple):
+    """An assignment that a call has made, whether or not that was committed."""
+
+    id: str
+    code: str  # of its unit
 
 
 class Enrolment:
@@ -59,8 +66,7 @@ class Enrolment:
     def after_fork(self) -> None:
         """Forget what is the parent's: a lock that it may hold, the answers that it counts, those it did not give."""
         self._guard = threading.Lock()
-        self._unanswered: list[list[str]] = []  # ids of assignments whose units were not told
-        self._told: deque[str] = deque(maxlen=1_000)  # ids that units were told when they returned
+        self._unanswered: list[list[MadeAssignment]] = []  # their units were not told
         self._answers: Counter[str] = Counter()  # that are not in the database
         self._visits: Counter[str] = Counter()  # of units that came again, likewise
 
@@ -86,7 +92,7 @@ class Enrolment:
 
     def assign_all(self, codes: Sequence[str], strict: bool) -> list[Assignment]:  # noqa: FBT001 a partial names it
         """The answers to units of the traffic share."""
-        made: list[str] = []
+        made: list[MadeAssignment] = []
         diverged = self._replications.definition.other_version
         try:
             with self._settings.breaker.call(self._settings.timeout):
@@ -105,7 +111,7 @@ class Enrolment:
             )
         return answers
 
-    def _assign_in_time(self, codes: Sequence[str], made: list[str]) -> list[Assignment]:
+    def _assign_in_time(self, codes: Sequence[str], made: list[MadeAssignment]) -> list[Assignment]:
         """As `assign_all`. If an entry is missing, those that are due are expired first."""
         self._expiry.sweep_each_second()
         assign = partial(self._assign_each, made=made)
@@ -126,23 +132,24 @@ class Enrolment:
         self,
         transaction: Transaction,
         codes: Sequence[str],
-        made: list[str],
+        made: list[MadeAssignment],
         waived: Collection[str] = (),
     ) -> list[Assignment]:
-        """The answers to units; the ids of new assignments are added to `made`.
+        """The answers to units; new assignments are added to `made`.
 
         `waived` are units that this call has turned away a moment ago: they try again.
         """
         now = self._settings.now()
-        unanswered = self._take_unanswered(transaction) if self._unanswered else {}
         if now >= self._next_count:
             self._next_count = now + SECOND
             self._write_counts(transaction)
             self._note_clock(transaction, now)
-            self._replications.current(transaction)  # another process may have changed the policies
-        # Two calls of one unit get one answer.
-        _lock(transaction, {*codes, *unanswered.values()})
-        self._void(transaction, unanswered, now)
+            self._replications.refresh(transaction)  # another process may have changed the policies
+        # Two calls of one unit get one answer; in one order, two lists of units do not wait for each other.
+        for code in sorted(set(codes)):
+            transaction.lock(code)
+        if self._unanswered:
+            self._void_unanswered(transaction, now)
         for code in sorted(waived):
             transaction.run("unarrive", experiment=self._id, unit=code)
         enrolled: dict[str, Assignment | str] = {}
@@ -158,7 +165,7 @@ class Enrolment:
         return self._replications.definition.other_version is not None
 
     def _enrol_each(
-        self, transaction: Transaction, codes: Iterable[str], now: int, made: list[str]
+        self, transaction: Transaction, codes: Iterable[str], now: int, made: list[MadeAssignment]
     ) -> dict[str, Assignment | str]:
         """Enrol those of some units that are not enrolled, as long as entries are wanted."""
         id, due = self._id, now + self._expiry.lease
@@ -170,7 +177,7 @@ class Enrolment:
         answers: dict[str, Assignment | str] = {}
         for code, value, entry in zip(codes, values, entries, strict=True):
             if entry is not None:
-                made.append(value["assignment"])
+                made.append(MadeAssignment(value["assignment"], code))
                 transaction.run("enrol", **value, **entry._asdict())
                 transaction.run("arrive", experiment=id, unit=code, until=0)
                 answers[code] = self._enrolled(value["assignment"], entry.arm, records.ASSIGNED)
@@ -187,6 +194,8 @@ class Enrolment:
         answers = []
         for code, row in zip(codes, rows, strict=True):
             answer = self._enrolment(row, now)
+            if row is not None and answer.reason == records.STICKY and not row.told:
+                transaction.run("tell", assignment=row.id)
             if answer.reason in FULL:
                 if code in away and until > now:
                     answer = self.not_enrolled(records.EXCLUDED)
@@ -210,7 +219,6 @@ class Enrolment:
         if row.id is not None and row.arm is not None and row.sticky:
             if row.disabled:
                 return self.not_enrolled(records.ARM_DISABLED)
-            self._told.append(row.id)
             return self._enrolled(row.id, row.arm, records.STICKY)
         return self.not_enrolled(self._reason_not_enrolled(row, now))
 
@@ -231,7 +239,7 @@ class Enrolment:
         arm = self._declared if self._fallback is None else self._fallback
         return Assignment(None, self._arm_names[arm], enrolled=False, reason=reason)
 
-    def _unavailable(self, made: list[str]) -> Assignment:
+    def _unavailable(self, made: list[MadeAssignment]) -> Assignment:
         """The answer if the store did not answer in time.
 
         It may have committed the assignments that the call made. Their units see the fallback arm, so that they must
@@ -240,25 +248,27 @@ class Enrolment:
         self.was_not_told(made)
         return self.not_enrolled(records.UNAVAILABLE)
 
-    def was_not_told(self, made: list[str]) -> None:
+    def was_not_told(self, made: list[MadeAssignment]) -> None:
         """Void assignments by the next transaction: their units do not see the arm, unless they return before."""
         with self._guard:
             self._unanswered.append(made)
 
-    def _take_unanswered(self, transaction: Transaction) -> dict[str, str]:
-        """Assignments whose units were not told, and these units; they are to be voided with the units locked."""
-        with self._guard:
-            unanswered, self._unanswered = self._unanswered, []
-        transaction.undo(lambda: self._unanswered.extend(unanswered))
-        ids = [id for made in unanswered for id in made]
-        found = transaction.find_many(TextRow, "unit_of", [{"assignment": id} for id in ids])
-        return {id: row.text for id, row in zip(ids, found, strict=True) if row is not None}
+    def _void_unanswered(self, transaction: Transaction, now: int) -> None:
+        """Void the assignments whose units were not told, those that another call tells at this moment later.
 
-    def _void(self, transaction: Transaction, ids: Iterable[str], now: int) -> None:
-        for id in ids:
-            row = transaction.find(LockedAssignment, "lock_assignment", assignment=id)
-            # Only now, with the unit locked: another call may have told it when it returned.
-            if id in self._told or row is None or row.voided:
+        The unit must be locked: the transaction that made the assignment may not have ended on the server.
+        """
+        with self._guard:
+            lists, self._unanswered = self._unanswered, []
+        made = [one for some in lists for one in some]
+        free = transaction.try_lock([one.code for one in made])
+        ours = list(compress(made, free))
+        if len(ours) < len(made):
+            self.was_not_told([one for one, locked in zip(made, free, strict=True) if not locked])
+        transaction.undo(lambda: self.was_not_told(ours))
+        for one in ours:
+            row = transaction.find(LockedAssignment, "lock_assignment", assignment=one.id)
+            if row is None or row.told or row.voided:
                 continue
             if row.state == "assigned" and row.exposed_us is None:
                 self._replications.void(transaction, row, now)
@@ -269,8 +279,8 @@ class Enrolment:
         if machine is None or now < self._next_clock:
             return
         self._next_clock = now + 60 * SECOND
-        ahead, process = round(machine.ahead() * SECOND), self._settings.process
-        transaction.run("note_clock", process=process, ahead=ahead, now=now)
+        ahead = round(machine.ahead() * SECOND)
+        transaction.run("note_clock", process=this_process(), ahead=ahead, now=now)
         transaction.run("forget_clocks", before=now - WEEK)
 
     def count(self, answers: Iterable[Assignment | SameluckError]) -> None:
@@ -292,9 +302,7 @@ class Enrolment:
             self._replications.write(self._flush)
 
     def _flush(self, transaction: Transaction) -> None:
-        unanswered = self._take_unanswered(transaction)
-        _lock(transaction, unanswered.values())
-        self._void(transaction, unanswered, self._settings.now())
+        self._void_unanswered(transaction, self._settings.now())
         self._write_counts(transaction)
 
     def _write_counts(self, transaction: Transaction) -> None:
@@ -320,12 +328,6 @@ class Enrolment:
                 for code, count in sorted(visits.items())
             ]
             transaction.many("count_visits", rows)
-
-
-def _lock(transaction: Transaction, units: Iterable[str]) -> None:
-    # In one order: two calls of some units do not wait for each other.
-    for unit in sorted(units):
-        transaction.lock(int(unit[:15], 16))
 
 
 def _new_id(now: int) -> str:

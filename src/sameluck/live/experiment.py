@@ -127,9 +127,10 @@ class LiveExperiment(Policies):
     def status(self) -> Status:
         """The status of the experiment, with counts."""
         answers = self._enrolment.answers_not_written()
-        return self._database.read(
-            lambda transaction: read_status(transaction, self._id, self.name, answers)
-        )
+        with self._settings.in_time():
+            return self._database.read(
+                lambda transaction: read_status(transaction, self._id, self.name, answers)
+            )
 
     def replications(self) -> list[ReplicationStatus]:
         """The progress of every replication that has begun, in order."""

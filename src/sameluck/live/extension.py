@@ -29,9 +29,10 @@ from sameluck.live.settings import SECOND
 
 
 def extend(
-    transaction: Transaction, replications: OpenReplications, more: int, reason: str
+    transaction: Transaction, replications: OpenReplications, seconds: float, reason: str
 ) -> Extension:
-    """Extend every window by `more` microseconds."""
+    """Extend every window by some seconds."""
+    more = round(seconds * SECOND)
     key = {"experiment": replications.id}
     # In the order in which a reward locks them: its replication, then the experiment if that is complete.
     rows = transaction.all(ReplicationRow, "lock_all_replications", **key)

@@ -8,6 +8,13 @@ from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import ChangeRow
 from sameluck.live.records import moment
 from sameluck.live.settings import StoreSettings
+from sameluck.validation import require_name
+
+
+def check_reason(reason: str) -> None:
+    """Raise `Invalid` unless a reason is empty or short enough to be stored."""
+    if not isinstance(reason, str) or reason:
+        require_name("a reason", reason)
 
 
 class Change(NamedTuple):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from sameluck.errors import Conflict, Diverged, Invalid, SameluckError, Unknown, shown
+from sameluck.errors import Conflict, Diverged, Invalid, SameluckError, Unknown
+from sameluck.validation import require_list
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -15,9 +16,7 @@ MOST_TOGETHER = 100  # items in one transaction
 
 def parts_of(name: str, items: Iterable[T]) -> Iterator[list[T]]:
     """Some items at a time: a transaction with very many of them would keep others waiting."""
-    if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
-        raise Invalid(f"{name} must be a list, got {shown(items)}")
-    every = list(items)
+    every = require_list(name, items)
     for first in range(0, len(every), MOST_TOGETHER):
         yield every[first : first + MOST_TOGETHER]
 

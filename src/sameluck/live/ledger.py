@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -13,11 +14,11 @@ from sameluck.experiment import Experiment, checked_checkpoints
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import EntryRow, LedgerRow
 from sameluck.live.engine.replication import Replication, SettledEntries, check_ledger, rebuild
-from sameluck.live.engine.scheduler import Entry, Scheduler
+from sameluck.live.engine.scheduler import AUDITED, Entry, Scheduler
 from sameluck.live.engine.walker import WalkResults, empty_results
 from sameluck.runs import Runs
 from sameluck.trajectories import Trace, Trajectory, replayed_by
-from sameluck.validation import require_one_of, require_whole
+from sameluck.validation import require_list, require_one_of, require_whole
 
 CHUNK, FEW_ENTRIES = 200, 20_000  # replications, and about so many entries, read at once
 _LEDGER = np.dtype(
@@ -78,9 +79,10 @@ class Ledger(NamedTuple):
         never change.
         """
         whole = self.scheduler.experiment
-        names = policies or list(whole.policies)
-        for name in names if isinstance(names, Iterable) else [names]:
+        names = [] if policies is None else require_list("policies", policies)
+        for name in names:
             require_one_of("policy", name, list(whole.policies))
+        names = names or list(whole.policies)
         horizons = checked_checkpoints(whole, checkpoints)
         experiment = whole.replace(policies={name: whole.policies[name] for name in names})
         for runs in before:
@@ -90,19 +92,38 @@ class Ledger(NamedTuple):
                 return Runs.concat([runs, more])
         return self._complete_prefix(experiment, horizons, 0)
 
-    def _complete_prefix(self, experiment: Experiment, checkpoints: Ints, first: int) -> Runs:
+    def rewards(self, policies: Sequence[str]) -> Floats:
+        """What `runs` has as the rewards of some policies at the horizon (replication, policy), and no more."""
+        horizon = checked_checkpoints(self.scheduler.experiment, None)
+        rewards = array("d")
+        for _, results in self._prefix(self._columns(policies), horizon, 0):
+            rewards.extend(one.rewards[-1] for one in results)
+        return np.array(rewards).reshape(-1, len(policies))
+
+    def _columns(self, policies: Iterable[str]) -> list[int]:
         names = tuple(self.scheduler.experiment.policies)
-        columns = [names.index(name) for name in experiment.policies]
-        results: list[list[WalkResults]] = []
-        ledgers: list[SettledEntries] = []
-        for number, settled, outstanding in self.entries():
-            own = [empty_results(experiment, checkpoints) for _ in names]
+        return [names.index(name) for name in policies]
+
+    def _prefix(
+        self, columns: Sequence[int], checkpoints: Ints, first: int
+    ) -> Iterator[tuple[SettledEntries, list[WalkResults]]]:
+        """The replications of the complete prefix from the `first` on, with the results of some policies."""
+        experiment = self.scheduler.experiment
+        for place, (number, settled, outstanding) in enumerate(self.entries(), start=first):
+            own = [empty_results(experiment, checkpoints) for _ in experiment.policies]
             replication = rebuild(self.scheduler, number, settled, outstanding, own)
             fewest = min(replication.periods_done[column] for column in columns)
-            if number != first + len(results) or fewest < checkpoints[-1]:
-                break
+            if number != place or fewest < checkpoints[-1]:
+                return
             self.check(replication)
-            results.append([own[column] for column in columns])
+            yield settled, [own[column] for column in columns]
+
+    def _complete_prefix(self, experiment: Experiment, checkpoints: Ints, first: int) -> Runs:
+        columns = self._columns(experiment.policies)
+        results: list[list[WalkResults]] = []
+        ledgers: list[SettledEntries] = []
+        for settled, own in self._prefix(columns, checkpoints, first):
+            results.append(own)
             ledgers.append(settled)
         shape = (len(results), len(columns), checkpoints.size)
         rewards, pulls = np.zeros(shape), np.zeros((*shape, experiment.n_arms), np.int64)
@@ -132,7 +153,8 @@ class Ledger(NamedTuple):
             one = own.trajectory.until(periods)
             replayed = replayed_by(experiment, one.arms, one.positions, list(trajectories.values()))
             trajectories[name] = one._replace(replayed=replayed)
-        return Trace(experiment, None, number, trajectories)
+        awaited = tuple((arm, place) for owner, arm, place in outstanding if owner != AUDITED)
+        return Trace(experiment, None, number, trajectories, awaited)
 
 
 def _read(settled: SettledEntries, owners: Sequence[int], depths: Ints) -> Floats:

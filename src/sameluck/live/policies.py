@@ -13,6 +13,7 @@ from sameluck.live.records import Joining
 from sameluck.live.rederivation import Rederivation
 from sameluck.live.results import Results
 from sameluck.policies.base import Policy
+from sameluck.validation import require_list
 
 
 class Policies(Results):
@@ -84,7 +85,7 @@ class Policies(Results):
             confirm: Make the change.
             reason: For the history.
         """
-        names = [name] if isinstance(name, str) else list(name)
+        names = [name] if isinstance(name, str) else require_list("replace_policy_code: name", name)
         return self._policy_changes.replace_code(names, makers, reason, confirm=confirm)
 
     def repair(self, *, confirm: bool = False, reason: str = "") -> Rederivation:

@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sameluck.errors import Conflict, Invalid, did_you_mean
+from sameluck.errors import Conflict, Invalid, did_you_mean, shown
 from sameluck.experiment import ExperimentRecord
-from sameluck.live.control import check_reason
 from sameluck.live.definitions import Definition, records_text
+from sameluck.live.history import check_reason
 from sameluck.live.options import Makers, checked_makers
 from sameluck.live.rederivation import Rederivation, Rederiving
 from sameluck.live.replications import OpenReplications
@@ -103,5 +103,7 @@ class PolicyChanges(NamedTuple):
 def _check_names(before: Definition, names: Sequence[str]) -> None:
     present = [name for name, record in before.records.items() if not record.removed]
     for name in names:
-        if name not in present:
-            raise Invalid(f"no policy {name!r} in the experiment; {did_you_mean(name, present)}")
+        if not isinstance(name, str) or name not in present:
+            raise Invalid(
+                f"no policy {shown(name)} in the experiment; {did_you_mean(name, present)}"
+            )

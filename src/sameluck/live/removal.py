@@ -26,12 +26,12 @@ from sameluck.live.databases.rows import (
     TextRow,
 )
 from sameluck.live.engine.digest import MODULUS, entry_digest
-from sameluck.live.history import History
+from sameluck.live.history import History, check_reason
 from sameluck.live.options import LONGEST
 from sameluck.live.records import moment
 from sameluck.live.replications import OpenReplications
 from sameluck.live.settings import SECOND, StoreSettings
-from sameluck.validation import require_name, require_number
+from sameluck.validation import require_number
 
 MOST_ENTRIES = 10_000  # of one transaction, unless one replication has more
 HOUR = 3_600 * SECOND
@@ -42,7 +42,7 @@ def delete_experiment(
     database: Database, settings: StoreSettings, row: ExperimentRow, reason: str
 ) -> None:
     """Delete an experiment that has ended: the last replications first, so that what is left is consistent."""
-    _check_reason(reason)
+    check_reason(reason)
     history, key = History(row.id, row.name, settings), {"experiment": row.id}
 
     def begin(transaction: Transaction) -> list[ReplicationRow]:
@@ -63,11 +63,6 @@ def delete_experiment(
         database.write(partial(_delete_replications, key=key, first=first))
     _delete_arrivals(database, row.id)
     database.write(partial(_delete_rest, key=key))
-
-
-def _check_reason(reason: str) -> None:
-    if reason != "":
-        require_name("a reason", reason)
 
 
 def _spans(rows: Sequence[ReplicationRow]) -> Iterator[tuple[int, int]]:
@@ -107,7 +102,7 @@ def erase_unit(
     """Erase a unit; returns how many assignments it had."""
     now = replications.settings.now()
     key: Values = {"experiment": replications.id, "unit": code}
-    transaction.lock(int(code[:15], 16))  # as `assign` does
+    transaction.lock(code)  # as `assign` does
     ids = [row.text for row in transaction.all(TextRow, "assignments_of", **key)]
     for id in ids:
         locked = transaction.one(LockedAssignment, "lock_assignment", assignment=id)
@@ -168,7 +163,7 @@ def prune(
     database: Database, settings: StoreSettings, older_than: float | timedelta, reason: str
 ) -> int:
     """Remove old lines of the audit log of complete replications; returns how many."""
-    _check_reason(reason)
+    check_reason(reason)
     before = settings.now() - _microseconds(older_than)
     names = [row.text for row in database.read(lambda t: t.all(TextRow, "names"))]
     return sum(_prune_one(database, settings, name, before, reason) for name in names)

@@ -31,6 +31,7 @@ from sameluck.live.databases.rows import (
     TextRow,
     ValueRow,
 )
+from sameluck.live.digests import digest_after, digest_between, edited
 from sameluck.live.engine.replication import Fetch, Replication, adopt_requests, check_ledger
 from sameluck.live.engine.scheduler import Entry, Scheduler
 from sameluck.live.ledger import Ledger
@@ -67,6 +68,7 @@ class OpenReplications(StoredExperiment):
 
     def after_fork(self) -> None:
         """Forget the states and the locks of the process that this one was forked from."""
+        self.definition.after_fork()
         self.states: dict[int, Replication] = {}
         self._locks: dict[int, Lock] = {}
         self._guard = threading.Lock()
@@ -131,12 +133,17 @@ class OpenReplications(StoredExperiment):
             settled=locked.version + 1,
             now=now,
         )
-        entry = Entry(locked.owner, locked.arm, locked.position)
-        counts = Counts(1, int(source == "default"), Replication.digest(entry, value))
+        entry, defaulted = (
+            Entry(locked.owner, locked.arm, locked.position),
+            int(source == "default"),
+        )
         if state is None:
-            self._fall_behind(transaction, locked, counts)
+            digest = digest_after(0, [SettledRow(*entry, value)])
+            self._fall_behind(transaction, locked, Counts(1, defaulted, digest))
             return
+        before = state.digest
         wanted = state.settle(entry, value, self._fetch(transaction, state.number))
+        counts = Counts(1, defaulted, digest_between(before, state.digest))
         if needed:  # what is settled may be among them, if it was released before
             wanted = sorted({*needed, *wanted} - {entry})
         self.write_state(transaction, state, wanted, now, counts)
@@ -193,21 +200,17 @@ class OpenReplications(StoredExperiment):
             definition = self.current(transaction)
         if definition.refusal is not None:
             return None, []
-        state = self.states.get(number)
-        usable = state is not None and state.scheduler is definition.scheduler
-        if (
-            state is None
-            or not usable
-            or state.taken_back != locked.taken_back
-            or state.version > locked.version
-        ):
+        state, needed = self.states.get(number), None
+        if state is not None and state.scheduler is definition.scheduler:
+            needed = self._catch_up(transaction, state, locked)
+        if state is None or needed is None:
             ledger = Ledger(transaction, self.id, definition.scheduler, [number])
             (state,) = ledger.replications(checked=False)
+            if not _is_of(locked, state.version, state.digest):
+                raise edited(ledger, number)
             state.taken_back = locked.taken_back
             needed = check_ledger(state, behind=locked.behind > 0)
             self.states[number] = state
-        else:
-            needed = self.catch_up(transaction, state, locked.version, behind=locked.behind > 0)
         return state, needed
 
     def hold(self, transaction: Transaction, number: int) -> None:
@@ -217,25 +220,43 @@ class OpenReplications(StoredExperiment):
         transaction.hold(lock)
         transaction.undo(lambda: self.states.pop(number, None))
 
-    def catch_up(
-        self, transaction: Transaction, state: Replication, version: int, *, behind: bool = False
-    ) -> list[Entry]:
-        """Settle what other processes have settled up to a version, and check what they have requested.
+    def _catch_up(
+        self,
+        transaction: Transaction,
+        state: Replication,
+        locked: LockedAssignment | LockedReplication,
+    ) -> list[Entry] | None:
+        """Settle what other processes have settled meanwhile, and check what they have requested.
 
-        If the replication is `behind`, returns the entries that it needs and no process has requested.
+        If the replication is behind, returns the entries that it needs and no process has requested. None if the
+        state is not that of the ledger any more: defaults were taken back, or a backup was restored.
         """
-        if state.version >= version:
+        since = [] if state.version == locked.version else self._settled_since(transaction, state)
+        digest = digest_after(state.digest, since)
+        same = _is_of(locked, state.version + len(since), digest)
+        if not same or state.taken_back != locked.taken_back:
+            return None
+        if not since:
             return []
-        self.settle_since(transaction, state)
+        self._settle_each(transaction, state, since)
         span = {"experiment": self.id, "first": state.number, "stop": state.number + 1}
         rows = transaction.all(EntryRow, "outstanding", **span)
-        return adopt_requests(state, {Entry(*entry) for _, *entry in rows}, behind=behind)
+        requested = {Entry(*entry) for _, *entry in rows}
+        return adopt_requests(state, requested, behind=locked.behind > 0)
 
     def settle_since(self, transaction: Transaction, state: Replication) -> None:
         """Settle in a state what was settled in the database since."""
-        fetch = self._fetch(transaction, state.number)
+        self._settle_each(transaction, state, self._settled_since(transaction, state))
+
+    def _settled_since(self, transaction: Transaction, state: Replication) -> list[SettledRow]:
         key = {"experiment": self.id, "replication": state.number, "version": state.version}
-        for *entry, value in transaction.all(SettledRow, "settled_since", **key):
+        return transaction.all(SettledRow, "settled_since", **key)
+
+    def _settle_each(
+        self, transaction: Transaction, state: Replication, rows: Sequence[SettledRow]
+    ) -> None:
+        fetch = self._fetch(transaction, state.number)
+        for *entry, value in rows:
             state.settle(Entry(*entry), value, fetch)
 
     def _fetch(self, transaction: Transaction, number: int) -> Fetch:
@@ -327,3 +348,9 @@ class OpenReplications(StoredExperiment):
         transaction.run("open_replication", experiment=self.id, number=number, **values)
         self._want(transaction, number, wanted)
         self.states[number] = state
+
+
+def _is_of(locked: LockedAssignment | LockedReplication, version: int, digest: int) -> bool:
+    """Whether the entries of a replication are so many, and have this digest if one is known."""
+    known = locked.digested == locked.version
+    return version == locked.version and (digest == locked.digest or not known)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sameluck.live.assignments import Assignments
 from sameluck.live.databases.rows import NumberRow
+from sameluck.live.digests import NO_DIGESTS, Digests, all_digests, has_grown
 from sameluck.live.ledger import Ledger, same_question
 from sameluck.live.verification import verify, verify_or_fail
 from sameluck.live.waiting import notes
@@ -26,6 +27,7 @@ class Results(Assignments):
 
     _runs: tuple[Runs, ...] = ()  # the last ones returned, each of other policies or checkpoints
     _changes = (0, 0)  # until then: how often defaults were taken back, and the policies changed
+    _digests: Digests = NO_DIGESTS  # of the ledger then
 
     def runs(
         self, checkpoints: Sequence[int] | None = None, *, policies: Sequence[str] | None = None
@@ -47,10 +49,15 @@ class Results(Assignments):
                 NumberRow, "count_taken_back", experiment=ledger.id
             ).number
             changes = taken_back, self._replications.current(ledger.transaction).row.revision
+            digests = all_digests(ledger)
             before = self._runs if changes == self._changes else ()
+            most = max((one.replications for one in before), default=0)
+            if not has_grown(ledger, self._digests[:most], digests):
+                before = ()
             runs = ledger.runs(checkpoints, policies, before)
             others = [one for one in before if not same_question(one, runs)]
             self._runs, self._changes = (runs, *others[: REMEMBERED_RUNS - 1]), changes
+            self._digests = digests
             return replace(runs, notes=notes(ledger, runs.replications, now))
 
         return self._replications.read(work, needs=policies)

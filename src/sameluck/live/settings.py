@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from sameluck.errors import Invalid, shown
 from sameluck.live.breaker import CircuitBreaker
 from sameluck.live.databases.clock import SteadyClock
+from sameluck.live.databases.deadline import within
 from sameluck.live.options import Clock
 from sameluck.validation import require_name, require_number
 
 SECOND = 1_000_000  # microseconds
 ACTOR_VARIABLE = "SAMELUCK_ACTOR"
+FARTHEST = 6e10  # seconds from 1970: the year 68, or 3871; milliseconds are beyond
 TIMEOUT, PATIENCE = 0.25, 5.0  # seconds: for an arm, and for the other calls
 
 _actor: ContextVar[str | None] = ContextVar("actor", default=None)
@@ -47,6 +49,11 @@ def default_actor() -> str:
     return f"{user}@{socket.gethostname()}"[:200]
 
 
+def this_process() -> str:
+    """The host and the number of this process, for messages and the list of clocks."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
 @dataclass(frozen=True)
 class StoreSettings:
     """How the experiments of one store are used."""
@@ -69,24 +76,25 @@ class StoreSettings:
         """The seconds that the other calls for a user may take."""
         return None if self.timeout is None else max(self.timeout, PATIENCE)
 
+    def in_time(self) -> within:
+        """A call within that many seconds, also while the circuit breaker keeps the calls of users back."""
+        return within(self.patience)
+
     def after_fork(self) -> None:
         """Forget the failures of the process that this one was forked from."""
         object.__setattr__(self, "breaker", CircuitBreaker())
-
-    @property
-    def process(self) -> str:
-        """This process, for the list of clocks."""
-        return f"{socket.gethostname()}:{os.getpid()}"
 
     def now(self) -> int:
         """Microseconds since 1970."""
         seconds = self.clock()
         try:
-            return round(seconds * SECOND)
+            if abs(seconds) < FARTHEST:  # or a date would have no name
+                return round(seconds * SECOND)
         except (OverflowError, TypeError, ValueError):
-            raise Invalid(
-                f"clock must return seconds since 1970, got {shown(seconds)}; correct the clock"
-            ) from None
+            pass
+        raise Invalid(
+            f"clock must return seconds since 1970, got {shown(seconds)}; correct the clock"
+        )
 
 
 def checked_timeout(clock: Clock, actor: str | None, timeout: float | None) -> float | None:

@@ -87,7 +87,7 @@ def start(
     """Start an experiment in one transaction; `fill` writes the entries that are known already."""
     name, salt = request.name, secrets.token_hex(16)
     makers = checked_makers(request.makers)
-    first = first_definition(request.experiment, request.live, makers, settings.process)
+    first = first_definition(request.experiment, request.live, makers)
 
     def work(transaction: Transaction) -> LiveExperiment:
         before = transaction.find(ExperimentRow, "experiment", name=name)

@@ -13,6 +13,7 @@ from typing import Any
 from sameluck.errors import Conflict, SameluckError
 from sameluck.experiment import Experiment
 from sameluck.live.databases import Database, open_database
+from sameluck.live.databases.deadline import within
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.logs.importing import Imported, ImportRequest, import_log
 from sameluck.live.maintenance import Maintenance
@@ -25,6 +26,8 @@ from sameluck.live.start import (
     first_difference,
     start,
 )
+
+CLOSE_SECONDS = 1.0  # for what is left to be written: a process that ends does not wait for a database that is away
 
 
 def open(
@@ -78,9 +81,10 @@ class Store(Maintenance):
 
     def close(self) -> None:
         """Close the database; what was acknowledged is durable whether or not this is called."""
-        for live in list(self._loaded):
-            with contextlib.suppress(SameluckError):
-                live._enrolment.flush()
+        with within(CLOSE_SECONDS):
+            for live in list(self._loaded):
+                with contextlib.suppress(SameluckError):
+                    live._enrolment.flush()
         self._database.close()
 
     def start(

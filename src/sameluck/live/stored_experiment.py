@@ -90,6 +90,12 @@ class StoredExperiment:
         """The policies as the database has them now; another process may have changed them."""
         return self._take(transaction.one(CurrentRow, "experiment_now", experiment=self.id))
 
+    def refresh(self, transaction: Transaction) -> None:
+        """As `current`, unless the experiment was deleted."""
+        row = transaction.find(CurrentRow, "experiment_now", experiment=self.id)
+        if row is not None:
+            self._take(row)
+
     def _take(self, row: CurrentRow) -> Definition:
         """The definition in the database; it becomes that of this process unless that is a later one."""
         definition = self.definition
@@ -102,7 +108,7 @@ class StoredExperiment:
     def read_definition(self, row: DefinitionRow, makers: Makers | None = None) -> Definition:
         """A definition, with the makers of this process, or others."""
         known = self._makers if makers is None else makers
-        return Definition(row, self.live, known, self.settings.process)
+        return Definition(row, self.live, known)
 
     def set_definition(self, transaction: Transaction, after: Definition) -> None:
         """Use a definition from now on, in all processes; the rows of all replications are locked."""

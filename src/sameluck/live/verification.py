@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import partial
 
 from sameluck.errors import Diverged, OtherVersion, Unplayable
 from sameluck.live.databases.base import Transaction
-from sameluck.live.databases.rows import CurrentRow, DigestRow, EditedRow
+from sameluck.live.databases.rows import CurrentRow, DigestRow
 from sameluck.live.definitions import Definition
-from sameluck.live.engine.replication import SettledEntries, rebuild
+from sameluck.live.digests import check_digest, known_digests
+from sameluck.live.engine.replication import rebuild
 from sameluck.live.ledger import Ledger
 from sameluck.live.replications import OpenReplications
 
@@ -21,37 +21,6 @@ def verify(ledger: Ledger) -> int:
         check_digest(ledger, digests, number, settled)
         ledger.check(rebuild(ledger.scheduler, number, settled, outstanding))
     return len(ledger.numbers)
-
-
-def known_digests(ledger: Ledger) -> dict[int, int]:
-    """The digests of the replications that have one."""
-    rows = ledger.transaction.all(DigestRow, "digests", experiment=ledger.id)
-    return {row.number: row.digest for row in rows if row.is_known}
-
-
-def check_digest(
-    ledger: Ledger, digests: Mapping[int, int], number: int, settled: SettledEntries
-) -> None:
-    """Raise `Diverged` if the rewards of a replication are not those that were acknowledged."""
-    if number in digests and settled.digest() != digests[number]:
-        raise _edited(ledger, number)
-
-
-def _edited(ledger: Ledger, number: int) -> Diverged:
-    span = {"experiment": ledger.id, "first": number, "stop": number + 1}
-    rows = ledger.transaction.all(EditedRow, "edited", **span)
-    what = f"replication {number}: its rewards are not those that were acknowledged"
-    if rows:
-        what = edited_text(rows[0], ledger.scheduler.arm_names)
-    return Diverged(f"{what}. The database was edited; restore a backup, or the value")
-
-
-def edited_text(row: EditedRow, arm_names: Sequence[str]) -> str:
-    """What differs between the ledger and the audit log."""
-    return (
-        f"replication {row.replication}: the reward at position {row.position} of arm {arm_names[row.arm]!r} is "
-        f"{row.value!r} in the ledger and {row.reported!r} in the audit log (assignment {row.assignment})"
-    )
 
 
 def verify_or_fail(replications: OpenReplications) -> None:

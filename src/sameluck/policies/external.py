@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from sameluck.compiled import compiled
-from sameluck.errors import Diverged, Invalid, Unplayable, did_you_mean
+from sameluck.errors import Diverged, Invalid, Unplayable, did_you_mean, shown
 from sameluck.policies.base import Policy
 from sameluck.randomness.streams import DECISION, Bits, stream, word
 from sameluck.validation import require_name, require_whole
@@ -56,10 +56,12 @@ class External(NamedTuple):
 def checked_makers(makers: object) -> dict[str, Maker]:
     """The makers by name; raise `Invalid` unless they are a mapping of names to functions."""
     if not isinstance(makers, Mapping | None):
-        raise Invalid(f"makers must map names to functions of a seed, got {makers!r}")
+        raise Invalid(f"makers must map names to functions of a seed, got {shown(makers)}")
     for name, make in (makers or {}).items():
         if make is not None and not callable(make):
-            raise Invalid(f"the maker {name!r} must be a function of a seed, got {make!r}")
+            raise Invalid(
+                f"the maker {shown(name)} must be a function of a seed, got {shown(make)}"
+            )
     return dict(makers or {})
 
 

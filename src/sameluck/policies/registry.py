@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sameluck import policies, text_forms
-from sameluck.errors import Invalid, did_you_mean
+from sameluck.errors import Invalid, did_you_mean, shown
 from sameluck.policies.base import POLICIES, Policy, check_complete, check_parameters, has_body
 from sameluck.policies.external import External
 
@@ -19,7 +19,7 @@ def as_policy(value: object, arms: int) -> Policy:
     if not has_body(policy, arms):
         hint = did_you_mean(type(value).__name__.lower(), POLICIES)
         raise Invalid(
-            f"{value!r} is not a policy; {hint}; or register your own with sameluck.selects"
+            f"{shown(value)} is not a policy; {hint}; or register your own with sameluck.selects"
         )
     policy = text_forms.normal_form(policy, POLICIES)
     check_parameters(policy, arms)

@@ -4,8 +4,9 @@ A sampler is a function of one word. One that needs more (rejection) hashes that
 every draw, whatever its method, has one address and changes no other.
 
 Normals by the ziggurat of Marsaglia and Tsang (2000) with 256 layers, gammas by Marsaglia and Tsang (2000)
-with the power transform below shape 1, betas from two gammas, Poisson by inversion below mean 10 and by
-Hoermann's transformed rejection (PTRS, 1993) above.
+with the power transform below shape 1, betas from two gammas, Student's t from a normal and a gamma, Poisson by
+inversion below mean 10 and by Hoermann's transformed rejection (PTRS, 1993) above. Quantiles of the normal law by
+Wichura's algorithm AS 241 (1988).
 """
 
 from __future__ import annotations
@@ -37,6 +38,81 @@ _SCALE, _INSIDE, _HEIGHT = _ziggurat()
 _8BITS, _10BITS, _1, _8, _11 = (np.uint64(number) for number in (255, 1023, 1, 8, 11))
 # Far apart, so that a sampler's own attempts (1, 2, ...) never meet another use of the same word.
 _ROUND, _ACCEPT, _POWER, _SHAPE, _LEFT, _RIGHT = (np.uint64(use << 40) for use in range(1, 7))
+
+_LEAST_CHANCE = 1e-300  # whose quantile, -37, stands for those of smaller ones
+# The coefficients of AS 241: numerator and denominator, by power.
+_CENTRE = np.array(
+    [
+        [
+            3.3871328727963666080,
+            1.3314166789178437745e2,
+            1.9715909503065514427e3,
+            1.3731693765509461125e4,
+            4.5921953931549871457e4,
+            6.7265770927008700853e4,
+            3.3430575583588128105e4,
+            2.5090809287301226727e3,
+        ],
+        [
+            1.0,
+            4.2313330701600911252e1,
+            6.8718700749205790830e2,
+            5.3941960214247511077e3,
+            2.1213794301586595867e4,
+            3.9307895800092710610e4,
+            2.8729085735721942674e4,
+            5.2264952788528545610e3,
+        ],
+    ]
+)
+_MIDDLE = np.array(
+    [
+        [
+            1.42343711074968357734,
+            4.63033784615654529590,
+            5.76949722146069140550,
+            3.64784832476320460504,
+            1.27045825245236838258,
+            2.41780725177450611770e-1,
+            2.27238449892691845833e-2,
+            7.74545014278341407640e-4,
+        ],
+        [
+            1.0,
+            2.05319162663775882187,
+            1.67638483018380384940,
+            6.89767334985100004550e-1,
+            1.48103976427480074590e-1,
+            1.51986665636164571966e-2,
+            5.47593808499534494600e-4,
+            1.05075007164441684324e-9,
+        ],
+    ]
+)
+_FAR = np.array(
+    [
+        [
+            6.65790464350110377720,
+            5.46378491116411436990,
+            1.78482653991729133580,
+            2.96560571828504891230e-1,
+            2.65321895265761230930e-2,
+            1.24266094738807843860e-3,
+            2.71155556874348757815e-5,
+            2.01033439929228813265e-7,
+        ],
+        [
+            1.0,
+            5.99832206555887937690e-1,
+            1.36929880922735805310e-1,
+            1.48753612908506148525e-2,
+            7.86869131145613259100e-4,
+            1.84631831751005468180e-5,
+            1.42151175831644588870e-7,
+            2.04426310338993978564e-15,
+        ],
+    ]
+)
 
 
 @inlined
@@ -163,6 +239,35 @@ def beta_odds(
 def beta_log_odds(bits: Bits, a: float, b: float) -> float:
     """log(x / (1 - x)) of a Beta(a, b) draw x: keeps apart draws that round to the same 0.0 or 1.0."""
     return log_gamma(again(bits, _LEFT), a) - log_gamma(again(bits, _RIGHT), b)
+
+
+@called
+def student_t(bits: Bits, df: float) -> float:
+    """Student's t with `df` degrees of freedom."""
+    half = 0.5 * df
+    return normal(bits) * math.exp(0.5 * (math.log(half) - log_gamma(again(bits, _RIGHT), half)))
+
+
+@called
+def normal_quantile(chance: float) -> float:
+    """The number that a standard normal variable is below with the given probability."""
+    q = chance - 0.5
+    if abs(q) <= 0.425:
+        r = 0.180625 - q * q
+        return q * _ratio(r, _CENTRE)
+    r = math.sqrt(-math.log(max(min(chance, 1.0 - chance), _LEAST_CHANCE)))
+    x = _ratio(r - 1.6, _MIDDLE) if r <= 5.0 else _ratio(r - 5.0, _FAR)
+    return math.copysign(x, q)
+
+
+@inlined
+def _ratio(r: float, table: NDArray[np.float64]) -> float:
+    # Of two polynomials of degree 7.
+    above, below = table[0, 7], table[1, 7]
+    for power in range(6, -1, -1):
+        above = above * r + table[0, power]
+        below = below * r + table[1, power]
+    return above / below
 
 
 @called

@@ -1,15 +1,18 @@
-"""Self-contained HTML pages of cards: no network, no JavaScript."""
+"""Reports: self-contained HTML pages of cards that look as the pages of the service do. No network, no script."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import NamedTuple
 
 from sameluck.errors import Invalid
 from sameluck.files import write_whole
+from sameluck.reporting.markup import LOGO, cautions, stylesheet
 from sameluck.reporting.tables import html_table
 
 
@@ -20,9 +23,21 @@ class Card(NamedTuple):
     sentence: str = ""
     header: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
-    figure: str = ""  # SVG
+    figure: str = ""  # HTML: an SVG, a chart of `markup`, a leader board
     code: str = ""
-    notes: Sequence[str] = ()
+    notes: Sequence[str] = ()  # cautions
+    facts: Sequence[tuple[str, str]] = ()
+    folded: tuple[str, str] = ("", "")  # a title, and HTML that is shown on request
+
+
+class Answer(NamedTuple):
+    """The first section of a page: what was found."""
+
+    chip: str
+    is_decided: bool
+    sentence: str  # HTML
+    detail: str = ""
+    numbers: Sequence[tuple[str, str, str]] = ()  # what, how many, of what
 
 
 _PAGE = Template("""<!doctype html>
@@ -30,42 +45,36 @@ _PAGE = Template("""<!doctype html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$title</title>
+<title>$title - sameluck</title>
 <style>
-:root { color-scheme: light; }
-body { font: 16px/1.5 system-ui, sans-serif; color: #1b1f24; background: #f6f7f9; margin: 0; }
-main { max-width: 66rem; margin: 0 auto; padding: 1.5rem 1rem 3rem; }
-h1 { font-size: 1.6rem; margin: .5rem 0 1rem; }
-h2 { font-size: 1.1rem; margin: 0 0 .5rem; }
-section { background: #fff; border: 1px solid #dde1e6; border-radius: 8px; padding: 1rem 1.25rem; margin: 0 0 1rem; }
-p { margin: 0 0 .75rem; }
-.lead { font-size: 1.1rem; }
-.note { border-left: 3px solid #e69f00; padding-left: .6rem; font-size: .95rem; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; }
-th, td { text-align: right; padding: .3rem .75rem; border-bottom: 1px solid #e6e9ed; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; padding-left: 0; }
-th { color: #57606a; font-weight: 600; }
-svg { display: block; max-width: 100%; height: auto; margin: 0 auto .75rem; }
-pre { background: #f6f7f9; padding: .75rem; border-radius: 6px; overflow-x: auto; font-size: .85rem; margin: 0; }
-footer { color: #57606a; font-size: .85rem; }
-@media print { body { background: #fff; } section { break-inside: avoid; border: 0; padding: 0; } }
+$style
 </style>
 </head>
-<body><main>
-<h1>$title</h1>
+<body class="report">
+<a class="skip" href="#main">Skip to content</a>
+<header class="top"><div><span class="brand">$logo sameluck</span></div></header>
+<main id="main">
+<div class="head"><div><h1>$title</h1><p class="small muted">$about</p></div></div>
+$answer
 $cards
-<footer>$footer</footer>
-</main></body>
+</main>
+<footer class="foot">$footer</footer>
+</body>
 </html>
 """)
 
 
-def render(title: str, cards: Sequence[Card], footer: str) -> str:
+def render(
+    title: str, cards: Sequence[Card], footer: str, *, about: str = "", answer: Answer | None = None
+) -> str:
     """The page as text."""
     return _PAGE.substitute(
         title=html.escape(title),
-        cards="\n".join(_card(card) for card in cards),
+        about=html.escape(about),
+        style=_style(),
+        logo=LOGO,
+        answer=_answer(answer) if answer else "",
+        cards="\n".join(_card(card, number) for number, card in enumerate(cards)),
         footer=html.escape(footer),
     )
 
@@ -78,15 +87,64 @@ def write(path: str | Path, page: str) -> None:
     write_whole(target, page.encode())
 
 
-def _card(card: Card) -> str:
-    parts = [f"<h2>{html.escape(card.title)}</h2>"]
+@cache
+def _style() -> str:
+    own = files("sameluck.reporting").joinpath("report.css").read_text(encoding="utf-8")
+    return f"{stylesheet()}\n{own}"
+
+
+def _answer(answer: Answer) -> str:
+    kind = " decided" if answer.is_decided else ""
+    chip = f'<p><span class="chip{" win" if answer.is_decided else ""}">{html.escape(answer.chip)}</span></p>'
+    numbers = "".join(
+        f"<div><dt>{html.escape(what)}</dt><dd>{html.escape(value)}<small>{html.escape(more)}</small></dd></div>"
+        for what, value, more in answer.numbers
+    )
+    return (
+        f'<section class="card answer{kind}" aria-labelledby="answer">{chip}'
+        f'<h2 id="answer" class="say">{answer.sentence}</h2>'
+        f'<p class="muted">{html.escape(answer.detail)}</p>'
+        + f'<dl class="numbers">{numbers}</dl>' * bool(numbers)
+        + "</section>"
+    )
+
+
+def _card(card: Card, number: int) -> str:
+    title = html.escape(card.title)
+    parts = [f'<header><h2 id="card{number}">{title}</h2>']
     if card.sentence:
-        parts.append(f'<p class="lead">{html.escape(card.sentence)}</p>')
-    parts += [f'<p class="note">Caution: {html.escape(note)}</p>' for note in card.notes]
+        parts.append(f"<p>{html.escape(card.sentence)}</p>")
+    parts.append("</header>")
+    if card.notes:
+        parts.append(cautions(card.notes))
     if card.figure:
-        parts.append(card.figure)
+        parts.append(_figure(card))
     if card.rows:
-        parts.append(html_table(card.header, card.rows))
+        parts.append(html_table(card.header, card.rows, label=f"{card.title}, as a table"))
+    if card.facts:
+        pairs = "".join(
+            f"<div><dt>{html.escape(term)}</dt><dd>{html.escape(fact)}</dd></div>"
+            for term, fact in card.facts
+        )
+        parts.append(f'<dl class="meta">{pairs}</dl>')
     if card.code:
-        parts.append(f"<pre>{html.escape(card.code)}</pre>")
-    return f"<section>{''.join(parts)}</section>"
+        parts.append(code_block(card.code, f"{card.title}: as text"))
+    what, text = card.folded
+    if text:
+        summary = f"<summary>{html.escape(what)}</summary>"
+        parts.append(f'<details class="tab">{summary}{text}</details>')
+    return f'<section class="card" aria-labelledby="card{number}">{"".join(parts)}</section>'
+
+
+def _figure(card: Card) -> str:
+    if not card.figure.lstrip().startswith("<svg"):
+        return card.figure
+    label = html.escape(f"{card.title}, as a figure")
+    return (
+        f'<div class="figure" tabindex="0" role="region" aria-label="{label}">{card.figure}</div>'
+    )
+
+
+def code_block(text: str, label: str) -> str:
+    """Text as it is typed, in a box that scrolls."""
+    return f'<pre tabindex="0" role="region" aria-label="{html.escape(label)}">{html.escape(text)}</pre>'

@@ -10,13 +10,19 @@ from collections.abc import Sequence
 from functools import partial
 
 
-def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """An HTML table of already formatted cells."""
-    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
+def html_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, label: str = "A table", id: str = ""
+) -> str:
+    """An HTML table of already formatted cells, in a box that scrolls sideways, also by the keyboard."""
+    head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in header)
     body = "".join(
         f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows
     )
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    box = f'class="scroll" tabindex="0" role="region" aria-label="{html.escape(label)}"'
+    name = f' id="{html.escape(id)}"' if id else ""
+    return (
+        f"<div {box}{name}><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -51,6 +51,19 @@ def amount(value: float) -> str:
     return f"{value:.2f}" if size >= 0.1 or value == 0 else f"{value:.2g}"
 
 
+def digits_for(half_width: float) -> int:
+    """Decimals so that a half-width has two significant digits."""
+    if half_width <= 0 or not math.isfinite(half_width):
+        return 1
+    return max(0, 1 - math.floor(math.log10(half_width)))
+
+
+def signed(value: float, digits: int) -> str:
+    """A number with a minus sign (U+2212) where it is negative."""
+    text = f"{abs(value):,.{digits}f}"
+    return f"\N{MINUS SIGN}{text}" if value < 0 and float(text.replace(",", "")) else text
+
+
 def percent(level: float) -> str:
     """A level of confidence as text."""
     return f"{float(f'{100 * level:.6g}'):g}%"

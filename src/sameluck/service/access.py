@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, NamedTuple, TypeAlias
 
 from anyio import to_thread
-from fastapi import Request, Security
+from fastapi import FastAPI, Request, Security
 from fastapi.openapi.models import HTTPBearer
 from fastapi.security import SecurityScopes
 from fastapi.security.base import SecurityBase
@@ -67,16 +68,21 @@ class Bearer(SecurityBase):
     model = HTTPBearer(description="A token made by `sameluck token create`; it starts with `sl_`.")
 
     async def __call__(self, request: Request, needed: SecurityScopes) -> Caller:  # noqa: D102
-        service: Service = request.app.state.service
-        rates: Rates = request.app.state.rates
-        holder = await _holder(service.tokens, request.headers.get("authorization", ""))
+        header = request.headers.get("authorization", "")
+        return await self.caller(request.app, header, needed.scopes)
+
+    async def caller(self, app: FastAPI, header: str, needed: Sequence[str]) -> Caller:
+        """The caller that an Authorization header names."""
+        service: Service = app.state.service
+        rates: Rates = app.state.rates
+        holder = await _holder(service.tokens, header)
         if not rates.take(holder.name if holder else NOBODY):
             most = service.limits.requests_per_second
             raise Refused(429, "too_many_requests", f"more than {most:g} requests per second")
         if holder is None:
             detail = "send a valid token: the header Authorization: Bearer sl_..."
             raise Refused(401, "unauthenticated", detail, _CHALLENGE)
-        for scope in needed.scopes:
+        for scope in needed:
             if scope not in holder.scopes:
                 detail = f"this call needs a token with the scope {scope!r}"
                 raise Refused(403, "wrong_scope", detail)

@@ -19,7 +19,7 @@ from sameluck.service.guard import Guard
 from sameluck.service.limits import Limits
 from sameluck.service.metrics import Measured, Metrics
 from sameluck.service.problems import add_problem_documents
-from sameluck.service.routes import discovered_routes
+from sameluck.service.routes import add_routes
 from sameluck.service.tokens import Tokens
 
 
@@ -68,7 +68,7 @@ def create_app(
     app.state.service = Service(experiments, tokens or Tokens(store.database), limits)
     app.state.rates = Rates(limits.requests_per_second)
     app.state.metrics = Metrics()
-    app.router.routes.extend(discovered_routes())  # one list, in which a request is matched once
+    add_routes(app)
     add_dashboard(app)
     add_problem_documents(app)
     app.add_middleware(Measured, metrics=app.state.metrics)

@@ -1,23 +1,26 @@
 """`DirectRoute`: a route for each user, which must be fast.
 
-FastAPI describes it as any other, but its function is called without the general solution of dependencies, which
-takes longer than an assignment: its parameters are those of the path, a body, and the caller.
+FastAPI describes it as any other, but it is found and called without the general solution of dependencies, which
+takes longer than an assignment: the parameters of its function are those of the path, a body, and the caller.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, get_type_hints
 
-from fastapi import Request, Response
+from fastapi import Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from fastapi.security import SecurityScopes
 from pydantic import BaseModel, ValidationError
-from starlette.types import Receive, Scope, Send
+from starlette.requests import ClientDisconnect
+from starlette.routing import Match
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sameluck.service.access import Bearer
-from sameluck.service.problems import Refused
+from sameluck.service.problems import HANDLERS, Refused, problem_of
+
+_HANDLED = tuple(HANDLERS)
 
 
 class DirectRoute(APIRoute):
@@ -25,38 +28,67 @@ class DirectRoute(APIRoute):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        answer = self.get_route_handler()
-
-        async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            response = await answer(Request(scope, receive))
-            await response(scope, receive, send)
-
-        self.app = app  # without the stacks of contexts that dependencies may need
-
-    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
-        """A function that answers a request."""
-        endpoint: Callable[..., Awaitable[Response | None]] = self.endpoint
         (dependency,) = self.dependant.dependencies
-        bearer, scopes = dependency.call, SecurityScopes(list(dependency.own_oauth_scopes or ()))
-        assert isinstance(bearer, Bearer)
-        model = get_type_hints(endpoint).get("body")
-        empty = self.status_code or 200
+        assert isinstance(dependency.call, Bearer)
+        self._bearer, self._scopes = dependency.call, list(dependency.own_oauth_scopes or ())
+        self._model: type[BaseModel] | None = get_type_hints(self.endpoint).get("body")
+        self._function: Callable[..., Awaitable[Response | None]] = self.endpoint
+        self.app = self._answer
 
-        async def answer(request: Request) -> Response:
-            arguments: dict[str, Any] = dict(request.path_params)
-            content = await request.body()
-            arguments["caller"] = await bearer(request, scopes)
-            if model is not None:
-                arguments["body"] = read_body(request, model, content)
-            response = await endpoint(**arguments)
-            return Response(status_code=empty) if response is None else response
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            response = await self._response(scope, receive)
+        except ClientDisconnect:
+            return
+        except _HANDLED as error:
+            response = problem_of(error)
+        await response(scope, receive, send)
 
-        return answer
+    async def _response(self, scope: Scope, receive: Receive) -> Response:
+        content = await _content(receive)
+        headers = dict(scope["headers"])
+        authorization = headers.get(b"authorization", b"").decode("latin-1")
+        arguments: dict[str, Any] = dict(scope["path_params"])
+        arguments["caller"] = await self._bearer.caller(scope["app"], authorization, self._scopes)
+        if self._model is not None:
+            kind = headers.get(b"content-type", b"").decode("latin-1")
+            arguments["body"] = read_body(kind, self._model, content)
+        response = await self._function(**arguments)
+        return Response(status_code=self.status_code or 200) if response is None else response
 
 
-def read_body(request: Request, model: type[BaseModel], content: bytes) -> BaseModel:
+class DirectRoutes:
+    """An ASGI application that calls direct routes at once, and passes other requests on."""
+
+    def __init__(self, app: ASGIApp, *, routes: Sequence[DirectRoute]) -> None:
+        self._app, self._routes = app, routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: D102
+        if scope["type"] == "http":
+            for route in self._routes:
+                match, found = route.matches(scope)
+                if match is Match.FULL:
+                    scope.update(found)
+                    await route.app(scope, receive, send)
+                    return
+        await self._app(scope, receive, send)
+
+
+async def _content(receive: Receive) -> bytes:
+    """The body of a request."""
+    content = b""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        content += message.get("body", b"")
+        if not message.get("more_body", False):
+            return content
+
+
+def read_body(content_type: str, model: type[BaseModel], content: bytes) -> BaseModel:
     """The body of a request; raises as FastAPI does if it is not valid."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = content_type.partition(";")[0].strip().lower()
     if kind != "application/json" and not kind.endswith("+json"):
         detail = "send the body as JSON, with the header Content-Type: application/json"
         raise Refused(422, "invalid", detail)

@@ -26,6 +26,7 @@ from sameluck.live.records import (
     ReplicationStatus,
     Status,
 )
+from sameluck.live.rederivation import LedgerDifference, Rederivation
 from sameluck.service.problems import document_of
 from sameluck.service.tokens import Token
 
@@ -51,11 +52,11 @@ class Reason(Body):
 
 
 def model_of(record: type, **more: Any) -> type[BaseModel]:
-    """The model of a record, a NamedTuple, with further fields; a number that is not finite is null."""
+    """The model of a record, a NamedTuple, with further or other fields; a number that is not finite is null."""
     hints = get_type_hints(record)
-    fields: Any = {name: (_nullable(hints[name]), ...) for name in hints}
+    fields: Any = {name: (_nullable(hints[name]), ...) for name in hints} | more
     return create_model(
-        record.__name__, __doc__=record.__doc__, __module__=record.__module__, **fields, **more
+        record.__name__, __doc__=record.__doc__, __module__=record.__module__, **fields
     )
 
 
@@ -68,6 +69,12 @@ ReceiptModel = model_of(Receipt)
 DescriptionModel = model_of(Description)
 StatusModel = model_of(Status)
 JoiningModel = model_of(Joining, sentence=(str, ...))
+DifferenceModel = model_of(LedgerDifference)
+RederivationModel = model_of(
+    Rederivation,
+    differences=(list[DifferenceModel], ...),  # type: ignore[valid-type]
+    sentence=(str, ...),
+)
 ExtensionModel = model_of(Extension)
 ChangeModel = model_of(Change)
 CheckModel = model_of(Check)

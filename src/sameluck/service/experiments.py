@@ -17,8 +17,9 @@ from typing import NamedTuple, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
-from sameluck.errors import Diverged, SameluckError, Unknown, shown
+from sameluck.errors import Diverged, SameluckError, Unavailable, Unknown, shown
 from sameluck.live.async_store import AsyncLiveExperiment, AsyncStore
+from sameluck.live.databases.deadline import within
 from sameluck.live.databases.rows import ACTIVE
 from sameluck.live.enrolment import Unit
 from sameluck.live.experiment import LiveExperiment
@@ -30,6 +31,7 @@ from sameluck.live.store import Store
 T = TypeVar("T")
 
 THREADS = 4  # for the calls that are not for users
+CHECK_SECONDS = 1.0  # that the database has to be written, and for which the outcome holds
 MOST_REMEMBERED = 100_000  # assignments whose experiment is known without a query
 
 _log = logging.getLogger("sameluck")
@@ -59,6 +61,9 @@ class Experiments:
         self._asked: dict[str, float] = {}  # when an experiment may be looked for again
         self._names: dict[str, str] = {}  # of experiments, by the id of an assignment
         self._threads = CapacityLimiter(THREADS)
+        self._checking = asyncio.Lock()
+        self._checked = -CHECK_SECONDS
+        self._writable = True
 
     # Calls for users
 
@@ -150,8 +155,29 @@ class Experiments:
         return await self._in_thread(lambda: loaded.live.describe(id), given_up=True)
 
     async def check_writable(self) -> None:
-        """Raise `Unavailable` unless the database can be written."""
-        await self._in_thread(lambda: self.store.database.write(lambda _: None))
+        """Raise `Unavailable` unless the database can be written; it is tried once a second, however many ask."""
+        async with self._checking:
+            if time.monotonic() >= self._checked + CHECK_SECONDS:
+                self._writable = await self._write_nothing()
+                self._checked = time.monotonic()
+        if not self._writable:
+            raise Unavailable(
+                "the database cannot be written; the log of the service has the reason"
+            )
+
+    async def _write_nothing(self) -> bool:
+        def write() -> None:
+            with within(CHECK_SECONDS):
+                self.store.database.write(lambda _: None)
+
+        try:
+            # Not behind the calls that may take long.
+            await self._awaited._calls.in_thread(write, CHECK_SECONDS)
+        except Unavailable as error:
+            if self._writable:
+                _log.error("sameluck: the database cannot be written: %s", error)
+            return False
+        return True
 
     async def expire_each_second(self) -> None:
         """Record default rewards and offer entries again when their time is over, also while nobody calls."""
@@ -159,7 +185,7 @@ class Experiments:
             await asyncio.sleep(1)
             for loaded in list(self._loaded.values()):
                 with contextlib.suppress(SameluckError):  # a later call reports it
-                    await self._in_thread(loaded.live.tick)
+                    await self._in_thread(loaded.live.tick, given_up=True)
 
     async def close(self) -> None:
         """Answer the calls that wait, and close the store."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
@@ -24,6 +25,8 @@ HEADERS = {
     b"referrer-policy": b"no-referrer",
     b"x-content-type-options": b"nosniff",
 }
+
+_HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^:@/\[\]\s]+))(?::[0-9]{1,5})?")
 
 
 class Guard:
@@ -101,11 +104,9 @@ class _Exchange:
 
 
 def _host_name(host: str) -> str:
-    """The name or address in a Host header, without its port."""
-    name = host.lower()
-    if name.startswith("["):
-        return name[1:].partition("]")[0]
-    return name.partition(":")[0]
+    """The name or address in a Host header, without its port; empty if it is not well formed."""
+    found = _HOST.fullmatch(host.lower())
+    return found["address"] or found["name"] if found else ""
 
 
 def _host_of(origin: str) -> str:

@@ -12,6 +12,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from sameluck.live.records import Status
 
 COUNTS = ("users", "settled", "defaulted", "waiting", "wanted", "voided", "complete", "opened")
+CLIENT_GONE = (
+    499  # the status of a request that was not answered since its client had gone, as nginx has it
+)
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
 
 
@@ -80,7 +83,7 @@ class Measured:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, answered = time.perf_counter(), [500]
+        began, answered = time.perf_counter(), [CLIENT_GONE]
 
         async def noting(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -89,7 +92,15 @@ class Measured:
 
         try:
             await self._app(scope, receive, noting)
+        except BaseException:
+            answered[0] = 500
+            raise
         finally:
-            route = getattr(scope.get("route"), "path", "none")
-            method = scope["method"] if route != "none" else "any"
-            self._metrics.observe(method, route, answered[0], time.perf_counter() - began)
+            route, method = scope.get("route"), scope["method"]
+            known = method in (getattr(route, "methods", None) or ())  # or anybody could add labels
+            self._metrics.observe(
+                method if known else "any",
+                getattr(route, "path", "none"),
+                answered[0],
+                time.perf_counter() - began,
+            )

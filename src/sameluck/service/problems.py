@@ -105,24 +105,12 @@ def problem(
     return Response(content, status_code=status, headers=more, media_type=MEDIA_TYPE)
 
 
-def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)
-    return problem(error.status, error.code, error.detail, error.headers)
-
-
-def _sameluck_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, SameluckError)
-    return problem(status_of(error), error.code, str(error))
-
-
-def _http_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
+def _http_problem(error: HTTPException) -> Response:
     status = error.status_code
     return problem(status, _CODES.get(status, "refused"), error.detail, error.headers)
 
 
-def _invalid_request(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
+def _invalid_request(error: RequestValidationError) -> Response:
     first, *more = error.errors()
     if first["type"] == "json_invalid":
         return problem(400, "malformed", "the body is not valid JSON")
@@ -134,6 +122,19 @@ def _invalid_request(_: Request, error: Exception) -> Response:
     return problem(422, "invalid", detail)
 
 
+HANDLERS: dict[type[Exception], Callable[[Any], Response]] = {
+    Refused: lambda error: problem(error.status, error.code, error.detail, error.headers),
+    SameluckError: lambda error: problem(status_of(error), error.code, str(error)),
+    HTTPException: _http_problem,
+    RequestValidationError: _invalid_request,
+}
+
+
+def problem_of(error: Exception) -> Response:
+    """The response to an error of a request."""
+    return next(handle(error) for kind, handle in HANDLERS.items() if isinstance(error, kind))
+
+
 def _unexpected(request: Request, error: Exception) -> Response:
     _log.error("sameluck: %s %s failed", request.method, request.url.path, exc_info=error)
     detail = "the service failed unexpectedly; its log has the reason"
@@ -142,10 +143,8 @@ def _unexpected(request: Request, error: Exception) -> Response:
 
 def add_problem_documents(app: FastAPI) -> None:
     """Answer every error of an application with a problem document, and describe it so."""
-    app.add_exception_handler(Refused, _refused)
-    app.add_exception_handler(SameluckError, _sameluck_error)
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(RequestValidationError, _invalid_request)
+    for kind in HANDLERS:
+        app.add_exception_handler(kind, lambda _, error: problem_of(error))
     app.add_exception_handler(Exception, _unexpected)
     app.openapi = cache(partial(_described, app.openapi))  # type: ignore[method-assign]
 

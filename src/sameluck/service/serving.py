@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from typing import Any
 
 import uvicorn
 
@@ -15,7 +16,36 @@ from sameluck.service.dashboard.sessions import Sessions
 from sameluck.service.demo import run_demo
 from sameluck.service.tokens import Tokens
 
-GRACE_SECONDS = 4  # for requests that are being answered when the service is told to end
+GRACE_SECONDS = 3  # for requests that are being answered when the service is told to end
+HEAD_SECONDS = (
+    15  # after which, at most twice, a connection on which no request has begun is closed
+)
+TICKS_PER_SECOND = 10  # of uvicorn
+
+
+class Server(uvicorn.Server):
+    """A server that closes connections whose request never begins; the time of one that has begun is `Guard`'s."""
+
+    _stalled: frozenset[Any] = frozenset()
+
+    async def on_tick(self, counter: int) -> bool:  # noqa: D102
+        if counter % (HEAD_SECONDS * TICKS_PER_SECOND) == 0:
+            self.close_stalled()
+        return await super().on_tick(counter)
+
+    def close_stalled(self) -> None:
+        """Close the connections that wait for a request as they did when this was called before."""
+        waiting = frozenset(filter(_waits_for_request, self.server_state.connections))
+        for connection in self._stalled & waiting:
+            connection.transport.close()
+        self._stalled = waiting
+
+
+def _waits_for_request(connection: Any) -> bool:
+    """Whether a connection is new or has sent a part of a head; one that is kept alive has a timer of uvicorn."""
+    kept_alive = connection.timeout_keep_alive_task is not None
+    answered = connection.cycle is None or connection.cycle.response_complete
+    return answered and not kept_alive
 
 
 class Serving:
@@ -68,8 +98,9 @@ class Serving:
             access_log=False,
             server_header=False,
             proxy_headers=False,
+            ws="none",
             timeout_keep_alive=30,
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
-        self.server = uvicorn.Server(config)
+        self.server = Server(config)
         self.server.run(sockets=[self._listener])

@@ -5,10 +5,15 @@ import shutil
 import sqlite3
 import threading
 
+import psycopg
 import pytest
+import server
 
 import sameluck as sl
-from sameluck.testing.scenario import FIVE, Scenario, assert_finished, options
+from sameluck.testing import VirtualClock
+from sameluck.testing.scenario import FIVE, START, Scenario, assert_finished, options
+
+OTHERS = sl.Gaussian((3.0, 2.0, 1.0))  # the rewards of users after a backup was restored
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
@@ -90,6 +95,33 @@ def test_a_copy_is_equal(url, other_url, tmp_path):
     again = restored.store.load("trial")
     assert (rows(again, restored), again.status()) == (expected, status)
     restored.close()
+
+
+def test_a_process_that_serves_while_a_backup_is_restored(postgres_url, tmp_path):
+    """It forgets what it remembers of entries that are gone, even where the ledger has become as long again."""
+    old, clock = scenario_of(postgres_url), VirtualClock(START)
+    live = old.start(replications=4, live=options(open_replications=2))
+    for _ in range(4):
+        old.serve(live)
+    old.store.backup(tmp_path / "old.backup")
+    while live.runs().replications < 2:
+        old.serve(live)
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(server.EMPTY)
+    sl.restore(tmp_path / "old.backup", postgres_url)
+    new = Scenario(lambda _: sl.open(postgres_url, clock=clock))
+    new._units = old._units
+    again = new.store.load(live.name)
+    while again.runs().replications < 2:
+        new.serve(again, OTHERS)
+    assert live.runs().rewards.tolist() == again.runs().rewards.tolist()
+    while again.status().status == "running":
+        old.serve(live, OTHERS)
+        new.serve(again, OTHERS)
+    assert live.verify() == 4
+    assert live.runs().rewards.tolist() == again.runs().rewards.tolist()
+    old.close()
+    new.close()
 
 
 def test_what_exists_is_not_overwritten(url, other_url, tmp_path):

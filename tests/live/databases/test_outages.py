@@ -5,11 +5,14 @@ import os
 import sqlite3
 import threading
 import time
+from functools import partial
 
 import psycopg
 import pytest
+from server import admin, away, name_of
 
 import sameluck as sl
+from sameluck.live import settings
 from sameluck.live.databases.postgres_errors import connection_error
 
 SMALL = sl.Experiment(policies={"a": "ucb1", "b": "uniform"}, arms=2, horizon=50, replications=2)
@@ -19,29 +22,6 @@ SOON = 3.0  # seconds: far below a wait without a deadline, far above one with 0
 def timed(call):
     begin = time.monotonic()
     return call(), time.monotonic() - begin
-
-
-def admin(postgres_server, *commands):
-    with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
-        for command in commands:
-            connection.execute(command)
-
-
-def name_of(url):
-    return url.rpartition("/")[2]
-
-
-@contextlib.contextmanager
-def away(postgres_server, url):
-    """The database takes no connections, and the present ones are gone."""
-    name = name_of(url)
-    allow = "UPDATE pg_database SET datallowconn = {} WHERE datname = '{}'"
-    kill = f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{name}'"
-    admin(postgres_server, allow.format("false", name), kill)
-    try:
-        yield
-    finally:
-        admin(postgres_server, allow.format("true", name))
 
 
 class TestPostgres:
@@ -77,7 +57,13 @@ class TestPostgres:
             time.sleep(0.05)
         assert live.reward(id, 1.0).value == 1.0
 
-    def test_a_lock_of_another_session_does_not_hold_up_users(self, postgres_url, live):
+    @pytest.mark.parametrize("prepared", [True, False])
+    def test_a_lock_of_another_session_does_not_hold_up_users(
+        self, postgres_server, postgres_url, live, prepared
+    ):
+        if not prepared:  # the statements of a new connection are, while the table is locked
+            with away(postgres_server, postgres_url):
+                pass
         with psycopg.connect(postgres_url) as other:
             other.execute("LOCK TABLE entry IN ACCESS EXCLUSIVE MODE")
             for unit in range(6):
@@ -93,6 +79,27 @@ class TestPostgres:
         until = time.monotonic() + 60
         while not live.assign("ann").enrolled:
             assert time.monotonic() < until
+
+    def test_a_lock_of_another_session_is_named_to_who_stops_an_arm(
+        self, postgres_url, live, monkeypatch
+    ):
+        monkeypatch.setattr(settings, "PATIENCE", 0.2)
+        calls = [live.pause, partial(live.stop, drain=False), partial(live.disable_arm, 1)]
+        with psycopg.connect(postgres_url) as other:
+            other.execute("SELECT 1 FROM experiment FOR UPDATE")
+            for call in calls:
+                with pytest.raises(sl.Unavailable, match="another session holds a lock"):
+                    call()
+        monkeypatch.undo()
+        live.disable_arm(1)
+        assert live.status()[1] == "running"
+
+    def test_tables_that_are_gone_do_not_come_back_by_waiting(self, postgres_url, live):
+        with psycopg.connect(postgres_url, autocommit=True) as other:
+            other.execute("ALTER TABLE entry RENAME TO gone")
+            with pytest.raises(sl.Misconfigured, match=r'"entry" does not exist.*; tables were'):
+                live.assign("ann", strict=True)
+            assert live.assign("ann").reason == "UNAVAILABLE"
 
     def test_a_role_that_may_only_read_is_no_outage(self, postgres_server, postgres_url, live):
         name = name_of(postgres_url)

@@ -13,7 +13,13 @@ import sameluck as sl
 from sameluck.live.databases import pipeline
 from sameluck.live.databases.pipeline import Pipeline
 from sameluck.live.databases.postgres import Postgres
-from sameluck.live.databases.rows import AnswerRow, ExperimentRow, NumberRow, TextRow
+from sameluck.live.databases.rows import (
+    AnswerRow,
+    CurrentRow,
+    ExperimentRow,
+    NumberRow,
+    TextRow,
+)
 
 START = {"definition": "", "fingerprints": "{}", "options": "", "salt": "", "streams": 1, "now": 0}
 
@@ -103,15 +109,28 @@ def test_statements_between_the_rows_of_another(database):
 
 
 class TestFailures:
+    def test_of_a_row_whose_experiment_is_deleted_meanwhile(self, database):
+        """It is run again, and finds out."""
+        runs = []
+
+        def work(transaction):
+            runs.append(1)
+            if len(runs) == 1:
+                transaction.run("disable_arm", experiment=999, arm=0)
+            return transaction.find(CurrentRow, "experiment_now", experiment=999)
+
+        assert database.write(work) is None
+        assert len(runs) == 2
+
     def test_of_a_statement_whose_result_is_not_read(self, database):
         before = server_process(database)
 
         def work(transaction):
             transaction.run("start", name="a", **START)
-            transaction.run("disable_arm", experiment=999, arm=0)  # no such one
+            transaction.run("disable_arm", experiment=999, arm=-1)  # no such one
             transaction.run("start", name="b", **START)
 
-        with pytest.raises(psycopg.errors.ForeignKeyViolation):
+        with pytest.raises(psycopg.errors.CheckViolation):
             database.write(work)
         assert names(database) == []
         database.write(lambda t: t.run("start", name="c", **START))
@@ -120,10 +139,10 @@ class TestFailures:
 
     def test_of_a_statement_that_was_sent_earlier(self, database):
         def work(transaction):
-            transaction.run("disable_arm", experiment=999, arm=0)
+            transaction.run("disable_arm", experiment=999, arm=-1)
             return transaction.one(NumberRow, "start", name="a", **START)
 
-        with pytest.raises(psycopg.errors.ForeignKeyViolation):
+        with pytest.raises(psycopg.errors.CheckViolation):
             database.write(work)
         assert names(database) == []
 
@@ -170,7 +189,7 @@ class TestWaiting:
 
     def test_does_not_hold_up_other_threads(self, database, taken):
         def work(transaction):
-            transaction.lock(7)
+            transaction.lock("7")
             return transaction.find(TextRow, "names")
 
         waiting = threading.Thread(target=database.write, args=[work])
@@ -191,7 +210,7 @@ class TestWaiting:
         begun, go, attempts = threading.Event(), threading.Event(), []
 
         def work(transaction):
-            transaction.lock(7)
+            transaction.lock("7")
             transaction.find(TextRow, "names")
             attempts.append(len(attempts))
             begun.set()
@@ -223,7 +242,7 @@ class TestWaiting:
 
         def work(transaction):
             transaction.run("start", name="mine", **START)
-            transaction.lock(7)
+            transaction.lock("7")
             begun.set()
             transaction.find(TextRow, "names")
 

@@ -18,6 +18,7 @@ from users import Users, assert_same, finish
 import sameluck as sl
 from sameluck.live.databases import postgres
 from sameluck.live.databases.rows import TextRow
+from sameluck.live.enrolment import MadeAssignment
 from sameluck.live.replications import OpenReplications
 from sameluck.testing.scenario import ENVIRONMENT, FIVE, START, Scenario, assert_finished, options
 from sameluck.testing.store_contract import StoreContract
@@ -215,6 +216,26 @@ class TestLostConnections:
             assert_finished(live)
 
 
+def made(live, unit):
+    return MadeAssignment(live.assign(unit).id, live._enrolment.code(unit))
+
+
+def test_an_assignment_is_voided_once_the_call_that_made_it_has_ended(postgres_url):
+    """The server may still be busy with that call: then nobody knows yet whether the assignment was made."""
+    with sl.open(postgres_url, clock=sl.VirtualClock(START)) as store:
+        live = Scenario(lambda _: store).start()
+        unanswered = made(live, "unit")
+        with psycopg.connect(postgres_url) as busy:
+            busy.execute(
+                "SELECT pg_advisory_xact_lock(%s)", [postgres.lock_number(unanswered.code)]
+            )
+            live._enrolment.was_not_told([unanswered])
+            assert live.assign("other").enrolled
+            assert live.status().voided == 0
+        assert live.assign("third").enrolled
+        assert live.status().voided == 1
+
+
 def test_a_unit_that_returns_while_its_assignment_is_voided_gets_another(postgres_url, monkeypatch):
     """Its first call had no answer in time, so that its assignment is voided; the next one is told what counts."""
     voiding, void = threading.Event(), OpenReplications.void
@@ -229,7 +250,7 @@ def test_a_unit_that_returns_while_its_assignment_is_voided_gets_another(postgre
             policies={"a": "ucb1", "b": "uniform"}, arms=2, horizon=9, replications=9
         )
         live = store.start("trial", experiment)
-        live._enrolment.was_not_told([live.assign("unit").id])
+        live._enrolment.was_not_told([made(live, "unit")])
         monkeypatch.setattr(OpenReplications, "void", slow)
         other = threading.Thread(target=live.assign, args=["other"])
         other.start()

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -188,6 +189,16 @@ class TestAddresses:
         with as_nobody(), pytest.raises(sl.Invalid, match="for writing: Permission denied"):
             sl.open(url_of(tmp_path))
 
+    def test_a_disk_without_room_is_not_the_callers_mistake(self, tmp_path):
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+        try:
+            with pytest.raises(sl.Unavailable, match=r"cannot open .*ledger\.db.*disk"):
+                sl.open(url_of(tmp_path))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        sl.open(url_of(tmp_path)).close()
+
     @pytest.mark.parametrize("url", ["sqlite:///.", "sqlite:////", "sqlite:///{}"])
     @pytest.mark.parametrize("read_only", [False, True])
     def test_a_folder_is_not_a_database(self, tmp_path, url, read_only):
@@ -218,6 +229,16 @@ class TestAddresses:
         monkeypatch.chdir(tmp_path)
         sl.open("sqlite:///mine #1?.db".replace("?", "%")).close()
         assert (tmp_path / "mine #1%.db").exists()
+
+    def test_a_program_that_changes_its_folder_keeps_its_file(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "elsewhere").mkdir()
+        with sl.open("sqlite:///mine.db") as store:
+            live = Scenario(lambda _: store).start()
+            monkeypatch.chdir(tmp_path / "elsewhere")
+            assert live.assign("ann").enrolled
+            assert live.status().users == 1
+        assert list((tmp_path / "elsewhere").iterdir()) == []
 
     @pytest.mark.parametrize(("synchronous", "level"), [("full", 2), ("normal", 1)])
     def test_durability_is_that_of_the_url(self, tmp_path, synchronous, level):
@@ -415,9 +436,9 @@ class TestGroupCommit:
         writer = scenario.store._database._writer
         (pages,) = writer.execute("PRAGMA page_count").fetchone()
         writer.execute(f"PRAGMA max_page_count = {pages}")
-        large = {f"policy {number}": "ucb1" for number in range(90)}
+        large = [f"{number:0200}" for number in range(500)]
         with pytest.raises(sl.Unavailable, match=r"nothing was changed: .*disk is full"):
-            scenario.start(large, name="too much", arms=[f"{n:0200}" for n in range(500)])
+            scenario.start(name="too much", arms=large)
         assert scenario.store.names() == ["trial"]
         writer.execute("PRAGMA max_page_count = 1000000")
 

@@ -23,6 +23,7 @@ HOT = {
     "want_again": "PRIMARY KEY (experiment=? AND replication=? AND owner=? AND arm=? AND position=?)",
     "expose": "PRIMARY KEY (id=?)",
     "void": "PRIMARY KEY (id=?)",
+    "tell": "PRIMARY KEY (id=?)",
     "overdue": "entry_due (experiment=? AND state=? AND due_us<?)",
     "values": "PRIMARY KEY (experiment=? AND replication=? AND owner=? AND arm=? AND position>? AND position<?)",
     "advance_replication": "PRIMARY KEY (experiment=? AND number=?)",

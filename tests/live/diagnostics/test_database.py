@@ -28,7 +28,7 @@ def test_a_sound_file_is_fine(tmp_path):
         "schema",
     ]
     assert {check.verdict for check in checks} == {"fine"}
-    assert checks[-1].details == {"version": 3}
+    assert checks[-1].details == {"version": 4}
 
 
 def test_memory_does_not_last():

@@ -410,6 +410,10 @@ class TestSamePolicy:
             assert one.verdict == "fine"
             assert one.details["exact"]
             assert one.details["replications"] == 12
+        live = store.peek("shop")
+        names = ["c", "other"]
+        rewards = live._replications.read(lambda ledger: ledger.rewards(names))
+        assert rewards.tolist() == live.runs(policies=names).rewards[:, :, -1].tolist()
 
     def test_with_shared_noise_they_do_too(self, store):
         policies = {"a": "thompson_bernoulli", "b": "thompson_bernoulli"}

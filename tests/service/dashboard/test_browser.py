@@ -4,10 +4,13 @@ Every message in the console fails a test: violations of the content security po
 kept in `build/screenshots`.
 """
 
+import itertools
 import random
 import shutil
+import struct
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 
@@ -16,11 +19,12 @@ import sameluck as sl
 sync_api = pytest.importorskip("playwright.sync_api")
 
 HERE = Path(__file__).parent
-PICTURES = HERE.parent.parent.parent / "build" / "screenshots"
+ROOT = HERE.parent.parent.parent
+PICTURES, DOCS = ROOT / "build" / "screenshots", ROOT / "docs"
 CHROMIUM = shutil.which("chromium")
 AXE = (HERE / "axe.min.js").read_text()
 README = {"x": 0, "y": 0, "width": 1280, "height": 1250}
-MEANS = {"checklist": 0.8, "video": 0.3, "tour": 0.2, "<b>tour</b>": 0.2}
+MEANS = {"checklist": 0.8, "video": 0.3}
 
 pytestmark = [
     pytest.mark.slow,
@@ -66,6 +70,12 @@ def opened(chromium, session, server, path, **options):
         context.close()
 
 
+def log_in(page, server):
+    """A session of its own."""
+    page.get_by_label("Token").fill(server.serving.token)
+    page.get_by_role("button", name="Log in").click()
+
+
 def play(live, until):
     """Users until a number of replications is complete."""
     number, chance = sum(live.status().answers.values()), random.Random(7)
@@ -74,7 +84,7 @@ def play(live, until):
         answers = live.assign_many([f"user-{number + place}" for place in range(20)])
         number += 20
         enrolled = [one for one in answers if one.id]
-        live.reward_many([(one.id, chance.random() < MEANS[one.arm]) for one in enrolled])
+        live.reward_many([(one.id, chance.random() < MEANS.get(one.arm, 0.2)) for one in enrolled])
 
 
 def serious(page):
@@ -100,8 +110,10 @@ FORM = {
 }
 
 
-def test_an_experiment_from_its_start_to_its_end(chromium, session, server):
-    with opened(chromium, session, server, "/") as page:
+def test_an_experiment_from_its_start_to_its_end(chromium, server):
+    with opened(chromium, None, server, "/login") as page:
+        assert serious(page) == []
+        log_in(page, server)
         page.get_by_role("link", name="New experiment").click()
         for field, value in FORM.items():
             page.locator(f"#{field}").fill(value)
@@ -181,36 +193,115 @@ def watched(server):
     return live
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
-def test_pictures_and_accessibility(chromium, server, watched, width, scheme):
-    session = {"cookies": [], "origins": []}
-    options = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+@pytest.fixture(scope="module")
+def crowded(server):
+    """Twelve policies with names that want to be markup, and arms with long names."""
+    experiment = sl.Experiment(
+        policies={f"<b>{alpha:g}</b>": f"ucb1(alpha={alpha})" for alpha in range(1, 13)},
+        arms=["checklist", "<b>tour</b>", "an-arm-" + "with-a-name-that-does-not-break" * 2],
+        horizon=30,
+        replications=8,
+    )
+    live = server.store.start(
+        "<i>crowded", experiment, live=sl.Live(reward=sl.Reward(min=0, max=1))
+    )
+    play(live, 8)
+    return live
+
+
+def playground(**changes):
+    return "/playground?" + urlencode({"a": "ucb1", "b": "epsilon_greedy", **changes})
+
+
+PAGES = {
+    "experiments": "/",
+    "new": "/new",
+    "new-refused": "/new?guess=1",
+    "experiment": "/experiments/pricing-page",
+    "experiment-crowded": "/experiments/%3Ci%3Ecrowded",
+    "challenger": "/experiments/pricing-page/challenger?policy_name=late&policy=ucb1(alpha%3D3)",
+    "playground": playground(),
+    "playground-many": playground(more="\n".join(f"ucb1(alpha={k})" for k in (0.5, 1, 3, 9))),
+}
+CHECKED = {(390, "light"), (1280, "dark")}
+
+
+def look_at(page, name):
+    """Pictures of a page at both widths in both schemes; it fits them, and axe finds nothing serious."""
     PICTURES.mkdir(parents=True, exist_ok=True)
-    with opened(chromium, session, server, "/login", **options) as page:
-        assert serious(page) == []
-        page.get_by_label("Token").fill(server.serving.token)
-        page.get_by_role("button", name="Log in").click()
-        pages = {
-            "experiments": "/",
-            "new": "/new",
-            "experiment": "/experiments/pricing-page",
-            "challenger": "/experiments/pricing-page/challenger?policy_name=late&policy=ucb1(alpha%3D3)",
-        }
-        for name, path in pages.items():
-            page.goto(path)
+    for width, scheme in itertools.product((390, 1280), ("light", "dark")):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=scheme)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+        page.screenshot(path=PICTURES / f"{name}-{width}-{scheme}.png", full_page=True)
+        if (width, scheme) in CHECKED:
             assert serious(page) == [], name
-            assert page.evaluate("document.documentElement.scrollWidth") <= width, name
-            page.screenshot(path=PICTURES / f"{name}-{width}-{scheme}.png", full_page=True)
-        if (width, scheme) == (1280, "light"):  # the picture of the README, as docs/dashboard.png
-            page.goto(pages["experiment"])
-            page.screenshot(path=PICTURES / "dashboard.png", full_page=True, clip=README)
+
+
+def test_pictures_and_accessibility(chromium, session, server, watched, crowded):
+    with opened(chromium, session, server, "/login") as page:
+        for name, path in PAGES.items():
+            page.goto(path)
+            page.locator("[data-again]").wait_for(state="detached")
+            look_at(page, name)
+
+
+def test_reports_fit_a_phone(chromium, server, tmp_path):
+    policies = {"<b>1</b>": "ucb1(alpha=1)", "a-name-" + "that-does-not-break" * 3: "ucb1(alpha=9)"}
+    two = sl.Experiment(policies=policies, arms=3, horizon=200, replications=12, seed=1)
+    many = two.replace(
+        policies={**policies, **{f"<i>{k}": f"ucb1(alpha={k})" for k in range(2, 9)}}
+    )
+    for name, experiment, request in [
+        ("report", two, {}),
+        ("report-many", many, {"pairs": "best", "best": True}),
+    ]:
+        runs = sl.simulate(experiment, "bernoulli(0.7, 0.5, 0.3)", checkpoints=[50, 100, 200])
+        sl.compare(runs, **request).to_html(tmp_path / f"{name}.html")
+        with opened(chromium, None, server, f"file://{tmp_path}/{name}.html") as page:
+            look_at(page, name)
+
+
+def test_the_picture_of_the_readme(chromium, session, server, watched):
+    """`make pictures` copies it to docs/dashboard.png."""
+    options = {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"}
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    with opened(chromium, session, server, PAGES["experiment"], **options) as page:
+        page.screenshot(path=PICTURES / "dashboard.png", full_page=True, clip=README)
+    sizes = [size_of(folder / "dashboard.png") for folder in (PICTURES, DOCS)]
+    assert sizes == [(README["width"], README["height"])] * 2
+
+
+def size_of(picture):
+    """Width and height of a PNG."""
+    return struct.unpack(">II", picture.read_bytes()[16:24])
+
+
+def test_the_playground_answers_while_it_is_changed(chromium, session, server):
+    with opened(chromium, session, server, playground(horizon="300")) as page:
+        answer = page.locator("#answer")
+        sync_api.expect(answer).to_contain_text("more than ucb1 over 300 periods")
+        page.evaluate("window.kept = true")
+        page.locator("[name=b][value='uniform']").check(force=True)
+        sync_api.expect(answer).to_contain_text("ucb1 earned")
+        page.locator("[name=a][value='thompson_bernoulli']").check(force=True)
+        page.locator("[name=a][value='uniform']").check(force=True)
+        other = page.locator("[name=b]:checked")
+        sync_api.expect(other).to_have_value("thompson_bernoulli")  # they have changed places
+        sync_api.expect(answer).to_contain_text("thompson_bernoulli earned")
+        page.locator("#mean1").focus()
+        page.keyboard.press("End")
+        sync_api.expect(page.locator("output[for=mean1]")).to_have_text("0.99")
+        sync_api.expect(page.locator("#command")).to_contain_text("bernoulli(0.99, 0.5, 0.3)")
+        assert page.evaluate("window.kept")
+        assert page.evaluate("document.activeElement.id") == "mean1"
+        page.get_by_role("link", name="Start it live").click()
+        assert page.locator("#guess").input_value() == "0.99, 0.5, 0.3"
 
 
 def test_the_first_page_is_small(chromium, server, watched):
     with opened(chromium, None, server, "/login") as page:
-        page.get_by_label("Token").fill(server.serving.token)
-        page.get_by_role("button", name="Log in").click()
+        log_in(page, server)
         sizes = []
         page.on(
             "requestfinished", lambda request: sizes.append(request.sizes()["responseBodySize"])

@@ -7,33 +7,10 @@ from urllib.parse import quote
 import pytest
 
 import sameluck as sl
+from sameluck.live.databases.rows import EntryRow
 from sameluck.service.dashboard.sessions import COOKIE
 
 HOSTILE = '<script>alert("1")</script>'
-
-
-class Browser:
-    """A browser without script: a session, and forms that are sent with its key."""
-
-    def __init__(self, served, token=None):
-        self.http, self.cookie = served.http, ""
-        answer = self.post("/login", token=token or served.all)
-        assert answer.status_code == 303, answer.text
-        self.cookie = answer.headers["set-cookie"].partition(";")[0]
-
-    def get(self, path):
-        return self.http.get(path, headers={"Cookie": self.cookie})
-
-    def post(self, path, **fields):
-        return self.http.post(path, data=fields, headers={"Cookie": self.cookie})
-
-    def send(self, path, **fields):
-        key = re.search(r'name="form_key" value="([^"]+)"', self.get("/").text)[1]
-        return self.post(path, form_key=key, **fields)
-
-
-def text_of(answer):
-    return " ".join(unescape(re.sub(r"<[^>]*>", " ", answer.text)).split())
 
 
 def play(live, until=None):
@@ -49,18 +26,18 @@ def play(live, until=None):
 
 
 @pytest.fixture
-def browser(served):
+def browser(served, log_in):
     served.start(
         horizon=20,
         replications=12,
         policies={"greedy": "epsilon_greedy(epsilon=0.9)", "ucb": "ucb1"},
     )
-    return Browser(served)
+    return log_in()
 
 
 def test_a_page_needs_a_session(served):
     served.start()
-    for path in ("/", "/experiments/socks", "/experiments/socks/challenger", "/experiments/none"):
+    for path in ("/", "/playground", "/experiments/socks", "/experiments/none"):
         answer = served.http.get(path)
         assert (answer.status_code, answer.headers["location"]) == (303, "/login")
         assert served.http.get(path, headers={"Cookie": f"{COOKIE}=x"}).status_code == 303
@@ -81,13 +58,13 @@ def test_a_link_logs_in_once(served):
     assert "set-cookie" not in second.headers
 
 
-def test_a_session_ends_with_logout_and_with_its_token(served):
+def test_a_session_ends_with_logout_and_with_its_token(served, log_in):
     token = served.tokens.create("analyst", ["read", "manage"])
-    browser = Browser(served, token)
+    browser = log_in(token)
     assert browser.get("/").status_code == 200
     served.tokens.revoke("analyst")
     assert browser.get("/").status_code == 303
-    other = Browser(served)
+    other = log_in()
     assert other.post("/logout").status_code == 403
     assert other.send("/logout").status_code == 303
     assert other.get("/").status_code == 303
@@ -97,6 +74,8 @@ def test_every_page_forbids_what_it_does_not_need(browser):
     for path in (
         "/",
         "/login",
+        "/new",
+        "/playground",
         "/experiments/socks",
         "/experiments/socks/challenger",
         "/experiments/none",
@@ -110,9 +89,9 @@ def test_every_page_forbids_what_it_does_not_need(browser):
         assert len(answer.content) < 300_000
 
 
-def test_a_change_needs_the_key_of_its_session_and_the_scope(served, browser):
+def test_a_change_needs_the_key_of_its_session_and_the_scope(served, browser, log_in):
     assert browser.post("/experiments/socks/pause").status_code == 403
-    reader = Browser(served, served.secrets["read"])
+    reader = log_in(served.secrets["read"])
     assert reader.send("/experiments/socks/pause").status_code == 403
     assert served.store.peek("socks").status().status == "running"
     foreign = {"Cookie": browser.cookie, "Origin": "http://evil.example"}
@@ -142,7 +121,7 @@ def test_the_controls_do_what_they_say(served, browser):
     assert live.status().status == "stopped"
 
 
-def test_the_verdict_is_that_of_compare_on_the_way_and_at_the_end(served, browser):
+def test_the_verdict_is_that_of_compare_on_the_way_and_at_the_end(served, browser, text_of):
     live = served.store.load("socks")
     assert "Nothing can be said yet." in text_of(browser.get("/experiments/socks"))
     play(live, until=10)
@@ -151,7 +130,11 @@ def test_the_verdict_is_that_of_compare_on_the_way_and_at_the_end(served, browse
     effect = sl.compare(live.runs()).effects[0]
     assert effect.low > 0
     assert f"ucb earned {effect.effect:.1f} more than greedy over 20 periods." in page
-    assert f"The 95% interval runs from {effect.low:.1f} to {effect.high:.1f} more." in page
+    shares = [f"{100 * bound / effect.control_reward:.2g}%" for bound in (effect.low, effect.high)]
+    more = (
+        f"{effect.low:.1f} to {effect.high:.1f} more, {' to '.join(shares)} of what greedy earned"
+    )
+    assert f"The 95% interval runs from {more}." in page
     assert "valid however often you look" in page
     assert "10 of 12 replications count" in page
     assert "you may stop now" in page
@@ -160,11 +143,13 @@ def test_the_verdict_is_that_of_compare_on_the_way_and_at_the_end(served, browse
     served.app.state.overviews.forget("socks")
     page = text_of(browser.get("/experiments/socks"))
     final = sl.compare(live.runs()).effects[0]
-    assert f"The 95% interval runs from {final.low:.2f} to {final.high:.2f} more." in page
+    assert f"The 95% interval runs from {final.low:.2f} to {final.high:.2f} more, " in page
     assert "the interval that was planned" in page
 
 
-def test_a_challenger_is_previewed_then_added_and_compared_on_its_own_replications(served, browser):
+def test_a_challenger_is_previewed_then_added_and_compared_on_its_own_replications(
+    served, browser, text_of
+):
     live = served.store.load("socks")
     play(live, until=6)
     form = {"policy_name": "late", "policy": "ucb1(alpha=3)"}
@@ -180,14 +165,17 @@ def test_a_challenger_is_previewed_then_added_and_compared_on_its_own_replicatio
     assert "late is a challenger now." in page
     assert "late against greedy" in page
     assert "The intervals of all challengers hold together at 95%." in page
-    live.remove_policy("late")
-    served.app.state.overviews.forget("socks")
+    browser.send("/experiments/socks/policies/remove", policy="greedy")
+    assert "Nothing was changed: " in browser.get("/experiments/socks").text
+    browser.send("/experiments/socks/policies/remove", policy="late", reason="tuned")
+    change = live.history()[-1]
+    assert (change.what, change.subject, change.reason) == ("policy removed", "late", "tuned")
     page = browser.get("/experiments/socks")
     assert page.status_code == 200
     assert "late against greedy" not in text_of(page)
 
 
-def test_hostile_names_show_as_text(served):
+def test_hostile_names_show_as_text(served, log_in):
     served.start(
         name=HOSTILE.replace("/", ""),
         policies={HOSTILE: "ucb1", '"><img src=x>': "epsilon_greedy(epsilon=0.2)"},
@@ -195,7 +183,7 @@ def test_hostile_names_show_as_text(served):
     )
     name = HOSTILE.replace("/", "")
     play(served.store.load(name))
-    browser = Browser(served)
+    browser = log_in()
     path = "/experiments/" + quote(name, safe="")
     for page in (browser.get("/"), browser.get(path), browser.get(path + "/challenger")):
         assert page.status_code == 200
@@ -204,7 +192,7 @@ def test_hostile_names_show_as_text(served):
         assert "alert(" in unescape(page.text)
 
 
-def test_the_stacks_are_those_of_the_trace(served, browser):
+def test_the_stacks_are_those_of_the_trace(served, browser, text_of):
     live = served.store.load("socks")
     play(live, until=2)
     trace = live.trace(1)
@@ -214,6 +202,63 @@ def test_the_stacks_are_those_of_the_trace(served, browser):
     page = text_of(browser.get("/experiments/socks?replication=1&period=1"))
     assert "users instead of 2" in page
     assert browser.get("/experiments/socks?replication=x").status_code == 422
+
+
+def test_rewards_that_are_awaited_are_dashed(served, browser, text_of):
+    live = served.store.load("socks")
+    play(live, until=1)
+    live.assign("somebody")
+    trace = live.trace(1)
+    assert 1 <= len(trace.outstanding) <= 2  # each policy waits for one entry, or both for the same
+    assert live.trace(0).outstanding == ()
+    page = browser.get("/experiments/socks?replication=1")
+    squares = re.findall(r'class="awaited" d="([^"]*)"', page.text.split('id="legend"')[0])
+    assert sum(path.count("M") for path in squares) == len(trace.outstanding)
+    assert "being asked, or will be next" in text_of(page)
+    assert "being asked" not in text_of(browser.get("/experiments/socks?replication=0"))
+
+
+def test_a_failed_experiment_is_repaired_after_a_preview(served, browser, text_of):
+    live = served.store.load("socks")
+    play(live, until=1)
+    database, key = served.store.database, {"experiment": live._id}
+    rows = database.read(lambda t: t.all(EntryRow, "all_outstanding", **key))
+    database.write(lambda t: t.run("release", **key, **rows[0]._asdict()))
+    assert str(live.repair()) in text_of(browser.get("/experiments/socks/repair"))
+    assert browser.send("/experiments/socks/repair", reason="lost rows").status_code == 303
+    assert "Repaired." in browser.get("/experiments/socks").text
+    assert live.history()[-1].what == "ledger repaired"
+
+
+def test_the_list_has_filters(served, browser, text_of):
+    served.start(name="hats")
+    served.store.load("hats").stop(drain=False)
+    every = text_of(browser.get("/"))
+    assert "All 2 Going on 1 Need a look 0 Ended 1" in every
+    rows = {show: names(browser.get(f"/?show={show}")) for show in ("going", "look", "ended", "x")}
+    assert rows == {"going": ["socks"], "look": [], "ended": ["hats"], "x": ["socks", "hats"]}
+
+
+def names(page):
+    return re.findall(r'class="l name"><a href="[^"]*">([^<]*)', page.text)
+
+
+def test_many_challengers_are_on_a_board(served, log_in, text_of):
+    policies = {f"ucb <{k}>": f"epsilon_greedy(epsilon={k / 6})" for k in range(1, 6)}
+    served.start(horizon=20, replications=8, policies=policies)
+    live = served.store.load("socks")
+    play(live)
+    page = log_in().get("/experiments/socks")
+    board = re.search(r'<table class="board">.*?</table>', page.text, re.DOTALL)[0]
+    found = {one.policy: one.effect for one in sl.compare(live.runs()).effects}
+    ranked = re.findall(r'class="l name">(?:<a href="([^"]*)">)?([^<]*)', board)
+    effects = [found.get(unescape(name), 0.0) for _, name in ranked]
+    assert len(effects) == 5
+    assert effects == sorted(effects, reverse=True)
+    assert [unescape(name) for link, name in ranked if not link] == ["ucb <1>"]
+    link = next(unescape(link) for link, name in ranked if name == "ucb &lt;3&gt;")
+    assert "ucb <3> minus ucb <1>" in text_of(log_in().get(link))
+    assert "Of 4 challengers" in text_of(log_in().get("/"))
 
 
 def test_an_unchanged_page_is_not_sent_again(browser, served):
@@ -231,7 +276,7 @@ def test_an_unknown_experiment_or_file_is_a_page(browser):
     assert "data-part" in browser.get("/static/dashboard.js").text
 
 
-def test_a_new_experiment_is_created_by_the_form_and_waits_for_its_start(served, browser):
+def test_a_new_experiment_is_created_by_the_form_and_waits_for_its_start(served, browser, text_of):
     form = {"name": "hats", "arms": "tall, flat", "guess": "0.5, 0.4", "horizon": "30"}
     assert browser.post("/new", **form).status_code == 403
     for field, value, problem in [
@@ -255,7 +300,7 @@ def test_a_new_experiment_is_created_by_the_form_and_waits_for_its_start(served,
     assert "Start" in browser.get("/experiments/hats").text
 
 
-def test_a_preview_says_what_is_wrong_and_simulates_little(browser):
+def test_a_preview_says_what_is_wrong_and_simulates_little(browser, text_of):
     assert "fill in the form" in browser.get("/new").text
     assert "guess what each of the 3 arms pays" in text_of(browser.get("/new?guess=0.5"))
     assert "at most 5,000,000 periods" in text_of(browser.get("/new?horizon=1000000"))

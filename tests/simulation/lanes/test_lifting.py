@@ -16,7 +16,7 @@ load_compiler()
 # They need the compiler.
 from sameluck.simulation.lanes.arithmetic import as_float, splat  # noqa: E402
 from sameluck.simulation.lanes.indexing import load, store  # noqa: E402
-from sameluck.simulation.lanes.lane_types import INLINED, LANES  # noqa: E402
+from sameluck.simulation.lanes.lane_types import LANES  # noqa: E402
 from sameluck.simulation.lanes.lifting import CannotLift, lifted  # noqa: E402
 
 TABLE = np.linspace(-1.0, 1.0, 40)
@@ -116,7 +116,7 @@ def in_lanes(body, x, n, bits):
     """What a lifted body returns in each lane."""
     function = lifted(body)
 
-    @njit(**{**INLINED, "forceinline": False})
+    @njit(error_model="numpy", _nrt=False)
     def run(x, n, bits, out):
         store(out, 0, as_float(splat(function(True, load(x, 0), load(n, 0), load(bits, 0)))))
 

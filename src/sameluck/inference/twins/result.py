@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sameluck.environments.base import Environment
-from sameluck.errors import optional
+from sameluck.frames import Frames
 from sameluck.inference.effects import Effect
 from sameluck.inference.twins import pages, sentences
 from sameluck.inference.twins.long_run import LongRun
@@ -18,7 +18,7 @@ from sameluck.runs import Runs
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Twin:
+class Twin(Frames):
     """What `twin` returns: `print` it, or read `effects`.
 
     Args:
@@ -113,14 +113,6 @@ class Twin:
             "suggestion": self.suggestion,
             "cautions": list(self.cautions),
         }
-
-    def to_pandas(self) -> Any:
-        """The effects as a pandas DataFrame. Needs `sameluck[data]`."""
-        return optional("pandas", "data").DataFrame(self.to_dicts())
-
-    def to_polars(self) -> Any:
-        """The effects as a polars DataFrame. Needs `sameluck[data]`."""
-        return optional("polars", "data").DataFrame(self.to_dicts())
 
     def to_latex(self) -> str:
         """The printed table as a LaTeX tabular (booktabs)."""

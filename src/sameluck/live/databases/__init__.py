@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from sameluck.errors import Invalid
+from sameluck.errors import Invalid, shown
 from sameluck.live.databases.base import Database
 from sameluck.validation import require_whole
 
@@ -17,7 +17,7 @@ def open_database(url: str, *, read_only: bool, connections: int) -> Database:
     """Open the database of an address."""
     most = require_whole("connections", connections, 1)
     if not isinstance(url, str):
-        raise Invalid(f"a store's address is text such as 'sqlite:///shop.db', got {url!r}")
+        raise Invalid(f"a store's address is text such as 'sqlite:///shop.db', got {shown(url)}")
     scheme, separator, rest = url.partition("://")
     if separator and scheme == "sqlite":
         from sameluck.live.databases.sqlite import Sqlite  # noqa: PLC0415 only if it is used
@@ -25,7 +25,7 @@ def open_database(url: str, *, read_only: bool, connections: int) -> Database:
         if rest != "" and not rest.startswith("/"):
             raise Invalid(f"write sqlite:///{rest} (three slashes), got {url!r}")
         if "\x00" in rest:
-            raise Invalid(f"a file's name has no NUL, got {url!r}")
+            raise Invalid(f"a file's name has no NUL, got {shown(url)}")
         path, _, query = rest.partition("?")
         setting = query.removeprefix("synchronous=") if query else "full"
         if setting not in ("full", "normal"):
@@ -38,7 +38,7 @@ def open_database(url: str, *, read_only: bool, connections: int) -> Database:
 
         return Postgres(url, connections=most, read_only=read_only)
     known = "sqlite:///file.db, sqlite://, postgresql://user@host/database"
-    raise Invalid(f"unknown kind of store {without_password(url)!r}; known: {known}")
+    raise Invalid(f"unknown kind of store {shown(without_password(url))}; known: {known}")
 
 
 def write_backup(database: Database, path: str | os.PathLike[str]) -> None:

@@ -46,8 +46,11 @@ class Transaction(Protocol):
     def many(self, name: str, /, rows: Iterable[Values]) -> None:
         """Run a statement for several rows of parameters."""
 
-    def lock(self, number: int) -> None:
-        """Take the lock of a number, across processes, until the transaction ends."""
+    def lock(self, code: str) -> None:
+        """Take the lock of a hash, in hexadecimal digits, across processes, until the transaction ends."""
+
+    def try_lock(self, codes: Sequence[str]) -> list[bool]:
+        """As `lock` for several hashes, but without a wait: whether each of them was free."""
 
     def hold(self, lock: Lock) -> None:
         """Take a lock of this process until the transaction ends."""

@@ -74,13 +74,14 @@ def _statement(name: str, sql: str) -> _Statement:
 _STATEMENTS = {
     name: _statement(name, sql)
     for name, sql in {
+        "time_out": "SELECT set_config('statement_timeout', :milliseconds, true)",  # it is prepared first
         **statements(),
         "BEGIN": "BEGIN ISOLATION LEVEL READ COMMITTED",  # whatever the server's default
         "BEGIN_READING": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
         "COMMIT": "COMMIT",
         "clock": "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
-        "time_out": "SELECT set_config('statement_timeout', :milliseconds, true)",
         "lock": "SELECT pg_advisory_xact_lock(:number)",
+        "try_lock": "SELECT pg_try_advisory_xact_lock(:number)",
     }.items()
 }
 
@@ -118,12 +119,19 @@ class Pipeline:
         self._ready = _new_poll()
         self._entered = False
 
-    def prepare(self) -> None:
-        """Prepare every statement on the connection, once."""
+    def prepare(self, seconds: float | None = None) -> None:
+        """Prepare every statement on the connection, once; the server gives up after so many seconds."""
         self._enter()
         for statement in _STATEMENTS.values():
             self._connection.send_prepare(statement.name, statement.text)
+            if statement.name == b"time_out":
+                self.time_out(seconds)
         self.leave()
+
+    def time_out(self, seconds: float | None) -> None:
+        """Let the server give up after so many seconds: a wait for a lock must not outlive the call."""
+        if seconds is not None:
+            self.send("time_out", {"milliseconds": str(round(1_000 * seconds) + 1)})
 
     def send(self, name: str, values: Values) -> None:
         """Run a statement without waiting for its result."""

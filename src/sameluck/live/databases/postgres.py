@@ -56,6 +56,7 @@ SOME_ROWS = (
 )
 TIMEOUT = 5.0  # seconds to wait for a connection, or for a lock of this process
 CLOCK_SECONDS = 10.0  # until the server's clock is looked at again
+CLOSE_SECONDS = 0.5  # for connections that are being made
 LONG = 1_000.0  # seconds; a call with more has no deadline on the server
 _MIGRATION_LOCK = 0x5A11C  # the advisory lock under which the schema is made
 
@@ -142,8 +143,14 @@ class _Statements:
             for row in some:
                 self.pipeline.send(name, row)
 
-    def lock(self, number: int) -> None:
-        self.pipeline.send("lock", {"number": number})
+    def lock(self, code: str) -> None:
+        self.pipeline.send("lock", {"number": lock_number(code)})
+
+    def try_lock(self, codes: Sequence[str]) -> list[bool]:
+        if not codes:  # a pipeline has a statement at least
+            return []
+        found = self.pipeline.rows("try_lock", [{"number": lock_number(code)} for code in codes])
+        return [cells == (True,) for cells in found]
 
     def hold(self, lock: Lock) -> None:
         if lock in self.locked:
@@ -292,6 +299,7 @@ class Postgres:
             errors.SerializationFailure,
             errors.DeadlockDetected,
             errors.UniqueViolation,
+            errors.ForeignKeyViolation,  # what it refers to was deleted meanwhile
             errors.IdleInTransactionSessionTimeout,
             errors.InvalidSqlStatementName,  # the connection has lost our statements
             errors.DuplicatePreparedStatement,
@@ -363,13 +371,12 @@ class Postgres:
         committed = False
         try:
             if connection not in self._prepared:
-                pipeline.prepare()
+                pipeline.prepare(_seconds_for_server())
                 self._prepared.add(connection)
             if time.monotonic() >= self._next_look:
                 self._look_at_clock(pipeline)
             pipeline.send(begin, {})
-            if (left := seconds_left(LONG)) < LONG:  # or a wait for a lock would outlive this call
-                pipeline.send("time_out", {"milliseconds": str(round(1_000 * left) + 1)})
+            pipeline.time_out(_seconds_for_server())
             result = work(statements)
             pipeline.send("COMMIT", {})
             pipeline.leave()
@@ -408,7 +415,17 @@ class Postgres:
     def close(self) -> None:
         """Close every connection, unless they belong to the process that this one was forked from."""
         if os.getpid() == self._process:
-            self._pool.close()
+            self._pool.close(CLOSE_SECONDS)
+
+
+def _seconds_for_server() -> float | None:
+    left = seconds_left(LONG)
+    return left if left < LONG else None
+
+
+def lock_number(code: str) -> int:
+    """The number of the advisory lock of a hash."""
+    return int(code[:15], 16)
 
 
 def _has_table(connection: Connection, table: str) -> bool:

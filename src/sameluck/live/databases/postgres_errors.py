@@ -8,20 +8,25 @@ from sameluck.errors import Misconfigured, Unavailable
 from sameluck.live.databases.pipeline import Late
 
 _POOLER = "a connection pooler must support prepared statements (PgBouncer does from 1.21 on), or pool whole sessions"
+_SCHEMA = "tables were dropped or changed while the store was open; restore a backup, and open the store again"
 _REMEDIES = {  # by PostgreSQL's code of an error
     "22P05": "make the database with ENCODING 'UTF8'",
     "25006": "is this a standby, or default_transaction_read_only on?",
     "25P03": "raise idle_in_transaction_session_timeout",
     "25P04": "raise transaction_timeout",
     "26000": _POOLER,
+    "3F000": _SCHEMA,
     "42501": "grant it to this user, or use another one",
+    "42703": _SCHEMA,
+    "42P01": _SCHEMA,
     "42P05": _POOLER,
+    "53100": "the server's disk is full; make room",
     "53300": "raise max_connections, or open stores with fewer connections",
     "55P03": "another session holds a lock for longer than lock_timeout",
     "57014": "another session holds a lock, the server is slow, or statement_timeout is short; open(timeout=...) is "
     "how long sameluck waits",
 }
-_UNTIL_CHANGED = {"22P05", "25006", "42501"}  # waiting does not help
+_UNTIL_CHANGED = {"22P05", "25006", "3F000", "42501", "42703", "42P01"}  # waiting does not help
 
 # A server that refuses a connection gives no code, only text: (text, remedy, whether waiting does not help)
 _REFUSALS = (

@@ -106,6 +106,8 @@ class LockedReplication(NamedTuple):
     taken_back: int
     policy_revision: int
     behind: int
+    digest: int
+    digested: int
 
 
 class DigestRow(NamedTuple):
@@ -244,6 +246,7 @@ class EnrolmentRow(NamedTuple):
     sticky: int
     id: str | None
     arm: int | None
+    told: int | None  # 1 if it was told again when it returned
     disabled: bool  # the arm
     behind: bool  # some replication
     away_until_us: int | None  # turned away until then; None if the unit has not arrived before
@@ -264,10 +267,13 @@ class LockedAssignment(NamedTuple):
     due_us: int | None
     value: float | None
     source: str | None
+    told: int  # 1 if its unit was told it when it returned
     version: int
     taken_back: int
     policy_revision: int  # of the experiment's policies
     behind: int
+    digest: int  # of the replication's settled entries
+    digested: int
 
     @property
     def voided(self) -> bool:

@@ -63,7 +63,8 @@ class Sqlite:
     def __init__(
         self, path: str | None, *, read_only: bool = False, synchronous: str = "full"
     ) -> None:
-        self.path = None if path is None else Path(path)
+        # Absolute, since a program may change its folder; a symlink stays one, since it may be changed.
+        self.path = None if path is None else Path(path).absolute()
         self._process = os.getpid()
         self.read_only = read_only
         self.clock = SteadyClock()
@@ -115,7 +116,8 @@ class Sqlite:
             except sqlite3.Error as error:
                 name = str(self.path)
                 check_handles(name)
-                raise Invalid(f"cannot open {name!r} as a SQLite database: {error}") from None
+                kind = Unavailable if _is_transient(error) else Invalid
+                raise kind(f"cannot open {name!r} as a SQLite database: {error}") from None
             on_error.pop_all()
         return connection
 
@@ -347,6 +349,12 @@ def _unavailable(error: BaseException) -> BaseException:
     if isinstance(error, Exception):
         return error
     return Unavailable("interrupted; nothing was changed")
+
+
+def _is_transient(error: sqlite3.Error) -> bool:
+    """Whether a database may be opened later: its disk is full or fails, or another program holds the file."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY)
 
 
 def schema_version(connection: sqlite3.Connection) -> int:

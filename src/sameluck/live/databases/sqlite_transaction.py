@@ -74,8 +74,12 @@ class SqliteTransaction:
         sql = _SQL[name]
         self.connection.executemany(sql.text, map(sql.values, rows))
 
-    def lock(self, number: int) -> None:
+    def lock(self, code: str) -> None:
         """There is one writer."""
+
+    def try_lock(self, codes: Sequence[str]) -> list[bool]:
+        """There is one writer."""
+        return [True] * len(codes)
 
     def hold(self, lock: Lock) -> None:
         """There is one writer."""

@@ -93,7 +93,7 @@ SELECT number FROM replication WHERE experiment = :experiment AND behind > 0 ORD
 SELECT number, state, version, behind, taken_back FROM replication WHERE experiment = :experiment ORDER BY number
 
 -- name: lock_replication
-SELECT number AS replication, version, taken_back, policy_revision, behind FROM replication
+SELECT number AS replication, version, taken_back, policy_revision, behind, digest, digested FROM replication
 WHERE experiment = :experiment AND number = :replication /*pg FOR UPDATE */
 
 -- name: digests
@@ -147,7 +147,7 @@ INSERT INTO entry (experiment, replication, owner, arm, position, state, value, 
 VALUES (:experiment, :replication, :owner, :arm, :position, :state, :value, :source, :settled, :now)
 
 -- name: enrolment
-SELECT e.status, e.fallback, e.sticky, a.id, a.arm,
+SELECT e.status, e.fallback, e.sticky, a.id, a.arm, a.told,
        EXISTS (SELECT 1 FROM disabled_arm d WHERE d.experiment = e.id AND d.arm = a.arm) AS disabled,
        EXISTS (SELECT 1 FROM replication r WHERE r.experiment = e.id AND r.behind > 0) AS behind, v.away_until_us
 FROM experiment e
@@ -210,15 +210,15 @@ ORDER BY experiment, number /*pg FOR UPDATE */
 -- while the entry is locked.
 -- name: lock_assignment
 SELECT a.id, a.experiment, a.replication, a.owner, a.arm, a.position, a.exposed_us, e.assignment, e.state, e.due_us,
-       e.value, e.source, r.version, r.taken_back, r.policy_revision, r.behind
+       e.value, e.source, a.told, r.version, r.taken_back, r.policy_revision, r.behind, r.digest, r.digested
 FROM assignment a
 JOIN entry e ON e.experiment = a.experiment AND e.replication = a.replication AND e.owner = a.owner
             AND e.arm = a.arm AND e.position = a.position
 JOIN replication r ON r.experiment = a.experiment AND r.number = a.replication
 WHERE a.id = :assignment /*pg FOR UPDATE OF r, e, a */
 
--- name: unit_of
-SELECT unit AS text FROM assignment WHERE id = :assignment
+-- name: tell
+UPDATE assignment SET told = 1 WHERE id = :assignment
 
 -- name: describe
 SELECT a.experiment, a.replication, a.owner, a.arm, a.position, a.assigned_us, a.exposed_us, a.voided_us,

@@ -75,8 +75,7 @@ def _same_policy(snapshot: Snapshot) -> Iterator[Check]:
     if not equal or snapshot.divergence is not None:
         return
     policies = [name for names in equal for name in names]
-    runs = snapshot.ledger.runs(None, policies)
-    rewards = dict(zip(policies, runs.rewards[:, :, -1].T, strict=True))
+    rewards = dict(zip(policies, snapshot.ledger.rewards(policies).T, strict=True))
     design = snapshot.experiment.design
     for first, *others in equal:
         randomised = is_randomised(snapshot.experiment.policies[first], snapshot.experiment.n_arms)

@@ -15,7 +15,7 @@ import numpy as np
 
 from sameluck.arrays import Bools, Floats, Ints
 from sameluck.errors import Diverged
-from sameluck.live.engine.digest import entries_digest, entry_digest
+from sameluck.live.engine.digest import MODULUS, entries_digest, entry_digest
 from sameluck.live.engine.scheduler import AUDITED, SHARED, Entry, Scheduler, Walker
 from sameluck.live.engine.walker import ArmPosition, WalkResults, empty_results
 
@@ -47,6 +47,7 @@ class Replication:
         self.scheduler = scheduler
         self.number = number
         self.version = 0  # entries settled
+        self.digest = 0  # of these
         self.taken_back = 0  # how often default rewards were taken back
         if walkers is None:
             walkers = [scheduler.walker(k, number) for k in range(len(scheduler.prepared))]
@@ -84,6 +85,7 @@ class Replication:
         """Record a reward; returns the entries to want now. `fetch` reads entries settled before."""
         self.outstanding.discard(entry)
         self.version += 1
+        self.digest = (self.digest + entry_digest(*entry, value)) % MODULUS
         if entry.owner == AUDITED:
             self.settled_audits.add(entry)
             return []
@@ -98,11 +100,6 @@ class Replication:
                 if not needed:
                     self.advance(k, fetch)
         return self.want()
-
-    @staticmethod
-    def digest(entry: Entry, value: float) -> int:
-        """What a reward adds to the digest of the settled entries."""
-        return entry_digest(*entry, value)
 
     def _extend_stack(self, entry: Entry, value: float) -> None:
         owner, arm, position = entry
@@ -207,7 +204,7 @@ def rebuild(
 ) -> Replication:
     """A replication from its ledger; fills `results`, one per policy."""
     replication = Replication(scheduler, number, walkers=[])
-    replication.version = settled.value.size
+    replication.version, replication.digest = settled.value.size, settled.digest()
     replication.outstanding = set(outstanding)
     results = results or [empty_results(scheduler.experiment) for _ in scheduler.prepared]
     stacks = _load_stacks(replication, settled)

@@ -15,7 +15,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from sameluck.errors import Invalid, optional
+from sameluck.errors import Invalid, optional, shown
 from sameluck.files import draft_of
 from sameluck.live.assignments import Assignments
 from sameluck.live.databases.base import Transaction
@@ -70,10 +70,10 @@ def export(
     live: Assignments, path: str | os.PathLike[str], *, what: str, format: str | None
 ) -> int:
     """Write a file of an experiment, whole or not at all; the number of its rows."""
-    if what not in list(TABLES):
-        raise Invalid(f"export: what must be {' or '.join(TABLES)}, got {what!r}")
+    if not isinstance(what, str) or what not in TABLES:
+        raise Invalid(f"export: what must be {' or '.join(TABLES)}, got {shown(what)}")
     if not isinstance(path, str | os.PathLike):
-        raise Invalid(f"export: the path of a file is text such as 'ledger.csv', got {path!r}")
+        raise Invalid(f"export: the path of a file is text such as 'ledger.csv', got {shown(path)}")
     writer = _writer(path, format)
     with draft_of(Path(path)) as draft:
 
@@ -108,7 +108,7 @@ def _writer(path: str | os.PathLike[str], format: str | None) -> Writer:
         suffix = Path(path).suffix.lower()
         if suffix not in SUFFIXES:
             raise Invalid(
-                f"export: no format for the suffix of {str(path)!r}; use one of {', '.join(SUFFIXES)}, "
+                f"export: no format for the suffix of {shown(str(path))}; use one of {', '.join(SUFFIXES)}, "
                 "or give the format (format=, --format)"
             )
         format = SUFFIXES[suffix]

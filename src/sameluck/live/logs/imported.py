@@ -10,9 +10,9 @@ import numpy as np
 from sameluck import text_forms
 from sameluck.experiment import Experiment
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.logs.rows import Log
 from sameluck.live.logs.stacks import LoggedReplication
 from sameluck.live.records import Joining
+from sameluck.logs.rows import Log
 from sameluck.policies.base import is_randomised
 from sameluck.reporting.wording import counted, sentence
 

@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sameluck.errors import Invalid, did_you_mean
+from sameluck.errors import Invalid, did_you_mean, shown
 from sameluck.experiment import Experiment
 from sameluck.live.logs.imported import Agreement, Imported, agreement, imported
 from sameluck.live.logs.order import sorted_by_arm, sorted_by_reward
-from sameluck.live.logs.rows import Log, Problem, read_log, refuse_problems
 from sameluck.live.logs.stacks import LogStacks, write_ledger
 from sameluck.live.options import Live, Makers, check_fit, checked_makers, experiment_as_run
 from sameluck.live.start import Start, StartRequest
+from sameluck.logs.rows import Log, Problem, read_log, refuse_problems
 from sameluck.policies.base import Policy, needs_binary
 from sameluck.policies.registry import as_policy
 
@@ -50,10 +50,12 @@ class ImportRequest(NamedTuple):
     def check(self) -> None:
         """Raise `Invalid` if an argument is not valid."""
         if not isinstance(self.policies, Mapping) or not self.policies:
-            raise Invalid(f"import_log: policies must map names to policies, got {self.policies!r}")
+            raise Invalid(
+                f"import_log: policies must map names to policies, got {shown(self.policies)}"
+            )
         if self.logged_by is not None and self.logged_by not in self.policies:
             raise Invalid(
-                f"import_log: logged_by {self.logged_by!r} is not one of policies; "
+                f"import_log: logged_by {shown(self.logged_by)} is not one of policies; "
                 f"{did_you_mean(str(self.logged_by), self.policies)}"
             )
 
@@ -86,8 +88,8 @@ class ImportRequest(NamedTuple):
         )
         if experiment.replications < lengths.size:
             raise Invalid(
-                f"import_log: replications is {self.replications!r}, but the log has {lengths.size:,}; plan at least "
-                "as many"
+                f"import_log: replications is {shown(self.replications)}, but the log has {lengths.size:,}; plan at "
+                "least as many"
             )
         experiment = experiment_as_run(experiment, self.live)
         check_fit(experiment, self.live)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
-from sameluck.live.logs.rows import Log
+from sameluck.logs.rows import Log
 
 SORTED = 0.9  # of the largest possible correlation of reward and place
 SURE = 5.0  # standard errors: by chance with probability 6e-7

@@ -13,8 +13,8 @@ from sameluck.live.databases.base import Transaction
 from sameluck.live.engine.replication import SettledEntries, rebuild
 from sameluck.live.engine.scheduler import SHARED, Entry, Scheduler
 from sameluck.live.engine.walker import empty_results
-from sameluck.live.logs.rows import Log
 from sameluck.live.options import Live, Makers
+from sameluck.logs.rows import Log
 
 
 class Difference(NamedTuple):

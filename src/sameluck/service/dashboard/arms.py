@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
+from sameluck.reporting.charts import Chart, Label, Mark, Scale, band
 from sameluck.runs import Runs
-from sameluck.service.dashboard.charts import Chart, Label, Mark, Scale, band
 
 SHOWN_ARMS = 4  # shades of the ramp; further arms share the last
 RIBBON_STEP = 3  # checkpoints in one step of a ribbon: shares of few periods are ragged
@@ -28,7 +28,7 @@ class Ribbon(NamedTuple):
     """The arms that one policy plays over time."""
 
     policy: str
-    place: int
+    place: int | None
     summary: str
     chart: Chart
 
@@ -43,7 +43,9 @@ def arm_means(runs: Runs) -> tuple[Floats, Floats]:
         return np.bincount(which, values, minlength=arms) / users, users
 
 
-def ribbons(runs: Runs, places: dict[str, int]) -> tuple[list[Ribbon], list[ArmRow], list[str]]:
+def ribbons(
+    runs: Runs, places: dict[str, int | None]
+) -> tuple[list[Ribbon], list[ArmRow], list[str]]:
     """The arms that each policy plays over time, those that paid most at the bottom; a table; the names of shades."""
     if not runs.replications:
         return [], [], []

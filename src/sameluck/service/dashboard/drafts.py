@@ -45,7 +45,7 @@ class Draft(NamedTuple):
     @property
     def arms(self) -> list[str]:
         """The names of the arms."""
-        return _items(self.fields["arms"])
+        return items(self.fields["arms"])
 
     @property
     def policies(self) -> dict[str, str]:
@@ -61,13 +61,13 @@ class Draft(NamedTuple):
 
     def document(self) -> dict[str, Any]:
         """The body of `POST /v1/experiments`; it is checked there."""
-        window = _number("the window of rewards", self.fields["window"])
+        window = number("the window of rewards", self.fields["window"])
         return {
             "name": self.fields["name"].strip(),
             "policies": self.policies,
             "arms": self.arms,
-            "horizon": _whole("periods", self.fields["horizon"]),
-            "replications": _whole("replications", self.fields["replications"]),
+            "horizon": whole("periods", self.fields["horizon"]),
+            "replications": whole("replications", self.fields["replications"]),
             "live": {"reward": {"min": 0, "max": 1, "window_seconds": window}},
         }
 
@@ -87,7 +87,7 @@ class Draft(NamedTuple):
             raise Invalid(
                 f"a preview simulates at most {MOST_PERIODS:,} periods, and this takes {periods:,}; use sl.plan"
             )
-        guess = [_number("a guess", item) for item in _items(self.fields["guess"])]
+        guess = [number("a guess", item) for item in items(self.fields["guess"])]
         if len(guess) != experiment.n_arms:
             raise Invalid(
                 f"guess what each of the {experiment.n_arms} arms pays, got {len(guess)} numbers"
@@ -97,22 +97,25 @@ class Draft(NamedTuple):
             Bernoulli(guess),
             replications=experiment.replications,
             pilot=PILOT,
-            arrivals_per_day=_number("users a day", self.fields["arrivals"]),
+            arrivals_per_day=number("users a day", self.fields["arrivals"]),
         )
 
 
-def _items(text: str) -> list[str]:
+def items(text: str) -> list[str]:
+    """What commas separate in a field."""
     return [item.strip() for item in text.split(",") if item.strip()]
 
 
-def _whole(what: str, text: str) -> int:
+def whole(what: str, text: str) -> int:
+    """The whole number of a field, or `Invalid`."""
     try:
         return int(text.replace(",", ""))
     except ValueError:
         raise Invalid(f"{what}: a whole number is needed, got {shown(text)}") from None
 
 
-def _number(what: str, text: str) -> float:
+def number(what: str, text: str) -> float:
+    """The number of a field, or `Invalid`."""
     try:
         return float(text)
     except ValueError:

@@ -1,11 +1,14 @@
-"""The charts of an experiment: effect over the horizon, replication by replication, users, a sparkline."""
+"""The charts of a live experiment: the effect over the horizon, replication by replication, users, a sparkline."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from urllib.parse import urlencode
+
 import numpy as np
 
-from sameluck.runs import Runs
-from sameluck.service.dashboard.charts import (
+from sameluck.inference.effect_charts import effect_chart, naive_factor, within
+from sameluck.reporting.charts import (
     Chart,
     Label,
     Mark,
@@ -17,77 +20,36 @@ from sameluck.service.dashboard.charts import (
     x_axis,
     y_axis,
 )
-from sameluck.service.dashboard.findings import Finding
-from sameluck.service.dashboard.verdicts import Verdict, digits_for, signed
+from sameluck.reporting.leader_board import Place, leader_board
+from sameluck.reporting.wording import digits_for, signed
+from sameluck.runs import Runs
+from sameluck.service.dashboard.findings import LEVEL, Finding
+from sameluck.service.dashboard.verdicts import Verdict
 
 TABLE_ROWS = 200
+MANY = 4  # challengers, from which on a board has them
 
 
-def effect_chart(verdict: Verdict) -> Chart | None:
-    """The effect over the horizon: the naive design behind, the interval and the mean before it."""
+def horizon_chart(verdict: Verdict) -> tuple[Chart, tuple[float, float] | None] | None:
+    """The effect over the horizon, and by how much wider the naive interval would be, for how many more users."""
     finding = verdict.finding
     if finding.effect is None:
         return None
-    curve = finding.curve
-    periods, effects, low, high, ratio = (
-        np.array([getattr(one, field) for one in curve], float)
-        for field in ("checkpoint", "effect", "low", "high", "variance_ratio")
-    )
-    low, high = (np.where(np.isfinite(bound), bound, effects) for bound in (low, high))
-    wider = np.sqrt(np.where(np.isfinite(ratio), ratio, 1.0))
-    naive_low, naive_high = effects - (effects - low) * wider, effects + (high - effects) * wider
-    most = 3 * max(abs(low[-1]), abs(high[-1]))
-    ends = np.clip([*low, *high, *naive_low, *naive_high], -most, most)
-    y, x = scale_around(ends.tolist()), Scale(0, finding.horizon)
-    y_ticks, grid = y_axis(y)
-    at = x.at(np.append(0.0, periods))
-    zero_first = [np.append(0.0, bound) for bound in (effects, low, high, naive_low, naive_high)]
-    effects_0, low_0, high_0, naive_low_0, naive_high_0 = map(y.up, zero_first)
-    digits = digits_for((high[-1] - low[-1]) / 2)
-    last = signed(float(effects[-1]), digits)
-    return Chart(
-        label=f"Difference in cumulative reward, {finding.policy} minus {finding.control}. {verdict.sentence}",
-        marks=[
-            grid,
-            Mark("ghost", band(at, naive_low_0, naive_high_0)),
-            Mark("zero", f"M0 {y.up([0.0])[0]:.0f}H1000"),
-            Mark("band", band(at, low_0, high_0)),
-            Mark("line", line(at, effects_0)),
-        ],
-        y_ticks=y_ticks,
-        x_ticks=x_axis(x),
-        labels=[
-            Label(99, float(effects_0[-1]) / 10 - 3, last, "strong", "end"),
-            Label(
-                80,
-                _inside(float(y.up([naive_high[-1] * 0.8])[0]) / 10 - 2),
-                "naive design",
-                "ghost",
-                "end",
-            ),
-        ],
-        y_title=f"cumulative reward, {finding.policy} minus {finding.control}",
-        x_title="period of a replication",
-        columns=("period", "difference", "low", "high", "naive low", "naive high"),
-        rows=[
-            (f"{int(period):,}", *(signed(float(value), digits) for value in values))
-            for period, *values in zip(
-                periods, effects, low, high, naive_low, naive_high, strict=True
-            )
-        ],
-    )
+    return effect_chart(finding.curve, verdict.sentence), naive_factor(finding.effect)
 
 
-def _inside(per_cent: float) -> float:
-    return min(max(per_cent, 5.0), 95.0)
-
-
-def naive_factor(finding: Finding) -> tuple[float, float] | None:
-    """How many times as wide the naive interval would be, and for how many times the users."""
-    effect = finding.effect
-    if effect is None or not np.isfinite(effect.variance_ratio) or not effect.interactions:
-        return None
-    return float(np.sqrt(effect.variance_ratio)), effect.naive_interactions / effect.interactions
+def challengers_board(verdicts: Sequence[Verdict], path: str) -> str:
+    """Many challengers against the control, each name with a link to its charts; empty if there are few."""
+    known = [one.finding for one in verdicts if one.finding.effect]
+    if len(verdicts) < MANY or not known:
+        return ""
+    control = known[0].control
+    places = [Place(control, 0.0, 0.0, 0.0)]
+    for finding in known:
+        effect, link = finding.curve[-1], f"{path}?{urlencode({'policy': finding.policy})}"
+        bounds = (effect.effect, effect.low, effect.high)
+        places.append(Place(finding.policy, *bounds, link=link))
+    return leader_board(places, control, LEVEL)
 
 
 def replications_chart(finding: Finding) -> Chart | None:
@@ -97,12 +59,16 @@ def replications_chart(finding: Finding) -> Chart | None:
         return None
     numbers, means = np.arange(1.0, count + 1), finding.running_means
     bounds = [finding.effect.low, finding.effect.high] if finding.effect is not None else []
-    # With some room, so that no dot is cut at an edge; at the lower one, which may be 0, too.
+    # With some room, so that no dot is cut at an edge, which may be 0.
     highest = float(np.abs(differences).max())
     x, y = (
         Scale(0.5, max(count, 8) + 0.5),
         scale_around(
-            [*(1.1 * value for value in (*differences.tolist(), *bounds)), -0.05 * highest]
+            [
+                *(1.1 * value for value in (*differences.tolist(), *bounds)),
+                -0.05 * highest,
+                0.05 * highest,
+            ]
         ),
     )
     known = np.isfinite(finding.half_widths)
@@ -132,10 +98,9 @@ def replications_chart(finding: Finding) -> Chart | None:
         Mark("dots", dots(at[ahead], y.up(differences[ahead]))),
         Mark("dots behind", dots(at[~ahead], y.up(differences[~ahead]))),
     ]
-    wins = int((differences > 0).sum())
     digits = digits_for(float(np.abs(differences).max()) / 10)
     return Chart(
-        label=f"In each replication {finding.policy} minus {finding.control}: ahead in {wins:,} of {count:,}",
+        label=f"In each replication {finding.policy} minus {finding.control}: ahead in {finding.wins:,} of {count:,}",
         marks=marks,
         y_ticks=y_axis(y)[0],
         x_ticks=_counts_axis(x, count),
@@ -186,11 +151,11 @@ def users_chart(runs: Runs) -> Chart | None:
         x_ticks=x_axis(x) if count > 1 else [Label(100, 100, "1", anchor="end")],
         labels=[
             Label(
-                82, _inside(float(naive_at[-1]) / 10 + 8), f"naive {naive[-1]:,.0f}", "ghost", "end"
+                82, within(float(naive_at[-1]) / 10 + 8), f"naive {naive[-1]:,.0f}", "ghost", "end"
             ),
             Label(
                 99,
-                _inside(float(y.up([0.7 * asked[-1]])[0]) / 10 + 7),
+                within(float(y.up([0.7 * asked[-1]])[0]) / 10 + 7),
                 f"asked {asked[-1]:,.0f}",
                 "strong",
                 "end",

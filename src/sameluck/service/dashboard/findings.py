@@ -59,6 +59,17 @@ class Finding(NamedTuple):
         return self.effect is not None and shows_difference(self.effect)
 
     @property
+    def wins(self) -> int:
+        """The replications in which the challenger was ahead."""
+        return int((self.differences > 0).sum())
+
+    @property
+    def first_at(self) -> int | None:
+        """The number of replications since which the anytime interval has bounds."""
+        known = np.flatnonzero(np.isfinite(self.half_widths))
+        return int(known[0]) + 1 if known.size else None
+
+    @property
     def running_means(self) -> Floats:
         """The mean difference after each replication."""
         return np.cumsum(self.differences) / np.arange(1, self.replications + 1)
@@ -89,15 +100,16 @@ def findings_of(live: LiveExperiment, experiment: Experiment) -> list[Finding]:
     challengers = [name for name in experiment.policies if name != experiment.control]
     level = 1 - (1 - LEVEL) / max(len(challengers), 1)
     if len(challengers) < 2:
-        return [_finding(every, name, level) for name in challengers]
+        return [finding_of(every, name, level) for name in challengers]
     if not is_interim(every):
         curves = effects(every, Request(LEVEL))
-        return [_finding(every, name, level, curves) for name in challengers]
+        return [finding_of(every, name, level, curves) for name in challengers]
     pairs = [live.runs(checkpoints, policies=[experiment.control, name]) for name in challengers]
-    return [_finding(runs, name, level) for runs, name in zip(pairs, challengers, strict=True)]
+    return [finding_of(runs, name, level) for runs, name in zip(pairs, challengers, strict=True)]
 
 
-def _finding(runs: Runs, policy: str, level: float, curves: Sequence[Effect] = ()) -> Finding:
+def finding_of(runs: Runs, policy: str, level: float, curves: Sequence[Effect] = ()) -> Finding:
+    """One challenger against the control; the effects by period may be given."""
     experiment, rewards = runs.experiment, runs.rewards[:, :, -1]
     names = runs.policies
     differences = rewards[:, names.index(policy)] - rewards[:, names.index(experiment.control)]

@@ -20,9 +20,10 @@ from sameluck.service.dashboard.findings import (
     findings_of,
     widest_runs,
 )
-from sameluck.service.dashboard.verdicts import Verdict, verdict_of
+from sameluck.service.dashboard.verdicts import Verdict, summary_of, verdict_of
 
 FRESH_SECONDS, CHECKED_SECONDS = 0.9, 10.0
+COLOURS = 4  # of policies; with more of them none has one
 
 
 class Overview(NamedTuple):
@@ -42,9 +43,14 @@ class Overview(NamedTuple):
     history: list[Change]
 
     @property
+    def alarming(self) -> Check | None:
+        """The first check that gives alarm."""
+        return next((check for check in self.checks if check.verdict == "alarm"), None)
+
+    @property
     def alarm(self) -> str:
         """The name of the first check that gives alarm; empty if none does."""
-        return next((check.name for check in self.checks if check.verdict == "alarm"), "")
+        return self.alarming.name if self.alarming else ""
 
     @property
     def verdicts(self) -> list[Verdict]:
@@ -52,11 +58,17 @@ class Overview(NamedTuple):
         return [verdict_of(one, aa=self.live.aa, alarm=self.alarm) for one in self.findings]
 
     @property
-    def places(self) -> dict[str, int]:
-        """The number of each policy's colour and mark: the control has the first."""
+    def summary(self) -> str:
+        """All challengers in a sentence."""
+        return summary_of(self.verdicts)
+
+    @property
+    def places(self) -> dict[str, int | None]:
+        """The number of each policy's colour and mark: the control has the first; None if there are many."""
         control = self.experiment.control
         names = [control, *(name for name in self.experiment.policies if name != control)]
-        return {name: place % 4 for place, name in enumerate(names)}
+        few = len(names) <= COLOURS
+        return {name: place if few else None for place, name in enumerate(names)}
 
     @property
     def added(self) -> list[str]:

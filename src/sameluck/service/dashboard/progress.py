@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from sameluck.live.records import ReplicationStatus, Status
 from sameluck.reporting.wording import counted, duration
+from sameluck.service.dashboard.findings import Finding
 
 RECENT = 20  # completed replications from which the pace is measured
 MOST_BARS = 120
@@ -47,12 +48,29 @@ def progress_of(
         _sentence(status),
         [
             (f"To the plan ({target:,})", left),
+            *_going_on(status, replications, now),
             ("Real users", f"{status.users:,} asked, {status.settled:,} answered"),
             ("At this moment", _moment(status)),
             *_others(status),
         ],
         left,
     )
+
+
+def milestones(
+    finding: Finding, replications: Sequence[ReplicationStatus]
+) -> list[tuple[str, str]]:
+    """What could be said since when, the latest first: a time and a sentence."""
+    marks = [
+        (finding.first_at, "First interval with bounds, at replication {}"),
+        (finding.decided_at, "The interval left zero at replication {}"),
+    ]
+    found = []
+    for number, words in marks:
+        ends = [one.completed_at for one in replications[: number or 0]]
+        if ends and all(ends):
+            found.append((max(end for end in ends if end), words.format(number)))
+    return found[::-1]
 
 
 def parsed(moment: str) -> datetime:
@@ -67,18 +85,45 @@ def _left(
         return "it has ended"
     if status.status in ("paused", "failed"):
         return "nothing happens until it is resumed"
-    ends = sorted(parsed(one.completed_at) for one in replications if one.completed_at)
     missing = (status.opened if status.status == "draining" else target) - status.complete
-    recent = ends[-RECENT:]
-    began = (
-        ends[-RECENT - 1]
-        if len(ends) > RECENT
-        else min((parsed(one.opened_at) for one in replications), default=now)
-    )
-    if len(recent) < 2 or missing <= 0:
+    pace = _seconds_each(replications, now)
+    if pace is None or missing <= 0:
         return "not known yet" if missing > 0 else "about to end"
-    seconds = missing * (now - began).total_seconds() / len(recent)
+    return _about(missing * pace)
+
+
+def _seconds_each(replications: Sequence[ReplicationStatus], now: datetime) -> float | None:
+    """Seconds from one replication to the next, by the last ones; None if too few are complete."""
+    ends = sorted(parsed(one.completed_at) for one in replications if one.completed_at)
+    recent = ends[-RECENT:]
+    if len(recent) < 2:
+        return None
+    first = min(parsed(one.opened_at) for one in replications)
+    began = ends[-RECENT - 1] if len(ends) > RECENT else first
+    return (now - began).total_seconds() / len(recent)
+
+
+def _about(seconds: float) -> str:
     return f"about {duration(float(f'{max(seconds, 1):.2g}'))}"
+
+
+def _going_on(
+    status: Status, replications: Sequence[ReplicationStatus], now: datetime
+) -> list[tuple[str, str]]:
+    """What draining now would take, and the pace; nothing while users do not arrive."""
+    pace = _seconds_each(replications, now)
+    complete = [one.settled for one in replications if one.state == "complete"]
+    if pace is None or status.status != "running":
+        return []
+    usual = sum(complete) / len(complete)
+    open_ones = [one.settled for one in replications if one.state == "open"]
+    users = sum(max(usual - settled, 0.0) for settled in open_ones)
+    drain = f"{_about(pace * users / usual)}, {float(f'{users:.2g}'):,.0f} more users"
+    per_day = float(f"{86_400 * usual / max(pace, 1e-6):.3g}")
+    return [
+        (f"To drain now ({status.opened:,})", drain),
+        ("Pace", f"{per_day:,.0f} users a day, {duration(float(f'{pace:.2g}'))} a replication"),
+    ]
 
 
 def _moment(status: Status) -> str:
@@ -107,6 +152,8 @@ def _sentence(status: Status) -> str:
         if status.prefix
         else "No replication is complete yet."
     )
+    if waiting > 0 and not status.prefix:
+        first = "Replication 0 is not complete yet."
     if waiting > 0:
         later = counted(waiting, "later one is", "later ones are")
         first += f" {later} complete too, but only used in order: a quick replication is not like a slow one."

@@ -13,8 +13,10 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from sameluck.errors import SameluckError
+from sameluck.reporting import markup
 from sameluck.service.problems import Refused, status_of
 
 HEADERS = {
@@ -38,8 +40,20 @@ def templates() -> Environment:
     )
     found.filters["in_path"] = lambda text: quote(text, safe="")
     found.filters["day"] = day
+    for part in (
+        markup.plot,
+        markup.figure,
+        markup.policy,
+        markup.cautions,
+    ):  # they escape what they are given
+        found.globals[part.__name__] = _safe(part)
+    found.globals["logo"] = Markup(markup.LOGO)
     found.globals["version"] = version("sameluck")
     return found
+
+
+def _safe(part: Callable[..., str]) -> Callable[..., Markup]:
+    return lambda *values: Markup(part(*values))
 
 
 def day(moment: str) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from sameluck.reporting.wording import counted
+from sameluck.inference.sentences import finding as sentence_on
+from sameluck.reporting.wording import counted, digits_for, signed
 from sameluck.service.dashboard.findings import Finding
 
 
@@ -20,6 +21,17 @@ class Verdict(NamedTuple):
     amount: str
     interval: str
     detail: str  # the sentence after the first
+
+    @property
+    def bounds(self) -> tuple[str, str, str]:
+        """The ends of the interval and the effect, for a drawing of the challenger minus the control."""
+        effect = self.finding.effect
+        assert effect is not None
+        digits = digits_for((effect.high - effect.low) / 2)
+        low, high, middle = (
+            signed(one, digits) for one in (effect.low, effect.high, effect.effect)
+        )
+        return low, high, middle
 
     @property
     def sentence(self) -> str:
@@ -37,25 +49,14 @@ class Verdict(NamedTuple):
         )
 
 
-def digits_for(half_width: float) -> int:
-    """Decimals so that a half-width has two significant digits."""
-    if half_width <= 0 or not math.isfinite(half_width):
-        return 1
-    return max(0, 1 - math.floor(math.log10(half_width)))
-
-
-def signed(value: float, digits: int) -> str:
-    """A number with a minus sign (U+2212) where it is negative."""
-    text = f"{abs(value):,.{digits}f}"
-    return f"\N{MINUS SIGN}{text}" if value < 0 and float(text.replace(",", "")) else text
-
-
 def verdict_of(finding: Finding, *, aa: bool = False, alarm: str = "") -> Verdict:
     """What a finding says; an alarm of the health checks comes first."""
     effect = finding.effect
     if effect is None:
         have = counted(finding.replications, "replication has", "replications have")
         detail = f"{have} been completed by both {finding.policy} and {finding.control}; an interval needs some more."
+        if finding.curve and finding.curve[-1].sd == 0:
+            detail = sentence_on(finding.curve[-1])
         chip = f"Look first: {alarm}" if alarm else "No result yet"
         return Verdict("early", chip, finding, finding.policy, finding.control, "", "", detail)
     digits = digits_for((effect.high - effect.low) / 2)
@@ -79,6 +80,14 @@ def verdict_of(finding: Finding, *, aa: bool = False, alarm: str = "") -> Verdic
     )
 
 
+def summary_of(verdicts: Sequence[Verdict]) -> str:
+    """Many challengers of one control in a sentence."""
+    decided = [one for one in verdicts if one.kind == "decided"]
+    more = sum(one.winner == one.finding.policy for one in decided)
+    control, challengers = verdicts[0].finding.control, counted(len(verdicts), "challenger")
+    return f"Of {challengers}, {more} earned more than {control} and {len(decided) - more} less."
+
+
 def _kind(finding: Finding, winner: str, *, aa: bool, alarm: str) -> tuple[str, str]:
     if alarm:
         return "look", f"Look first: {alarm}"
@@ -98,7 +107,7 @@ def _detail(finding: Finding, interval: str) -> str:
             if finding.is_final
             else "The experiment goes on: more replications make the interval narrower."
         )
-    first = f"The 95% interval runs from {interval} more."
+    first = f"The 95% interval runs from {interval} more{_relative(finding)}."
     if finding.is_final:
         return (
             f"{first} The planned replications are complete: it is the t interval that was planned."
@@ -107,3 +116,16 @@ def _detail(finding: Finding, interval: str) -> str:
     return (
         f"{first} It has left out zero{since} and holds however often you look: you may stop now."
     )
+
+
+def _relative(finding: Finding) -> str:
+    """The interval in per cent of what the other policy earned, where that is positive."""
+    effect = finding.effect
+    assert effect is not None
+    ahead = effect.effect >= 0
+    base = effect.control_reward if ahead else effect.reward
+    if base <= 0:
+        return ""
+    bounds = sorted((abs(effect.low), abs(effect.high)))
+    low, high = (f"{100 * bound / base:.2g}%" for bound in bounds)
+    return f", {low} to {high} of what {finding.control if ahead else finding.policy} earned"

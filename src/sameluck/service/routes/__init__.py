@@ -5,7 +5,18 @@ from __future__ import annotations
 import pkgutil
 from importlib import import_module
 
+from fastapi import FastAPI
 from fastapi.routing import APIRoute
+
+from sameluck.service.direct_routes import DirectRoute, DirectRoutes
+
+
+def add_routes(app: FastAPI) -> None:
+    """Add the routes to an application, in one list, in which a request is matched once; direct ones come first."""
+    routes = discovered_routes()
+    app.router.routes.extend(routes)
+    direct = [route for route in routes if isinstance(route, DirectRoute)]
+    app.add_middleware(DirectRoutes, routes=direct)
 
 
 def discovered_routes() -> list[APIRoute]:

@@ -1,4 +1,4 @@
-"""Policies: added to an experiment, tried on its ledger before that, or removed."""
+"""Policies: added to an experiment after a preview, removed, or continued with the code of this server."""
 
 from __future__ import annotations
 
@@ -9,9 +9,17 @@ from pydantic import Field, StrictStr
 
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.records import Joining
+from sameluck.live.rederivation import Rederivation
 from sameluck.service.access import Caller, Managing, Reading
-from sameluck.service.documents import Body, JoiningModel, Name, StatusModel, Text, respond
-from sameluck.service.routes.control import changed
+from sameluck.service.documents import (
+    Body,
+    JoiningModel,
+    Name,
+    Reason,
+    RederivationModel,
+    Text,
+    respond,
+)
 
 router = APIRouter(prefix="/v1/experiments/{name}/policies", tags=["policies"])
 
@@ -21,6 +29,22 @@ class NewPolicy(Body):
 
     name: Text = Field(min_length=1)
     policy: StrictStr = Field(min_length=1, max_length=1_000)
+
+
+class PolicyNames(Body):
+    """Policies of an experiment."""
+
+    policies: list[Text] = Field(min_length=1)
+
+
+class PoliciesWithReason(PolicyNames, Reason):
+    """Policies of an experiment, and why they are changed."""
+
+
+def rederivation_record(done: Rederivation) -> dict[str, object]:
+    """What deriving a ledger again changes, as a document."""
+    differences = [one._asdict() for one in done.differences]
+    return {**done._asdict(), "differences": differences, "sentence": str(done)}
 
 
 def _record(joining: Joining) -> dict[str, object]:
@@ -55,9 +79,31 @@ async def preview_policy(name: Name, body: NewPolicy, caller: Reading) -> Respon
     return respond(_record(await caller.experiments.read(name, work)))
 
 
-@router.delete("/{policy:path}", response_model=StatusModel)
+@router.delete("/{policy:path}", response_model=RederivationModel)
 async def remove_policy(
     name: Name, policy: Name, caller: Managing, reason: Annotated[str, Query(max_length=200)] = ""
 ) -> Response:
     """Remove a policy: its results go, the rewards that were requested for it stay. The control cannot be removed."""
-    return await changed(caller, name, lambda live: live.remove_policy(policy, reason=reason))
+    done = await caller.experiments.change(
+        caller.name, name, lambda live: live.remove_policy(policy, reason=reason)
+    )
+    return respond(rederivation_record(done))
+
+
+@router.post("/code", response_model=RederivationModel)
+async def replace_policy_code(name: Name, body: PoliciesWithReason, caller: Managing) -> Response:
+    """Continue with the code that this server has for some policies, in place of the experiment's."""
+
+    def work(live: LiveExperiment) -> Rederivation:
+        return live.replace_policy_code(body.policies, confirm=True, reason=body.reason)
+
+    return respond(rederivation_record(await caller.experiments.change(caller.name, name, work)))
+
+
+@router.post("/code/preview", response_model=RederivationModel)
+async def preview_policy_code(name: Name, body: PolicyNames, caller: Reading) -> Response:
+    """Return what continuing with this server's code of some policies would change; nothing is changed."""
+    shown = await caller.experiments.read(
+        name, lambda live: live.replace_policy_code(body.policies)
+    )
+    return respond(rederivation_record(shown))

@@ -1,4 +1,4 @@
-"""Units: erased, so that nothing leads from a user to the rewards."""
+"""Units: one erased, or all forgotten, so that nothing leads from a user to the rewards."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel
 
 from sameluck.service.access import Managing
-from sameluck.service.documents import Name, Reason, UnitField, respond
+from sameluck.service.documents import Name, Reason, StatusModel, UnitField, respond
+from sameluck.service.routes.control import WITHOUT_REASON, changed
 
 router = APIRouter(prefix="/v1/experiments/{name}", tags=["units"])
 
@@ -30,3 +31,9 @@ async def erase_unit(name: Name, body: Erasure, caller: Managing) -> Response:
         caller.name, name, lambda live: live.erase(body.unit, reason=body.reason)
     )
     return respond({"assignments": erased})
+
+
+@router.post("/forget-units", response_model=StatusModel)
+async def forget_units(name: Name, caller: Managing, body: Reason = WITHOUT_REASON) -> Response:
+    """Destroy the key of the hashes of the units of an experiment that has ended. It is safe to repeat."""
+    return await changed(caller, name, lambda live: live.forget_units(reason=body.reason))

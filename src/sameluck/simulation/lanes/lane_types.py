@@ -11,8 +11,16 @@ from numba.core.datamodel import PrimitiveModel, StructModel, register_default
 from numba.core.imputils import lower_cast
 from numba.core.typeconv import Conversion
 
+from sameluck.inlining import LinkedCompiler
+
 LANES = 32
-INLINED = {"error_model": "numpy", "_nrt": False, "forceinline": True}
+INLINED = {
+    "error_model": "numpy",
+    "_nrt": False,
+    "forceinline": True,
+    "no_cfunc_wrapper": True,
+    "pipeline_class": LinkedCompiler,
+}
 
 I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
 _ELEMENT = {"f": ir.DoubleType(), "i": I64, "u": I64, "m": I1}

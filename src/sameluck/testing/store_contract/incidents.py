@@ -10,6 +10,7 @@ import pytest
 from sameluck.errors import Invalid, Unavailable
 from sameluck.live import records
 from sameluck.live.databases.base import Work
+from sameluck.live.enrolment import MadeAssignment
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.settings import acting_as
 from sameluck.testing.scenario import (
@@ -189,6 +190,24 @@ class IncidentRules:
         assert (live.status().waiting, live.status().voided) == (1, 3)
         scenario.finish(live, waiting=[str(again.id)])
         assert_finished(live, voided=3)
+
+    def test_a_unit_that_another_process_has_told_keeps_its_assignment(
+        self, scenario: Scenario
+    ) -> None:
+        """Its first call had no answer in time; it returned elsewhere before the first process could void it."""
+        live = scenario.start()
+        other = scenario.store.peek(live.name)
+        made = [
+            MadeAssignment(str(live.assign(unit).id), live._enrolment.code(unit))
+            for unit in ("ann", "bob")
+        ]
+        live._enrolment.was_not_told(made)
+        answer = other.assign("ann")
+        assert (answer.id, answer.reason) == (made[0].id, records.STICKY)
+        waiting = [made[0].id, scenario.enrol(live)]
+        assert conflict_code(lambda: live.reward(made[1].id, 1.0)) == "assignment_voided"
+        scenario.finish(live, waiting=waiting)
+        assert_finished(live, voided=1)
 
     @pytest.mark.parametrize("late", [0, 50, 200])
     def test_windows_that_are_extended_end_later(self, scenario: Scenario, late: int) -> None:

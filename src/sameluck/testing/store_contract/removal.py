@@ -46,7 +46,9 @@ class RemovalRules:
         live.stop(drain=False)
         scenario.store.delete("trial", reason="over")
         assert scenario.store.names() == ["kept"]
-        assert live.assign("ann") == (None, "0", False, records.NOT_RUNNING)
+        for _ in range(2):
+            assert live.assign("ann") == (None, "0", False, records.NOT_RUNNING)
+            scenario.clock.advance(2)
         for call in (live.status, live.runs, live.resume, lambda: live.reward(ids[1], 1.0)):
             with pytest.raises(Unknown):
                 call()

@@ -131,7 +131,10 @@ class ResultRules:
 
     @pytest.mark.parametrize("which", range(4))
     def test_an_edited_reward_is_named(self, scenario: Scenario, which: int) -> None:
-        """When the experiment is loaded and by the diagnostics, also where the policies would do the same with it."""
+        """By the diagnostics, when a process first uses the replication, and when the experiment is loaded.
+
+        Also where the policies would do the same with it.
+        """
         live = scenario.start({"fixed": "always(1)"}, live=options(open_replications=1))
         for _ in range(6):
             scenario.serve(live)
@@ -151,6 +154,8 @@ class ResultRules:
         named = rf"position {which} of arm '1' is 99.5 in the ledger and .* in the audit log \(assignment {row.id}"
         assert re.search(named, checks["audit log"].sentence)
         assert (checks["audit log"].verdict, checks["rebuild"].verdict) == ("alarm", "alarm")
+        with pytest.raises(Diverged, match=named):
+            scenario.serve(scenario.store.peek(live.name))
         with pytest.raises(Diverged, match=named):
             scenario.reopen(live)
         assert scenario.store.peek(live.name).status().status == "failed"

@@ -10,6 +10,7 @@ from fastapi.routing import APIRoute
 
 from sameluck.service.dashboard.overview import Overviews
 from sameluck.service.dashboard.sessions import Sessions
+from sameluck.service.dashboard.simulations import Simulations
 from sameluck.service.dashboard.visitors import LoginNeeded, login_page
 
 
@@ -17,6 +18,7 @@ def add_dashboard(app: FastAPI) -> None:
     """Add the pages to a service."""
     app.state.sessions = Sessions()
     app.state.overviews = Overviews()
+    app.state.simulations = Simulations()
     app.add_exception_handler(LoginNeeded, login_page)
     names = [f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)]
     routes: list[APIRoute] = [

@@ -1,4 +1,4 @@
-"""What the forms of an experiment's page do: start, pause, resume, stop, arms. The history has who did it."""
+"""What the forms of an experiment's page do: run, stop, arms, policies, repair. The history has who did it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from fastapi import APIRouter, Response
 
 from sameluck.errors import Invalid, SameluckError
 from sameluck.live.experiment import LiveExperiment
-from sameluck.service.dashboard.rendering import PageRoute
-from sameluck.service.dashboard.visitors import Changing, Visitor, path_of, see
+from sameluck.service.dashboard.rendering import PageRoute, page
+from sameluck.service.dashboard.visitors import Changing, Visitor, Watching, path_of, see
 from sameluck.service.documents import Name
 
 router = APIRouter(prefix="/experiments/{name}", route_class=PageRoute)
@@ -88,6 +88,38 @@ async def enable_arm(name: Name, sent: Changing) -> Response:
         name,
         lambda live: live.enable_arm(arm, reason=_reason(form)),
         f"{arm} is shown again.",
+    )
+
+
+@router.post("/policies/remove")
+async def remove_policy(name: Name, sent: Changing) -> Response:
+    """Remove a challenger; what was asked for it stays."""
+    visitor, form = sent
+    policy = form.get("policy", "")
+    return await change(
+        visitor,
+        name,
+        lambda live: live.remove_policy(policy, reason=_reason(form)),
+        f"{policy} was removed.",
+    )
+
+
+@router.get("/repair")
+async def preview_repair(name: Name, visitor: Watching) -> Response:
+    """What a repair would change; nothing is changed."""
+    found = await visitor.experiments.read(name, lambda live: live.repair())
+    return page("repair.html", visitor=visitor, name=name, change=str(found))
+
+
+@router.post("/repair")
+async def repair(name: Name, sent: Changing) -> Response:
+    """Bring the ledger in line with the policies."""
+    visitor, form = sent
+    return await change(
+        visitor,
+        name,
+        lambda live: live.repair(confirm=True, reason=_reason(form)),
+        "Repaired. It goes on when it is resumed.",
     )
 
 

@@ -11,16 +11,17 @@ from sameluck.live.experiment import LiveExperiment
 from sameluck.live.start import NOT_STARTED
 from sameluck.service.dashboard.arms import ribbons
 from sameluck.service.dashboard.figures import (
-    effect_chart,
-    naive_factor,
+    MANY,
+    challengers_board,
+    horizon_chart,
     replications_chart,
     users_chart,
 )
 from sameluck.service.dashboard.overview import Overview
-from sameluck.service.dashboard.progress import progress_of
+from sameluck.service.dashboard.progress import milestones, progress_of
 from sameluck.service.dashboard.rendering import PageRoute, page, unless_known
 from sameluck.service.dashboard.stacks import Stacks, stacks_of
-from sameluck.service.dashboard.visitors import Watching
+from sameluck.service.dashboard.visitors import Watching, path_of
 from sameluck.service.documents import Name
 
 router = APIRouter(route_class=PageRoute)
@@ -61,6 +62,7 @@ def _values(overview: Overview, policy: str) -> dict[str, object]:
     verdicts = overview.verdicts
     main = next((one for one in verdicts if one.finding.policy == policy), None)
     main = main or (verdicts[0] if verdicts else None)
+    effect, factor = (horizon_chart(main) if main else None) or (None, None)
     drawn, arms, shades = ribbons(overview.runs, overview.places)
     asked, naive = overview.users
     return {
@@ -71,8 +73,12 @@ def _values(overview: Overview, policy: str) -> dict[str, object]:
         "places": overview.places,
         "main": main,
         "verdicts": verdicts,
-        "effect": effect_chart(main) if main else None,
-        "factor": naive_factor(main.finding) if main else None,
+        "bounds": main.bounds if main and effect else None,
+        "board": challengers_board(verdicts, path_of(overview.name)),
+        "summary": overview.summary if len(verdicts) >= MANY and not policy else "",
+        "milestones": milestones(main.finding, overview.replications) if main else [],
+        "effect": effect,
+        "factor": factor,
         "dots": replications_chart(main.finding) if main else None,
         "users": users_chart(overview.runs),
         "asked": asked,
@@ -99,4 +105,4 @@ def _stacks(
         (one.replication for one in overview.replications if one.state == "open"), begun - 1
     )
     chosen = newest if replication is None else min(replication, begun - 1)
-    return stacks_of(live.trace(chosen), overview.added, period)
+    return stacks_of(live.trace(chosen), overview.added, overview.places, period)

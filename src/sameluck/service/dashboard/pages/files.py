@@ -1,4 +1,4 @@
-"""The stylesheet, the script and the icon."""
+"""The stylesheets, the script and the icon."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from importlib.resources import files
 
 from fastapi import APIRouter, Response
 
+from sameluck.reporting.markup import stylesheet
 from sameluck.service.dashboard.rendering import PageRoute, page
 
 router = APIRouter(route_class=PageRoute)
 
 TYPES = {
+    "look.css": "text/css",  # shared with reports
     "dashboard.css": "text/css",
     "dashboard.js": "text/javascript",
     "icon.svg": "image/svg+xml",
@@ -20,6 +22,8 @@ TYPES = {
 
 @cache
 def _content(name: str) -> bytes:
+    if name == "look.css":
+        return stylesheet().encode()
     return files("sameluck.service.dashboard").joinpath("static", name).read_bytes()
 
 

@@ -13,7 +13,7 @@
     return !(options.find((option) => option.defaultSelected) || options[0])?.selected;
   };
   const inUse = (part) => {
-    const fields = [...part.querySelectorAll("input, select")];
+    const fields = [...part.querySelectorAll("input, select, textarea")];
     return fields.includes(document.activeElement) || fields.some(isChanged);
   };
 
@@ -24,6 +24,9 @@
     const open = [...part.querySelectorAll("details[open]")].map((one) => one.id);
     const scrolled = [...part.querySelectorAll(".scroll")].map((one) => [one.id, one.scrollTop, one.scrollLeft]);
     part.className = fresh.className;
+    for (const name of ["data-again", "aria-busy"]) {
+      if (fresh.hasAttribute(name)) part.setAttribute(name, fresh.getAttribute(name)); else part.removeAttribute(name);
+    }
     part.replaceChildren(...document.importNode(fresh, true).childNodes);
     for (const id of open) { const one = document.getElementById(id); if (one) one.open = true; }
     for (const [id, top, left] of scrolled) { const one = document.getElementById(id); if (one) { one.scrollTop = top; one.scrollLeft = left; } }
@@ -98,9 +101,35 @@
     typing = setTimeout(() => {
       const query = new URLSearchParams(new FormData(form));
       history.replaceState(null, "", `?${query}`);
+      tag = "";
       refresh();
-    }, 400);
+    }, 300);
   });
+
+  // A value beside its slider; the other side's policy chosen: the two change places.
+  const sides = { a: "b", b: "a" }, chosen = (name) => document.querySelector(`[name="${name}"]:checked`)?.value;
+  let before = { a: chosen("a"), b: chosen("b") };
+  document.addEventListener("input", ({ target }) => {
+    const output = target.type === "range" && document.querySelector(`output[for="${target.id}"]`);
+    if (output) output.textContent = target.value;
+    const other = target.type === "radio" && sides[target.name];
+    if (!other) return;
+    if (target.value === chosen(other) && target.value !== "other") {
+      const back = document.querySelector(`[name="${other}"][value="${CSS.escape(before[target.name])}"]`);
+      if (back) back.checked = true;
+    }
+    before = { a: chosen("a"), b: chosen("b") };
+  });
+
+  document.addEventListener("click", async ({ target }) => {
+    const from = target.dataset?.copy;
+    if (!from) return;
+    try { await navigator.clipboard.writeText(document.getElementById(from).textContent); target.textContent = "Copied"; }
+    catch { getSelection().selectAllChildren(document.getElementById(from)); }
+  });
+
+  // An answer that is being computed.
+  setInterval(() => { if (document.querySelector("[data-again]")) refresh(); }, 700);
 
   if (!seconds) return;
   setInterval(() => { if (!document.hidden) refresh(); }, 1000 * seconds);

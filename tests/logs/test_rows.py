@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sameluck.errors import Invalid, Missing
-from sameluck.live.logs.rows import Problem, read_log, refuse_problems
+from sameluck.logs.rows import Problem, read_log, refuse_problems
 
 RECORDS = [
     {"who": "u1", "day": "mon", "at": 3, "shown": "a10", "paid": 1.5},

@@ -105,9 +105,9 @@ def x_axis(scale: Scale, about: int = 4) -> list[Label]:
     span = (scale.high - scale.low) or 1.0
     whole = [tick for tick in scale.ticks(about) if tick == round(tick)]
     inner = [tick for tick in whole if 0.12 < (tick - scale.low) / span < 0.86]
-    middle = [Label(float(scale.at([tick])[0]) / 10, 100, tick_text(tick)) for tick in inner]
-    first = Label(0, 100, tick_text(scale.low), anchor="start")
-    last = Label(100, 100, tick_text(scale.high), anchor="end")
+    middle = [Label(float(scale.at([tick])[0]) / 10, 100, f"{tick:,.0f}") for tick in inner]
+    first = Label(0, 100, f"{scale.low:,.0f}", anchor="start")
+    last = Label(100, 100, f"{scale.high:,.0f}", anchor="end")
     return [first, *middle, last]
 
 

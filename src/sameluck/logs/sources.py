@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
 from sameluck.errors import Invalid, did_you_mean, optional
-from sameluck.live.logs.values import BadRow, excerpt
+from sameluck.logs.values import BadRow, excerpt
 
 LogRow: TypeAlias = tuple[int, Sequence[object] | BadRow]  # its number and its values
 

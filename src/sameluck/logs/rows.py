@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
-from sameluck.errors import Invalid
-from sameluck.live.logs.sources import LogColumns, open_log
-from sameluck.live.logs.values import BadRow, excerpt, parse_name, parse_number, parse_time
-from sameluck.reporting.wording import counted
+from sameluck.errors import Invalid, shown
+from sameluck.logs.sources import LogColumns, open_log
+from sameluck.logs.values import BadRow, excerpt, parse_name, parse_number, parse_time
 
 MOST_LISTED = 10  # problems in a message
 
@@ -86,13 +85,20 @@ def read_log(
     return log
 
 
+def rewards_by_arm(log: Log) -> tuple[tuple[float, ...], ...]:
+    """The rewards of each arm, in the order of `log.arms`."""
+    places = range(len(log.arms))
+    return tuple(tuple(log.reward[log.arm == place].tolist()) for place in places)
+
+
 def refuse_problems(log: Log) -> None:
     """Raise `Invalid`, with the first ten problems and their number, if the log has any."""
     if log.problems:
         count = len(log.problems)
+        rows, them = ("row", "it") if count == 1 else ("rows", "them")
         raise Invalid(
-            f"{log.name}: {counted(count, 'row')} cannot be used: {_listed(log)}. Pass skip_bad=True (--skip-bad) to "
-            f"leave {'it' if count == 1 else 'them'} out"
+            f"{log.name}: {count:,} {rows} cannot be used: {_listed(log)}. Pass skip_bad=True (--skip-bad) to leave "
+            f"{them} out"
         )
 
 
@@ -107,15 +113,15 @@ def _checked(columns: LogColumns, arm_names: Sequence[str] | None) -> dict[str, 
     for role, name in columns._asdict().items():
         fits = isinstance(name, str) or (name is None and role in {"replication", "time"})
         if not fits:
-            raise Invalid(f"{role} must be the name of a column, got {name!r}")
+            raise Invalid(f"{role} must be the name of a column, got {shown(name)}")
     used = columns.names
     if len(set(used)) != len(used):
         raise Invalid(f"each column can have one role only, got {', '.join(used)}")
     if isinstance(arm_names, str):
-        raise Invalid(f"arm_names must be a list of names, got {arm_names!r}")
+        raise Invalid(f"arm_names must be a list of names, got {shown(arm_names)}")
     names = {str(name).strip(): place for place, name in enumerate(arm_names or ())}
     if len(names) != len(arm_names or ()) or "" in names:
-        raise Invalid(f"arm_names must be distinct and not empty, got {arm_names!r}")
+        raise Invalid(f"arm_names must be distinct and not empty, got {shown(arm_names)}")
     return names
 
 

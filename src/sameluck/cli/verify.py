@@ -1,0 +1,34 @@
+"""`sameluck verify`: saved runs are simulated again and compared bit for bit."""
+
+from __future__ import annotations
+
+import click
+
+import sameluck as sl
+from sameluck import text_forms
+from sameluck.cli.output import Output, json_option, progress_bar
+from sameluck.simulation.rerun import difference_from_rerun
+
+
+@click.command("verify")
+@click.argument("path", metavar="RUNS.npz")
+@click.option("--workers", type=int, help="Threads.  [default: all cores]")
+@json_option
+def verify_command(path: str, workers: int | None) -> Output:
+    """Simulate saved runs again, from their file alone, and say whether every bit is equal.
+
+    The exit code is 1 if one is not.
+    """
+    runs = sl.Runs.load(path)
+    with progress_bar("simulating again") as progress:
+        difference = difference_from_rerun(runs, workers=workers, progress=progress)
+    about = f"{runs.replications:,} replications of {', '.join(runs.policies)}"
+    text = f"equal: {about}, bit for bit" if difference is None else f"not equal: {difference}"
+    record = {
+        "equal": difference is None,
+        "difference": difference,
+        "digest": runs.experiment.digest,
+        "environment": text_forms.write(runs.environment),
+        "replications": runs.replications,
+    }
+    return Output(text, record, exit_code=0 if difference is None else 1)

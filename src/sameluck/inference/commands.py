@@ -1,0 +1,69 @@
+"""The commands that print a comparison again."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from sameluck import text_forms
+from sameluck.inference.effects import Request
+from sameluck.policies.external import External
+
+if TYPE_CHECKING:
+    from sameluck.inference.comparison import Comparison
+
+LONGEST = 2_000  # characters
+DEFAULTS = Request(simultaneous="pairs")
+
+
+def compare_command(result: Comparison) -> str:
+    """`sameluck compare ...` with the same numbers; empty if a command line cannot say it."""
+    runs, request = result.runs, result.request
+    options = {}
+    if runs.experiment.design.label != "replay":
+        options["design"] = runs.experiment.design.label
+    if runs.checkpoints.size > 1:
+        options["checkpoints"] = ",".join(map(str, runs.checkpoints))
+    for name in ("pairs", "interval", "simultaneous"):
+        if getattr(request, name) != getattr(DEFAULTS, name):
+            options[name] = str(getattr(request, name))
+    command = _command("compare", result, options)
+    return f"{command} --best" if command and result.standings else command
+
+
+def designs_command(result: Comparison) -> str:
+    """`sameluck designs ...` for the comparison under one of the designs; empty as above."""
+    return _command("designs", result, {})
+
+
+def _command(name: str, result: Comparison, more: dict[str, str]) -> str:
+    runs, request = result.runs, result.request
+    experiment = runs.experiment
+    policies = [_policy(name, policy) for name, policy in experiment.policies.items()]
+    if runs.environment is None or not all(policies) or runs.first or request.adjust:
+        return ""
+    options = {
+        "env": text_forms.write(runs.environment),
+        "horizon": str(experiment.horizon),
+        "replications": str(runs.replications),
+        "seed": str(experiment.seed),
+    }
+    if request.control not in (None, next(iter(experiment.policies))):
+        options["control"] = str(request.control)
+    if request.level != DEFAULTS.level:
+        options["level"] = str(request.level)
+    pairs = [(f"--{option}", value) for option, value in (options | more).items()]
+    words = [word for pair in pairs for word in pair]
+    command = shlex.join(["sameluck", name, *policies, *words])
+    return command if len(command) <= LONGEST else ""
+
+
+def _policy(name: str, policy: object) -> str:
+    """A policy as it is typed; empty if that is not possible."""
+    if isinstance(policy, External):
+        return ""
+    text = text_forms.write(text_forms.normal_form(policy), brief=True)
+    if name == text:
+        return text
+    return f"{name}={text}" if re.fullmatch(r"[^=()\[\]\s-][^=()\[\]]*", name) else ""

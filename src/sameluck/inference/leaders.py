@@ -1,0 +1,57 @@
+"""Many policies: who leads, who may be the best, and the leader board."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sameluck.inference.effects import Effect
+from sameluck.inference.policy_summaries import PolicySummary, Standing
+from sameluck.inference.sentences import shows_difference
+from sameluck.reporting.leader_board import Place, leader_board
+from sameluck.reporting.wording import counted, listed, percent
+
+
+def board(
+    effects: Sequence[Effect],
+    policies: Sequence[PolicySummary],
+    standings: Sequence[Standing] = (),
+    kind: str = "",
+) -> str:
+    """The leader board of effects at one checkpoint, against the control of the first of them."""
+    reference = effects[0].control
+    against = {one.policy: one for one in effects if one.control == reference}
+    possible = {one.policy for one in standings if one.may_be_best}
+    places = []
+    for one in policies:
+        effect = against.get(one.policy)
+        bounds = (0.0, 0.0, 0.0) if effect is None else (effect.effect, effect.low, effect.high)
+        may_be_best = one.policy in possible
+        places.append(Place(one.policy, *bounds, one.reward, one.best_arm_share, may_be_best))
+    return leader_board(places, reference, effects[0].level, kind)
+
+
+def leading(effects: Sequence[Effect], standings: Sequence[Standing]) -> tuple[str, str]:
+    """A sentence on many policies at one checkpoint, and one that says which."""
+    reference, level = effects[0].control, percent(effects[0].level)
+    against = [one for one in effects if one.control == reference]
+    if standings:
+        possible = [one.policy for one in standings if one.may_be_best]
+        leader = max(against, key=lambda one: one.reward)
+        first = leader.policy if leader.effect > 0 else reference
+        count = len(standings)
+        if len(possible) == 1:
+            return f"{possible[0]} is the best of {count} policies.", (
+                f"Every other one is ruled out as the best, all comparisons together, at {level} (one-sided)."
+            )
+        return f"{first} leads; {len(possible)} of {count} policies may be the best.", (
+            f"{listed(possible)} cannot be told apart as the best, all comparisons together, at {level} (one-sided)."
+        )
+    more = [one.policy for one in against if shows_difference(one) and one.effect > 0]
+    less = [one.policy for one in against if shows_difference(one) and one.effect < 0]
+    open_ = len(against) - len(more) - len(less)
+    first = (
+        f"{len(more)} of {counted(len(against), 'policy', 'policies')} earned more than {reference}, "
+        f"{len(less)} earned less."
+    )
+    rest = f"No difference from {reference} is shown for {open_ or 'none'}, at {level}."
+    return first, f"More: {listed(more)}. {rest}" if more else rest

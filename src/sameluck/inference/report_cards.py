@@ -1,0 +1,109 @@
+"""The sections of a comparison's page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sameluck.inference.effect_charts import effect_chart
+from sameluck.inference.effects import Effect, differences
+from sameluck.inference.leaders import board
+from sameluck.inference.sentences import finding, has_interval
+from sameluck.reporting import markup, pages, tables
+from sameluck.reporting.strips import Strip, strips
+from sameluck.reporting.wording import amount, percent
+
+if TYPE_CHECKING:
+    from sameluck.inference.comparison import Comparison
+
+TABLE_ROWS = 200
+
+
+def curve_cards(result: Comparison, curve: Comparison) -> list[pages.Card]:
+    """Two policies over the horizon, and each replication."""
+    (effect,) = result.last_effects
+    header, rows = result.table()
+    header, rows = header[2:], [row[2:] for row in rows]  # one pair: the page says which
+    drawn = ""
+    if len(curve.effects) > 1 and has_interval(curve.effects[-1]):
+        drawn = markup.figure(effect_chart(curve.effects, finding(effect)), "effect")
+    words = (
+        f"{effect.policy} minus {effect.control}, with {percent(effect.level)} intervals{result.scope}."
+        + " Grey: the naive design with as many replications, estimated from the same runs."
+        * bool(drawn)
+    )
+    cards = [pages.Card("The difference over the horizon", words, header, rows, drawn)]
+    if result.runs.experiment.design.label != "naive" and has_interval(effect):
+        cards.append(_replications_card([_strip(result, is_naive=False)], effect))
+    return cards
+
+
+def design_cards(result: Comparison, naive: Comparison | None) -> list[pages.Card]:
+    """Two policies under a design and, measured, under the naive one: the curve and each replication."""
+    effects = result.effects
+    if len(result.runs.policies) > 2 or not has_interval(effects[-1]):
+        return []
+    behind = naive.effects if naive is not None and naive is not result else None
+    chart = markup.figure(effect_chart(effects, finding(effects[-1]), behind), "effect")
+    words = f"{result.runs.experiment.design.label} before the naive design (grey), with as many replications each."
+    rows = [_strip(result, is_naive=False)]
+    if behind is not None and naive is not None:
+        rows.append(_strip(naive, is_naive=True))
+    curve = [pages.Card("The difference over the horizon", words, figure=chart)]
+    return [*curve * (len(effects) > 1), _replications_card(rows, effects[-1])]
+
+
+def _strip(result: Comparison, *, is_naive: bool) -> Strip:
+    """The differences of single replications at the last checkpoint."""
+    effect, runs = result.last_effects[0], result.runs
+    last = runs.checkpoints.size - 1
+    values = differences(runs, (effect.policy, effect.control), last, result.request)
+    return Strip(runs.experiment.design.label, values, effect.low, effect.high, is_naive)
+
+
+def _replications_card(rows: Sequence[Strip], effect: Effect) -> pages.Card:
+    """Each replication as a dot."""
+    ahead = int(np.sum(rows[0].values > 0))
+    words = (
+        f"A dot is the difference in one replication of {effect.checkpoint:,} periods; the block is the "
+        f"{percent(effect.level)} interval. {effect.policy} was ahead in {ahead:,} of {rows[0].values.size:,}."
+    )
+    header = ["replication", *(row.label for row in rows)]
+    numbered = enumerate(zip(*(row.values[:TABLE_ROWS].tolist() for row in rows), strict=True))
+    cells = [[f"{number:,}", *map(amount, values)] for number, values in numbered]
+    folded = ("Show as table", tables.html_table(header, cells, label="Differences, as a table"))
+    return pages.Card("Each replication", words, figure=strips(rows), folded=folded)
+
+
+def board_cards(result: Comparison) -> list[pages.Card]:
+    """More than two policies by their differences to the control, or to the best of them."""
+    effects = result.last_effects
+    last = [one for one in result.policies if one.checkpoint == effects[0].checkpoint]
+    words = (
+        f"Differences to {effects[0].control} over {effects[0].checkpoint:,} periods; one whose interval crosses "
+        "the zero line is not told apart from it."
+    )
+    header, rows = result.table()
+    drawn = board(effects, last, result.standings, result.scope)
+    folded = ("Every pair and horizon", tables.html_table(header, rows, label="Every pair"))
+    return [pages.Card("Leader board", words, figure=drawn, folded=folded)]
+
+
+def policies_card(result: Comparison) -> pages.Card:
+    """Each policy on its own."""
+    arms = [f"pulls of {name}" for name in result.runs.experiment.arm_names[:8]]
+    header = ["policy", "reward", "regret", "plays the best arm", *arms]
+    rows = [
+        [
+            one.policy,
+            amount(one.reward),
+            "-" if one.regret is None else amount(one.regret),
+            "-" if one.best_arm_share is None else f"{one.best_arm_share:.1%}",
+            *(amount(pulls) for pulls in one.pulls[:8]),
+        ]
+        for one in result.policies
+        if one.checkpoint == result.runs.checkpoints[-1]
+    ]
+    return pages.Card("Policies", "", header, rows)

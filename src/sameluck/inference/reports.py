@@ -1,0 +1,88 @@
+"""A comparison as a page: the answer, the curve or the leader board, replications, policies, how to repeat it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sameluck import text_forms
+from sameluck.inference.answers import answer_of
+from sameluck.inference.commands import compare_command, designs_command
+from sameluck.inference.report_cards import board_cards, curve_cards, design_cards, policies_card
+from sameluck.reporting import pages
+from sameluck.reporting.wording import percent
+
+if TYPE_CHECKING:
+    from sameluck.inference.comparison import Comparison
+
+Card = pages.Card
+
+
+def page(result: Comparison, curve: Comparison, more: Sequence[pages.Card]) -> str:
+    """The page; `curve` is the same comparison at more checkpoints."""
+    many = len(result.runs.policies) > 2
+    cards = [
+        *(board_cards(result) if many else curve_cards(result, curve)),
+        policies_card(result),
+        _cautions_card(result),
+        *more,
+        _reproduction_card(result, compare_command(result)),
+    ]
+    return _page_of(result, cards)
+
+
+def designs_page(
+    results: Mapping[str, Comparison], reference: Comparison, side_by_side: pages.Card
+) -> str:
+    """The page of several designs: all side by side, then each one's own verdict."""
+    cards = [
+        side_by_side,
+        *design_cards(reference, results.get("naive")),
+        *(result.card(f"{label} design") for label, result in results.items()),
+        _reproduction_card(reference, designs_command(reference)),
+    ]
+    return _page_of(reference, cards)
+
+
+def _page_of(result: Comparison, cards: Sequence[pages.Card]) -> str:
+    """A page with the answer of a comparison and some cards."""
+    policies = result.runs.policies
+    title = f"{len(policies)} policies" if len(policies) > 2 else " v ".join(policies)
+    made = f"Made with sameluck {version('sameluck')}. Experiment {result.runs.experiment.digest}"
+    footer = f"{made}; the same seed gives the same bits."
+    about = f"Comparison report \N{MIDDLE DOT} {result.title}"
+    return pages.render(title, cards, footer, about=about, answer=answer_of(result))
+
+
+def write(content: str, path: str | Path | None) -> str:
+    """The page, written to `path` if given."""
+    if path is not None:
+        pages.write(path, content)
+    return content
+
+
+def _cautions_card(result: Comparison) -> pages.Card:
+    notes = result.cautions
+    return pages.Card("Cautions", "" if notes else "None.", notes=notes)
+
+
+def _reproduction_card(result: Comparison, command: str) -> pages.Card:
+    """What gives the same numbers again."""
+    runs, request = result.runs, result.request
+    experiment, environment = runs.experiment, runs.environment
+    facts = [
+        ("sameluck", version("sameluck")),
+        ("experiment", experiment.digest),
+        ("seed", str(experiment.seed)),
+        ("rewards", "live traffic" if environment is None else text_forms.write_short(environment)),
+        ("design", experiment.design.label),
+        ("horizon", f"{experiment.horizon:,}"),
+        ("replications", f"{runs.replications:,}"),
+        ("interval", f"{request.interval}, {percent(request.level)}{result.scope}"),
+    ]
+    words = "The same seed gives the same bits, on any machine and with any number of workers."
+    json = pages.code_block(experiment.to_json(), "Definition as JSON")
+    folded = ("Definition as JSON", json)
+    return pages.Card("Reproduce this", words, facts=facts, code=command, folded=folded)

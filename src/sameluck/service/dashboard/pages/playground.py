@@ -1,0 +1,46 @@
+"""The playground: policies on simulated users, without code."""
+
+from __future__ import annotations
+
+from anyio import to_thread
+from fastapi import APIRouter, Request, Response
+
+from sameluck import text_forms
+from sameluck.errors import SameluckError
+from sameluck.policies.base import POLICIES
+from sameluck.service.dashboard.outcomes import outcome_of
+from sameluck.service.dashboard.playground import ARMS, CHOICES, HORIZONS, REPLICATIONS, Setting
+from sameluck.service.dashboard.rendering import PageRoute, page, unless_known
+from sameluck.service.dashboard.simulations import Simulations
+from sameluck.service.dashboard.visitors import Watching
+
+router = APIRouter(route_class=PageRoute)
+
+
+@router.get("/playground")
+async def show_playground(request: Request, visitor: Watching) -> Response:
+    """The form and its answer, or how far the simulation is."""
+    setting = Setting.of(dict(request.query_params))
+    simulations: Simulations = request.app.state.simulations
+    problem, simulation, start_path = "", None, ""
+    try:
+        question = setting.question(visitor.service.limits)
+        simulation = await simulations.ask(question)
+        problem, start_path = simulation.problem, setting.start_path
+    except SameluckError as error:
+        problem = str(error)
+    answer = simulation.answer if simulation else None
+    outcome = await to_thread.run_sync(outcome_of, answer, setting.means) if answer else None
+    response = page(
+        "playground.html",
+        visitor=visitor,
+        fields=setting.fields,
+        choices=CHOICES,
+        options={"arms": ARMS, "horizon": HORIZONS, "replications": REPLICATIONS},
+        examples=[text_forms.example(kind) for kind in POLICIES.values()],
+        problem=problem,
+        share=simulation.share if simulation and not simulation.has_ended else None,
+        outcome=outcome,
+        start_path=start_path if visitor.may_manage else "",
+    )
+    return unless_known(request, response)

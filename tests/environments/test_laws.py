@@ -1,0 +1,83 @@
+"""Every environment of `laws` has its law, and pays the same compiled, in lanes and in plain Python."""
+
+import numpy as np
+import pytest
+
+import cases
+import sameluck as sl
+from budget import SEED, assert_chances, assert_law
+from laws import LAWS, ZERO
+from sameluck.environments.base import draw
+from sameluck.simulation.loop import PolicyRunner
+from sameluck.simulation.rewards import RewardSource, bits_at
+
+EVERY = pytest.mark.parametrize("environment", LAWS, ids=cases.name)
+DRAWS = 20_000
+
+
+def experiment_of(horizon):
+    return sl.Experiment(
+        policies={"it": sl.UCB1()}, arms=3, horizon=horizon, replications=40, seed=SEED
+    )
+
+
+def test_no_environment_is_left_out():
+    """One that is added needs its law here, or examples in `cases`, which pair it with every policy."""
+    known = {type(environment) for environment in LAWS} | {*cases.environment_examples(3)}
+    assert known == {*cases.ENVIRONMENT_KINDS}
+
+
+def assert_discrete(sample, law):
+    counts = np.bincount(sample.astype(int))
+    chances = law.pmf(np.arange(counts.size))
+    chances[-1] = law.sf(counts.size - 2)
+    possible = chances > 0
+
+    assert (sample == sample.astype(int)).all()
+    assert not counts[~possible].any()
+    if np.count_nonzero(possible) > 1:
+        assert_chances(counts[possible], chances[possible], looks=3 * len(LAWS))
+
+
+def assert_continuous(sample, law):
+    zero = sample == 0
+    sample[zero] = np.linspace(*ZERO.support(), zero.sum())
+    assert_law(sample, law.cdf, looks=3 * len(LAWS))
+
+
+@EVERY
+def test_it_has_its_law(environment):
+    """KS or chi-square of 20,000 rewards of each arm, false alarm 1e-6 in all; the means are exact."""
+    source = RewardSource(experiment_of(DRAWS), environment, "it", range(1))
+    for arm, law in enumerate(LAWS[environment]):
+        sample = np.array(source.draw(0, arm, 0, DRAWS))
+        (assert_discrete if hasattr(law, "pmf") else assert_continuous)(sample, law)
+        assert environment.means[arm] == pytest.approx(law.mean(), rel=1e-10, abs=1e-9)
+
+
+@EVERY
+def test_compiled_is_plain_python(environment):
+    """The first rewards, bit for bit."""
+    experiment = experiment_of(300)
+    source = RewardSource(experiment, environment, "it", range(1))
+    for arm in range(3):
+        bits = [bits_at(experiment, 0, "it", arm, position) for position in range(300)]
+        plain = [float(draw(source.law, 0, arm, word)) for word in bits]
+        assert source.draw(0, arm, 0, 300) == plain
+
+
+@pytest.mark.slow
+@EVERY
+def test_lanes_are_plain_python(environment):
+    """Each period of a policy that follows the rewards, bit for bit; without lanes the loop of one replication."""
+    runner = PolicyRunner(experiment_of(60), environment, "it")
+    checkpoints, some = np.arange(1, 61), range(3, 5)
+    compiled = runner._in_lanes(some, checkpoints)
+    in_lanes = compiled is not None
+    compiled = compiled or runner._one_by_one(some, checkpoints, None)
+
+    assert in_lanes is not isinstance(environment, sl.Categorical | sl.GaussianMixture)
+    for row, replication in enumerate(some):
+        plain = runner.run_in_python(replication, checkpoints)
+        np.testing.assert_array_equal(plain.rewards[0], compiled.rewards[row])
+        np.testing.assert_array_equal(plain.pulls[0], compiled.pulls[row])

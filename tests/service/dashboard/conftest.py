@@ -1,0 +1,38 @@
+"""A browser without script, and what a page says."""
+
+import re
+from html import unescape
+
+import pytest
+
+
+class Browser:
+    """A browser without script: a session, and forms that are sent with its key."""
+
+    def __init__(self, served, token=None):
+        self.http, self.cookie = served.http, ""
+        answer = self.post("/login", token=token or served.all)
+        assert answer.status_code == 303, answer.text
+        self.cookie = answer.headers["set-cookie"].partition(";")[0]
+
+    def get(self, path):
+        return self.http.get(path, headers={"Cookie": self.cookie})
+
+    def post(self, path, **fields):
+        return self.http.post(path, data=fields, headers={"Cookie": self.cookie})
+
+    def send(self, path, **fields):
+        key = re.search(r'name="form_key" value="([^"]+)"', self.get("/").text)[1]
+        return self.post(path, form_key=key, **fields)
+
+
+@pytest.fixture
+def log_in(served):
+    """A browser that is logged in, with every scope or with the token that is given."""
+    return lambda token=None: Browser(served, token)
+
+
+@pytest.fixture
+def text_of():
+    """The text of a page."""
+    return lambda answer: " ".join(unescape(re.sub(r"<[^>]*>", " ", answer.text)).split())

@@ -28,10 +28,10 @@ from sameluck.machine_code import MachineCode
 B = TypeVar("B", bound=Body)
 
 # Compiled bodies never allocate, so they need not count references to the arrays passed to them: counting
-# them in every period costs a third of the speed and half of the compile time.
-_OPTIONS = {"error_model": "numpy", "_nrt": False}
-# A wrapper of each body for calls from C, which nobody makes, would take a quarter of the compile time.
-_INLINED = {**_OPTIONS, "forceinline": True, "no_cfunc_wrapper": True}
+# them in every period costs a third of the speed and half of the compile time. A wrapper of each for calls from C,
+# which nobody makes, would take a quarter of it.
+_OPTIONS = {"error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
+_INLINED = {**_OPTIONS, "forceinline": True}
 # A wrong index of a user's body raises IndexError in place of ending the process; it costs no measurable time.
 _BOUNDS_CHECKED = {**_INLINED, "boundscheck": True}
 # Explicit, because by default what an inlined body calls is inlined too.

@@ -370,7 +370,7 @@ def compare(schedule, live):
     assert live.verify() == live.experiment.replications
 
 
-@settings(max_examples=70)
+@settings(max_examples=50)
 @given(setups, prepared)
 def test_sqlite(tmp_path_factory, setup, calls):
     folder = tmp_path_factory.mktemp("confluence")

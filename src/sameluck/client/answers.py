@@ -38,6 +38,7 @@ class ExperimentDocument(TypedDict):
 
     experiment: ExperimentRecord
     live: dict[str, object]
+    fallback: str  # at this moment
 
 
 class TraceDocument(TypedDict):
@@ -61,8 +62,12 @@ class Answer(NamedTuple):
     @property
     def error(self) -> SameluckError | None:
         """The error that it reports; None if there is none."""
-        if self.status < 400:
+        if self.status < 300:
             return None
+        if self.status < 400:
+            return Misconfigured(
+                f"the service answered with status {self.status}, which sends to another address; use that one"
+            )
         try:
             document = self.json
             return error_of(self.status, str(document["code"]), str(document["detail"]))
@@ -76,6 +81,16 @@ def error_of(status: int, code: str, detail: str) -> SameluckError:
         return Conflict(detail, code)
     kind = _KINDS.get(code) or _BY_STATUS.get(status, Unavailable)
     return kind(detail)
+
+
+def document_of(answer: Answer) -> ExperimentDocument:
+    """An experiment."""
+    record = answer.json
+    return {
+        "experiment": record["experiment"],
+        "live": record["live"],
+        "fallback": record["fallback"],
+    }
 
 
 def assignments_of(answer: Answer) -> list[Assignment | SameluckError]:

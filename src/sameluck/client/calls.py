@@ -17,6 +17,7 @@ from sameluck.client.answers import (
     assignments_of,
     changes_of,
     checks_of,
+    document_of,
     receipts_of,
     rederivation_of,
     status_of,
@@ -69,8 +70,15 @@ class Call(Generic[T_co]):
     repeatable: bool = True
 
 
-def nothing(_: Answer) -> None:
-    """The value of an answer that has none."""
+def nothing(answer: Answer) -> None:
+    """The value of an answer that has none, which only status 204 is."""
+    if answer.status != 204:
+        raise ValueError(answer.status)
+
+
+def _changed(answer: Answer) -> None:
+    """Nothing, if the answer is the status of the experiment that was changed."""
+    status_of(answer.json)
 
 
 def list_statuses() -> Call[list[Status]]:
@@ -84,12 +92,12 @@ def create(
 ) -> Call[ExperimentDocument]:
     """A new experiment."""
     values = {**experiment.to_dict(), "name": name, "live": live.to_dict(), "start": not paused}
-    return Call("POST", "/v1/experiments", lambda answer: answer.json, values)
+    return Call("POST", "/v1/experiments", document_of, values)
 
 
 def show(name: str) -> Call[ExperimentDocument]:
     """An experiment."""
-    return Call("GET", f"/v1/experiments/{quote(name, safe='')}", lambda answer: answer.json)
+    return Call("GET", f"/v1/experiments/{quote(name, safe='')}", document_of)
 
 
 def delete(name: str, reason: str) -> Call[None]:
@@ -227,7 +235,7 @@ class ExperimentCalls:
         return Call("POST", path, rederivation_of, {**body, "reason": reason}, repeatable=False)
 
     def _change(self, what: str, body: Mapping[str, object]) -> Call[None]:
-        return Call("POST", f"{self.path}/{what}", nothing, body)
+        return Call("POST", f"{self.path}/{what}", _changed, body)
 
     # Results
 

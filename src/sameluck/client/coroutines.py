@@ -107,14 +107,12 @@ class AsyncClient:
         connection.check_tried()
         seconds = seconds_for(call, timeout=connection.timeout, is_assign=is_assign)
         try:
-            answer = await self._answer(call, Attempts(call, seconds))
-            if error := answer.error:
-                raise error
+            value = connection.value(call, await self._answer(call, Attempts(call, seconds)))
         except SameluckError as error:
             connection.breaker.end(error)
             raise
         connection.breaker.end(None)
-        return call.read(answer)
+        return value
 
     async def _answer(self, call: Call[object], attempts: Attempts) -> Answer:
         while True:
@@ -242,6 +240,11 @@ class AsyncRemoteExperiment(RemoteState):
         if id is not None:
             await self._client.send(self._calls.void(id))
 
+    async def disable_arm(self, arm: str, *, reason: str = "", fallback: str | None = None) -> None:
+        """Show an arm to nobody, as `LiveExperiment.disable_arm` does."""
+        await self._client.send(self._calls.disable_arm(arm, reason=reason, fallback=fallback))
+        self._fallback = fallback or self._fallback  # also while the service is away
+
     async def trace(self, replication: int = 0) -> Trace:
         """Every period of one replication that each policy has done."""
         record = await self._client.send(self._calls.trace(replication))
@@ -251,7 +254,6 @@ class AsyncRemoteExperiment(RemoteState):
     pause = _sent(ExperimentCalls.pause)
     resume = _sent(ExperimentCalls.resume)
     stop = _sent(ExperimentCalls.stop)
-    disable_arm = _sent(ExperimentCalls.disable_arm)
     enable_arm = _sent(ExperimentCalls.enable_arm)
     erase = _sent(ExperimentCalls.erase)
     forget_units = _sent(ExperimentCalls.forget_units)

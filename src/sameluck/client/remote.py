@@ -7,14 +7,13 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from sameluck.client.answers import ExperimentDocument
-from sameluck.client.calls import ExperimentCalls
+from sameluck.client.answers import Answer, ExperimentDocument
+from sameluck.client.calls import Call, ExperimentCalls
 from sameluck.errors import Invalid, SameluckError, Unavailable, shown
 from sameluck.experiment import Experiment
-from sameluck.live import Assignment, Live, Receipt
+from sameluck.live import Assignment, Receipt
 from sameluck.live.breaker import FAILURES, CircuitBreaker
 from sameluck.live.enrolment import Unit
-from sameluck.live.options import fallback_arm
 from sameluck.live.records import UNAVAILABLE
 from sameluck.validation import require_number
 
@@ -58,6 +57,20 @@ class Connection:
         kind = Unavailable if sent else NotReceived
         return kind(f"the service at {self.url} does not answer: {reason or type(reason).__name__}")
 
+    def value(self, call: Call[T], answer: Answer) -> T:
+        """The value of an answer; raises the error that it reports, `Unavailable` if it is not of sameluck."""
+        if error := answer.error:
+            raise error
+        try:
+            return call.read(answer)
+        except SameluckError:
+            raise
+        except (ValueError, TypeError, LookupError):
+            raise Unavailable(
+                f"the service at {self.url} answered (status {answer.status}) with what is no answer to this call; "
+                "is it sameluck, of this version?"
+            ) from None
+
 
 class RemoteState:
     """One experiment of a service, as far as a client knows it."""
@@ -79,10 +92,7 @@ class RemoteState:
 
     def _take(self, document: ExperimentDocument) -> Experiment:
         self._experiment = Experiment.from_dict(document["experiment"])
-        if self._fallback is None:
-            live = Live.from_dict(document["live"])
-            names = self._experiment.arm_names
-            self._fallback = names[fallback_arm(self._experiment, live)]
+        self._fallback = document["fallback"]
         return self._experiment
 
     def _told(self, answers: Iterable[Assignment | SameluckError]) -> None:

@@ -107,28 +107,26 @@ class Client:
         connection.check_tried()
         seconds = seconds_for(call, timeout=connection.timeout, is_assign=is_assign)
         try:
-            answer = self._answer(call, Attempts(call, seconds))
-            if error := answer.error:
-                raise error
+            value = connection.value(call, self._answer(call, Attempts(call, seconds)))
         except SameluckError as error:
             connection.breaker.end(error)
             raise
         connection.breaker.end(None)
-        return call.read(answer)
+        return value
 
     def _answer(self, call: Call[object], attempts: Attempts) -> Answer:
         while True:
             answer: Answer | None = None
             failure: httpx.HTTPError | None = None
             try:
-                response = self._http.request(
+                with self._http.stream(
                     call.method,
                     call.path,
                     json=call.body,
                     params=call.query,
                     timeout=attempts.seconds_left,
-                )
-                answer = Answer(response.status_code, response.content)
+                ) as response:
+                    answer = Answer(response.status_code, attempts.content(response.iter_bytes()))
             except httpx.HTTPError as error:
                 failure = error
             pause = attempts.pause_after(answer, sent=not isinstance(failure, NOT_SENT))
@@ -243,6 +241,11 @@ class RemoteExperiment(RemoteState):
         if id is not None:
             self._client.send(self._calls.void(id))
 
+    def disable_arm(self, arm: str, *, reason: str = "", fallback: str | None = None) -> None:
+        """Show an arm to nobody, as `LiveExperiment.disable_arm` does."""
+        self._client.send(self._calls.disable_arm(arm, reason=reason, fallback=fallback))
+        self._fallback = fallback or self._fallback  # also while the service is away
+
     def trace(self, replication: int = 0) -> Trace:
         """Every period of one replication that each policy has done."""
         record = self._client.send(self._calls.trace(replication))
@@ -252,7 +255,6 @@ class RemoteExperiment(RemoteState):
     pause = _sent(ExperimentCalls.pause)
     resume = _sent(ExperimentCalls.resume)
     stop = _sent(ExperimentCalls.stop)
-    disable_arm = _sent(ExperimentCalls.disable_arm)
     enable_arm = _sent(ExperimentCalls.enable_arm)
     erase = _sent(ExperimentCalls.erase)
     forget_units = _sent(ExperimentCalls.forget_units)

@@ -54,6 +54,7 @@ def record_of(live: LiveExperiment) -> dict[str, object]:
         "digest": live.experiment.digest,
         "experiment": live.experiment.to_dict(),
         "live": live.live.to_dict(),
+        "fallback": live._enrolment.read_fallback(),
         "status": live.status()._asdict(),
     }
 

@@ -344,6 +344,17 @@ def test_an_experiment_that_has_ended_can_be_deleted(served):
     assert served.assign("ann").json()["reason"] == "ASSIGNED"
 
 
+def test_open_replications_are_limited_since_users_wait_while_they_begin(served):
+    many = {**served.socks, "replications": 2_000, "live": {"open_replications": 1_001}}
+    answer = served.http.post("/v1/experiments", json=many)
+    assert codes(answer) == (422, "invalid")
+    assert "open_replications" in answer.json()["detail"]
+
+
+def test_no_request_is_sent_to_another_address(served):
+    assert codes(served.http.get("/v1/experiments/")) == (404, "no_such_route")
+
+
 def test_every_call_finds_an_experiment_that_another_process_has_replaced(served):
     for call in (
         lambda one: served.reward(one, 1),

@@ -3,8 +3,10 @@
 import asyncio
 import inspect
 import time
+from decimal import Decimal
 
 import httpx
+import numpy as np
 import pytest
 
 import sameluck as sl
@@ -287,3 +289,25 @@ def test_an_answer_that_does_not_end_is_given_up():
         began = time.monotonic()
         assert client.load("socks", fallback="red").assign("u").reason == "UNAVAILABLE"
         assert time.monotonic() - began < 5
+
+
+def test_what_is_no_unit_or_no_reward_is_refused_as_by_the_embedded_object(server):
+    ours = sl.open("sqlite://").start("input", EXPERIMENT, live=LIVE)
+    with server.client() as client:
+        live = client.start("input", EXPERIMENT, live=LIVE)
+        bad = [None, 1.5, float("nan"), True, b"x", [1], "", "\ud800", "x" * 1_001, 10**1_000]
+        for one in (ours, live):
+            for unit in bad:
+                with pytest.raises(sl.Invalid):
+                    one.assign(unit)
+            *errors, good = one.assign_many([*bad, "u"])
+            assert {type(error) for error in errors} == {sl.Invalid}
+            values = [float("nan"), None, "1", 1j, 10**400, Decimal("NaN")]
+            for value in values:
+                with pytest.raises(sl.Invalid):
+                    one.reward(good.id, value)
+            pairs = [*((good.id, value) for value in values), ("\ud800", 1.0), 5, (None, 1.0)]
+            answers = one.reward_many([*pairs, (good.id, np.float32(1))])
+            kinds = [type(answer) for answer in answers]
+            assert kinds[:-2] == [sl.Invalid] * 6 + [sl.Unknown, sl.Invalid]
+            assert answers[-1].applied

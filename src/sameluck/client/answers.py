@@ -30,7 +30,14 @@ _KINDS = {
     for kind in vars(errors).values()
     if isinstance(kind, type) and issubclass(kind, SameluckError) and kind is not Conflict
 }
-_BY_STATUS = {401: Misconfigured, 403: Misconfigured, 404: Unknown, 413: Invalid, 422: Invalid}
+_BY_STATUS = {
+    400: Invalid,
+    401: Misconfigured,
+    403: Misconfigured,
+    404: Unknown,
+    413: Invalid,
+    422: Invalid,
+}
 
 
 class ExperimentDocument(TypedDict):

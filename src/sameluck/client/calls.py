@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import operator
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote
+from uuid import UUID
 
 from sameluck.client.answers import (
     Answer,
@@ -22,7 +25,7 @@ from sameluck.client.answers import (
     rederivation_of,
     status_of,
 )
-from sameluck.errors import SameluckError
+from sameluck.errors import SameluckError, shown
 from sameluck.experiment import Experiment
 from sameluck.files import write_whole
 from sameluck.live import (
@@ -37,9 +40,11 @@ from sameluck.live import (
 )
 from sameluck.live.enrolment import Unit
 from sameluck.live.records import Extension, ReplicationStatus, Status
+from sameluck.live.units import LONGEST as LONGEST_UNIT
 from sameluck.policies.base import Policy
 from sameluck.runs import Runs
 from sameluck.text_forms import write
+from sameluck.validation import is_whole
 
 T_co = TypeVar("T_co", covariant=True)
 Plain: TypeAlias = str | int | float | bool | None
@@ -68,6 +73,11 @@ class Call(Generic[T_co]):
     query: Mapping[str, QueryValue] | None = None
     for_user: bool = False
     repeatable: bool = True
+
+    @property
+    def content(self) -> bytes | None:
+        """The body as it is sent; what JSON does not have is a text, which the service refuses if it is not due."""
+        return None if self.body is None else json.dumps(self.body, default=shown).encode()
 
 
 def nothing(answer: Answer) -> None:
@@ -138,13 +148,13 @@ class ExperimentCalls:
         """Report that the unit never saw its arm."""
         return Call("POST", f"{_assignment(id)}/void", nothing, for_user=True)
 
-    def reward(self, id: str, value: float) -> Call[Receipt]:
+    def reward(self, id: str | None, value: float) -> Call[Receipt]:
         """Report the reward of a unit."""
         path = f"{_assignment(id)}/reward"
         return Call("POST", path, lambda a: Receipt(**a.json), {"value": value}, for_user=True)
 
     def reward_many(
-        self, pairs: Sequence[tuple[str, float]]
+        self, pairs: Sequence[tuple[str | None, float]]
     ) -> Call[list[Receipt | SameluckError]]:
         """Report several rewards."""
         body = {"rewards": [{"id": id, "value": value} for id, value in pairs]}
@@ -295,12 +305,21 @@ class ExperimentCalls:
         return Call("GET", f"{self.path}/export", read, query=query)
 
 
-def _assignment(id: str) -> str:
-    return f"/v1/assignments/{quote(id, safe='')}"
+def _assignment(id: str | None) -> str:
+    return f"/v1/assignments/{quote(id or '', safe='')}"
 
 
-def _plain(unit: Unit) -> object:
-    return unit if isinstance(unit, str | int) else str(unit)
+def _plain(unit: object) -> object:
+    """A unit as JSON has it; what is none as a list, which the service refuses."""
+    if isinstance(unit, UUID):
+        return str(unit)
+    if is_whole(unit) and abs(operator.index(unit)) < 10**LONGEST_UNIT:
+        return operator.index(unit)
+    return unit if isinstance(unit, str) and _is_unicode(unit) else [shown(unit)]
+
+
+def _is_unicode(text: str) -> bool:
+    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _policy(name: str, policy: Policy | str) -> dict[str, str]:

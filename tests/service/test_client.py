@@ -311,3 +311,17 @@ def test_what_is_no_unit_or_no_reward_is_refused_as_by_the_embedded_object(serve
             kinds = [type(answer) for answer in answers]
             assert kinds[:-2] == [sl.Invalid] * 6 + [sl.Unknown, sl.Invalid]
             assert answers[-1].applied
+
+
+def test_names_are_parts_of_a_path(server):
+    with server.client() as client:
+        live = client.start(
+            "dots", EXPERIMENT.replace(arms=["..", "red"]), live={"fallback": "red"}
+        )
+        live.disable_arm("..", reason="broken")
+        assert live.status().disabled == ("..",)
+        for arm in (5, None, "\ud800", b"red"):
+            with pytest.raises(sl.Invalid):
+                live.disable_arm(arm)
+            with pytest.raises(sl.Unknown):
+                client.load(arm)

@@ -107,12 +107,12 @@ def create(
 
 def show(name: str) -> Call[ExperimentDocument]:
     """An experiment."""
-    return Call("GET", f"/v1/experiments/{quote(name, safe='')}", document_of)
+    return Call("GET", f"/v1/experiments/{_part(name)}", document_of)
 
 
 def delete(name: str, reason: str) -> Call[None]:
     """Delete an experiment."""
-    path = f"/v1/experiments/{quote(name, safe='')}"
+    path = f"/v1/experiments/{_part(name)}"
     return Call("DELETE", path, nothing, query={"reason": reason}, repeatable=False)
 
 
@@ -120,7 +120,7 @@ class ExperimentCalls:
     """The calls about one experiment, by the methods of `LiveExperiment`."""
 
     def __init__(self, name: str) -> None:
-        self.path = f"/v1/experiments/{quote(name, safe='')}"
+        self.path = f"/v1/experiments/{_part(name)}"
 
     # Users
 
@@ -184,11 +184,11 @@ class ExperimentCalls:
     def disable_arm(self, arm: str, *, reason: str = "", fallback: str | None = None) -> Call[None]:
         """Show an arm to nobody, as `LiveExperiment.disable_arm` does."""
         body = {"reason": reason, "fallback": fallback}
-        return self._change(f"arms/{quote(arm, safe='')}/disable", body)
+        return self._change(f"arms/{_part(arm)}/disable", body)
 
     def enable_arm(self, arm: str, *, reason: str = "") -> Call[None]:
         """Show a disabled arm again."""
-        return self._change(f"arms/{quote(arm, safe='')}/enable", {"reason": reason})
+        return self._change(f"arms/{_part(arm)}/enable", {"reason": reason})
 
     def extend_windows(self, seconds: float, *, reason: str = "") -> Call[Extension]:
         """Let the rewards that are awaited now come so many seconds later."""
@@ -216,7 +216,7 @@ class ExperimentCalls:
 
     def remove_policy(self, name: str, *, reason: str = "") -> Call[Rederivation]:
         """Remove a policy from the experiment, as `LiveExperiment.remove_policy` does."""
-        path, query = f"{self.path}/policies/{quote(name, safe='')}", {"reason": reason}
+        path, query = f"{self.path}/policies/{_part(name)}", {"reason": reason}
         return Call("DELETE", path, rederivation_of, query=query, repeatable=False)
 
     def replace_policy_code(
@@ -305,8 +305,15 @@ class ExperimentCalls:
         return Call("GET", f"{self.path}/export", read, query=query)
 
 
+def _part(text: object) -> str:
+    """A name as one part of a path; what is no text as one that no experiment, arm or policy has."""
+    if text in (".", ".."):
+        return str(text).replace(".", "%2E")  # not the folder above
+    return quote(text if isinstance(text, str) else shown(text), safe="", errors="replace")
+
+
 def _assignment(id: str | None) -> str:
-    return f"/v1/assignments/{quote(id or '', safe='')}"
+    return f"/v1/assignments/{_part(id)}"
 
 
 def _plain(unit: object) -> object:

@@ -55,6 +55,7 @@ pictures: .venv/.for-test
 docs: .venv/.for-test
 	$(BIN)/python scripts/cli_docs.py > docs/cli.md
 	$(BIN)/python scripts/glossary_docs.py
+	$(BIN)/python scripts/policies_docs.py
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis sameluck-demo

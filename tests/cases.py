@@ -48,7 +48,43 @@ POLICY_EXAMPLES = {
         sl.Batched(sl.EpsilonGreedy(epsilon=0.5, explore="others"), 5),
         sl.Batched(sl.Uniform(), 1 << 40),
     ],
+    sl.MOSS: [sl.MOSS(), sl.MOSS(alpha=4.0)],
+    sl.KLUCB: [sl.KLUCB(), sl.KLUCB(c=3.0)],
+    sl.KLUCBGaussian: [sl.KLUCBGaussian(), sl.KLUCBGaussian(sd=0.25, c=3.0)],
+    sl.BayesUCB: [sl.BayesUCB(), sl.BayesUCB(a=0.5, b=2.5, c=5.0)],
+    sl.UCBV: [sl.UCBV(), sl.UCBV(zeta=0.5, c=0.25, b=2.0)],
+    sl.ExploreThenCommit: [sl.ExploreThenCommit(), sl.ExploreThenCommit(plays=1)],
+    sl.SuccessiveElimination: [sl.SuccessiveElimination(), sl.SuccessiveElimination(delta=0.9)],
+    sl.ThompsonNormalInverseGamma: [
+        sl.ThompsonNormalInverseGamma(),
+        sl.ThompsonNormalInverseGamma(-1.5, prior_weight=0.25, a=0.5, b=0.1, first_plays=2),
+    ],
+    sl.ThompsonPoisson: [sl.ThompsonPoisson(), sl.ThompsonPoisson(a=0.25, b=0.5, first_plays=2)],
+    sl.DecreasingEpsilonGreedy: [
+        sl.DecreasingEpsilonGreedy(c=0.5, d=0.5),
+        sl.DecreasingEpsilonGreedy(),
+    ],
+    sl.Softmax: [sl.Softmax(temperature=2.0), sl.Softmax()],
+    sl.GradientBandit: [sl.GradientBandit(), sl.GradientBandit(step=2.5, baseline=False)],
+    sl.EXP3: [sl.EXP3(), sl.EXP3(gamma=1.0)],
+    sl.EXP3IX: [sl.EXP3IX(), sl.EXP3IX(eta=0.5)],
+    sl.SlidingWindowUCB: [sl.SlidingWindowUCB(), sl.SlidingWindowUCB(window=40, xi=1.0, b=0.5)],
+    sl.DiscountedUCB: [sl.DiscountedUCB(), sl.DiscountedUCB(gamma=0.8, xi=0.1, b=0.5)],
+    sl.DiscountedThompson: [sl.DiscountedThompson(), sl.DiscountedThompson(0.8, a=0.5, b=2.0)],
 }
+
+# What is run in every environment, under every design and in random comparisons: together these use all that a body
+# may use. A policy does not know its environment, and each pair is compiled: every other policy is run in one.
+EVERYWHERE = (
+    sl.UCB1,
+    sl.UCBDelta,
+    sl.ThompsonBernoulli,
+    sl.ThompsonGaussian,
+    sl.EpsilonGreedy,
+    sl.Uniform,
+    sl.Always,
+    sl.Batched,
+)
 
 DESIGN_EXAMPLES = {
     sl.Naive: [sl.Naive()],
@@ -97,6 +133,11 @@ POLICY_KINDS = [kind for kind in ours(POLICIES) if kind is not sl.External]
 ENVIRONMENT_KINDS = ours(ENVIRONMENTS)
 DESIGN_KINDS = ours(DESIGNS)
 ALL_POLICIES = [policy for kind in POLICY_KINDS for policy in policy_examples(kind)]
+POLICIES_EVERYWHERE = [policy for policy in ALL_POLICIES if isinstance(policy, EVERYWHERE)]
+FIRST_OF_OTHERS = [
+    policy_examples(kind)[0] for kind in POLICY_KINDS if not issubclass(kind, EVERYWHERE)
+]
+OTHER_POLICIES = [policy for policy in ALL_POLICIES if not isinstance(policy, EVERYWHERE)]
 ALL_DESIGNS = [design for kind in DESIGN_KINDS for design in DESIGN_EXAMPLES.get(kind, [])]
 
 
@@ -136,7 +177,7 @@ def comparisons(draw, designs=tuple(ALL_DESIGNS), horizon=60, replications=2):
     """A small experiment with an environment it fits: 2 to 6 arms, 1 to 4 policies, any design, any seed."""
     arms = draw(st.integers(2, 6), label="arms")
     environment = draw(st.sampled_from(representative_environments(arms)), label="environment")
-    fitting = [policy for policy in ALL_POLICIES if fits(policy, environment)]
+    fitting = [policy for policy in POLICIES_EVERYWHERE if fits(policy, environment)]
     chosen = draw(st.lists(st.sampled_from(fitting), min_size=1, max_size=4), label="policies")
     experiment = sl.Experiment(
         policies={f"{place}: {name(policy)}": policy for place, policy in enumerate(chosen)},

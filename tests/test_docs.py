@@ -84,7 +84,7 @@ def script(name: str):
     return module
 
 
-@pytest.mark.parametrize("name", ["cli", "glossary"])
+@pytest.mark.parametrize("name", ["cli", "glossary", "policies"])
 def test_a_page_that_a_script_writes_is_current(name):
     """Run `make docs` after changing a command or a class."""
     assert (ROOT / "docs" / f"{name}.md").read_text() == script(f"{name}_docs").page()

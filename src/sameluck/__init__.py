@@ -48,6 +48,7 @@ from sameluck.policies.external import External
 from sameluck.policies.thompson import ThompsonBernoulli, ThompsonGaussian
 from sameluck.policies.ucb import UCB1, UCBDelta
 from sameluck.runs import Runs
+from sameluck.simulation.policy_checks import check_policy
 from sameluck.simulation.simulate import simulate
 from sameluck.simulation.trace import trace
 from sameluck.trajectories import Trace, Trajectory
@@ -145,6 +146,7 @@ __all__ = [
     "VirtualClock",
     "ZeroInflatedLognormal",
     "chances",
+    "check_policy",
     "compare",
     "coverage",
     "designs",

@@ -142,8 +142,11 @@ def shown(value: object) -> str:
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
     """The end of an error message: the known words, with the closest match first if there is one."""
-    words = list(known)
-    near = difflib.get_close_matches(word[:LONGEST] if isinstance(word, str) else "", words, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    words, text = list(known), word[:LONGEST] if isinstance(word, str) else ""
+    near = sorted(difflib.get_close_matches(text, words), key=words.index)
+    closest = max(
+        near, key=lambda one: difflib.SequenceMatcher(None, one, text).ratio(), default=""
+    )
+    hint = f"did you mean {closest!r}? " if closest else ""
     more = f", ... ({len(words):,} in all)" if len(words) > MOST_WORDS else ""
     return f"{hint}known: {', '.join(words[:MOST_WORDS])}{more}"

@@ -720,7 +720,7 @@ def test_nonsense_is_one_clear_line(name, url, tmp_path, capsys):
         (("start", "no.toml"), "cannot read 'no.toml'"),
         (("start", "ucb1"), "an experiment is a TOML file"),
         (("import", "x", "no.csv", "ucb1", "--arm", "a", "--reward", "b"), "no such file"),
-        (("status", "--db", "sqlite:///text.db"), "cannot open 'text.db'"),
+        (("status", "--db", "sqlite:///text.db"), "text.db' as a SQLite database"),
         (("simulate", "ucb1", "--env", "bernoulli(0.5,0.4)"), "at least two policies"),
         (("simulate", "--loss", "2"), "Traffic.loss must be <= 1"),
         (("simulate", "--delay", "soon"), "unknown delay 'soon'"),

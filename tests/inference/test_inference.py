@@ -70,7 +70,7 @@ def test_p_values_of_equal_randomised_policies_are_uniform(design):
 QUIET = (sl.UCB1, sl.UCBDelta, sl.Always)
 TWINS = [
     (policy, design)
-    for policy in cases.ALL_POLICIES
+    for policy in cases.POLICIES_EVERYWHERE
     for design in ("replay", "time_coupled", SHARED)
     if design == SHARED or isinstance(policy, QUIET)
 ]

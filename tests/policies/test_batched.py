@@ -9,6 +9,7 @@ import pytest
 import budget
 import cases
 import literal
+import literal_rules
 import sameluck as sl
 from sameluck import cli, text_forms
 from sameluck.experiment import MOST
@@ -19,7 +20,7 @@ from sameluck.simulation.loop import PolicyRunner
 
 SIZES = (1, 2, 3, 7)
 HORIZON = 59  # the last batch of 2, of 3 and of 7 is shorter
-ORDINARY = [policy for policy in cases.ALL_POLICIES if not isinstance(policy, sl.Batched)]
+ORDINARY = [policy for policy in cases.POLICIES_EVERYWHERE if not isinstance(policy, sl.Batched)]
 BERNOULLI, GAUSSIAN = sl.Bernoulli((0.6, 0.5, 0.4)), sl.Gaussian((-0.2, 0.1, 0.0))
 
 
@@ -97,7 +98,7 @@ def test_a_plain_loop_that_freezes_the_tally_gives_the_same_bits(policy, size):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("policy", ORDINARY, ids=cases.name)
 def test_the_literal_rule_on_the_history_before_the_batch_gives_the_same_arms(policy, size):
-    """Nothing is shared with the bodies here: the rules of `literal.py` see the history up to the batch."""
+    """Nothing is shared with the bodies here: the rules of `literal_rules.py` see the history up to the batch."""
     environment = environment_for(policy)
     policies = {"other": sl.Uniform(), "it": sl.Batched(policy, size)}
     experiment = experiment_of(policy).replace(policies=policies, control="other")
@@ -107,6 +108,21 @@ def test_the_literal_rule_on_the_history_before_the_batch_gives_the_same_arms(po
 
     assert list(zip(traced.arms.tolist(), traced.rewards.tolist(), strict=True)) == path.history
     assert traced.replayed.tolist() == path.replayed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", cases.OTHER_POLICIES, ids=cases.name)
+def test_every_other_policy_is_literal_in_batches_or_refused(policy):
+    """Refused if it keeps numbers from period to period that the tally at the start of a batch does not give."""
+    prepared = prepare(policy, 3, HORIZON)
+    if memory_of(prepared, 3) and not hasattr(prepared, "batched"):
+        with pytest.raises(sl.Invalid, match="learns from every single reward"):
+            experiment_of(sl.Batched(policy, 3))
+        return
+    experiment = experiment_of(sl.Batched(policy, 3))
+    path = literal.play(experiment, BERNOULLI, 1)["it"]
+    traced = sl.trace(experiment, BERNOULLI, 1)["it"]
+    assert list(zip(traced.arms.tolist(), traced.rewards.tolist(), strict=True)) == path.history
 
 
 class Follower(NamedTuple):
@@ -175,7 +191,7 @@ def test_chances_are_those_of_the_tally_before_the_batch(explore, size):
         path = sl.trace(experiment, GAUSSIAN, replication)["it"]
         luck, rewards = 0.0, [[], [], []]
         for period in range(HORIZON):
-            means = [literal.mean(seen) for seen in rewards]
+            means = [literal_rules.mean(seen) for seen in rewards]
             if period % size == 0:
                 known = means
             best = known.index(max(known))

@@ -35,7 +35,14 @@ def test_every_policy_is_documented_public_and_has_examples(kind):
     assert POLICIES[text_forms.name_of(kind)] is kind
 
 
-@pytest.mark.parametrize("policy", cases.ALL_POLICIES, ids=cases.name)
+@pytest.mark.parametrize(
+    "policy",
+    [
+        *cases.POLICIES_EVERYWHERE,
+        *(pytest.param(policy, marks=pytest.mark.slow) for policy in cases.OTHER_POLICIES),
+    ],
+    ids=cases.name,
+)
 def test_arms_are_in_range_and_play_repeats(policy):
     """Any number of arms; the same experiment twice gives the same arms."""
     for arms in (2, 5, 33):

@@ -114,6 +114,8 @@ def test_a_server_that_is_killed_and_restarted_under_load_loses_and_doubles_noth
             if id := live.assign(number).id:
                 until_answered(live.reward, id, number % 2)
                 acknowledged[id] = number % 2
+            else:
+                time.sleep(0.02)
 
     def wait_for_more():
         enough, until = len(acknowledged) + 20, time.monotonic() + 60

@@ -13,14 +13,16 @@ from hypothesis import strategies as st
 
 import cases
 import literal
+import literal_rules
 import sameluck as sl
 from budget import SEED
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import at
 
+BERNOULLI = sl.Bernoulli((0.25, 0.5, 0.75))
 EVERY_PAIR = [
     pytest.param(policy, environment, id=f"{cases.name(policy)}-{cases.name(environment)}")
-    for policy in cases.ALL_POLICIES
+    for policy in cases.POLICIES_EVERYWHERE
     for environment in (many[0] for many in cases.environment_examples(3).values())
     if cases.fits(policy, environment)
 ]
@@ -94,8 +96,8 @@ def assert_literal_is_simulated(experiment, environment):
 
 @pytest.mark.parametrize("kind", cases.POLICY_KINDS, ids=lambda kind: kind.__name__)
 def test_every_policy_has_a_literal_twin_and_examples(kind):
-    """Discovery: a policy that is added without its plain rule in `literal.py` is not tested, so it fails here."""
-    assert kind in literal.RULES
+    """Discovery: a policy without its plain rule in `literal_rules.py` is not tested, so it fails here."""
+    assert kind in literal_rules.RULES
     assert cases.policy_examples(kind)
 
 
@@ -119,6 +121,19 @@ def test_each_policy_in_each_environment_under_each_design_is_literal(policy, en
     experiment = experiment_with(sl.EpsilonGreedy(0.3), policy, horizon=25, design=design)
 
     assert_literal_is_traced(experiment, environment, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", cases.OTHER_POLICIES, ids=cases.name)
+def test_every_other_policy_is_literal_and_plain_python(policy):
+    """On Bernoulli arms: compiled = literal over 200 periods, = plain Python without reading an address twice."""
+    experiment = experiment_with(policy, horizon=200)
+
+    for environment in (BERNOULLI, sl.Bernoulli((0.0, 0.5, 1.0))):
+        assert_literal_is_traced(experiment, environment, 1)
+    assert_same_traces(
+        *(sl.trace(experiment, BERNOULLI, 2, guard=guard) for guard in (False, True))
+    )
 
 
 @pytest.mark.slow
@@ -401,16 +416,31 @@ def test_progress_counts_up_to_everything():
 
 
 def knows_its_horizon(policy):
-    """UCBDelta with delta = T^-d is the one rule that depends on the horizon, in batches too."""
+    """Whether its docstring has T in the rule, as UCBDelta's delta = T^-d; in batches too."""
     if isinstance(policy, sl.Batched):
         return knows_its_horizon(policy.policy)
-    return isinstance(policy, sl.UCBDelta) and policy.delta is None
+    match policy:
+        case sl.MOSS() | sl.UCBDelta(delta=None) | sl.EXP3(gamma=None) | sl.EXP3IX(eta=None):
+            return True
+        case sl.BayesUCB():
+            return policy.c > 0
+    return False
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("design", cases.ALL_DESIGNS, ids=cases.name)
 @pytest.mark.parametrize(
-    "policy", [one for one in cases.ALL_POLICIES if not knows_its_horizon(one)], ids=cases.name
+    ("policy", "design"),
+    [
+        (policy, design)
+        for policies, designs in (
+            (cases.POLICIES_EVERYWHERE, cases.ALL_DESIGNS),
+            (cases.OTHER_POLICIES, [sl.Replay()]),
+        )
+        for policy in policies
+        for design in designs
+        if not knows_its_horizon(policy)
+    ],
+    ids=cases.name,
 )
 def test_checkpoints_are_shorter_runs(policy, design):
     """Prefix property: a checkpoint of a long run is the result of a run that ends there."""

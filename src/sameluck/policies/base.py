@@ -123,8 +123,9 @@ def selects(kind: type) -> Callable[[SelectBody], SelectBody]:
 def chances(kind: type) -> Callable[[ChancesBody], ChancesBody]:
     """Register the body that states a randomised policy's probabilities: `(policy, tally, period, chances)`.
 
-    It fills `chances`, an array with one entry per arm, uses no randomness and finds `tally.memory` empty. With it,
-    `compare(adjust="exploration")` removes the noise of the policy's random choices from the effect.
+    It fills `chances`, an array with one entry per arm, and uses no randomness. It is called once per period, with a
+    `tally.memory` of its own: 0 in period 1, then as it left it. With it, `compare(adjust="exploration")` removes
+    the noise of the policy's random choices from the effect.
     """
 
     def register(body: ChancesBody) -> ChancesBody:

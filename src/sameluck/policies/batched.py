@@ -12,6 +12,7 @@ import numpy as np
 
 from sameluck import text_forms
 from sameluck.arrays import Floats
+from sameluck.bodies import is_ours
 from sameluck.compiled import inlined
 from sameluck.errors import Invalid
 from sameluck.policies.base import (
@@ -55,7 +56,8 @@ class Batched(NamedTuple):
 
     Args:
         policy: The policy, or its text form; not itself batched. One that keeps memory needs a `batched` method
-            (`sameluck.policies.base`). Its chances, if it states them, are stated for the batches too.
+            (`sameluck.policies.base`); policies of sameluck that learn from single rewards have none
+            and are refused. Its chances, if it states them, are stated for the batches too.
         size: Periods in a batch, 1 to 2^40.
     """
 
@@ -122,6 +124,11 @@ def _without_memory(policy: Policy, arms: int, horizon: int) -> Policy:
     fit, kind = prepared, type(prepared).__name__
     if hasattr(prepared, "batched"):
         fit = require_rule(f"{kind}.batched", prepared.batched())
+    if memory_of(fit, arms) != 0 and is_ours(type(fit)):
+        raise Invalid(
+            f"Batched.policy {text_forms.write(policy)} learns from every single reward, and a batch shows only "
+            "their sums; use a policy that learns from pulls and means, such as ucb1 or thompson_bernoulli"
+        )
     if memory_of(fit, arms) != 0:
         raise Invalid(
             f"Batched.policy {text_forms.write(policy)} keeps numbers in tally.memory between periods, which a "

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.arrays import Floats
-from sameluck.compiled import branch_hint, compiled
+from sameluck.compiled import branch_hint
 from sameluck.policies.base import LastArm, RewardScale, Tally, selects, stays
+from sameluck.policies.logarithms import natural_logs
 from sameluck.policies.tournament import FLOATS_PER_ARM, MANY_ARMS, highest_bound
 from sameluck.randomness.streams import Key
 from sameluck.validation import require_number
@@ -42,8 +43,8 @@ class UCB1(NamedTuple):
 
     def prepare(self, arms: int, horizon: int) -> _Bounds:  # noqa: D102
         growth = np.zeros(horizon + 1)
-        _fill_growth(growth)
-        return _bounds(arms, growth, _widths(self.alpha, horizon))
+        growth[2:] = np.sqrt(natural_logs(np.arange(1.0, horizon)))
+        return bound_tables(arms, growth, bound_widths(self.alpha, horizon))
 
 
 class UCBDelta(NamedTuple):
@@ -70,7 +71,7 @@ class UCBDelta(NamedTuple):
 
     def prepare(self, arms: int, horizon: int) -> _Bounds:  # noqa: D102
         evidence = self.d * math.log(horizon) if self.delta is None else -math.log(self.delta)
-        return _bounds(arms, np.ones(horizon + 1), _widths(2.0 * evidence, horizon))
+        return bound_tables(arms, np.ones(horizon + 1), bound_widths(2.0 * evidence, horizon))
 
 
 class _Bounds(NamedTuple):
@@ -94,18 +95,16 @@ class _BoundsOfMany(_Bounds):
         return FLOATS_PER_ARM * arms
 
 
-def _bounds(arms: int, growth: Floats, width: Floats) -> _Bounds:
+def bound_tables(arms: int, growth: Floats, width: Floats) -> _Bounds:
+    """The rule that plays the arm with the largest `mean + growth[period] * width[pulls]`, each arm once first.
+
+    The growth must never fall, and the width of an arm without pulls must be infinite.
+    """
     return (_BoundsOfMany if arms > MANY_ARMS else _Bounds)(growth, width)
 
 
-@compiled
-def _fill_growth(growth: Floats) -> None:
-    # One scalar logarithm at a time: a vector library's last bit may depend on the processor.
-    for period in range(2, growth.size):
-        growth[period] = math.sqrt(math.log(period - 1))
-
-
-def _widths(scale: float, horizon: int) -> Floats:
+def bound_widths(scale: float | Floats, horizon: int) -> Floats:
+    """sqrt(scale / pulls) by number of pulls."""
     widths: Floats = np.sqrt(scale / np.maximum(np.arange(horizon + 1), 1))
     widths[0] = np.inf  # used in batches only: otherwise each arm has been pulled once
     return widths

@@ -19,13 +19,25 @@ CHECKPOINTS = np.array([1, 7, 60])
 SOME = range(3, 40)  # a block and a part of one
 ENVIRONMENTS = [many[0] for many in cases.environment_examples(3).values()]
 # Every policy with one environment, and every environment with one policy: each pair of classes is compiled.
-PAIRS = [(policy, ENVIRONMENTS[0]) for policy in cases.ALL_POLICIES]
+PAIRS = [(policy, ENVIRONMENTS[0]) for policy in cases.POLICIES_EVERYWHERE]
 PAIRS += [(sl.UCB1(2), environment) for environment in ENVIRONMENTS[1:]]
 EVERY = [
     pytest.param(*pair, id=f"{cases.name(pair[0])}-{cases.name(pair[1])[:20]}")
     for pair in PAIRS
     if cases.fits(*pair)
 ]
+
+
+# Of the other policies, those whose bodies can be rewritten; the rest run one replication after another.
+LIFTED = (
+    sl.MOSS,
+    sl.KLUCBGaussian,
+    sl.IMED,
+    sl.ExploreThenCommit,
+    sl.ThompsonPoisson,
+    sl.DecreasingEpsilonGreedy,
+    sl.Softmax,
+)
 
 
 def runner_of(policy, environment="bernoulli(0.3, 0.5, 0.6)", arms=3):
@@ -51,6 +63,18 @@ def test_lanes_give_the_bits_of_one_after_another(policy, environment):
     if isinstance(policy, sl.Batched):
         assert lanes is None, "the docs say that a batched policy runs one replication at a time"
     else:
+        assert_equal(lanes, runner._one_by_one(SOME, CHECKPOINTS, None))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", cases.FIRST_OF_OTHERS, ids=cases.name)
+def test_every_other_policy_gives_the_same_bits_in_lanes_or_runs_one_after_another(policy):
+    runner = runner_of(policy)
+
+    lanes = runner._in_lanes(SOME, CHECKPOINTS)
+
+    assert (lanes is not None) is isinstance(policy, LIFTED)
+    if lanes is not None:
         assert_equal(lanes, runner._one_by_one(SOME, CHECKPOINTS, None))
 
 

@@ -1,0 +1,101 @@
+"""Write docs/policies.md: rule, reference and parameters of every policy, from the registry."""
+
+import inspect
+import re
+import textwrap
+from pathlib import Path
+
+from sameluck import text_forms
+from sameluck.errors import Invalid
+from sameluck.policies.base import POLICIES, Policy, is_randomised, prepare, states_chances
+from sameluck.policies.batched import Batched
+from sameluck.policies.external import External
+from sameluck.policies.registry import as_policy
+
+PAGE = Path(__file__).parent.parent / "docs" / "policies.md"
+ARMS, HORIZON = 3, 100
+INTRODUCTION = """# Policies
+
+Every policy of sameluck with its exact rule, reference and parameters. `sl.KLUCB(c=3)` and its text form
+`klucb(c=3)` are the same policy; text forms ignore case, `-` and `_`. `sameluck policies` lists them, and `make docs`
+writes this page from the docstrings. The tests compare each policy, period by period on the same rewards, with its
+rule written a second time in [tests/literal_rules.py](../tests/literal_rules.py).
+
+Conventions, where books and packages differ:
+
+* Ties go to the lowest arm.
+* Where a rule says "each arm once in index order", these are the first periods. Otherwise there are no forced plays,
+  and the mean of an arm not yet played is 0.
+* The time t in a confidence bound is the number of plays made so far: the bound of period t + 1 contains log(t).
+* A horizon T in a rule is the experiment's, also at earlier checkpoints.
+* The variance in a confidence bound divides by the number of rewards, not by one less.
+* Bounds and posteriors have a scale; the cautions of `compare` say if the rewards have another.
+
+*Randomised* policies have random numbers of their own. Those that *state chances* can be compared with
+`adjust="exploration"`. *In batches* is whether `Batched` takes the policy: one that learns from every single reward
+is refused.
+
+"""
+
+
+def overview(kind: type) -> str:
+    """The row of a policy in the table."""
+    name, policy = kind.__name__, as_policy(text_forms.example(kind), ARMS)
+    prepared = None if kind is External else prepare(policy, ARMS, HORIZON)
+    cells = [
+        f"[`{name}`](#{name.lower()})",
+        f"`{text_forms.write(policy, brief=True)}`",
+        mark(is_randomised(policy, ARMS)),
+        mark(prepared is not None and states_chances(prepared)),
+        mark(may_be_batched(policy)),
+    ]
+    return f"| {' | '.join(cells)} |\n"
+
+
+def mark(holds: bool) -> str:  # noqa: FBT001
+    """A word for a cell of the table."""
+    return "yes" if holds else ""
+
+
+def may_be_batched(policy: Policy) -> bool:
+    """Whether `Batched` takes a policy."""
+    try:
+        Batched(policy, 2).check(ARMS)
+    except Invalid:
+        return False
+    return True
+
+
+def section(kind: type) -> str:
+    """The rule of a policy, and a table of its parameters."""
+    rule, _, arguments = (inspect.getdoc(kind) or "").partition("\nArgs:\n")
+    fields: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]  # a NamedTuple
+    meanings = dict(
+        re.findall(r"^(\w+): (.*(?:\n +.*)*)", textwrap.dedent(arguments), re.MULTILINE)
+    )
+    text = f"## `{kind.__name__}`\n\n{rule.strip()}\n\n"
+    if fields:
+        defaults = kind._field_defaults  # type: ignore[attr-defined]
+        rows = [[f"`{field}`", str(defaults.get(field, "required"))] for field in fields]
+        header = ["parameter", "default"]
+        if meanings:
+            header.append("meaning")
+            rows = [
+                [*row, " ".join(meanings[field].split())]
+                for row, field in zip(rows, fields, strict=True)
+            ]
+        lines = [header, ["---"] * len(header), *rows]
+        text += "".join(f"| {' | '.join(line)} |\n" for line in lines) + "\n"
+    return text
+
+
+def page() -> str:
+    """The page of today."""
+    kinds = [kind for kind in POLICIES.values() if kind.__module__.startswith("sameluck.")]
+    parts = [INTRODUCTION, "| policy | text form | randomised | states chances | in batches |\n"]
+    parts += ["|---|---|---|---|---|\n", *map(overview, kinds), "\n", *map(section, kinds)]
+    return "".join(parts).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,120 @@
+"""Upper confidence bounds in units of information: `KLUCB` and `KLUCBGaussian`."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from sameluck.arrays import Floats
+from sameluck.compiled import branch_hint, called, inlined
+from sameluck.policies.base import Policy, RewardScale, Tally, selects
+from sameluck.policies.logarithms import exploration_levels
+from sameluck.policies.ucb import bound_tables, bound_widths
+from sameluck.randomness.streams import Key
+from sameluck.validation import require_number
+
+
+class KLUCB(NamedTuple):
+    """The largest mean that the rewards do not refute, by Bernoulli divergence (Garivier and Cappe, 2011).
+
+    Each arm once in index order; then, in period t + 1, the arm with the largest q in [mean, 1] that satisfies
+    `pulls * kl(mean, q) <= log(t) + c * log(log(t))`, where kl(p, q) = p log(p / q) + (1 - p) log((1 - p) / (1 -
+    q)); a right-hand side below 1e-9 counts as 1e-9. For rewards in [0, 1]; a mean outside is replaced by 0 or 1.
+    The proof of optimality takes c = 3; the authors recommend `c` = 0. q is found by Newton's method, with an
+    error below 1e-12. For rewards 0 and 1 the regret reaches the lower bound of Lai and Robbins (1985).
+    """
+
+    c: float = 0.0
+
+    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+        require_number("KLUCB.c", self.c, at_least=0, at_most=1e6)
+
+    def reward_scale(self) -> RewardScale:
+        """Rewards in [0, 1]."""
+        return RewardScale(0.5, 0.5, unit_interval=True)
+
+    def prepare(self, arms: int, horizon: int) -> _Levels:  # noqa: ARG002, D102
+        return _Levels(exploration_levels(self.c, horizon))
+
+
+class KLUCBGaussian(NamedTuple):
+    """KL-UCB for normal rewards of known standard deviation `sd` (Cappe, Garivier, Maillard, Munos and Stoltz, 2013).
+
+    Each arm once in index order; then, in period t + 1, the arm with the largest
+    `mean + sqrt(2 * sd^2 * (log(t) + c * log(log(t))) / pulls)`; a sum of logarithms below 1e-9 counts as 1e-9.
+    With `c` = 0 it is UCB1 with alpha = 2 sd^2.
+    """
+
+    sd: float = 1.0
+    c: float = 0.0
+
+    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+        require_number("KLUCBGaussian.sd", self.sd, above=0, at_most=1e100)
+        require_number("KLUCBGaussian.c", self.c, at_least=0, at_most=1e6)
+
+    def reward_scale(self) -> RewardScale:
+        """Rewards of standard deviation `sd`."""
+        return RewardScale(self.sd, self.sd)
+
+    def rescaled(self, sd: float, mean: float) -> KLUCBGaussian:  # noqa: ARG002
+        """With this standard deviation."""
+        return self._replace(sd=sd)
+
+    def prepare(self, arms: int, horizon: int) -> Policy:  # noqa: D102
+        growth = np.sqrt(exploration_levels(self.c, horizon))
+        return bound_tables(arms, growth, bound_widths(2.0 * self.sd**2, horizon))
+
+
+class _Levels(NamedTuple):
+    level: Floats  # the right-hand side, by period
+
+
+@selects(_Levels)
+def _highest_plausible_mean(policy: _Levels, tally: Tally, period: int, luck: Key) -> int:  # noqa: ARG001
+    if period <= tally.pulls.size:
+        return period - 1
+    best, highest = 0, -1.0
+    for arm in range(tally.pulls.size):
+        if tally.pulls[arm] == 0:  # in batches only
+            return arm
+        level = policy.level[period] / tally.pulls[arm]
+        mean = min(max(tally.means[arm], 0.0), 1.0)
+        # One divergence tells that the bound of the arm is not higher: it is computed for few arms.
+        if mean <= highest and bernoulli_kl(mean, highest) >= level:
+            continue
+        bound = _upper_bound(mean, level)
+        if bound > highest:
+            branch_hint()
+            best, highest = arm, bound
+    return best
+
+
+@inlined
+def bernoulli_kl(p: float, q: float) -> float:
+    """The divergence kl(p, q) of two success probabilities; infinite if q excludes what p allows."""
+    divergence = 0.0
+    if p > 0.0:
+        divergence = p * math.log(p / q) if q > 0.0 else np.inf
+    if p < 1.0:
+        divergence += (1.0 - p) * math.log((1.0 - p) / (1.0 - q)) if q < 1.0 else np.inf
+    return divergence
+
+
+@called
+def _upper_bound(p: float, level: float) -> float:
+    """The largest q with kl(p, q) <= level."""
+    if p >= 1.0 or level <= 0.0:
+        return p
+    # Two upper bounds of q: by Pinsker's inequality, and by kl(p, q) >= p log(p) + (1 - p) log((1 - p) / (1 - q)).
+    certain = level if p == 0.0 else level - p * math.log(p)
+    q = min(p + math.sqrt(level / 2.0), 1.0 - (1.0 - p) * math.exp(-certain / (1.0 - p)))
+    if q <= p or q >= 1.0:
+        return q
+    # kl(p, .) is convex: from a point above the root, Newton's method descends to it.
+    step = 1.0
+    while step > 1e-9:
+        step = (bernoulli_kl(p, q) - level) * (q * (1.0 - q)) / (q - p)
+        q -= step
+    return q

@@ -1,0 +1,93 @@
+"""Policies that explore in rounds and then discard arms: `ExploreThenCommit` and `SuccessiveElimination`."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from sameluck.arrays import Floats
+from sameluck.compiled import branch_hint
+from sameluck.policies.base import RewardScale, Tally, selects
+from sameluck.policies.logarithms import natural_logs
+from sameluck.randomness.streams import Key
+from sameluck.validation import require_number, require_whole
+
+
+class ExploreThenCommit(NamedTuple):
+    """Play each arm `plays` times, then the arm with the highest mean for ever (Lattimore and Szepesvari, 2020).
+
+    Each arm once in index order, round after round; after the last round the arm with the highest mean, whatever it
+    pays from then on (Algorithm 1 of the book).
+    """
+
+    plays: int = 10
+
+    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+        require_whole("ExploreThenCommit.plays", self.plays, 1, 1_000_000_000)
+
+
+@selects(ExploreThenCommit)
+def _explore_then_commit(policy: ExploreThenCommit, tally: Tally, period: int, luck: Key) -> int:  # noqa: ARG001
+    arms = tally.pulls.size
+    if period <= policy.plays * arms:
+        return (period - 1) % arms
+    if tally.pulls[tally.last] > policy.plays:
+        return tally.last
+    best, highest = 0, -np.inf
+    for arm in range(arms):
+        if tally.means[arm] > highest:
+            branch_hint()
+            best, highest = arm, tally.means[arm]
+    return best
+
+
+class SuccessiveElimination(NamedTuple):
+    """Play all arms in turn, without those that are worse than another (Even-Dar, Mannor and Mansour, 2006).
+
+    Rounds in which each remaining arm is played once, in index order. After the n-th round an arm leaves whose
+    mean is lower than the highest mean of those that remain by `2 * sqrt(log(4 * K * n^2 / delta) / n)` or more.
+    K is the number of arms. With rewards in [0, 1] the best arm stays for ever with probability 1 - delta.
+    """
+
+    delta: float = 0.05
+
+    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+        require_number("SuccessiveElimination.delta", self.delta, above=0, below=1)
+
+    def reward_scale(self) -> RewardScale:
+        """Sub-Gaussian rewards with variance 1 / 2; 1 / 4 in Hoeffding's bound for rewards in [0, 1]."""
+        return RewardScale(0.5, math.sqrt(0.5), unit_interval=True)
+
+    def prepare(self, arms: int, horizon: int) -> _Distances:  # noqa: D102
+        rounds = np.maximum(np.arange(horizon + 1.0), 1.0)
+        logs = math.log(4.0 * arms / self.delta) + 2.0 * natural_logs(rounds)
+        return _Distances(2.0 * np.sqrt(logs / rounds))
+
+
+class _Distances(NamedTuple):
+    distance: Floats  # to the highest mean at which an arm leaves, by round
+
+    def memory(self, arms: int) -> int:
+        return arms  # 1 for each arm that has left
+
+
+@selects(_Distances)
+def _next_remaining(policy: _Distances, tally: Tally, period: int, luck: Key) -> int:  # noqa: ARG001
+    arms, memory = tally.pulls.size, tally.memory
+    for arm in range(0 if period == 1 else tally.last + 1, arms):
+        if memory[arm] == 0.0:
+            return arm
+    highest = -np.inf
+    for arm in range(arms):
+        if memory[arm] == 0.0:
+            highest = max(highest, tally.means[arm])
+    distance, first = policy.distance[tally.pulls[tally.last]], -1
+    for arm in range(arms):
+        if memory[arm] == 0.0:
+            if highest - tally.means[arm] >= distance:
+                memory[arm] = 1.0
+            elif first < 0:
+                first = arm
+    return first

@@ -57,6 +57,7 @@ class TestPostgres:
             time.sleep(0.05)
         assert live.reward(id, 1.0).value == 1.0
 
+    @pytest.mark.slow
     def test_a_disabled_fallback_arm_is_not_shown_meanwhile(
         self, postgres_server, postgres_url, live
     ):

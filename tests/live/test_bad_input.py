@@ -197,6 +197,22 @@ class TestRewards:
         scenario.finish(live, waiting=[waiting])
         assert_finished(live)
 
+    def test_a_negative_zero_is_zero_in_every_store(self, url):
+        live = sl.Live(reward=sl.Reward(min=-1, max=1, default=-0.0, window_seconds=60))
+        experiment = sl.Experiment(policies=TWO, arms=2, horizon=5, replications=2)
+        clock = sl.VirtualClock()
+        with sl.open(url, clock=clock) as store:
+            trial = store.start("zero", experiment, live=live)
+            first, second = trial.assign("a"), trial.assign("b")
+            assert math.copysign(1, trial.reward(first.id, -0.0).value) == 1
+            assert trial.reward(first.id, 0.0).duplicate
+            clock.advance(61)
+            assert trial.tick() == 1
+            assert math.copysign(1, trial.describe(second.id).value) == 1
+        with sl.open(url, clock=clock) as store:
+            audit = [one for one in store.load("zero").diagnostics() if one.name == "audit log"]
+            assert [one.verdict for one in audit] == ["fine"]
+
     def test_those_out_of_range(self, scenario, unchanged):
         live = scenario.start(live=options(reward=sl.Reward(min=-9, max=9, window_seconds=WINDOW)))
         waiting = scenario.enrol(live)

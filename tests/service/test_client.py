@@ -3,8 +3,10 @@
 import asyncio
 import inspect
 import time
+from decimal import Decimal
 
 import httpx
+import numpy as np
 import pytest
 
 import sameluck as sl
@@ -233,3 +235,93 @@ def test_a_wrong_token_is_reported_and_users_get_the_fallback_arm(server):
         with pytest.raises(sl.Misconfigured, match="valid token"):
             client.names()
         assert client.load("socks", fallback="red").assign("u").reason == "UNAVAILABLE"
+
+
+NOT_SAMELUCK = {
+    "a page": httpx.Response(200, html="<html>hello</html>"),
+    "nothing": httpx.Response(204),
+    "another record": httpx.Response(200, json={"status": "ok"}),
+    "a list": httpx.Response(200, json=[]),
+    "a redirect": httpx.Response(301, headers={"Location": "https://localhost/"}),
+}
+
+
+@pytest.mark.parametrize("answer", NOT_SAMELUCK.values(), ids=NOT_SAMELUCK)
+def test_what_is_no_answer_of_the_service_acknowledges_nothing(answer):
+    transport = httpx.MockTransport(lambda _: answer)
+    with sl.Client("http://localhost", token="sl_x", transport=transport) as client:
+        live = client.load("socks", fallback="red")
+        assert live.assign("u") == (None, "red", False, "UNAVAILABLE")
+        live.assign_many(["u"])
+    for call in (
+        lambda live: live.pause(),
+        lambda live: live.disable_arm("red", fallback="blue"),
+        lambda live: live.stop(drain=False),
+        lambda live: live.reward("asg_1", 1.0),
+        lambda live: live.reward_many([("asg_1", 1.0)]),
+        lambda live: live.status(),
+        lambda live: live.refresh(),
+    ):
+        client = sl.Client("http://localhost", token="sl_x", transport=transport)
+        with client, pytest.raises(sl.Unavailable):
+            call(client.load("socks", fallback="red"))
+
+
+def test_a_disabled_fallback_arm_is_not_shown_while_the_service_is_away(server):
+    with server.client() as client:
+        live = client.start("broken", EXPERIMENT, live=LIVE)
+        live.disable_arm("50/50", fallback="red", reason="broken")
+        for known in (live, client.load("broken")):
+            known._client = sl.Client("http://127.0.0.1:9", token="sl_x", timeout=0.1)
+            assert known.assign("u") == (None, "red", False, "UNAVAILABLE")
+            known._client.close()
+
+
+def test_an_answer_that_does_not_end_is_given_up():
+    class Slow(httpx.SyncByteStream):
+        def __iter__(self):
+            while True:
+                time.sleep(0.05)
+                yield b" "
+
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, stream=Slow()))
+    with sl.Client("http://localhost", timeout=0.2, transport=transport) as client:
+        began = time.monotonic()
+        assert client.load("socks", fallback="red").assign("u").reason == "UNAVAILABLE"
+        assert time.monotonic() - began < 5
+
+
+def test_what_is_no_unit_or_no_reward_is_refused_as_by_the_embedded_object(server):
+    ours = sl.open("sqlite://").start("input", EXPERIMENT, live=LIVE)
+    with server.client() as client:
+        live = client.start("input", EXPERIMENT, live=LIVE)
+        bad = [None, 1.5, float("nan"), True, b"x", [1], "", "\ud800", "x" * 1_001, 10**1_000]
+        for one in (ours, live):
+            for unit in bad:
+                with pytest.raises(sl.Invalid):
+                    one.assign(unit)
+            *errors, good = one.assign_many([*bad, "u"])
+            assert {type(error) for error in errors} == {sl.Invalid}
+            values = [float("nan"), None, "1", 1j, 10**400, Decimal("NaN")]
+            for value in values:
+                with pytest.raises(sl.Invalid):
+                    one.reward(good.id, value)
+            pairs = [*((good.id, value) for value in values), ("\ud800", 1.0), 5, (None, 1.0)]
+            answers = one.reward_many([*pairs, (good.id, np.float32(1))])
+            kinds = [type(answer) for answer in answers]
+            assert kinds[:-2] == [sl.Invalid] * 6 + [sl.Unknown, sl.Invalid]
+            assert answers[-1].applied
+
+
+def test_names_are_parts_of_a_path(server):
+    with server.client() as client:
+        live = client.start(
+            "dots", EXPERIMENT.replace(arms=["..", "red"]), live={"fallback": "red"}
+        )
+        live.disable_arm("..", reason="broken")
+        assert live.status().disabled == ("..",)
+        for arm in (5, None, "\ud800", b"red"):
+            with pytest.raises(sl.Invalid):
+                live.disable_arm(arm)
+            with pytest.raises(sl.Unknown):
+                client.load(arm)

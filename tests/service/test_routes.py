@@ -344,6 +344,43 @@ def test_an_experiment_that_has_ended_can_be_deleted(served):
     assert served.assign("ann").json()["reason"] == "ASSIGNED"
 
 
+def test_open_replications_are_limited_since_users_wait_while_they_begin(served):
+    many = {**served.socks, "replications": 2_000, "live": {"open_replications": 1_001}}
+    answer = served.http.post("/v1/experiments", json=many)
+    assert codes(answer) == (422, "invalid")
+    assert "open_replications" in answer.json()["detail"]
+
+
+def test_no_request_is_sent_to_another_address(served):
+    assert codes(served.http.get("/v1/experiments/")) == (404, "no_such_route")
+
+
+def test_every_call_finds_an_experiment_that_another_process_has_replaced(served):
+    for call in (
+        lambda one: served.reward(one, 1),
+        lambda one: served.http.post(
+            "/v1/rewards/batch", json={"rewards": [{"id": one, "value": 1}]}
+        ),
+        lambda one: served.http.get(f"/v1/assignments/{one}"),
+        lambda one: served.http.post(f"/v1/assignments/{one}/exposure"),
+        lambda one: served.http.post(f"/v1/assignments/{one}/void"),
+        lambda _: served.http.post("/v1/experiments/socks/arms/50%2F50/disable"),
+        lambda _: served.http.post("/v1/experiments/socks/stop", json={"drain": False}),
+    ):
+        served.start()
+        served.assign("u")
+        served.store.load("socks").stop(drain=False)
+        served.store.delete("socks")  # as another process does: the service is not told
+        experiment = {name: served.socks[name] for name in ("policies", "arms", "horizon")}
+        experiment = sl.Experiment(**experiment, replications=3)
+        other = served.store.start("socks", experiment, live=served.socks["live"])
+        answer = call(other.assign("v").id)
+        assert answer.status_code < 300, answer.text
+        assert "unknown" not in answer.text
+        other.stop(drain=False)
+        assert served.http.delete("/v1/experiments/socks").status_code == 204
+
+
 def test_an_experiment_that_another_process_has_replaced_is_loaded_anew(served):
     served.start()
     served.assign("ann")

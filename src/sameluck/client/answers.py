@@ -30,7 +30,14 @@ _KINDS = {
     for kind in vars(errors).values()
     if isinstance(kind, type) and issubclass(kind, SameluckError) and kind is not Conflict
 }
-_BY_STATUS = {401: Misconfigured, 403: Misconfigured, 404: Unknown, 413: Invalid, 422: Invalid}
+_BY_STATUS = {
+    400: Invalid,
+    401: Misconfigured,
+    403: Misconfigured,
+    404: Unknown,
+    413: Invalid,
+    422: Invalid,
+}
 
 
 class ExperimentDocument(TypedDict):
@@ -38,6 +45,7 @@ class ExperimentDocument(TypedDict):
 
     experiment: ExperimentRecord
     live: dict[str, object]
+    fallback: str  # at this moment
 
 
 class TraceDocument(TypedDict):
@@ -61,8 +69,12 @@ class Answer(NamedTuple):
     @property
     def error(self) -> SameluckError | None:
         """The error that it reports; None if there is none."""
-        if self.status < 400:
+        if self.status < 300:
             return None
+        if self.status < 400:
+            return Misconfigured(
+                f"the service answered with status {self.status}, which sends to another address; use that one"
+            )
         try:
             document = self.json
             return error_of(self.status, str(document["code"]), str(document["detail"]))
@@ -76,6 +88,16 @@ def error_of(status: int, code: str, detail: str) -> SameluckError:
         return Conflict(detail, code)
     kind = _KINDS.get(code) or _BY_STATUS.get(status, Unavailable)
     return kind(detail)
+
+
+def document_of(answer: Answer) -> ExperimentDocument:
+    """An experiment."""
+    record = answer.json
+    return {
+        "experiment": record["experiment"],
+        "live": record["live"],
+        "fallback": record["fallback"],
+    }
 
 
 def assignments_of(answer: Answer) -> list[Assignment | SameluckError]:

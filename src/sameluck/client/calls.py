@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import operator
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote
+from uuid import UUID
 
 from sameluck.client.answers import (
     Answer,
@@ -17,11 +20,12 @@ from sameluck.client.answers import (
     assignments_of,
     changes_of,
     checks_of,
+    document_of,
     receipts_of,
     rederivation_of,
     status_of,
 )
-from sameluck.errors import SameluckError
+from sameluck.errors import SameluckError, shown
 from sameluck.experiment import Experiment
 from sameluck.files import write_whole
 from sameluck.live import (
@@ -36,9 +40,11 @@ from sameluck.live import (
 )
 from sameluck.live.enrolment import Unit
 from sameluck.live.records import Extension, ReplicationStatus, Status
+from sameluck.live.units import LONGEST as LONGEST_UNIT
 from sameluck.policies.base import Policy
 from sameluck.runs import Runs
 from sameluck.text_forms import write
+from sameluck.validation import is_whole
 
 T_co = TypeVar("T_co", covariant=True)
 Plain: TypeAlias = str | int | float | bool | None
@@ -68,9 +74,21 @@ class Call(Generic[T_co]):
     for_user: bool = False
     repeatable: bool = True
 
+    @property
+    def content(self) -> bytes | None:
+        """The body as it is sent; what JSON does not have is a text, which the service refuses if it is not due."""
+        return None if self.body is None else json.dumps(self.body, default=shown).encode()
 
-def nothing(_: Answer) -> None:
-    """The value of an answer that has none."""
+
+def nothing(answer: Answer) -> None:
+    """The value of an answer that has none, which only status 204 is."""
+    if answer.status != 204:
+        raise ValueError(answer.status)
+
+
+def _changed(answer: Answer) -> None:
+    """Nothing, if the answer is the status of the experiment that was changed."""
+    status_of(answer.json)
 
 
 def list_statuses() -> Call[list[Status]]:
@@ -84,17 +102,17 @@ def create(
 ) -> Call[ExperimentDocument]:
     """A new experiment."""
     values = {**experiment.to_dict(), "name": name, "live": live.to_dict(), "start": not paused}
-    return Call("POST", "/v1/experiments", lambda answer: answer.json, values)
+    return Call("POST", "/v1/experiments", document_of, values)
 
 
 def show(name: str) -> Call[ExperimentDocument]:
     """An experiment."""
-    return Call("GET", f"/v1/experiments/{quote(name, safe='')}", lambda answer: answer.json)
+    return Call("GET", f"/v1/experiments/{_part(name)}", document_of)
 
 
 def delete(name: str, reason: str) -> Call[None]:
     """Delete an experiment."""
-    path = f"/v1/experiments/{quote(name, safe='')}"
+    path = f"/v1/experiments/{_part(name)}"
     return Call("DELETE", path, nothing, query={"reason": reason}, repeatable=False)
 
 
@@ -102,7 +120,7 @@ class ExperimentCalls:
     """The calls about one experiment, by the methods of `LiveExperiment`."""
 
     def __init__(self, name: str) -> None:
-        self.path = f"/v1/experiments/{quote(name, safe='')}"
+        self.path = f"/v1/experiments/{_part(name)}"
 
     # Users
 
@@ -130,13 +148,13 @@ class ExperimentCalls:
         """Report that the unit never saw its arm."""
         return Call("POST", f"{_assignment(id)}/void", nothing, for_user=True)
 
-    def reward(self, id: str, value: float) -> Call[Receipt]:
+    def reward(self, id: str | None, value: float) -> Call[Receipt]:
         """Report the reward of a unit."""
         path = f"{_assignment(id)}/reward"
         return Call("POST", path, lambda a: Receipt(**a.json), {"value": value}, for_user=True)
 
     def reward_many(
-        self, pairs: Sequence[tuple[str, float]]
+        self, pairs: Sequence[tuple[str | None, float]]
     ) -> Call[list[Receipt | SameluckError]]:
         """Report several rewards."""
         body = {"rewards": [{"id": id, "value": value} for id, value in pairs]}
@@ -166,11 +184,11 @@ class ExperimentCalls:
     def disable_arm(self, arm: str, *, reason: str = "", fallback: str | None = None) -> Call[None]:
         """Show an arm to nobody, as `LiveExperiment.disable_arm` does."""
         body = {"reason": reason, "fallback": fallback}
-        return self._change(f"arms/{quote(arm, safe='')}/disable", body)
+        return self._change(f"arms/{_part(arm)}/disable", body)
 
     def enable_arm(self, arm: str, *, reason: str = "") -> Call[None]:
         """Show a disabled arm again."""
-        return self._change(f"arms/{quote(arm, safe='')}/enable", {"reason": reason})
+        return self._change(f"arms/{_part(arm)}/enable", {"reason": reason})
 
     def extend_windows(self, seconds: float, *, reason: str = "") -> Call[Extension]:
         """Let the rewards that are awaited now come so many seconds later."""
@@ -198,7 +216,7 @@ class ExperimentCalls:
 
     def remove_policy(self, name: str, *, reason: str = "") -> Call[Rederivation]:
         """Remove a policy from the experiment, as `LiveExperiment.remove_policy` does."""
-        path, query = f"{self.path}/policies/{quote(name, safe='')}", {"reason": reason}
+        path, query = f"{self.path}/policies/{_part(name)}", {"reason": reason}
         return Call("DELETE", path, rederivation_of, query=query, repeatable=False)
 
     def replace_policy_code(
@@ -227,7 +245,7 @@ class ExperimentCalls:
         return Call("POST", path, rederivation_of, {**body, "reason": reason}, repeatable=False)
 
     def _change(self, what: str, body: Mapping[str, object]) -> Call[None]:
-        return Call("POST", f"{self.path}/{what}", nothing, body)
+        return Call("POST", f"{self.path}/{what}", _changed, body)
 
     # Results
 
@@ -287,12 +305,28 @@ class ExperimentCalls:
         return Call("GET", f"{self.path}/export", read, query=query)
 
 
-def _assignment(id: str) -> str:
-    return f"/v1/assignments/{quote(id, safe='')}"
+def _part(text: object) -> str:
+    """A name as one part of a path; what is no text as one that no experiment, arm or policy has."""
+    if text in (".", ".."):
+        return str(text).replace(".", "%2E")  # not the folder above
+    return quote(text if isinstance(text, str) else shown(text), safe="", errors="replace")
 
 
-def _plain(unit: Unit) -> object:
-    return unit if isinstance(unit, str | int) else str(unit)
+def _assignment(id: str | None) -> str:
+    return f"/v1/assignments/{_part(id)}"
+
+
+def _plain(unit: object) -> object:
+    """A unit as JSON has it; what is none as a list, which the service refuses."""
+    if isinstance(unit, UUID):
+        return str(unit)
+    if is_whole(unit) and abs(operator.index(unit)) < 10**LONGEST_UNIT:
+        return operator.index(unit)
+    return unit if isinstance(unit, str) and _is_unicode(unit) else [shown(unit)]
+
+
+def _is_unicode(text: str) -> bool:
+    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _policy(name: str, policy: Policy | str) -> dict[str, str]:

@@ -12,7 +12,15 @@ import httpx
 from sameluck.client import calls
 from sameluck.client.answers import Answer, ExperimentDocument, trace_of
 from sameluck.client.calls import Call, ExperimentCalls
-from sameluck.client.remote import Connection, RemoteState, joined, not_enrolled, parts
+from sameluck.client.remote import (
+    Connection,
+    RemoteState,
+    Report,
+    checked_report,
+    joined,
+    not_enrolled,
+    parts,
+)
 from sameluck.client.retries import NOT_SENT, TIMEOUT, Attempts, seconds_for
 from sameluck.errors import Invalid, SameluckError, Unavailable
 from sameluck.experiment import Experiment
@@ -107,14 +115,12 @@ class AsyncClient:
         connection.check_tried()
         seconds = seconds_for(call, timeout=connection.timeout, is_assign=is_assign)
         try:
-            answer = await self._answer(call, Attempts(call, seconds))
-            if error := answer.error:
-                raise error
+            value = connection.value(call, await self._answer(call, Attempts(call, seconds)))
         except SameluckError as error:
             connection.breaker.end(error)
             raise
         connection.breaker.end(None)
-        return call.read(answer)
+        return value
 
     async def _answer(self, call: Call[object], attempts: Attempts) -> Answer:
         while True:
@@ -123,7 +129,11 @@ class AsyncClient:
             try:
                 async with asyncio.timeout(attempts.seconds_left):
                     response = await self._http.request(
-                        call.method, call.path, json=call.body, params=call.query, timeout=None
+                        call.method,
+                        call.path,
+                        content=call.content,
+                        params=call.query,
+                        timeout=None,
                     )
                 answer = Answer(response.status_code, response.content)
             except (httpx.HTTPError, TimeoutError) as error:
@@ -217,16 +227,19 @@ class AsyncRemoteExperiment(RemoteState):
 
     async def reward(self, id: str | None, value: float) -> Receipt:
         """Report the reward of a unit, as `LiveExperiment.reward` does; it is durable once this returns."""
+        report = checked_report((id, value))
+        if isinstance(report, SameluckError):
+            raise report
         if id is None:
-            return not_enrolled(value)
-        return await self._client.send(self._calls.reward(id, value))
+            return not_enrolled(report.value)
+        return await self._client.send(self._calls.reward(*report))
 
     async def reward_many(
         self, pairs: Iterable[tuple[str | None, float]]
     ) -> list[Receipt | SameluckError]:
         """Report several rewards; returns what `reward` returns for each, or its error in its place."""
-        every = list(pairs)
-        enrolled = [(id, value) for id, value in every if id is not None]
+        every = [checked_report(pair) for pair in pairs]
+        enrolled = [one for one in every if isinstance(one, Report) and one.id is not None]
         answers: list[Receipt | SameluckError] = []
         for some in parts(enrolled):
             answers += await self._client.send(self._calls.reward_many(some))
@@ -242,6 +255,11 @@ class AsyncRemoteExperiment(RemoteState):
         if id is not None:
             await self._client.send(self._calls.void(id))
 
+    async def disable_arm(self, arm: str, *, reason: str = "", fallback: str | None = None) -> None:
+        """Show an arm to nobody, as `LiveExperiment.disable_arm` does."""
+        await self._client.send(self._calls.disable_arm(arm, reason=reason, fallback=fallback))
+        self._fallback = fallback or self._fallback  # also while the service is away
+
     async def trace(self, replication: int = 0) -> Trace:
         """Every period of one replication that each policy has done."""
         record = await self._client.send(self._calls.trace(replication))
@@ -251,7 +269,6 @@ class AsyncRemoteExperiment(RemoteState):
     pause = _sent(ExperimentCalls.pause)
     resume = _sent(ExperimentCalls.resume)
     stop = _sent(ExperimentCalls.stop)
-    disable_arm = _sent(ExperimentCalls.disable_arm)
     enable_arm = _sent(ExperimentCalls.enable_arm)
     erase = _sent(ExperimentCalls.erase)
     forget_units = _sent(ExperimentCalls.forget_units)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from sameluck.client.answers import ExperimentDocument
-from sameluck.client.calls import ExperimentCalls
-from sameluck.errors import Invalid, SameluckError, Unavailable, shown
+from sameluck.client.answers import Answer, ExperimentDocument
+from sameluck.client.calls import Call, ExperimentCalls
+from sameluck.errors import Invalid, SameluckError, Unavailable, Unknown, shown
 from sameluck.experiment import Experiment
-from sameluck.live import Assignment, Live, Receipt
+from sameluck.live import Assignment, Receipt
 from sameluck.live.breaker import FAILURES, CircuitBreaker
 from sameluck.live.enrolment import Unit
-from sameluck.live.options import fallback_arm
+from sameluck.live.options import Reward
 from sameluck.live.records import UNAVAILABLE
+from sameluck.live.reports import checked_reward, is_id
 from sameluck.validation import require_number
 
 TOKEN_VARIABLE = "SAMELUCK_TOKEN"
@@ -23,6 +24,13 @@ MOST_ITEMS = 1_000  # in one request
 MOST_UNANSWERED = 10_000
 
 T = TypeVar("T")
+
+
+class Report(NamedTuple):
+    """A reward to report; no id is a unit that is not enrolled."""
+
+    id: str | None
+    value: float
 
 
 class NotReceived(Unavailable):
@@ -42,7 +50,9 @@ class Connection:
         if not secret.isascii() or not secret.isprintable():
             raise Invalid("a token is printable ASCII; it starts with sl_")
         self.url, self.timeout = url.rstrip("/"), float(timeout)
-        self.headers = {"Authorization": f"Bearer {secret}"} if secret else {}
+        self.headers = {"Content-Type": "application/json"}
+        if secret:
+            self.headers["Authorization"] = f"Bearer {secret}"
         self.breaker = CircuitBreaker()
 
     def check_tried(self) -> None:
@@ -57,6 +67,20 @@ class Connection:
         """The error if the service does not answer; `sent` if it may have received the call."""
         kind = Unavailable if sent else NotReceived
         return kind(f"the service at {self.url} does not answer: {reason or type(reason).__name__}")
+
+    def value(self, call: Call[T], answer: Answer) -> T:
+        """The value of an answer; raises the error that it reports, `Unavailable` if it is not of sameluck."""
+        if error := answer.error:
+            raise error
+        try:
+            return call.read(answer)
+        except SameluckError:
+            raise
+        except (ValueError, TypeError, LookupError):
+            raise Unavailable(
+                f"the service at {self.url} answered (status {answer.status}) with what is no answer to this call; "
+                "is it sameluck, of this version?"
+            ) from None
 
 
 class RemoteState:
@@ -79,10 +103,7 @@ class RemoteState:
 
     def _take(self, document: ExperimentDocument) -> Experiment:
         self._experiment = Experiment.from_dict(document["experiment"])
-        if self._fallback is None:
-            live = Live.from_dict(document["live"])
-            names = self._experiment.arm_names
-            self._fallback = names[fallback_arm(self._experiment, live)]
+        self._fallback = document["fallback"]
         return self._experiment
 
     def _told(self, answers: Iterable[Assignment | SameluckError]) -> None:
@@ -122,9 +143,30 @@ def parts(items: Sequence[T]) -> list[Sequence[T]]:
     return [items[first : first + MOST_ITEMS] for first in range(0, len(items), MOST_ITEMS)]
 
 
+def checked_report(pair: Any) -> Report | SameluckError:
+    """A reward to report, or the error that the embedded call has for it; the service knows the range."""
+    try:
+        id, value = pair
+    except (TypeError, ValueError):
+        return Invalid(f"a pair is the id of an assignment and its reward, got {shown(pair)}")
+    try:
+        number = checked_reward(value, Reward().bounds, binary=False)
+    except Invalid as error:
+        return error.with_traceback(None)
+    if id is not None and not is_id(id):
+        return Unknown(f"no assignment {shown(id)}; use the id that assign returned")
+    return Report(id, number)
+
+
 def joined(
-    pairs: Sequence[tuple[str | None, float]], answers: Iterable[Receipt | SameluckError]
+    reports: Sequence[Report | SameluckError], answers: Iterable[Receipt | SameluckError]
 ) -> list[Receipt | SameluckError]:
-    """The answers to rewards, with those of units that are not enrolled."""
+    """The answers to rewards, with those that were not sent."""
     rest = iter(answers)
-    return [not_enrolled(value) if id is None else next(rest) for id, value in pairs]
+    return [_unsent(report) or next(rest) for report in reports]
+
+
+def _unsent(report: Report | SameluckError) -> Receipt | SameluckError | None:
+    if isinstance(report, SameluckError):
+        return report
+    return not_enrolled(report.value) if report.id is None else None

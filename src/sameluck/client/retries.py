@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Iterable
 
 import httpx
 
@@ -31,6 +32,15 @@ class Attempts:
     def seconds_left(self) -> float:
         """Until the deadline; a little at least, so that a call can be tried."""
         return max(0.001, self._deadline - time.monotonic())
+
+    def content(self, chunks: Iterable[bytes]) -> bytes:
+        """The content of an answer, if it comes before the deadline: httpx limits the time of each part alone."""
+        content = bytearray()
+        for chunk in chunks:
+            content += chunk
+            if time.monotonic() > self._deadline:
+                raise httpx.ReadTimeout("the answer did not end in time")
+        return bytes(content)
 
     def pause_after(self, answer: Answer | None, *, sent: bool) -> float | None:
         """Seconds to wait before the next attempt; None if there is none.

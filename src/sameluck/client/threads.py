@@ -12,7 +12,15 @@ import httpx
 from sameluck.client import calls
 from sameluck.client.answers import Answer, ExperimentDocument, trace_of
 from sameluck.client.calls import Call, ExperimentCalls
-from sameluck.client.remote import Connection, RemoteState, joined, not_enrolled, parts
+from sameluck.client.remote import (
+    Connection,
+    RemoteState,
+    Report,
+    checked_report,
+    joined,
+    not_enrolled,
+    parts,
+)
 from sameluck.client.retries import NOT_SENT, TIMEOUT, Attempts, seconds_for
 from sameluck.errors import SameluckError, Unavailable
 from sameluck.experiment import Experiment
@@ -107,28 +115,26 @@ class Client:
         connection.check_tried()
         seconds = seconds_for(call, timeout=connection.timeout, is_assign=is_assign)
         try:
-            answer = self._answer(call, Attempts(call, seconds))
-            if error := answer.error:
-                raise error
+            value = connection.value(call, self._answer(call, Attempts(call, seconds)))
         except SameluckError as error:
             connection.breaker.end(error)
             raise
         connection.breaker.end(None)
-        return call.read(answer)
+        return value
 
     def _answer(self, call: Call[object], attempts: Attempts) -> Answer:
         while True:
             answer: Answer | None = None
             failure: httpx.HTTPError | None = None
             try:
-                response = self._http.request(
+                with self._http.stream(
                     call.method,
                     call.path,
-                    json=call.body,
+                    content=call.content,
                     params=call.query,
                     timeout=attempts.seconds_left,
-                )
-                answer = Answer(response.status_code, response.content)
+                ) as response:
+                    answer = Answer(response.status_code, attempts.content(response.iter_bytes()))
             except httpx.HTTPError as error:
                 failure = error
             pause = attempts.pause_after(answer, sent=not isinstance(failure, NOT_SENT))
@@ -218,16 +224,19 @@ class RemoteExperiment(RemoteState):
 
     def reward(self, id: str | None, value: float) -> Receipt:
         """Report the reward of a unit, as `LiveExperiment.reward` does; it is durable once this returns."""
+        report = checked_report((id, value))
+        if isinstance(report, SameluckError):
+            raise report
         if id is None:
-            return not_enrolled(value)
-        return self._client.send(self._calls.reward(id, value))
+            return not_enrolled(report.value)
+        return self._client.send(self._calls.reward(*report))
 
     def reward_many(
         self, pairs: Iterable[tuple[str | None, float]]
     ) -> list[Receipt | SameluckError]:
         """Report several rewards; returns what `reward` returns for each, or its error in its place."""
-        every = list(pairs)
-        enrolled = [(id, value) for id, value in every if id is not None]
+        every = [checked_report(pair) for pair in pairs]
+        enrolled = [one for one in every if isinstance(one, Report) and one.id is not None]
         answers: list[Receipt | SameluckError] = []
         for some in parts(enrolled):
             answers += self._client.send(self._calls.reward_many(some))
@@ -243,6 +252,11 @@ class RemoteExperiment(RemoteState):
         if id is not None:
             self._client.send(self._calls.void(id))
 
+    def disable_arm(self, arm: str, *, reason: str = "", fallback: str | None = None) -> None:
+        """Show an arm to nobody, as `LiveExperiment.disable_arm` does."""
+        self._client.send(self._calls.disable_arm(arm, reason=reason, fallback=fallback))
+        self._fallback = fallback or self._fallback  # also while the service is away
+
     def trace(self, replication: int = 0) -> Trace:
         """Every period of one replication that each policy has done."""
         record = self._client.send(self._calls.trace(replication))
@@ -252,7 +266,6 @@ class RemoteExperiment(RemoteState):
     pause = _sent(ExperimentCalls.pause)
     resume = _sent(ExperimentCalls.resume)
     stop = _sent(ExperimentCalls.stop)
-    disable_arm = _sent(ExperimentCalls.disable_arm)
     enable_arm = _sent(ExperimentCalls.enable_arm)
     erase = _sent(ExperimentCalls.erase)
     forget_units = _sent(ExperimentCalls.forget_units)

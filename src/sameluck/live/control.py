@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from sameluck.errors import Conflict, Invalid
 from sameluck.live.databases.base import Transaction, Work
@@ -15,6 +15,8 @@ from sameluck.live.records import Extension
 from sameluck.live.removal import erase_unit, forget_units
 from sameluck.live.replications import OpenReplications
 from sameluck.validation import require_number, require_whole
+
+T = TypeVar("T")
 
 
 class Control(NamedTuple):
@@ -38,10 +40,10 @@ class Control(NamedTuple):
         # Resuming may open many replications, which takes its time.
         (self._write if change == "paused" else self.replications.write)(work)
 
-    def _write(self, work: Work[None]) -> None:
+    def _write(self, work: Work[T]) -> T:
         """In the time of a call for a user: an operator in a hurry is told if another session holds a lock."""
         with self.replications.settings.in_time():
-            self.replications.write(work)
+            return self.replications.write(work)
 
     def stop(self, stop_after: int | None, reason: str, *, drain: bool) -> None:
         """Stop at once, or drain; `stop_after` is the `after_replications` of `LiveExperiment.stop`."""
@@ -92,8 +94,8 @@ class Control(NamedTuple):
         text = options_text(self.replications.live, stop_after)
         transaction.run("set_options", **key, options=text)
 
-    def disable_arm(self, arm: str | int, fallback: str | int | None, reason: str) -> None:
-        """Show an arm to nobody from now on; see `LiveExperiment.disable_arm`."""
+    def disable_arm(self, arm: str | int, fallback: str | int | None, reason: str) -> int:
+        """Show an arm to nobody from now on; returns the fallback arm. See `LiveExperiment.disable_arm`."""
         check_reason(reason)
         experiment = self.replications.experiment
         place = arm_index("disable_arm", arm, experiment.arm_names)
@@ -101,22 +103,24 @@ class Control(NamedTuple):
         if fallback is not None:
             other = arm_index("disable_arm: fallback", fallback, experiment.arm_names)
 
-        def work(transaction: Transaction) -> None:
+        def work(transaction: Transaction) -> int:
             row, disabled = self._lock(transaction), self._disabled(transaction)
-            if place in disabled:
-                return
             used = fallback_arm(experiment, self.replications.live, row.fallback)
-            self._check_fallback(place, used if other is None else other, disabled)
+            if place in disabled:
+                return used
+            shown = used if other is None else other
+            self._check_fallback(place, shown, disabled)
             key = {"experiment": self.replications.id}
-            if other is not None and other != used:
-                transaction.run("set_fallback", **key, fallback=other)
+            if shown != used:
+                transaction.run("set_fallback", **key, fallback=shown)
             transaction.run("disable_arm", **key, arm=place)
             subject = experiment.arm_names[place]
             self.replications.history.record(
                 transaction, "arm disabled", subject=subject, reason=reason
             )
+            return shown
 
-        self._write(work)
+        return self._write(work)
 
     def _check_fallback(self, arm: int, fallback: int, disabled: Sequence[int]) -> None:
         names = self.replications.experiment.arm_names

@@ -86,6 +86,15 @@ class Enrolment:
                 self._replications.database.read(self._look)
         return self.not_enrolled(records.NOT_IN_TRAFFIC_SHARE)
 
+    def use_fallback(self, arm: int) -> None:
+        """Answer with this fallback arm from now on, also while the store is away."""
+        self._fallback = arm
+
+    def read_fallback(self) -> str:
+        """The fallback arm at this moment."""
+        self._replications.database.read(self._look)
+        return self.not_enrolled(records.NOT_RUNNING).arm
+
     def _look(self, transaction: Transaction) -> None:
         row = transaction.find(CurrentRow, "experiment_now", experiment=self._id)
         self._fallback = row.fallback if row else self._fallback
@@ -145,6 +154,7 @@ class Enrolment:
             self._write_counts(transaction)
             self._note_clock(transaction, now)
             self._replications.refresh(transaction)  # another process may have changed the policies
+            self._look(transaction)  # or the fallback arm
         # Two calls of one unit get one answer; in one order, two lists of units do not wait for each other.
         for code in sorted(set(codes)):
             transaction.lock(code)

@@ -71,7 +71,7 @@ class LiveExperiment(Policies):
             reason: For the history.
             fallback: The fallback arm from now on; needed if the arm is the fallback arm itself.
         """
-        self._control.disable_arm(arm, fallback, reason)
+        self._enrolment.use_fallback(self._control.disable_arm(arm, fallback, reason))
 
     def enable_arm(self, arm: str | int, *, reason: str = "") -> None:
         """Show a disabled arm again: its entries are assigned as before, and the experiment continues.

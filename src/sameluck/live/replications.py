@@ -124,6 +124,7 @@ class OpenReplications(StoredExperiment):
         If this process does not run them, the replication is behind.
         """
         state, needed = self._state(transaction, locked)
+        value += 0.0  # a default of -0.0, which SQLite does not keep
         transaction.run(
             "settle",
             **locked.key(),

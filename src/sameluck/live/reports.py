@@ -26,7 +26,7 @@ def checked_reward(value: object, bounds: tuple[float, float], *, binary: bool) 
         value = float(value)
     if type(value) is not float or not low <= value <= high:  # or the usual case
         require_number("a reward", value, at_least=low, at_most=high)
-    number = float(value)  # type: ignore[arg-type]
+    number = float(value) + 0.0  # type: ignore[arg-type] # not -0.0: SQLite does not keep it
     if number not in (0, 1) and binary:
         raise Invalid(f"a reward must be 0 or 1 (a policy counts successes), got {shown(value)}")
     return number

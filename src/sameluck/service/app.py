@@ -64,6 +64,7 @@ def create_app(
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # to http, also where a proxy is called by https
     )
     app.state.service = Service(experiments, tokens or Tokens(store.database), limits)
     app.state.rates = Rates(limits.requests_per_second)

@@ -102,6 +102,7 @@ class ExperimentModel(BaseModel):
     digest: str
     experiment: dict[str, object]
     live: dict[str, object]
+    fallback: str  # at this moment; another than in `live` if that arm was disabled
     status: StatusModel  # type: ignore[valid-type]
 
 

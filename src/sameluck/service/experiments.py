@@ -11,7 +11,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -82,13 +82,14 @@ class Experiments:
         """The arms to show several units, or an error in the place of one."""
         loaded = await self._experiment(name)
         answers = await loaded.awaited.assign_many(units)
+        if any(_is_not_running(one) for one in answers) and await self._is_replaced(name, loaded):
+            return await self.assign_many(name, units)
         self._remember(name, answers)
         return answers
 
     async def reward(self, id: str, value: float) -> Receipt:
         """Report the reward of a unit."""
-        loaded = await self._experiment_of(id)
-        return await loaded.awaited.reward(id, value)
+        return await self._for_assignment(id, lambda loaded: loaded.awaited.reward(id, value))
 
     async def reward_many(
         self, pairs: Sequence[tuple[str, float]]
@@ -99,20 +100,22 @@ class Experiments:
         for name in dict.fromkeys(name for name in names if name is not None):
             loaded = await self._experiment(name)
             places = [place for place, other in enumerate(names) if other == name]
-            got = await loaded.awaited.reward_many([pairs[place] for place in places])
+            some = [pairs[place] for place in places]
+            got = await loaded.awaited.reward_many(some)
+            if any(isinstance(one, Unknown) for one in got) and await self._is_stale(name, loaded):
+                loaded = await self._experiment(name)
+                got = await loaded.awaited.reward_many(some)
             for place, answer in zip(places, got, strict=True):
                 answers[place] = answer
         return answers
 
     async def expose(self, id: str) -> None:
         """Report that a unit has seen its arm."""
-        loaded = await self._experiment_of(id)
-        await loaded.awaited.expose(id)
+        await self._for_assignment(id, lambda loaded: loaded.awaited.expose(id))
 
     async def void(self, id: str) -> None:
         """Report that a unit never saw its arm."""
-        loaded = await self._experiment_of(id)
-        await loaded.awaited.void(id)
+        await self._for_assignment(id, lambda loaded: loaded.awaited.void(id))
 
     async def void_units(self, name: str, units: Sequence[Unit]) -> None:
         """Void the assignments of units whose answer was lost."""
@@ -134,7 +137,12 @@ class Experiments:
     async def change(self, actor: str, name: str, work: Callable[[LiveExperiment], T]) -> T:
         """Change an experiment; the history has the actor."""
         loaded = await self._experiment(name)
-        return await self.change_store(actor, lambda _: work(loaded.live))
+        try:
+            return await self.change_store(actor, lambda _: work(loaded.live))
+        except Unknown:
+            if not await self._is_stale(name, loaded):
+                raise
+        return await self.change(actor, name, work)
 
     async def change_store(self, actor: str, work: Callable[[Store], T]) -> T:
         """Change the store; the history has the actor."""
@@ -151,8 +159,10 @@ class Experiments:
 
     async def describe(self, id: str) -> Description:
         """Everything about an assignment."""
-        loaded = await self._experiment_of(id)
-        return await self._in_thread(lambda: loaded.live.describe(id), given_up=True)
+        return await self._for_assignment(
+            id,
+            lambda loaded: self._in_thread(lambda: loaded.live.describe(id), given_up=True),
+        )
 
     async def check_writable(self) -> None:
         """Raise `Unavailable` unless the database can be written; it is tried once a second, however many ask."""
@@ -218,12 +228,18 @@ class Experiments:
             loaded = await self._in_thread(lambda: self._load(name))
         return loaded
 
-    async def _experiment_of(self, id: str) -> Loaded:
-        """The experiment of an assignment."""
+    async def _for_assignment(self, id: str, work: Callable[[Loaded], Awaitable[T]]) -> T:
+        """Make a call to the experiment of an assignment."""
         (name,) = await self._names_of([id])
         if name is None:
             raise _unknown(id)
-        return await self._experiment(name)
+        loaded = await self._experiment(name)
+        try:
+            return await work(loaded)
+        except Unknown:
+            if not await self._is_stale(name, loaded):
+                raise
+        return await work(await self._experiment(name))
 
     async def _is_replaced(self, name: str, loaded: Loaded) -> bool:
         """Whether another process has deleted the experiment, and there is a new one of its name.
@@ -234,6 +250,10 @@ class Experiments:
         if now < self._asked.get(name, 0.0):
             return False
         self._asked[name] = now + 1
+        return await self._is_stale(name, loaded)
+
+    async def _is_stale(self, name: str, loaded: Loaded) -> bool:
+        """As `_is_replaced`, asked now."""
         try:
             there = await self._in_thread(lambda: self.store.peek(name, makers=self.makers))
         except Unknown:
@@ -273,6 +293,10 @@ class Experiments:
                 self._names[answer.id] = name
         while len(self._names) > MOST_REMEMBERED:
             del self._names[next(iter(self._names))]
+
+
+def _is_not_running(answer: Assignment | SameluckError) -> bool:
+    return isinstance(answer, Assignment) and answer.reason == NOT_RUNNING
 
 
 def _no_experiment(name: str) -> Unknown:

@@ -16,16 +16,27 @@ class Limits(NamedTuple):
     policies: int = 20
     horizon: int = 1_000_000
     replications: int = 100_000
+    open_replications: int = (
+        1_000  # at a time; beginning them is one transaction, which users wait for
+    )
     requests_per_second: float = 5_000.0  # of one token; twice as many at once
     seconds: float = 30.0  # until a request is answered
 
-    def check_experiment(self, arms: int, policies: int, horizon: int, replications: int) -> None:
+    def check_experiment(
+        self,
+        arms: int,
+        policies: int,
+        horizon: int,
+        replications: int,
+        open_replications: int | None = None,
+    ) -> None:
         """Raise `Invalid` for an experiment that is larger than this service takes."""
         sizes = {
             "arms": (arms, self.arms),
             "policies": (policies, self.policies),
             "horizon": (horizon, self.horizon),
             "replications": (replications, self.replications),
+            "open_replications": (open_replications or 0, self.open_replications),
         }
         for what, (value, most) in sizes.items():
             if value > most:

@@ -57,6 +57,19 @@ class TestPostgres:
             time.sleep(0.05)
         assert live.reward(id, 1.0).value == 1.0
 
+    @pytest.mark.slow
+    def test_a_disabled_fallback_arm_is_not_shown_meanwhile(
+        self, postgres_server, postgres_url, live
+    ):
+        with sl.open(postgres_url, timeout=0.2) as store:
+            other = store.load("trial")
+            live.disable_arm("0", fallback="1", reason="broken")
+            while not other.assign("eve").enrolled:  # a slow machine; from now on it knows
+                pass
+            with away(postgres_server, postgres_url):
+                assert live.assign("ann") == (None, "1", False, "UNAVAILABLE")
+                assert other.assign("ann") == (None, "1", False, "UNAVAILABLE")
+
     @pytest.mark.parametrize("prepared", [True, False])
     def test_a_lock_of_another_session_does_not_hold_up_users(
         self, postgres_server, postgres_url, live, prepared

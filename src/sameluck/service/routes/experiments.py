@@ -54,6 +54,7 @@ def record_of(live: LiveExperiment) -> dict[str, object]:
         "digest": live.experiment.digest,
         "experiment": live.experiment.to_dict(),
         "live": live.live.to_dict(),
+        "fallback": live._enrolment.read_fallback(),
         "status": live.status()._asdict(),
     }
 
@@ -73,14 +74,14 @@ async def create_experiment(body: NewExperiment, caller: Managing) -> Response:
     """Create an experiment: 201, or 200 if it was created before with the same settings. It is safe to repeat."""
     _check_name(body.name)
     arms = body.arms if isinstance(body.arms, int) else len(body.arms)
+    live = Live.from_dict(body.live)
     caller.service.limits.check_experiment(
-        arms, len(body.policies), body.horizon, body.replications
+        arms, len(body.policies), body.horizon, body.replications, live.open_replications
     )
     experiments = caller.experiments
     before = body.name in await experiments.read_store(lambda store: store.names())
 
     def work(store: Store) -> dict[str, object]:
-        live = Live.from_dict(body.live)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # cautions about long plans
             started = store.start(

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from sameluck.live.engine.digest import MODULUS
-from sameluck.live.engine.replication import Replication, SettledEntries
-from sameluck.live.engine.scheduler import Entry
+from sameluck.live.engine.digest import MODULUS, entry_digest
+from sameluck.live.engine.replication import SettledEntries
 
 
 @pytest.fixture
@@ -17,21 +16,19 @@ def settled():
 
 
 def entries(settled):
-    columns = (column.tolist() for column in settled[:4])
-    return [(Entry(*entry), value) for *entry, value in zip(*columns, strict=True)]
+    return zip(*(column.tolist() for column in settled[:4]), strict=True)
 
 
 def test_is_the_sum_of_those_of_the_entries(settled):
-    assert settled.digest() == sum(Replication.digest(*one) for one in entries(settled)) % MODULUS
+    assert settled.digest() == sum(entry_digest(*one) for one in entries(settled)) % MODULUS
     backwards = SettledEntries(*(np.ascontiguousarray(column[::-1]) for column in settled[:4]))
     assert backwards.digest() == settled.digest()
     assert SettledEntries(*(column[:0] for column in settled[:4])).digest() == 0
 
 
 def test_differs_for_every_entry_and_value(settled):
-    found = {Replication.digest(*one) for one in entries(settled)}
+    found = {entry_digest(*one) for one in entries(settled)}
     assert len(found) == 500
-    entry = Entry(0, 1, 2)
     for value in (0.0, -0.0, 1.0, np.nextafter(1.0, 2.0)):
-        assert Replication.digest(entry, value) not in found
-        found.add(Replication.digest(entry, float(value)))
+        assert entry_digest(0, 1, 2, value) not in found
+        found.add(entry_digest(0, 1, 2, float(value)))

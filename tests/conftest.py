@@ -57,6 +57,14 @@ def postgres_url(new_postgres_url):
 
 
 @pytest.fixture
+def postgres_url_with_tables(postgres_databases):
+    """The URL of a database that a store has opened, without rows: it opens sooner than an empty one."""
+    name = postgres_databases.take_with_tables()
+    yield postgres_databases.server.url(name)
+    postgres_databases.give_back_with_tables(name)
+
+
+@pytest.fixture
 def sqlite_url(tmp_path):
     """The URL of a database that does not exist yet."""
     return f"sqlite:///{tmp_path / 'ledger.db'}?synchronous=normal"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import cases
 import sameluck as sl
 from sameluck import cli
 
@@ -82,6 +83,11 @@ def script(name: str):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.mark.parametrize("kind", cases.ENVIRONMENT_KINDS, ids=lambda kind: kind.__name__)
+def test_the_guide_lists_every_environment(kind):
+    assert re.search(rf"[|,] `{kind.__name__}\(", (ROOT / "docs" / "guide.md").read_text())
 
 
 @pytest.mark.parametrize("name", ["cli", "glossary", "policies"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import operator
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote
-from uuid import UUID
 
 from sameluck.client.answers import (
     Answer,
@@ -33,18 +31,19 @@ from sameluck.live import (
     Change,
     Check,
     Description,
+    Extension,
     Joining,
     Live,
     Receipt,
     Rederivation,
+    ReplicationStatus,
+    Status,
 )
 from sameluck.live.enrolment import Unit
-from sameluck.live.records import Extension, ReplicationStatus, Status
-from sameluck.live.units import LONGEST as LONGEST_UNIT
+from sameluck.live.units import json_unit
 from sameluck.policies.base import Policy
 from sameluck.runs import Runs
 from sameluck.text_forms import write
-from sameluck.validation import is_whole
 
 T_co = TypeVar("T_co", covariant=True)
 Plain: TypeAlias = str | int | float | bool | None
@@ -126,18 +125,18 @@ class ExperimentCalls:
 
     def assign(self, unit: Unit) -> Call[Assignment]:
         """Return the arm to show a unit."""
-        path, body = f"{self.path}/assignments", {"unit": _plain(unit)}
+        path, body = f"{self.path}/assignments", {"unit": json_unit(unit)}
         return Call("POST", path, lambda a: Assignment(**a.json), body, for_user=True)
 
     def assign_many(self, units: Sequence[Unit]) -> Call[list[Assignment | SameluckError]]:
         """Return the arms to show several units."""
-        body = {"units": [_plain(unit) for unit in units]}
+        body = {"units": [json_unit(unit) for unit in units]}
         path = f"{self.path}/assignments/batch"
         return Call("POST", path, assignments_of, body, for_user=True)
 
     def void_units(self, units: Iterable[Unit]) -> Call[None]:
         """Void the assignments of units that were not told."""
-        body = {"units": [_plain(unit) for unit in units]}
+        body = {"units": [json_unit(unit) for unit in units]}
         return Call("POST", f"{self.path}/assignments/void", nothing, body, for_user=True)
 
     def expose(self, id: str) -> Call[None]:
@@ -197,7 +196,7 @@ class ExperimentCalls:
 
     def erase(self, unit: Unit, *, reason: str = "") -> Call[int]:
         """Erase a unit, as `LiveExperiment.erase` does; returns how many assignments it had."""
-        body = {"unit": _plain(unit), "reason": reason}
+        body = {"unit": json_unit(unit), "reason": reason}
         return Call("POST", f"{self.path}/erase", lambda a: int(a.json["assignments"]), body)
 
     def forget_units(self, *, reason: str = "") -> Call[None]:
@@ -314,19 +313,6 @@ def _part(text: object) -> str:
 
 def _assignment(id: str | None) -> str:
     return f"/v1/assignments/{_part(id)}"
-
-
-def _plain(unit: object) -> object:
-    """A unit as JSON has it; what is none as a list, which the service refuses."""
-    if isinstance(unit, UUID):
-        return str(unit)
-    if is_whole(unit) and abs(operator.index(unit)) < 10**LONGEST_UNIT:
-        return operator.index(unit)
-    return unit if isinstance(unit, str) and _is_unicode(unit) else [shown(unit)]
-
-
-def _is_unicode(text: str) -> bool:
-    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _policy(name: str, policy: Policy | str) -> dict[str, str]:

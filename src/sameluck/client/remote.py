@@ -11,10 +11,9 @@ from sameluck.client.answers import Answer, ExperimentDocument
 from sameluck.client.calls import Call, ExperimentCalls
 from sameluck.errors import Invalid, SameluckError, Unavailable, Unknown, shown
 from sameluck.experiment import Experiment
-from sameluck.live import Assignment, Receipt
+from sameluck.live import Assignment, Receipt, Reward
 from sameluck.live.breaker import FAILURES, CircuitBreaker
 from sameluck.live.enrolment import Unit
-from sameluck.live.options import Reward
 from sameluck.live.records import UNAVAILABLE
 from sameluck.live.reports import checked_reward, is_id
 from sameluck.validation import require_number

@@ -70,6 +70,10 @@ class Enrolment:
         self._answers: Counter[str] = Counter()  # that are not in the database
         self._visits: Counter[str] = Counter()  # of units that came again, likewise
 
+    def forget_key(self) -> None:
+        """Find no unit any more, as a process that loads the experiment after its key was destroyed."""
+        self._salt = b""
+
     def code(self, unit: object) -> str:
         """The hash that a unit is stored as."""
         return hash_unit(unit, self._salt)

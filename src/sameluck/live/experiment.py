@@ -110,9 +110,11 @@ class LiveExperiment(Policies):
         """Destroy the key of the hashes of an experiment that has ended: no unit can be found in it any more.
 
         Who has the database and a guess of a unit's name could confirm it with the key, which is stored beside the
-        hashes. Units that return get the fallback arm, and no policy can be added that needs users.
+        hashes. Units that return get the fallback arm, and no policy can be added that needs users. Other processes
+        have the key in memory until they end.
         """
         self._control.forget_units(reason)
+        self._enrolment.forget_key()
 
     def history(self) -> list[Change]:
         """Every change of status, policies and arms: when, what, by whom and why; the oldest first."""

@@ -26,6 +26,19 @@ def hash_unit(unit: object, salt: bytes) -> str:
     return hashlib.blake2b(content, key=salt, digest_size=16).hexdigest()
 
 
+def json_unit(unit: object) -> object:
+    """A unit as JSON has it; what is none as a list, which no service takes for one."""
+    if isinstance(unit, UUID):
+        return str(unit)
+    if is_whole(unit) and _has_short_text(unit):
+        return operator.index(unit)
+    return unit if isinstance(unit, str) and _is_unicode(unit) else [shown(unit)]
+
+
+def _is_unicode(text: str) -> bool:
+    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
 def _has_short_text(unit: object) -> bool:
     """Whether a unit is a UUID, or a whole number that Python can write."""
     return isinstance(unit, UUID) or (is_whole(unit) and abs(operator.index(unit)) < 10**LONGEST)

@@ -31,8 +31,8 @@ WHERE datname = current_database() AND pid <> pg_backend_pid()
 
 class TestPostgres(StoreContract):
     @pytest.fixture
-    def open_store(self, postgres_url):
-        return lambda clock: sl.open(postgres_url, clock=clock)
+    def open_store(self, postgres_url_with_tables):
+        return lambda clock: sl.open(postgres_url_with_tables, clock=clock)
 
 
 def kill_everybody(url):

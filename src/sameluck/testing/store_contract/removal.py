@@ -193,6 +193,7 @@ class RemovalRules:
         assert scenario.rows(live, TextRow, "salt") == [("",)]
         assert [one.what for one in live.history()].count("units forgotten") == 1
         assert live.assign("ann").reason == records.NOT_RUNNING
+        assert live.erase("ann") == 0
         live = scenario.reopen(live)
         assert live.assign("ann").reason == records.NOT_RUNNING
         assert live.erase("ann") == 0

@@ -133,7 +133,9 @@ def test_a_refused_store_leaves_the_locks_of_sqlite_alone(path, live):
     with sl.open(f"sqlite:///{path}", read_only=True):
         pass
     inode = os.stat(path).st_ino
-    handles = "".join(one.read_text() for one in Path("/proc/self/fdinfo").iterdir() if one.exists())
+    handles = "".join(
+        one.read_text() for one in Path("/proc/self/fdinfo").iterdir() if one.exists()
+    )
     mine = [line for line in handles.splitlines() if "lock:" in line and f":{inode} " in line]
     assert sorted(line.split()[2] for line in mine) == ["FLOCK", "POSIX"], mine
 

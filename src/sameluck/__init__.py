@@ -113,6 +113,7 @@ __all__ = [
     "Plan",
     "Poisson",
     "Policy",
+    "PolicyMetric",
     "PolicySummary",
     "Race",
     "Receipt",

@@ -32,11 +32,16 @@ from sameluck.cli.output import (
 from sameluck.cli.simulation import simulate
 from sameluck.experiment import checked_checkpoints
 from sameluck.files import make_folder, write_whole
-from sameluck.inference.effects import Request, check_request
+from sameluck.inference.requests import Request, check_request
 from sameluck.reporting.pages import Card
 from sameluck.reporting.tables import csv_table, wrapped
 
 pairs_option = click.option("--pairs", help="control, all or best.  [default: control]")
+metric_option = click.option(
+    "--metric",
+    help="What is compared: reward, regret, realised_regret, best_arm_share, quantile(0.1) or worst_tenth.  "
+    "[default: reward]",
+)
 simultaneous_option = click.option(
     "--simultaneous",
     help="What the intervals cover together: pairs, checkpoints, both or none.  [default: pairs]",
@@ -146,6 +151,7 @@ def comparison_record(
         "experiment": result.runs.experiment.to_dict(),
         "digest": result.runs.experiment.digest,
         "environment": environment and text_forms.write(environment),
+        **(metric_record(result) if result.metric != "reward" else {}),
         "effects": result.to_dicts(),
         "standings": [one._asdict() for one in result.standings],
         "verdict": result.verdict,
@@ -153,6 +159,11 @@ def comparison_record(
         "split": split._asdict() if split else None,
         **({"twin": twin.to_record()} if twin else {}),
     }
+
+
+def metric_record(result: sl.Comparison) -> dict[str, object]:
+    """The metric and its value for each policy and checkpoint, as values that JSON can hold."""
+    return {"metric": result.metric, "values": [one._asdict() for one in result.values]}
 
 
 def _csv(records: list[dict[str, object]]) -> str:
@@ -168,6 +179,7 @@ def _csv(records: list[dict[str, object]]) -> str:
     "--design", help="naive, replay, replay(share_noise=true), time_coupled.  [default: replay]"
 )
 @control_option
+@metric_option
 @click.option(
     "--checkpoints", help="Horizons to report, e.g. 100,1000,10000.  [default: the horizon]"
 )

@@ -26,7 +26,16 @@ _LOG = re.compile(
 Command = TypeVar("Command", bound=Callable[..., object])
 
 # The settings of a file that are not fields of the experiment.
-FOR_RESULTS = ("checkpoints", "level", "pairs", "interval", "simultaneous", "adjust", "best")
+FOR_RESULTS = (
+    "checkpoints",
+    "level",
+    "pairs",
+    "interval",
+    "simultaneous",
+    "adjust",
+    "best",
+    "metric",
+)
 SETTINGS = ("name", "environment", *FOR_RESULTS, "live", "traffic")
 
 

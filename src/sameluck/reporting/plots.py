@@ -120,21 +120,37 @@ class Curve(NamedTuple):
     high: tuple[float, ...]
 
 
-def draw_effects(curves: Sequence[Curve], *, level: float, title: str, scope: str = "") -> Figure:
+def draw_effects(
+    curves: Sequence[Curve],
+    *,
+    level: float,
+    title: str,
+    scope: str = "",
+    quantity: str = "cumulative reward",
+) -> Figure:
     """The effect over the horizon with its interval as a band; as bars if there is one checkpoint.
 
     `scope` says in brackets whether the intervals are simultaneous.
     """
+    return _draw_curves(curves, title, f"effect on {quantity}", f"{percent(level)} interval{scope}")
+
+
+def draw_policies(curves: Sequence[Curve], *, level: float, quantity: str) -> Figure:
+    """A quantity of each policy over the horizon, with intervals, as `draw_effects` draws effects."""
+    return _draw_curves(curves, "", quantity, f"{percent(level)} interval")
+
+
+def _draw_curves(curves: Sequence[Curve], title: str, what: str, interval: str) -> Figure:
     bars = all(len(curve.checkpoints) == 1 for curve in curves)
     legend = 0.22 * len(curves) if len(curves) > LEGEND_INSIDE else 0.0
     height = 1.4 + 0.45 * len(curves) if bars else 4.2 + legend
     with drawing((7.2, height), title) as (figure, axes):
         draw = _draw_bars if bars else _draw_bands
-        draw(axes, curves, f"{percent(level)} interval{scope}")
+        draw(axes, curves, what, interval)
     return figure
 
 
-def _draw_bands(axes: Axes, curves: Sequence[Curve], interval: str) -> None:
+def _draw_bands(axes: Axes, curves: Sequence[Curve], what: str, interval: str) -> None:
     for index, curve in enumerate(curves):
         horizons, shade = curve.checkpoints, colour(index)
         axes.fill_between(horizons, curve.low, curve.high, color=shade, alpha=0.18, lw=0)
@@ -144,7 +160,7 @@ def _draw_bands(axes: Axes, curves: Sequence[Curve], interval: str) -> None:
         axes.plot(horizons, curve.effect, dash(index), color=shade, lw=1.8, label=label)
     axes.axhline(0, color="0.35", lw=0.8, zorder=0)
     axes.set_xlabel("horizon (periods)")
-    axes.set_ylabel(f"effect on cumulative reward\nwith {interval}")
+    axes.set_ylabel(f"{what}\nwith {interval}")
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.margins(x=0.01)
     if len(curves) > LEGEND_INSIDE:
@@ -153,7 +169,7 @@ def _draw_bands(axes: Axes, curves: Sequence[Curve], interval: str) -> None:
         axes.legend(frameon=False, loc="best")
 
 
-def _draw_bars(axes: Axes, curves: Sequence[Curve], interval: str) -> None:
+def _draw_bars(axes: Axes, curves: Sequence[Curve], what: str, interval: str) -> None:
     for index, curve in enumerate(curves):
         shade = colour(index)
         axes.plot([curve.low[0], curve.high[0]], [index, index], color=shade, lw=3, alpha=0.5)
@@ -162,7 +178,7 @@ def _draw_bars(axes: Axes, curves: Sequence[Curve], interval: str) -> None:
     axes.set_yticks(range(len(curves)), [curve.label for curve in curves])
     axes.set_ylim(len(curves) - 0.5, -0.5)
     horizon = curves[0].checkpoints[0]
-    axes.set_xlabel(f"effect on cumulative reward\nover {horizon:,} periods, with {interval}")
+    axes.set_xlabel(f"{what}\nover {horizon:,} periods, with {interval}")
 
 
 class PowerCurve(NamedTuple):

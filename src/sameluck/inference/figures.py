@@ -1,0 +1,74 @@
+"""Effects and metrics over the horizon: as curves, and as matplotlib figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sameluck.inference.effects import Effect
+from sameluck.inference.policy_summaries import PolicyMetric
+from sameluck.reporting import plots
+from sameluck.reporting.plots import Curve
+
+if TYPE_CHECKING:
+    from sameluck.inference.comparison import Comparison
+
+Figure = plots.Figure
+
+
+def draw_effects(result: Comparison, path: str | Path | None) -> Figure:
+    """The effects over the horizon, written to `path` if given."""
+    runs, request = result.runs, result.request
+    title = f"{runs.experiment.design.label} design, {runs.replications:,} replications"
+    figure = plots.draw_effects(
+        effect_curves(result.effects),
+        level=request.level,
+        title=title,
+        scope=result.scope,
+        quantity=request.by.quantity,
+    )
+    return _saved(figure, path)
+
+
+def draw_metric(result: Comparison, path: str | Path | None) -> Figure:
+    """The metric of each policy over the horizon, written to `path` if given."""
+    curves, request = metric_curves(result.values), result.request
+    return _saved(
+        plots.draw_policies(curves, level=request.level, quantity=request.by.quantity), path
+    )
+
+
+def _saved(figure: Figure, path: str | Path | None) -> Figure:
+    if path is not None:
+        plots.save(figure, path)
+    return figure
+
+
+def metric_curves(values: Sequence[PolicyMetric]) -> list[Curve]:
+    """One curve for each policy."""
+    points: dict[str, list[PolicyMetric]] = {}
+    for one in values:
+        points.setdefault(one.policy, []).append(one)
+    return [
+        Curve(
+            policy,
+            *(
+                tuple(getattr(one, f) for one in group)
+                for f in ("checkpoint", "value", "low", "high")
+            ),
+        )
+        for policy, group in points.items()
+    ]
+
+
+def effect_curves(effects: Sequence[Effect]) -> list[Curve]:
+    """One curve for each pair of policies."""
+    points: dict[tuple[str, str], list[Effect]] = {}
+    for effect in effects:
+        points.setdefault((effect.policy, effect.control), []).append(effect)
+    fields = ("checkpoint", "effect", "low", "high")
+    return [
+        Curve(" minus ".join(pair), *(tuple(getattr(e, field) for e in group) for field in fields))
+        for pair, group in points.items()
+    ]

@@ -22,14 +22,14 @@ STANDARD_ERRORS = 5  # false alarm below 1e-6
 
 
 def regret_of(policy):
-    """The pseudo-regret of 200 replications (replication, checkpoint)."""
+    """The pseudo-regret of 600 replications (replication, checkpoint)."""
     return regret_of_text(text_forms.write(policy))  # policies of two classes may be equal
 
 
 @cache
 def regret_of_text(policy):
     experiment = sl.Experiment(
-        policies={"it": policy}, horizon=HORIZON, replications=200, seed=SEED
+        policies={"it": policy}, horizon=HORIZON, replications=600, seed=SEED
     )
     runs = sl.simulate(experiment, sl.Bernoulli((BEST, OTHER)), checkpoints=[EARLY, HORIZON])
     return measured(runs, METRICS["regret"]).rewards[:, 0]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sameluck.frames import Frames
-from sameluck.inference import figures, reports
+from sameluck.inference import effect_tables, figures, reports
 from sameluck.inference.cautions import cautions
-from sameluck.inference.effect_tables import effects_header, effects_rows, metric_table
 from sameluck.inference.effects import Effect, Request
+from sameluck.inference.leaders import leading
 from sameluck.inference.policy_summaries import (
     PolicyMetric,
     PolicySummary,
@@ -21,6 +20,7 @@ from sameluck.inference.policy_summaries import (
     summarise,
 )
 from sameluck.inference.sentences import (
+    FINDINGS,
     cost,
     findings,
     may_be_best,
@@ -29,7 +29,6 @@ from sameluck.inference.sentences import (
     unseen_replications,
     without_adjustment,
 )
-from sameluck.reporting import tables
 from sameluck.runs import Runs
 
 
@@ -76,7 +75,10 @@ class Comparison(Frames):
         """The effects at the last checkpoint, what they cannot exclude and the users they cost, as sentences."""
         effects = self.last_effects
         median = self.request.interval == "median"
-        sentences = [*findings(effects, median=median, metric=self.request.by), *self.remarks]
+        found = findings(effects, median=median, metric=self.request.by)
+        if len(effects) > FINDINGS and len({one.control for one in effects}) == 1:
+            found = list(leading(effects, self.standings, self.request.by))
+        sentences = [*found, *self.remarks]
         if self.standings:
             names = [row.policy for row in self.standings if row.may_be_best]
             sentences.append(may_be_best(names, self.request))
@@ -121,24 +123,12 @@ class Comparison(Frames):
         return f"{self.request.by.description}{self._design} design on {setting(self.runs)}"
 
     def __str__(self) -> str:
-        table = tables.text_table(self._header, self._rows(self.effects))
-        sentences = [self.verdict, *(f"Caution: {caution}" for caution in self.cautions)]
-        each = [] if self.request.by.is_reward else [tables.text_table(*self.table_of_each())]
-        title = self.title if self.request.by.is_reward else tables.wrapped(self.title)
-        return "\n\n".join([title, table, *each, *map(tables.wrapped, sentences)])
+        return effect_tables.as_text(self)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        table = tables.html_table(self._header, self._rows(self.effects))
-        if not self.request.by.is_reward:
-            table += tables.html_table(*self.table_of_each())
-        sentences = [self.verdict, *(f"Caution: {caution}" for caution in self.cautions)]
-        return f"{_paragraph(self.title)}{table}{''.join(map(_paragraph, sentences))}"
-
-    @property
-    def _header(self) -> list[str]:
-        return effects_header(self.request, self.scope)
+        return effect_tables.as_html(self)
 
     @property
     def scope(self) -> str:
@@ -156,20 +146,12 @@ class Comparison(Frames):
             return " (over horizons, each alone)"
         return " (each alone)" if pairs else " (pointwise)"
 
-    def _rows(self, effects: Sequence[Effect]) -> list[list[str]]:
-        return effects_rows(effects, is_naive=self._design == "naive")
-
-    def table_of_each(self) -> tuple[list[str], list[list[str]]]:
-        """Header and rows with the metric of each policy."""
-        return metric_table(self.values, self.request)
-
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Header and rows for a page: at most eight of the checkpoints."""
         last = self.runs.checkpoints.size - 1
         checkpoints = {int(self.runs.checkpoints[round(last * k / 7)]) for k in range(8)}
-        return self._header, self._rows(
-            [one for one in self.effects if one.checkpoint in checkpoints]
-        )
+        shown = [one for one in self.effects if one.checkpoint in checkpoints]
+        return effect_tables.effects_table(self, shown)
 
     def card(self, title: str, figure: str = "") -> reports.Card:
         """Verdict and table for a page."""
@@ -181,7 +163,7 @@ class Comparison(Frames):
 
     def to_latex(self) -> str:
         """The printed table as a LaTeX tabular (booktabs)."""
-        return tables.latex_table(self._header, self._rows(self.effects))
+        return effect_tables.as_latex(self)
 
     def plot(self, path: str | Path | None = None) -> figures.Figure:
         """The effects over the horizon as a matplotlib figure, written to `path` if given."""
@@ -203,7 +185,3 @@ class Comparison(Frames):
         `curve` is the same comparison at more checkpoints, for the figure; `more` are further cards.
         """
         return reports.write(reports.page(self, curve or self, more), path)
-
-
-def _paragraph(text: str) -> str:
-    return f"<p>{html.escape(text)}</p>"

@@ -1,19 +1,79 @@
-"""Effects and metrics as the cells of tables."""
+"""Effects and metrics as text and as tables."""
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from sameluck.inference.effects import Effect, Request
+from sameluck.inference.leaders import ranked
 from sameluck.inference.policy_summaries import PolicyMetric
+from sameluck.reporting import tables
 from sameluck.reporting.wording import amount, percent, probability, times
 
+if TYPE_CHECKING:
+    from sameluck.inference.comparison import Comparison
+
+Table = tuple[list[str], list[list[str]]]  # header and rows
+
 HEADER = ("policy", "control", "horizon", "effect", "interval", "p-value", "sd", "variance v naive")
+CONTROL, HORIZON = 1, 2  # columns
+LEAST_NEEDED = (7, 6, 5)  # columns that a narrow terminal leaves out first, in this order
 
 
-def effects_header(request: Request, scope: str) -> list[str]:
-    """The titles of the columns; `scope` says in brackets what the intervals cover together."""
+def as_text(result: Comparison) -> str:
+    """Title, table and sentences for a terminal."""
+    parts = [
+        _title(result),
+        tables.narrow_text_table(*_shown_table(result), _optional_columns(result)),
+    ]
+    if not result.request.by.is_reward:
+        parts.append(tables.narrow_text_table(*metric_table(result.values, result.request), (1,)))
+    return "\n\n".join([*parts, *map(tables.wrapped, _sentences(result))])
+
+
+def _title(result: Comparison) -> str:
+    fits = result.request.by.is_reward and len(result.title) <= tables.terminal_width()
+    return result.title if fits else tables.wrapped(result.title)
+
+
+def _optional_columns(result: Comparison) -> list[int]:
+    single_control = len({one.control for one in result.effects}) == 1
+    single_horizon = result.runs.checkpoints.size == 1
+    return [*LEAST_NEEDED, *[CONTROL] * single_control, *[HORIZON] * single_horizon]
+
+
+def as_html(result: Comparison) -> str:
+    """The same as HTML."""
+    table = tables.html_table(*_shown_table(result))
+    if not result.request.by.is_reward:
+        table += tables.html_table(*metric_table(result.values, result.request))
+    paragraphs = [f"<p>{html.escape(text)}</p>" for text in (result.title, *_sentences(result))]
+    return "".join([paragraphs[0], table, *paragraphs[1:]])
+
+
+def as_latex(result: Comparison) -> str:
+    """The table as a LaTeX tabular."""
+    return tables.latex_table(*effects_table(result, result.effects))
+
+
+def _sentences(result: Comparison) -> list[str]:
+    return [result.verdict, *(f"Caution: {caution}" for caution in result.cautions)]
+
+
+def _shown_table(result: Comparison) -> Table:
+    return effects_table(result, ranked(result.effects, result.request.by))
+
+
+def effects_table(result: Comparison, effects: Sequence[Effect]) -> Table:
+    """Header and rows of some effects."""
+    is_naive = result.runs.experiment.design.label == "naive"
+    return _header(result.request, result.scope), _rows(effects, is_naive=is_naive)
+
+
+def _header(request: Request, scope: str) -> list[str]:
     kind = "" if request.interval == "t" else f"{request.interval} "
     if request.adjust:
         kind = f"{kind}adjusted "
@@ -23,8 +83,7 @@ def effects_header(request: Request, scope: str) -> list[str]:
     return [names.get(cell, cell) for cell in HEADER]
 
 
-def effects_rows(effects: Sequence[Effect], *, is_naive: bool) -> list[list[str]]:
-    """A row for each effect."""
+def _rows(effects: Sequence[Effect], *, is_naive: bool) -> list[list[str]]:
     return [
         [
             one.policy,
@@ -40,9 +99,7 @@ def effects_rows(effects: Sequence[Effect], *, is_naive: bool) -> list[list[str]
     ]
 
 
-def metric_table(
-    values: Sequence[PolicyMetric], request: Request
-) -> tuple[list[str], list[list[str]]]:
+def metric_table(values: Sequence[PolicyMetric], request: Request) -> Table:
     """Header and rows with the metric of each policy."""
     rows = [
         [
@@ -53,5 +110,8 @@ def metric_table(
         ]
         for one in values
     ]
-    level = percent(request.level)
-    return ["policy", "horizon", request.by.title, f"{level} interval (each alone)"], rows
+    level, title = (
+        percent(request.level),
+        request.by.title if request.by.is_mean else request.metric,
+    )
+    return ["policy", "horizon", title, f"{level} interval (each alone)"], rows

@@ -43,6 +43,15 @@ def board(
     )
 
 
+def ranked(effects: Sequence[Effect], metric: Metric) -> list[Effect]:
+    """Effects of more than two policies against one, by their last checkpoint, the best first; others as they are."""
+    last = {one.policy: one.effect for one in effects}
+    if len(last) < 2 or len({one.control for one in effects}) > 1:
+        return list(effects)
+    sign = 1.0 if metric.lower_is_better else -1.0
+    return sorted(effects, key=lambda one: sign * last[one.policy])
+
+
 def leading(
     effects: Sequence[Effect], standings: Sequence[Standing], metric: Metric = REWARD
 ) -> tuple[str, str]:
@@ -73,5 +82,11 @@ def leading(
         else f"In the {metric.title} {len(more)} of {counted(len(against), 'policy', 'policies')} are better than "
         f"{reference}, {len(less)} are worse."
     )
-    rest = f"No difference from {reference} is shown for {open_ or 'none'}, at {level}."
+    best = max(against, key=lambda one: sign * one.effect)
+    top = best.policy if sign * best.effect > 0 else reference
+    end = "lowest" if metric.lower_is_better else "highest"
+    rest = (
+        f"No difference from {reference} is shown for {open_ or 'none'}, at {level}. {top} has the {end} "
+        f"{metric.title}."
+    )
     return first, f"{'More' if by_reward else 'Better'}: {listed(more)}. {rest}" if more else rest

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from sameluck.inference.effect_tables import metric_table
 from sameluck.inference.figures import metric_curves
 from sameluck.inference.metrics import Metric
 from sameluck.inference.policy_summaries import PolicyMetric
@@ -27,7 +28,7 @@ def metric_card(result: Comparison, curve: Comparison) -> pages.Card:
     better = "lower" if metric.lower_is_better else "higher"
     about = f"{metric.about[:1].upper()}{metric.about[1:]}. " if metric.about else ""
     words = f"{about}{better.title()} is better. Each interval is of one policy alone."
-    header, rows = result.table_of_each()
+    header, rows = metric_table(result.values, result.request)
     title = f"{metric.title[:1].upper()}{metric.title[1:]} of each policy"
     return pages.Card(title, words, header, rows, drawn)
 

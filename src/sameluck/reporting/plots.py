@@ -143,7 +143,8 @@ def draw_policies(curves: Sequence[Curve], *, level: float, quantity: str) -> Fi
 def _draw_curves(curves: Sequence[Curve], title: str, what: str, interval: str) -> Figure:
     bars = all(len(curve.checkpoints) == 1 for curve in curves)
     legend = 0.22 * len(curves) if len(curves) > LEGEND_INSIDE else 0.0
-    height = 1.4 + 0.45 * len(curves) if bars else 4.2 + legend
+    step = 0.45 if len(curves) <= LEGEND_INSIDE else 0.24
+    height = 1.4 + step * len(curves) if bars else 4.2 + legend
     with drawing((7.2, height), title) as (figure, axes):
         draw = _draw_bars if bars else _draw_bands
         draw(axes, curves, what, interval)
@@ -170,8 +171,9 @@ def _draw_bands(axes: Axes, curves: Sequence[Curve], what: str, interval: str) -
 
 
 def _draw_bars(axes: Axes, curves: Sequence[Curve], what: str, interval: str) -> None:
+    many = len(curves) > LEGEND_INSIDE
     for index, curve in enumerate(curves):
-        shade = colour(index)
+        shade = colour(0 if many else index)
         axes.plot([curve.low[0], curve.high[0]], [index, index], color=shade, lw=3, alpha=0.5)
         axes.plot(curve.effect[0], index, "o", color=shade)
     axes.axvline(0, color="0.35", lw=0.8, zorder=0)

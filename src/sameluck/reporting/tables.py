@@ -5,9 +5,16 @@ from __future__ import annotations
 import csv
 import html
 import io
+import shutil
+import sys
 import textwrap
 from collections.abc import Sequence
 from functools import partial
+
+from sameluck.reporting.wording import listed
+
+NARROWEST, WIDEST = 30, 100  # characters of a line of prose
+UNLIMITED = 10_000
 
 
 def html_table(
@@ -38,6 +45,26 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     )
 
 
+def narrow_text_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], optional: Sequence[int]
+) -> str:
+    """A table that is as wide as the terminal at most: columns are left out in this order, and named below it."""
+    kept, left_out = list(range(len(header))), list(optional)
+    missing: list[str] = []
+    while True:
+        text = text_table([header[at] for at in kept], [[row[at] for at in kept] for row in rows])
+        if not left_out or max(map(len, text.splitlines())) <= terminal_width():
+            note = f"\n{wrapped(f'Not shown: {listed(missing)}.')}" if missing else ""
+            return f"{text}{note}"
+        kept.remove(left_out[0])
+        missing.append(header[left_out.pop(0)])
+
+
+def terminal_width() -> int:
+    """The columns of the terminal that is printed to; as many as one likes elsewhere."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else UNLIMITED
+
+
 def csv_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """A table of values as CSV, in full precision."""
     text = io.StringIO()
@@ -46,8 +73,12 @@ def csv_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def wrapped(text: str, first: str = "", later: str = "") -> str:
-    """A paragraph for a terminal, in lines of at most 100 characters; `first` and `later` begin its lines."""
-    fill = partial(textwrap.fill, width=100, break_long_words=False, break_on_hyphens=False)
+    """A paragraph for a terminal, in lines of at most 100 characters, or as many as the terminal has.
+
+    `first` and `later` begin its lines.
+    """
+    width = max(NARROWEST, min(WIDEST, terminal_width()))
+    fill = partial(textwrap.fill, width=width, break_long_words=False, break_on_hyphens=False)
     return fill(text, initial_indent=first, subsequent_indent=later)
 
 

@@ -18,21 +18,21 @@ from sameluck.arrays import Floats
 from sameluck.errors import Invalid
 
 
-class Arm(Protocol):
+class _Arm(Protocol):
     """An arm of an agent."""
 
     action_token: object
 
 
-class Agent(Protocol):
+class _Agent(Protocol):
     """What is called of `bayesianbandits.Agent`."""
 
-    arms: list[Arm]
+    arms: list[_Arm]
 
     def pull(self) -> list[object]:
         """The token of the arm to play, in a list."""
 
-    def select_for_update(self, token: object) -> Agent:
+    def select_for_update(self, token: object) -> _Agent:
         """The agent, about to observe rewards of an arm."""
 
     def update(self, y: Floats) -> None:
@@ -42,7 +42,7 @@ class Agent(Protocol):
 class BayesianBanditsAgent:
     """An `Agent` whose arms are numbered in the order of `agent.arms`, whatever their tokens."""
 
-    def __init__(self, make: Callable[[int], Agent], seed: int) -> None:
+    def __init__(self, make: Callable[[int], _Agent], seed: int) -> None:
         agent = make(seed)
         require_methods(agent, ("pull", "select_for_update", "update"), "a bayesianbandits.Agent")
         required = [

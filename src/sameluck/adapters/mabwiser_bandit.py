@@ -14,7 +14,7 @@ from sameluck.adapters.adapted_maker import (
 from sameluck.errors import Invalid
 
 
-class MAB(Protocol):
+class _MAB(Protocol):
     """What is called of `mabwiser.mab.MAB`."""
 
     arms: list[object]
@@ -37,7 +37,7 @@ class MabwiserBandit:
     the expectation 0. Arms are those of `mab.arms`, in their order, whatever their names.
     """
 
-    def __init__(self, make: Callable[[int], MAB], seed: int) -> None:
+    def __init__(self, make: Callable[[int], _MAB], seed: int) -> None:
         mab = make(seed)
         require_methods(mab, ("fit", "partial_fit", "predict"), "a mabwiser.mab.MAB")
         if mab.is_contextual:

@@ -10,7 +10,7 @@ from sameluck.adapters.adapted_maker import AdaptedMaker, adapted_maker, require
 from sameluck.errors import Invalid
 
 
-class RiverPolicy(Protocol):
+class _RiverPolicy(Protocol):
     """What is called of a policy of river."""
 
     def pull(self, arm_ids: list[int]) -> int:
@@ -30,7 +30,7 @@ def river(make: Callable[[int], object]) -> AdaptedMaker:
     return adapted_maker("river", make, _checked)
 
 
-def _checked(make: Callable[[int], RiverPolicy], seed: int) -> RiverPolicy:
+def _checked(make: Callable[[int], _RiverPolicy], seed: int) -> _RiverPolicy:
     policy = make(seed)
     require_methods(policy, ("pull", "update"), "a policy of river.bandit")
     if "context" in inspect.signature(policy.update).parameters:

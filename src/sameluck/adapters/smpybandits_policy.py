@@ -25,7 +25,7 @@ from sameluck.adapters.adapted_maker import (
 _one_at_a_time = threading.RLock()  # there is one global generator for all threads
 
 
-class Policy(Protocol):
+class _Policy(Protocol):
     """What is called of a policy of SMPyBandits."""
 
     nbArms: int  # noqa: N815 its name there
@@ -47,7 +47,7 @@ class SMPyBanditsPolicy:
     reserve. Another thread that draws from them at the same time draws from the policy's.
     """
 
-    def __init__(self, make: Callable[[int], Policy], seed: int) -> None:
+    def __init__(self, make: Callable[[int], _Policy], seed: int) -> None:
         self._bits = np.random.MT19937(seed)
         with self._own_randomness():
             policy = make(seed)

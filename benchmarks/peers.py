@@ -31,7 +31,9 @@ from sameluck.policies.base import POLICIES
 
 SEED = 7
 ARMS = 5
-CONTINUOUS = "continuous_uniform(0.8, 0.4, 0, 0, 0, high=[1, 1, 1, 0.6, 0.2])"  # no two bounds are equal
+CONTINUOUS = (
+    "continuous_uniform(0.8, 0.4, 0, 0, 0, high=[1, 1, 1, 0.6, 0.2])"  # no two bounds are equal
+)
 BINARY = "bernoulli(0.9, 0.7, 0.5, 0.3, 0.1)"  # the same means
 PACKAGES = ("river", "MABWiser", "SMPyBandits", "rlberry")
 COLUMNS = ("sameluck", "NumPy", *PACKAGES)
@@ -91,7 +93,7 @@ def jobs(horizon):
         "KL-UCB": Job(
             CONTINUOUS,
             "klucb",
-            {"SMPyBandits": Peer(peers.smpybandits("klUCB", tolerance=1e-10), "klucb")},
+            {"SMPyBandits": Peer(peers.smpybandits("klUCB", tolerance=1e-12), "klucb")},
         ),
         "UCB-V": Job(
             CONTINUOUS,
@@ -247,7 +249,7 @@ def agreement_text(found):
     """How a package agrees with sameluck, in a few words."""
     if found is None or not {"equal", "z"} & found.keys():
         return ""
-    return f"z = {found['z']:.1f}" if "z" in found else f"{100 * found['equal']:g}% equal"
+    return f"z = {found['z']:.1f}" if "z" in found else f"{100 * found['equal']:.6g}% equal"
 
 
 def policy_speeds(size):
@@ -289,6 +291,7 @@ def main():
 def run(quick):
     size = QUICK if quick else FULL
     facts = machine() | {name: peers.version_of(name) for name in PACKAGES}
+    facts["sameluck"] = sl.__version__
     print("$ python " + " ".join(sys.argv))
     print("\n".join(f"{name}: {value}" for name, value in facts.items()))
     missing = {name: peers.INSTALL[name] for name in PACKAGES if not available(name)}

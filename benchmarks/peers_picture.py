@@ -7,7 +7,7 @@ from html import escape
 
 PANELS = ("UCB1", "Thompson sampling")
 ORDER = ("sameluck", "NumPy", "river", "SMPyBandits", "rlberry", "MABWiser")
-NAMES = {"NumPy": "NumPy, 1,000 side by side"}
+NAMES = {"NumPy": "NumPy, 1,000 at once"}
 WIDTH, LEFT, GAP, TOP, ROW = 720, 190, 34, 62, 26
 STYLE = """
 text{font:13px system-ui,-apple-system,"Segoe UI",Roboto,Arial,sans-serif;fill:#131820}

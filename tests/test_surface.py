@@ -28,7 +28,7 @@ def test_the_public_list_is_complete_and_importable():
     }
     assert set(sl.__all__) == imported - {"open"}
     assert len(sl.__all__) == len(set(sl.__all__))
-    assert set(dir(sl)) == {*sl.__all__, "open", "Client", "AsyncClient", "__version__"}
+    assert set(dir(sl)) == {*sl.__all__, "adapters", "open", "Client", "AsyncClient", "__version__"}
 
 
 def test_a_star_import_hides_no_builtin():

@@ -53,6 +53,17 @@ def test_a_command_imports_no_other_command():
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_names_are_read_as_utf8_in_any_locale(capsys):
+    """With LC_ALL=C and without Python's UTF-8 mode, their bytes arrive as surrogates."""
+    undecoded = "\u00fc".encode().decode("ascii", "surrogateescape")
+    words = ["compare", f"{undecoded}=ucb1", "b=epsilon_greedy", "--control", undecoded]
+    code, out, err = run(
+        capsys, *words, "--env", "bernoulli(0.7,0.3)", "--horizon", "9", "--replications", "3"
+    )
+    assert (code, err) == (0, "")
+    assert "b and \u00fc" in out or "than \u00fc" in out
+
+
 def test_a_comparison_is_a_table_and_a_sentence(capsys):
     code, out, err = run(
         capsys,

@@ -212,6 +212,18 @@ def test_every_parameter_is_checked(environment, value):
         assert f"{type(environment).__name__}.{field}" in str(refused.value)
 
 
+@pytest.mark.parametrize("environment", EXAMPLES, ids=cases.name)
+@pytest.mark.parametrize("value", [NAN, object(), pd.DataFrame({"a": range(9)})], ids=type)
+def test_every_constructor_refuses_what_is_not_valid(environment, value):
+    """Discovery: when it is made, in one line without data."""
+    kind = type(environment)
+    for field in kind._fields:
+        with pytest.raises(sl.Invalid, match=f"{kind.__name__}.{field}") as refused:
+            kind(**{**environment._asdict(), field: value})
+        assert len(str(refused.value)) < 300
+        assert "\n" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -222,7 +234,14 @@ def test_every_parameter_is_checked(environment, value):
             lambda: sl.Empirical(np.zeros(10**6)),
             r"Empirical\.samples\[0\] must be a list.* got 0\.0$",
         ),
-        (lambda: sl.Empirical("log.csv"), r"Empirical\.samples must be a list.* got 'log\.csv'"),
+        (
+            lambda: sl.Empirical("log.csv"),
+            r"Empirical\.samples must be a list.* got 'log\.csv'; .*Empirical\.from_log\(log, arm=",
+        ),
+        (
+            lambda: sl.Empirical(pd.DataFrame(LOG)),
+            r"got <DataFrame of shape \(4, 2\)>; .*Empirical\.from_log\(log, arm=",
+        ),
         (
             lambda: sl.ContinuousUniform([0, 2], high=1),
             r"\.high of arm 1 must be >= its low, 2, got 1",
@@ -257,11 +276,26 @@ def test_lists_arrays_and_whole_numbers_are_welcome():
     }
 
 
-@pytest.mark.parametrize("value", [None, 3, "berno", sl.Bernoulli, sl.UCB1(), (0.5, 0.5)])
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        3,
+        "berno",
+        sl.Bernoulli,
+        sl.UCB1(),
+        (0.5, 0.5),
+        [0.5] * 10**5,
+        pd.DataFrame([[1]] * 99),
+    ],
+    ids=type,
+)
 def test_what_is_no_environment_is_refused(value):
-    """The message lists those there are."""
-    with pytest.raises(sl.Invalid, match=r"environment.*bernoulli"):
+    """The message lists those there are, and no data."""
+    with pytest.raises(sl.Invalid, match=r"environment.*bernoulli") as refused:
         as_environment(value)
+    assert len(str(refused.value)) < 700
+    assert "\n" not in str(refused.value)
 
 
 LOG = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,9 +72,7 @@ def latex(twin: Twin) -> str:
 
 def fragment(twin: Twin) -> str:
     """Title, table and sentences as HTML."""
-    paragraphs = "".join(f"<p>{html.escape(text)}</p>" for text in sentences(twin))
-    table = tables.html_table(header(twin), rows(twin))
-    return f"<p>{html.escape(twin.title)}</p>{table}{paragraphs}"
+    return tables.notebook(twin.title, header(twin), rows(twin), sentences(twin))
 
 
 def records(twin: Twin) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+from datetime import UTC, date, datetime
 
 import click
 import pytest
@@ -104,6 +105,10 @@ def test_json_is_the_same_answer_as_the_python_surface(capsys):
     assert answer["effects"] == result.to_dicts()
     assert answer["verdict"] == result.verdict
     assert answer["digest"] == experiment.digest
+    assert answer["sameluck"] == sl.__version__
+    assert date.fromisoformat(answer["date"]) <= datetime.now(UTC).date()
+    assert answer["checkpoints"] == [50, 500]
+    assert (answer["level"], answer["interval"], answer["pairs"]) == (0.95, "t", "control")
 
 
 def test_json_has_no_infinity(capsys):

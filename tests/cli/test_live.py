@@ -628,7 +628,9 @@ def test_a_database_in_which_nothing_was_started_stays_empty(name, url, tmp_path
     assert (tmp_path / "shop.db").stat().st_size == 0
 
 
-def test_an_empty_postgresql_database_stays_empty(empty_postgres_url, tmp_path, monkeypatch, capsys):
+def test_an_empty_postgresql_database_stays_empty(
+    empty_postgres_url, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setenv("SAMELUCK_DB", "sqlite:///another.db")
     for words in (("status",), ("doctor",), ("assign", "shop", "--unit", 1), ("pause", "shop")):
         code, out, err = run(capsys, *words, "--db", empty_postgres_url)

@@ -15,6 +15,7 @@ from laws import LAWS
 from sameluck import text_forms
 from sameluck.environments.base import ENVIRONMENTS
 from sameluck.environments.registry import as_environment
+from sameluck.simulation.rewards import RewardSource
 
 ALL = cases.all_environments(3)
 EVERY = [*ALL, *LAWS]  # `test_laws` tests the rewards of the others
@@ -124,6 +125,7 @@ def test_empirical_draws_each_value_as_often():
         (sl.BernoulliPrior(2.0, 3.0), stats.beta(2, 3)),
         (sl.BernoulliPrior((0.5, 1.0, 1.0), (0.5, 1.0, 7.0)), stats.beta(0.5, 0.5)),
         (sl.GaussianPrior(1.0, 2.0), stats.norm(1, 2)),
+        (sl.PoissonPrior(2.0, 4.0), stats.gamma(2, scale=1 / 4)),
     ],
 )
 def test_a_prior_draws_one_instance_a_replication(prior, law):
@@ -265,6 +267,48 @@ def test_a_constructor_refuses_what_is_not_valid(make, message):
         make()
     assert len(str(refused.value)) < 300
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.slow
+def test_arms_of_several_families_pay_what_they_pay_alone():
+    """The arms of one environment after another, bit for bit, and the same after the text form."""
+    revenue = sl.ZeroInflatedLognormal((0.2,), amount=30.0)
+    mixed = as_environment(
+        "by_family(bernoulli(0.3, 0.6), zero_inflated_lognormal(0.2, amount=30))"
+    )
+
+    assert mixed == as_environment(sl.ByFamily([sl.Bernoulli([0.3, 0.6]), revenue]))
+    assert as_environment(text_forms.write(mixed)) == mixed
+    assert [type(one) for one in mixed.environments] == [sl.Bernoulli, sl.ZeroInflatedLognormal]
+    assert (mixed.means, mixed.arms, mixed.binary) == ((0.3, 0.6, 6.0), 3, False)
+    experiment = sl.Experiment(policies={"it": "ucb1"}, arms=3, horizon=200, replications=1)
+    whole = [sl.Bernoulli((0.3, 0.6, 0.6))] * 2 + [revenue._replace(nonzero=(0.2,) * 3)]
+    for arm, alone in enumerate(whole):
+        paid, paid_alone = (
+            RewardSource(experiment, one, "it", range(1)).draw(0, arm, 0, 200)
+            for one in (mixed, alone)
+        )
+        assert paid == paid_alone
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([], r"must be a list of 1 to 10 environments, got \[\]"),
+        (sl.Bernoulli((0.5, 0.5)), "must be a list of 1 to 10 environments"),
+        (
+            [sl.Bernoulli((0.5,)), sl.BernoulliPrior()],
+            r"environments\[1\] must be an environment of",
+        ),
+        ([sl.ByFamily([sl.Bernoulli((0.5,))])], r"environments\[0\] must be an environment of"),
+        (["bernoulli(0.5)"], r"environments\[0\] must be an environment of"),
+    ],
+)
+def test_what_is_no_family_is_refused(given, message):
+    with pytest.raises(sl.Invalid, match=message):
+        sl.ByFamily(given)
+    with pytest.raises(sl.Invalid, match="have 2 arms together, but there are 3"):
+        as_environment("by_family(bernoulli(0.5), poisson(2))").check(3)
 
 
 def test_lists_arrays_and_whole_numbers_are_welcome():

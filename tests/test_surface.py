@@ -150,7 +150,7 @@ def imported_modules(path):
 
 # The compiled loop joins policies, environments, random numbers and their checks.
 MOST = {
-    "sameluck.simulation.loop": 11,
+    "sameluck.simulation.policy_runner": 11,
     "sameluck.service.app": 11,
 }  # the latter puts the service together
 

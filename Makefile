@@ -40,6 +40,7 @@ bench: .venv/.for-test
 	$(BIN)/python benchmarks/core.py
 	$(BIN)/python benchmarks/live.py
 	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/promises.py
 	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/soak.py

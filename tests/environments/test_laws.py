@@ -8,7 +8,7 @@ import sameluck as sl
 from budget import SEED, assert_chances, assert_law
 from laws import LAWS, ZERO
 from sameluck.environments.base import draw
-from sameluck.simulation.loop import PolicyRunner
+from sameluck.simulation.policy_runner import PolicyRunner
 from sameluck.simulation.rewards import RewardSource, bits_at
 
 EVERY = pytest.mark.parametrize("environment", LAWS, ids=cases.name)

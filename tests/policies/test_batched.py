@@ -16,7 +16,7 @@ from sameluck.experiment import MOST
 from sameluck.policies.base import POLICIES, body_of, memory_of, prepare
 from sameluck.policies.batched import batch_of
 from sameluck.randomness.streams import DECISION, owner_of, stream
-from sameluck.simulation.loop import PolicyRunner
+from sameluck.simulation.policy_runner import PolicyRunner
 
 SIZES = (1, 2, 3, 7)
 HORIZON = 59  # the last batch of 2, of 3 and of 7 is shorter

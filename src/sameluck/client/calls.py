@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeAlias, TypeVar
-from urllib.parse import quote
+from typing import Any
 
 from sameluck.client.answers import (
     Answer,
@@ -23,9 +20,10 @@ from sameluck.client.answers import (
     rederivation_of,
     status_of,
 )
-from sameluck.errors import SameluckError, shown
-from sameluck.experiment import Experiment
-from sameluck.files import write_whole
+from sameluck.client.call import Call, QueryValue, part_of_path
+from sameluck.errors import Invalid, SameluckError, shown
+from sameluck.experiment import Experiment, require_experiment
+from sameluck.files import file_path, write_whole
 from sameluck.live import (
     Assignment,
     Change,
@@ -40,43 +38,15 @@ from sameluck.live import (
     Status,
 )
 from sameluck.live.enrolment import Unit
+from sameluck.live.history import check_reason
+from sameluck.live.logs.exporting import MEDIA_TYPES, format_of
 from sameluck.live.units import json_unit
 from sameluck.policies.base import Policy
 from sameluck.runs import Runs
 from sameluck.text_forms import write
+from sameluck.validation import require_flag, require_list, require_whole
 
-T_co = TypeVar("T_co", covariant=True)
-Plain: TypeAlias = str | int | float | bool | None
-QueryValue: TypeAlias = Plain | Sequence[Plain]
 LONGEST = 35.0  # seconds, for a call that is not for a user
-
-
-@dataclass(frozen=True)
-class Call(Generic[T_co]):
-    """A request, and what its answer means.
-
-    Args:
-        method: Of HTTP.
-        path: Within the service.
-        read: Returns the value of an answer.
-        body: What is sent as JSON; None for nothing.
-        query: The part of the address after the question mark.
-        for_user: A user waits for it: it has less time.
-        repeatable: Sending it twice is as good as once, so that it may be sent again if its answer was lost.
-    """
-
-    method: str
-    path: str
-    read: Callable[[Answer], T_co]
-    body: Mapping[str, object] | None = None
-    query: Mapping[str, QueryValue] | None = None
-    for_user: bool = False
-    repeatable: bool = True
-
-    @property
-    def content(self) -> bytes | None:
-        """The body as it is sent; what JSON does not have is a text, which the service refuses if it is not due."""
-        return None if self.body is None else json.dumps(self.body, default=shown).encode()
 
 
 def nothing(answer: Answer) -> None:
@@ -100,18 +70,21 @@ def create(
     name: str, experiment: Experiment, live: Live, *, paused: bool
 ) -> Call[ExperimentDocument]:
     """A new experiment."""
-    values = {**experiment.to_dict(), "name": name, "live": live.to_dict(), "start": not paused}
+    require_experiment("start", experiment)
+    start = not require_flag("paused", paused)
+    values = {**experiment.to_dict(), "name": name, "live": live.to_dict(), "start": start}
     return Call("POST", "/v1/experiments", document_of, values)
 
 
 def show(name: str) -> Call[ExperimentDocument]:
     """An experiment."""
-    return Call("GET", f"/v1/experiments/{_part(name)}", document_of)
+    return Call("GET", f"/v1/experiments/{part_of_path(name)}", document_of)
 
 
 def delete(name: str, reason: str) -> Call[None]:
     """Delete an experiment."""
-    path = f"/v1/experiments/{_part(name)}"
+    check_reason(reason)
+    path = f"/v1/experiments/{part_of_path(name)}"
     return Call("DELETE", path, nothing, query={"reason": reason}, repeatable=False)
 
 
@@ -119,7 +92,7 @@ class ExperimentCalls:
     """The calls about one experiment, by the methods of `LiveExperiment`."""
 
     def __init__(self, name: str) -> None:
-        self.path = f"/v1/experiments/{_part(name)}"
+        self.path = f"/v1/experiments/{part_of_path(name)}"
 
     # Users
 
@@ -136,7 +109,8 @@ class ExperimentCalls:
 
     def void_units(self, units: Iterable[Unit]) -> Call[None]:
         """Void the assignments of units that were not told."""
-        body = {"units": [json_unit(unit) for unit in units]}
+        every = require_list("void_units: units", units)
+        body = {"units": [json_unit(unit) for unit in every]}
         return Call("POST", f"{self.path}/assignments/void", nothing, body, for_user=True)
 
     def expose(self, id: str) -> Call[None]:
@@ -177,17 +151,18 @@ class ExperimentCalls:
         self, *, drain: bool = True, after_replications: int | None = None, reason: str = ""
     ) -> Call[None]:
         """End the experiment before the planned number of replications, as `LiveExperiment.stop` does."""
+        drain = require_flag("drain", drain)
         more = {"drain": drain, "after_replications": after_replications, "reason": reason}
         return self._change("stop", more)
 
     def disable_arm(self, arm: str, *, reason: str = "", fallback: str | None = None) -> Call[None]:
         """Show an arm to nobody, as `LiveExperiment.disable_arm` does."""
         body = {"reason": reason, "fallback": fallback}
-        return self._change(f"arms/{_part(arm)}/disable", body)
+        return self._change(f"arms/{part_of_path(arm)}/disable", body)
 
     def enable_arm(self, arm: str, *, reason: str = "") -> Call[None]:
         """Show a disabled arm again."""
-        return self._change(f"arms/{_part(arm)}/enable", {"reason": reason})
+        return self._change(f"arms/{part_of_path(arm)}/enable", {"reason": reason})
 
     def extend_windows(self, seconds: float, *, reason: str = "") -> Call[Extension]:
         """Let the rewards that are awaited now come so many seconds later."""
@@ -215,7 +190,8 @@ class ExperimentCalls:
 
     def remove_policy(self, name: str, *, reason: str = "") -> Call[Rederivation]:
         """Remove a policy from the experiment, as `LiveExperiment.remove_policy` does."""
-        path, query = f"{self.path}/policies/{_part(name)}", {"reason": reason}
+        check_reason(reason)
+        path, query = f"{self.path}/policies/{part_of_path(name)}", {"reason": reason}
         return Call("DELETE", path, rederivation_of, query=query, repeatable=False)
 
     def replace_policy_code(
@@ -225,7 +201,7 @@ class ExperimentCalls:
 
         The result shows what changes; nothing is changed unless `confirm`. No code is sent.
         """
-        names = [name] if isinstance(name, str) else list(name)
+        names = [name] if isinstance(name, str) else require_list("replace_policy_code: name", name)
         return self._rederive("policies/code", {"policies": names}, reason, confirm=confirm)
 
     def repair(self, *, confirm: bool = False, reason: str = "") -> Call[Rederivation]:
@@ -238,8 +214,9 @@ class ExperimentCalls:
     def _rederive(
         self, what: str, body: Mapping[str, object], reason: str, *, confirm: bool
     ) -> Call[Rederivation]:
+        check_reason(reason)
         path = f"{self.path}/{what}"
-        if not confirm:
+        if not require_flag("confirm", confirm):
             return Call("POST", f"{path}/preview", rederivation_of, body or None)
         return Call("POST", path, rederivation_of, {**body, "reason": reason}, repeatable=False)
 
@@ -258,7 +235,7 @@ class ExperimentCalls:
 
     def diagnostics(self, *, silence_is_zero: bool = False) -> Call[tuple[Check, ...]]:
         """Check what the experiment assumes against its data."""
-        query = {"silence_is_zero": silence_is_zero}
+        query = {"silence_is_zero": require_flag("silence_is_zero", silence_is_zero)}
         return Call("GET", f"{self.path}/diagnostics", checks_of, query=query)
 
     def replications(self) -> Call[list[ReplicationStatus]]:
@@ -283,48 +260,54 @@ class ExperimentCalls:
         """The results so far, for `compare`: the complete prefix of replications."""
         query: dict[str, Sequence[int | str] | None]
         query = {"checkpoints": checkpoints, "policies": policies}
-        given = {name: list(value) for name, value in query.items() if value is not None}
-        return Call("GET", f"{self.path}/runs", _runs, query=given)
+        given = {n: require_list(n, value) for n, value in query.items() if value is not None}
+        kind = "application/octet-stream"
+        return Call("GET", f"{self.path}/runs", _runs, query=given, media_type=kind)
 
     def trace(self, replication: int = 0) -> Call[TraceDocument]:
         """Every period of one replication that each policy has done, as a record."""
-        query = {"replication": replication}
+        query = {"replication": require_whole("replication", replication, 0)}
         return Call("GET", f"{self.path}/trace", lambda answer: answer.json, query=query)
 
     def export(
         self, path: str | os.PathLike[str], *, what: str = "ledger", format: str | None = None
     ) -> Call[None]:
         """Write the ledger to a file, whole or not at all; its ending decides the format unless that is given."""
-        chosen = format or Path(path).suffix.lower().lstrip(".")
+        target = file_path("export", path)
+        chosen = format_of(target, format)
 
         def read(answer: Answer) -> None:
-            write_whole(Path(path), answer.content)
+            write_whole(target, _file(answer))
 
-        query = {"what": what, "format": chosen}
-        return Call("GET", f"{self.path}/export", read, query=query)
-
-
-def _part(text: object) -> str:
-    """A name as one part of a path; what is no text as one that no experiment, arm or policy has."""
-    if text in (".", ".."):
-        return str(text).replace(".", "%2E")  # not the folder above
-    return quote(text if isinstance(text, str) else shown(text), safe="", errors="replace")
+        query, kind = {"what": what, "format": chosen}, MEDIA_TYPES[chosen]
+        return Call("GET", f"{self.path}/export", read, query=query, media_type=kind)
 
 
 def _assignment(id: str | None) -> str:
-    return f"/v1/assignments/{_part(id)}"
+    return f"/v1/assignments/{part_of_path(id)}"
 
 
 def _policy(name: str, policy: Policy | str) -> dict[str, str]:
-    return {"name": name, "policy": policy if isinstance(policy, str) else write(policy)}
+    if not isinstance(policy, str):
+        if not hasattr(policy, "_asdict"):
+            raise Invalid(f"policy must be a policy or its text form, got {shown(policy)}")
+        policy = write(policy)
+    return {"name": name, "policy": policy}
 
 
 def _joining(answer: Answer) -> Joining:
     return Joining(*(answer.json[field] for field in Joining._fields))
 
 
+def _file(answer: Answer) -> bytes:
+    """The content of a file, which is never empty."""
+    if not answer.content:
+        raise ValueError(answer.status)
+    return answer.content
+
+
 def _runs(answer: Answer) -> Runs:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "runs.npz"
-        path.write_bytes(answer.content)
+        path.write_bytes(_file(answer))
         return Runs.load(path)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import httpx
 
 from sameluck.client.answers import AGAIN, Answer
-from sameluck.client.calls import LONGEST, Call
+from sameluck.client.call import Call
+from sameluck.client.calls import LONGEST
+from sameluck.live.databases.deadline import seconds_left
 
 TIMEOUT, PATIENCE = 1.0, 5.0  # seconds: for an arm, and for the other calls for a user
 NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout)  # the service has not received the call
@@ -56,6 +59,17 @@ class Attempts:
         pause = self._pause * (0.5 + random.random())  # so that clients do not return together
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
         return pause if pause < self._deadline - time.monotonic() else None
+
+
+def limit_reads(event: str, info: Mapping[str, Any]) -> None:
+    """Let every read from a new connection end at the deadline of the call that reads; for the extension `trace`.
+
+    httpx limits the time of each read alone: an answer whose head came byte by byte would have no deadline.
+    """
+    if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
+        stream = info["return_value"]
+        read = stream.read
+        stream.read = lambda size, timeout: read(size, max(0.001, seconds_left(timeout)))
 
 
 def seconds_for(call: Call[object], *, timeout: float, is_assign: bool) -> float:

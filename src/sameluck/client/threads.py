@@ -11,23 +11,28 @@ import httpx
 
 from sameluck.client import calls
 from sameluck.client.answers import Answer, ExperimentDocument, trace_of
-from sameluck.client.calls import Call, ExperimentCalls
+from sameluck.client.call import Call
+from sameluck.client.calls import ExperimentCalls
 from sameluck.client.remote import (
     Connection,
     RemoteState,
     Report,
     checked_report,
+    checked_transport,
     joined,
+    media_type_of,
     not_enrolled,
     parts,
 )
-from sameluck.client.retries import NOT_SENT, TIMEOUT, Attempts, seconds_for
+from sameluck.client.retries import NOT_SENT, TIMEOUT, Attempts, limit_reads, seconds_for
 from sameluck.errors import SameluckError, Unavailable
 from sameluck.experiment import Experiment
 from sameluck.live import Assignment, Live, Receipt, Status
+from sameluck.live.databases.deadline import within
 from sameluck.live.enrolment import Unit
 from sameluck.live.options import as_live
 from sameluck.trajectories import Trace
+from sameluck.validation import require_flag, require_list
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -54,7 +59,9 @@ class Client:
     ) -> None:
         self._connection = Connection(url, token, timeout)
         self._http = httpx.Client(
-            base_url=self._connection.url, headers=self._connection.headers, transport=transport
+            base_url=self._connection.url,
+            headers=self._connection.headers,
+            transport=checked_transport(transport, httpx.BaseTransport),
         )
 
     def __enter__(self) -> Client:
@@ -127,14 +134,18 @@ class Client:
             answer: Answer | None = None
             failure: httpx.HTTPError | None = None
             try:
-                with self._http.stream(
-                    call.method,
-                    call.path,
-                    content=call.content,
-                    params=call.query,
-                    timeout=attempts.seconds_left,
-                ) as response:
-                    answer = Answer(response.status_code, attempts.content(response.iter_bytes()))
+                with (
+                    within(attempts.seconds_left),
+                    self._http.stream(
+                        call.method,
+                        call.address,
+                        content=call.content,
+                        timeout=attempts.seconds_left,
+                        extensions={"trace": limit_reads},
+                    ) as response,
+                ):
+                    content = attempts.content(response.iter_bytes())
+                    answer = Answer(response.status_code, content, media_type_of(response))
             except httpx.HTTPError as error:
                 failure = error
             pause = attempts.pause_after(answer, sent=not isinstance(failure, NOT_SENT))
@@ -187,6 +198,7 @@ class RemoteExperiment(RemoteState):
         unless `strict`, which raises `Unavailable`. If it was enrolled nevertheless, its assignment is voided once
         the service answers again, so that it does not count.
         """
+        require_flag("strict", strict)
         try:
             self._void_unanswered()
             answer = self._client.send(self._calls.assign(unit), is_assign=True)
@@ -202,7 +214,8 @@ class RemoteExperiment(RemoteState):
     ) -> list[Assignment | SameluckError]:
         """Return what `assign` returns for each of several units, in their order; an error stands in its place."""
         answers: list[Assignment | SameluckError] = []
-        for some in parts(list(units)):
+        require_flag("strict", strict)
+        for some in parts(require_list("assign_many: units", units)):
             try:
                 self._void_unanswered()
                 answers += self._client.send(self._calls.assign_many(some), is_assign=True)
@@ -235,7 +248,7 @@ class RemoteExperiment(RemoteState):
         self, pairs: Iterable[tuple[str | None, float]]
     ) -> list[Receipt | SameluckError]:
         """Report several rewards; returns what `reward` returns for each, or its error in its place."""
-        every = [checked_report(pair) for pair in pairs]
+        every = [checked_report(pair) for pair in require_list("reward_many: pairs", pairs)]
         enrolled = [one for one in every if isinstance(one, Report) and one.id is not None]
         answers: list[Receipt | SameluckError] = []
         for some in parts(enrolled):

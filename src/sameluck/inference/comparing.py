@@ -8,10 +8,11 @@ from sameluck.inference.comparison import Comparison
 from sameluck.inference.effects import Request, check_request, effects
 from sameluck.inference.policy_summaries import standings
 from sameluck.inference.twins.for_comparisons import failures_ahead, twin_effects
+from sameluck.policies.external import Makers
 from sameluck.runs import Runs
 
 
-def compare(
+def compare(  # noqa: PLR0913 all but one are optional
     runs: Runs,
     *,
     level: float = 0.95,
@@ -21,6 +22,7 @@ def compare(
     simultaneous: str | None = None,
     best: bool = False,
     adjust: str | None = None,
+    makers: Makers | None = None,
 ) -> Comparison:
     """Estimate how much more each policy earns than the control, at every checkpoint.
 
@@ -43,6 +45,7 @@ def compare(
         best: Also report which policies may be the best of all (multiple comparisons with the best).
         adjust: Subtract noise of mean zero, for runs of `simulate(detail=True)`: `"means"` (of the rewards, where
             true means are known: in simulations) or `"exploration"` (of the policies' random choices).
+        makers: For `interval="twin"`, which runs `External` policies again: as for `simulate`.
     """
     if not isinstance(runs, Runs):
         raise Invalid(
@@ -64,6 +67,7 @@ def compare(
     if request.interval == "twin":
         if best:
             raise Invalid('best=True needs an interval other than "twin"')
-        return Comparison(twin_effects(runs, request), runs, request, (), failures_ahead(runs))
+        around_mean = twin_effects(runs, request, makers)
+        return Comparison(around_mean, runs, request, (), failures_ahead(runs))
     ranked = standings(runs, request) if best else ()
     return Comparison(effects(runs, request), runs, request, ranked, failures_ahead(runs))

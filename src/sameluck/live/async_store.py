@@ -21,6 +21,7 @@ from sameluck.live.options import Clock, Live
 from sameluck.live.records import Assignment, Receipt
 from sameluck.live.store import Store
 from sameluck.live.store import open as open_store
+from sameluck.validation import require_flag
 
 P = ParamSpec("P")
 S_co = TypeVar("S_co", bound="Maintenance | Assignments", covariant=True)
@@ -170,7 +171,7 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
         live = self._synchronous
         try:
             answer = await self._calls.call(
-                self._assigning[bool(strict)], unit, live._settings.timeout
+                self._assigning[require_flag("strict", strict)], unit, live._settings.timeout
             )
         except Closed:
             raise

@@ -17,7 +17,15 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from sameluck.compiled import compiled
-from sameluck.errors import Diverged, Invalid, Unplayable, did_you_mean, shown
+from sameluck.errors import (
+    Diverged,
+    Invalid,
+    Missing,
+    SameluckError,
+    Unplayable,
+    did_you_mean,
+    shown,
+)
 from sameluck.policies.base import Policy
 from sameluck.randomness.streams import DECISION, Bits, stream, word
 from sameluck.validation import require_name, require_whole
@@ -118,6 +126,8 @@ class ObjectPolicy:
         self.arms = arms
         try:
             self.made = make(seed)
+        except Missing:
+            raise
         except Exception as error:
             raise self.failure(": its maker failed", error) from error
         self.select = self._select_method()
@@ -166,7 +176,8 @@ class ObjectPolicy:
     def failure(self, where: str, error: Exception) -> Unplayable:
         """The error to raise for one of the object's."""
         # Not str(error), which an exception of the application may not have.
-        reason = " ".join(traceback.format_exception_only(error)).strip()
+        ours = isinstance(error, SameluckError)
+        reason = str(error) if ours else " ".join(traceback.format_exception_only(error)).strip()
         return Unplayable(f"policy {self.name!r}{where}: {reason}")
 
 

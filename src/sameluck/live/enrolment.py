@@ -223,8 +223,7 @@ class Enrolment:
         """The assignment of a unit; None if it is not enrolled."""
         values: Values = {"experiment": self._id, "unit": code}
         read = self._replications.database.read
-        row = read(lambda transaction: transaction.find(EnrolmentRow, "enrolment", **values))
-        return row.id if row else None
+        return read(lambda transaction: transaction.one(EnrolmentRow, "enrolment", **values)).id
 
     def _enrolment(self, row: EnrolmentRow | None, now: int) -> Assignment:
         if row is None:  # the experiment was deleted

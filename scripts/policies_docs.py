@@ -1,4 +1,4 @@
-"""Write docs/policies.md: rule, reference and parameters of every policy, from the registry."""
+"""Write docs/policies.md: rule, reference and parameters of every policy, from the registry, and other packages'."""
 
 import inspect
 import re
@@ -13,6 +13,7 @@ from sameluck.policies.external import External
 from sameluck.policies.registry import as_policy
 
 PAGE = Path(__file__).parent.parent / "docs" / "policies.md"
+OTHER_PACKAGES = Path(__file__).parent / "other_packages.md"
 ARMS, HORIZON = 3, 100
 INTRODUCTION = """# Policies
 
@@ -106,7 +107,8 @@ def page() -> str:
     """The page of today."""
     kinds = [kind for kind in POLICIES.values() if kind.__module__.startswith("sameluck.")]
     parts = [INTRODUCTION, "| policy | text form | randomised | states chances | in batches |\n"]
-    parts += ["|---|---|---|---|---|\n", *map(overview, kinds), "\n", *map(section, kinds)]
+    parts += ["|---|---|---|---|---|\n", *map(overview, kinds), "\n"]
+    parts += [OTHER_PACKAGES.read_text(encoding="utf-8"), "\n", *map(section, kinds)]
     return "".join(parts).rstrip() + "\n"
 
 

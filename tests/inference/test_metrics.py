@@ -250,7 +250,7 @@ def test_the_command_line_takes_a_metric(capsys, tmp_path):
     assert cli.run([*words, "--metric", "regrets"]) == 2
     assert "did you mean 'regret'?" in capsys.readouterr().err
     assert cli.run([*words, "--json"]) == 0
-    assert not {"metric", "values"} & set(json.loads(capsys.readouterr().out))
+    assert "values" not in json.loads(capsys.readouterr().out)
 
 
 def test_one_quantile_is_the_smallest_value_that_a_share_does_not_exceed():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from sameluck.cli.output import (
 )
 from sameluck.cli.simulation import simulate
 from sameluck.experiment import checked_checkpoints
-from sameluck.files import make_folder, write_whole
+from sameluck.files import made_with, make_folder, write_whole
 from sameluck.inference.requests import Request, check_request
 from sameluck.reporting.pages import Card
 from sameluck.reporting.tables import csv_table, wrapped
@@ -148,10 +148,13 @@ def comparison_record(
     """A comparison as values that JSON can hold."""
     environment = result.runs.environment
     return {
+        **made_with(),
         "experiment": result.runs.experiment.to_dict(),
         "digest": result.runs.experiment.digest,
         "environment": environment and text_forms.write(environment),
-        **(metric_record(result) if result.metric != "reward" else {}),
+        "checkpoints": result.runs.checkpoints.tolist(),
+        **result.request._asdict(),
+        **({} if result.metric == "reward" else {"values": _records(result.values)}),
         "effects": result.to_dicts(),
         "standings": [one._asdict() for one in result.standings],
         "verdict": result.verdict,
@@ -161,9 +164,8 @@ def comparison_record(
     }
 
 
-def metric_record(result: sl.Comparison) -> dict[str, object]:
-    """The metric and its value for each policy and checkpoint, as values that JSON can hold."""
-    return {"metric": result.metric, "values": [one._asdict() for one in result.values]}
+def _records(values: Sequence[sl.PolicyMetric]) -> list[dict[str, object]]:
+    return [one._asdict() for one in values]
 
 
 def _csv(records: list[dict[str, object]]) -> str:

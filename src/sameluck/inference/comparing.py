@@ -10,10 +10,11 @@ from sameluck.inference.metrics import as_metric, measured
 from sameluck.inference.policy_summaries import standings
 from sameluck.inference.requests import Request, check_request
 from sameluck.inference.twins.for_comparisons import failures_ahead, twin_effects
+from sameluck.policies.external import Makers
 from sameluck.runs import Runs
 
 
-def compare(  # noqa: PLR0913
+def compare(  # noqa: PLR0913 all but one are optional
     runs: Runs,
     *,
     level: float = 0.95,
@@ -24,6 +25,7 @@ def compare(  # noqa: PLR0913
     best: bool = False,
     adjust: str | None = None,
     metric: str = "reward",
+    makers: Makers | None = None,
 ) -> Comparison:
     """Estimate how much more each policy earns than the control, at every checkpoint.
 
@@ -49,6 +51,7 @@ def compare(  # noqa: PLR0913
         metric: What is compared: the cumulative `"reward"`; `"regret"` (pseudo-regret, against the true means),
             `"realised_regret"` (against the rewards received) or `"best_arm_share"`, in simulations; over
             replications the `"quantile(0.1)"` of the reward, or the mean reward of the `"worst_tenth"`.
+        makers: For `interval="twin"`, which runs `External` policies again: as for `simulate`.
     """
     if not isinstance(runs, Runs):
         raise Invalid(
@@ -71,7 +74,8 @@ def compare(  # noqa: PLR0913
     if request.interval == "twin":
         if best:
             raise Invalid('best=True needs an interval other than "twin"')
-        return Comparison(twin_effects(runs, request), runs, request, (), failures_ahead(runs))
+        around_mean = twin_effects(runs, request, makers)
+        return Comparison(around_mean, runs, request, (), failures_ahead(runs))
     if best and not asked.is_mean:
         raise Invalid(f"best=True needs a metric that is a mean, not {asked.name!r}; leave it out")
     values = measured(runs, asked)

@@ -11,7 +11,6 @@ from sameluck.frames import Frames
 from sameluck.inference import effect_tables, figures, reports
 from sameluck.inference.cautions import cautions
 from sameluck.inference.effects import Effect, Request
-from sameluck.inference.leaders import leading
 from sameluck.inference.policy_summaries import (
     PolicyMetric,
     PolicySummary,
@@ -20,7 +19,6 @@ from sameluck.inference.policy_summaries import (
     summarise,
 )
 from sameluck.inference.sentences import (
-    FINDINGS,
     cost,
     findings,
     may_be_best,
@@ -50,6 +48,8 @@ class Comparison(Frames):
     standings: tuple[Standing, ...] = ()
     failures: tuple[str, ...] = ()
 
+    _index = ("policy", "control", "checkpoint")
+
     @property
     def metric(self) -> str:
         """What the policies are compared by, in its text form."""
@@ -76,8 +76,6 @@ class Comparison(Frames):
         effects = self.last_effects
         median = self.request.interval == "median"
         found = findings(effects, median=median, metric=self.request.by)
-        if len(effects) > FINDINGS and len({one.control for one in effects}) == 1:
-            found = list(leading(effects, self.standings, self.request.by))
         sentences = [*found, *self.remarks]
         if self.standings:
             names = [row.policy for row in self.standings if row.may_be_best]
@@ -165,13 +163,20 @@ class Comparison(Frames):
         """The printed table as a LaTeX tabular (booktabs)."""
         return effect_tables.as_latex(self)
 
-    def plot(self, path: str | Path | None = None) -> figures.Figure:
-        """The effects over the horizon as a matplotlib figure, written to `path` if given."""
-        return figures.draw_effects(self, path)
+    def plot(
+        self, path: str | Path | None = None, *, ax: figures.Axes | None = None
+    ) -> figures.Figure:
+        """The effects over the horizon as a matplotlib figure, written to `path` if given, or drawn on `ax`.
 
-    def plot_policies(self, path: str | Path | None = None) -> figures.Figure:
+        Of many policies, the effects at the last checkpoint, in their order.
+        """
+        return figures.draw_effects(self, path, ax)
+
+    def plot_policies(
+        self, path: str | Path | None = None, *, ax: figures.Axes | None = None
+    ) -> figures.Figure:
         """The metric of each policy over the horizon as a matplotlib figure, written to `path` if given."""
-        return figures.draw_metric(self, path)
+        return figures.draw_metric(self, path, ax)
 
     def to_html(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -19,39 +18,27 @@ if TYPE_CHECKING:
 Table = tuple[list[str], list[list[str]]]  # header and rows
 
 HEADER = ("policy", "control", "horizon", "effect", "interval", "p-value", "sd", "variance v naive")
-CONTROL, HORIZON = 1, 2  # columns
-LEAST_NEEDED = (7, 6, 5)  # columns that a narrow terminal leaves out first, in this order
 
 
 def as_text(result: Comparison) -> str:
     """Title, table and sentences for a terminal."""
     parts = [
-        _title(result),
-        tables.narrow_text_table(*_shown_table(result), _optional_columns(result)),
+        tables.wrapped(result.title),
+        tables.text_table(*effects_table(result, result.effects)),
     ]
     if not result.request.by.is_reward:
-        parts.append(tables.narrow_text_table(*metric_table(result.values, result.request), (1,)))
+        parts.append(tables.text_table(*metric_table(result.values, result.request)))
     return "\n\n".join([*parts, *map(tables.wrapped, _sentences(result))])
-
-
-def _title(result: Comparison) -> str:
-    fits = result.request.by.is_reward and len(result.title) <= tables.terminal_width()
-    return result.title if fits else tables.wrapped(result.title)
-
-
-def _optional_columns(result: Comparison) -> list[int]:
-    single_control = len({one.control for one in result.effects}) == 1
-    single_horizon = result.runs.checkpoints.size == 1
-    return [*LEAST_NEEDED, *[CONTROL] * single_control, *[HORIZON] * single_horizon]
 
 
 def as_html(result: Comparison) -> str:
     """The same as HTML."""
-    table = tables.html_table(*_shown_table(result))
-    if not result.request.by.is_reward:
-        table += tables.html_table(*metric_table(result.values, result.request))
-    paragraphs = [f"<p>{html.escape(text)}</p>" for text in (result.title, *_sentences(result))]
-    return "".join([paragraphs[0], table, *paragraphs[1:]])
+    shown = tables.notebook(
+        result.title, *effects_table(result, result.effects), _sentences(result)
+    )
+    if result.request.by.is_reward:
+        return shown
+    return shown + tables.html_table(*metric_table(result.values, result.request))
 
 
 def as_latex(result: Comparison) -> str:
@@ -63,12 +50,9 @@ def _sentences(result: Comparison) -> list[str]:
     return [result.verdict, *(f"Caution: {caution}" for caution in result.cautions)]
 
 
-def _shown_table(result: Comparison) -> Table:
-    return effects_table(result, ranked(result.effects, result.request.by))
-
-
 def effects_table(result: Comparison, effects: Sequence[Effect]) -> Table:
-    """Header and rows of some effects."""
+    """Header and rows of some effects; those of many policies against one are a leader board."""
+    effects = ranked(effects, result.request.by)
     is_naive = result.runs.experiment.design.label == "naive"
     return _header(result.request, result.scope), _rows(effects, is_naive=is_naive)
 

@@ -82,11 +82,5 @@ def leading(
         else f"In the {metric.title} {len(more)} of {counted(len(against), 'policy', 'policies')} are better than "
         f"{reference}, {len(less)} are worse."
     )
-    best = max(against, key=lambda one: sign * one.effect)
-    top = best.policy if sign * best.effect > 0 else reference
-    end = "lowest" if metric.lower_is_better else "highest"
-    rest = (
-        f"No difference from {reference} is shown for {open_ or 'none'}, at {level}. {top} has the {end} "
-        f"{metric.title}."
-    )
+    rest = f"No difference from {reference} is shown for {open_ or 'none'}, at {level}."
     return first, f"{'More' if by_reward else 'Better'}: {listed(more)}. {rest}" if more else rest

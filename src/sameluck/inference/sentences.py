@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from sameluck import text_forms
 from sameluck.inference.effects import Effect, Request, is_same_policy
@@ -43,7 +44,13 @@ def has_interval(effect: Effect) -> bool:
 def findings(
     effects: Sequence[Effect], *, median: bool = False, metric: Metric = REWARD
 ) -> list[str]:
-    """Effects as sentences: the first that show a difference one by one, the others together."""
+    """Effects as sentences: a few one by one, many against one policy by their number and the best of them."""
+    if len(effects) > FINDINGS and len({one.control for one in effects}) == 1:
+        of_many = _findings_of_many if metric == REWARD else partial(_metric_of_many, metric=metric)
+        return [
+            *of_many(effects),
+            *(finding(one) for one in effects if is_same_policy(one)),
+        ]
     shown = [one for one in effects if shows_difference(one)]
     sentences = [finding(one, median=median, metric=metric) for one in shown[:FINDINGS]]
     if len(shown) > FINDINGS:
@@ -54,6 +61,44 @@ def findings(
         pairs = listed(f"{one.policy} and {one.control}" for one in others)
         return [*sentences, f"No difference{_in(metric)} is shown between: {pairs}."]
     return [*sentences, *(finding(one, metric=metric) for one in others)]
+
+
+def _findings_of_many(effects: Sequence[Effect]) -> list[str]:
+    """Who earned most, and who more or less than the control of all, the largest differences first."""
+    control, count = effects[0].control, len(effects)
+    ranked = sorted(effects, key=lambda one: -one.effect)
+    best = ranked[0].policy if ranked[0].effect > 0 else control
+    most = max(0.0, ranked[0].effect) + effects[0].reward - effects[0].effect
+    differ = [one for one in ranked if shows_difference(one)]
+    more = [one.policy for one in differ if one.effect > 0]
+    less = [one.policy for one in reversed(differ) if one.effect < 0]
+    equal = [one.policy for one in ranked if not shows_difference(one) and not is_same_policy(one)]
+    level, over = percent(effects[0].level), f"over {effects[0].checkpoint:,} periods"
+    return [
+        f"Most by mean reward {over}: {best}, {amount(most)}.",
+        f"Of {count:,} policies {len(more):,} earned more than {control}, at {level}{_names(more)}; "
+        f"{len(less):,} earned less{_names(less)}; for {len(equal):,} no difference is shown{_names(equal)}.",
+    ]
+
+
+def _names(policies: Sequence[str]) -> str:
+    return f" ({listed(policies, FINDINGS)})" if policies else ""
+
+
+def _metric_of_many(effects: Sequence[Effect], metric: Metric) -> list[str]:
+    """Which policies are better or worse than the control of all, by a metric."""
+    sign = -1.0 if metric.lower_is_better else 1.0
+    control, ranked = effects[0].control, sorted(effects, key=lambda one: -sign * one.effect)
+    best = ranked[0].policy if sign * ranked[0].effect > 0 else control
+    differ = [one for one in ranked if shows_difference(one)]
+    better = [one.policy for one in differ if sign * one.effect > 0]
+    worse = [one.policy for one in reversed(differ) if sign * one.effect < 0]
+    level, over = percent(effects[0].level), f"over {effects[0].checkpoint:,} periods"
+    return [
+        f"Best by {metric.title} {over}: {best}.",
+        f"Of {len(effects):,} policies {len(better):,} are better than {control}, at {level}{_names(better)}; "
+        f"{len(worse):,} are worse{_names(worse)}.",
+    ]
 
 
 def finding(effect: Effect, *, median: bool = False, metric: Metric = REWARD) -> str:

@@ -11,11 +11,6 @@ import textwrap
 from collections.abc import Sequence
 from functools import partial
 
-from sameluck.reporting.wording import listed
-
-NARROWEST, WIDEST = 30, 100  # characters of a line of prose
-UNLIMITED = 10_000
-
 
 def html_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, label: str = "A table", id: str = ""
@@ -32,37 +27,43 @@ def html_table(
     )
 
 
+def notebook(
+    title: str, header: Sequence[str], rows: Sequence[Sequence[str]], sentences: Sequence[str]
+) -> str:
+    """A title, a table and sentences as HTML."""
+    first, *rest = (f"<p>{html.escape(text)}</p>" for text in (title, *sentences))
+    return f"{first}{html_table(header, rows)}{''.join(rest)}"
+
+
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table for a terminal: the first column left-aligned, the others right-aligned."""
+    """A table for a terminal: the first column left-aligned, the others right-aligned.
+
+    One that is wider than the terminal goes on below, with its first column again.
+    """
     lines = [list(header), *(list(row) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    parts: list[list[int]] = []
+    for column in range(1, len(widths)):
+        room = terminal_width() - widths[0] - sum(2 + widths[one] for one in (parts or [[]])[-1])
+        if not parts or room < 2 + widths[column]:
+            parts.append([])
+        parts[-1].append(column)
+    return "\n\n".join(_part(lines, widths, [0, *columns]) for columns in parts or [[]])
+
+
+def _part(lines: Sequence[Sequence[str]], widths: Sequence[int], columns: Sequence[int]) -> str:
     return "\n".join(
         "  ".join(
-            cell.rjust(width) if column else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+            line[column].rjust(widths[column]) if column else line[column].ljust(widths[column])
+            for column in columns
         ).rstrip()
         for line in lines
     )
 
 
-def narrow_text_table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], optional: Sequence[int]
-) -> str:
-    """A table that is as wide as the terminal at most: columns are left out in this order, and named below it."""
-    kept, left_out = list(range(len(header))), list(optional)
-    missing: list[str] = []
-    while True:
-        text = text_table([header[at] for at in kept], [[row[at] for at in kept] for row in rows])
-        if not left_out or max(map(len, text.splitlines())) <= terminal_width():
-            note = f"\n{wrapped(f'Not shown: {listed(missing)}.')}" if missing else ""
-            return f"{text}{note}"
-        kept.remove(left_out[0])
-        missing.append(header[left_out.pop(0)])
-
-
 def terminal_width() -> int:
-    """The columns of the terminal that is printed to; as many as one likes elsewhere."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else UNLIMITED
+    """The columns of the terminal, or of the variable COLUMNS; as many as one likes if neither is known."""
+    return shutil.get_terminal_size((0, 0)).columns or sys.maxsize
 
 
 def csv_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -73,11 +74,8 @@ def csv_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def wrapped(text: str, first: str = "", later: str = "") -> str:
-    """A paragraph for a terminal, in lines of at most 100 characters, or as many as the terminal has.
-
-    `first` and `later` begin its lines.
-    """
-    width = max(NARROWEST, min(WIDEST, terminal_width()))
+    """A paragraph for a terminal, in lines of at most 100 characters; `first` and `later` begin its lines."""
+    width = max(20, min(100, terminal_width()))
     fill = partial(textwrap.fill, width=width, break_long_words=False, break_on_hyphens=False)
     return fill(text, initial_indent=first, subsequent_indent=later)
 

@@ -17,7 +17,7 @@ import pytest
 
 import cases
 import sameluck as sl
-from sameluck import cli
+from sameluck import cli, randomness
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "sameluck"
@@ -90,6 +90,17 @@ def script(name: str):
 @pytest.mark.parametrize("kind", cases.ENVIRONMENT_KINDS, ids=lambda kind: kind.__name__)
 def test_the_guide_lists_every_environment(kind):
     assert re.search(rf"[|,] `{kind.__name__}\(", (ROOT / "docs" / "guide.md").read_text())
+
+
+def test_the_guide_says_what_a_body_may_use():
+    """The fields of a tally, the samplers, and from where periods and arms count."""
+    guide = (ROOT / "docs" / "guide.md").read_text()
+    rows = "".join(re.findall(r"^\| `.*", guide, re.MULTILINE))
+    samplers = set(randomness.__all__) - {"at", "again"}
+
+    assert [name for name in sl.Tally._fields if f"`{name}`" not in rows] == []
+    assert [name for name in samplers if f"`{name}(bits" not in rows] == []
+    assert "Periods count from 1, arms from 0." in guide
 
 
 @pytest.mark.parametrize("name", ["cli", "glossary", "policies"])
@@ -222,7 +233,7 @@ USE_OF_THE_RECIPES = """
 import numpy as np
 
 import sameluck as sl
-from sameluck import cli
+from sameluck import cli, randomness
 from sameluck.live.diagnostics.outliers import outliers
 from sameluck.service.app import create_app
 

@@ -300,10 +300,10 @@ BAD_INPUT = [
     (made(policies={"x": "ucb9"}), "unknown policy 'ucb9'; did you mean 'ucb1'?"),
     (made(policies={"x": None}), "None is not a policy"),
     (made(policies={"x": "ucb1(alpha=-1)"}), "UCB1.alpha must be >= 0, got -1.0"),
-    (made(policies={"x": sl.UCB1(float("nan"))}), "UCB1.alpha must be a finite number, got nan"),
+    (lambda: sl.UCB1(float("nan")), "UCB1.alpha must be a finite number, got nan"),
     (made(policies={"x": "always(2)"}), "Always.arm must be a whole number from 0 to 1, got 2"),
     (made(policies={"x": "ucb1(" + "9" * 400 + ".0)"}), "finite number"),
-    (made(policies={"x": sl.UCB1(10**400)}), "too large"),
+    (lambda: sl.UCB1(10**400), "too large"),
     # files
     (made_from_json(""), "not valid JSON"),
     (made_from_json("[]"), "an experiment must be an object, got []"),

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, locked files, and valid JSON."""
+"""Files written whole or not at all, locked files, valid JSON, and what made them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import math
 import os
 import secrets
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 
-from sameluck.errors import Invalid
+from sameluck.errors import Invalid, shown
 
 
 def lock(handle: int, *, wait: bool, at: int = 0) -> None:
@@ -53,12 +55,37 @@ def locked(path: Path) -> Iterator[None]:
         os.close(handle)
 
 
+def file_path(what: str, path: object) -> Path:
+    """The path of a file, or `Invalid` unless it is text, or an object with such a path."""
+    try:
+        text = os.fspath(path)  # type: ignore[call-overload]
+        if b"\0" not in os.fsencode(text):
+            return Path(text)
+    except (TypeError, UnicodeEncodeError):
+        pass
+    raise Invalid(f"{what}: the path of a file is text such as 'ledger.csv', got {shown(path)}")
+
+
+def is_file(path: Path) -> bool:
+    """Whether a path is that of a file; one that no file can have is not."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # too long, or with a NUL
+        return False
+
+
 def make_folder(folder: Path) -> None:
     """Create a folder and those above it; raise `Invalid` if that is not possible."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Invalid(f"cannot make the folder {str(folder)!r}: {error.strerror}") from None
+
+
+def made_with() -> dict[str, str]:
+    """What reports and JSON say about where they come from: the version of sameluck, and the day."""
+    today = datetime.now(UTC).date().isoformat()
+    return {"sameluck": version("sameluck"), "date": today}
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -70,15 +97,13 @@ def write_whole(path: Path, content: bytes) -> None:
 @contextlib.contextmanager
 def draft_of(path: Path) -> Iterator[Path]:
     """A new file that replaces `path` at the end, unless an error is raised."""
-    draft = path.parent / f".{secrets.token_hex(8)}.part"
-    if "\x00" in str(path):
-        raise Invalid(f"cannot write {str(path)!r}: a file name must not contain NUL")
+    draft = file_path("write", path).parent / f".{secrets.token_hex(8)}.part"
     try:
         draft.touch()
         yield draft
         draft.replace(path)
     except OSError as error:
-        raise Invalid(f"cannot write {str(path)!r}: {error.strerror or error}") from None
+        raise Invalid(f"cannot write {shown(str(path))}: {error.strerror or error}") from None
     finally:
         with contextlib.suppress(OSError):
             draft.unlink()

@@ -19,7 +19,7 @@ def is_whole(value: object) -> TypeGuard[SupportsIndex]:
     """Whether a value is a whole number; True and False are not."""
     try:
         operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
+    except Exception:  # TypeError, or one of the object's own
         return False
     return not isinstance(value, bool)
 
@@ -76,10 +76,11 @@ def require_number(
         raise Invalid(f"{name} must be {' and '.join(broken)}, got {shown(value)}")
 
 
-def require_flag(name: str, value: object) -> None:
-    """Raise `Invalid` unless the value is True or False."""
+def require_flag(name: str, value: object) -> bool:
+    """The value as a bool, or `Invalid` unless it is True or False."""
     if not isinstance(value, bool | np.bool_):
         raise Invalid(f"{name} must be True or False, got {shown(value)}")
+    return bool(value)
 
 
 def require_callable(name: str, value: object) -> None:

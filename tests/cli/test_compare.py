@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+from datetime import UTC, date, datetime
 
 import click
 import pytest
@@ -53,6 +54,17 @@ def test_a_command_imports_no_other_command():
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_names_are_read_as_utf8_in_any_locale(capsys):
+    """With LC_ALL=C and without Python's UTF-8 mode, their bytes arrive as surrogates."""
+    undecoded = "\u00fc".encode().decode("ascii", "surrogateescape")
+    words = ["compare", f"{undecoded}=ucb1", "b=epsilon_greedy", "--control", undecoded]
+    code, out, err = run(
+        capsys, *words, "--env", "bernoulli(0.7,0.3)", "--horizon", "9", "--replications", "3"
+    )
+    assert (code, err) == (0, "")
+    assert "b and \u00fc" in out or "than \u00fc" in out
+
+
 def test_a_comparison_is_a_table_and_a_sentence(capsys):
     code, out, err = run(
         capsys,
@@ -93,6 +105,10 @@ def test_json_is_the_same_answer_as_the_python_surface(capsys):
     assert answer["effects"] == result.to_dicts()
     assert answer["verdict"] == result.verdict
     assert answer["digest"] == experiment.digest
+    assert answer["sameluck"] == sl.__version__
+    assert date.fromisoformat(answer["date"]) <= datetime.now(UTC).date()
+    assert answer["checkpoints"] == [50, 500]
+    assert (answer["level"], answer["interval"], answer["pairs"]) == (0.95, "t", "control")
 
 
 def test_json_has_no_infinity(capsys):

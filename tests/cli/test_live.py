@@ -628,14 +628,16 @@ def test_a_database_in_which_nothing_was_started_stays_empty(name, url, tmp_path
     assert (tmp_path / "shop.db").stat().st_size == 0
 
 
-def test_an_empty_postgresql_database_stays_empty(postgres_url, tmp_path, monkeypatch, capsys):
+def test_an_empty_postgresql_database_stays_empty(
+    empty_postgres_url, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setenv("SAMELUCK_DB", "sqlite:///another.db")
     for words in (("status",), ("doctor",), ("assign", "shop", "--unit", 1), ("pause", "shop")):
-        code, out, err = run(capsys, *words, "--db", postgres_url)
+        code, out, err = run(capsys, *words, "--db", empty_postgres_url)
         assert (code, out, err.count("\n")) == (2, "", 1)
-        assert f"no experiment was ever started in {postgres_url}; start one with: " in err
-        assert f"sameluck live start FILE.toml --db {postgres_url}" in err
-    with psycopg.connect(postgres_url) as connection:
+        assert f"no experiment was ever started in {empty_postgres_url}; start one with: " in err
+        assert f"sameluck live start FILE.toml --db {empty_postgres_url}" in err
+    with psycopg.connect(empty_postgres_url) as connection:
         found = connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")
         assert found.fetchone() == (0,)
 

@@ -2,20 +2,16 @@
 
 import contextlib
 import math
-import sqlite3
 from decimal import Decimal
 from fractions import Fraction
 from uuid import UUID
 
 import numpy as np
-import psycopg
 import pytest
+from tables import TABLES, reading
 
 import sameluck as sl
 from sameluck.testing.scenario import FIVE, TWO, WINDOW, Scenario, assert_finished, options
-
-TABLES = ("schema_version", "experiment", "replication", "entry", "assignment", "reward_event")
-TABLES += ("answer", "api_key", "change", "disabled_arm")
 
 BAD_IDS = [
     "nothing",
@@ -97,19 +93,10 @@ def scenario(url):
 
 
 @pytest.fixture
-def dump(url):
-    """Every row of every table."""
-
-    def sqlite():
-        path = url.removeprefix("sqlite:///").partition("?")[0]
-        with contextlib.closing(sqlite3.connect(path)) as connection:
-            return {t: sorted(map(str, connection.execute(f"SELECT * FROM {t}"))) for t in TABLES}
-
-    def postgres():
-        with psycopg.connect(url) as connection:
-            return {t: sorted(map(str, connection.execute(f"SELECT * FROM {t}"))) for t in TABLES}
-
-    return sqlite if url.startswith("sqlite") else postgres
+def dump(url, scenario):
+    """Every row of every table, once the store has made them."""
+    with reading(url) as rows:
+        yield rows
 
 
 @pytest.fixture

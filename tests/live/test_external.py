@@ -416,16 +416,14 @@ class TestDefinition:
         assert again == experiment
         assert again.policies["a"] == sl.External("my own", batch=3)
 
-    @pytest.mark.parametrize("policy", [sl.External(""), sl.External("x" * 201), sl.External(7)])
-    def test_bad_names(self, policy):
+    @pytest.mark.parametrize("name", ["", "x" * 201, 7])
+    def test_bad_names(self, name):
         with pytest.raises(
             sl.Invalid, match=r"External\.name must be 1 to 200 printable characters"
         ):
-            sl.Experiment(policies={"a": policy}, arms=3, horizon=8, replications=2)
+            sl.External(name)
 
     @pytest.mark.parametrize("batch", [0, -1, 1.5, True, "2", None])
     def test_bad_batches(self, batch):
         with pytest.raises(sl.Invalid, match=r"External\.batch must be a whole number from 1"):
-            sl.Experiment(
-                policies={"a": sl.External("x", batch)}, arms=3, horizon=8, replications=2
-            )
+            sl.External("x", batch)

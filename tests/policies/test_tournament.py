@@ -13,7 +13,7 @@ import sameluck as sl
 from sameluck.live.engine.walker import CompiledWalker, PreparedPolicy, empty_results
 from sameluck.policies import base, epsilon_greedy, tournament, ucb
 from sameluck.policies.tournament import MANY_ARMS
-from sameluck.simulation.loop import PolicyRunner
+from sameluck.simulation.policy_runner import PolicyRunner
 
 POLICIES = [
     sl.UCB1(),

@@ -1,7 +1,10 @@
 """`sl.Client` and `sl.AsyncClient` on a real server: the methods of the embedded object, and without the server."""
 
 import asyncio
+import contextlib
 import inspect
+import socket
+import threading
 import time
 from decimal import Decimal
 
@@ -289,6 +292,51 @@ def test_an_answer_that_does_not_end_is_given_up():
         began = time.monotonic()
         assert client.load("socks", fallback="red").assign("u").reason == "UNAVAILABLE"
         assert time.monotonic() - began < 5
+
+
+def test_an_answer_whose_head_does_not_end_is_given_up():
+    """A byte every 50 ms, on a kept connection too: each read alone is in time."""
+    sent = []
+
+    def trickle(connection):
+        with connection, contextlib.suppress(OSError):
+            connection.recv(4_096)
+            connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+            connection.recv(4_096)
+            for letter in b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200:
+                sent.append(connection.send(bytes([letter])))
+                time.sleep(0.05)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        with sl.Client(url, token="sl_x", timeout=0.3) as client:
+            live = client.load("socks", fallback="red")
+            serving = threading.Thread(target=lambda: trickle(listening.accept()[0]))
+            serving.start()
+            with pytest.raises(sl.Unknown):
+                live.assign("u")
+            began = time.monotonic()
+            assert live.assign("u").reason == "UNAVAILABLE"
+            assert time.monotonic() - began < 3
+        serving.join()
+    assert sent
+
+
+@pytest.mark.parametrize("answer", NOT_SAMELUCK.values(), ids=NOT_SAMELUCK)
+def test_only_a_file_of_the_service_is_saved(answer, tmp_path):
+    transport = httpx.MockTransport(lambda _: answer)
+    for name in ("ledger.csv", "ledger.jsonl", "ledger.ndjson", "ledger.parquet"):
+        path = tmp_path / name
+        path.write_text("before")
+        with sl.Client("http://localhost", token="sl_x", transport=transport) as client:
+            live = client.load("socks", fallback="red")
+            with pytest.raises(sl.Unavailable) as error:
+                live.export(path)
+            if answer.headers.get("content-type", "").startswith("text/html"):
+                assert "text/html in place of" in str(error.value)
+            with pytest.raises(sl.Unavailable):
+                live.runs()
+        assert path.read_text() == "before"
 
 
 def test_what_is_no_unit_or_no_reward_is_refused_as_by_the_embedded_object(server):

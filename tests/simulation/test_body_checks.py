@@ -164,7 +164,7 @@ def machine_code_is_not_run(monkeypatch):
     def run(*_):
         raise AssertionError("machine code was run")
 
-    monkeypatch.setattr("sameluck.simulation.loop._run_all", run)
+    monkeypatch.setattr("sameluck.simulation.policy_runner.run_all", run)
 
 
 @pytest.mark.usefixtures("machine_code_is_not_run")

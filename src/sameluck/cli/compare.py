@@ -31,7 +31,7 @@ from sameluck.cli.output import (
 )
 from sameluck.cli.simulation import simulate
 from sameluck.experiment import checked_checkpoints
-from sameluck.files import make_folder, write_whole
+from sameluck.files import made_with, make_folder, write_whole
 from sameluck.inference.effects import Request, check_request
 from sameluck.reporting.pages import Card
 from sameluck.reporting.tables import csv_table, wrapped
@@ -143,9 +143,12 @@ def comparison_record(
     """A comparison as values that JSON can hold."""
     environment = result.runs.environment
     return {
+        **made_with(),
         "experiment": result.runs.experiment.to_dict(),
         "digest": result.runs.experiment.digest,
         "environment": environment and text_forms.write(environment),
+        "checkpoints": result.runs.checkpoints.tolist(),
+        **result.request._asdict(),
         "effects": result.to_dicts(),
         "standings": [one._asdict() for one in result.standings],
         "verdict": result.verdict,

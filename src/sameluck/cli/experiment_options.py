@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -66,7 +67,11 @@ def experiment_options(
     return decorate
 
 
-control_option = click.option("--control", help="The policy to compare with.  [default: the first]")
+control_option = click.option(
+    "--control",
+    callback=lambda _context, _option, name: name and decoded(name),
+    help="The policy to compare with.  [default: the first]",
+)
 
 
 def read_experiment(
@@ -155,10 +160,18 @@ def _environment_and_arms(text: object) -> tuple[Environment, int | tuple[str, .
     return Empirical(rewards_by_arm(log)), log.arms
 
 
+def decoded(word: str) -> str:
+    """A word of the command line as UTF-8; in another locale, Python leaves the bytes of its letters undecoded."""
+    try:
+        return os.fsencode(word).decode()
+    except UnicodeError:
+        return word
+
+
 def parse_policies(words: Iterable[str]) -> dict[str, Policy]:
     """Policies by name, each typed as POLICY or NAME=POLICY."""
     policies: dict[str, Policy] = {}
-    for word in words:
+    for word in map(decoded, words):
         named = re.match(r"\s*([^=()\[\]]+?)\s*=(.*)", word, re.DOTALL)
         text = named[2] if named else word
         policy = text_forms.parse(text, POLICIES, "policy")

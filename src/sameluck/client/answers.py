@@ -60,6 +60,7 @@ class Answer(NamedTuple):
 
     status: int
     content: bytes
+    media_type: str  # such as application/json
 
     @property
     def json(self) -> Any:

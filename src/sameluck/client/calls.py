@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeAlias, TypeVar
-from urllib.parse import quote
+from typing import Any, Generic, TypeVar
 
 from sameluck.client.answers import (
     Answer,
@@ -23,8 +21,18 @@ from sameluck.client.answers import (
     rederivation_of,
     status_of,
 )
-from sameluck.errors import SameluckError, shown
-from sameluck.experiment import Experiment
+from sameluck.client.parts import (
+    PolicyLike,
+    QueryValue,
+    address,
+    export_target,
+    json_text,
+    part_of_path,
+    policy_text,
+    reason_query,
+)
+from sameluck.errors import SameluckError
+from sameluck.experiment import Experiment, require_experiment
 from sameluck.files import write_whole
 from sameluck.live import (
     Assignment,
@@ -41,13 +49,10 @@ from sameluck.live import (
 )
 from sameluck.live.enrolment import Unit
 from sameluck.live.units import json_unit
-from sameluck.policies.base import Policy
 from sameluck.runs import Runs
-from sameluck.text_forms import write
+from sameluck.validation import require_flag, require_list, require_whole
 
 T_co = TypeVar("T_co", covariant=True)
-Plain: TypeAlias = str | int | float | bool | None
-QueryValue: TypeAlias = Plain | Sequence[Plain]
 LONGEST = 35.0  # seconds, for a call that is not for a user
 
 
@@ -63,6 +68,7 @@ class Call(Generic[T_co]):
         query: The part of the address after the question mark.
         for_user: A user waits for it: it has less time.
         repeatable: Sending it twice is as good as once, so that it may be sent again if its answer was lost.
+        media_type: Of the answer, unless that is empty.
     """
 
     method: str
@@ -72,11 +78,17 @@ class Call(Generic[T_co]):
     query: Mapping[str, QueryValue] | None = None
     for_user: bool = False
     repeatable: bool = True
+    media_type: str = "application/json"
+
+    @property
+    def address(self) -> str:
+        """The path and the query."""
+        return address(self.path, self.query or {})
 
     @property
     def content(self) -> bytes | None:
-        """The body as it is sent; what JSON does not have is a text, which the service refuses if it is not due."""
-        return None if self.body is None else json.dumps(self.body, default=shown).encode()
+        """The body as it is sent."""
+        return None if self.body is None else json_text(self.body).encode()
 
 
 def nothing(answer: Answer) -> None:
@@ -100,26 +112,28 @@ def create(
     name: str, experiment: Experiment, live: Live, *, paused: bool
 ) -> Call[ExperimentDocument]:
     """A new experiment."""
-    values = {**experiment.to_dict(), "name": name, "live": live.to_dict(), "start": not paused}
+    require_experiment("start", experiment)
+    start = not require_flag("paused", paused)
+    values = {**experiment.to_dict(), "name": name, "live": live.to_dict(), "start": start}
     return Call("POST", "/v1/experiments", document_of, values)
 
 
 def show(name: str) -> Call[ExperimentDocument]:
     """An experiment."""
-    return Call("GET", f"/v1/experiments/{_part(name)}", document_of)
+    return Call("GET", f"/v1/experiments/{part_of_path(name)}", document_of)
 
 
 def delete(name: str, reason: str) -> Call[None]:
     """Delete an experiment."""
-    path = f"/v1/experiments/{_part(name)}"
-    return Call("DELETE", path, nothing, query={"reason": reason}, repeatable=False)
+    path = f"/v1/experiments/{part_of_path(name)}"
+    return Call("DELETE", path, nothing, query=reason_query(reason), repeatable=False)
 
 
 class ExperimentCalls:
     """The calls about one experiment, by the methods of `LiveExperiment`."""
 
     def __init__(self, name: str) -> None:
-        self.path = f"/v1/experiments/{_part(name)}"
+        self.path = f"/v1/experiments/{part_of_path(name)}"
 
     # Users
 
@@ -136,7 +150,8 @@ class ExperimentCalls:
 
     def void_units(self, units: Iterable[Unit]) -> Call[None]:
         """Void the assignments of units that were not told."""
-        body = {"units": [json_unit(unit) for unit in units]}
+        every = require_list("void_units: units", units)
+        body = {"units": [json_unit(unit) for unit in every]}
         return Call("POST", f"{self.path}/assignments/void", nothing, body, for_user=True)
 
     def expose(self, id: str) -> Call[None]:
@@ -177,17 +192,18 @@ class ExperimentCalls:
         self, *, drain: bool = True, after_replications: int | None = None, reason: str = ""
     ) -> Call[None]:
         """End the experiment before the planned number of replications, as `LiveExperiment.stop` does."""
+        drain = require_flag("drain", drain)
         more = {"drain": drain, "after_replications": after_replications, "reason": reason}
         return self._change("stop", more)
 
     def disable_arm(self, arm: str, *, reason: str = "", fallback: str | None = None) -> Call[None]:
         """Show an arm to nobody, as `LiveExperiment.disable_arm` does."""
         body = {"reason": reason, "fallback": fallback}
-        return self._change(f"arms/{_part(arm)}/disable", body)
+        return self._change(f"arms/{part_of_path(arm)}/disable", body)
 
     def enable_arm(self, arm: str, *, reason: str = "") -> Call[None]:
         """Show a disabled arm again."""
-        return self._change(f"arms/{_part(arm)}/enable", {"reason": reason})
+        return self._change(f"arms/{part_of_path(arm)}/enable", {"reason": reason})
 
     def extend_windows(self, seconds: float, *, reason: str = "") -> Call[Extension]:
         """Let the rewards that are awaited now come so many seconds later."""
@@ -203,19 +219,19 @@ class ExperimentCalls:
         """Destroy the key of the hashes of the units, as `LiveExperiment.forget_units` does."""
         return self._change("forget-units", {"reason": reason})
 
-    def add_policy(self, name: str, policy: Policy | str) -> Call[Joining]:
+    def add_policy(self, name: str, policy: PolicyLike) -> Call[Joining]:
         """Add a challenger, even to a finished experiment."""
         return Call(
             "POST", f"{self.path}/policies", _joining, _policy(name, policy), repeatable=False
         )
 
-    def preview_policy(self, name: str, policy: Policy | str) -> Call[Joining]:
+    def preview_policy(self, name: str, policy: PolicyLike) -> Call[Joining]:
         """Return what `add_policy` would return; nothing is changed."""
         return Call("POST", f"{self.path}/policies/preview", _joining, _policy(name, policy))
 
     def remove_policy(self, name: str, *, reason: str = "") -> Call[Rederivation]:
         """Remove a policy from the experiment, as `LiveExperiment.remove_policy` does."""
-        path, query = f"{self.path}/policies/{_part(name)}", {"reason": reason}
+        path, query = f"{self.path}/policies/{part_of_path(name)}", reason_query(reason)
         return Call("DELETE", path, rederivation_of, query=query, repeatable=False)
 
     def replace_policy_code(
@@ -225,7 +241,7 @@ class ExperimentCalls:
 
         The result shows what changes; nothing is changed unless `confirm`. No code is sent.
         """
-        names = [name] if isinstance(name, str) else list(name)
+        names = [name] if isinstance(name, str) else require_list("replace_policy_code: name", name)
         return self._rederive("policies/code", {"policies": names}, reason, confirm=confirm)
 
     def repair(self, *, confirm: bool = False, reason: str = "") -> Call[Rederivation]:
@@ -238,10 +254,10 @@ class ExperimentCalls:
     def _rederive(
         self, what: str, body: Mapping[str, object], reason: str, *, confirm: bool
     ) -> Call[Rederivation]:
-        path = f"{self.path}/{what}"
-        if not confirm:
+        path, why = f"{self.path}/{what}", reason_query(reason)
+        if not require_flag("confirm", confirm):
             return Call("POST", f"{path}/preview", rederivation_of, body or None)
-        return Call("POST", path, rederivation_of, {**body, "reason": reason}, repeatable=False)
+        return Call("POST", path, rederivation_of, {**body, **why}, repeatable=False)
 
     def _change(self, what: str, body: Mapping[str, object]) -> Call[None]:
         return Call("POST", f"{self.path}/{what}", _changed, body)
@@ -258,7 +274,7 @@ class ExperimentCalls:
 
     def diagnostics(self, *, silence_is_zero: bool = False) -> Call[tuple[Check, ...]]:
         """Check what the experiment assumes against its data."""
-        query = {"silence_is_zero": silence_is_zero}
+        query = {"silence_is_zero": require_flag("silence_is_zero", silence_is_zero)}
         return Call("GET", f"{self.path}/diagnostics", checks_of, query=query)
 
     def replications(self) -> Call[list[ReplicationStatus]]:
@@ -283,48 +299,49 @@ class ExperimentCalls:
         """The results so far, for `compare`: the complete prefix of replications."""
         query: dict[str, Sequence[int | str] | None]
         query = {"checkpoints": checkpoints, "policies": policies}
-        given = {name: list(value) for name, value in query.items() if value is not None}
-        return Call("GET", f"{self.path}/runs", _runs, query=given)
+        given = {n: require_list(n, value) for n, value in query.items() if value is not None}
+        kind = "application/octet-stream"
+        return Call("GET", f"{self.path}/runs", _runs, query=given, media_type=kind)
 
     def trace(self, replication: int = 0) -> Call[TraceDocument]:
         """Every period of one replication that each policy has done, as a record."""
-        query = {"replication": replication}
+        query = {"replication": require_whole("replication", replication, 0)}
         return Call("GET", f"{self.path}/trace", lambda answer: answer.json, query=query)
 
     def export(
         self, path: str | os.PathLike[str], *, what: str = "ledger", format: str | None = None
     ) -> Call[None]:
         """Write the ledger to a file, whole or not at all; its ending decides the format unless that is given."""
-        chosen = format or Path(path).suffix.lower().lstrip(".")
+        target = export_target(path, format)
 
         def read(answer: Answer) -> None:
-            write_whole(Path(path), answer.content)
+            write_whole(target.path, _file(answer))
 
-        query = {"what": what, "format": chosen}
-        return Call("GET", f"{self.path}/export", read, query=query)
-
-
-def _part(text: object) -> str:
-    """A name as one part of a path; what is no text as one that no experiment, arm or policy has."""
-    if text in (".", ".."):
-        return str(text).replace(".", "%2E")  # not the folder above
-    return quote(text if isinstance(text, str) else shown(text), safe="", errors="replace")
+        query, kind = {"what": what, "format": target.format}, target.media_type
+        return Call("GET", f"{self.path}/export", read, query=query, media_type=kind)
 
 
 def _assignment(id: str | None) -> str:
-    return f"/v1/assignments/{_part(id)}"
+    return f"/v1/assignments/{part_of_path(id)}"
 
 
-def _policy(name: str, policy: Policy | str) -> dict[str, str]:
-    return {"name": name, "policy": policy if isinstance(policy, str) else write(policy)}
+def _policy(name: str, policy: PolicyLike) -> dict[str, str]:
+    return {"name": name, "policy": policy_text(policy)}
 
 
 def _joining(answer: Answer) -> Joining:
     return Joining(*(answer.json[field] for field in Joining._fields))
 
 
+def _file(answer: Answer) -> bytes:
+    """The content of a file, which is never empty."""
+    if not answer.content:
+        raise ValueError(answer.status)
+    return answer.content
+
+
 def _runs(answer: Answer) -> Runs:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "runs.npz"
-        path.write_bytes(answer.content)
+        path.write_bytes(_file(answer))
         return Runs.load(path)

@@ -16,8 +16,12 @@ from sameluck.client.remote import (
     Connection,
     RemoteState,
     Report,
+    check_strict,
     checked_report,
+    checked_reports,
+    checked_transport,
     joined,
+    media_type_of,
     not_enrolled,
     parts,
 )
@@ -54,7 +58,9 @@ class AsyncClient:
     ) -> None:
         self._connection = Connection(url, token, timeout)
         self._http = httpx.AsyncClient(
-            base_url=self._connection.url, headers=self._connection.headers, transport=transport
+            base_url=self._connection.url,
+            headers=self._connection.headers,
+            transport=checked_transport(transport, httpx.AsyncBaseTransport),
         )
 
     async def __aenter__(self) -> AsyncClient:
@@ -130,12 +136,11 @@ class AsyncClient:
                 async with asyncio.timeout(attempts.seconds_left):
                     response = await self._http.request(
                         call.method,
-                        call.path,
+                        call.address,
                         content=call.content,
-                        params=call.query,
                         timeout=None,
                     )
-                answer = Answer(response.status_code, response.content)
+                answer = Answer(response.status_code, response.content, media_type_of(response))
             except (httpx.HTTPError, TimeoutError) as error:
                 failure = error
             pause = attempts.pause_after(answer, sent=not isinstance(failure, NOT_SENT))
@@ -190,6 +195,7 @@ class AsyncRemoteExperiment(RemoteState):
         unless `strict`, which raises `Unavailable`. If it was enrolled nevertheless, its assignment is voided once
         the service answers again, so that it does not count.
         """
+        check_strict(strict)
         try:
             await self._void_unanswered()
             answer = await self._client.send(self._calls.assign(unit), is_assign=True)
@@ -205,7 +211,8 @@ class AsyncRemoteExperiment(RemoteState):
     ) -> list[Assignment | SameluckError]:
         """Return what `assign` returns for each of several units, in their order; an error stands in its place."""
         answers: list[Assignment | SameluckError] = []
-        for some in parts(list(units)):
+        check_strict(strict)
+        for some in parts("assign_many: units", units):
             try:
                 await self._void_unanswered()
                 answers += await self._client.send(self._calls.assign_many(some), is_assign=True)
@@ -238,10 +245,10 @@ class AsyncRemoteExperiment(RemoteState):
         self, pairs: Iterable[tuple[str | None, float]]
     ) -> list[Receipt | SameluckError]:
         """Report several rewards; returns what `reward` returns for each, or its error in its place."""
-        every = [checked_report(pair) for pair in pairs]
+        every = checked_reports(pairs)
         enrolled = [one for one in every if isinstance(one, Report) and one.id is not None]
         answers: list[Receipt | SameluckError] = []
-        for some in parts(enrolled):
+        for some in parts("reward_many: pairs", enrolled):
             answers += await self._client.send(self._calls.reward_many(some))
         return joined(every, answers)
 

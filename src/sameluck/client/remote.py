@@ -7,6 +7,8 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+import httpx
+
 from sameluck.client.answers import Answer, ExperimentDocument
 from sameluck.client.calls import Call, ExperimentCalls
 from sameluck.errors import Invalid, SameluckError, Unavailable, Unknown, shown
@@ -16,7 +18,7 @@ from sameluck.live.breaker import FAILURES, CircuitBreaker
 from sameluck.live.enrolment import Unit
 from sameluck.live.records import UNAVAILABLE
 from sameluck.live.reports import checked_reward, is_id
-from sameluck.validation import require_number
+from sameluck.validation import require_flag, require_list, require_name, require_number
 
 TOKEN_VARIABLE = "SAMELUCK_TOKEN"
 MOST_ITEMS = 1_000  # in one request
@@ -40,11 +42,13 @@ class Connection:
     """How a service is called: its address, the token, the deadline, and whether it was there lately."""
 
     def __init__(self, url: str, token: str | None, timeout: float) -> None:
-        if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+        if not _is_address(url):
             raise Invalid(
                 f"a service's address is text such as 'http://host:8321', got {shown(url)}"
             )
         require_number("timeout", timeout, above=0)
+        if not isinstance(token, str | None):
+            raise Invalid(f"a token is text, got a {type(token).__name__}")
         secret = token or os.environ.get(TOKEN_VARIABLE, "")
         if not secret.isascii() or not secret.isprintable():
             raise Invalid("a token is printable ASCII; it starts with sl_")
@@ -71,15 +75,42 @@ class Connection:
         """The value of an answer; raises the error that it reports, `Unavailable` if it is not of sameluck."""
         if error := answer.error:
             raise error
+        if answer.content and answer.media_type != call.media_type:
+            raise self._not_sameluck(
+                answer, f"{answer.media_type or 'no media type'} in place of {call.media_type}"
+            )
         try:
             return call.read(answer)
         except SameluckError:
             raise
         except (ValueError, TypeError, LookupError):
-            raise Unavailable(
-                f"the service at {self.url} answered (status {answer.status}) with what is no answer to this call; "
-                "is it sameluck, of this version?"
-            ) from None
+            raise self._not_sameluck(answer, "what is no answer to this call") from None
+
+    def _not_sameluck(self, answer: Answer, what: str) -> Unavailable:
+        return Unavailable(
+            f"the service at {self.url} answered (status {answer.status}) with {what}; is it sameluck, of this "
+            "version, and is no proxy or login page before it?"
+        )
+
+
+def _is_address(url: object) -> bool:
+    try:
+        return isinstance(url, str) and httpx.URL(url).scheme in ("http", "https")
+    except (httpx.InvalidURL, UnicodeError):
+        return False
+
+
+def checked_transport(transport: T, kind: type[T]) -> T:
+    """The transport, or `Invalid` unless it is one of httpx or None."""
+    if not isinstance(transport, kind | None):
+        raise Invalid(f"transport must be an httpx.{kind.__name__}, got {shown(transport)}")
+    return transport
+
+
+def media_type_of(response: httpx.Response) -> str:
+    """The media type of an answer, without its parameters."""
+    header: str = response.headers.get("content-type", "")
+    return header.partition(";")[0].strip().lower()
 
 
 class RemoteState:
@@ -96,6 +127,8 @@ class RemoteState:
         self._guard = threading.Lock()
         if document is not None:
             self._take(document)
+        if fallback is not None:
+            require_name("fallback", fallback)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
@@ -137,9 +170,15 @@ def not_enrolled(value: float) -> Receipt:
     return Receipt(applied=False, duplicate=False, value=float(value))
 
 
-def parts(items: Sequence[T]) -> list[Sequence[T]]:
+def check_strict(strict: bool) -> None:  # noqa: FBT001 the flag itself
+    """Raise `Invalid` unless `strict` is True or False."""
+    require_flag("strict", strict)
+
+
+def parts(name: str, items: Iterable[T]) -> list[Sequence[T]]:
     """Some items at a time."""
-    return [items[first : first + MOST_ITEMS] for first in range(0, len(items), MOST_ITEMS)]
+    every = require_list(name, items)
+    return [every[first : first + MOST_ITEMS] for first in range(0, len(every), MOST_ITEMS)]
 
 
 def checked_report(pair: Any) -> Report | SameluckError:
@@ -155,6 +194,11 @@ def checked_report(pair: Any) -> Report | SameluckError:
     if id is not None and not is_id(id):
         return Unknown(f"no assignment {shown(id)}; use the id that assign returned")
     return Report(id, number)
+
+
+def checked_reports(pairs: Iterable[Any]) -> list[Report | SameluckError]:
+    """The rewards of a list, each as `checked_report` returns it."""
+    return [checked_report(pair) for pair in require_list("reward_many: pairs", pairs)]
 
 
 def joined(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import httpx
 
 from sameluck.client.answers import AGAIN, Answer
 from sameluck.client.calls import LONGEST, Call
+from sameluck.live.databases.deadline import seconds_left, within
 
 TIMEOUT, PATIENCE = 1.0, 5.0  # seconds: for an arm, and for the other calls for a user
 NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout)  # the service has not received the call
@@ -32,6 +34,10 @@ class Attempts:
     def seconds_left(self) -> float:
         """Until the deadline; a little at least, so that a call can be tried."""
         return max(0.001, self._deadline - time.monotonic())
+
+    def in_time(self) -> within:
+        """What is read within must come before the deadline; see `limit_reads`."""
+        return within(self.seconds_left)
 
     def content(self, chunks: Iterable[bytes]) -> bytes:
         """The content of an answer, if it comes before the deadline: httpx limits the time of each part alone."""
@@ -56,6 +62,17 @@ class Attempts:
         pause = self._pause * (0.5 + random.random())  # so that clients do not return together
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
         return pause if pause < self._deadline - time.monotonic() else None
+
+
+def limit_reads(event: str, info: Mapping[str, Any]) -> None:
+    """Let every read from a new connection end at the deadline of the call that reads; for the extension `trace`.
+
+    httpx limits the time of each read alone: an answer whose head came byte by byte would have no deadline.
+    """
+    if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
+        stream = info["return_value"]
+        read = stream.read
+        stream.read = lambda size, timeout: read(size, max(0.001, seconds_left(timeout)))
 
 
 def seconds_for(call: Call[object], *, timeout: float, is_assign: bool) -> float:

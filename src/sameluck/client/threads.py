@@ -16,12 +16,16 @@ from sameluck.client.remote import (
     Connection,
     RemoteState,
     Report,
+    check_strict,
     checked_report,
+    checked_reports,
+    checked_transport,
     joined,
+    media_type_of,
     not_enrolled,
     parts,
 )
-from sameluck.client.retries import NOT_SENT, TIMEOUT, Attempts, seconds_for
+from sameluck.client.retries import NOT_SENT, TIMEOUT, Attempts, limit_reads, seconds_for
 from sameluck.errors import SameluckError, Unavailable
 from sameluck.experiment import Experiment
 from sameluck.live import Assignment, Live, Receipt, Status
@@ -54,7 +58,9 @@ class Client:
     ) -> None:
         self._connection = Connection(url, token, timeout)
         self._http = httpx.Client(
-            base_url=self._connection.url, headers=self._connection.headers, transport=transport
+            base_url=self._connection.url,
+            headers=self._connection.headers,
+            transport=checked_transport(transport, httpx.BaseTransport),
         )
 
     def __enter__(self) -> Client:
@@ -127,14 +133,18 @@ class Client:
             answer: Answer | None = None
             failure: httpx.HTTPError | None = None
             try:
-                with self._http.stream(
-                    call.method,
-                    call.path,
-                    content=call.content,
-                    params=call.query,
-                    timeout=attempts.seconds_left,
-                ) as response:
-                    answer = Answer(response.status_code, attempts.content(response.iter_bytes()))
+                with (
+                    attempts.in_time(),
+                    self._http.stream(
+                        call.method,
+                        call.address,
+                        content=call.content,
+                        timeout=attempts.seconds_left,
+                        extensions={"trace": limit_reads},
+                    ) as response,
+                ):
+                    content = attempts.content(response.iter_bytes())
+                    answer = Answer(response.status_code, content, media_type_of(response))
             except httpx.HTTPError as error:
                 failure = error
             pause = attempts.pause_after(answer, sent=not isinstance(failure, NOT_SENT))
@@ -187,6 +197,7 @@ class RemoteExperiment(RemoteState):
         unless `strict`, which raises `Unavailable`. If it was enrolled nevertheless, its assignment is voided once
         the service answers again, so that it does not count.
         """
+        check_strict(strict)
         try:
             self._void_unanswered()
             answer = self._client.send(self._calls.assign(unit), is_assign=True)
@@ -202,7 +213,8 @@ class RemoteExperiment(RemoteState):
     ) -> list[Assignment | SameluckError]:
         """Return what `assign` returns for each of several units, in their order; an error stands in its place."""
         answers: list[Assignment | SameluckError] = []
-        for some in parts(list(units)):
+        check_strict(strict)
+        for some in parts("assign_many: units", units):
             try:
                 self._void_unanswered()
                 answers += self._client.send(self._calls.assign_many(some), is_assign=True)
@@ -235,10 +247,10 @@ class RemoteExperiment(RemoteState):
         self, pairs: Iterable[tuple[str | None, float]]
     ) -> list[Receipt | SameluckError]:
         """Report several rewards; returns what `reward` returns for each, or its error in its place."""
-        every = [checked_report(pair) for pair in pairs]
+        every = checked_reports(pairs)
         enrolled = [one for one in every if isinstance(one, Report) and one.id is not None]
         answers: list[Receipt | SameluckError] = []
-        for some in parts(enrolled):
+        for some in parts("reward_many: pairs", enrolled):
             answers += self._client.send(self._calls.reward_many(some))
         return joined(every, answers)
 

@@ -6,7 +6,7 @@ from typing import TypeGuard
 
 from sameluck import environments, text_forms
 from sameluck.environments.base import ENVIRONMENTS, Environment, is_complete
-from sameluck.errors import Invalid, did_you_mean
+from sameluck.errors import Invalid, did_you_mean, shown
 
 for _name, _kind in text_forms.discover(environments).items():
     if is_complete(_kind):
@@ -24,6 +24,6 @@ def as_environment(value: object) -> Environment:
     if not _is_environment(value):
         hint = did_you_mean(type(value).__name__.lower(), ENVIRONMENTS)
         raise Invalid(
-            f"{value!r} is not an environment; {hint}; or register your own with sameluck.draws"
+            f"{shown(value)} is not an environment; {hint}; or register your own with sameluck.draws"
         )
     return text_forms.normal_form(value)

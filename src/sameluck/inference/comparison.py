@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +43,8 @@ class Comparison(Frames):
     request: Request
     standings: tuple[Standing, ...] = ()
     failures: tuple[str, ...] = ()
+
+    _index = ("policy", "control", "checkpoint")
 
     @property
     def policies(self) -> tuple[PolicySummary, ...]:
@@ -104,15 +105,18 @@ class Comparison(Frames):
 
     def __str__(self) -> str:
         table = tables.text_table(self._header, self._rows(self.effects))
-        sentences = [self.verdict, *(f"Caution: {caution}" for caution in self.cautions)]
-        return "\n\n".join([self.title, table, *map(tables.wrapped, sentences)])
+        return "\n\n".join(
+            [tables.wrapped(self.title), table, *map(tables.wrapped, self._sentences)]
+        )
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        table = tables.html_table(self._header, self._rows(self.effects))
-        sentences = [self.verdict, *(f"Caution: {caution}" for caution in self.cautions)]
-        return f"{_paragraph(self.title)}{table}{''.join(map(_paragraph, sentences))}"
+        return tables.notebook(self.title, self._header, self._rows(self.effects), self._sentences)
+
+    @property
+    def _sentences(self) -> list[str]:
+        return [self.verdict, *(f"Caution: {caution}" for caution in self.cautions)]
 
     @property
     def _header(self) -> list[str]:
@@ -142,6 +146,9 @@ class Comparison(Frames):
 
     def _rows(self, effects: Sequence[Effect]) -> list[list[str]]:
         naive = self._design == "naive"
+        if len({one.control for one in effects}) == 1:  # a leader board
+            last = {one.policy: one.effect for one in self.last_effects}
+            effects = sorted(effects, key=lambda one: -last[one.policy])
         return [
             [
                 one.policy,
@@ -176,15 +183,16 @@ class Comparison(Frames):
         """The printed table as a LaTeX tabular (booktabs)."""
         return tables.latex_table(self._header, self._rows(self.effects))
 
-    def plot(self, path: str | Path | None = None) -> plots.Figure:
-        """The effects over the horizon as a matplotlib figure, written to `path` if given."""
+    def plot(self, path: str | Path | None = None, *, ax: plots.Axes | None = None) -> plots.Figure:
+        """The effects over the horizon as a matplotlib figure, written to `path` if given, or drawn on `ax`.
+
+        Of many policies, the effects at the last checkpoint, in their order.
+        """
         curves = effect_curves(self.effects)
         title = f"{self._design} design, {self.runs.replications:,} replications"
         level = self.request.level
-        figure = plots.draw_effects(curves, level=level, title=title, scope=self.scope)
-        if path is not None:
-            plots.save(figure, path)
-        return figure
+        figure = plots.draw_effects(curves, level=level, title=title, scope=self.scope, ax=ax)
+        return plots.saved(figure, path)
 
     def to_html(
         self,
@@ -198,7 +206,3 @@ class Comparison(Frames):
         `curve` is the same comparison at more checkpoints, for the figure; `more` are further cards.
         """
         return reports.write(reports.page(self, curve or self, more), path)
-
-
-def _paragraph(text: str) -> str:
-    return f"<p>{html.escape(text)}</p>"

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sameluck import text_forms
+from sameluck.files import made_with
 from sameluck.inference.answers import answer_of
 from sameluck.inference.commands import compare_command, designs_command
 from sameluck.inference.report_cards import board_cards, curve_cards, design_cards, policies_card
 from sameluck.reporting import pages
-from sameluck.reporting.wording import percent
+from sameluck.reporting.wording import listed, percent
 
 if TYPE_CHECKING:
     from sameluck.inference.comparison import Comparison
@@ -50,7 +50,8 @@ def _page_of(result: Comparison, cards: Sequence[pages.Card]) -> str:
     """A page with the answer of a comparison and some cards."""
     policies = result.runs.policies
     title = f"{len(policies)} policies" if len(policies) > 2 else " v ".join(policies)
-    made = f"Made with sameluck {version('sameluck')}. Experiment {result.runs.experiment.digest}"
+    made = " on ".join(made_with().values())
+    made = f"Made with sameluck {made}. Experiment {result.runs.experiment.digest}"
     footer = f"{made}; the same seed gives the same bits."
     about = f"Comparison report \N{MIDDLE DOT} {result.title}"
     return pages.render(title, cards, footer, about=about, answer=answer_of(result))
@@ -73,12 +74,13 @@ def _reproduction_card(result: Comparison, command: str) -> pages.Card:
     runs, request = result.runs, result.request
     experiment, environment = runs.experiment, runs.environment
     facts = [
-        ("sameluck", version("sameluck")),
+        *made_with().items(),
         ("experiment", experiment.digest),
         ("seed", str(experiment.seed)),
         ("rewards", "live traffic" if environment is None else text_forms.write_short(environment)),
         ("design", experiment.design.label),
         ("horizon", f"{experiment.horizon:,}"),
+        ("checkpoints", listed(f"{one:,}" for one in runs.checkpoints)),
         ("replications", f"{runs.replications:,}"),
         ("interval", f"{request.interval}, {percent(request.level)}{result.scope}"),
     ]

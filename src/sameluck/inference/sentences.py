@@ -40,7 +40,12 @@ def has_interval(effect: Effect) -> bool:
 
 
 def findings(effects: Sequence[Effect], *, median: bool = False) -> list[str]:
-    """Effects as sentences: the first that show a difference one by one, the others together."""
+    """Effects as sentences: a few one by one, many against one policy by their number and the best of them."""
+    if len(effects) > FINDINGS and len({one.control for one in effects}) == 1:
+        return [
+            *_findings_of_many(effects),
+            *(finding(one) for one in effects if is_same_policy(one)),
+        ]
     shown = [one for one in effects if shows_difference(one)]
     sentences = [finding(one, median=median) for one in shown[:FINDINGS]]
     if len(shown) > FINDINGS:
@@ -51,6 +56,28 @@ def findings(effects: Sequence[Effect], *, median: bool = False) -> list[str]:
         pairs = listed(f"{one.policy} and {one.control}" for one in others)
         return [*sentences, f"No difference is shown between: {pairs}."]
     return [*sentences, *map(finding, others)]
+
+
+def _findings_of_many(effects: Sequence[Effect]) -> list[str]:
+    """Who earned most, and who more or less than the control of all, the largest differences first."""
+    control, count = effects[0].control, len(effects)
+    ranked = sorted(effects, key=lambda one: -one.effect)
+    best = ranked[0].policy if ranked[0].effect > 0 else control
+    most = max(0.0, ranked[0].effect) + effects[0].reward - effects[0].effect
+    differ = [one for one in ranked if shows_difference(one)]
+    more = [one.policy for one in differ if one.effect > 0]
+    less = [one.policy for one in reversed(differ) if one.effect < 0]
+    equal = [one.policy for one in ranked if not shows_difference(one) and not is_same_policy(one)]
+    level, over = percent(effects[0].level), f"over {effects[0].checkpoint:,} periods"
+    return [
+        f"Most by mean reward {over}: {best}, {amount(most)}.",
+        f"Of {count:,} policies {len(more):,} earned more than {control}, at {level}{_names(more)}; "
+        f"{len(less):,} earned less{_names(less)}; for {len(equal):,} no difference is shown{_names(equal)}.",
+    ]
+
+
+def _names(policies: Sequence[str]) -> str:
+    return f" ({listed(policies, FINDINGS)})" if policies else ""
 
 
 def finding(effect: Effect, *, median: bool = False) -> str:

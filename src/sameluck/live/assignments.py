@@ -15,11 +15,11 @@ from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Transaction, Work
 from sameluck.live.databases.rows import AssignmentRow, ExperimentRow, LockedAssignment
 from sameluck.live.enrolment import Enrolment, Unit
-from sameluck.live.expiry import Expiry
 from sameluck.live.item_lists import in_place, parts_of, returned
 from sameluck.live.records import Assignment, Description, Receipt, description_of, moment
 from sameluck.live.replications import OpenReplications
 from sameluck.live.reports import Report, checked_reward, is_id, outcome_of, voided
+from sameluck.validation import require_flag
 
 T = TypeVar("T")
 _in_this_process: weakref.WeakSet[Assignments] = weakref.WeakSet()
@@ -49,8 +49,8 @@ class Assignments:
         self.name = row.name
         self.live = replications.live
         self.started_at = moment(row.started_us)
-        self._expiry = Expiry(replications)
-        self._enrolment = Enrolment(replications, row, self._expiry)
+        self._enrolment = Enrolment(replications, row)
+        self._expiry = self._enrolment.expiry
         _in_this_process.add(self)
 
     @property
@@ -71,6 +71,7 @@ class Assignments:
         raises `Unavailable`; nor a process whose code of a policy is not that of the experiment (DIVERGED, or with
         `strict` `OtherVersion`).
         """
+        require_flag("strict", strict)
         code = self._enrolment.code_or_answer(unit)
         answer = self._enrolment.assign_all([code], strict)[0] if isinstance(code, str) else code
         self._enrolment.count([answer])
@@ -84,6 +85,7 @@ class Assignments:
         Much faster than one call per unit: they share a transaction (up to 100 of them). A unit that is not valid
         has an `Invalid`, which is returned and not raised, and the others are not affected.
         """
+        require_flag("strict", strict)
         answers: list[Assignment | SameluckError] = []
         for some in parts_of("assign_many: units", units):
             answers += self._assign_together(some, strict=strict)

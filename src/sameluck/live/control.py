@@ -14,7 +14,7 @@ from sameluck.live.options import LONGEST, arm_index, fallback_arm, options_text
 from sameluck.live.records import Extension
 from sameluck.live.removal import erase_unit, forget_units
 from sameluck.live.replications import OpenReplications
-from sameluck.validation import require_number, require_whole
+from sameluck.validation import require_flag, require_number, require_whole
 
 T = TypeVar("T")
 
@@ -48,6 +48,7 @@ class Control(NamedTuple):
     def stop(self, stop_after: int | None, reason: str, *, drain: bool) -> None:
         """Stop at once, or drain; `stop_after` is the `after_replications` of `LiveExperiment.stop`."""
         check_reason(reason)
+        require_flag("drain", drain)
         if stop_after is not None:
             stop_after = require_whole("after_replications", stop_after, 1)
             if not drain:

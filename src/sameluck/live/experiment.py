@@ -18,6 +18,7 @@ from sameluck.live.records import (
     read_replications,
     read_status,
 )
+from sameluck.validation import require_flag
 
 
 class LiveExperiment(Policies):
@@ -148,6 +149,7 @@ class LiveExperiment(Policies):
             silence_is_zero: No report means the default reward here (only purchases are reported, say): arms may
                 differ in how often no reward comes.
         """
+        require_flag("silence_is_zero", silence_is_zero)
         self._enrolment.flush()
         now = self._settings.now()
         return self._replications.read(

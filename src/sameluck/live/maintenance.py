@@ -14,6 +14,7 @@ from sameluck.live.records import Status, read_experiments_of, read_statuses
 from sameluck.live.removal import delete_experiment, prune
 from sameluck.live.settings import StoreSettings
 from sameluck.live.start import find, find_row, names_in
+from sameluck.validation import require_list
 
 
 class Maintenance:
@@ -38,7 +39,8 @@ class Maintenance:
 
     def experiments_of(self, ids: Sequence[str]) -> list[str | None]:
         """The names of the experiments that assignments belong to; None for an id that is unknown."""
-        return self._database.read(lambda transaction: read_experiments_of(transaction, ids))
+        every = require_list("experiments_of: ids", ids)
+        return self._database.read(lambda transaction: read_experiments_of(transaction, every))
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write all experiments, as they are at this moment, to a new SQLite file; the store may serve meanwhile.

@@ -14,6 +14,7 @@ from sameluck.live.options import Makers, checked_makers
 from sameluck.live.rederivation import Rederivation, Rederiving
 from sameluck.live.replications import OpenReplications
 from sameluck.reporting.wording import counted
+from sameluck.validation import require_flag
 
 
 class PolicyChanges(NamedTuple):
@@ -49,6 +50,7 @@ class PolicyChanges(NamedTuple):
     ) -> Rederivation:
         """Take over this process's code of some policies; see `LiveExperiment.replace_policy_code`."""
         check_reason(reason)
+        require_flag("confirm", confirm)
         known = {**self.replications.makers, **checked_makers(makers)}
 
         def change(before: Definition) -> Definition:
@@ -82,6 +84,7 @@ class PolicyChanges(NamedTuple):
     def repair(self, reason: str, *, confirm: bool) -> Rederivation:
         """Bring the ledger in line with the policies; see `LiveExperiment.repair`."""
         check_reason(reason)
+        require_flag("confirm", confirm)
 
         def change(before: Definition) -> Definition:
             _ = before.scheduler  # raises if this process does not have the experiment's code

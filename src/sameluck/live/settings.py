@@ -97,8 +97,8 @@ class StoreSettings:
         )
 
 
-def checked_timeout(clock: Clock, actor: str | None, timeout: float | None) -> float | None:
-    """The seconds that `assign` may take, or `Invalid` for settings that no store can have."""
+def check_settings(clock: Clock, actor: str | None, timeout: float | None) -> None:
+    """Raise `Invalid` for settings that no store can have."""
     if not callable(clock):
         raise Invalid(
             f"clock must be a function that returns seconds since 1970, got {shown(clock)}"
@@ -107,6 +107,11 @@ def checked_timeout(clock: Clock, actor: str | None, timeout: float | None) -> f
         require_name("actor", actor)
     if timeout is not None:
         require_number("timeout", timeout, above=0)
+
+
+def timeout_of(clock: Clock, timeout: float | None) -> float | None:
+    """The seconds that `assign` may take; None for no deadline."""
+    if timeout is not None:
         return float(timeout)
     return TIMEOUT if clock is time.time else None
 

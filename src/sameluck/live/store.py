@@ -10,15 +10,24 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from sameluck.errors import Conflict, SameluckError
+from sameluck.errors import Conflict, Invalid, SameluckError, shown
 from sameluck.experiment import Experiment
 from sameluck.live.databases import Database, open_database
 from sameluck.live.databases.deadline import within
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.logs.importing import Imported, ImportRequest, import_log
 from sameluck.live.maintenance import Maintenance
-from sameluck.live.options import Clock, Live, Makers, as_live, check_fit, check_name, feasibility
-from sameluck.live.settings import checked_timeout, store_settings
+from sameluck.live.options import (
+    Clock,
+    Live,
+    Makers,
+    as_live,
+    check_fit,
+    check_flags,
+    check_name,
+    feasibility,
+)
+from sameluck.live.settings import check_settings, store_settings, timeout_of
 from sameluck.live.start import (
     StartRequest,
     checked_request,
@@ -54,9 +63,9 @@ def open(
             there is no deadline unless it is given.
         actor: Who makes the changes, for the history; the variable SAMELUCK_ACTOR, or user@host, if not given.
     """
-    timeout = checked_timeout(clock, actor, timeout)
+    check_settings(clock, actor, timeout)  # before there is a database to close
     database = open_database(url, read_only=read_only, connections=connections)
-    return Store(database, clock=clock, actor=actor, timeout=timeout)
+    return Store(database, clock=clock, actor=actor, timeout=timeout_of(clock, timeout))
 
 
 class Store(Maintenance):
@@ -70,6 +79,11 @@ class Store(Maintenance):
         actor: str | None = None,
         timeout: float | None = None,
     ) -> None:
+        check_settings(clock, actor, timeout)
+        if not all(callable(getattr(database, name, None)) for name in ("write", "read", "close")):
+            raise Invalid(
+                f"Store needs a database, got {shown(database)}; sl.open(url) opens one by its address"
+            )
         super().__init__(database, store_settings(database, clock, actor, timeout))
         self._loaded: weakref.WeakSet[LiveExperiment] = weakref.WeakSet()
 
@@ -109,6 +123,7 @@ class Store(Maintenance):
             paused: Enrol no unit until `resume` is called.
         """
         live = as_live(live)
+        check_flags(exist_ok=exist_ok, paused=paused)
         request = checked_request(name, experiment, live, makers)._replace(paused=paused)
         if exist_ok and name in self.names():
             return self._load_same(request)

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
-from sameluck.errors import Invalid, did_you_mean, optional
+from sameluck.errors import Invalid, did_you_mean, optional, shown
 from sameluck.logs.values import BadRow, excerpt
 
 LogRow: TypeAlias = tuple[int, Sequence[object] | BadRow]  # its number and its values
@@ -55,14 +55,25 @@ def open_log(source: object, columns: LogColumns) -> OpenLog:
     )
 
 
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # its name is too long, say
+        return False
+
+
+def _short(path: Path) -> str:
+    return str(path)[:200]
+
+
 def _open_file(path: Path, columns: LogColumns) -> OpenLog:
     kind = _KINDS.get(path.suffix.lower())
     if kind is None:
         raise Invalid(
-            f"{path}: unknown suffix {path.suffix!r} of a log; {did_you_mean(path.suffix, _KINDS)}"
+            f"{_short(path)}: unknown suffix {shown(path.suffix)} of a log; {did_you_mean(path.suffix, _KINDS)}"
         )
-    if not path.is_file():
-        raise Invalid(f"no file {path}; give the path of a log")
+    if not _is_file(path):
+        raise Invalid(f"no file {_short(path)}; give the path of a log")
     unit, rows = kind
     return OpenLog(str(path), unit, rows(path, columns))
 
@@ -73,7 +84,7 @@ def _require_columns(name: str, known: Sequence[object], columns: LogColumns) ->
             continue
         if column not in known:
             hint = did_you_mean(column, [str(one) for one in known])
-            raise Invalid(f"{name} has no column {column!r} for {role}; {hint}")
+            raise Invalid(f"{name} has no column {shown(column)} for {role}; {hint}")
         if list(known).count(column) != 1:
             raise Invalid(f"{name} has several columns {column!r}; rename all but one")
 

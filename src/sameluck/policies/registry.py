@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from sameluck import policies, text_forms
 from sameluck.errors import Invalid, did_you_mean, shown
-from sameluck.policies.base import POLICIES, Policy, check_complete, check_parameters, has_body
+from sameluck.policies.base import (
+    POLICIES,
+    Policy,
+    check_complete,
+    check_parameters,
+    check_when_made,
+    has_body,
+)
 from sameluck.policies.external import External
 
 for _name, _kind in text_forms.discover(policies).items():
     if _kind is not External:  # the application has its body
         check_complete(_kind)
+    check_when_made(_kind)
     POLICIES[_name] = _kind
 
 

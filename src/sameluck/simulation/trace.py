@@ -8,9 +8,9 @@ from sameluck.environments.base import EnvironmentLike
 from sameluck.experiment import Experiment
 from sameluck.policies.external import Makers, makers_of
 from sameluck.simulation.body_checks import COMPILED, check_equal, probe_bodies
-from sameluck.simulation.loop import PolicyRunner
 from sameluck.simulation.object_checks import check_object, check_repeated, run_pair, with_bodies
 from sameluck.simulation.object_runner import ObjectRunner
+from sameluck.simulation.policy_runner import PolicyRunner
 from sameluck.simulation.preconditions import check_memory, checked_environment
 from sameluck.trajectories import Trace, Trajectory, empty_trajectory, replayed_by
 from sameluck.validation import require_flag, require_whole

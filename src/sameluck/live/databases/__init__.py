@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from sameluck.errors import Invalid, shown
+from sameluck.files import file_path
 from sameluck.live.databases.base import Database
-from sameluck.validation import require_whole
+from sameluck.validation import require_flag, require_whole
 
 __all__ = ["Database", "open_database", "restore", "without_password", "write_backup"]
 
@@ -16,6 +16,7 @@ __all__ = ["Database", "open_database", "restore", "without_password", "write_ba
 def open_database(url: str, *, read_only: bool, connections: int) -> Database:
     """Open the database of an address."""
     most = require_whole("connections", connections, 1)
+    require_flag("read_only", read_only)
     if not isinstance(url, str):
         raise Invalid(f"a store's address is text such as 'sqlite:///shop.db', got {shown(url)}")
     scheme, separator, rest = url.partition("://")
@@ -45,7 +46,7 @@ def write_backup(database: Database, path: str | os.PathLike[str]) -> None:
     """Write the whole database, as it is at one moment, to a new SQLite file."""
     from sameluck.live.databases import backups  # noqa: PLC0415 only if it is used
 
-    backups.write_backup(database, Path(path))
+    backups.write_backup(database, file_path("backup", path))
 
 
 def restore(backup: str | os.PathLike[str], url: str) -> None:
@@ -57,16 +58,17 @@ def restore(backup: str | os.PathLike[str], url: str) -> None:
     """
     from sameluck.live.databases import backups  # noqa: PLC0415 only if it is used
 
+    source = file_path("restore", backup)
     if isinstance(url, str) and url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
         path = url.removeprefix("sqlite:///").partition("?")[0]
-        backups.restore_file(Path(backup), Path(path))
+        backups.restore_file(source, file_path("restore", path))
         open_database(url, read_only=False, connections=1).close()  # its schema may be older
         return
     database = open_database(url, read_only=False, connections=1)
     try:
         if database.kind == "sqlite":
             raise Invalid("a store in memory ends with the program; restore into a file")
-        backups.restore_rows(Path(backup), database)
+        backups.restore_rows(source, database)
     finally:
         database.close()
 

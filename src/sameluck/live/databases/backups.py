@@ -8,8 +8,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from sameluck.errors import Conflict, Invalid, Unknown
-from sameluck.files import draft_of
+from sameluck.errors import Conflict, Invalid, Unknown, shown
+from sameluck.files import draft_of, is_file
 from sameluck.live.databases.base import Database, migrations
 from sameluck.live.databases.sqlite import migrate, schema_version
 
@@ -32,8 +32,6 @@ ROWS = 10_000  # at once
 
 def write_backup(database: Database, path: Path) -> None:
     """Write the whole database, as it is at one moment, to a new SQLite file."""
-    if path.exists():
-        raise Invalid(f"{str(path)!r} exists already; a backup is a new file")
     if database.kind == "sqlite" and getattr(database, "path", None) is None:
         raise Invalid("a store in memory has no backup; open a file instead")
 
@@ -51,6 +49,8 @@ def write_backup(database: Database, path: Path) -> None:
                 )
 
     with draft_of(path) as draft, closing(sqlite3.connect(draft, check_same_thread=False)) as copy:
+        if path.exists():
+            raise Invalid(f"{str(path)!r} exists already; a backup is a new file")
         database.read(work)
         copy.commit()
         copy.execute("PRAGMA journal_mode = DELETE")  # one file, nothing beside it
@@ -58,13 +58,13 @@ def write_backup(database: Database, path: Path) -> None:
 
 def restore_file(backup: Path, path: Path) -> None:
     """Make the SQLite file of a store from a backup."""
-    if path.exists():
-        raise Conflict(f"{str(path)!r} exists already; move it away first", "name_taken")
     with (
         _opened(backup) as source,
         draft_of(path) as draft,
         closing(sqlite3.connect(draft)) as copy,
     ):
+        if path.exists():
+            raise Conflict(f"{str(path)!r} exists already; move it away first", "name_taken")
         source.backup(copy)
 
 
@@ -95,8 +95,8 @@ def restore_rows(backup: Path, database: Database) -> None:
 
 
 def _opened(backup: Path) -> closing[sqlite3.Connection]:
-    if not backup.is_file():
-        raise Unknown(f"no backup {str(backup)!r}")
+    if not is_file(backup):
+        raise Unknown(f"no backup {shown(str(backup))}")
     source = sqlite3.connect(f"{backup.resolve().as_uri()}?mode=ro", uri=True)
     try:
         schema_version(source)

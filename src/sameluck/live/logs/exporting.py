@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from sameluck.errors import Invalid, optional, shown
-from sameluck.files import draft_of
+from sameluck.files import draft_of, file_path
 from sameluck.live.assignments import Assignments
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import CurrentRow, EventRow, HistoryRow
@@ -52,6 +52,11 @@ SUFFIXES = {
     ".parquet": "parquet",
     ".pq": "parquet",
 }
+MEDIA_TYPES = {
+    "csv": "text/csv",
+    "jsonl": "application/x-ndjson",
+    "parquet": "application/vnd.apache.parquet",
+}
 
 
 class ExportTable(NamedTuple):
@@ -72,10 +77,9 @@ def export(
     """Write a file of an experiment, whole or not at all; the number of its rows."""
     if not isinstance(what, str) or what not in TABLES:
         raise Invalid(f"export: what must be {' or '.join(TABLES)}, got {shown(what)}")
-    if not isinstance(path, str | os.PathLike):
-        raise Invalid(f"export: the path of a file is text such as 'ledger.csv', got {shown(path)}")
-    writer = _writer(path, format)
-    with draft_of(Path(path)) as draft:
+    target = file_path("export", path)
+    writer = FORMATS[format_of(target, format)]
+    with draft_of(target) as draft:
 
         def work(transaction: Transaction) -> int:
             row = transaction.one(CurrentRow, "experiment_now", experiment=live._id)
@@ -103,9 +107,10 @@ def export(
         return live._database.read(work)
 
 
-def _writer(path: str | os.PathLike[str], format: str | None) -> Writer:
+def format_of(path: Path, format: str | None) -> str:
+    """The format of an export: the one given, or that of the path's suffix."""
     if format is None:
-        suffix = Path(path).suffix.lower()
+        suffix = path.suffix.lower()
         if suffix not in SUFFIXES:
             raise Invalid(
                 f"export: no format for the suffix of {shown(str(path))}; use one of {', '.join(SUFFIXES)}, "
@@ -113,7 +118,7 @@ def _writer(path: str | os.PathLike[str], format: str | None) -> Writer:
             )
         format = SUFFIXES[suffix]
     require_one_of("format", format, list(FORMATS))
-    return FORMATS[format]
+    return format
 
 
 def _ledger(transaction: Transaction, id: int, definition: Definition) -> Iterator[Row]:

@@ -17,7 +17,14 @@ from sameluck.experiment import Experiment
 from sameluck.live.logs.imported import Agreement, Imported, agreement, imported
 from sameluck.live.logs.order import sorted_by_arm, sorted_by_reward
 from sameluck.live.logs.stacks import LogStacks, write_ledger
-from sameluck.live.options import Live, Makers, check_fit, checked_makers, experiment_as_run
+from sameluck.live.options import (
+    Live,
+    Makers,
+    check_fit,
+    check_flags,
+    checked_makers,
+    experiment_as_run,
+)
 from sameluck.live.start import Start, StartRequest
 from sameluck.logs.rows import Log, Problem, read_log, refuse_problems
 from sameluck.policies.base import Policy, needs_binary
@@ -53,10 +60,13 @@ class ImportRequest(NamedTuple):
             raise Invalid(
                 f"import_log: policies must map names to policies, got {shown(self.policies)}"
             )
-        if self.logged_by is not None and self.logged_by not in self.policies:
+        flags = ("skip_bad", "sorted_ok", "mismatch_ok")
+        check_flags(**{flag: getattr(self, flag) for flag in flags})
+        known = isinstance(self.logged_by, str) and self.logged_by in self.policies
+        if self.logged_by is not None and not known:
             raise Invalid(
                 f"import_log: logged_by {shown(self.logged_by)} is not one of policies; "
-                f"{did_you_mean(str(self.logged_by), self.policies)}"
+                f"{did_you_mean(self.logged_by, self.policies)}"
             )
 
     def read(self) -> Log:

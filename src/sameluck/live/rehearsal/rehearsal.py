@@ -17,7 +17,7 @@ from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
 from sameluck.environments.base import EnvironmentLike
-from sameluck.errors import Conflict, Invalid
+from sameluck.errors import Conflict, Invalid, shown
 from sameluck.live.databases.rows import ACTIVE
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.records import ASSIGNED, NOT_RUNNING, Status
@@ -139,7 +139,7 @@ def rehearse(
         progress: Called about five times per second with the state so far.
     """
     if not isinstance(live, LiveExperiment):
-        raise Invalid(f"rehearse needs a live experiment first, got {live!r}")
+        raise Invalid(f"rehearse needs a live experiment first, got {shown(live)}")
     clock = live._replications.settings.clock
     if not isinstance(clock, VirtualClock):
         raise Invalid("a rehearsal needs a virtual clock: sl.open(url, clock=sl.VirtualClock())")

@@ -20,7 +20,7 @@ import numpy as np
 from sameluck import text_forms
 from sameluck.environments.base import EnvironmentLike, compiled_law, draw
 from sameluck.environments.registry import as_environment
-from sameluck.errors import Invalid, did_you_mean
+from sameluck.errors import Invalid, did_you_mean, shown
 from sameluck.experiment import Experiment
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.records import Description
@@ -173,7 +173,7 @@ def _law(name: str, value: object, kinds: Mapping[str, type], plain: type) -> De
         value = plain(value)
     if type(value) not in kinds.values():
         raise Invalid(
-            f"Traffic.{name} must be a number or one of {', '.join(kinds)}, got {value!r}"
+            f"Traffic.{name} must be a number or one of {', '.join(kinds)}, got {shown(value)}"
         )
     law = text_forms.normal_form(cast("Delay | Drift", value))
     for field, number in law._asdict().items():

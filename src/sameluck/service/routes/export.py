@@ -12,16 +12,12 @@ from fastapi.responses import FileResponse
 from starlette.background import BackgroundTask
 
 from sameluck.live.experiment import LiveExperiment
+from sameluck.live.logs.exporting import MEDIA_TYPES
 from sameluck.service.access import Reading
 from sameluck.service.documents import Name
 
 router = APIRouter(tags=["results"])
 
-MEDIA_TYPES = {
-    "csv": "text/csv",
-    "jsonl": "application/x-ndjson",
-    "parquet": "application/vnd.apache.parquet",
-}
 _FILE: dict[str, object] = {
     "description": "The file",
     "content": {kind: {} for kind in MEDIA_TYPES.values()},

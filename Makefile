@@ -48,6 +48,7 @@ bench: .venv/.for-test
 	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/soak.py
 	$(BIN)/python benchmarks/service.py
+	$(BIN)/python benchmarks/tails.py
 	$(BIN)/python benchmarks/twin.py --minutes 20
 	$(BIN)/python benchmarks/variance.py
 

@@ -114,6 +114,7 @@ __all__ = [
     "Plan",
     "Poisson",
     "Policy",
+    "PolicyMetric",
     "PolicySummary",
     "Race",
     "Receipt",

@@ -9,7 +9,8 @@ from scipy import stats
 
 import sameluck as sl
 from sameluck import intervals
-from sameluck.inference.effects import first_pair, pairings
+from sameluck.inference.effects import first_pair
+from sameluck.inference.requests import pairings
 from sameluck.inference.variance_ratios import moments, variance_ratio
 from sameluck.intervals import anytime_interval, bootstrap_interval, median_interval, t_interval
 

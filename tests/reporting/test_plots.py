@@ -3,7 +3,7 @@
 import pytest
 
 import sameluck as sl
-from sameluck.inference.effects import effect_curves
+from sameluck.inference.figures import effect_curves
 from sameluck.reporting import plots
 
 POLICIES = {"a": sl.UCB1(), "b": sl.UCB1(3.0), "c": sl.EpsilonGreedy()}

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 import sameluck as sl
-from sameluck.inference.effects import effect_curves
+from sameluck.inference.figures import effect_curves
 from sameluck.reporting import plots, tables
 
 HEADER = ["policy", "horizon", "effect", "95% interval"]

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 import click
 
 from sameluck import text_forms
+from sameluck.cli.own_code import import_option, mention_import
 from sameluck.environments.base import Environment
 from sameluck.environments.empirical import Empirical
 from sameluck.environments.registry import as_environment
@@ -27,7 +28,16 @@ _LOG = re.compile(
 Command = TypeVar("Command", bound=Callable[..., object])
 
 # The settings of a file that are not fields of the experiment.
-FOR_RESULTS = ("checkpoints", "level", "pairs", "interval", "simultaneous", "adjust", "best")
+FOR_RESULTS = (
+    "checkpoints",
+    "level",
+    "pairs",
+    "interval",
+    "simultaneous",
+    "adjust",
+    "best",
+    "metric",
+)
 SETTINGS = ("name", "environment", *FOR_RESULTS, "live", "traffic")
 
 
@@ -62,7 +72,7 @@ def experiment_options(
     def decorate(command: Command) -> Command:
         for option in reversed(options):
             command = option(command)
-        return command
+        return import_option(command)
 
     return decorate
 
@@ -82,7 +92,7 @@ def read_experiment(
     replications: int = 100,
 ) -> tuple[Experiment, OptionValues]:
     """The experiment and its other settings; options override the file."""
-    with prefix_errors(toml_file(policies), options):
+    with prefix_errors(toml_file(policies), options), mention_import():
         values, settings = _values_and_settings(policies, options)
         if "environment" not in settings:
             raise Invalid(
@@ -102,7 +112,7 @@ def read_experiment_file(path: str) -> tuple[Experiment, OptionValues]:
     """The experiment of a file and its other settings; the environment may be missing."""
     if not path.endswith(".toml"):
         raise Invalid(f"an experiment is a TOML file, got {path!r}")
-    with prefix_errors(path):
+    with prefix_errors(path), mention_import():
         values, settings = _values_and_settings((path,), {})
         return Experiment.from_dict(values), settings
 

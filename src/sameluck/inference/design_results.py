@@ -12,7 +12,8 @@ import scipy
 from sameluck.frames import Frames
 from sameluck.inference import reports
 from sameluck.inference.comparison import Comparison
-from sameluck.inference.effects import Effect, effect_curves
+from sameluck.inference.effects import Effect
+from sameluck.inference.figures import effect_curves
 from sameluck.inference.sentences import cost, findings, setting
 from sameluck.reporting import pages, plots, tables
 from sameluck.reporting.wording import amount, percent

@@ -10,7 +10,13 @@ from sameluck import text_forms
 from sameluck.files import made_with
 from sameluck.inference.answers import answer_of
 from sameluck.inference.commands import compare_command, designs_command
-from sameluck.inference.report_cards import board_cards, curve_cards, design_cards, policies_card
+from sameluck.inference.metric_cards import metric_card
+from sameluck.inference.report_cards import (
+    board_cards,
+    curve_cards,
+    design_cards,
+    policies_card,
+)
 from sameluck.reporting import pages
 from sameluck.reporting.wording import listed, percent
 
@@ -25,6 +31,7 @@ def page(result: Comparison, curve: Comparison, more: Sequence[pages.Card]) -> s
     many = len(result.runs.policies) > 2
     cards = [
         *(board_cards(result) if many else curve_cards(result, curve)),
+        *([] if result.request.by.is_reward else [metric_card(result, curve)]),
         policies_card(result),
         _cautions_card(result),
         *more,
@@ -64,6 +71,10 @@ def write(content: str, path: str | Path | None) -> str:
     return content
 
 
+def _interval_name(result: Comparison) -> str:
+    return "order statistics" if result.request.by.is_quantile else result.request.interval
+
+
 def _cautions_card(result: Comparison) -> pages.Card:
     notes = result.cautions
     return pages.Card("Cautions", "" if notes else "None.", notes=notes)
@@ -82,7 +93,8 @@ def _reproduction_card(result: Comparison, command: str) -> pages.Card:
         ("horizon", f"{experiment.horizon:,}"),
         ("checkpoints", listed(f"{one:,}" for one in runs.checkpoints)),
         ("replications", f"{runs.replications:,}"),
-        ("interval", f"{request.interval}, {percent(request.level)}{result.scope}"),
+        ("interval", f"{_interval_name(result)}, {percent(request.level)}{result.scope}"),
+        *([] if result.request.by.is_reward else [("metric", result.request.by.name)]),
     ]
     words = "The same seed gives the same bits, on any machine and with any number of workers."
     json = pages.code_block(experiment.to_json(), "Definition as JSON")

@@ -143,24 +143,42 @@ def draw_effects(
     level: float,
     title: str,
     scope: str = "",
+    quantity: str = "cumulative reward",
+    lowest_first: bool = False,
     ax: Axes | None = None,
 ) -> Figure:
     """The effect over the horizon with its interval as a band; as bars if there is one checkpoint, or many curves.
 
     `scope` says in brackets whether the intervals are simultaneous; `ax` are axes to draw on.
     """
+    what, interval = f"effect on {quantity}", f"{percent(level)} interval{scope}"
     many = len(curves) > BANDS
     bars = many or all(len(curve.checkpoints) == 1 for curve in curves)
     legend = 0.22 * len(curves) if len(curves) > LEGEND_INSIDE else 0.0
     each = 0.24 if many else 0.45
     height = 1.4 + each * min(len(curves), BARS) if bars else 4.2 + legend
     with drawing((7.2, height), title, ax) as (figure, axes):
-        draw = _draw_ranking if many else _draw_bars if bars else _draw_bands
-        draw(axes, curves, f"{percent(level)} interval{scope}")
+        if many:
+            _draw_ranking(axes, curves, what, interval, lowest_first=lowest_first)
+        else:
+            (_draw_bars if bars else _draw_bands)(axes, curves, what, interval)
     return figure
 
 
-def _draw_bands(axes: Axes, curves: Sequence[Curve], interval: str) -> None:
+def draw_policies(
+    curves: Sequence[Curve], *, level: float, quantity: str, ax: Axes | None = None
+) -> Figure:
+    """A quantity of each policy over the horizon, with intervals; as bars if there is one checkpoint."""
+    bars = all(len(curve.checkpoints) == 1 for curve in curves)
+    legend = 0.22 * len(curves) if len(curves) > LEGEND_INSIDE else 0.0
+    height = 1.4 + 0.45 * len(curves) if bars else 4.2 + legend
+    with drawing((7.2, height), "", ax) as (figure, axes):
+        draw = _draw_bars if bars else _draw_bands
+        draw(axes, curves, quantity, f"{percent(level)} interval")
+    return figure
+
+
+def _draw_bands(axes: Axes, curves: Sequence[Curve], what: str, interval: str) -> None:
     for index, curve in enumerate(curves):
         horizons, shade = curve.checkpoints, colour(index)
         axes.fill_between(horizons, curve.low, curve.high, color=shade, alpha=0.18, lw=0)
@@ -170,7 +188,7 @@ def _draw_bands(axes: Axes, curves: Sequence[Curve], interval: str) -> None:
         axes.plot(horizons, curve.effect, dash(index), color=shade, lw=1.8, label=label)
     axes.axhline(0, color="0.35", lw=0.8, zorder=0)
     axes.set_xlabel("horizon (periods)")
-    axes.set_ylabel(f"effect on cumulative reward\nwith {interval}")
+    axes.set_ylabel(f"{what}\nwith {interval}")
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.margins(x=0.01)
     if len(curves) > LEGEND_INSIDE:
@@ -179,7 +197,9 @@ def _draw_bands(axes: Axes, curves: Sequence[Curve], interval: str) -> None:
         axes.legend(frameon=False, loc="best")
 
 
-def _draw_bars(axes: Axes, curves: Sequence[Curve], interval: str, *, shades: int = 7) -> None:
+def _draw_bars(
+    axes: Axes, curves: Sequence[Curve], what: str, interval: str, *, shades: int = 7
+) -> None:
     """The last checkpoint of each curve, from top to bottom; neighbours differ in colour unless `shades` is 1."""
     for index, curve in enumerate(curves):
         shade = colour(index % shades)
@@ -189,17 +209,20 @@ def _draw_bars(axes: Axes, curves: Sequence[Curve], interval: str, *, shades: in
     axes.set_yticks(range(len(curves)), [curve.label for curve in curves])
     axes.set_ylim(len(curves) - 0.5, -0.5)
     horizon = curves[0].checkpoints[-1]
-    axes.set_xlabel(f"effect on cumulative reward\nover {horizon:,} periods, with {interval}")
+    axes.set_xlabel(f"{what}\nover {horizon:,} periods, with {interval}")
 
 
-def _draw_ranking(axes: Axes, curves: Sequence[Curve], interval: str) -> None:
+def _draw_ranking(
+    axes: Axes, curves: Sequence[Curve], what: str, interval: str, *, lowest_first: bool
+) -> None:
     """Many effects in their order, in one colour; the policy that all are compared with is named once."""
     largest = sorted(curves, key=lambda curve: -abs(curve.effect[-1]))[:BARS]
-    ranked = sorted(largest, key=lambda curve: -curve.effect[-1])
+    sign = 1.0 if lowest_first else -1.0
+    ranked = sorted(largest, key=lambda curve: sign * curve.effect[-1])
     common = {curve.label.rpartition(" minus ")[2] for curve in curves}
     if len(common) == 1:
         ranked = [one._replace(label=one.label.rpartition(" minus ")[0]) for one in ranked]
-    _draw_bars(axes, ranked, interval, shades=1)
+    _draw_bars(axes, ranked, what, interval, shades=1)
     axes.tick_params(axis="y", labelsize=8)
     notes = [f"minus {name}" for name in common if len(common) == 1]
     if len(curves) > BARS:

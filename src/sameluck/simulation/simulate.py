@@ -16,8 +16,8 @@ from sameluck.runs import Runs
 from sameluck.simulation.mapping import MapLike, assemble, map_tasks, run_tasks
 from sameluck.simulation.preconditions import (
     check_memory,
-    checked_environment,
     checked_replications,
+    fitted,
 )
 from sameluck.simulation.preparation import check_bodies, check_objects, compile_loops
 from sameluck.simulation.progress import PrintedProgress
@@ -66,7 +66,7 @@ def simulate(  # noqa: PLR0913 all but two are optional
         check: Check your own policies and environments before they are first run (`body_checks`, `object_checks`).
         makers: For `External` policies: name -> function of a seed that returns the policy, a Python object.
     """
-    environment = checked_environment(experiment, environment)
+    experiment, environment = fitted(experiment, environment)
     horizons = checked_checkpoints(experiment, checkpoints)
     numbers = checked_replications(experiment, replications)
     own_makers = makers_of(experiment.policies, makers)

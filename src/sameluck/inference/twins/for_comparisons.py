@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sameluck.inference.effects import Effect, Request, also_possible, requested_pairs
+from sameluck.inference.effects import Effect, also_possible, requested_pairs
+from sameluck.inference.requests import Request
 from sameluck.inference.twins.ledger import observed_stacks
 from sameluck.inference.twins.long_run import effects_around_mean, rare_failures, run_long
 from sameluck.inference.twins.sentences import about_failures

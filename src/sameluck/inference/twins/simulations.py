@@ -14,7 +14,7 @@ import numpy as np
 from sameluck.arrays import Floats, Ints
 from sameluck.environments.base import Environment
 from sameluck.experiment import Experiment
-from sameluck.inference.effects import Pair, all_pairs
+from sameluck.inference.requests import Pair, all_pairs
 from sameluck.intervals import check_level
 from sameluck.policies.external import External, Makers
 from sameluck.randomness.streams import ALL_POLICIES, TWIN, stream, word

@@ -9,6 +9,9 @@ BIN := .venv/bin
 # loops, so one worker runs them all; the files keep the order that tests/conftest.py gives them.
 PYTEST = OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
+# The tests start hundreds of Python processes, which would each compile the sources again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint fast-tests format bench pictures docs clean
 

@@ -2,8 +2,10 @@
 
 import ast
 import importlib.util
+import json
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -139,6 +141,12 @@ def test_make_bench_runs_every_benchmark_that_can_be_run():
     runnable = [one.name for one in scripts if 'if __name__ == "__main__":' in one.read_text()]
     recipe = (ROOT / "Makefile").read_text().split("\nbench:")[1].split("\n\n")[0]
     assert sorted(re.findall(r"benchmarks/(\w+\.py)", recipe)) == runnable
+
+
+def test_the_picture_of_other_packages_is_drawn_from_its_figures():
+    draw = runpy.run_path(str(ROOT / "benchmarks" / "peers_picture.py"))["picture"]
+    record = json.loads((ROOT / "benchmarks" / "peers.json").read_text())
+    assert (ROOT / "docs" / "peers.svg").read_text() == draw(record)
 
 
 # The architecture

@@ -381,6 +381,29 @@ def test_every_call_finds_an_experiment_that_another_process_has_replaced(served
         assert served.http.delete("/v1/experiments/socks").status_code == 204
 
 
+def test_what_is_voided_is_voided_where_another_process_has_replaced_the_experiment(url, serve):
+    served = serve(url)
+    experiment = {name: served.socks[name] for name in ("policies", "arms", "horizon")}
+    experiment = sl.Experiment(**experiment, replications=3)
+    of_units = "/v1/experiments/socks/assignments/void"
+    for call in (
+        lambda one: served.http.post(f"/v1/assignments/{one}/void"),
+        lambda _: served.http.post(of_units, json={"units": ["v"]}),
+    ):
+        served.start()
+        served.assign("v")
+        served.store.load("socks").stop(drain=False)
+        served.store.delete("socks")  # as another process does: the service is not told
+        other = served.store.start("socks", experiment, live={"exposure": "explicit"})
+        id = other.assign("v").id
+        assert call(id).status_code == 204
+        assert other.describe(id).status == "voided"
+        other.stop(drain=False)
+        served.store.delete("socks")
+    assert codes(served.http.post(of_units, json={"units": ["v"]})) == (404, "unknown")
+    assert codes(served.http.post(f"/v1/assignments/{id}/void")) == (404, "unknown")
+
+
 def test_an_experiment_that_another_process_has_replaced_is_loaded_anew(served):
     served.start()
     served.assign("ann")

@@ -68,6 +68,15 @@ def test_names_and_scopes_are_checked(served):
             served.tokens.create(name, scopes)
 
 
+@pytest.mark.parametrize("name", ["sameluck serve", " Sameluck  SERVE "])
+def test_no_token_has_the_name_of_the_one_that_the_command_prints(served, name):
+    body = {"name": name, "scopes": ["manage"]}
+    answer = served.http.post("/v1/tokens", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
+    assert "choose another" in answer.json()["detail"]
+    assert name not in [one.name for one in served.tokens.every()]
+
+
 @pytest.mark.parametrize(
     "host",
     [

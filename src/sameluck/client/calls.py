@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from sameluck.client.answers import (
     Answer,
@@ -20,10 +21,19 @@ from sameluck.client.answers import (
     rederivation_of,
     status_of,
 )
-from sameluck.client.call import Call, QueryValue, part_of_path
-from sameluck.errors import Invalid, SameluckError, shown
+from sameluck.client.parts import (
+    PolicyLike,
+    QueryValue,
+    address,
+    export_target,
+    json_text,
+    part_of_path,
+    policy_text,
+    reason_query,
+)
+from sameluck.errors import SameluckError
 from sameluck.experiment import Experiment, require_experiment
-from sameluck.files import file_path, write_whole
+from sameluck.files import write_whole
 from sameluck.live import (
     Assignment,
     Change,
@@ -38,15 +48,47 @@ from sameluck.live import (
     Status,
 )
 from sameluck.live.enrolment import Unit
-from sameluck.live.history import check_reason
-from sameluck.live.logs.exporting import MEDIA_TYPES, format_of
 from sameluck.live.units import json_unit
-from sameluck.policies.base import Policy
 from sameluck.runs import Runs
-from sameluck.text_forms import write
 from sameluck.validation import require_flag, require_list, require_whole
 
+T_co = TypeVar("T_co", covariant=True)
 LONGEST = 35.0  # seconds, for a call that is not for a user
+
+
+@dataclass(frozen=True)
+class Call(Generic[T_co]):
+    """A request, and what its answer means.
+
+    Args:
+        method: Of HTTP.
+        path: Within the service.
+        read: Returns the value of an answer.
+        body: What is sent as JSON; None for nothing.
+        query: The part of the address after the question mark.
+        for_user: A user waits for it: it has less time.
+        repeatable: Sending it twice is as good as once, so that it may be sent again if its answer was lost.
+        media_type: Of the answer, unless that is empty.
+    """
+
+    method: str
+    path: str
+    read: Callable[[Answer], T_co]
+    body: Mapping[str, object] | None = None
+    query: Mapping[str, QueryValue] | None = None
+    for_user: bool = False
+    repeatable: bool = True
+    media_type: str = "application/json"
+
+    @property
+    def address(self) -> str:
+        """The path and the query."""
+        return address(self.path, self.query or {})
+
+    @property
+    def content(self) -> bytes | None:
+        """The body as it is sent."""
+        return None if self.body is None else json_text(self.body).encode()
 
 
 def nothing(answer: Answer) -> None:
@@ -83,9 +125,8 @@ def show(name: str) -> Call[ExperimentDocument]:
 
 def delete(name: str, reason: str) -> Call[None]:
     """Delete an experiment."""
-    check_reason(reason)
     path = f"/v1/experiments/{part_of_path(name)}"
-    return Call("DELETE", path, nothing, query={"reason": reason}, repeatable=False)
+    return Call("DELETE", path, nothing, query=reason_query(reason), repeatable=False)
 
 
 class ExperimentCalls:
@@ -178,20 +219,19 @@ class ExperimentCalls:
         """Destroy the key of the hashes of the units, as `LiveExperiment.forget_units` does."""
         return self._change("forget-units", {"reason": reason})
 
-    def add_policy(self, name: str, policy: Policy | str) -> Call[Joining]:
+    def add_policy(self, name: str, policy: PolicyLike) -> Call[Joining]:
         """Add a challenger, even to a finished experiment."""
         return Call(
             "POST", f"{self.path}/policies", _joining, _policy(name, policy), repeatable=False
         )
 
-    def preview_policy(self, name: str, policy: Policy | str) -> Call[Joining]:
+    def preview_policy(self, name: str, policy: PolicyLike) -> Call[Joining]:
         """Return what `add_policy` would return; nothing is changed."""
         return Call("POST", f"{self.path}/policies/preview", _joining, _policy(name, policy))
 
     def remove_policy(self, name: str, *, reason: str = "") -> Call[Rederivation]:
         """Remove a policy from the experiment, as `LiveExperiment.remove_policy` does."""
-        check_reason(reason)
-        path, query = f"{self.path}/policies/{part_of_path(name)}", {"reason": reason}
+        path, query = f"{self.path}/policies/{part_of_path(name)}", reason_query(reason)
         return Call("DELETE", path, rederivation_of, query=query, repeatable=False)
 
     def replace_policy_code(
@@ -214,11 +254,10 @@ class ExperimentCalls:
     def _rederive(
         self, what: str, body: Mapping[str, object], reason: str, *, confirm: bool
     ) -> Call[Rederivation]:
-        check_reason(reason)
-        path = f"{self.path}/{what}"
+        path, why = f"{self.path}/{what}", reason_query(reason)
         if not require_flag("confirm", confirm):
             return Call("POST", f"{path}/preview", rederivation_of, body or None)
-        return Call("POST", path, rederivation_of, {**body, "reason": reason}, repeatable=False)
+        return Call("POST", path, rederivation_of, {**body, **why}, repeatable=False)
 
     def _change(self, what: str, body: Mapping[str, object]) -> Call[None]:
         return Call("POST", f"{self.path}/{what}", _changed, body)
@@ -273,13 +312,12 @@ class ExperimentCalls:
         self, path: str | os.PathLike[str], *, what: str = "ledger", format: str | None = None
     ) -> Call[None]:
         """Write the ledger to a file, whole or not at all; its ending decides the format unless that is given."""
-        target = file_path("export", path)
-        chosen = format_of(target, format)
+        target = export_target(path, format)
 
         def read(answer: Answer) -> None:
-            write_whole(target, _file(answer))
+            write_whole(target.path, _file(answer))
 
-        query, kind = {"what": what, "format": chosen}, MEDIA_TYPES[chosen]
+        query, kind = {"what": what, "format": target.format}, target.media_type
         return Call("GET", f"{self.path}/export", read, query=query, media_type=kind)
 
 
@@ -287,12 +325,8 @@ def _assignment(id: str | None) -> str:
     return f"/v1/assignments/{part_of_path(id)}"
 
 
-def _policy(name: str, policy: Policy | str) -> dict[str, str]:
-    if not isinstance(policy, str):
-        if not hasattr(policy, "_asdict"):
-            raise Invalid(f"policy must be a policy or its text form, got {shown(policy)}")
-        policy = write(policy)
-    return {"name": name, "policy": policy}
+def _policy(name: str, policy: PolicyLike) -> dict[str, str]:
+    return {"name": name, "policy": policy_text(policy)}
 
 
 def _joining(answer: Answer) -> Joining:

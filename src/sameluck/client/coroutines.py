@@ -11,13 +11,14 @@ import httpx
 
 from sameluck.client import calls
 from sameluck.client.answers import Answer, ExperimentDocument, trace_of
-from sameluck.client.call import Call
-from sameluck.client.calls import ExperimentCalls
+from sameluck.client.calls import Call, ExperimentCalls
 from sameluck.client.remote import (
     Connection,
     RemoteState,
     Report,
+    check_strict,
     checked_report,
+    checked_reports,
     checked_transport,
     joined,
     media_type_of,
@@ -31,7 +32,6 @@ from sameluck.live import Assignment, Live, Receipt, Status
 from sameluck.live.enrolment import Unit
 from sameluck.live.options import as_live
 from sameluck.trajectories import Trace
-from sameluck.validation import require_flag, require_list
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -195,7 +195,7 @@ class AsyncRemoteExperiment(RemoteState):
         unless `strict`, which raises `Unavailable`. If it was enrolled nevertheless, its assignment is voided once
         the service answers again, so that it does not count.
         """
-        require_flag("strict", strict)
+        check_strict(strict)
         try:
             await self._void_unanswered()
             answer = await self._client.send(self._calls.assign(unit), is_assign=True)
@@ -211,8 +211,8 @@ class AsyncRemoteExperiment(RemoteState):
     ) -> list[Assignment | SameluckError]:
         """Return what `assign` returns for each of several units, in their order; an error stands in its place."""
         answers: list[Assignment | SameluckError] = []
-        require_flag("strict", strict)
-        for some in parts(require_list("assign_many: units", units)):
+        check_strict(strict)
+        for some in parts("assign_many: units", units):
             try:
                 await self._void_unanswered()
                 answers += await self._client.send(self._calls.assign_many(some), is_assign=True)
@@ -245,10 +245,10 @@ class AsyncRemoteExperiment(RemoteState):
         self, pairs: Iterable[tuple[str | None, float]]
     ) -> list[Receipt | SameluckError]:
         """Report several rewards; returns what `reward` returns for each, or its error in its place."""
-        every = [checked_report(pair) for pair in require_list("reward_many: pairs", pairs)]
+        every = checked_reports(pairs)
         enrolled = [one for one in every if isinstance(one, Report) and one.id is not None]
         answers: list[Receipt | SameluckError] = []
-        for some in parts(enrolled):
+        for some in parts("reward_many: pairs", enrolled):
             answers += await self._client.send(self._calls.reward_many(some))
         return joined(every, answers)
 

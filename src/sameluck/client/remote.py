@@ -10,8 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import httpx
 
 from sameluck.client.answers import Answer, ExperimentDocument
-from sameluck.client.call import Call
-from sameluck.client.calls import ExperimentCalls
+from sameluck.client.calls import Call, ExperimentCalls
 from sameluck.errors import Invalid, SameluckError, Unavailable, Unknown, shown
 from sameluck.experiment import Experiment
 from sameluck.live import Assignment, Receipt, Reward
@@ -19,7 +18,7 @@ from sameluck.live.breaker import FAILURES, CircuitBreaker
 from sameluck.live.enrolment import Unit
 from sameluck.live.records import UNAVAILABLE
 from sameluck.live.reports import checked_reward, is_id
-from sameluck.validation import require_name, require_number
+from sameluck.validation import require_flag, require_list, require_name, require_number
 
 TOKEN_VARIABLE = "SAMELUCK_TOKEN"
 MOST_ITEMS = 1_000  # in one request
@@ -171,9 +170,15 @@ def not_enrolled(value: float) -> Receipt:
     return Receipt(applied=False, duplicate=False, value=float(value))
 
 
-def parts(items: Sequence[T]) -> list[Sequence[T]]:
+def check_strict(strict: bool) -> None:  # noqa: FBT001 the flag itself
+    """Raise `Invalid` unless `strict` is True or False."""
+    require_flag("strict", strict)
+
+
+def parts(name: str, items: Iterable[T]) -> list[Sequence[T]]:
     """Some items at a time."""
-    return [items[first : first + MOST_ITEMS] for first in range(0, len(items), MOST_ITEMS)]
+    every = require_list(name, items)
+    return [every[first : first + MOST_ITEMS] for first in range(0, len(every), MOST_ITEMS)]
 
 
 def checked_report(pair: Any) -> Report | SameluckError:
@@ -189,6 +194,11 @@ def checked_report(pair: Any) -> Report | SameluckError:
     if id is not None and not is_id(id):
         return Unknown(f"no assignment {shown(id)}; use the id that assign returned")
     return Report(id, number)
+
+
+def checked_reports(pairs: Iterable[Any]) -> list[Report | SameluckError]:
+    """The rewards of a list, each as `checked_report` returns it."""
+    return [checked_report(pair) for pair in require_list("reward_many: pairs", pairs)]
 
 
 def joined(

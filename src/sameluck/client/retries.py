@@ -10,9 +10,8 @@ from typing import Any
 import httpx
 
 from sameluck.client.answers import AGAIN, Answer
-from sameluck.client.call import Call
-from sameluck.client.calls import LONGEST
-from sameluck.live.databases.deadline import seconds_left
+from sameluck.client.calls import LONGEST, Call
+from sameluck.live.databases.deadline import seconds_left, within
 
 TIMEOUT, PATIENCE = 1.0, 5.0  # seconds: for an arm, and for the other calls for a user
 NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout)  # the service has not received the call
@@ -35,6 +34,10 @@ class Attempts:
     def seconds_left(self) -> float:
         """Until the deadline; a little at least, so that a call can be tried."""
         return max(0.001, self._deadline - time.monotonic())
+
+    def in_time(self) -> within:
+        """What is read within must come before the deadline; see `limit_reads`."""
+        return within(self.seconds_left)
 
     def content(self, chunks: Iterable[bytes]) -> bytes:
         """The content of an answer, if it comes before the deadline: httpx limits the time of each part alone."""

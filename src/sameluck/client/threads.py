@@ -11,13 +11,14 @@ import httpx
 
 from sameluck.client import calls
 from sameluck.client.answers import Answer, ExperimentDocument, trace_of
-from sameluck.client.call import Call
-from sameluck.client.calls import ExperimentCalls
+from sameluck.client.calls import Call, ExperimentCalls
 from sameluck.client.remote import (
     Connection,
     RemoteState,
     Report,
+    check_strict,
     checked_report,
+    checked_reports,
     checked_transport,
     joined,
     media_type_of,
@@ -28,11 +29,9 @@ from sameluck.client.retries import NOT_SENT, TIMEOUT, Attempts, limit_reads, se
 from sameluck.errors import SameluckError, Unavailable
 from sameluck.experiment import Experiment
 from sameluck.live import Assignment, Live, Receipt, Status
-from sameluck.live.databases.deadline import within
 from sameluck.live.enrolment import Unit
 from sameluck.live.options import as_live
 from sameluck.trajectories import Trace
-from sameluck.validation import require_flag, require_list
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -135,7 +134,7 @@ class Client:
             failure: httpx.HTTPError | None = None
             try:
                 with (
-                    within(attempts.seconds_left),
+                    attempts.in_time(),
                     self._http.stream(
                         call.method,
                         call.address,
@@ -198,7 +197,7 @@ class RemoteExperiment(RemoteState):
         unless `strict`, which raises `Unavailable`. If it was enrolled nevertheless, its assignment is voided once
         the service answers again, so that it does not count.
         """
-        require_flag("strict", strict)
+        check_strict(strict)
         try:
             self._void_unanswered()
             answer = self._client.send(self._calls.assign(unit), is_assign=True)
@@ -214,8 +213,8 @@ class RemoteExperiment(RemoteState):
     ) -> list[Assignment | SameluckError]:
         """Return what `assign` returns for each of several units, in their order; an error stands in its place."""
         answers: list[Assignment | SameluckError] = []
-        require_flag("strict", strict)
-        for some in parts(require_list("assign_many: units", units)):
+        check_strict(strict)
+        for some in parts("assign_many: units", units):
             try:
                 self._void_unanswered()
                 answers += self._client.send(self._calls.assign_many(some), is_assign=True)
@@ -248,10 +247,10 @@ class RemoteExperiment(RemoteState):
         self, pairs: Iterable[tuple[str | None, float]]
     ) -> list[Receipt | SameluckError]:
         """Report several rewards; returns what `reward` returns for each, or its error in its place."""
-        every = [checked_report(pair) for pair in require_list("reward_many: pairs", pairs)]
+        every = checked_reports(pairs)
         enrolled = [one for one in every if isinstance(one, Report) and one.id is not None]
         answers: list[Receipt | SameluckError] = []
-        for some in parts(enrolled):
+        for some in parts("reward_many: pairs", enrolled):
             answers += self._client.send(self._calls.reward_many(some))
         return joined(every, answers)
 

@@ -15,7 +15,6 @@ from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Transaction, Work
 from sameluck.live.databases.rows import AssignmentRow, ExperimentRow, LockedAssignment
 from sameluck.live.enrolment import Enrolment, Unit
-from sameluck.live.expiry import Expiry
 from sameluck.live.item_lists import in_place, parts_of, returned
 from sameluck.live.records import Assignment, Description, Receipt, description_of, moment
 from sameluck.live.replications import OpenReplications
@@ -50,8 +49,8 @@ class Assignments:
         self.name = row.name
         self.live = replications.live
         self.started_at = moment(row.started_us)
-        self._expiry = Expiry(replications)
-        self._enrolment = Enrolment(replications, row, self._expiry)
+        self._enrolment = Enrolment(replications, row)
+        self._expiry = self._enrolment.expiry
         _in_this_process.add(self)
 
     @property

@@ -17,11 +17,10 @@ from sameluck.live.call_queue import CallKind, CallQueue
 from sameluck.live.enrolment import MadeAssignment, Unit
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.maintenance import Maintenance
-from sameluck.live.options import Clock, Live
+from sameluck.live.options import Clock, Live, check_flags
 from sameluck.live.records import Assignment, Receipt
 from sameluck.live.store import Store
 from sameluck.live.store import open as open_store
-from sameluck.validation import require_flag
 
 P = ParamSpec("P")
 S_co = TypeVar("S_co", bound="Maintenance | Assignments", covariant=True)
@@ -168,10 +167,11 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
 
         If the awaiting task is cancelled, the unit is not enrolled, or its assignment is voided.
         """
+        check_flags(strict=strict)
         live = self._synchronous
         try:
             answer = await self._calls.call(
-                self._assigning[require_flag("strict", strict)], unit, live._settings.timeout
+                self._assigning[bool(strict)], unit, live._settings.timeout
             )
         except Closed:
             raise

@@ -49,9 +49,9 @@ class MadeAssignment(NamedTuple):
 class Enrolment:
     """The units of one experiment, and how calls were answered."""
 
-    def __init__(self, replications: OpenReplications, row: ExperimentRow, expiry: Expiry) -> None:
+    def __init__(self, replications: OpenReplications, row: ExperimentRow) -> None:
         self._replications = replications
-        self._id, self._expiry = row.id, expiry
+        self._id, self.expiry = row.id, Expiry(replications)
         self._settings = replications.settings
         self._salt = bytes.fromhex(row.salt)
         self._share = replications.live.traffic_share
@@ -126,11 +126,11 @@ class Enrolment:
 
     def _assign_in_time(self, codes: Sequence[str], made: list[MadeAssignment]) -> list[Assignment]:
         """As `assign_all`. If an entry is missing, those that are due are expired first."""
-        self._expiry.sweep_each_second()
+        self.expiry.sweep_each_second()
         assign = partial(self._assign_each, made=made)
         answers = self._replications.write(partial(assign, codes=codes))
         without = [n for n, answer in enumerate(answers) if answer.reason in FULL]
-        if without and self._expiry.sweep(behind=self._behind):
+        if without and self.expiry.sweep(behind=self._behind):
             # As one by one: the sweep may have voided the assignment of a unit after the first without.
             after = range(without[0], len(codes))
             again = [n for n in after if answers[n].reason != records.ASSIGNED]
@@ -182,7 +182,7 @@ class Enrolment:
         self, transaction: Transaction, codes: Iterable[str], now: int, made: list[MadeAssignment]
     ) -> dict[str, Assignment | str]:
         """Enrol those of some units that are not enrolled, as long as entries are wanted."""
-        id, due = self._id, now + self._expiry.lease
+        id, due = self._id, now + self.expiry.lease
         values: list[dict[str, Any]] = [
             {"experiment": id, "unit": code, "assignment": _new_id(now), "due": due, "now": now}
             for code in codes
@@ -223,8 +223,7 @@ class Enrolment:
         """The assignment of a unit; None if it is not enrolled."""
         values: Values = {"experiment": self._id, "unit": code}
         read = self._replications.database.read
-        row = read(lambda transaction: transaction.find(EnrolmentRow, "enrolment", **values))
-        return row.id if row else None
+        return read(lambda transaction: transaction.one(EnrolmentRow, "enrolment", **values)).id
 
     def _enrolment(self, row: EnrolmentRow | None, now: int) -> Assignment:
         if row is None:  # the experiment was deleted

@@ -21,6 +21,7 @@ from sameluck.simulation.body_checks import probe_bodies
 from sameluck.validation import (
     is_whole,
     require_fields,
+    require_flag,
     require_name,
     require_number,
     require_one_of,
@@ -211,6 +212,12 @@ def stop_after_of(text: str) -> int | None:
     """The number of replications after which the experiment is stopped, in such a text; None if there is none."""
     number: int | None = json.loads(text).get(STOP_AFTER)
     return number
+
+
+def check_flags(**flags: bool) -> None:
+    """Raise `Invalid` unless every flag is True or False."""
+    for name, value in flags.items():
+        require_flag(name, value)
 
 
 def check_name(name: str) -> None:

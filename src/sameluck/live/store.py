@@ -17,7 +17,16 @@ from sameluck.live.databases.deadline import within
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.logs.importing import Imported, ImportRequest, import_log
 from sameluck.live.maintenance import Maintenance
-from sameluck.live.options import Clock, Live, Makers, as_live, check_fit, check_name, feasibility
+from sameluck.live.options import (
+    Clock,
+    Live,
+    Makers,
+    as_live,
+    check_fit,
+    check_flags,
+    check_name,
+    feasibility,
+)
 from sameluck.live.settings import check_settings, store_settings, timeout_of
 from sameluck.live.start import (
     StartRequest,
@@ -26,7 +35,6 @@ from sameluck.live.start import (
     first_difference,
     start,
 )
-from sameluck.validation import require_flag
 
 CLOSE_SECONDS = 1.0  # for what is left to be written: a process that ends does not wait for a database that is away
 
@@ -115,9 +123,8 @@ class Store(Maintenance):
             paused: Enrol no unit until `resume` is called.
         """
         live = as_live(live)
-        require_flag("exist_ok", exist_ok)
-        request = checked_request(name, experiment, live, makers)
-        request = request._replace(paused=require_flag("paused", paused))
+        check_flags(exist_ok=exist_ok, paused=paused)
+        request = checked_request(name, experiment, live, makers)._replace(paused=paused)
         if exist_ok and name in self.names():
             return self._load_same(request)
         check_fit(request.experiment, live)

@@ -117,10 +117,15 @@ def _checked(columns: LogColumns, arm_names: Sequence[str] | None) -> dict[str, 
     used = columns.names
     if len(set(used)) != len(used):
         raise Invalid(f"each column can have one role only, got {', '.join(used)}")
-    if isinstance(arm_names, str):
+    given: list[str] | None
+    try:
+        given = [str(name).strip() for name in (() if arm_names is None else arm_names)]
+    except Exception:  # no list, or of objects that fail
+        given = None
+    if given is None or isinstance(arm_names, str | bytes):
         raise Invalid(f"arm_names must be a list of names, got {shown(arm_names)}")
-    names = {str(name).strip(): place for place, name in enumerate(arm_names or ())}
-    if len(names) != len(arm_names or ()) or "" in names:
+    names = {name: place for place, name in enumerate(given)}
+    if len(names) != len(given) or "" in names:
         raise Invalid(f"arm_names must be distinct and not empty, got {shown(arm_names)}")
     return names
 

@@ -1,8 +1,9 @@
 """`External`: a policy that is an ordinary Python object, and how the object is made from a seed, called and checked.
 
 `make(seed)` returns a new object with `select(period) -> arm index` and `update(arm, reward)`, or with river's
-`pull(arms)` and `update(arm, reward)`. Simulations and live experiments make and call it in the same way, so it does
-the same in both. It must be a function of its seed and of the rewards it has observed.
+`pull(arms)` and `update(arm, reward)`, or a function `choose(arms, rewards) -> arm index` of its past. Simulations
+and live experiments make and call it in the same way, so it does the same in both. It must be a function of its seed
+and of the rewards it has observed.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class External(NamedTuple):
 
     `simulate(..., makers={name: make})` and `store.start(..., makers={name: make})` get its maker, where `make(seed)`
     returns a new object with `select(period) -> arm index` and `update(arm, reward)`, or river's `pull(arms)` and
-    `update(arm, reward)`. It must be a function of its seed and of the rewards it has observed.
+    `update(arm, reward)`, or a function `choose(arms, rewards) -> arm index` of the arms it has played and their
+    rewards. It must be a function of its seed and of the rewards it has observed.
 
     Args:
         name: The name of its maker.
@@ -115,6 +117,24 @@ def _first_word(seed: Bits, replication: int, owner: Bits) -> Bits:
     return word(stream(seed, DECISION, replication, owner), 0)
 
 
+class FunctionOfPast:
+    """A function `choose(arms, rewards)` as an object: it gets the arms that it has played and their rewards."""
+
+    def __init__(self, choose: Callable[[list[int], list[float]], object]) -> None:
+        self.choose = choose
+        self.arms: list[int] = []
+        self.rewards: list[float] = []
+
+    def select(self) -> object:
+        """The arm that it chooses."""
+        return self.choose(self.arms, self.rewards)
+
+    def update(self, arm: int, reward: float) -> None:
+        """Add a reward to its past."""
+        self.arms.append(arm)
+        self.rewards.append(reward)
+
+
 class ObjectPolicy:
     """An object in one replication, called through its own methods.
 
@@ -130,6 +150,8 @@ class ObjectPolicy:
             raise
         except Exception as error:
             raise self.failure(": its maker failed", error) from error
+        if inspect.isroutine(self.made):
+            self.made = FunctionOfPast(self.made)
         self.select = self._select_method()
         self.update: Callable[[int, float], object] = getattr(self.made, "update", None)  # type: ignore[assignment]
         if not callable(self.update):

@@ -120,7 +120,12 @@ class Experiments:
     async def void_units(self, name: str, units: Sequence[Unit]) -> None:
         """Void the assignments of units whose answer was lost."""
         loaded = await self._experiment(name)
-        await self._in_thread(lambda: loaded.live.void_units(units))
+        try:
+            await self._in_thread(lambda: loaded.live.void_units(units))
+        except Unknown:
+            if not await self._is_stale(name, loaded):
+                raise
+            await self.void_units(name, units)
 
     # Everything else
 

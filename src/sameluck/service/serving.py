@@ -14,7 +14,7 @@ from sameluck.service.addresses import Address
 from sameluck.service.app import create_app
 from sameluck.service.dashboard.sessions import Sessions
 from sameluck.service.demo import run_demo
-from sameluck.service.tokens import Tokens
+from sameluck.service.tokens import SESSION, Tokens
 
 GRACE_SECONDS = 3  # for requests that are being answered when the service is told to end
 HEAD_SECONDS = (
@@ -72,7 +72,7 @@ class Serving:
         self.url = address.url(listener)
         self.token: str | None = None
         if address.is_loopback:
-            self.token = tokens.create_session("sameluck serve")
+            self.token = tokens.create_session(SESSION)
         elif all(token.revoked_at for token in tokens.every()):
             raise Invalid(
                 f"--host {address.host} can be called from other machines, and there is no token; create one: "

@@ -22,6 +22,7 @@ from sameluck.live.records import moment
 from sameluck.validation import require_name, require_one_of
 
 PREFIX = "sl_"
+SESSION = "sameluck serve"  # stands in the history for the token that the command prints
 SCOPES = {
     "serve": "assign arms, report exposures, void assignments",
     "reward": "report rewards",
@@ -80,6 +81,11 @@ class Tokens:
     def create(self, name: str, scopes: Iterable[str]) -> str:
         """Create a token; returns it, for the only time."""
         require_name("a token's name", name)
+        if " ".join(name.split()).casefold() == SESSION:
+            raise Invalid(
+                f"a token's name cannot be {name!r}, which stands for the token that `sameluck serve` prints; "
+                "choose another"
+            )
         allowed, secret = checked_scopes(scopes), new_secret()
 
         def work(transaction: Transaction) -> None:

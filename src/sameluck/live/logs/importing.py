@@ -17,12 +17,18 @@ from sameluck.experiment import Experiment
 from sameluck.live.logs.imported import Agreement, Imported, agreement, imported
 from sameluck.live.logs.order import sorted_by_arm, sorted_by_reward
 from sameluck.live.logs.stacks import LogStacks, write_ledger
-from sameluck.live.options import Live, Makers, check_fit, checked_makers, experiment_as_run
+from sameluck.live.options import (
+    Live,
+    Makers,
+    check_fit,
+    check_flags,
+    checked_makers,
+    experiment_as_run,
+)
 from sameluck.live.start import Start, StartRequest
 from sameluck.logs.rows import Log, Problem, read_log, refuse_problems
 from sameluck.policies.base import Policy, needs_binary
 from sameluck.policies.registry import as_policy
-from sameluck.validation import require_flag, require_list
 
 __all__ = ["ImportRequest", "Imported", "import_log"]
 
@@ -54,8 +60,8 @@ class ImportRequest(NamedTuple):
             raise Invalid(
                 f"import_log: policies must map names to policies, got {shown(self.policies)}"
             )
-        for flag in ("skip_bad", "sorted_ok", "mismatch_ok"):
-            require_flag(flag, getattr(self, flag))
+        flags = ("skip_bad", "sorted_ok", "mismatch_ok")
+        check_flags(**{flag: getattr(self, flag) for flag in flags})
         known = isinstance(self.logged_by, str) and self.logged_by in self.policies
         if self.logged_by is not None and not known:
             raise Invalid(
@@ -66,9 +72,8 @@ class ImportRequest(NamedTuple):
     def read(self) -> Log:
         """The log without rows that cannot be used; raise `Invalid` for these unless they may be skipped."""
         columns = {role: getattr(self, role) for role in ("arm", "reward", "replication", "time")}
-        arms = None if self.arms is None else require_list("import_log: arms", self.arms)
         low, high = self.live.reward.min, self.live.reward.max
-        log = read_log(self.source, **columns, arm_names=arms, low=low, high=high)
+        log = read_log(self.source, **columns, arm_names=self.arms, low=low, high=high)
         if len(log.arms) <= 1:
             raise Invalid(f"{log.name} has one arm, {log.arms[0]!r}; name all arms: arms=[...]")
         policies = [as_policy(policy, len(log.arms)) for policy in self.policies.values()]

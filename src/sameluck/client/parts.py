@@ -1,0 +1,100 @@
+"""The parts of a request: arguments of calls as paths, queries and JSON, or `Invalid` for what cannot be sent."""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+from urllib.parse import quote, urlencode
+
+import numpy as np
+
+from sameluck.errors import Invalid, shown
+from sameluck.files import file_path
+from sameluck.live.history import check_reason
+from sameluck.live.logs.exporting import MEDIA_TYPES, format_of
+from sameluck.policies.base import Policy
+from sameluck.text_forms import write
+from sameluck.validation import is_whole
+
+Plain: TypeAlias = str | int | float | bool | None
+QueryValue: TypeAlias = Plain | Sequence[Plain]
+PolicyLike: TypeAlias = Policy | str
+LONGEST_ADDRESS = 60_000  # characters; httpx and servers take no longer ones
+
+
+class ExportTarget(NamedTuple):
+    """Where an export is written, and as what."""
+
+    path: Path
+    format: str
+    media_type: str
+
+
+def export_target(path: object, format: str | None) -> ExportTarget:
+    """Where an export is written; the ending of the path decides the format unless that is given."""
+    target = file_path("export", path)
+    chosen = format_of(target, format)
+    return ExportTarget(target, chosen, MEDIA_TYPES[chosen])
+
+
+def address(path: str, query: Mapping[str, QueryValue]) -> str:
+    """A path and a query."""
+    pairs = [
+        (name, _query_text(one))
+        for name, value in query.items()
+        for one in (value if isinstance(value, list) else [value])
+    ]
+    whole = f"{path}?{urlencode(pairs, errors='replace')}" if pairs else path
+    if len(whole) > LONGEST_ADDRESS:
+        raise Invalid(f"the call is too long for an address: {shown(whole)}")
+    return whole
+
+
+def part_of_path(text: object) -> str:
+    """A name as one part of a path; what is no text as one that no experiment, arm or policy has."""
+    if not isinstance(text, str):
+        text = f"\0{shown(text)[:99]}"
+    if text in (".", ".."):
+        return text.replace(".", "%2E")  # not the folder above
+    return quote(text, safe="", errors="replace")
+
+
+def policy_text(policy: object) -> str:
+    """The text form of a policy, or the text itself."""
+    if isinstance(policy, str):
+        return policy
+    if not hasattr(policy, "_asdict"):
+        raise Invalid(f"policy must be a policy or its text form, got {shown(policy)}")
+    return write(policy)
+
+
+def reason_query(reason: str) -> dict[str, QueryValue]:
+    """A reason as a query."""
+    check_reason(reason)
+    return {"reason": reason}
+
+
+def json_text(value: object) -> str:
+    """JSON; numbers of other kinds, NumPy's for instance, are numbers."""
+    try:
+        return json.dumps(value, default=_plain)
+    except (TypeError, ValueError, RecursionError) as error:  # a number of 5,000 digits, say
+        raise Invalid(f"the call cannot be sent as JSON: {error}") from None
+
+
+def _query_text(value: object) -> str:
+    return value if isinstance(value, str) else "" if value is None else json_text(value)
+
+
+def _plain(value: object) -> Plain:
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if is_whole(value):
+        return operator.index(value)
+    if isinstance(value, Real):
+        return float(value)
+    raise Invalid(f"a call takes text, numbers and lists of them, got {shown(value)}")

@@ -58,10 +58,10 @@ def test_numbers_survive_to_the_last_bit(numbers):
 
 
 @pytest.mark.slow
-@given(st.text(max_size=30).filter(lambda text: text.isprintable()))
-def test_texts_survive(explore):
-    """Any printable text, although no policy takes more than two of them."""
-    policy = sl.EpsilonGreedy(explore=explore)
+@given(st.text(min_size=1, max_size=30).filter(lambda text: text.isprintable()))
+def test_texts_survive(name):
+    """Any printable text."""
+    policy = sl.External(name)
 
     assert text_forms.parse(text_forms.write(policy), POLICIES, "policy") == policy
 

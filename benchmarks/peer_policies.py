@@ -23,7 +23,7 @@ INSTALL = {
     "river": "pip install river",
     "MABWiser": "pip install mabwiser",
     "SMPyBandits": "pip install SMPyBandits",
-    "rlberry": "pip install rlberry==0.5.0 'gymnasium<0.30'; later versions have no bandits",
+    "rlberry": "pip install rlberry==0.5.0 'gymnasium<0.30'; from 0.7 on it has no bandits",
 }
 MODULES = {
     "river": "river.bandit",

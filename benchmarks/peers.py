@@ -254,23 +254,26 @@ def agreement_text(found):
 
 def policy_speeds(size):
     """Steps a second of every policy of ours, beside UCB1's."""
-    kinds = [kind for name, kind in POLICIES.items() if name not in ("external", "batched")]
-    texts = [text_forms.example(kind) for kind in kinds]
+    texts = {
+        name: text_forms.example(kind)
+        for name, kind in POLICIES.items()
+        if kind not in (sl.External, sl.Batched)
+    }
     horizon, rows = 10_000, size["policy_replications"]
     runs = {
-        text: lambda text=text: sl.simulate(
+        name: lambda text=text: sl.simulate(
             experiment_of({"it": text}, horizon, rows), BINARY, workers=1
         )
-        for text in texts
+        for name, text in texts.items()
     }
-    for text in texts:
+    for text in texts.values():
         sl.simulate(experiment_of({"it": text}, 10, 1), BINARY, workers=1)
     seconds = interleaved(runs, max(2, size["repeats"] // 2))
-    speeds = {text: horizon * rows / min(taken) for text, taken in seconds.items()}
-    base = speeds[text_forms.example(sl.UCB1)]
+    speeds = {name: horizon * rows / min(taken) for name, taken in seconds.items()}
+    base = speeds[text_forms.name_of(sl.UCB1)]
     print(f"\nEvery policy on {BINARY}, million steps a second, and as a multiple of UCB1's")
-    for text, speed in sorted(speeds.items(), key=lambda pair: -pair[1]):
-        print(f"  {text:<40} {speed / 1e6:>8.1f} {speed / base:>8.2f}")
+    for name, speed in sorted(speeds.items(), key=lambda pair: -pair[1]):
+        print(f"  {name:<40} {speed / 1e6:>8.1f} {speed / base:>8.3f}")
     return speeds
 
 

@@ -73,6 +73,7 @@ def experiments(draw):
 # --- round trips ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(experiments())
 def test_every_round_trip_gives_the_experiment_back(made):
     """JSON, TOML, plain values, pickle and copy: equal, with the same digest, the same types, the same order."""
@@ -165,6 +166,7 @@ def test_the_digest_sees_every_change():
     assert all(experiment(**change) != experiment() for change in CHANGES)
 
 
+@pytest.mark.slow
 def test_the_digest_is_the_same_in_another_process():
     """Nothing of it depends on hash randomisation, and equal definitions have equal digests."""
     same = experiment(
@@ -376,6 +378,7 @@ BAD_INPUT = [
 # These raise a bare TypeError or ValueError, or (a name twice in JSON) nothing at all.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "fragment"),
     [

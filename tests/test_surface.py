@@ -79,6 +79,7 @@ def test_every_error_has_a_code_for_programs():
     assert (str(restored), restored.code) == ("another value", "reward_conflict")
 
 
+@pytest.mark.slow
 def test_importing_sameluck_loads_nothing_heavy():
     heavy = ["numba", "scipy.special", "click", "rich", "matplotlib", "pandas", "distributed"]
     code = f"import sys, sameluck; print([name for name in {heavy!r} if name in sys.modules])"
@@ -116,6 +117,7 @@ except sl.Missing as error:
     assert f"pip install 'sameluck[{extra}]'" in shown.stdout
 
 
+@pytest.mark.slow
 def test_the_command_without_its_extra_says_what_to_install():
     code = "import sys; sys.modules['click'] = None; from sameluck.__main__ import main; sys.exit(main())"
     shown = subprocess.run(
@@ -164,6 +166,7 @@ def test_a_module_uses_at_most_ten_others():
     assert {name: used for name, used in uses.items() if used > MOST.get(name, 10)} == {}
 
 
+@pytest.mark.slow
 def test_few_annotations_are_any():
     found = [
         f"{name}:{node.lineno}"

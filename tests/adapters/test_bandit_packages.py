@@ -28,7 +28,6 @@ pytestmark = [
 
 ARMS = packages.ARMS
 BERNOULLI = sl.Bernoulli((0.6, 0.5, 0.4))
-BETA = sl.Beta((0.6, 0.5, 0.4))  # continuous: no two bounds are equal after the first plays
 HORIZON = 300
 MAKERS = {
     "river": sl.adapters.river(packages.river_thompson),
@@ -116,7 +115,7 @@ class Rule(NamedTuple):
 
     ours: tuple
     make: AdaptedMaker
-    environment: sl.Environment = BETA
+    binary: bool = False  # rewards; otherwise continuous, so that no two bounds are equal after the first plays
 
 
 def smpybandits(kind, *arguments, **parameters):
@@ -129,7 +128,7 @@ DETERMINISTIC = {
         sl.UCB1(2 * 0.8**2), sl.adapters.river(packages.river("UCB", delta=0.8, ties=LOWEST))
     ),
     "river BayesUCB": Rule(
-        sl.BayesUCB(), sl.adapters.river(packages.river("BayesUCB", ties=LOWEST)), BERNOULLI
+        sl.BayesUCB(), sl.adapters.river(packages.river("BayesUCB", ties=LOWEST)), binary=True
     ),
     "MABWiser UCB1": Rule(
         sl.UCB1(2 * 0.7**2), sl.adapters.mabwiser(packages.mabwiser("UCB1", 0.7))
@@ -137,23 +136,39 @@ DETERMINISTIC = {
     "SMPyBandits UCBalpha": Rule(sl.UCB1(1.5), smpybandits("UCBalpha", 3.0)),
     "SMPyBandits klUCB": Rule(sl.KLUCB(), smpybandits("klUCB", tolerance=1e-12)),
     "SMPyBandits MOSSH": Rule(sl.MOSS(), smpybandits("MOSSH", HORIZON)),
-    "SMPyBandits BayesUCB": Rule(sl.BayesUCB(), smpybandits("BayesUCB"), BERNOULLI),
+    "SMPyBandits BayesUCB": Rule(sl.BayesUCB(), smpybandits("BayesUCB"), binary=True),
     "SMPyBandits UCBV": Rule(sl.UCBV(zeta=1.0), smpybandits("UCBV")),
     "SMPyBandits SWUCB": Rule(sl.SlidingWindowUCB(40, 0.6), smpybandits("SWUCB", 40, 0.6)),
 }
 
 
+def literal(policy, history, period):
+    """The arm of a policy of ours by its literal rule, which equals the compiled one period by period."""
+    luck = stream(np.uint64(budget.SEED), DECISION, 0, np.uint64(owner_of("it")))
+    inputs = literal_rules.RuleInputs(history, period, ARMS, HORIZON, luck)
+    return literal_rules.RULES[type(policy)](policy, inputs)
+
+
+def both(rule, monkeypatch, horizon=HORIZON):
+    """The arms of our policy and of theirs on the rewards that ours gets; of equal arms the lowest."""
+    monkeypatch.setattr(
+        np.random, "choice", lambda best: best[0]
+    )  # among equal ones in SMPyBandits
+    generator, made, history, theirs = np.random.default_rng(5), rule.make(5), [], []
+    for period in range(1, horizon + 1):
+        theirs.append(int(made.pull([*range(ARMS)])))
+        arm = literal(rule.ours, history, period)
+        mean = (0.6, 0.5, 0.4)[arm]
+        reward = generator.beta(2 * mean, 2 - 2 * mean)
+        history.append((arm, float(reward < mean) if rule.binary else reward))
+        made.update(*history[-1])
+    return [arm for arm, _ in history], theirs
+
+
 @pytest.mark.parametrize("name", DETERMINISTIC)
 def test_a_deterministic_policy_plays_the_arms_of_ours(name, monkeypatch):
-    """Period by period on the same rewards, ties to the lowest arm."""
-    rule = DETERMINISTIC[name]
-    monkeypatch.setattr(np.random, "choice", lambda best: best[0])  # SMPyBandits' among equal arms
-    experiment = experiment_of({"ours": rule.ours, "theirs": sl.External("it")}, horizon=HORIZON)
-    for replication in range(2):
-        traced = sl.trace(
-            experiment, rule.environment, replication, makers={"it": rule.make}, guard=False
-        )
-        assert traced["ours"].arms.tolist() == traced["theirs"].arms.tolist()
+    ours, theirs = both(DETERMINISTIC[name], monkeypatch)
+    assert theirs == ours
 
 
 HISTORY = [(0, 1.0), (1, 0.0), (2, 1.0), (0, 1.0), (2, 0.0), (1, 1.0), (0, 0.0), (2, 0.0)]
@@ -315,15 +330,10 @@ def theirs(make):
 
 
 def ours(policy):
-    """How often ours does: by its literal rule, which equals its compiled one period by period."""
-    rule, horizon = literal_rules.RULES[type(policy)], 10_000
-    luck = stream(np.uint64(budget.SEED), DECISION, 0, np.uint64(owner_of("it")))
+    """How often ours does."""
     first = len(HISTORY) + 1
-    inputs = [
-        literal_rules.RuleInputs(HISTORY, period, ARMS, horizon, luck)
-        for period in range(first, first + DRAWS)
-    ]
-    return np.bincount([rule(policy, one) for one in inputs], minlength=ARMS)
+    chosen = [literal(policy, HISTORY, period) for period in range(first, first + DRAWS)]
+    return np.bincount(chosen, minlength=ARMS)
 
 
 @pytest.mark.parametrize("name", RANDOMISED)
@@ -337,6 +347,19 @@ def test_a_randomised_policy_has_the_law_of_ours(name):
 
 class TestDifferences:
     """What docs/policies.md says of rules that are not ours."""
+
+    @pytest.mark.parametrize(
+        "rule",
+        [
+            Rule(sl.IMED(), smpybandits("IMED")),
+            Rule(sl.UCBTuned(), smpybandits("UCBVtuned")),
+            Rule(sl.DiscountedUCB(0.95, xi=0.5), smpybandits("DiscountedUCB", 4.0, 0.95)),
+        ],
+        ids=lambda rule: type(rule.ours).__name__,
+    )
+    def test_the_same_name_for_another_rule(self, rule, monkeypatch):
+        ours, theirs = both(rule, monkeypatch, horizon=60)
+        assert theirs != ours
 
     def test_epsilon_greedy_of_smpybandits(self):
         """It exploits the largest sum and never explores the last arm."""

@@ -41,6 +41,7 @@ def test_every_command_has_help_that_explains_each_option_and_json(name, capsys)
     assert "--json" in out
 
 
+@pytest.mark.slow
 def test_a_command_imports_no_other_command():
     """Nor what it does not need: live experiments, the progress bar, the compiler."""
     script = (
@@ -116,6 +117,7 @@ def test_json_has_no_infinity(capsys):
     assert json.loads(out)["effects"][0]["variance_ratio"] is None
 
 
+@pytest.mark.slow
 def test_a_twin_needs_one_replication(capsys):
     words = ("--horizon", "50", "--replications", "1")
     assert run(capsys, *COMPARE, *words)[0] == 2

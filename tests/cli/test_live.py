@@ -279,6 +279,7 @@ def test_a_backup_is_restored(shop, url, capsys):
     assert run(capsys, *words)[0] == 2
 
 
+@pytest.mark.slow
 def test_results_are_those_of_the_python_surface(shop, url, tmp_path, capsys):
     serve(url, 10)
     code, _, err = run(capsys, "results", shop)
@@ -348,12 +349,14 @@ def test_results_that_cannot_be_are_refused_for_what_is_wrong_with_them(
     assert "only one is planned" in run(capsys, "results", "single")[2]
 
 
+@pytest.mark.slow
 def test_a_figure_changes_no_number(shop, url, tmp_path, capsys):
     serve(url, 60)
     plain = run(capsys, "results", shop)[1]
     assert run(capsys, "results", shop, "--plot", tmp_path / "a.svg")[1] == plain
 
 
+@pytest.mark.slow
 def test_a_challenger_is_previewed_and_joins(shop, url, capsys):
     serve(url, 60)
     words = ("add-policy", shop, "ucb1(alpha=0.1)", "--as", "bold")
@@ -690,6 +693,7 @@ def test_every_command_but_those_that_begin_something_needs_a_database():
     assert set(COMMANDS) - set(WORDS) == {"simulate", "start", "import", "restore"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [name for name in COMMANDS if name in {*WORDS} - {"backup", "prune"}]
 )
@@ -699,6 +703,7 @@ def test_an_experiment_that_is_not_there_is_one_clear_line(name, shop, capsys):
     assert (code, out, err) == (2, "", message)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_nonsense_is_one_clear_line(name, url, tmp_path, capsys):
     for words in (("--colour", "red"), ("\x00",), ("a", "b", "c", "d", "e")):
@@ -881,6 +886,7 @@ def test_a_rehearsal_can_be_kept_and_looked_at(url, capsys):
     assert "an experiment 'try' exists already" in err
 
 
+@pytest.mark.slow
 def test_a_short_rehearsal_shows_what_is_known_so_far(capsys):
     _, out, _ = run(capsys, "simulate", "--days", 0.02)
     assert "the experiment has not ended" in out

@@ -119,6 +119,7 @@ def test_empirical_draws_each_value_as_often():
     assert_chances(np.bincount(hundred, minlength=100), np.full(100, 0.01))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("prior", "law"),
     [
@@ -186,6 +187,7 @@ NONSENSE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "field", "value"),
     [(kind, field, value) for kind, field, values in NONSENSE for value in values],

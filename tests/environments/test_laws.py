@@ -46,6 +46,7 @@ def assert_continuous(sample, law):
     assert_law(sample, law.cdf, looks=3 * len(LAWS))
 
 
+@pytest.mark.slow
 @EVERY
 def test_it_has_its_law(environment):
     """KS or chi-square of 20,000 rewards of each arm, false alarm 1e-6 in all; the means are exact."""
@@ -57,6 +58,7 @@ def test_it_has_its_law(environment):
         assert first.means[arm] == pytest.approx(law.mean(), rel=1e-10, abs=1e-9)
 
 
+@pytest.mark.slow
 @EVERY
 def test_compiled_is_plain_python(environment):
     """The first rewards, bit for bit."""

@@ -194,6 +194,7 @@ def test_an_interval_without_bounds_is_a_sentence():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policies", "checkpoints", "simultaneous", "scope"),
     [

@@ -131,6 +131,7 @@ def assert_by_hand(live, names, makers=MAKERS):
 
 
 class TestPlay:
+    @pytest.mark.slow
     @pytest.mark.parametrize("order", ["lockstep", "phase"])
     @pytest.mark.parametrize("design", ["replay", "naive"])
     @pytest.mark.parametrize("batch", [1, 3, 100])
@@ -147,6 +148,7 @@ class TestPlay:
         scenario.finish(live)
         assert_by_hand(live, policies)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("design", ["replay", "naive"])
     def test_beside_compiled_ones(self, scenario, design):
         live = scenario.start({**TWO, **ALL}, makers=MAKERS, design=design)
@@ -155,6 +157,7 @@ class TestPlay:
         compiled = simulated(live.experiment.replace(policies=TWO))
         assert_same(live.runs(policies=list(TWO)), compiled)
 
+    @pytest.mark.slow
     def test_through_restarts(self, scenario):
         live = scenario.start({**TWO, **ALL}, makers=MAKERS)
         while live.status().status == "running":
@@ -228,6 +231,7 @@ class TestMakers:
             scenario.start({"a": sl.External("randomised")}, makers=makers)
         assert scenario.store.names() == []
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("makers", [None, {"randomised": 7}, {"bound": Bound}])
     def test_needed_to_load(self, scenario, makers):
         live = scenario.start({"a": sl.External("randomised")}, makers=MAKERS)

@@ -35,6 +35,7 @@ def test_every_policy_is_documented_public_and_has_examples(kind):
     assert POLICIES[text_forms.name_of(kind)] is kind
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "policy",
     [
@@ -184,6 +185,7 @@ NONSENSE = [
 NEEDED = {sl.Always: {"arm": 0}, sl.Batched: {"policy": sl.UCB1(), "size": 2}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "field", "value"),
     [(kind, field, value) for kind, field, values in NONSENSE for value in values],

@@ -41,7 +41,7 @@ def many():
 def test_many_policies_in_a_narrow_terminal(many, monkeypatch):
     """The answer in few sentences, the table in the order of the effects, at most 60 columns."""
     monkeypatch.setenv("COLUMNS", "60")
-    result = sl.compare(many)
+    result = sl.compare(many, pairs="best")
     text = str(result)
     rows = [line.split()[:2] for line in text.split("\n\n")[1].splitlines()[1:]]
 
@@ -51,7 +51,9 @@ def test_many_policies_in_a_narrow_terminal(many, monkeypatch):
     summary = {one.policy: one.reward for one in result.policies if one.checkpoint == 200}
     best = max(summary, key=summary.get)
     assert f"Most by mean reward over 200 periods: {best}, {summary[best]:.1f}." in result.verdict
-    assert "Of 9 policies" in result.verdict
+    less = sum(one.high < 0 for one in result.last_effects)
+    assert less > 0
+    assert f"{less} of 9 policies earned less than {best}, at 95%" in result.verdict
     assert len(result.verdict) < 1_000
 
 

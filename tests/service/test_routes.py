@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import threading
+import time
 
 import pytest
 
@@ -94,6 +95,7 @@ def test_creating_it_again_is_safe_and_another_one_of_its_name_is_not(served):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -379,6 +381,32 @@ def test_every_call_finds_an_experiment_that_another_process_has_replaced(served
         assert "unknown" not in answer.text
         other.stop(drain=False)
         assert served.http.delete("/v1/experiments/socks").status_code == 204
+
+
+def test_users_get_the_fallback_arm_in_time_while_an_experiment_is_loaded(serve, monkeypatch):
+    served = serve(timeout=0.1)
+    experiment = sl.Experiment(policies=served.socks["policies"], arms=2, horizon=2, replications=1)
+    served.store.start("large", experiment, live={"fallback": 1})
+    load, may_load, loads = served.store.load, threading.Event(), []
+
+    def slow(name, **options):
+        loads.append(name)
+        assert may_load.wait(60)
+        return load(name, **options)
+
+    monkeypatch.setattr(served.store, "load", slow)
+    fallback = {"id": None, "arm": "1", "enrolled": False, "reason": "UNAVAILABLE"}
+    began = time.monotonic()
+    assert served.assign("ann", "large").json() == fallback
+    batch = {"units": ["ann", "bob"]}
+    many = served.http.post("/v1/experiments/large/assignments/batch", json=batch)
+    assert many.json() == {"answers": [fallback, fallback]}
+    assert time.monotonic() - began < 10
+    may_load.set()
+    while served.assign("ann", "large").json() == fallback:
+        assert time.monotonic() - began < 60
+    assert served.assign("ann", "large").json()["reason"] == "STICKY"
+    assert loads == ["large"]
 
 
 def test_what_is_voided_is_voided_where_another_process_has_replaced_the_experiment(url, serve):

@@ -475,6 +475,7 @@ class TestProcesses:
             self.run(doing(lambda _: os._exit(7)))
         assert multiprocessing.active_children() == []
 
+    @pytest.mark.slow
     def test_an_object_that_forks(self, forked):
         """The second process of the two that come back does not answer."""
 

@@ -119,7 +119,10 @@ class Plan(Frames):
         return plots.saved(figure, path)
 
     def __str__(self) -> str:
-        parts = [self.title, tables.text_table(_HEADER, [_cells(row) for row in self.rows])]
+        parts = [
+            tables.wrapped(self.title),
+            tables.text_table(_HEADER, [_cells(row) for row in self.rows]),
+        ]
         if self.by_horizon:
             shorter = tables.text_table(_HEADER, [_cells(row) for row in self.by_horizon])
             parts.append(f"The same at shorter horizons:\n{shorter}")

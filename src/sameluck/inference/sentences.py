@@ -74,11 +74,16 @@ def _findings_of_many(effects: Sequence[Effect]) -> list[str]:
     less = [one.policy for one in reversed(differ) if one.effect < 0]
     equal = [one.policy for one in ranked if not shows_difference(one) and not is_same_policy(one)]
     level, over = percent(effects[0].level), f"over {effects[0].checkpoint:,} periods"
-    return [
-        f"Most by mean reward {over}: {best}, {amount(most)}.",
-        f"Of {count:,} policies {len(more):,} earned more than {control}, at {level}{_names(more)}; "
-        f"{len(less):,} earned less{_names(less)}; for {len(equal):,} no difference is shown{_names(equal)}.",
-    ]
+    sentences = [f"Most by mean reward {over}: {best}, {amount(most)}."]
+    for names, word in ((more, "more"), (less, "less")):
+        if names:
+            share = f"{len(names):,} of {count:,} policies"
+            sentences.append(f"{share} earned {word} than {control}, at {level}{_names(names)}.")
+    if equal:
+        sentences.append(
+            f"No difference from {control} is shown for {len(equal):,}{_names(equal)}."
+        )
+    return sentences
 
 
 def _names(policies: Sequence[str]) -> str:

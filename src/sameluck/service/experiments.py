@@ -24,7 +24,7 @@ from sameluck.live.databases.rows import ACTIVE
 from sameluck.live.enrolment import Unit
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.options import Makers
-from sameluck.live.records import NOT_RUNNING, Assignment, Description, Receipt
+from sameluck.live.records import NOT_RUNNING, UNAVAILABLE, Assignment, Description, Receipt
 from sameluck.live.settings import acting_as
 from sameluck.live.store import Store
 
@@ -58,6 +58,7 @@ class Experiments:
         self._awaited = AsyncStore(store)
         self._loaded: dict[str, Loaded] = {}
         self._loading = threading.Lock()
+        self._loads: dict[str, asyncio.Task[Loaded]] = {}  # that have begun
         self._asked: dict[str, float] = {}  # when an experiment may be looked for again
         self._names: dict[str, str] = {}  # of experiments, by the id of an assignment
         self._threads = CapacityLimiter(THREADS)
@@ -68,8 +69,11 @@ class Experiments:
     # Calls for users
 
     async def assign(self, name: str, unit: Unit) -> Assignment:
-        """The arm to show a unit."""
-        loaded = await self._experiment(name)
+        """The arm to show a unit: the fallback arm while the experiment takes long to load."""
+        try:
+            loaded = await self._experiment(name, self.store._settings.timeout)
+        except TimeoutError:
+            return await self._not_loaded(name)
         answer = await loaded.awaited.assign(unit)
         if answer.reason == NOT_RUNNING and await self._is_replaced(name, loaded):
             return await self.assign(name, unit)
@@ -80,7 +84,10 @@ class Experiments:
         self, name: str, units: Sequence[Unit]
     ) -> list[Assignment | SameluckError]:
         """The arms to show several units, or an error in the place of one."""
-        loaded = await self._experiment(name)
+        try:
+            loaded = await self._experiment(name, self.store._settings.timeout)
+        except TimeoutError:
+            return [await self._not_loaded(name)] * len(units)
         answers = await loaded.awaited.assign_many(units)
         if any(_is_not_running(one) for one in answers) and await self._is_replaced(name, loaded):
             return await self.assign_many(name, units)
@@ -227,11 +234,26 @@ class Experiments:
         """Make a call in a thread; if `given_up`, nobody waits for it any more once the request has ended."""
         return await to_thread.run_sync(call, limiter=self._threads, abandon_on_cancel=given_up)
 
-    async def _experiment(self, name: str) -> Loaded:
-        loaded = self._loaded.get(name)
-        if loaded is None:
-            loaded = await self._in_thread(lambda: self._load(name))
-        return loaded
+    async def _experiment(self, name: str, seconds: float | None = None) -> Loaded:
+        """An experiment; raises `TimeoutError` if loading it takes longer, which goes on."""
+        if name in self._loaded:
+            return self._loaded[name]
+        if name not in self._loads:
+            load = self._in_thread(lambda: self._load(name), given_up=True)
+            self._loads[name] = asyncio.create_task(load)
+            self._loads[name].add_done_callback(partial(self._end_load, name))
+        return await asyncio.wait_for(asyncio.shield(self._loads[name]), seconds)
+
+    def _end_load(self, name: str, load: asyncio.Task[Loaded]) -> None:
+        del self._loads[name]
+        if not load.cancelled():
+            load.exception()  # of which those who waited to the end were told
+
+    async def _not_loaded(self, name: str) -> Assignment:
+        """The answer to a unit before the experiment is loaded: its settings are read at once, its ledger is not."""
+        peek = partial(self.store.peek, name, makers=self.makers)
+        live = await self._awaited._calls.in_thread(peek)
+        return live._enrolment.not_enrolled(UNAVAILABLE)
 
     async def _for_assignment(self, id: str, work: Callable[[Loaded], Awaitable[T]]) -> T:
         """Make a call to the experiment of an assignment."""

@@ -53,6 +53,7 @@ def test_objects_need_their_makers():
     assert np.isfinite(effect.low)
 
 
+@pytest.mark.slow
 def test_one_replication_is_enough(one):
     result = sl.compare(one, interval="twin", simultaneous="none")
 

@@ -63,7 +63,9 @@ def file_path(what: str, path: object) -> Path:
             return Path(text)
     except (TypeError, UnicodeEncodeError):
         pass
-    raise Invalid(f"{what}: the path of a file is text without NUL, such as 'ledger.csv', got {shown(path)}")
+    raise Invalid(
+        f"{what}: the path of a file is text without NUL, such as 'ledger.csv', got {shown(path)}"
+    )
 
 
 def is_file(path: Path) -> bool:

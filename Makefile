@@ -9,6 +9,9 @@ BIN := .venv/bin
 # loops, so one worker runs them all; the files keep the order that tests/conftest.py gives them.
 PYTEST = OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
+# The tests start hundreds of Python processes, which would each compile the sources again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint fast-tests format bench pictures docs clean
 
@@ -40,10 +43,12 @@ bench: .venv/.for-test
 	$(BIN)/python benchmarks/core.py
 	$(BIN)/python benchmarks/live.py
 	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/promises.py
 	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/soak.py
 	$(BIN)/python benchmarks/service.py
+	$(BIN)/python benchmarks/tails.py
 	$(BIN)/python benchmarks/twin.py --minutes 20
 	$(BIN)/python benchmarks/variance.py
 

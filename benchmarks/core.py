@@ -24,8 +24,8 @@ from pathlib import Path
 
 import numpy as np
 
+import in_river
 import objects
-import peers
 import reference
 import vectorised
 from sameluck import Experiment, simulate
@@ -59,12 +59,12 @@ IN_NUMPY = {
     "epsilon_greedy(0.1)": lambda *job: vectorised.epsilon_greedy(*job, 0.1),
 }
 IN_RIVER = {
-    "ucb1(2.5)": lambda: peers.ucb1(2.5),
-    "ucb1(3)": lambda: peers.ucb1(3.0),
-    "ucb1(2)": lambda: peers.ucb1(2.0),
-    "thompson_bernoulli(first_plays=1)": peers.thompson_bernoulli,
-    "thompson_gaussian(first_plays=1)": peers.thompson_gaussian,
-    "epsilon_greedy(0.1)": lambda: peers.epsilon_greedy(0.1),
+    "ucb1(2.5)": lambda: in_river.ucb1(2.5),
+    "ucb1(3)": lambda: in_river.ucb1(3.0),
+    "ucb1(2)": lambda: in_river.ucb1(2.0),
+    "thompson_bernoulli(first_plays=1)": in_river.thompson_bernoulli,
+    "thompson_gaussian(first_plays=1)": in_river.thompson_gaussian,
+    "epsilon_greedy(0.1)": lambda: in_river.epsilon_greedy(0.1),
 }
 POLICIES = (
     "ucb1",
@@ -137,10 +137,10 @@ def contestants_of(number, libraries, size):
             lambda text=text, job=job: IN_NUMPY[text](*job),
             1000 * size["numpy_horizon"],
         )
-        if peers.bandit:
-            draw = getattr(peers, law)(means)
+        if in_river.bandit:
+            draw = getattr(in_river, law)(means)
             runs["river", role] = (
-                lambda text=text, draw=draw: peers.play(
+                lambda text=text, draw=draw: in_river.play(
                     IN_RIVER[text](), draw, arms, size["river_horizon"]
                 ),
                 size["river_horizon"],
@@ -185,8 +185,8 @@ def speeds(libraries, size, goals):
         print("  Results equal to C's with the same generator, to the bit.")
     else:
         print("  C was skipped: there is no gcc.")
-    if not peers.bandit:
-        print(f"  {peers.INSTALL}")
+    if not in_river.bandit:
+        print(f"  {in_river.INSTALL}")
     return results
 
 

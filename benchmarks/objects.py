@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-import peers
+import in_river
 from sameluck import Bernoulli, Experiment, External, simulate
 from sameluck.adapters import dask
 
@@ -34,7 +34,7 @@ class InTurn:
 
 
 def river_ucb(_seed):
-    return peers.ucb1(2.5)
+    return in_river.ucb1(2.5)
 
 
 def alone(make, periods, choose):
@@ -71,7 +71,7 @@ def python_objects(size, goals):
     print("\nPolicies that are Python objects, one thread, microseconds a step: best of the turns")
     periods, repeats = size["object_horizon"], size["repeats"]
     makers = {"an object that does nothing": (InTurn, "select")}
-    if peers.bandit:
+    if in_river.bandit:
         makers["river's UCB"] = (river_ucb, "pull")
     for what, (make, choose) in makers.items():
         simulated(make, periods)  # checks the object, and compiles
@@ -84,8 +84,8 @@ def python_objects(size, goals):
         print(f"  {what:<40} alone {each['alone']:.2f}, in simulate {each['in simulate']:.2f}")
         added = each["in simulate"] - each["alone"]
         goals.check(f"{what}: added by simulate", added, "<= 0.3", added <= 0.3, "us")
-    if not peers.bandit:
-        print(f"  {peers.INSTALL}")
+    if not in_river.bandit:
+        print(f"  {in_river.INSTALL}")
     if (os.cpu_count() or 1) < 2:
         return
     runs = {

@@ -22,7 +22,7 @@ from core import Goals, interleaved, machine
 from sameluck import Bernoulli, Experiment, Gaussian, simulate
 from sameluck.policies import base, epsilon_greedy, ucb
 from sameluck.policies.tournament import MANY_ARMS
-from sameluck.simulation.loop import PolicyRunner
+from sameluck.simulation.policy_runner import PolicyRunner
 
 SEED = 7
 LOOP = "  its loop over all arms"

@@ -8,6 +8,7 @@ import pytest
 import server
 
 from sameluck.environments.base import ENVIRONMENTS
+from sameluck.live import settings
 from sameluck.policies.base import POLICIES
 
 hypothesis.settings.register_profile(
@@ -38,6 +39,13 @@ def registries():
         known.update(kinds)
 
 
+@pytest.fixture(autouse=True)
+def patience(request, monkeypatch):
+    """On a busy machine, too, `assign` answers with an arm of its policy; not in tests of the default deadline."""
+    if not request.node.get_closest_marker("default_timeout"):
+        monkeypatch.setattr(settings, "TIMEOUT", 60.0)
+
+
 @pytest.fixture(scope="session")
 def postgres_server():
     with server.running() as started:
@@ -51,17 +59,17 @@ def postgres_databases(postgres_server):
 
 
 @pytest.fixture
-def postgres_url(new_postgres_url):
-    """The URL of an empty database."""
-    return new_postgres_url()
-
-
-@pytest.fixture
-def postgres_url_with_tables(postgres_databases):
+def postgres_url(postgres_databases):
     """The URL of a database that a store has opened, without rows: it opens sooner than an empty one."""
     name = postgres_databases.take_with_tables()
     yield postgres_databases.server.url(name)
     postgres_databases.give_back_with_tables(name)
+
+
+@pytest.fixture
+def empty_postgres_url(new_postgres_url):
+    """The URL of an empty database."""
+    return new_postgres_url()
 
 
 @pytest.fixture
@@ -72,7 +80,7 @@ def sqlite_url(tmp_path):
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def url(request):
-    """The URL of an empty database, of each kind."""
+    """The URL of a database without rows, of each kind."""
     return request.getfixturevalue(f"{request.param}_url")
 
 

@@ -4,6 +4,7 @@ import numpy as np
 from scipy import stats
 
 import sameluck as sl
+from budget import SEED
 
 
 class Mixed:
@@ -67,6 +68,17 @@ LAWS = {
         truncated(0.7, 0.2, 0, 1),
         truncated(-2, 0.5, 0, 1),
         truncated(9, 1, 0, 1),
+    ],
+    sl.PoissonPrior(a=(2.0, 0.5, 30.0), b=(1.0, 2.0, 0.5)): [
+        stats.poisson(mean)
+        for mean in sl.PoissonPrior(a=(2.0, 0.5, 30.0), b=(1.0, 2.0, 0.5))
+        .instance(SEED, 0, 3)
+        .means
+    ],
+    sl.ByFamily((sl.Bernoulli((0.25, 0.5)), sl.Lognormal((2.0,), sigma=0.5))): [
+        stats.bernoulli(0.25),
+        stats.bernoulli(0.5),
+        lognormal(2, 0.5),
     ],
     sl.Categorical(CHANCES): [ratings(chances) for chances in CHANCES],
     sl.GaussianMixture(

@@ -161,6 +161,11 @@ def divergence(p, q):
     return sum(one * math.log(one / other) for one, other in chances)
 
 
+def mean_within(rewards):
+    """Of rewards that may be anything: a mean outside [0, 1] is replaced by 0 or 1."""
+    return min(max(mean(rewards), 0.0), 1.0)
+
+
 def kl_ucb(policy, inputs):
     """By bisection, until the interval cannot be halved."""
     if inputs.period <= inputs.arms:
@@ -170,9 +175,9 @@ def kl_ucb(policy, inputs):
     def bound(seen):
         if not seen:
             return math.inf
-        low, high = mean(seen), 1.0
+        low, high = mean_within(seen), 1.0
         while low < (middle := (low + high) / 2) < high:
-            if len(seen) * divergence(mean(seen), middle) <= level:
+            if len(seen) * divergence(mean_within(seen), middle) <= level:
                 low = middle
             else:
                 high = middle
@@ -184,12 +189,12 @@ def kl_ucb(policy, inputs):
 def imed(policy, inputs):
     if inputs.period <= inputs.arms:
         return inputs.period - 1
-    highest = max(mean(seen) for seen in inputs.rewards())
+    highest = max(mean_within(seen) for seen in inputs.rewards())
 
     def index(seen):
         if not seen:
             return -math.inf
-        return len(seen) * divergence(mean(seen), highest) + math.log(len(seen))
+        return len(seen) * divergence(mean_within(seen), highest) + math.log(len(seen))
 
     return first_of_the_largest([-index(seen) for seen in inputs.rewards()])
 

@@ -190,6 +190,7 @@ def test_machine_code_is_that_of_the_body_after_each_edit(cache, own_modules):
     assert played(own_modules()) == (first, first)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
 def test_an_edit_changes_the_name_and_taking_it_back_restores_it(own_modules, edit):
     def name(*edits):

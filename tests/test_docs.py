@@ -2,8 +2,10 @@
 
 import ast
 import importlib.util
+import json
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -15,7 +17,7 @@ import pytest
 
 import cases
 import sameluck as sl
-from sameluck import cli
+from sameluck import cli, randomness
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "sameluck"
@@ -90,6 +92,18 @@ def test_the_guide_lists_every_environment(kind):
     assert re.search(rf"[|,] `{kind.__name__}\(", (ROOT / "docs" / "guide.md").read_text())
 
 
+def test_the_guide_says_what_a_body_may_use():
+    """The fields of a tally, the samplers, and from where periods and arms count."""
+    guide = (ROOT / "docs" / "guide.md").read_text()
+    rows = "".join(re.findall(r"^\| `.*", guide, re.MULTILINE))
+    samplers = set(randomness.__all__) - {"at", "again"}
+
+    assert [name for name in sl.Tally._fields if f"`{name}`" not in rows] == []
+    assert [name for name in samplers if f"`{name}(bits" not in rows] == []
+    assert "Periods count from 1, arms from 0." in guide
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cli", "glossary", "policies"])
 def test_a_page_that_a_script_writes_is_current(name):
     """Run `make docs` after changing a command or a class."""
@@ -130,6 +144,12 @@ def test_make_bench_runs_every_benchmark_that_can_be_run():
     assert sorted(re.findall(r"benchmarks/(\w+\.py)", recipe)) == runnable
 
 
+def test_the_picture_of_other_packages_is_drawn_from_its_figures():
+    draw = runpy.run_path(str(ROOT / "benchmarks" / "peers_picture.py"))["picture"]
+    record = json.loads((ROOT / "benchmarks" / "peers.json").read_text())
+    assert (ROOT / "docs" / "peers.svg").read_text() == draw(record)
+
+
 # The architecture
 
 
@@ -155,6 +175,7 @@ def named_links(page: Path) -> list[tuple[str, Path]]:
     return [(name, page.parent / target) for name, target in found if name != "sameluck"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [ROOT / "docs" / "architecture.md", ROOT / "CONTRIBUTING.md"])
 def test_a_linked_file_defines_the_linked_name(page):
     links = named_links(page)
@@ -176,6 +197,7 @@ GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
 LISTED = re.findall(r"^\| `(\w+)` \| `([\w.]+)` \| (.+?) \|$", GLOSSARY, re.MULTILINE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", sorted({module for _, module, _ in LISTED}))
 def test_the_glossary_lists_the_public_classes_of_a_module_and_no_others(module):
     """Python itself says which there are."""
@@ -214,7 +236,7 @@ USE_OF_THE_RECIPES = """
 import numpy as np
 
 import sameluck as sl
-from sameluck import cli
+from sameluck import cli, randomness
 from sameluck.live.diagnostics.outliers import outliers
 from sameluck.service.app import create_app
 

@@ -73,6 +73,7 @@ def experiments(draw):
 # --- round trips ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(experiments())
 def test_every_round_trip_gives_the_experiment_back(made):
     """JSON, TOML, plain values, pickle and copy: equal, with the same digest, the same types, the same order."""
@@ -165,6 +166,7 @@ def test_the_digest_sees_every_change():
     assert all(experiment(**change) != experiment() for change in CHANGES)
 
 
+@pytest.mark.slow
 def test_the_digest_is_the_same_in_another_process():
     """Nothing of it depends on hash randomisation, and equal definitions have equal digests."""
     same = experiment(
@@ -300,10 +302,10 @@ BAD_INPUT = [
     (made(policies={"x": "ucb9"}), "unknown policy 'ucb9'; did you mean 'ucb1'?"),
     (made(policies={"x": None}), "None is not a policy"),
     (made(policies={"x": "ucb1(alpha=-1)"}), "UCB1.alpha must be >= 0, got -1.0"),
-    (made(policies={"x": sl.UCB1(float("nan"))}), "UCB1.alpha must be a finite number, got nan"),
+    (lambda: sl.UCB1(float("nan")), "UCB1.alpha must be a finite number, got nan"),
     (made(policies={"x": "always(2)"}), "Always.arm must be a whole number from 0 to 1, got 2"),
     (made(policies={"x": "ucb1(" + "9" * 400 + ".0)"}), "finite number"),
-    (made(policies={"x": sl.UCB1(10**400)}), "too large"),
+    (lambda: sl.UCB1(10**400), "too large"),
     # files
     (made_from_json(""), "not valid JSON"),
     (made_from_json("[]"), "an experiment must be an object, got []"),
@@ -376,6 +378,7 @@ BAD_INPUT = [
 # These raise a bare TypeError or ValueError, or (a name twice in JSON) nothing at all.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "fragment"),
     [
@@ -409,3 +412,49 @@ def test_a_trace_of_a_huge_experiment_needs_little():
     huge = experiment(replications=2**40)
 
     assert len(sl.trace(huge, BERNOULLI, 2**40 - 1)["ucb"].arms) == 10
+
+
+def test_arms_are_those_of_the_environment_if_they_are_left_out():
+    """The runs are those of an experiment with the arms, to the bit."""
+    bare = sl.Experiment(policies={"a": "ucb1", "b": "uniform"}, horizon=20, replications=3)
+    whole = bare.replace(arms=3)
+    bandit = sl.Bernoulli((0.5, 0.4, 0.3))
+
+    runs = sl.simulate(bare, bandit)
+    assert runs.experiment == whole != bare
+    assert np.array_equal(runs.rewards, sl.simulate(whole, bandit).rewards)
+    assert sl.trace(bare, bandit)["a"].arms.tolist() == sl.trace(whole, bandit)["a"].arms.tolist()
+    assert pickle.loads(pickle.dumps(bare)) == bare
+    assert "arms" not in bare.to_dict()
+    with pytest.raises(sl.Invalid, match=r"bernoulli_prior.* takes any number; give arms=2"):
+        sl.simulate(bare, sl.BernoulliPrior())
+    with pytest.raises(sl.Invalid, match=r"Experiment.arms is not known here"):
+        _ = bare.arm_names
+    with pytest.raises(sl.Invalid, match="an experiment needs arms"):
+        sl.Experiment.from_json(bare.to_json())
+    wrong = bare.replace(policies={"a": sl.Always(5), "b": "uniform"})
+    with pytest.raises(sl.Invalid, match="policy 'a'"):
+        sl.simulate(wrong, bandit)
+
+
+def test_replications_may_be_left_out_where_they_are_found(sqlite_url):
+    bandit = sl.Bernoulli((0.5, 0.4))
+    bare = sl.Experiment(policies={"a": "ucb1", "b": "uniform"}, horizon=20)
+
+    plan = sl.plan(bare, bandit, effect=1.0, pilot=20)
+    assert plan.rows == sl.plan(experiment_like(bare), bandit, effect=1.0, pilot=20).rows
+    assert sl.trace(bare, bandit, replication=7)["a"].arms.size == 20
+    for call in (sl.simulate, sl.coverage, sl.designs):
+        with pytest.raises(
+            sl.Invalid, match=r"needs Experiment.replications.*replace\(replications"
+        ):
+            call(bare, bandit)
+    with (
+        sl.open(sqlite_url) as store,
+        pytest.raises(sl.Invalid, match=r"start needs Experiment.replications"),
+    ):
+        store.start("x", bare.replace(arms=2))
+
+
+def experiment_like(bare):
+    return bare.replace(arms=2, replications=5)

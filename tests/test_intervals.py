@@ -181,6 +181,7 @@ def test_the_median_interval_is_the_literal_sign_test(count, level):
     assert iv.median_interval(np.arange(5.0), 0.95)[:2] == (-math.inf, math.inf)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [8, 20])
 def test_the_median_interval_covers_exactly_whatever_the_law(count):
     """10,000 samples of a law whose mean a t interval misses most of the time; exact binomial at 1e-6."""
@@ -216,6 +217,7 @@ def correlated(count, columns, seed=6):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(12, 3), (5, 7)])
 @pytest.mark.parametrize("one_sided", [False, True])
 def test_the_law_of_the_largest_t_is_that_of_rotated_residuals(shape, one_sided):
@@ -367,6 +369,7 @@ def literal_bca(values, level):
     return np.quantile(means, stats.norm.cdf(shifted))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [12, 450])
 def test_the_bootstrap_interval_is_the_literal_one(count):
     """450 values are resampled in two blocks; the law is skewed, so that bias and acceleration count."""

@@ -118,6 +118,7 @@ def names_used(path):
             yield node.func.id
 
 
+@pytest.mark.slow
 def test_the_package_neither_unpickles_nor_evaluates():
     """As SECURITY.md promises.
 

@@ -54,6 +54,7 @@ from sameluck.simulation.trace import trace
 from sameluck.trajectories import Trace, Trajectory
 
 if TYPE_CHECKING:
+    from sameluck import adapters as adapters
     from sameluck.client import AsyncClient as AsyncClient
     from sameluck.client import Client as Client
     from sameluck.inference import *
@@ -113,6 +114,7 @@ __all__ = [
     "Plan",
     "Poisson",
     "Policy",
+    "PolicyMetric",
     "PolicySummary",
     "Race",
     "Receipt",
@@ -173,7 +175,11 @@ globals().update(_DISCOVERED)
 __all__.extend(name for name in _DISCOVERED if name not in __all__)
 
 _LATER = ("sameluck.inference", "sameluck.live")
-_MOVED = {"plots": "sameluck.reporting.plots", "distribute": "sameluck.adapters.dask"}
+_MODULES = {
+    "adapters": "sameluck.adapters",
+    "plots": "sameluck.reporting.plots",
+    "distribute": "sameluck.adapters.dask",
+}
 _OPTIONAL = {
     "AsyncClient": "sameluck.client",
     "Client": "sameluck.client",
@@ -181,9 +187,9 @@ _OPTIONAL = {
 
 
 def __getattr__(name: str) -> Any:
-    """What is not imported yet: the names of inference and live experiments, and modules by their former name."""
-    if name in _MOVED:
-        return import_module(_MOVED[name])
+    """What is not imported yet: names of inference and live experiments, adapters, and modules that have moved."""
+    if name in _MODULES:
+        return import_module(_MODULES[name])
     if name in _OPTIONAL:
         return getattr(import_module(_OPTIONAL[name]), name)
     for package in _LATER if name in (*__all__, "open") else ():
@@ -194,4 +200,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, *_OPTIONAL, "__version__", "open"]
+    return [*__all__, *_OPTIONAL, "__version__", "adapters", "open"]

@@ -42,6 +42,7 @@ _CALLED = {**_INLINED, "forceinline": False}
 _overloads: list[tuple[Body, Body, dict[str, object]]] = []
 _inlined: dict[Body, Body] = {}  # the bodies of what is inlined
 _lock = threading.RLock()
+_silent = threading.local()  # whether NumPy's warnings are off in this thread
 
 
 class Watched:
@@ -82,18 +83,30 @@ def called(body: B) -> B:
 
 
 def _plain(body: B, options: dict[str, object]) -> B:
-    # Addresses are hashed in 64-bit arithmetic that wraps around, in NumPy with a warning.
     @wraps(body)
     def plain(*arguments: object) -> object:
-        with np.errstate(over="ignore"):
-            if arguments and isinstance(arguments[0], Watched):
-                return arguments[0].passed_to(body, *arguments[1:])
-            return body(*arguments)
+        if arguments and isinstance(arguments[0], Watched):
+            return _wrapping_around(arguments[0].passed_to, body, *arguments[1:])
+        return _wrapping_around(body, *arguments)
 
     _replace(plain, lambda *_: body, options)
     if options is _INLINED:
         _inlined[plain] = body
     return plain  # type: ignore[return-value]
+
+
+def _wrapping_around(body: Body, *arguments: object) -> object:
+    """What the body returns: addresses are hashed in 64-bit arithmetic that wraps around, in NumPy with a warning."""
+    if getattr(
+        _silent, "now", False
+    ):  # one body calls another: to silence NumPy again takes longer than most bodies
+        return body(*arguments)
+    _silent.now = True
+    try:
+        with np.errstate(over="ignore"):
+            return body(*arguments)
+    finally:
+        _silent.now = False
 
 
 def dispatched(
@@ -108,8 +121,7 @@ def dispatched(
 
     @wraps(stub)
     def plain(subject: object, *rest: object) -> object:
-        with np.errstate(over="ignore"):
-            return bodies[type(subject)](subject, *rest)
+        return _wrapping_around(bodies[type(subject)], subject, *rest)
 
     def choose(subject: object, *, ours: bool) -> Body | None:
         body = bodies.get(getattr(subject, "instance_class", None))  # type: ignore[arg-type]

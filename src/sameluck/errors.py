@@ -132,11 +132,15 @@ MOST_WORDS = 50  # that are listed in a message
 
 
 def shown(value: object) -> str:
-    """A value as it is shown in messages: its `repr`, shortened."""
+    """A value as it is shown in messages, on one line: its `repr`, shortened; of much data its kind and shape."""
     try:
         text = repr(value)
     except Exception:  # a number with too many digits, or an object of the caller's that fails
         text = f"<{type(value).__name__}>"
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and ("\n" in text or len(text) > LONGEST):
+        return f"<{type(value).__name__} of shape {shape}>"
+    text = " ".join(text.split())
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 

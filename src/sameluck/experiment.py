@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from types import MappingProxyType
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 
@@ -30,9 +30,9 @@ class ExperimentRecord(TypedDict):
     """An experiment as plain values, as in JSON and TOML; policies and design as their text forms."""
 
     policies: dict[str, str]
-    arms: int | list[str]
+    arms: NotRequired[int | list[str]]  # left out while it is not known
     horizon: int
-    replications: int
+    replications: NotRequired[int]  # likewise
     design: str
     control: str
     seed: int
@@ -45,28 +45,33 @@ class Experiment:
     Args:
         policies: Name -> policy (or its text form). A policy's random numbers are keyed by its name: adding, removing
             or reordering policies leaves the others' results unchanged, to the bit.
-        arms: How many arms, or their names.
+        arms: How many arms, or their names. If not given, as many as the environment has in which it is simulated;
+            0 until then.
         horizon: Periods in a replication.
-        replications: Independent repetitions; the unit of all inference.
+        replications: Independent repetitions; the unit of all inference. `plan` does without; 0 if not given.
         design: `Naive()`, `Replay()`, `TimeCoupled()` or its text form.
         control: The policy the others are compared with; the first if not given.
         seed: 0 to 2^64 - 1. The same seed gives the same bits on any number of workers.
     """
 
     policies: Mapping[str, Policy]
-    arms: int | tuple[str, ...]
+    arms: int | tuple[str, ...] = None  # type: ignore[assignment]  # 0 then
     horizon: int
-    replications: int
+    replications: int = None  # type: ignore[assignment]  # 0 then
     design: Design = Replay()  # noqa: RUF009 it is immutable
     control: str = ""
     seed: int = 0
 
     def __post_init__(self) -> None:
         """Check every field and bring it to one form."""
-        self._set("arms", _checked_arms(self.arms))
-        self._set("policies", MappingProxyType(_checked_policies(self.policies, self.n_arms)))
-        for name in ("horizon", "replications"):
-            self._set(name, require_whole(f"Experiment.{name}", getattr(self, name), 1, MOST))
+        self._set("arms", 0 if self.arms is None else _checked_arms(self.arms))
+        known = self.n_arms if self.arms else None
+        self._set("policies", MappingProxyType(_checked_policies(self.policies, known)))
+        self._set("horizon", require_whole("Experiment.horizon", self.horizon, 1, MOST))
+        replications = 0
+        if self.replications is not None:
+            replications = require_whole("Experiment.replications", self.replications, 1, MOST)
+        self._set("replications", replications)
         self._set("design", as_design(self.design))
         self._set("seed", require_whole("Experiment.seed", self.seed, 0, 2**64 - 1))
         if self.control is None or (isinstance(self.control, str) and not self.control):
@@ -82,13 +87,17 @@ class Experiment:
 
     @property
     def n_arms(self) -> int:
-        """How many arms there are."""
+        """How many arms there are; raises `Invalid` while it is not known."""
+        if not self.arms:
+            raise Invalid(
+                "Experiment.arms is not known here: give arms=2, for example, or their names"
+            )
         return self.arms if isinstance(self.arms, int) else len(self.arms)
 
     @property
     def arm_names(self) -> tuple[str, ...]:
         """The arms' names; their indices as text if only a count was given."""
-        return tuple(map(str, range(self.arms))) if isinstance(self.arms, int) else self.arms
+        return tuple(map(str, range(self.n_arms))) if isinstance(self.arms, int) else self.arms
 
     def replace(self, **changes: object) -> Experiment:
         """The same experiment with some fields changed, checked again.
@@ -104,9 +113,19 @@ class Experiment:
             values = {**values, "control": ""}
         return Experiment(**values)
 
+    def require_replications(self, what: str) -> int:
+        """The number of replications, or `Invalid` if it was not given."""
+        if not self.replications:
+            raise Invalid(
+                f"{what} needs Experiment.replications, which was left out: give it, or use "
+                "experiment.replace(replications=100); plan and race find it"
+            )
+        return self.replications
+
     def _fields(self) -> dict[str, Any]:
         values = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {**values, "policies": dict(self.policies)}
+        given = {"arms": self.arms or None, "replications": self.replications or None}
+        return {**values, **given, "policies": dict(self.policies)}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Experiment) and self.to_json() == other.to_json()
@@ -127,7 +146,7 @@ class Experiment:
         """Plain values, as in JSON and TOML."""
         policies = {name: text_forms.write(policy) for name, policy in self.policies.items()}
         arms = self.arms if isinstance(self.arms, int) else list(self.arms)
-        return {
+        values: ExperimentRecord = {
             "policies": policies,
             "arms": arms,
             "horizon": self.horizon,
@@ -136,6 +155,11 @@ class Experiment:
             "control": self.control,
             "seed": self.seed,
         }
+        if not self.arms:
+            del values["arms"]
+        if not self.replications:
+            del values["replications"]
+        return values
 
     @classmethod
     def from_dict(cls, values: Mapping[str, object]) -> Experiment:
@@ -234,7 +258,7 @@ def _checked_arms(arms: object) -> int | tuple[str, ...]:
     return names
 
 
-def _checked_policies(policies: object, arms: int) -> dict[str, Policy]:
+def _checked_policies(policies: object, arms: int | None) -> dict[str, Policy]:
     if not isinstance(policies, Mapping):
         raise Invalid(f"Experiment.policies must map names to policies, got {shown(policies)}")
     if not policies:

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, locked files, and valid JSON."""
+"""Files written whole or not at all, locked files, valid JSON, and what made them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import math
 import os
 import secrets
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 
 from sameluck.errors import Invalid, shown
@@ -78,6 +80,12 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Invalid(f"cannot make the folder {str(folder)!r}: {error.strerror}") from None
+
+
+def made_with() -> dict[str, str]:
+    """What reports and JSON say about where they come from: the version of sameluck, and the day."""
+    today = datetime.now(UTC).date().isoformat()
+    return {"sameluck": version("sameluck"), "date": today}
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -16,7 +16,7 @@ from sameluck import text_forms
 from sameluck.arrays import Floats, Ints
 from sameluck.environments.base import Environment
 from sameluck.environments.registry import as_environment
-from sameluck.errors import Invalid, shown
+from sameluck.errors import Invalid, optional, shown
 from sameluck.experiment import Experiment
 from sameluck.files import write_whole
 from sameluck.frames import Frames
@@ -118,6 +118,25 @@ class Runs(Frames):
         for arm, name in enumerate(self.experiment.arm_names):
             columns[f"pulls_{name}"] = self.pulls[..., arm]
         return {name: np.broadcast_to(one, shape).ravel() for name, one in columns.items()}
+
+    def to_xarray(self) -> Any:
+        """The arrays as an xarray Dataset, with what was run in its attributes. Needs `sameluck[data]`."""
+        axes = ("replication", "policy", "checkpoint", "arm")
+        names = ("rewards", "pulls", "totals", "luck")
+        arrays = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        data = {name: (axes[: array.ndim], array) for name, array in arrays.items()}
+        data["interactions"] = (("replication", "checkpoint"), self.interactions)
+        coordinates = {
+            "replication": np.arange(self.first, self.first + self.replications),
+            "policy": list(self.policies),
+            "checkpoint": self.checkpoints,
+            "arm": list(self.experiment.arm_names),
+        }
+        about = {
+            "experiment": self.experiment.to_json(),
+            "environment": text_forms.write(self.environment) if self.environment else "",
+        }
+        return optional("xarray", "data").Dataset(data, coordinates, about)
 
     def __repr__(self) -> str:
         last = self.checkpoints[-1]

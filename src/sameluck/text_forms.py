@@ -8,7 +8,7 @@ One grammar for the command line, files and HTTP, parsed by one function; nothin
 
 Names ignore case, `-` and `_`. A class whose first field holds one value for each arm takes them one after
 another: `bernoulli(0.9, 0.7)` is `Bernoulli(means=(0.9, 0.7))`. One whose first field holds another object of its
-registry takes that object's text form: `batched(ucb1(alpha=2), size=10)`.
+registry, or a list of them, takes their text forms: `batched(ucb1(alpha=2), size=10)`.
 """
 
 from __future__ import annotations
@@ -120,6 +120,8 @@ def write_short(value: object, length: int = 60) -> str:
 
 
 def _beginning(field: object, items: int) -> object:
+    if is_parameters(field):
+        return type(field)(*(_beginning(one, items) for one in field))
     if not is_listed(field):
         return field
     return tuple(_beginning(item, items) for item in field[:items])
@@ -168,6 +170,8 @@ def _mentions_float(hint: object) -> bool:
 
 
 def _as_hinted(field: object, *, takes_float: bool) -> object:
+    if is_parameters(field):
+        return normal_form(field)
     if hasattr(field, "tolist"):
         field = field.tolist()
     if isinstance(field, list | tuple):
@@ -194,8 +198,17 @@ def _spread_field(kind: type) -> str | None:
 def _nested_field(kind: type) -> str | None:
     """The first field, if it holds another object with a text form."""
     return _first_field(
-        kind, lambda hint: any(Parameters in getattr(h, "__mro__", ()) for h in get_args(hint))
+        kind, lambda hint: _holds_objects(hint) and get_origin(hint) is not Sequence
     )
+
+
+def _field_of_objects(kind: type) -> str | None:
+    """The first field, if it holds several objects with text forms."""
+    return _first_field(kind, lambda hint: _holds_objects(hint) and get_origin(hint) is Sequence)
+
+
+def _holds_objects(hint: object) -> bool:
+    return any(Parameters in getattr(one, "__mro__", ()) for one in get_args(hint))
 
 
 @lru_cache(maxsize=256)
@@ -231,6 +244,11 @@ def _build(call: _Call, kinds: Mapping[str, type[Kind]], what: str, text: str) -
         fields[nested] = _build(inner, kinds, what, text)
     elif isinstance(inner, str):
         fields[nested] = parse(inner, kinds, what)
+    listed = _field_of_objects(kind) or ""
+    if is_listed(given := fields.get(listed)):
+        fields[listed] = tuple(
+            _build(one, kinds, what, text) if isinstance(one, _Call) else one for one in given
+        )
     for field, value in fields.items():
         for one in value if isinstance(value, tuple) else (value,):
             if isinstance(one, _Call):
@@ -277,6 +295,8 @@ def example(kind: type) -> str:
 
 
 def _write_value(value: object) -> str:
+    if is_parameters(value):
+        return write(value)
     if isinstance(value, tuple | list):
         return f"[{', '.join(_write_value(item) for item in value)}]"
     if isinstance(value, str):

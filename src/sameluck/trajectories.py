@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -54,6 +54,8 @@ class Trace(Mapping[str, Trajectory], Frames):
     trajectories: dict[str, Trajectory]
     outstanding: tuple[tuple[int, int], ...] = ()  # live: arm and position of rewards not known yet
 
+    _index = ("policy", "period")
+
     def __getitem__(self, policy: str) -> Trajectory:
         return self.trajectories[policy]
 
@@ -82,6 +84,22 @@ class Trace(Mapping[str, Trajectory], Frames):
             for name, one in self.trajectories.items()
             for period in range(one.arms.size)
         ]
+
+    def _columns(self) -> dict[str, Any]:
+        sizes = [one.arms.size for one in self.trajectories.values()]
+        policies = np.array([*self.trajectories, None], object)[
+            :-1
+        ]  # of one dimension also if empty
+        fields = zip(*self.trajectories.values(), strict=True)
+        arrays = dict(zip(Trajectory._fields, map(np.concatenate, fields), strict=True))
+        return {
+            "policy": np.repeat(policies, sizes),
+            "period": np.concatenate([np.arange(1, size + 1) for size in sizes]),
+            "arm": arrays["arms"],
+            "position": arrays["positions"],
+            "reward": arrays["rewards"],
+            "replayed": arrays["replayed"],
+        }
 
     def __repr__(self) -> str:
         periods = self.experiment.horizon

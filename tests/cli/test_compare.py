@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+from datetime import UTC, date, datetime
 
 import click
 import pytest
@@ -40,6 +41,7 @@ def test_every_command_has_help_that_explains_each_option_and_json(name, capsys)
     assert "--json" in out
 
 
+@pytest.mark.slow
 def test_a_command_imports_no_other_command():
     """Nor what it does not need: live experiments, the progress bar, the compiler."""
     script = (
@@ -51,6 +53,17 @@ def test_a_command_imports_no_other_command():
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_names_are_read_as_utf8_in_any_locale(capsys):
+    """With LC_ALL=C and without Python's UTF-8 mode, their bytes arrive as surrogates."""
+    undecoded = "\u00fc".encode().decode("ascii", "surrogateescape")
+    words = ["compare", f"{undecoded}=ucb1", "b=epsilon_greedy", "--control", undecoded]
+    code, out, err = run(
+        capsys, *words, "--env", "bernoulli(0.7,0.3)", "--horizon", "9", "--replications", "3"
+    )
+    assert (code, err) == (0, "")
+    assert "b and \u00fc" in out or "than \u00fc" in out
 
 
 def test_a_comparison_is_a_table_and_a_sentence(capsys):
@@ -93,6 +106,10 @@ def test_json_is_the_same_answer_as_the_python_surface(capsys):
     assert answer["effects"] == result.to_dicts()
     assert answer["verdict"] == result.verdict
     assert answer["digest"] == experiment.digest
+    assert answer["sameluck"] == sl.__version__
+    assert date.fromisoformat(answer["date"]) <= datetime.now(UTC).date()
+    assert answer["checkpoints"] == [50, 500]
+    assert (answer["level"], answer["interval"], answer["pairs"]) == (0.95, "t", "control")
 
 
 def test_json_has_no_infinity(capsys):
@@ -100,6 +117,7 @@ def test_json_has_no_infinity(capsys):
     assert json.loads(out)["effects"][0]["variance_ratio"] is None
 
 
+@pytest.mark.slow
 def test_a_twin_needs_one_replication(capsys):
     words = ("--horizon", "50", "--replications", "1")
     assert run(capsys, *COMPARE, *words)[0] == 2

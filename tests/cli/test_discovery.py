@@ -55,6 +55,7 @@ def test_a_new_module_is_a_new_command(tmp_path):
     assert listed[listed.index("tick") + 1] == "hello"  # by its HELP_POSITION
 
 
+@pytest.mark.slow
 def test_the_paper_is_imported_only_by_its_command():
     code = "import sys, sameluck.cli; sys.exit('sameluck.paper' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -279,6 +279,7 @@ def test_a_backup_is_restored(shop, url, capsys):
     assert run(capsys, *words)[0] == 2
 
 
+@pytest.mark.slow
 def test_results_are_those_of_the_python_surface(shop, url, tmp_path, capsys):
     serve(url, 10)
     code, _, err = run(capsys, "results", shop)
@@ -348,12 +349,14 @@ def test_results_that_cannot_be_are_refused_for_what_is_wrong_with_them(
     assert "only one is planned" in run(capsys, "results", "single")[2]
 
 
+@pytest.mark.slow
 def test_a_figure_changes_no_number(shop, url, tmp_path, capsys):
     serve(url, 60)
     plain = run(capsys, "results", shop)[1]
     assert run(capsys, "results", shop, "--plot", tmp_path / "a.svg")[1] == plain
 
 
+@pytest.mark.slow
 def test_a_challenger_is_previewed_and_joins(shop, url, capsys):
     serve(url, 60)
     words = ("add-policy", shop, "ucb1(alpha=0.1)", "--as", "bold")
@@ -628,14 +631,16 @@ def test_a_database_in_which_nothing_was_started_stays_empty(name, url, tmp_path
     assert (tmp_path / "shop.db").stat().st_size == 0
 
 
-def test_an_empty_postgresql_database_stays_empty(postgres_url, tmp_path, monkeypatch, capsys):
+def test_an_empty_postgresql_database_stays_empty(
+    empty_postgres_url, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setenv("SAMELUCK_DB", "sqlite:///another.db")
     for words in (("status",), ("doctor",), ("assign", "shop", "--unit", 1), ("pause", "shop")):
-        code, out, err = run(capsys, *words, "--db", postgres_url)
+        code, out, err = run(capsys, *words, "--db", empty_postgres_url)
         assert (code, out, err.count("\n")) == (2, "", 1)
-        assert f"no experiment was ever started in {postgres_url}; start one with: " in err
-        assert f"sameluck live start FILE.toml --db {postgres_url}" in err
-    with psycopg.connect(postgres_url) as connection:
+        assert f"no experiment was ever started in {empty_postgres_url}; start one with: " in err
+        assert f"sameluck live start FILE.toml --db {empty_postgres_url}" in err
+    with psycopg.connect(empty_postgres_url) as connection:
         found = connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")
         assert found.fetchone() == (0,)
 
@@ -688,6 +693,7 @@ def test_every_command_but_those_that_begin_something_needs_a_database():
     assert set(COMMANDS) - set(WORDS) == {"simulate", "start", "import", "restore"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [name for name in COMMANDS if name in {*WORDS} - {"backup", "prune"}]
 )
@@ -697,6 +703,7 @@ def test_an_experiment_that_is_not_there_is_one_clear_line(name, shop, capsys):
     assert (code, out, err) == (2, "", message)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_nonsense_is_one_clear_line(name, url, tmp_path, capsys):
     for words in (("--colour", "red"), ("\x00",), ("a", "b", "c", "d", "e")):
@@ -879,6 +886,7 @@ def test_a_rehearsal_can_be_kept_and_looked_at(url, capsys):
     assert "an experiment 'try' exists already" in err
 
 
+@pytest.mark.slow
 def test_a_short_rehearsal_shows_what_is_known_so_far(capsys):
     _, out, _ = run(capsys, "simulate", "--days", 0.02)
     assert "the experiment has not ended" in out

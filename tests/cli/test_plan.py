@@ -58,6 +58,9 @@ def test_a_plan_is_the_python_surfaces_as_text_and_as_json(words, arguments, cap
     assert found["pilot_effect"] == expected.pilot_effect
     assert found["verdict"] == expected.verdict
     assert found["check"] is None
+    assert (found["sameluck"], found["level"]) == (sl.__version__, expected.level)
+    assert sl.Experiment.from_dict(found["experiment"]) == expected.experiment
+    assert found["environment"] == "bernoulli(0.7, 0.3)"
 
 
 def test_a_plan_finds_whichever_of_the_three_is_missing_and_takes_a_design(capsys):

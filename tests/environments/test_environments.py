@@ -15,6 +15,7 @@ from laws import LAWS
 from sameluck import text_forms
 from sameluck.environments.base import ENVIRONMENTS
 from sameluck.environments.registry import as_environment
+from sameluck.simulation.rewards import RewardSource
 
 ALL = cases.all_environments(3)
 EVERY = [*ALL, *LAWS]  # `test_laws` tests the rewards of the others
@@ -118,12 +119,14 @@ def test_empirical_draws_each_value_as_often():
     assert_chances(np.bincount(hundred, minlength=100), np.full(100, 0.01))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("prior", "law"),
     [
         (sl.BernoulliPrior(2.0, 3.0), stats.beta(2, 3)),
         (sl.BernoulliPrior((0.5, 1.0, 1.0), (0.5, 1.0, 7.0)), stats.beta(0.5, 0.5)),
         (sl.GaussianPrior(1.0, 2.0), stats.norm(1, 2)),
+        (sl.PoissonPrior(2.0, 4.0), stats.gamma(2, scale=1 / 4)),
     ],
 )
 def test_a_prior_draws_one_instance_a_replication(prior, law):
@@ -184,6 +187,7 @@ NONSENSE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "field", "value"),
     [(kind, field, value) for kind, field, values in NONSENSE for value in values],
@@ -212,6 +216,18 @@ def test_every_parameter_is_checked(environment, value):
         assert f"{type(environment).__name__}.{field}" in str(refused.value)
 
 
+@pytest.mark.parametrize("environment", EXAMPLES, ids=cases.name)
+@pytest.mark.parametrize("value", [NAN, object(), pd.DataFrame({"a": range(9)})], ids=type)
+def test_every_constructor_refuses_what_is_not_valid(environment, value):
+    """Discovery: when it is made, in one line without data."""
+    kind = type(environment)
+    for field in kind._fields:
+        with pytest.raises(sl.Invalid, match=f"{kind.__name__}.{field}") as refused:
+            kind(**{**environment._asdict(), field: value})
+        assert len(str(refused.value)) < 300
+        assert "\n" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -222,7 +238,14 @@ def test_every_parameter_is_checked(environment, value):
             lambda: sl.Empirical(np.zeros(10**6)),
             r"Empirical\.samples\[0\] must be a list.* got 0\.0$",
         ),
-        (lambda: sl.Empirical("log.csv"), r"Empirical\.samples must be a list.* got 'log\.csv'"),
+        (
+            lambda: sl.Empirical("log.csv"),
+            r"Empirical\.samples must be a list.* got 'log\.csv'; .*Empirical\.from_log\(log, arm=",
+        ),
+        (
+            lambda: sl.Empirical(pd.DataFrame(LOG)),
+            r"got <DataFrame of shape \(4, 2\)>; .*Empirical\.from_log\(log, arm=",
+        ),
         (
             lambda: sl.ContinuousUniform([0, 2], high=1),
             r"\.high of arm 1 must be >= its low, 2, got 1",
@@ -248,6 +271,48 @@ def test_a_constructor_refuses_what_is_not_valid(make, message):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.slow
+def test_arms_of_several_families_pay_what_they_pay_alone():
+    """The arms of one environment after another, bit for bit, and the same after the text form."""
+    revenue = sl.ZeroInflatedLognormal((0.2,), amount=30.0)
+    mixed = as_environment(
+        "by_family(bernoulli(0.3, 0.6), zero_inflated_lognormal(0.2, amount=30))"
+    )
+
+    assert mixed == as_environment(sl.ByFamily([sl.Bernoulli([0.3, 0.6]), revenue]))
+    assert as_environment(text_forms.write(mixed)) == mixed
+    assert [type(one) for one in mixed.environments] == [sl.Bernoulli, sl.ZeroInflatedLognormal]
+    assert (mixed.means, mixed.arms, mixed.binary) == ((0.3, 0.6, 6.0), 3, False)
+    experiment = sl.Experiment(policies={"it": "ucb1"}, arms=3, horizon=200, replications=1)
+    whole = [sl.Bernoulli((0.3, 0.6, 0.6))] * 2 + [revenue._replace(nonzero=(0.2,) * 3)]
+    for arm, alone in enumerate(whole):
+        paid, paid_alone = (
+            RewardSource(experiment, one, "it", range(1)).draw(0, arm, 0, 200)
+            for one in (mixed, alone)
+        )
+        assert paid == paid_alone
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([], r"must be a list of 1 to 10 environments, got \[\]"),
+        (sl.Bernoulli((0.5, 0.5)), "must be a list of 1 to 10 environments"),
+        (
+            [sl.Bernoulli((0.5,)), sl.BernoulliPrior()],
+            r"environments\[1\] must be an environment of",
+        ),
+        ([sl.ByFamily([sl.Bernoulli((0.5,))])], r"environments\[0\] must be an environment of"),
+        (["bernoulli(0.5)"], r"environments\[0\] must be an environment of"),
+    ],
+)
+def test_what_is_no_family_is_refused(given, message):
+    with pytest.raises(sl.Invalid, match=message):
+        sl.ByFamily(given)
+    with pytest.raises(sl.Invalid, match="have 2 arms together, but there are 3"):
+        as_environment("by_family(bernoulli(0.5), poisson(2))").check(3)
+
+
 def test_lists_arrays_and_whole_numbers_are_welcome():
     """However the means are given, it is the same environment with the same text."""
     forms = [[1, 0, 1], (1.0, 0.0, 1.0), np.array([1, 0, 1]), np.array([1.0, 0.0, 1.0])]
@@ -257,11 +322,26 @@ def test_lists_arrays_and_whole_numbers_are_welcome():
     }
 
 
-@pytest.mark.parametrize("value", [None, 3, "berno", sl.Bernoulli, sl.UCB1(), (0.5, 0.5)])
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        3,
+        "berno",
+        sl.Bernoulli,
+        sl.UCB1(),
+        (0.5, 0.5),
+        [0.5] * 10**5,
+        pd.DataFrame([[1]] * 99),
+    ],
+    ids=type,
+)
 def test_what_is_no_environment_is_refused(value):
-    """The message lists those there are."""
-    with pytest.raises(sl.Invalid, match=r"environment.*bernoulli"):
+    """The message lists those there are, and no data."""
+    with pytest.raises(sl.Invalid, match=r"environment.*bernoulli") as refused:
         as_environment(value)
+    assert len(str(refused.value)) < 700
+    assert "\n" not in str(refused.value)
 
 
 LOG = [

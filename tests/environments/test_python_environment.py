@@ -8,7 +8,7 @@ import pytest
 import sameluck as sl
 from budget import SEED
 from sameluck import text_forms
-from sameluck.simulation.loop import PolicyRunner
+from sameluck.simulation.policy_runner import PolicyRunner
 from sameluck.simulation.rewards import reward_at
 
 EXPERIMENT = sl.Experiment(

@@ -146,6 +146,7 @@ def predictable_literally(plain, noise):
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("design", ["replay", "naive", "time_coupled", "replay(share_noise=true)"])
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_adjusting_by_means_is_the_literal_regression_under_every_design(name, design):
@@ -254,6 +255,7 @@ def test_a_replication_is_adjusted_with_coefficients_of_other_folds_only():
         assert after[(row + 1) % 60] != before[(row + 1) % 60]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_anytime_version_uses_past_replications_only(name):
     """Changing a replication changes no adjusted value before it, and its own by exactly as much."""
@@ -292,6 +294,7 @@ def test_more_replications_change_no_earlier_anytime_value(name):
         np.testing.assert_allclose(prefix, longest[:count], atol=1e-12)
 
 
+@pytest.mark.slow
 def test_many_replications_have_a_coefficient_for_each_policy_and_arm():
     """200 of two arms, by folds, against the literal ridge regression with four variates."""
     runs = example("example 2", replications=200)
@@ -421,6 +424,7 @@ def test_exploration_luck_has_mean_zero(environment):
             budget.assert_mean(runs.luck[:, column, index], 0.0, looks=9)
 
 
+@pytest.mark.slow
 def test_the_exploration_adjustment_needs_no_second_replication():
     """Each adjusted value is the same whatever the others are; their mean is the plain one (1e-6, sees 0.1 sd)."""
     policies = {"a": sl.EpsilonGreedy(0.1), "b": sl.EpsilonGreedy(0.05)}

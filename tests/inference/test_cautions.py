@@ -60,6 +60,7 @@ def with_pulls(counts, horizons=LATE):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval", ["t", "bootstrap", "anytime"])
 def test_a_healthy_run_has_no_caution(interval):
     """The first example with 50 replications, whatever the seed."""
@@ -241,6 +242,7 @@ def test_upper_confidence_bounds_have_no_growing_pull_counts(seed):
     assert sl.compare(runs).cautions == ()
 
 
+@pytest.mark.slow
 def test_the_third_example_is_cautioned_once_for_both_of_its_policies():
     """Gaussian Thompson sampling and epsilon-greedy: the case the caution is for, with 200 replications each."""
     policies = {"thompson": sl.ThompsonGaussian(first_plays=1), "greedy": sl.EpsilonGreedy()}

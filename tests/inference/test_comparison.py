@@ -194,6 +194,7 @@ def test_an_interval_without_bounds_is_a_sentence():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policies", "checkpoints", "simultaneous", "scope"),
     [
@@ -221,7 +222,7 @@ def test_the_table_and_the_figure_say_what_the_intervals_hold_for(
     experiment = EXPERIMENT.replace(policies=field)
     runs = sl.simulate(experiment, sl.Bernoulli([0.6, 0.4]), checkpoints=[25, 50][-checkpoints:])
     result = sl.compare(runs, simultaneous=simultaneous)
-    assert result._header[4] == f"95% interval{scope}"
+    assert result.table()[0][4] == f"95% interval{scope}"
     assert f"95% interval{scope}" in str(result)
     legend = result.plot().axes[0].get_legend_handles_labels()[1]
     texts = [*legend, *(text.get_text() for text in result.plot().findobj(matplotlib.text.Text))]

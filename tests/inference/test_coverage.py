@@ -62,6 +62,7 @@ def test_equal_deterministic_policies_never_differ():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval", ["t", "anytime"])
 def test_looks_at_differences_that_have_not_varied_yet_claim_nothing(interval):
     """Example 1 over 20 periods: the first replications often tie; counted one by one with those of intervals."""
@@ -86,6 +87,7 @@ def test_power_against_an_effect_grows_with_it():
     assert small.power < large.power
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("interval", "peek", "effect"),
     [

@@ -61,6 +61,7 @@ def test_each_row_is_what_that_design_says_alone():
         assert found.results[name].effects == alone.effects
 
 
+@pytest.mark.slow
 def test_it_draws_and_writes_a_page(tmp_path):
     three = EXPERIMENT.replace(
         policies={**EXPERIMENT.policies, "random": sl.Uniform()}, horizon=200

@@ -9,7 +9,8 @@ from scipy import stats
 
 import sameluck as sl
 from sameluck import intervals
-from sameluck.inference.effects import first_pair, pairings
+from sameluck.inference.effects import first_pair
+from sameluck.inference.requests import pairings
 from sameluck.inference.variance_ratios import moments, variance_ratio
 from sameluck.intervals import anytime_interval, bootstrap_interval, median_interval, t_interval
 
@@ -132,6 +133,7 @@ def test_every_pairing_names_two_different_policies_and_no_pair_twice(name):
     assert len({frozenset(pair) for pair in pairs}) == len(pairs)
 
 
+@pytest.mark.slow
 def test_the_t_interval_covers_as_often_as_it_says():
     """99% intervals from 10 replications of Example 1 against the mean of 20,000 others.
 
@@ -283,6 +285,7 @@ BONFERRONI = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILY_SIZES)
 def test_simultaneous_intervals_share_the_level_within_their_family(family, monkeypatch):
     """Bonferroni for the anytime, bootstrap and median interval; for t by max-t over the columns of the family.
@@ -322,6 +325,7 @@ def test_simultaneous_intervals_share_the_level_within_their_family(family, monk
         assert one.p_value == pytest.approx(stats.ttest_1samp(values, 0).pvalue, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval", sorted(intervals.intervals))
 @pytest.mark.parametrize("level", [0.01, 0.5, 0.95, 0.999])
 def test_an_adjusted_p_value_is_never_below_that_of_the_pair_alone(interval, level):
@@ -331,6 +335,7 @@ def test_an_adjusted_p_value_is_never_below_that_of_the_pair_alone(interval, lev
             assert one.p_value <= one.p_adjusted <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval", sorted(intervals.intervals))
 @pytest.mark.parametrize("design", ["replay", "naive"])
 @pytest.mark.parametrize("family", ["pairs", "checkpoints", "both", "none"])

@@ -289,6 +289,7 @@ def test_pairing_a_prior_under_naive_is_worth_it():
     assert apart > 3 * sl.compare(runs).effects[0].sd ** 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bernoulli", "gaussian"])
 def test_the_interval_of_the_variance_ratio_covers_that_of_a_large_run(name):
     """400 experiments of 50 at 95% against the ratio of all 20,000: at most 10% misses (it is approximate).
@@ -350,6 +351,7 @@ FAMILY = {
 }
 
 
+@pytest.mark.slow
 def test_shared_noise_leaves_every_policys_own_law_as_it_is():
     """Rewards and pulls of the first arm at two horizons, with and without sharing, on seeds of their own.
 
@@ -391,6 +393,7 @@ RELATIVES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RELATIVES)
 def test_shared_noise_lowers_the_variance_between_relatives(name):
     """The log of the variance ratio, with its error from 40 groups, is below log 0.95 by the bound of 1e-6."""
@@ -427,12 +430,14 @@ def power_literally(effect, replications, level):
     return float(np.mean(upper + lower))
 
 
+@pytest.mark.slow
 def test_power_is_that_of_the_t_test():
     for replications, effect in ((5, 1.0), (10, 1.5), (30, 0.6)):
         expected = power_literally(effect, replications, 0.95)
         assert power_of(effect, 1.0, replications, 0.95) == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("replications", "level"), [(2, 0.95), (2, 0.99), (3, 0.99), (4, 0.999)])
 def test_power_of_very_few_replications_is_that_of_the_t_test_too(replications, level):
     """A few degrees of freedom spread the noncentral t far: 0.74 to 0.97 here, not 1."""
@@ -446,6 +451,7 @@ def test_power_of_very_few_replications_is_that_of_the_t_test_too(replications, 
 PAIR = {"a": sl.UCB1(), "b": sl.EpsilonGreedy()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("design", ["naive", "time_coupled", SHARED])
 def test_a_pilot_of_another_design_is_used_or_refused_with_a_message(design):
     runs = played(PAIR, NEAR, design=design)

@@ -35,6 +35,7 @@ def test_power_is_the_noncentral_t_law(replications, level):
     assert power_of(1e6, 1.0, 5, level) == 1
 
 
+@pytest.mark.slow
 def test_each_of_the_three_follows_from_the_other_two():
     planned = sl.plan(EXPERIMENT, BERNOULLI, effect=2.0, power=0.9)
     assert planned.power >= 0.9
@@ -141,6 +142,7 @@ def test_the_plan_prints_a_table_and_a_sentence_and_draws(tmp_path):
         assert np.all(np.diff(curve.power) >= -1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", [{"effect": 5.0}, {"replications": 20}])
 def test_the_power_is_four_fifths_unless_it_is_asked_for_or_given(known):
     planned = sl.plan(EXPERIMENT, BERNOULLI, **known)
@@ -269,6 +271,7 @@ def test_every_number_of_a_plan_follows_from_the_pilot(pilot_runs, arguments):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replications", [2, 3, 40])
 def test_power_far_out_is_that_of_the_normal_law_over_the_estimated_sd(replications):
     """A noncentrality above 25, where SciPy's series fails: numerical integration over the chi law of the sd."""
@@ -319,6 +322,7 @@ RARE = sl.Experiment(
 COINS = sl.Bernoulli((0.95, 0.5))
 
 
+@pytest.mark.slow
 def test_a_skewed_pilot_gives_a_caution_with_the_replications_it_needs():
     """25 times the squared skewness (Cochran), to one digit; none where as many are planned or nothing is skewed."""
     planned = sl.plan(RARE, COINS, effect=50.0, power=0.9)
@@ -339,6 +343,7 @@ def test_a_skewed_pilot_gives_a_caution_with_the_replications_it_needs():
     assert healthy.cautions == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", [1, -1])
 def test_an_effect_that_the_horizon_cannot_give_is_refused(sign):
     """1,000 periods of 0.95 - 0.5; where the means are not known, nothing is refused."""
@@ -428,6 +433,7 @@ def test_too_few_replications_for_any_possible_effect_give_a_caution():
     assert sl.plan(two, sl.Bernoulli((0.55, 0.5)), replications=20, power=0.9).cautions == ()
 
 
+@pytest.mark.slow
 def test_a_plan_on_a_copy_of_the_arms():
     """From one replication: other horizons, and the spread there within a third of the true one."""
     runs = sl.simulate(EXPERIMENT.replace(replications=1), BERNOULLI)
@@ -443,6 +449,7 @@ def test_a_plan_on_a_copy_of_the_arms():
     assert other.own.horizon == 500
 
 
+@pytest.mark.slow
 def test_no_plan_on_a_copy_where_a_policy_fails_rarely():
     bold = EXPERIMENT.replace(
         policies={"ucb": sl.UCB1(2.0), "bold": sl.UCB1(0.05)}, arms=2, replications=1

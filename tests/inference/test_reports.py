@@ -10,6 +10,7 @@ import pytest
 
 import sameluck as sl
 from sameluck import cli
+from sameluck.files import made_with
 from sameluck.inference.commands import compare_command, designs_command
 
 BERNOULLI = "bernoulli(0.7, 0.3)"
@@ -51,6 +52,10 @@ def test_two_policies_have_an_answer_a_curve_and_each_replication():
     assert page.count("<circle") == 10
     assert all(caution in text for caution in result.cautions)
     assert compare_command(result) in text
+    made = made_with()
+    assert f"Made with sameluck {sl.__version__} on {made['date']}." in text
+    for fact in (f"sameluck {sl.__version__}", f"date {made['date']}", "checkpoints 200", "t, 99%"):
+        assert fact in text.split("Reproduce this")[1]
 
 
 def test_what_is_not_decided_is_not_coloured_as_decided():

@@ -57,6 +57,7 @@ def test_the_parts_are_those_of_a_known_law():
     assert abs(split.effect) < budget.z_bound(3) * split.error
 
 
+@pytest.mark.slow
 def test_a_prior_without_spread_has_nothing_between():
     """All instances equal: the part between is zero up to its error; 40 instances of 10, bound 1/3 of the whole."""
     nearly_fixed = sl.BernoulliPrior(a=(6e7, 5e7, 4e7), b=(4e7, 5e7, 6e7))

@@ -158,8 +158,11 @@ class Databases:
 
     def _disconnect(self, name):
         self.connection.execute(f"ALTER DATABASE {name} RESET ALL")
-        others = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = %s"
-        self.connection.execute(others, [name])
+        # Without its timeout: PostgreSQL waits in steps of 100 ms.
+        others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
+        until = time.monotonic() + SECONDS_TO_START
+        while self.connection.execute(others, [name]).fetchone() and time.monotonic() < until:
+            time.sleep(0.002)
 
     def take_with_tables(self):
         """The name of a database that a store has opened, without rows."""

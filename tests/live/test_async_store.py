@@ -78,6 +78,7 @@ class Blocking:
         return call
 
 
+@pytest.mark.slow
 class TestContract(AssignmentRules, RewardRules):
     scenario = StoreContract.scenario
 
@@ -163,6 +164,7 @@ def within_reason(main):
     return asyncio.run(asyncio.wait_for(main, LONG))
 
 
+@pytest.mark.slow
 def test_calls_of_one_moment_share_transactions():
     async def main():
         database = Slow()
@@ -406,6 +408,7 @@ def test_a_loop_that_ends_with_calls_in_flight_and_another_one():
     within_reason(go_on(live, given))
 
 
+@pytest.mark.slow
 def test_two_loops_at_once():
     with contextlib.closing(sl.Store(Slow(), timeout=LONG)) as synchronous:
         synchronous.start("trial", EXPERIMENT, live=MANY)
@@ -469,6 +472,7 @@ def test_opening_that_is_cancelled_leaves_the_file_to_the_next(sqlite_url):
     within_reason(main())
 
 
+@pytest.mark.slow
 def test_a_forked_process_has_threads_of_its_own(url):
     """The calls in flight stay those of its parent."""
 

@@ -307,6 +307,7 @@ class TestNames:
         assert_finished(live)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bad", "rule"),
     [
@@ -408,6 +409,7 @@ class Hostile:
 HUGE = {"text": "x" * 1_000_000, "object": Hostile(), "list": [0] * 100_000, "number": 10**5_000}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", HUGE.values(), ids=HUGE)
 def test_what_is_refused_is_shown_shortened(value):
     with sl.open("sqlite://") as store:

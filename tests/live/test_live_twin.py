@@ -31,6 +31,7 @@ def assert_equal(twin, expected):
     assert twin.stability == expected.stability
 
 
+@pytest.mark.slow
 def test_it_equals_the_twin_of_the_simulation(live):
     experiment, users = live
     finish(experiment, users)
@@ -41,6 +42,7 @@ def test_it_equals_the_twin_of_the_simulation(live):
     assert early.suggestion is None  # it has ended
 
 
+@pytest.mark.slow
 def test_while_it_runs_it_suggests_but_says_on_what_that_rests(live):
     """After one of three replications."""
     experiment, users = live
@@ -57,6 +59,7 @@ def test_while_it_runs_it_suggests_but_says_on_what_that_rests(live):
     assert len(sl.compare(experiment.runs(), interval="twin").effects) == 1
 
 
+@pytest.mark.slow
 def test_its_runs_are_saved_with_their_rewards(live, tmp_path):
     experiment, users = live
     finish(experiment, users)

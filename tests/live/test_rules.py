@@ -124,15 +124,23 @@ class Traffic:
         self.coming, self.units, self.ties = [], itertools.count(), itertools.count()
 
     def welcome(self):
-        while (given := self.live.assign(next(self.units))).id is not None:
-            value, delay = self.user(int(given.arm))
-            if value is None:
-                delay = self.live.live.lease_seconds
-            else:
-                self.live.expose(given.id if self.explicit else None)
-            if delay is None:
-                value, delay = None, self.live.live.reward.window_seconds - self.replaced
-            heapq.heappush(self.coming, (self.now + delay, next(self.ties), given.id, value))
+        """Two by two: an event seldom asks for more than one, and the second is told that no more are wanted."""
+        wanted = True
+        while wanted:
+            for given in self.live.assign_many([next(self.units), next(self.units)]):
+                wanted = given.id is not None
+                if wanted:
+                    self.await_reward(given)
+
+    def await_reward(self, given):
+        value, delay = self.user(int(given.arm))
+        if value is None:
+            delay = self.live.live.lease_seconds
+        elif self.explicit:
+            self.live.expose(given.id)
+        if delay is None:
+            value, delay = None, self.live.live.reward.window_seconds - self.replaced
+        heapq.heappush(self.coming, (self.now + delay, next(self.ties), given.id, value))
 
     def go_on(self):
         """One event, then as many users as are wanted; false when no reward is outstanding."""

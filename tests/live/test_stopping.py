@@ -36,6 +36,7 @@ def passed_at(runs, order):
     return np.cumsum(whole, axis=0) - whole + own
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("open_at_once", [1, 3])
 def test_simulated_runs_say_what_is_complete_when_a_user_arrives(order, open_at_once):
@@ -131,6 +132,7 @@ def t_half_widths(differences):
     return np.insert(half, 0, np.inf, axis=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_the_anytime_interval_keeps_its_level_however_an_experiment_is_stopped(case):
     """2,000 experiments each: more than 7.5% misses instead of at most 5 would be seen; t at a look misses more."""

@@ -559,6 +559,7 @@ def test_a_large_log_is_read_in_seconds(tmp_path):
     assert len(tied.problems) == 99_999
 
 
+@pytest.mark.slow
 def test_importing_needs_no_frames():
     code = "import sys, sameluck.live.logs; sys.exit(bool({'pandas', 'polars', 'pyarrow'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

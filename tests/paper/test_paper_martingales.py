@@ -75,6 +75,7 @@ def test_the_probability_of_the_event_is_right():
         assert np.abs(z).max() < z_bound(12)
 
 
+@pytest.mark.slow
 def test_a_number_that_is_not_a_stopping_time_breaks_the_martingale():
     """Read arm 5 until the last success among its first 40 rewards: the increments sum to about 0.9, not to 0.
 

@@ -173,6 +173,7 @@ def test_altered_users_differ_only_from_that_position_on():
     assert differing.tolist() == [[2, k] for k in range(4, 8)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "example", [examples.EXAMPLE_1, examples.EXAMPLE_3], ids=lambda one: one.name
 )

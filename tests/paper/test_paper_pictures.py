@@ -98,6 +98,7 @@ def test_under_naive_nothing_is_replayed():
     assert all(v.source is None for v in plots.visits(own_trace(design="naive")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", [plots.draw_trajectories, plots.draw_stacks])
 def test_a_picture_of_an_own_replication_names_what_it_shows(draw):
     svg = plots.to_svg(draw(own_trace(), arms=("red", "green", "blue"), title="Mine"))

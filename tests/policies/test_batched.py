@@ -16,7 +16,7 @@ from sameluck.experiment import MOST
 from sameluck.policies.base import POLICIES, body_of, memory_of, prepare
 from sameluck.policies.batched import batch_of
 from sameluck.randomness.streams import DECISION, owner_of, stream
-from sameluck.simulation.loop import PolicyRunner
+from sameluck.simulation.policy_runner import PolicyRunner
 
 SIZES = (1, 2, 3, 7)
 HORIZON = 59  # the last batch of 2, of 3 and of 7 is shorter
@@ -300,10 +300,10 @@ def counts_in_memory(policy, tally, period, luck):
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        (sl.Batched(sl.UCB1(-1.0), 3), r"UCB1\.alpha must be >= 0"),
+        (lambda: sl.Batched(sl.UCB1(-1.0), 3), r"UCB1\.alpha must be >= 0"),
         (sl.Batched(sl.Always(3), 3), r"Always\.arm must be a whole number from 0 to 2"),
-        (sl.Batched("ucb9", 3), "unknown policy 'ucb9'; did you mean 'ucb1'"),
-        (sl.Batched(sl.Batched(sl.UCB1(), 2), 3), "must not be batched itself.*batch once"),
+        (lambda: sl.Batched("ucb9", 3), "unknown policy 'ucb9'; did you mean 'ucb1'"),
+        (lambda: sl.Batched(sl.Batched(sl.UCB1(), 2), 3), "must not be batched itself.*batch once"),
         ("batched(batched(ucb1, 2), 3)", "must not be batched itself"),
         (
             sl.Batched(Remembering(), 3),
@@ -321,7 +321,7 @@ def test_what_cannot_be_batched_is_refused_with_a_message(policy, message):
     sl.selects(RememberingInVain)(counts_in_memory)
     sl.selects(NoVariant)(counts_in_memory)
     with pytest.raises(sl.Invalid, match=message) as refused:
-        experiment_of(policy)
+        experiment_of(policy() if callable(policy) else policy)
     assert "\n" not in str(refused.value)
 
 

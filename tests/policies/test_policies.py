@@ -35,6 +35,7 @@ def test_every_policy_is_documented_public_and_has_examples(kind):
     assert POLICIES[text_forms.name_of(kind)] is kind
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "policy",
     [
@@ -184,6 +185,7 @@ NONSENSE = [
 NEEDED = {sl.Always: {"arm": 0}, sl.Batched: {"policy": sl.UCB1(), "size": 2}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "field", "value"),
     [(kind, field, value) for kind, field, values in NONSENSE for value in values],
@@ -204,6 +206,25 @@ def test_every_parameter_is_checked(kind, value):
     for field in kind._fields:
         with pytest.raises(sl.Invalid, match=f"{kind.__name__}.{field}"):
             experiment_of(usual._replace(**{field: value}))
+
+
+@pytest.mark.parametrize("kind", [*cases.POLICY_KINDS, sl.External], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("value", [float("nan"), object(), np.zeros(10**4)], ids=type)
+def test_a_constructor_refuses_what_is_not_valid(kind, value):
+    """When it is made, in one line without data; `_replace` and pickles make what an experiment checks."""
+    usual = sl.External("mine") if kind is sl.External else cases.policy_examples(kind)[0]
+    for field in kind._fields:
+        with pytest.raises(sl.Invalid, match=f"{kind.__name__}.{field}") as refused:
+            kind(**{**usual._asdict(), field: value})
+        assert len(str(refused.value)) < 400
+        assert "\n" not in str(refused.value)
+
+
+def test_a_constructor_takes_what_is_valid_for_some_number_of_arms():
+    """An experiment knows how many there are."""
+    assert sl.Batched(sl.Always(7), 3).policy.arm == 7
+    with pytest.raises(sl.Invalid, match=r"Always\.arm must be a whole number from 0 to 1,048,575"):
+        sl.Always(-1)
 
 
 def test_whole_numbers_become_the_floats_they_mean():

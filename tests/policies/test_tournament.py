@@ -13,7 +13,7 @@ import sameluck as sl
 from sameluck.live.engine.walker import CompiledWalker, PreparedPolicy, empty_results
 from sameluck.policies import base, epsilon_greedy, tournament, ucb
 from sameluck.policies.tournament import MANY_ARMS
-from sameluck.simulation.loop import PolicyRunner
+from sameluck.simulation.policy_runner import PolicyRunner
 
 POLICIES = [
     sl.UCB1(),
@@ -72,6 +72,7 @@ def assert_same_arms(policy, environment, horizon, **changes):
     assert_equal(*runs)
 
 
+@pytest.mark.slow
 @given(
     arms=st.sampled_from((2, 3, 7, 64, 65, 100, 128, 129, 1_000)),
     rounds=st.integers(2, 40),
@@ -100,6 +101,7 @@ def test_also_in_long_runs_and_on_the_papers_arms_repeated(policy, arms, horizon
     assert_same_arms(policy, paying(arms, five), horizon)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 @pytest.mark.parametrize("design", [sl.Replay(), sl.TimeCoupled()], ids=str)
 def test_plain_python_and_the_literal_rule_give_the_same_arms(policy, design):
@@ -186,6 +188,7 @@ def bound(arm, growth):
     return arm.mean + growth * arm.width
 
 
+@pytest.mark.slow
 def test_a_winner_wins_as_long_as_it_is_certain():
     """Pairs of arms with bounds that differ by a few units in the last place, or cross near: 4,000 of them."""
     rng = np.random.default_rng(budget.SEED)

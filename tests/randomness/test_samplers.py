@@ -79,6 +79,7 @@ def test_uniform():
     assert samplers.uniform(np.uint64(2**64 - 1)) == 1.0 - 2.0**-53
 
 
+@pytest.mark.slow
 def test_exponential():
     """Exponential with mean 1."""
     sample = draws(samplers.exponential, words_of("exponential"))
@@ -153,6 +154,7 @@ def test_the_normal_beyond_its_tables_follows_the_tail():
     assert_law(beyond, lambda x: 1 - stats.norm.sf(x) / stats.norm.sf(3.7))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [1e-3, 0.01, 0.5, 0.999])
 def test_gamma_of_a_small_shape(shape):
     """Shapes below 1, on the logarithmic scale where draws do not underflow."""
@@ -168,6 +170,7 @@ def log_gamma_cdf(y, shape):
     return np.where(y < -30, first_term, special.gammainc(shape, np.exp(np.maximum(y, -30))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [0.5, 1.0, 1.5, 7.0, 1e3, 1e6])
 def test_gamma(shape):
     """Law and mean, from below 1 to a million."""
@@ -177,6 +180,7 @@ def test_gamma(shape):
     assert_mean(sample, shape)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [1.0, 1.1, 30.0])
 def test_gamma_with_prepared_shape(shape):
     """`gamma_from`, as Thompson sampling calls it."""
@@ -199,6 +203,7 @@ def test_beta(a, b):
     assert_mean(sample, a / (a + b))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("a", "b"), [(0.01, 0.01), (1e-3, 2.0), (0.5, 0.25), (1.0, 1.0), (1e5, 3.0)]
 )
@@ -349,6 +354,7 @@ def awkward_words():
     return np.array([*layered, *(1 << bit for bit in range(64)), 2**64 - 1], np.uint64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sampler", "values"),
     CALLS,

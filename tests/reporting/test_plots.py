@@ -3,7 +3,7 @@
 import pytest
 
 import sameluck as sl
-from sameluck.inference.effects import effect_curves
+from sameluck.inference.figures import effect_curves
 from sameluck.reporting import plots
 
 POLICIES = {"a": sl.UCB1(), "b": sl.UCB1(3.0), "c": sl.EpsilonGreedy()}
@@ -39,6 +39,7 @@ def test_bands_over_horizons_and_bars_at_one():
     assert "over 200 periods, with 99.9% interval" in axes.get_xlabel()
 
 
+@pytest.mark.slow
 def test_svg_for_a_page_is_one_element_with_text_that_can_be_read():
     figure = plots.draw_effects(effect_curves(effects([50, 200])), level=0.95, title="<t>")
     svg = plots.to_svg(figure).strip()

@@ -33,6 +33,7 @@ def play(live):
     raise AssertionError("it does not end")
 
 
+@pytest.mark.slow
 def test_an_experiment_over_http_is_that_of_the_store(server, tmp_path):
     with server.client() as client:
         live = client.start("socks", EXPERIMENT, live=LIVE)

@@ -72,6 +72,7 @@ def test_the_routes_are_many_and_their_names_differ():
     assert BODIES.keys() <= set(names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", CLOSED)
 def test_a_route_needs_a_token_with_its_scope(shared, operation):
     content, scope = body_of(operation), scope_of(operation)
@@ -94,6 +95,7 @@ def test_the_others_need_none_and_tell_nothing(shared, operation):
     assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", WITH_BODY)
 def test_a_body_that_is_no_json_or_has_an_unknown_field_is_refused(shared, operation):
     headers = shared.as_(scope_of(operation))
@@ -120,6 +122,7 @@ def test_a_name_that_does_not_exist_is_404(shared, operation):
     assert "socks" not in document["detail"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", sorted(OPERATIONS))
 def test_every_response_has_the_headers_of_the_guard(shared, operation):
     answer = call(shared, operation, shared.as_("read"))

@@ -38,6 +38,7 @@ def until(true, seconds=60):
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_an_outage_costs_no_user_an_arm_and_no_acknowledged_reward(url, gone, listening):
     server = listening(sl.open(url, timeout=0.5))
     headers = {"Authorization": f"Bearer {server.serving.token}"}

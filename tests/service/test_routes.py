@@ -95,6 +95,7 @@ def test_creating_it_again_is_safe_and_another_one_of_its_name_is_not(served):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

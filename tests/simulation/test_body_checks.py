@@ -164,9 +164,10 @@ def machine_code_is_not_run(monkeypatch):
     def run(*_):
         raise AssertionError("machine code was run")
 
-    monkeypatch.setattr("sameluck.simulation.loop._run_all", run)
+    monkeypatch.setattr("sameluck.simulation.policy_runner.run_all", run)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("machine_code_is_not_run")
 @pytest.mark.parametrize("body", REFUSED, ids=lambda body: body.__name__)
 @pytest.mark.parametrize("batched", [False, True], ids=["alone", "batched"])
@@ -417,6 +418,7 @@ except sl.Invalid as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("condition", "period"),
     [("number < 1", 1), ("period > 20 and number < 1", 21), ("tally.memory[0] < 1", 1)],

@@ -117,6 +117,26 @@ class TestSameLuck:
         assert_same(runs, expected, ARRAYS if not detail else (*ARRAYS, "totals"))
         assert not detail or (runs.luck[:, :2] == 0).all()
 
+    def test_a_function_of_the_past_needs_no_object(self):
+        """It gets the arms it has played and their rewards; without state, one function may be returned to all."""
+
+        def bound(arms, rewards):
+            written = Bound(0)
+            for arm, reward in zip(arms, rewards, strict=True):
+                written.update(arm, reward)
+            return written.select(len(arms) + 1)
+
+        experiment = experiment_with({"ucb": sl.UCB1(), "it": sl.External("it")})
+        objects = experiment_with({"ucb": sl.UCB1(), "it": sl.External("bound")})
+        runs = sl.simulate(experiment, BERNOULLI, makers={"it": lambda _: bound}, workers=1)
+        assert_same(runs, sl.simulate(objects, BERNOULLI, makers={"bound": Bound}, workers=1))
+
+    def test_a_function_with_state_outside_is_refused(self):
+        calls = itertools.count()
+        experiment, makers = alone(lambda _: lambda arms, rewards: next(calls) % ARMS)
+        with pytest.raises(sl.Invalid, match="not deterministic"):
+            sl.simulate(experiment, BERNOULLI, makers=makers)
+
     def test_a_trace_is_the_compiled_one(self):
         for design in cases.ALL_DESIGNS:
             experiment = experiment_with({"b": sl.Uniform(), "a": sl.UCB1()}, design=design)
@@ -455,6 +475,7 @@ class TestProcesses:
             self.run(doing(lambda _: os._exit(7)))
         assert multiprocessing.active_children() == []
 
+    @pytest.mark.slow
     def test_an_object_that_forks(self, forked):
         """The second process of the two that come back does not answer."""
 

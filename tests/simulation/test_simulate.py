@@ -136,6 +136,26 @@ def test_every_other_policy_is_literal_and_plain_python(policy):
     )
 
 
+SIXTY_FOURTHS = np.random.default_rng(SEED).normal(size=(3, 40)).round(1) * 64
+REWARDS = {
+    "normal": (SIXTY_FOURTHS.round() / 64 + [[0.0], [0.5], [-0.25]]).tolist(),
+    "bounded": (np.abs(SIXTY_FOURTHS).round() % 65 / 64).tolist(),
+    "counts": np.random.default_rng(SEED).poisson([[1.0], [3.0], [2.0]], (3, 40)).tolist(),
+}
+
+
+@pytest.mark.parametrize("rewards", REWARDS)
+@pytest.mark.parametrize("policy", cases.FIRST_OF_OTHERS, ids=cases.name)
+def test_a_policy_is_literal_for_other_rewards_too(policy, rewards):
+    """Normal, bounded and counts, with sums that are exact; its body as plain Python, so that nothing is compiled."""
+    environment = sl.Empirical(REWARDS[rewards])
+    if cases.fits(policy, environment):
+        experiment = experiment_with(policy, horizon=60)
+        (path,) = literal.play(experiment, environment, 0).values()
+        (traced,) = sl.trace(experiment, environment, guard=True).values()
+        assert path.history == list(zip(traced.arms.tolist(), traced.rewards.tolist(), strict=True))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("design", cases.ALL_DESIGNS, ids=cases.name)
 def test_long_comparisons_are_literal(design):

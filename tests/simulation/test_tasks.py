@@ -78,6 +78,7 @@ def test_a_task_is_small_to_send():
     assert len(pickle.dumps(partial(run_task, work))) < 2_000
 
 
+@pytest.mark.slow
 def test_results_that_are_recorded_need_little_more_than_their_size():
     work = work_of({"a": "ucb1", "b": "uniform"}, horizon=20, replications=2_000)._replace(
         detail=True

@@ -49,6 +49,7 @@ def test_a_store_that_breaks_a_rule_fails(kind, rule):
     close()
 
 
+@pytest.mark.slow
 def test_sameluck_needs_no_pytest():
     script = "import sys; sys.modules['pytest'] = None; import sameluck; sameluck.open('sqlite://').close()"
 

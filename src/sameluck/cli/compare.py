@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -31,12 +31,17 @@ from sameluck.cli.output import (
 )
 from sameluck.cli.simulation import simulate
 from sameluck.experiment import checked_checkpoints
-from sameluck.files import make_folder, write_whole
-from sameluck.inference.effects import Request, check_request
+from sameluck.files import made_with, make_folder, write_whole
+from sameluck.inference.requests import Request, check_request
 from sameluck.reporting.pages import Card
 from sameluck.reporting.tables import csv_table, wrapped
 
 pairs_option = click.option("--pairs", help="control, all or best.  [default: control]")
+metric_option = click.option(
+    "--metric",
+    help="What is compared: reward, regret, realised_regret, best_arm_share, quantile(0.1) or worst_tenth.  "
+    "[default: reward]",
+)
 simultaneous_option = click.option(
     "--simultaneous",
     help="What the intervals cover together: pairs, checkpoints, both or none.  [default: pairs]",
@@ -143,9 +148,13 @@ def comparison_record(
     """A comparison as values that JSON can hold."""
     environment = result.runs.environment
     return {
+        **made_with(),
         "experiment": result.runs.experiment.to_dict(),
         "digest": result.runs.experiment.digest,
         "environment": environment and text_forms.write(environment),
+        "checkpoints": result.runs.checkpoints.tolist(),
+        **result.request._asdict(),
+        **({} if result.metric == "reward" else {"values": _records(result.values)}),
         "effects": result.to_dicts(),
         "standings": [one._asdict() for one in result.standings],
         "verdict": result.verdict,
@@ -153,6 +162,10 @@ def comparison_record(
         "split": split._asdict() if split else None,
         **({"twin": twin.to_record()} if twin else {}),
     }
+
+
+def _records(values: Sequence[sl.PolicyMetric]) -> list[dict[str, object]]:
+    return [one._asdict() for one in values]
 
 
 def _csv(records: list[dict[str, object]]) -> str:
@@ -168,6 +181,7 @@ def _csv(records: list[dict[str, object]]) -> str:
     "--design", help="naive, replay, replay(share_noise=true), time_coupled.  [default: replay]"
 )
 @control_option
+@metric_option
 @click.option(
     "--checkpoints", help="Horizons to report, e.g. 100,1000,10000.  [default: the horizon]"
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 import click
 
 from sameluck import text_forms
+from sameluck.cli.own_code import import_option, mention_import
 from sameluck.environments.base import Environment
 from sameluck.environments.empirical import Empirical
 from sameluck.environments.registry import as_environment
@@ -26,7 +28,16 @@ _LOG = re.compile(
 Command = TypeVar("Command", bound=Callable[..., object])
 
 # The settings of a file that are not fields of the experiment.
-FOR_RESULTS = ("checkpoints", "level", "pairs", "interval", "simultaneous", "adjust", "best")
+FOR_RESULTS = (
+    "checkpoints",
+    "level",
+    "pairs",
+    "interval",
+    "simultaneous",
+    "adjust",
+    "best",
+    "metric",
+)
 SETTINGS = ("name", "environment", *FOR_RESULTS, "live", "traffic")
 
 
@@ -61,12 +72,16 @@ def experiment_options(
     def decorate(command: Command) -> Command:
         for option in reversed(options):
             command = option(command)
-        return command
+        return import_option(command)
 
     return decorate
 
 
-control_option = click.option("--control", help="The policy to compare with.  [default: the first]")
+control_option = click.option(
+    "--control",
+    callback=lambda _context, _option, name: name and decoded(name),
+    help="The policy to compare with.  [default: the first]",
+)
 
 
 def read_experiment(
@@ -77,7 +92,7 @@ def read_experiment(
     replications: int = 100,
 ) -> tuple[Experiment, OptionValues]:
     """The experiment and its other settings; options override the file."""
-    with prefix_errors(toml_file(policies), options):
+    with prefix_errors(toml_file(policies), options), mention_import():
         values, settings = _values_and_settings(policies, options)
         if "environment" not in settings:
             raise Invalid(
@@ -97,7 +112,7 @@ def read_experiment_file(path: str) -> tuple[Experiment, OptionValues]:
     """The experiment of a file and its other settings; the environment may be missing."""
     if not path.endswith(".toml"):
         raise Invalid(f"an experiment is a TOML file, got {path!r}")
-    with prefix_errors(path):
+    with prefix_errors(path), mention_import():
         values, settings = _values_and_settings((path,), {})
         return Experiment.from_dict(values), settings
 
@@ -155,10 +170,18 @@ def _environment_and_arms(text: object) -> tuple[Environment, int | tuple[str, .
     return Empirical(rewards_by_arm(log)), log.arms
 
 
+def decoded(word: str) -> str:
+    """A word of the command line as UTF-8; in another locale, Python leaves the bytes of its letters undecoded."""
+    try:
+        return os.fsencode(word).decode()
+    except UnicodeError:
+        return word
+
+
 def parse_policies(words: Iterable[str]) -> dict[str, Policy]:
     """Policies by name, each typed as POLICY or NAME=POLICY."""
     policies: dict[str, Policy] = {}
-    for word in words:
+    for word in map(decoded, words):
         named = re.match(r"\s*([^=()\[\]]+?)\s*=(.*)", word, re.DOTALL)
         text = named[2] if named else word
         policy = text_forms.parse(text, POLICIES, "policy")

@@ -9,8 +9,10 @@ from rich.console import Console
 from rich.status import Status
 
 import sameluck as sl
+from sameluck import text_forms
 from sameluck.cli.experiment_options import experiment_options, read_experiment
 from sameluck.cli.output import Output, check_outputs, json_option, written
+from sameluck.files import made_with
 
 EXPERIMENT = ("environment", "arms", "horizon", "seed", "level", "design")
 
@@ -47,6 +49,10 @@ def plan_command(policies: tuple[str, ...], plot_path: str | None, **question: A
     if plot_path:
         plan.plot(plot_path)
     record = {
+        **made_with(),
+        "experiment": plan.experiment.to_dict(),
+        "environment": text_forms.write(settings["environment"]),
+        "level": plan.level,
         "designs": plan.to_dicts(),
         "by_horizon": [row._asdict() for row in plan.by_horizon],
         "pilot_effect": plan.pilot_effect,
@@ -112,7 +118,21 @@ def race_command(policies: tuple[str, ...], keep: str | None, **question: Any) -
         raise sl.Interrupted(
             f"the race is kept in {keep!r}; run the same command again to continue it"
         ) from None
-    fields = ("certified", "best", "replications", "users", "policy_runs", "naive_users")
-    record = {field: getattr(race, field) for field in fields}
+    fields = (
+        "level",
+        "tolerance",
+        "certified",
+        "best",
+        "replications",
+        "users",
+        "policy_runs",
+        "naive_users",
+    )
+    about = {
+        **made_with(),
+        "experiment": race.experiment.to_dict(),
+        "environment": text_forms.write(settings["environment"]),
+    }
+    record = about | {field: getattr(race, field) for field in fields}
     words = {"verdict": race.verdict, "cautions": race.cautions}
     return Output(race, {**record, "runners": race.to_dicts(), **words})

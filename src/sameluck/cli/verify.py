@@ -7,19 +7,22 @@ import click
 import sameluck as sl
 from sameluck import text_forms
 from sameluck.cli.output import Output, json_option, progress_bar
+from sameluck.cli.own_code import import_option, mention_import
 from sameluck.simulation.rerun import difference_from_rerun
 
 
 @click.command("verify")
 @click.argument("path", metavar="RUNS.npz")
 @click.option("--workers", type=int, help="Threads.  [default: all cores]")
+@import_option
 @json_option
 def verify_command(path: str, workers: int | None) -> Output:
     """Simulate saved runs again, from their file alone, and say whether every bit is equal.
 
     The exit code is 1 if one is not.
     """
-    runs = sl.Runs.load(path)
+    with mention_import():
+        runs = sl.Runs.load(path)
     with progress_bar("simulating again") as progress:
         difference = difference_from_rerun(runs, workers=workers, progress=progress)
     about = f"{runs.replications:,} replications of {', '.join(runs.policies)}"

@@ -196,8 +196,8 @@ def _read_only(value: object) -> object:
 
 
 def per_arm(value: float | Sequence[float], arms: int) -> Floats:
-    """One number, or one per arm, as an array."""
-    return np.ascontiguousarray(np.broadcast_to(np.asarray(value, float), (arms,)))
+    """One number, or one per arm, as a new array: writable in both cases, so that both have the same machine code."""
+    return np.array(np.broadcast_to(np.asarray(value, float), (arms,)))
 
 
 def check_means(environment: Environment, means: object, arms: int, **bounds: float) -> None:

@@ -71,6 +71,11 @@ class Empirical(_Parameters, Environment):
 
     def check(self, arms: int) -> None:
         """Raise `Invalid` for an arm without values and for values that are not finite."""
+        if not is_listed(self.samples):
+            raise Invalid(
+                f"Empirical.samples must be a list of rewards per arm, got {shown(self.samples)}; for a log there "
+                "is Empirical.from_log(log, arm=..., reward=...)"
+            )
         check_length("Empirical.samples", self.samples, arms)
         for arm, values in enumerate(self.samples):
             if not is_listed(values) or len(values) == 0:

@@ -9,10 +9,18 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.compiled import compiled
-from sameluck.environments.base import LARGEST, LIMITS, Environment, check_each, per_arm
+from sameluck.environments.base import (
+    LARGEST,
+    LIMITS,
+    Environment,
+    check_each,
+    draws,
+    per_arm,
+)
 from sameluck.environments.bernoulli import Bernoulli, BernoulliLaw, bernoulli_law
 from sameluck.environments.gaussian import Gaussian, GaussianLaw
-from sameluck.randomness.samplers import beta, normal
+from sameluck.environments.poisson import Poisson
+from sameluck.randomness.samplers import beta, gamma, normal, poisson
 from sameluck.randomness.streams import ALL_POLICIES, INSTANCE, Bits, stream, word
 from sameluck.validation import is_listed
 
@@ -110,6 +118,66 @@ class GaussianPrior(_NormalParameters, _Prior):
         """The bandit of one replication."""
         law = self.laws(seed, range(replication, replication + 1), arms)
         return Gaussian(tuple(law.mean[0].tolist()), tuple(law.sd.tolist()))
+
+
+class _GammaParameters(NamedTuple):
+    a: float | Sequence[float] = 2.0
+    b: float | Sequence[float] = 1.0
+
+
+class PoissonPrior(_GammaParameters, _Prior):
+    """A Poisson bandit whose means are drawn from a gamma law, with shape `a` and rate `b`, in each replication.
+
+    `a` and `b` are one number, or one per arm: the prior of `ThompsonPoisson`. `means` are the prior's, a / b;
+    `instance` gives a replication's own bandit.
+    """
+
+    __slots__ = ()
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        """The prior mean of each arm (of one arm, if all are alike)."""
+        return tuple(np.atleast_1d(np.asarray(self.a) / np.asarray(self.b)).tolist())
+
+    def check(self, arms: int) -> None:
+        """Raise `Invalid` for a shape or a rate that is not positive, or means that are too large."""
+        check_each("PoissonPrior.a", self.a, arms, above=0, at_most=1e4)
+        check_each("PoissonPrior.b", self.b, arms, at_least=0.01, at_most=1e6)
+
+    def laws(self, seed: int, replications: range, arms: int) -> PoissonPriorLaw:
+        """One instance per replication."""
+        return PoissonPriorLaw(self.instance_means(seed, replications, arms))
+
+    def instance_means(self, seed: int, replications: range, arms: int) -> Floats:
+        """The means of each replication's instance (replication, arm)."""
+        means = np.empty((len(replications), arms))
+        prior = per_arm(self.a, arms), per_arm(self.b, arms)
+        _draw_gammas(np.uint64(seed), replications.start, *prior, means)
+        return means
+
+    def instance(self, seed: int, replication: int, arms: int) -> Poisson:
+        """The bandit of one replication."""
+        (means,) = self.instance_means(seed, range(replication, replication + 1), arms)
+        return Poisson(tuple(means.tolist()))
+
+
+class PoissonPriorLaw(NamedTuple):
+    """Means of counts (replication, arm)."""
+
+    mean: Floats
+
+
+@draws(PoissonPriorLaw)
+def _poisson(law: PoissonPriorLaw, row: int, arm: int, bits: Bits) -> float:
+    return poisson(bits, law.mean[row, arm])
+
+
+@compiled
+def _draw_gammas(seed: Bits, first: int, a: Floats, b: Floats, means: Floats) -> None:
+    for row in range(means.shape[0]):
+        key = stream(seed, INSTANCE, first + row, ALL_POLICIES)
+        for arm in range(means.shape[1]):
+            means[row, arm] = gamma(word(key, arm), a[arm]) / b[arm]
 
 
 @compiled

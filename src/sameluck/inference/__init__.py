@@ -8,7 +8,7 @@ from sameluck.inference.design_results import DesignComparison
 from sameluck.inference.effects import Effect
 from sameluck.inference.plan_results import Plan
 from sameluck.inference.planning import plan
-from sameluck.inference.policy_summaries import PolicySummary, Standing
+from sameluck.inference.policy_summaries import PolicyMetric, PolicySummary, Standing
 from sameluck.inference.race_results import Race
 from sameluck.inference.racing import race
 from sameluck.inference.twins.estimate import twin
@@ -24,6 +24,7 @@ __all__ = [
     "Failure",
     "Guaranteed",
     "Plan",
+    "PolicyMetric",
     "PolicySummary",
     "Race",
     "Standing",

@@ -8,8 +8,8 @@ probabilities (`chances`), and works on real traffic too.
 Both need `simulate(..., detail=True)`. Both leave the expected effect unchanged: what is subtracted is a martingale
 at a stopping time (the paper's corollary on moments) or a sum of martingale differences, times a coefficient that
 does not depend on the replication it is applied to. Subtracting *all* reward noise with coefficient 1 (comparing
-pseudo-regrets) is not offered: under replay it often raises the variance, because reward noise and its effect on
-later choices partly cancel.
+pseudo-regrets) is a metric, not an adjustment: under replay it often raises the variance, because reward noise and
+its effect on later choices partly cancel.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from sameluck.inference.effects import Effect
 from sameluck.inference.leaders import leading
 from sameluck.inference.sentences import finding, has_interval, shows_difference
 from sameluck.reporting import markup, pages
-from sameluck.reporting.wording import digits_for, percent, signed, times
+from sameluck.reporting.wording import amount, digits_for, percent, signed, times
 
 if TYPE_CHECKING:
     from sameluck.inference.comparison import Comparison
@@ -25,8 +25,8 @@ def _of_two(result: Comparison) -> pages.Answer:
     """Who earned more, and what it cost."""
     (effect,) = result.last_effects
     level, decided = percent(effect.level), has_interval(effect) and shows_difference(effect)
-    sentence, detail = escape(finding(effect)), []
-    if decided and result.request.interval != "median":
+    sentence, detail = escape(finding(effect, metric=result.request.by)), []
+    if decided and result.request.interval != "median" and result.request.by.is_reward:
         sentence = _sentence(effect)
         detail = [_interval(effect)]
     chip = f"Decided at {level}" if decided else "Not decided"
@@ -77,19 +77,30 @@ def _numbers(result: Comparison, effect: Effect) -> list[tuple[str, str, str]]:
 
 def _of_many(result: Comparison) -> pages.Answer:
     effects = result.last_effects
-    sentence, detail = leading(effects, result.standings)
+    sentence, detail = leading(effects, result.standings, result.request.by)
     level, count = percent(effects[0].level), len(result.runs.policies)
     chip, decided = f"{count} policies at {level}", any(map(shows_difference, effects))
     if result.standings:
         ruled_out = sum(not one.may_be_best for one in result.standings)
         chip, decided = f"{ruled_out} of {count} ruled out at {level}", ruled_out > 0
-    summaries = [one for one in result.policies if one.checkpoint == effects[0].checkpoint]
+    numbers = [*_numbers(result, effects[0])[:1], *_best_and_worst(result)]
+    remarks = " ".join([detail, *result.remarks])
+    return pages.Answer(chip, decided, escape(sentence), remarks, numbers)
+
+
+def _best_and_worst(result: Comparison) -> list[tuple[str, str, str]]:
+    last = result.runs.checkpoints[-1]
+    if not result.request.by.is_reward:
+        values = sorted((one.value, one.policy) for one in result.values if one.checkpoint == last)
+        (low, least), (high, most) = values[0], values[-1]
+        return [
+            (f"Lowest {result.request.by.title}", amount(low), least),
+            (f"Highest {result.request.by.title}", amount(high), most),
+        ]
+    summaries = [one for one in result.policies if one.checkpoint == last]
     best, worst = (choose(summaries, key=lambda one: one.reward) for choose in (max, min))
     spread = f"{worst.policy} against {best.policy}"
-    numbers = [
-        *_numbers(result, effects[0])[:1],
+    return [
         ("Highest mean reward", f"{best.reward:,.0f}", f"{best.policy}, in a replication"),
         ("Worst to best", f"{best.reward - worst.reward:,.0f}", spread),
     ]
-    remarks = " ".join([detail, *result.remarks])
-    return pages.Answer(chip, decided, escape(sentence), remarks, numbers)

@@ -9,6 +9,7 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.inference.effects import Effect, Request, differences, has_prior, is_same_policy
+from sameluck.inference.metrics import measured
 from sameluck.inference.scale import scale_caution
 from sameluck.reporting.wording import listed
 from sameluck.runs import Runs
@@ -23,10 +24,12 @@ LARGE_SD = 0.7  # of a pull count, in means; about 0.2 for UCB1
 def cautions(runs: Runs, effects: Sequence[Effect], request: Request) -> tuple[str, ...]:
     """Sentences to read before relying on an interval; none if nothing is wrong."""
     last = [one for one in effects if one.checkpoint == runs.checkpoints[-1]]
+    runs = measured(runs, request.by)
     return (
         *runs.notes,
         *_interim(runs, request),
         *_few_replications(runs, request),
+        *_tail_without_bounds(last, request),
         *_winner_each_alone(last, request),
         *_never_diverge(runs, last),
         *_without_variation(runs, last),
@@ -50,10 +53,15 @@ def is_interim(runs: Runs) -> bool:
 def _interim(runs: Runs, request: Request) -> Iterator[str]:
     if is_interim(runs) and request.interval != "anytime":
         yield (
-            f"{runs.replications:,} of {runs.experiment.replications:,} planned replications: a {request.interval} "
-            "interval is valid at the planned number only; at interim looks it misses the true effect far too often. "
+            f"{runs.replications:,} of {runs.experiment.replications:,} planned replications: "
+            f"{_a_kind_of(request)} interval is valid at the planned number only; at interim looks it misses the "
+            "true effect far too often. "
             'interval="anytime" is valid at every look.'
         )
+
+
+def _a_kind_of(request: Request) -> str:
+    return f"a {request.interval}" if request.by.is_mean else "such an"
 
 
 def _few_replications(runs: Runs, request: Request) -> Iterator[str]:
@@ -66,6 +74,16 @@ def _few_replications(runs: Runs, request: Request) -> Iterator[str]:
         yield (
             f"Only {runs.replications} replications: the intervals assume normal differences. "
             f"{FEW_REPLICATIONS} or more show whether that holds."
+        )
+
+
+def _tail_without_bounds(effects: Sequence[Effect], request: Request) -> Iterator[str]:
+    metric = request.by
+    unknown = [one for one in effects if math.isinf(one.low) or math.isinf(one.high)]
+    if metric.is_quantile and any(one.sd != 0 for one in unknown):
+        yield (
+            f"Too few replications for the {metric.title}: with {effects[0].replications:,} an order statistic that "
+            "bounds it at this level, for all comparisons together, does not exist. Run more."
         )
 
 
@@ -106,7 +124,8 @@ def _without_variation(runs: Runs, effects: Sequence[Effect]) -> Iterator[str]:
 
 
 def _skewed(runs: Runs, effects: Sequence[Effect], request: Request) -> Iterator[str]:
-    if request.interval == "median":
+    metric = request.by
+    if request.interval == "median" or metric.is_quantile:
         return
     last = runs.checkpoints.size - 1
     needed = {
@@ -115,10 +134,11 @@ def _skewed(runs: Runs, effects: Sequence[Effect], request: Request) -> Iterator
     }
     if skewed := [one for one in effects if needed[one] > runs.replications]:
         more = "wait for more" if runs.environment is None else "run more"
+        other = ', or see the median with interval="median"' if metric.is_mean else ""
         yield (
             f"The differences of {_names(skewed)} are skewed: rare replications weigh heavily, and with "
             f"{runs.replications:,} the interval is only approximate; {more} (about "
-            f'{max(needed.values()):,}), or see the median with interval="median".'
+            f"{max(needed.values()):,}){other}."
         )
 
 

@@ -7,7 +7,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from sameluck import text_forms
-from sameluck.inference.effects import Request
+from sameluck.inference.requests import Request
 from sameluck.policies.external import External
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def compare_command(result: Comparison) -> str:
         options["design"] = runs.experiment.design.label
     if runs.checkpoints.size > 1:
         options["checkpoints"] = ",".join(map(str, runs.checkpoints))
-    for name in ("pairs", "interval", "simultaneous"):
+    for name in ("pairs", "interval", "simultaneous", "metric"):
         if getattr(request, name) != getattr(DEFAULTS, name):
             options[name] = str(getattr(request, name))
     command = _command("compare", result, options)

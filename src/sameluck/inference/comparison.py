@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sameluck.frames import Frames
-from sameluck.inference import reports
+from sameluck.inference import effect_tables, figures, reports
 from sameluck.inference.cautions import cautions
-from sameluck.inference.effects import Effect, Request, effect_curves
-from sameluck.inference.policy_summaries import PolicySummary, Standing, summarise
+from sameluck.inference.effects import Effect, Request
+from sameluck.inference.policy_summaries import (
+    PolicyMetric,
+    PolicySummary,
+    Standing,
+    metric_of_each,
+    summarise,
+)
 from sameluck.inference.sentences import (
     cost,
     findings,
+    may_be_best,
     setting,
     shows_difference,
     unseen_replications,
+    without_adjustment,
 )
-from sameluck.reporting import plots, tables
-from sameluck.reporting.wording import amount, percent, probability, times
 from sameluck.runs import Runs
-
-HEADER = ("policy", "control", "horizon", "effect", "interval", "p-value", "sd", "variance v naive")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,6 +48,18 @@ class Comparison(Frames):
     standings: tuple[Standing, ...] = ()
     failures: tuple[str, ...] = ()
 
+    _index = ("policy", "control", "checkpoint")
+
+    @property
+    def metric(self) -> str:
+        """What the policies are compared by, in its text form."""
+        return self.request.metric
+
+    @property
+    def values(self) -> tuple[PolicyMetric, ...]:
+        """The metric of each policy at every checkpoint, with an interval of its own."""
+        return metric_of_each(self.runs, self.request)
+
     @property
     def policies(self) -> tuple[PolicySummary, ...]:
         """Each policy on its own: reward, regret, pulls, share of the best arm, at every checkpoint."""
@@ -59,11 +74,12 @@ class Comparison(Frames):
     def verdict(self) -> str:
         """The effects at the last checkpoint, what they cannot exclude and the users they cost, as sentences."""
         effects = self.last_effects
-        sentences = [*findings(effects, median=self.request.interval == "median"), *self.remarks]
+        median = self.request.interval == "median"
+        found = findings(effects, median=median, metric=self.request.by)
+        sentences = [*found, *self.remarks]
         if self.standings:
-            names = ", ".join(row.policy for row in self.standings if row.may_be_best)
-            level = f"{percent(self.request.level)} (one-sided)"
-            sentences.append(f"May be the best of all by mean reward, at {level}: {names}.")
+            names = [row.policy for row in self.standings if row.may_be_best]
+            sentences.append(may_be_best(names, self.request))
         return " ".join([*sentences, cost(effects[0], self._design)])
 
     @property
@@ -76,8 +92,7 @@ class Comparison(Frames):
                 "The intervals are of the medians over replications, in which rare failures do not show."
             )
         if self.request.adjust:
-            plain = f"{amount(first.plain_effect)} with an sd of {amount(first.plain_sd)}"
-            sentences.append(f"Without adjustment the first effect is {plain}.")
+            sentences.append(without_adjustment(first))
         return sentences
 
     @property
@@ -85,7 +100,10 @@ class Comparison(Frames):
         """As a sentence: what rare replications that were not met could do to the weakest finding."""
         if self.request.interval == "median":
             return []
-        shown = [abs(one.effect) for one in self.last_effects if shows_difference(one)]
+        by_reward = self.request.by.is_reward  # for others it is not known what could be lost
+        shown = [
+            abs(one.effect) for one in self.last_effects if by_reward and shows_difference(one)
+        ]
         return [unseen_replications(self.runs, self.request.level, shown)]
 
     @property
@@ -100,29 +118,15 @@ class Comparison(Frames):
     @property
     def title(self) -> str:
         """What was compared, on one line."""
-        return f"{self._design} design on {setting(self.runs)}"
+        return f"{self.request.by.description}{self._design} design on {setting(self.runs)}"
 
     def __str__(self) -> str:
-        table = tables.text_table(self._header, self._rows(self.effects))
-        sentences = [self.verdict, *(f"Caution: {caution}" for caution in self.cautions)]
-        return "\n\n".join([self.title, table, *map(tables.wrapped, sentences)])
+        return effect_tables.as_text(self)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        table = tables.html_table(self._header, self._rows(self.effects))
-        sentences = [self.verdict, *(f"Caution: {caution}" for caution in self.cautions)]
-        return f"{_paragraph(self.title)}{table}{''.join(map(_paragraph, sentences))}"
-
-    @property
-    def _header(self) -> list[str]:
-        kind = "" if self.request.interval == "t" else f"{self.request.interval} "
-        if self.request.adjust:
-            kind = f"{kind}adjusted "
-        names = {"interval": f"{percent(self.request.level)} {kind}interval{self.scope}"}
-        if self.request.adjust:
-            names["variance v naive"] = "unadjusted variance v naive"
-        return [names.get(cell, cell) for cell in HEADER]
+        return effect_tables.as_html(self)
 
     @property
     def scope(self) -> str:
@@ -140,29 +144,12 @@ class Comparison(Frames):
             return " (over horizons, each alone)"
         return " (each alone)" if pairs else " (pointwise)"
 
-    def _rows(self, effects: Sequence[Effect]) -> list[list[str]]:
-        naive = self._design == "naive"
-        return [
-            [
-                one.policy,
-                one.control,
-                f"{one.checkpoint:,}",
-                amount(one.effect),
-                f"{amount(one.low)} to {amount(one.high)}",
-                probability(one.p_adjusted),
-                amount(one.sd),
-                "-" if naive else times(one.variance_ratio, one.ratio_low, one.ratio_high),
-            ]
-            for one in effects
-        ]
-
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Header and rows for a page: at most eight of the checkpoints."""
         last = self.runs.checkpoints.size - 1
         checkpoints = {int(self.runs.checkpoints[round(last * k / 7)]) for k in range(8)}
-        return self._header, self._rows(
-            [one for one in self.effects if one.checkpoint in checkpoints]
-        )
+        shown = [one for one in self.effects if one.checkpoint in checkpoints]
+        return effect_tables.effects_table(self, shown)
 
     def card(self, title: str, figure: str = "") -> reports.Card:
         """Verdict and table for a page."""
@@ -174,17 +161,22 @@ class Comparison(Frames):
 
     def to_latex(self) -> str:
         """The printed table as a LaTeX tabular (booktabs)."""
-        return tables.latex_table(self._header, self._rows(self.effects))
+        return effect_tables.as_latex(self)
 
-    def plot(self, path: str | Path | None = None) -> plots.Figure:
-        """The effects over the horizon as a matplotlib figure, written to `path` if given."""
-        curves = effect_curves(self.effects)
-        title = f"{self._design} design, {self.runs.replications:,} replications"
-        level = self.request.level
-        figure = plots.draw_effects(curves, level=level, title=title, scope=self.scope)
-        if path is not None:
-            plots.save(figure, path)
-        return figure
+    def plot(
+        self, path: str | Path | None = None, *, ax: figures.Axes | None = None
+    ) -> figures.Figure:
+        """The effects over the horizon as a matplotlib figure, written to `path` if given, or drawn on `ax`.
+
+        Of many policies, the effects at the last checkpoint, in their order.
+        """
+        return figures.draw_effects(self, path, ax)
+
+    def plot_policies(
+        self, path: str | Path | None = None, *, ax: figures.Axes | None = None
+    ) -> figures.Figure:
+        """The metric of each policy over the horizon as a matplotlib figure, written to `path` if given."""
+        return figures.draw_metric(self, path, ax)
 
     def to_html(
         self,
@@ -198,7 +190,3 @@ class Comparison(Frames):
         `curve` is the same comparison at more checkpoints, for the figure; `more` are further cards.
         """
         return reports.write(reports.page(self, curve or self, more), path)
-
-
-def _paragraph(text: str) -> str:
-    return f"<p>{html.escape(text)}</p>"

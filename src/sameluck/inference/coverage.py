@@ -76,6 +76,7 @@ def coverage(  # noqa: PLR0913
     require_whole("experiments", experiments, 10)
     if effect is not None:
         require_number("effect", effect)
+    experiment.require_replications("coverage")
     require_whole("coverage: replications", experiment.replications, FIRST_LOOK if peek else 2)
     if peek and interval not in ("t", "anytime"):
         raise Invalid('peek=True takes interval="t" or "anytime"')

@@ -12,7 +12,7 @@ from sameluck.experiment import Experiment, require_experiment
 from sameluck.inference.comparing import compare
 from sameluck.inference.design_results import DesignComparison
 from sameluck.policies.external import Makers
-from sameluck.simulation.simulate import Progress, simulate
+from sameluck.simulation.simulate import ProgressLike, simulate
 
 
 def designs(
@@ -23,7 +23,7 @@ def designs(
     level: float = 0.95,
     checkpoints: list[int] | None = None,
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: ProgressLike | None = None,
     makers: Makers | None = None,
 ) -> DesignComparison:
     """Run the same comparison under several designs, to measure what sharing rewards saves.

@@ -12,7 +12,8 @@ import scipy
 from sameluck.frames import Frames
 from sameluck.inference import reports
 from sameluck.inference.comparison import Comparison
-from sameluck.inference.effects import Effect, effect_curves
+from sameluck.inference.effects import Effect
+from sameluck.inference.figures import effect_curves
 from sameluck.inference.sentences import cost, findings, setting
 from sameluck.reporting import pages, plots, tables
 from sameluck.reporting.wording import amount, percent
@@ -41,6 +42,8 @@ class DesignComparison(Frames):
     """What `designs` returns: one `Comparison` for each design, on the same policies and environment."""
 
     results: dict[str, Comparison]
+
+    _index = ("design", "policy", "control")
 
     @property
     def rows(self) -> tuple[DesignRow, ...]:
@@ -87,16 +90,27 @@ class DesignComparison(Frames):
         return " ".join([*found, cost(effect, self._reference), *others])
 
     def __str__(self) -> str:
-        title = setting(self.results[self._first].runs)
+        table = tables.text_table(self._header, self.cells())
+        title = tables.wrapped(self._title)
+        return "\n\n".join([title, table, *map(tables.wrapped, self._sentences)])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return tables.notebook(self._title, self._header, self.cells(), self._sentences)
+
+    @property
+    def _title(self) -> str:
+        return setting(self.results[self._first].runs)
+
+    @property
+    def _sentences(self) -> list[str]:
         cautions = dict.fromkeys(
             f"Caution ({label}): {caution}"
             for label, result in self.results.items()
             for caution in result.cautions
         )
-        table = tables.text_table(self._header, self.cells())
-        return "\n\n".join([title, table, *map(tables.wrapped, [self.verdict, *cautions])])
-
-    __repr__ = __str__
+        return [self.verdict, *cautions]
 
     @property
     def _header(self) -> list[str]:
@@ -122,8 +136,8 @@ class DesignComparison(Frames):
             for row in self.rows
         ]
 
-    def plot(self, path: str | Path | None = None) -> plots.Figure:
-        """The effects on one axis, a band for each design, written to `path` if given."""
+    def plot(self, path: str | Path | None = None, *, ax: plots.Axes | None = None) -> plots.Figure:
+        """The effects on one axis, a band for each design, written to `path` if given, or drawn on `ax`."""
         first = self.results[self._first]
         several = len(first.last_effects) > 1
         curves = [
@@ -134,10 +148,8 @@ class DesignComparison(Frames):
         one = first.effects[0]
         pair = f"minus {one.control}" if several else f"{one.policy} minus {one.control}"
         title = f"{pair}, {one.replications:,} replications"
-        figure = plots.draw_effects(curves, level=one.level, title=title, scope=first.scope)
-        if path is not None:
-            plots.save(figure, path)
-        return figure
+        figure = plots.draw_effects(curves, level=one.level, title=title, scope=first.scope, ax=ax)
+        return plots.saved(figure, path)
 
     def to_html(self, path: str | Path | None = None) -> str:
         """A self-contained page: the answer of the reference design, all side by side, each design's own verdict."""

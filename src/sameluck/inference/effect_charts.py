@@ -27,7 +27,10 @@ CLIPPED = 3  # times the last interval: what is outside does not widen the scale
 
 
 def effect_chart(
-    curve: Sequence[Effect], sentence: str, naive: Sequence[Effect] | None = None
+    curve: Sequence[Effect],
+    sentence: str,
+    naive: Sequence[Effect] | None = None,
+    quantity: str = "cumulative reward",
 ) -> Chart:
     """One pair over the horizon: the naive design behind, the interval and the mean before it.
 
@@ -49,7 +52,7 @@ def effect_chart(
     mean, lower, upper, naive_lower, naive_upper = (y.up(np.append(0.0, one)) for one in lines)
     digits = digits_for((high[-1] - low[-1]) / 2)
     return Chart(
-        label=f"Difference in cumulative reward, {last.policy} minus {last.control}. {sentence}",
+        label=f"Difference in {quantity}, {last.policy} minus {last.control}. {sentence}",
         marks=[
             grid,
             Mark("ghost", band(at, naive_lower, naive_upper)),
@@ -63,7 +66,7 @@ def effect_chart(
             Label(99, float(mean[-1]) / 10 - 3, signed(last.effect, digits), "strong", "end"),
             *_beside_band(at, (naive_upper, upper), (lower, naive_lower)),
         ],
-        y_title=f"cumulative reward, {last.policy} minus {last.control}",
+        y_title=f"{quantity}, {last.policy} minus {last.control}",
         x_title="period of a replication",
         columns=("period", "difference", "low", "high", "naive low", "naive high"),
         rows=[

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,25 +17,24 @@ import numpy as np
 from sameluck.arrays import Floats
 from sameluck.design import Naive
 from sameluck.errors import Invalid
-from sameluck.experiment import Experiment
-from sameluck.inference.adjustments import adjusted_differences, adjustments
+from sameluck.inference.adjustments import adjusted_differences
+from sameluck.inference.metrics import REWARD, Metric, measured
+from sameluck.inference.requests import Pair, check_request, pairings
+from sameluck.inference.requests import Request as Request  # noqa: PLC0414
+from sameluck.inference.requests import first_pair as first_pair  # noqa: PLC0414
+from sameluck.inference.tails import quantile_moments, quantile_of, tail_difference
 from sameluck.inference.variance_ratios import Moments, VarianceRatio, moments, ratio_of
 from sameluck.intervals import (
     Interval,
     bootstrap_intervals,
-    check_level,
     intervals,
     max_t_intervals,
     t_p_values,
     welch_interval,
 )
-from sameluck.reporting.plots import Curve
 from sameluck.runs import Runs
-from sameluck.validation import require_one_of
 
-Pair: TypeAlias = tuple[str, str]  # policy, control
 PairAt: TypeAlias = tuple[Pair, int]  # and the index of the checkpoint
-TWIN = "twin"  # the interval that is not computed from the differences alone
 
 
 class _Estimate(NamedTuple):
@@ -52,7 +51,7 @@ class Effect(NamedTuple):
     policy: str
     control: str
     checkpoint: int
-    effect: float  # mean over replications of the difference in cumulative reward (median: interval="median")
+    effect: float  # the difference of the metric: mean over replications (interval="median": their median)
     low: float
     high: float
     level: float
@@ -74,71 +73,13 @@ class Effect(NamedTuple):
     plain_sd: float
 
 
-def control_pairs(names: tuple[str, ...], control: str, best: str) -> Iterator[Pair]:  # noqa: ARG001
-    """Every other policy against the control."""
-    return ((name, control) for name in names if name != control)
-
-
-def all_pairs(names: tuple[str, ...], control: str, best: str) -> Iterator[Pair]:  # noqa: ARG001
-    """Every two policies once, pairs with the control first."""
-    ordered = [control, *(name for name in names if name != control)]
-    return ((later, earlier) for earlier, later in itertools.combinations(ordered, 2))
-
-
-def best_pairs(names: tuple[str, ...], control: str, best: str) -> Iterator[Pair]:  # noqa: ARG001
-    """Every other policy against the one that earned most at the last checkpoint."""
-    return ((name, best) for name in names if name != best)
-
-
-pairings: dict[str, Callable[[tuple[str, ...], str, str], Iterator[Pair]]] = {
-    "control": control_pairs,
-    "all": all_pairs,
-    "best": best_pairs,
-}
-
-families = ("pairs", "checkpoints", "both", "none")
-
-
-class Request(NamedTuple):
-    """What to estimate: the arguments of `compare`."""
-
-    level: float = 0.95
-    control: str | None = None
-    pairs: str = "control"
-    interval: str = "t"
-    simultaneous: str | None = None
-    adjust: str | None = None
-
-
-def check_request(experiment: Experiment, replications: int, request: Request) -> Request:
-    """The request with its defaults filled in, or `Invalid` if the experiment cannot answer it."""
-    check_level(request.level)
-    require_one_of("pairs", request.pairs, list(pairings))
-    require_one_of("interval", request.interval, [*intervals, TWIN])
-    simultaneous = request.simultaneous or "pairs"
-    require_one_of("simultaneous", simultaneous, families)
-    if request.adjust is not None:
-        require_one_of("adjust", request.adjust, adjustments)
-    control = experiment.control if request.control is None else request.control
-    require_one_of("control", control, list(experiment.policies))
-    if len(experiment.policies) < 2:
-        raise Invalid("compare needs at least two policies, got one")
-    if request.interval == TWIN and request.adjust is not None:
-        raise Invalid('interval="twin" takes no adjust')
-    if replications < (1 if request.interval == TWIN else 2):
-        raise Invalid(
-            f"compare needs at least 2 replications, got {replications}: the replication is the unit of "
-            'inference, however many users it has; interval="twin" needs one'
-        )
-    return request._replace(control=control, simultaneous=simultaneous)
-
-
 def effects(
     runs: Runs, request: Request, pairs: Sequence[Pair] | None = None
 ) -> tuple[Effect, ...]:
     """One `Effect` for each pair of policies and checkpoint, all checkpoints of a pair before the next pair.
 
-    The pairs are those requested unless they are given.
+    The pairs are those requested unless they are given. The rewards of the runs are the values of the metric
+    (`measured`).
     """
     request = _checked_request(runs, request)
     pairs = requested_pairs(runs, request) if pairs is None else pairs
@@ -155,7 +96,8 @@ def effects(
 
 def requested_pairs(runs: Runs, request: Request) -> list[Pair]:
     """The pairs of policies to compare."""
-    return list(pairings[request.pairs](runs.policies, str(request.control), best_policy(runs)))
+    best = best_policy(runs, request.by)
+    return list(pairings[request.pairs](runs.policies, str(request.control), best))
 
 
 def is_same_policy(effect: Effect) -> bool:
@@ -191,17 +133,14 @@ def _checked_request(runs: Runs, request: Request) -> Request:
     return request
 
 
-def first_pair(experiment: Experiment) -> Pair:
-    """The first other policy and the control, or `Invalid` if there is no other."""
-    for name in experiment.policies:
-        if name != experiment.control:
-            return name, experiment.control
-    raise Invalid("the experiment has one policy; give it two to compare")
-
-
-def best_policy(runs: Runs) -> str:
-    """The policy with the highest mean reward at the last checkpoint; the first of several."""
-    return runs.policies[int(np.argmax(runs.rewards[:, :, -1].mean(axis=0)))]
+def best_policy(runs: Runs, metric: Metric = REWARD) -> str:
+    """The policy with the best metric at the last checkpoint; the first of several."""
+    last = runs.rewards[:, :, -1]
+    if metric.is_quantile:
+        values = [quantile_of(column, metric.share or 0.5) for column in last.T]
+    else:
+        values = last.mean(axis=0).tolist()
+    return runs.policies[int(np.argmin(values) if metric.lower_is_better else np.argmax(values))]
 
 
 def is_paired(runs: Runs) -> bool:
@@ -226,6 +165,12 @@ def differences(runs: Runs, pair: Pair, index: int, request: Request | None = No
     return rewards - control_rewards
 
 
+def shown_differences(runs: Runs, effect: Effect, request: Request) -> Floats:
+    """The differences of the metric in each replication at the last checkpoint."""
+    last, pair = runs.checkpoints.size - 1, (effect.policy, effect.control)
+    return differences(measured(runs, request.by), pair, last, request)
+
+
 def _rewards(runs: Runs, pair: Pair, index: int) -> tuple[Floats, Floats]:
     first, second = (runs.rewards[:, runs.policies.index(name), index] for name in pair)
     return first, second
@@ -239,7 +184,8 @@ def _estimates(runs: Runs, pairs: list[Pair], request: Request) -> dict[PairAt, 
     keys = list(itertools.product(pairs, range(runs.checkpoints.size)))
     families = _families(keys, str(request.simultaneous))
     size = len(families[0])  # as that of every other
-    if request.interval == "t" and size > 1 and (is_paired(runs) or request.adjust is not None):
+    by_max_t = request.interval == "t" and request.by.is_mean
+    if by_max_t and size > 1 and (is_paired(runs) or request.adjust is not None):
         together: dict[PairAt, _Estimate] = {}
         for family in families:
             columns = np.column_stack([differences(runs, *key, request) for key in family])
@@ -254,7 +200,13 @@ def _estimates(runs: Runs, pairs: list[Pair], request: Request) -> dict[PairAt, 
 
 
 def _each_alone(runs: Runs, keys: list[PairAt], request: Request) -> list[Interval]:
-    if request.interval == "t" and not is_paired(runs) and request.adjust is None:
+    metric, paired = request.by, is_paired(runs)
+    if not metric.is_mean:
+        level = request.level
+        return [
+            tail_difference(*_rewards(runs, *key), metric, level, paired=paired) for key in keys
+        ]
+    if request.interval == "t" and not paired and request.adjust is None:
         return [welch_interval(*_rewards(runs, *key), request.level) for key in keys]
     values = [differences(runs, *key, request) for key in keys]
     if request.interval == "bootstrap":
@@ -287,6 +239,12 @@ def _effect(
     if request.adjust is not None:
         values = differences(runs, pair, index, request)
         mean, sd = float(values.mean()), math.sqrt(moments(values).variance)
+    plain, plain_sd = difference.mean, math.sqrt(variance)
+    metric = request.by
+    if metric.is_quantile:
+        both, share = _rewards(runs, pair, index), metric.share or 0.5
+        mean, sd = quantile_moments(*both, share, paired=is_paired(runs))
+        plain, plain_sd, ratio = mean, sd, VarianceRatio(math.nan, math.nan, math.nan)
     checkpoint = int(runs.checkpoints[index])
     return Effect(
         policy=pair[0],
@@ -308,22 +266,10 @@ def _effect(
         ratio_low=ratio.low,
         ratio_high=ratio.high,
         naive_replications=_ceiling(runs.replications * ratio.value),
-        plain_effect=difference.mean,
-        plain_sd=math.sqrt(variance),
+        plain_effect=plain,
+        plain_sd=plain_sd,
     )
 
 
 def _ceiling(value: float) -> float:
     return math.ceil(value) if math.isfinite(value) else value
-
-
-def effect_curves(effects: Sequence[Effect]) -> list[Curve]:
-    """One curve for each pair of policies."""
-    points: dict[Pair, list[Effect]] = {}
-    for effect in effects:
-        points.setdefault((effect.policy, effect.control), []).append(effect)
-    fields = ("checkpoint", "effect", "low", "high")
-    return [
-        Curve(" minus ".join(pair), *(tuple(getattr(e, field) for e in group) for field in fields))
-        for pair, group in points.items()
-    ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sameluck.inference.effects import Effect
-from sameluck.inference.policy_summaries import PolicySummary, Standing
+from sameluck.inference.metrics import REWARD, Metric
+from sameluck.inference.policy_summaries import PolicyMetric, PolicySummary, Standing
 from sameluck.inference.sentences import shows_difference
 from sameluck.reporting.leader_board import Place, leader_board
 from sameluck.reporting.wording import counted, listed, percent
@@ -16,8 +17,14 @@ def board(
     policies: Sequence[PolicySummary],
     standings: Sequence[Standing] = (),
     kind: str = "",
+    metric: Metric = REWARD,
+    values: Sequence[PolicyMetric] = (),
 ) -> str:
-    """The leader board of effects at one checkpoint, against the control of the first of them."""
+    """The leader board of effects at one checkpoint, against the control of the first of them.
+
+    `values` are those of a metric other than the reward.
+    """
+    measured = {one.policy: one.value for one in values if one.checkpoint == effects[0].checkpoint}
     reference = effects[0].control
     against = {one.policy: one for one in effects if one.control == reference}
     possible = {one.policy for one in standings if one.may_be_best}
@@ -26,18 +33,36 @@ def board(
         effect = against.get(one.policy)
         bounds = (0.0, 0.0, 0.0) if effect is None else (effect.effect, effect.low, effect.high)
         may_be_best = one.policy in possible
-        places.append(Place(one.policy, *bounds, one.reward, one.best_arm_share, may_be_best))
-    return leader_board(places, reference, effects[0].level, kind)
+        value = measured.get(one.policy)
+        places.append(
+            Place(one.policy, *bounds, one.reward, one.best_arm_share, may_be_best, value=value)
+        )
+    lowest, title = metric.lower_is_better, metric.title
+    return leader_board(
+        places, reference, effects[0].level, kind, lowest_first=lowest, value_title=title
+    )
 
 
-def leading(effects: Sequence[Effect], standings: Sequence[Standing]) -> tuple[str, str]:
+def ranked(effects: Sequence[Effect], metric: Metric) -> list[Effect]:
+    """Effects of more than two policies against one, by their last checkpoint, the best first; others as they are."""
+    last = {one.policy: one.effect for one in effects}
+    if len(last) < 2 or len({one.control for one in effects}) > 1:
+        return list(effects)
+    sign = 1.0 if metric.lower_is_better else -1.0
+    return sorted(effects, key=lambda one: sign * last[one.policy])
+
+
+def leading(
+    effects: Sequence[Effect], standings: Sequence[Standing], metric: Metric = REWARD
+) -> tuple[str, str]:
     """A sentence on many policies at one checkpoint, and one that says which."""
     reference, level = effects[0].control, percent(effects[0].level)
     against = [one for one in effects if one.control == reference]
+    sign = -1.0 if metric.lower_is_better else 1.0
     if standings:
         possible = [one.policy for one in standings if one.may_be_best]
-        leader = max(against, key=lambda one: one.reward)
-        first = leader.policy if leader.effect > 0 else reference
+        leader = max(against, key=lambda one: one.reward if metric == REWARD else sign * one.effect)
+        first = leader.policy if sign * leader.effect > 0 else reference
         count = len(standings)
         if len(possible) == 1:
             return f"{possible[0]} is the best of {count} policies.", (
@@ -46,12 +71,16 @@ def leading(effects: Sequence[Effect], standings: Sequence[Standing]) -> tuple[s
         return f"{first} leads; {len(possible)} of {count} policies may be the best.", (
             f"{listed(possible)} cannot be told apart as the best, all comparisons together, at {level} (one-sided)."
         )
-    more = [one.policy for one in against if shows_difference(one) and one.effect > 0]
-    less = [one.policy for one in against if shows_difference(one) and one.effect < 0]
+    more = [one.policy for one in against if shows_difference(one) and sign * one.effect > 0]
+    less = [one.policy for one in against if shows_difference(one) and sign * one.effect < 0]
     open_ = len(against) - len(more) - len(less)
+    by_reward = metric == REWARD
     first = (
         f"{len(more)} of {counted(len(against), 'policy', 'policies')} earned more than {reference}, "
         f"{len(less)} earned less."
+        if by_reward
+        else f"In the {metric.title} {len(more)} of {counted(len(against), 'policy', 'policies')} are better than "
+        f"{reference}, {len(less)} are worse."
     )
     rest = f"No difference from {reference} is shown for {open_ or 'none'}, at {level}."
-    return first, f"More: {listed(more)}. {rest}" if more else rest
+    return first, f"{'More' if by_reward else 'Better'}: {listed(more)}. {rest}" if more else rest

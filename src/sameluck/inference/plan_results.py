@@ -60,6 +60,8 @@ class Plan(Frames):
     possible_effect: float | None = None  # that two policies can have at most; None if not known
     scale: str | None = None  # a caution, if the rewards' scale is not the one that policies assume
 
+    _index = ("design",)
+
     @property
     def own(self) -> DesignPlan:
         """The row of the experiment's own design."""
@@ -110,21 +112,27 @@ class Plan(Frames):
         paired = row.design != "naive" or self.prior
         return power_of(self.effect, sd, replications, self.level, paired=paired)
 
-    def plot(self, path: str | Path | None = None) -> plots.Figure:
-        """Power curves as a matplotlib figure, written to `path` if given."""
-        figure = plots.draw_power(self.power_curves(), effect=self.effect, power=self.asked_power)
-        if path is not None:
-            plots.save(figure, path)
-        return figure
+    def plot(self, path: str | Path | None = None, *, ax: plots.Axes | None = None) -> plots.Figure:
+        """Power curves as a matplotlib figure, written to `path` if given, or drawn on `ax`."""
+        curves = self.power_curves()
+        figure = plots.draw_power(curves, effect=self.effect, power=self.asked_power, ax=ax)
+        return plots.saved(figure, path)
 
     def __str__(self) -> str:
-        parts = [self.title, tables.text_table(_HEADER, [_cells(row) for row in self.rows])]
+        parts = [
+            tables.wrapped(self.title),
+            tables.text_table(_HEADER, [_cells(row) for row in self.rows]),
+        ]
         if self.by_horizon:
             shorter = tables.text_table(_HEADER, [_cells(row) for row in self.by_horizon])
             parts.append(f"The same at shorter horizons:\n{shorter}")
         return "\n\n".join([*parts, tables.wrapped(self.verdict)])
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = [_cells(row) for row in (*self.rows, *self.by_horizon)]
+        return tables.notebook(self.title, _HEADER, rows, [self.verdict])
 
     @property
     def title(self) -> str:

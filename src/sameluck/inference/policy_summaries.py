@@ -7,14 +7,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sameluck.arrays import Floats
+from sameluck.arrays import Floats, Ints
 from sameluck.inference.adjustments import known_means
 from sameluck.inference.effects import Request, differences
+from sameluck.inference.metrics import best_arm_pulls, measured, pseudo_regret
+from sameluck.inference.tails import tail_value
 from sameluck.intervals import (
     anytime_half_width,
+    anytime_interval,
     one_sided_level,
     one_sided_max_t,
     standard_error,
+    t_interval,
 )
 from sameluck.runs import Runs
 
@@ -28,7 +32,18 @@ class PolicySummary(NamedTuple):
     sd: float  # of the reward of one replication
     pulls: tuple[float, ...]  # mean, of each arm
     regret: float | None  # mean pseudo-regret, where the environment's means are known
-    best_arm_share: float | None  # share of periods with the best arm; None without means
+    best_arm_share: float | None  # share of periods with a best arm; None without means
+
+
+class PolicyMetric(NamedTuple):
+    """The metric of one policy up to a checkpoint, with an interval of this policy and checkpoint alone."""
+
+    policy: str
+    checkpoint: int
+    value: float
+    low: float
+    high: float
+    level: float
 
 
 class Standing(NamedTuple):
@@ -36,7 +51,7 @@ class Standing(NamedTuple):
 
     policy: str
     checkpoint: int
-    low: float  # of its mean reward minus the largest of the others'; 0 if that is above 0
+    low: float  # by how much its mean is better than the best of the others'; 0 if that is above 0
     high: float
     level: float
     may_be_best: bool
@@ -45,24 +60,51 @@ class Standing(NamedTuple):
 def summarise(runs: Runs) -> tuple[PolicySummary, ...]:
     """One record for each policy and checkpoint."""
     means = known_means(runs)
+    regret = best = None
+    if means is not None:
+        regret = pseudo_regret(runs, means[:, None, None])
+        best = best_arm_pulls(runs, means[:, None, None])
     return tuple(
-        _summary(runs, name, column, index, means)
-        for column, name in enumerate(runs.policies)
+        _summary(runs, column, index, regret, best)
+        for column in range(len(runs.policies))
         for index in range(runs.checkpoints.size)
     )
 
 
-def _summary(runs: Runs, name: str, column: int, index: int, means: Floats | None) -> PolicySummary:
+def _summary(
+    runs: Runs, column: int, index: int, regret: Floats | None, best: Ints | None
+) -> PolicySummary:
     rewards, pulls = runs.rewards[:, column, index], runs.pulls[:, column, index]
-    checkpoint = int(runs.checkpoints[index])
-    regret = share = None
-    if means is not None:
-        regret = float(np.mean(np.sum((means.max(axis=1, keepdims=True) - means) * pulls, axis=1)))
-        best = np.take_along_axis(pulls, means.argmax(axis=1)[:, None], axis=1)
-        share = float(best.mean() / checkpoint)
     sd = float(rewards.std(ddof=1)) if rewards.size > 1 else math.nan
-    arms = tuple(float(count) for count in pulls.mean(axis=0))
-    return PolicySummary(name, checkpoint, float(rewards.mean()), sd, arms, regret, share)
+    checkpoint = int(runs.checkpoints[index])
+    share = None if best is None else float(best[:, column, index].mean() / checkpoint)
+    return PolicySummary(
+        policy=runs.policies[column],
+        checkpoint=checkpoint,
+        reward=float(rewards.mean()),
+        sd=sd,
+        pulls=tuple(float(count) for count in pulls.mean(axis=0)),
+        regret=None if regret is None else float(regret[:, column, index].mean()),
+        best_arm_share=share,
+    )
+
+
+def metric_of_each(runs: Runs, request: Request) -> tuple[PolicyMetric, ...]:
+    """The metric of each policy at each checkpoint."""
+    metric, kind = request.by, request.interval
+    runs = measured(runs, metric)
+    mean_interval = anytime_interval if kind == "anytime" else t_interval
+    records = []
+    for column, name in enumerate(runs.policies):
+        for index, checkpoint in enumerate(runs.checkpoints.tolist()):
+            values = runs.rewards[:, column, index]
+            if metric.is_mean:
+                value, interval = float(values.mean()), mean_interval(values, request.level)
+            else:
+                value, interval = tail_value(values, metric, request.level)
+            bounds = (interval.low, interval.high, request.level)
+            records.append(PolicyMetric(name, checkpoint, value, *bounds))
+    return tuple(records)
 
 
 def standings(runs: Runs, request: Request) -> tuple[Standing, ...]:
@@ -95,9 +137,12 @@ def standings(runs: Runs, request: Request) -> tuple[Standing, ...]:
 
 def _half_widths(runs: Runs, name: str, request: Request) -> dict[str, tuple[float, float]]:
     """By how much a policy is ahead of each other one, and the one-sided half-width of this."""
+    sign = -1.0 if request.by.lower_is_better else 1.0
     others = [other for other in runs.policies if other != name]
     last = runs.checkpoints.size - 1
-    columns = np.column_stack([differences(runs, (name, one), last, request) for one in others])
+    columns = sign * np.column_stack(
+        [differences(runs, (name, one), last, request) for one in others]
+    )
     errors = standard_error(columns)
     if request.interval == "anytime":
         level = one_sided_level(request.level, len(others))

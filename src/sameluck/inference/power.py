@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import scipy
 
+from sameluck.arrays import Floats
 from sameluck.errors import Invalid
 from sameluck.intervals import check_level, t_critical
 from sameluck.validation import require_number, require_whole
@@ -76,10 +78,16 @@ def power_of(
 
 def _power_by_integration(freedom: float, centre: float, critical: float) -> float:
     # SciPy's noncentral t fails for a large noncentrality: average the normal law over quantiles of the estimated sd.
-    probabilities = (np.arange(20_000) + 0.5) / 20_000
-    sds = np.sqrt(2 * scipy.special.gammaincinv(freedom / 2, probabilities) / freedom)
-    tails = (scipy.special.ndtr(sign * centre - critical * sds) for sign in (1, -1))
+    limits = critical * _quantiles_of_sd(freedom)
+    tails = (scipy.special.ndtr(sign * centre - limits) for sign in (1, -1))
     return float(np.mean(sum(tails)))
+
+
+@lru_cache(maxsize=4)  # a search over effects asks for the same ones 60 times
+def _quantiles_of_sd(freedom: float) -> Floats:
+    probabilities = (np.arange(20_000) + 0.5) / 20_000
+    found: Floats = np.sqrt(2 * scipy.special.gammaincinv(freedom / 2, probabilities) / freedom)
+    return found
 
 
 def replications_for(effect: float, power: float, sd: float, level: float, *, paired: bool) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from sameluck.arrays import Floats
@@ -11,7 +12,7 @@ from sameluck.experiment import Experiment
 from sameluck.frames import Frames
 from sameluck.inference.unseen import unseen_share
 from sameluck.inference.variance_ratios import variance_ratio
-from sameluck.reporting import tables
+from sameluck.reporting import plots, tables
 from sameluck.reporting.wording import percent
 
 LARGE_SKEWNESS = 2.0
@@ -52,6 +53,8 @@ class Race(Frames):
     vetoed: tuple[
         str, ...
     ] = ()  # rare failures of the leader that would reverse the decision, as sentences
+
+    _index = ("policy",)
 
     @property
     def best(self) -> str:
@@ -119,9 +122,19 @@ class Race(Frames):
         return (*sentences, *([self.scale] if self.scale else []))
 
     def __str__(self) -> str:
+        return f"{tables.text_table(*self._table)}\n\n{tables.wrapped(self.verdict)}"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        title = f"Race of {len(self.runners):,} policies over {self.experiment.horizon:,} periods"
+        return tables.notebook(title, *self._table, [self.verdict])
+
+    @property
+    def _table(self) -> tuple[list[str], list[list[str]]]:
         bounds = f"{percent(self.level)} bounds"
         header = ["policy", "reward", "behind", bounds, "replications", "dropped by"]
-        rows = [
+        return header, [
             [
                 one.policy,
                 f"{one.reward:,.2f}",
@@ -131,9 +144,24 @@ class Race(Frames):
             ]
             for one in self.runners
         ]
-        return f"{tables.text_table(header, rows)}\n\n{tables.wrapped(self.verdict)}"
 
-    __repr__ = __str__
+    def plot(self, path: str | Path | None = None, *, ax: plots.Axes | None = None) -> plots.Figure:
+        """How far each policy is behind, with its bounds; written to `path` if given, or drawn on `ax`."""
+        curves = [
+            plots.Curve(
+                f"{one.policy} minus {one.dropped_by or self.best}",
+                (self.experiment.horizon,),
+                (-one.behind,),
+                (-one.high,),
+                (-one.low,),
+            )
+            for one in self.runners[1:]
+        ]
+        title = f"race to {self.best}, {self.replications:,} replications"
+        figure = plots.draw_effects(
+            curves, level=self.level, title=title, scope=" (anytime)", ax=ax
+        )
+        return plots.saved(figure, path)
 
 
 def _behind(one: Runner) -> list[str]:

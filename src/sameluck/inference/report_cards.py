@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sameluck.inference.effect_charts import effect_chart
-from sameluck.inference.effects import Effect, differences
+from sameluck.inference.effects import Effect, shown_differences
 from sameluck.inference.leaders import board
 from sameluck.inference.sentences import finding, has_interval
 from sameluck.reporting import markup, pages, tables
@@ -28,15 +28,19 @@ def curve_cards(result: Comparison, curve: Comparison) -> list[pages.Card]:
     header, rows = header[2:], [row[2:] for row in rows]  # one pair: the page says which
     drawn = ""
     if len(curve.effects) > 1 and has_interval(curve.effects[-1]):
-        drawn = markup.figure(effect_chart(curve.effects, finding(effect)), "effect")
+        sentence = finding(effect, metric=result.request.by)
+        chart = effect_chart(curve.effects, sentence, quantity=result.request.by.quantity)
+        drawn = markup.figure(chart, "effect")
     words = (
         f"{effect.policy} minus {effect.control}, with {percent(effect.level)} intervals{result.scope}."
         + " Grey: the naive design with as many replications, estimated from the same runs."
-        * bool(drawn)
+        * bool(drawn and not result.request.by.is_quantile)
     )
     cards = [pages.Card("The difference over the horizon", words, header, rows, drawn)]
-    if result.runs.experiment.design.label != "naive" and has_interval(effect):
-        cards.append(_replications_card([_strip(result, is_naive=False)], effect))
+    paired = result.runs.experiment.design.label != "naive" and result.request.by.is_mean
+    if paired and has_interval(effect):
+        lowest = result.request.by.lower_is_better
+        cards.append(_replications_card([_strip(result, is_naive=False)], effect, lowest=lowest))
     return cards
 
 
@@ -58,14 +62,15 @@ def design_cards(result: Comparison, naive: Comparison | None) -> list[pages.Car
 def _strip(result: Comparison, *, is_naive: bool) -> Strip:
     """The differences of single replications at the last checkpoint."""
     effect, runs = result.last_effects[0], result.runs
-    last = runs.checkpoints.size - 1
-    values = differences(runs, (effect.policy, effect.control), last, result.request)
+    values = shown_differences(runs, effect, result.request)
     return Strip(runs.experiment.design.label, values, effect.low, effect.high, is_naive)
 
 
-def _replications_card(rows: Sequence[Strip], effect: Effect) -> pages.Card:
+def _replications_card(
+    rows: Sequence[Strip], effect: Effect, *, lowest: bool = False
+) -> pages.Card:
     """Each replication as a dot."""
-    ahead = int(np.sum(rows[0].values > 0))
+    ahead = int(np.sum(rows[0].values < 0 if lowest else rows[0].values > 0))
     words = (
         f"A dot is the difference in one replication of {effect.checkpoint:,} periods; the block is the "
         f"{percent(effect.level)} interval. {effect.policy} was ahead in {ahead:,} of {rows[0].values.size:,}."
@@ -81,12 +86,15 @@ def board_cards(result: Comparison) -> list[pages.Card]:
     """More than two policies by their differences to the control, or to the best of them."""
     effects = result.last_effects
     last = [one for one in result.policies if one.checkpoint == effects[0].checkpoint]
+    by_reward = result.request.by.is_reward
+    of = "Differences" if by_reward else f"Differences in the {result.request.by.title}"
     words = (
-        f"Differences to {effects[0].control} over {effects[0].checkpoint:,} periods; one whose interval crosses "
+        f"{of} to {effects[0].control} over {effects[0].checkpoint:,} periods; one whose interval crosses "
         "the zero line is not told apart from it."
     )
     header, rows = result.table()
-    drawn = board(effects, last, result.standings, result.scope)
+    values = () if by_reward else result.values
+    drawn = board(effects, last, result.standings, result.scope, result.request.by, values)
     folded = ("Every pair and horizon", tables.html_table(header, rows, label="Every pair"))
     return [pages.Card("Leader board", words, figure=drawn, folded=folded)]
 
@@ -94,7 +102,7 @@ def board_cards(result: Comparison) -> list[pages.Card]:
 def policies_card(result: Comparison) -> pages.Card:
     """Each policy on its own."""
     arms = [f"pulls of {name}" for name in result.runs.experiment.arm_names[:8]]
-    header = ["policy", "reward", "regret", "plays the best arm", *arms]
+    header = ["policy", "reward", "pseudo-regret", "plays the best arm", *arms]
     rows = [
         [
             one.policy,

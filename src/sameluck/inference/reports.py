@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sameluck import text_forms
+from sameluck.files import made_with
 from sameluck.inference.answers import answer_of
 from sameluck.inference.commands import compare_command, designs_command
-from sameluck.inference.report_cards import board_cards, curve_cards, design_cards, policies_card
+from sameluck.inference.metric_cards import metric_card
+from sameluck.inference.report_cards import (
+    board_cards,
+    curve_cards,
+    design_cards,
+    policies_card,
+)
 from sameluck.reporting import pages
-from sameluck.reporting.wording import percent
+from sameluck.reporting.wording import listed, percent
 
 if TYPE_CHECKING:
     from sameluck.inference.comparison import Comparison
@@ -25,6 +31,7 @@ def page(result: Comparison, curve: Comparison, more: Sequence[pages.Card]) -> s
     many = len(result.runs.policies) > 2
     cards = [
         *(board_cards(result) if many else curve_cards(result, curve)),
+        *([] if result.request.by.is_reward else [metric_card(result, curve)]),
         policies_card(result),
         _cautions_card(result),
         *more,
@@ -50,7 +57,8 @@ def _page_of(result: Comparison, cards: Sequence[pages.Card]) -> str:
     """A page with the answer of a comparison and some cards."""
     policies = result.runs.policies
     title = f"{len(policies)} policies" if len(policies) > 2 else " v ".join(policies)
-    made = f"Made with sameluck {version('sameluck')}. Experiment {result.runs.experiment.digest}"
+    made = " on ".join(made_with().values())
+    made = f"Made with sameluck {made}. Experiment {result.runs.experiment.digest}"
     footer = f"{made}; the same seed gives the same bits."
     about = f"Comparison report \N{MIDDLE DOT} {result.title}"
     return pages.render(title, cards, footer, about=about, answer=answer_of(result))
@@ -63,6 +71,10 @@ def write(content: str, path: str | Path | None) -> str:
     return content
 
 
+def _interval_name(result: Comparison) -> str:
+    return "order statistics" if result.request.by.is_quantile else result.request.interval
+
+
 def _cautions_card(result: Comparison) -> pages.Card:
     notes = result.cautions
     return pages.Card("Cautions", "" if notes else "None.", notes=notes)
@@ -73,14 +85,16 @@ def _reproduction_card(result: Comparison, command: str) -> pages.Card:
     runs, request = result.runs, result.request
     experiment, environment = runs.experiment, runs.environment
     facts = [
-        ("sameluck", version("sameluck")),
+        *made_with().items(),
         ("experiment", experiment.digest),
         ("seed", str(experiment.seed)),
         ("rewards", "live traffic" if environment is None else text_forms.write_short(environment)),
         ("design", experiment.design.label),
         ("horizon", f"{experiment.horizon:,}"),
+        ("checkpoints", listed(f"{one:,}" for one in runs.checkpoints)),
         ("replications", f"{runs.replications:,}"),
-        ("interval", f"{request.interval}, {percent(request.level)}{result.scope}"),
+        ("interval", f"{_interval_name(result)}, {percent(request.level)}{result.scope}"),
+        *([] if result.request.by.is_reward else [("metric", result.request.by.name)]),
     ]
     words = "The same seed gives the same bits, on any machine and with any number of workers."
     json = pages.code_block(experiment.to_json(), "Definition as JSON")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from sameluck import text_forms
-from sameluck.inference.effects import Effect, is_same_policy
+from sameluck.inference.effects import Effect, Request, is_same_policy
+from sameluck.inference.metrics import REWARD, Metric
 from sameluck.inference.unseen import (
     possible_loss,
     replications_to_exclude,
@@ -39,36 +41,96 @@ def has_interval(effect: Effect) -> bool:
     return effect.sd > 0 and math.isfinite(effect.high - effect.low)
 
 
-def findings(effects: Sequence[Effect], *, median: bool = False) -> list[str]:
-    """Effects as sentences: the first that show a difference one by one, the others together."""
+def findings(
+    effects: Sequence[Effect], *, median: bool = False, metric: Metric = REWARD
+) -> list[str]:
+    """Effects as sentences: a few one by one, many against one policy by their number and the best of them."""
+    if len(effects) > FINDINGS and len({one.control for one in effects}) == 1:
+        of_many = _findings_of_many if metric == REWARD else partial(_metric_of_many, metric=metric)
+        return [
+            *of_many(effects),
+            *(finding(one) for one in effects if is_same_policy(one)),
+        ]
     shown = [one for one in effects if shows_difference(one)]
-    sentences = [finding(one, median=median) for one in shown[:FINDINGS]]
+    sentences = [finding(one, median=median, metric=metric) for one in shown[:FINDINGS]]
     if len(shown) > FINDINGS:
         sentences.append(f"{len(shown) - FINDINGS} more pairs differ (see the table).")
     sentences += [finding(one) for one in effects if is_same_policy(one)]
     others = [one for one in effects if not shows_difference(one) and not is_same_policy(one)]
     if len(others) > 1:
         pairs = listed(f"{one.policy} and {one.control}" for one in others)
-        return [*sentences, f"No difference is shown between: {pairs}."]
-    return [*sentences, *map(finding, others)]
+        return [*sentences, f"No difference{_in(metric)} is shown between: {pairs}."]
+    return [*sentences, *(finding(one, metric=metric) for one in others)]
 
 
-def finding(effect: Effect, *, median: bool = False) -> str:
+def _findings_of_many(effects: Sequence[Effect]) -> list[str]:
+    """Who earned most, and who more or less than the control of all, the largest differences first."""
+    control, count = effects[0].control, len(effects)
+    ranked = sorted(effects, key=lambda one: -one.effect)
+    best = ranked[0].policy if ranked[0].effect > 0 else control
+    most = max(0.0, ranked[0].effect) + effects[0].reward - effects[0].effect
+    differ = [one for one in ranked if shows_difference(one)]
+    more = [one.policy for one in differ if one.effect > 0]
+    less = [one.policy for one in reversed(differ) if one.effect < 0]
+    equal = [one.policy for one in ranked if not shows_difference(one) and not is_same_policy(one)]
+    level, over = percent(effects[0].level), f"over {effects[0].checkpoint:,} periods"
+    sentences = [f"Most by mean reward {over}: {best}, {amount(most)}."]
+    for names, word in ((more, "more"), (less, "less")):
+        if names:
+            share = f"{len(names):,} of {count:,} policies"
+            sentences.append(f"{share} earned {word} than {control}, at {level}{_names(names)}.")
+    if equal:
+        sentences.append(
+            f"No difference from {control} is shown for {len(equal):,}{_names(equal)}."
+        )
+    return sentences
+
+
+def _names(policies: Sequence[str]) -> str:
+    return f" ({listed(policies, FINDINGS)})" if policies else ""
+
+
+def _metric_of_many(effects: Sequence[Effect], metric: Metric) -> list[str]:
+    """Which policies are better or worse than the control of all, by a metric."""
+    sign = -1.0 if metric.lower_is_better else 1.0
+    control, ranked = effects[0].control, sorted(effects, key=lambda one: -sign * one.effect)
+    best = ranked[0].policy if sign * ranked[0].effect > 0 else control
+    differ = [one for one in ranked if shows_difference(one)]
+    better = [one.policy for one in differ if sign * one.effect > 0]
+    worse = [one.policy for one in reversed(differ) if sign * one.effect < 0]
+    level, over = percent(effects[0].level), f"over {effects[0].checkpoint:,} periods"
+    return [
+        f"Best by {metric.title} {over}: {best}.",
+        f"Of {len(effects):,} policies {len(better):,} are better than {control}, at {level}{_names(better)}; "
+        f"{len(worse):,} are worse{_names(worse)}.",
+    ]
+
+
+def finding(effect: Effect, *, median: bool = False, metric: Metric = REWARD) -> str:
     """One effect, of the mean or of the median, as a sentence."""
     pair = f"{effect.policy} and {effect.control}"
     level, over = percent(effect.level), f"over {effect.checkpoint:,} periods"
     if is_same_policy(effect):
         return f"{pair} are the same policy and earned exactly the same {over}."
     if effect.sd == 0:
-        same = "earned exactly the same" if effect.effect == 0 else "differed by exactly the same"
+        equal = "earned exactly the same" if metric == REWARD else f"did not differ{_in(metric)}"
+        same = equal if effect.effect == 0 else "differed by exactly the same"
         return f"{pair} {same} {over} in each of {effect.replications:,} replications: no interval can be given."
     if math.isinf(effect.low) and math.isinf(effect.high):
         return f"Too few replications to compare {pair}: the interval has no bounds yet."
     if not shows_difference(effect):
         bounds = f"{amount(effect.low)} to {amount(effect.high)}"
-        return f"No difference between {pair} is shown {over}: the {level} interval, {bounds}, contains 0."
-    word = "more" if effect.effect > 0 else "less"
+        none = f"No difference{_in(metric)} between {pair} is shown {over}"
+        return f"{none}: the {level} interval, {bounds}, contains 0."
     near, far = sorted((abs(effect.low), abs(effect.high)))
+    if metric != REWARD:
+        word = "higher" if effect.effect > 0 else "lower"
+        place = " in the median replication" if median else ""
+        return (
+            f"The {metric.title} of {effect.policy} is {amount(abs(effect.effect))} {word} than that of "
+            f"{effect.control} {over}{place} ({level} interval {amount(near)} to {amount(far)} {word})."
+        )
+    word = "more" if effect.effect > 0 else "less"
     # The mean is beside the median of a finding: rare failures show in the mean only.
     mean = f"{amount(abs(effect.plain_effect))} {'more' if effect.plain_effect > 0 else 'less'}"
     place = f" in the median replication, and {mean} on average" if median else ""
@@ -76,6 +138,23 @@ def finding(effect: Effect, *, median: bool = False) -> str:
         f"{effect.policy} earned {amount(abs(effect.effect))} {word} than {effect.control} {over}{place} "
         f"({level} interval {amount(near)} to {amount(far)} {word})."
     )
+
+
+def _in(metric: Metric) -> str:
+    """The metric after a noun; the reward goes without saying."""
+    return "" if metric == REWARD else f" in the {metric.title}"
+
+
+def may_be_best(names: Sequence[str], request: Request) -> str:
+    """Which policies may be the best of all, as a sentence."""
+    level = f"{percent(request.level)} (one-sided)"
+    return f"May be the best of all by mean {request.by.title}, at {level}: {', '.join(names)}."
+
+
+def without_adjustment(effect: Effect) -> str:
+    """What an adjusted effect is without its adjustment, as a sentence."""
+    plain = f"{amount(effect.plain_effect)} with an sd of {amount(effect.plain_sd)}"
+    return f"Without adjustment the first effect is {plain}."
 
 
 def unseen_replications(runs: Runs, level: float, differences: Sequence[float]) -> str:

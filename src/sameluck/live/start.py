@@ -50,6 +50,8 @@ def checked_request(
     check_name(name)
     if not isinstance(experiment, Experiment):
         raise Invalid(f"start needs an Experiment, got {shown(experiment)}")
+    experiment.require_replications("start")
+    _ = experiment.n_arms  # which must be known
     return StartRequest(name, experiment_as_run(experiment, live), live, makers)
 
 

@@ -47,7 +47,7 @@ from sameluck.body_digests import compiled_bodies
 from sameluck.compiled import dispatched, inlined, specialised
 from sameluck.errors import Invalid
 from sameluck.policies.branch_hints import with_branch_hints
-from sameluck.randomness.streams import Key, OnceKey
+from sameluck.randomness.streams import SLOTS, Key, OnceKey
 from sameluck.validation import require_whole
 
 SelectBody: TypeAlias = Callable[..., int | np.int64]
@@ -291,6 +291,19 @@ def reward_scale(policy: Policy) -> RewardScale | None:
 def rescaled(policy: Policy, sd: float, mean: float) -> Policy | None:
     """The policy for rewards of this standard deviation and a mean of this size; None if no parameter sets it."""
     return policy.rescaled(sd, mean) if hasattr(policy, "rescaled") else None
+
+
+def check_when_made(kind: type) -> None:
+    """Let a class of sameluck refuse parameters that are not valid for any number of arms, when an object is made."""
+
+    def check(self: Policy, *_values: object, **_named: object) -> None:
+        policy = text_forms.normal_form(self)
+        if hasattr(policy, "check_alone"):
+            policy.check_alone()
+        else:
+            check_parameters(policy, SLOTS)
+
+    kind.__init__ = check  # type: ignore[misc]  # a NamedTuple may not define it itself
 
 
 def check_parameters(policy: Policy, arms: int) -> None:

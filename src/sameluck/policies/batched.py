@@ -14,7 +14,7 @@ from sameluck import text_forms
 from sameluck.arrays import Floats
 from sameluck.bodies import is_ours
 from sameluck.compiled import inlined
-from sameluck.errors import Invalid
+from sameluck.errors import Invalid, shown
 from sameluck.policies.base import (
     POLICIES,
     Policy,
@@ -89,18 +89,26 @@ class Batched(NamedTuple):
             return text_forms.parse(self.policy, POLICIES, "policy")
         return self.policy
 
-    def check(self, arms: int) -> None:  # noqa: D102
-        rule = self._rule
-        if not has_body(rule, arms):
-            raise Invalid(
-                f"Batched.policy must be a policy or its text form, got {self.policy!r}; register your own with "
-                "sameluck.selects"
-            )
-        if isinstance(rule, Batched):
+    def check_alone(self) -> None:
+        """Raise `Invalid` for what is not valid for any number of arms."""
+        self._require_policy(is_one=text_forms.is_parameters(self._rule))
+        if isinstance(self._rule, Batched):
             raise Invalid(
                 f"Batched.policy must not be batched itself, got {self.policy!r}; batch once, with the size you mean"
             )
         require_whole("Batched.size", self.size, 1, LARGEST)
+
+    def _require_policy(self, *, is_one: bool) -> None:
+        if not is_one:
+            raise Invalid(
+                f"Batched.policy must be a policy or its text form, got {shown(self.policy)}; register your own with "
+                "sameluck.selects"
+            )
+
+    def check(self, arms: int) -> None:  # noqa: D102
+        self.check_alone()
+        rule = self._rule
+        self._require_policy(is_one=has_body(rule, arms))
         if isinstance(rule, External):
             raise Invalid(
                 f"Batched.policy is an object of the application; write External({rule.name!r}, batch={self.size})"

@@ -1,8 +1,9 @@
 """`External`: a policy that is an ordinary Python object, and how the object is made from a seed, called and checked.
 
 `make(seed)` returns a new object with `select(period) -> arm index` and `update(arm, reward)`, or with river's
-`pull(arms)` and `update(arm, reward)`. Simulations and live experiments make and call it in the same way, so it does
-the same in both. It must be a function of its seed and of the rewards it has observed.
+`pull(arms)` and `update(arm, reward)`, or a function `choose(arms, rewards) -> arm index` of its past. Simulations
+and live experiments make and call it in the same way, so it does the same in both. It must be a function of its seed
+and of the rewards it has observed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,15 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from sameluck.compiled import compiled
-from sameluck.errors import Diverged, Invalid, Unplayable, did_you_mean, shown
+from sameluck.errors import (
+    Diverged,
+    Invalid,
+    Missing,
+    SameluckError,
+    Unplayable,
+    did_you_mean,
+    shown,
+)
 from sameluck.policies.base import Policy
 from sameluck.randomness.streams import DECISION, Bits, stream, word
 from sameluck.validation import require_name, require_whole
@@ -33,7 +42,8 @@ class External(NamedTuple):
 
     `simulate(..., makers={name: make})` and `store.start(..., makers={name: make})` get its maker, where `make(seed)`
     returns a new object with `select(period) -> arm index` and `update(arm, reward)`, or river's `pull(arms)` and
-    `update(arm, reward)`. It must be a function of its seed and of the rewards it has observed.
+    `update(arm, reward)`, or a function `choose(arms, rewards) -> arm index` of the arms it has played and their
+    rewards. It must be a function of its seed and of the rewards it has observed.
 
     Args:
         name: The name of its maker.
@@ -107,6 +117,24 @@ def _first_word(seed: Bits, replication: int, owner: Bits) -> Bits:
     return word(stream(seed, DECISION, replication, owner), 0)
 
 
+class FunctionOfPast:
+    """A function `choose(arms, rewards)` as an object: it gets the arms that it has played and their rewards."""
+
+    def __init__(self, choose: Callable[[list[int], list[float]], object]) -> None:
+        self.choose = choose
+        self.arms: list[int] = []
+        self.rewards: list[float] = []
+
+    def select(self) -> object:
+        """The arm that it chooses."""
+        return self.choose(self.arms, self.rewards)
+
+    def update(self, arm: int, reward: float) -> None:
+        """Add a reward to its past."""
+        self.arms.append(arm)
+        self.rewards.append(reward)
+
+
 class ObjectPolicy:
     """An object in one replication, called through its own methods.
 
@@ -118,8 +146,12 @@ class ObjectPolicy:
         self.arms = arms
         try:
             self.made = make(seed)
+        except Missing:
+            raise
         except Exception as error:
             raise self.failure(": its maker failed", error) from error
+        if inspect.isroutine(self.made):
+            self.made = FunctionOfPast(self.made)
         self.select = self._select_method()
         self.update: Callable[[int, float], object] = getattr(self.made, "update", None)  # type: ignore[assignment]
         if not callable(self.update):
@@ -166,7 +198,8 @@ class ObjectPolicy:
     def failure(self, where: str, error: Exception) -> Unplayable:
         """The error to raise for one of the object's."""
         # Not str(error), which an exception of the application may not have.
-        reason = " ".join(traceback.format_exception_only(error)).strip()
+        ours = isinstance(error, SameluckError)
+        reason = str(error) if ours else " ".join(traceback.format_exception_only(error)).strip()
         return Unplayable(f"policy {self.name!r}{where}: {reason}")
 
 

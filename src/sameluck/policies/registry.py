@@ -4,23 +4,34 @@ from __future__ import annotations
 
 from sameluck import policies, text_forms
 from sameluck.errors import Invalid, did_you_mean, shown
-from sameluck.policies.base import POLICIES, Policy, check_complete, check_parameters, has_body
+from sameluck.policies.base import (
+    POLICIES,
+    Policy,
+    check_complete,
+    check_parameters,
+    check_when_made,
+    has_body,
+)
 from sameluck.policies.external import External
 
 for _name, _kind in text_forms.discover(policies).items():
     if _kind is not External:  # the application has its body
         check_complete(_kind)
+    check_when_made(_kind)
     POLICIES[_name] = _kind
 
+_FEWEST = 2  # arms
 
-def as_policy(value: object, arms: int) -> Policy:
-    """A checked policy from itself or from its text form."""
+
+def as_policy(value: object, arms: int | None) -> Policy:
+    """A policy from itself or from its text form, checked for a number of arms if that is known."""
     policy = text_forms.parse(value, POLICIES, "policy") if isinstance(value, str) else value
-    if not has_body(policy, arms):
+    if not has_body(policy, arms or _FEWEST):
         hint = did_you_mean(type(value).__name__.lower(), POLICIES)
         raise Invalid(
             f"{shown(value)} is not a policy; {hint}; or register your own with sameluck.selects"
         )
     policy = text_forms.normal_form(policy, POLICIES)
-    check_parameters(policy, arms)
+    if arms is not None:
+        check_parameters(policy, arms)
     return policy

@@ -12,7 +12,7 @@ from html import escape
 from typing import NamedTuple
 
 from sameluck.reporting.charts import Scale, tick_text
-from sameluck.reporting.wording import counted, digits_for, percent, signed
+from sameluck.reporting.wording import amount, counted, digits_for, percent, signed
 
 CLOSE = 3.0  # times the middle difference of those whose interval has 0
 OFF_SCALE = 3.0  # times the middle difference of a part
@@ -29,16 +29,25 @@ class Place(NamedTuple):
     best_arm: float | None = None  # share of periods with the best arm
     may_be_best: bool = False
     link: str = ""
+    value: float | None = None  # of what is compared, if it is not the reward
 
 
-def leader_board(places: Sequence[Place], reference: str, level: float, kind: str = "") -> str:
+def leader_board(
+    places: Sequence[Place],
+    reference: str,
+    level: float,
+    kind: str = "",
+    *,
+    lowest_first: bool = False,
+    value_title: str = "value",
+) -> str:
     """The table; `reference` has a place too, and `kind` says more about the interval."""
-    ranked = sorted(places, key=lambda place: -place.effect)
-    columns = _columns(ranked)
+    ranked = sorted(places, key=lambda place: place.effect if lowest_first else -place.effect)
+    columns = _columns(ranked, value_title)
     ranks = {place.policy: rank for rank, place in enumerate(ranked, 1)}
     parts = "".join(
         _part(title, group, reference, ranks, columns)
-        for title, group in _groups(ranked, reference)
+        for title, group in _groups(ranked, reference, lowest_first=lowest_first)
     )
     head = (
         '<th scope="col" class="rank">#</th><th scope="col" class="l">policy</th>'
@@ -53,10 +62,12 @@ def leader_board(places: Sequence[Place], reference: str, level: float, kind: st
     )
 
 
-def _columns(places: Sequence[Place]) -> dict[str, dict[str, str]]:
+def _columns(places: Sequence[Place], value_title: str) -> dict[str, dict[str, str]]:
     """Further columns, those that are known, by title and by policy."""
-    found: dict[str, dict[str, str]] = {"reward": {}, "best arm": {}}
+    found: dict[str, dict[str, str]] = {value_title: {}, "reward": {}, "best arm": {}}
     for place in places:
+        if place.value is not None:
+            found[value_title][place.policy] = amount(place.value)
         if place.reward is not None:
             digits = 1 if abs(place.reward) < 100 else 0
             found["reward"][place.policy] = signed(place.reward, digits)
@@ -65,7 +76,9 @@ def _columns(places: Sequence[Place]) -> dict[str, dict[str, str]]:
     return {title: cells for title, cells in found.items() if cells}
 
 
-def _groups(ranked: Sequence[Place], reference: str) -> list[tuple[str, list[Place]]]:
+def _groups(
+    ranked: Sequence[Place], reference: str, *, lowest_first: bool
+) -> list[tuple[str, list[Place]]]:
     """The places by part: clearly ahead, close, clearly behind."""
     others = [place for place in ranked if place.policy != reference]
     sizes = [abs(place.effect) for place in _by_size(others)]
@@ -74,8 +87,9 @@ def _groups(ranked: Sequence[Place], reference: str) -> list[tuple[str, list[Pla
     if not limit or sizes[-1] <= 2 * limit:
         return [("", list(ranked))]
     apart = [place for place in others if not _has_zero(place)]
-    ahead = [place for place in apart if place.effect > limit]
-    behind = [place for place in apart if place.effect < -limit]
+    sign = -1.0 if lowest_first else 1.0
+    ahead = [place for place in apart if sign * place.effect > limit]
+    behind = [place for place in apart if sign * place.effect < -limit]
     close = [place for place in ranked if place not in ahead and place not in behind]
     groups = [
         ("Clearly ahead", ahead),

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from sameluck.errors import Invalid, optional
+from sameluck.errors import Invalid, optional, shown
 from sameluck.files import write_whole
 from sameluck.reporting.wording import percent
 from sameluck.trajectories import Trajectory
@@ -22,6 +22,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 DASHES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D")
 LEGEND_INSIDE = 5  # curves; with more the legend is below the axes
+BANDS = 8  # curves that can be told apart; of more the last checkpoint is drawn
+BARS = 60  # of one figure
 REAL, REPLAYED = "#A6CEE8", "#FFD9A0"  # light, for print; replayed ones also have dashed frames
 SHADES = ("white", "#ECECEC", "#C9C9C9")  # of an entry that no policy, one policy or several used
 MASKED = {"fc": "white", "hatch": "/////"}
@@ -47,8 +49,16 @@ class Figure(Protocol):
 
 
 @contextmanager
-def drawing(size: tuple[float, float], title: str) -> Iterator[tuple[Figure, Axes]]:
-    """An empty figure and its axes in the common style."""
+def drawing(
+    size: tuple[float, float], title: str, ax: Axes | None = None
+) -> Iterator[tuple[Figure, Axes]]:
+    """An empty figure and its axes in the common style; or the axes `ax` and their figure as they are."""
+    if ax is not None:
+        if not hasattr(ax, "figure") or not hasattr(ax, "set_title"):
+            raise Invalid(f"ax must be the Axes of a matplotlib figure, got {shown(ax)}")
+        ax.set_title(title)
+        yield ax.figure, ax
+        return
     with panels(size, 1, 1) as (figure, ((axes,),)):
         axes.set_title(title)
         yield figure, axes
@@ -91,6 +101,13 @@ def save(figure: Figure, path: str | Path) -> Path:
     return target
 
 
+def saved(figure: Figure, path: str | Path | None) -> Figure:
+    """The figure, written to `path` if given."""
+    if path is not None:
+        save(figure, path)
+    return figure
+
+
 def to_bytes(figure: Figure, ending: str) -> bytes:
     """The content of a file with a figure: `.svg`, `.pdf` or `.png`."""
     content = io.BytesIO()
@@ -120,21 +137,48 @@ class Curve(NamedTuple):
     high: tuple[float, ...]
 
 
-def draw_effects(curves: Sequence[Curve], *, level: float, title: str, scope: str = "") -> Figure:
-    """The effect over the horizon with its interval as a band; as bars if there is one checkpoint.
+def draw_effects(
+    curves: Sequence[Curve],
+    *,
+    level: float,
+    title: str,
+    scope: str = "",
+    quantity: str = "cumulative reward",
+    lowest_first: bool = False,
+    ax: Axes | None = None,
+) -> Figure:
+    """The effect over the horizon with its interval as a band; as bars if there is one checkpoint, or many curves.
 
-    `scope` says in brackets whether the intervals are simultaneous.
+    `scope` says in brackets whether the intervals are simultaneous; `ax` are axes to draw on.
     """
-    bars = all(len(curve.checkpoints) == 1 for curve in curves)
+    what, interval = f"effect on {quantity}", f"{percent(level)} interval{scope}"
+    many = len(curves) > BANDS
+    bars = many or all(len(curve.checkpoints) == 1 for curve in curves)
     legend = 0.22 * len(curves) if len(curves) > LEGEND_INSIDE else 0.0
-    height = 1.4 + 0.45 * len(curves) if bars else 4.2 + legend
-    with drawing((7.2, height), title) as (figure, axes):
-        draw = _draw_bars if bars else _draw_bands
-        draw(axes, curves, f"{percent(level)} interval{scope}")
+    each = 0.24 if many else 0.45
+    height = 1.4 + each * min(len(curves), BARS) if bars else 4.2 + legend
+    with drawing((7.2, height), title, ax) as (figure, axes):
+        if many:
+            _draw_ranking(axes, curves, what, interval, lowest_first=lowest_first)
+        else:
+            (_draw_bars if bars else _draw_bands)(axes, curves, what, interval)
     return figure
 
 
-def _draw_bands(axes: Axes, curves: Sequence[Curve], interval: str) -> None:
+def draw_policies(
+    curves: Sequence[Curve], *, level: float, quantity: str, ax: Axes | None = None
+) -> Figure:
+    """A quantity of each policy over the horizon, with intervals; as bars if there is one checkpoint."""
+    bars = all(len(curve.checkpoints) == 1 for curve in curves)
+    legend = 0.22 * len(curves) if len(curves) > LEGEND_INSIDE else 0.0
+    height = 1.4 + 0.45 * len(curves) if bars else 4.2 + legend
+    with drawing((7.2, height), "", ax) as (figure, axes):
+        draw = _draw_bars if bars else _draw_bands
+        draw(axes, curves, quantity, f"{percent(level)} interval")
+    return figure
+
+
+def _draw_bands(axes: Axes, curves: Sequence[Curve], what: str, interval: str) -> None:
     for index, curve in enumerate(curves):
         horizons, shade = curve.checkpoints, colour(index)
         axes.fill_between(horizons, curve.low, curve.high, color=shade, alpha=0.18, lw=0)
@@ -144,7 +188,7 @@ def _draw_bands(axes: Axes, curves: Sequence[Curve], interval: str) -> None:
         axes.plot(horizons, curve.effect, dash(index), color=shade, lw=1.8, label=label)
     axes.axhline(0, color="0.35", lw=0.8, zorder=0)
     axes.set_xlabel("horizon (periods)")
-    axes.set_ylabel(f"effect on cumulative reward\nwith {interval}")
+    axes.set_ylabel(f"{what}\nwith {interval}")
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.margins(x=0.01)
     if len(curves) > LEGEND_INSIDE:
@@ -153,16 +197,37 @@ def _draw_bands(axes: Axes, curves: Sequence[Curve], interval: str) -> None:
         axes.legend(frameon=False, loc="best")
 
 
-def _draw_bars(axes: Axes, curves: Sequence[Curve], interval: str) -> None:
+def _draw_bars(
+    axes: Axes, curves: Sequence[Curve], what: str, interval: str, *, shades: int = 7
+) -> None:
+    """The last checkpoint of each curve, from top to bottom; neighbours differ in colour unless `shades` is 1."""
     for index, curve in enumerate(curves):
-        shade = colour(index)
-        axes.plot([curve.low[0], curve.high[0]], [index, index], color=shade, lw=3, alpha=0.5)
-        axes.plot(curve.effect[0], index, "o", color=shade)
+        shade = colour(index % shades)
+        axes.plot([curve.low[-1], curve.high[-1]], [index, index], color=shade, lw=3, alpha=0.5)
+        axes.plot(curve.effect[-1], index, "o", color=shade, markersize=5)
     axes.axvline(0, color="0.35", lw=0.8, zorder=0)
     axes.set_yticks(range(len(curves)), [curve.label for curve in curves])
     axes.set_ylim(len(curves) - 0.5, -0.5)
-    horizon = curves[0].checkpoints[0]
-    axes.set_xlabel(f"effect on cumulative reward\nover {horizon:,} periods, with {interval}")
+    horizon = curves[0].checkpoints[-1]
+    axes.set_xlabel(f"{what}\nover {horizon:,} periods, with {interval}")
+
+
+def _draw_ranking(
+    axes: Axes, curves: Sequence[Curve], what: str, interval: str, *, lowest_first: bool
+) -> None:
+    """Many effects in their order, in one colour; the policy that all are compared with is named once."""
+    largest = sorted(curves, key=lambda curve: -abs(curve.effect[-1]))[:BARS]
+    sign = 1.0 if lowest_first else -1.0
+    ranked = sorted(largest, key=lambda curve: sign * curve.effect[-1])
+    common = {curve.label.rpartition(" minus ")[2] for curve in curves}
+    if len(common) == 1:
+        ranked = [one._replace(label=one.label.rpartition(" minus ")[0]) for one in ranked]
+    _draw_bars(axes, ranked, what, interval, shades=1)
+    axes.tick_params(axis="y", labelsize=8)
+    notes = [f"minus {name}" for name in common if len(common) == 1]
+    if len(curves) > BARS:
+        notes.append(f"the {BARS} largest of {len(curves):,} differences")
+    axes.set_xlabel("\n".join([*notes, axes.get_xlabel()]))
 
 
 class PowerCurve(NamedTuple):
@@ -173,9 +238,11 @@ class PowerCurve(NamedTuple):
     power: tuple[float, ...]
 
 
-def draw_power(curves: Sequence[PowerCurve], *, effect: float, power: float | None) -> Figure:
+def draw_power(
+    curves: Sequence[PowerCurve], *, effect: float, power: float | None, ax: Axes | None = None
+) -> Figure:
     """Power over users on a logarithmic axis, a line for each design."""
-    with drawing((7.2, 4.2), "What the designs need") as (figure, axes):
+    with drawing((7.2, 4.2), "What the designs need", ax) as (figure, axes):
         for index, curve in enumerate(curves):
             style = {"color": colour(index), "lw": 1.8, "label": _legend_label(curve.label)}
             axes.step(curve.users, curve.power, dash(index), where="post", **style)

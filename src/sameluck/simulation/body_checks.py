@@ -24,8 +24,9 @@ from sameluck.environments.base import Environment
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.simulation.guarded import Deadline
-from sameluck.simulation.loop import PolicyRunner, Results
+from sameluck.simulation.loop import Results
 from sameluck.simulation.own_bodies import BodyUse, called_by, check_names, own_bodies
+from sameluck.simulation.policy_runner import PolicyRunner
 from sameluck.trajectories import Trajectory, empty_trajectory
 
 Answer = TypeVar("Answer")

@@ -6,49 +6,27 @@ policy depends neither on tasks, workers or order nor on the other policies of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
-from sameluck.bodies import Body, Misuse, blames, is_ours, locate_error
 from sameluck.compiled import compiled, inlined
-from sameluck.environments.base import Environment, Law, compiled_law, draw, draw_body_of
-from sameluck.errors import AddressReused, Invalid
-from sameluck.experiment import Experiment
+from sameluck.environments.base import Law, draw
 from sameluck.policies.base import (
     LastArm,
     Policy,
     Tally,
     are_chances,
-    as_compiled,
-    body_of,
-    chances_body_of,
     fill_chances,
-    memory_of,
     plays_again,
-    prepare,
     select,
-    states_chances,
 )
 from sameluck.randomness.streams import DECISION, REWARD, Bits, Key, OnceKey, stream, within, word
-from sameluck.simulation.guarded import Deadline, OutOfTime, guarded_law, guarded_policy
-from sameluck.trajectories import Trajectory, empty_trajectory
+from sameluck.trajectories import Trajectory
 
 Owners: TypeAlias = tuple[Bits, Bits, Bits]  # seed, owner of rewards, owner of decision noise
-Number = TypeVar("Number", np.float64, np.int64, np.uint64)
-
-_SELECT_RULE = "a select body returns an arm's index, keeps numbers in tally.memory"
-_SAYS_ALL = (Misuse, NameError, AttributeError, ZeroDivisionError, FloatingPointError)
-_LEAST_IN_LANES = 16  # replications; a block has 32
-_MOST_ARMS_IN_LANES = 64
-_LEAST_STEPS_IN_LANES = {True: 1 << 20, False: 1 << 25}  # by whether the bodies are sameluck's
-_COMPARED = 250  # periods
-_MOST_ROWS, _MOST_CELLS = 10_000, 1_000_000  # of a law that is checked
 
 
 class WorkingArrays(NamedTuple):
@@ -73,6 +51,7 @@ class Results(NamedTuple):
 
 @inlined
 def _reset(arrays: WorkingArrays, seed: Bits, owner: Bits, replication: int) -> None:
+    """Begin a replication: nothing is pulled, and each arm has the key of its reward stack."""
     key = stream(seed, REWARD, replication, owner)
     for arm in range(arrays.pulls.size):
         stack = within(key, np.uint64(arm))
@@ -85,7 +64,7 @@ def _reset(arrays: WorkingArrays, seed: Bits, owner: Bits, replication: int) -> 
 
 
 @inlined
-def _run(
+def run_one(
     policy: Policy,
     law: Law,
     luck: Key | OnceKey,
@@ -94,7 +73,7 @@ def _run(
     results: Results,
     trajectory: Trajectory | None,
 ) -> int:
-    # Returns 0, or the period in which the policy chose an arm that does not exist.
+    """Run a replication. Returns 0, or the period in which the policy chose an arm that does not exist."""
     arms = arrays.pulls.size
     earned = 0.0
     arm = 0
@@ -133,7 +112,7 @@ def _run(
 
 
 @compiled
-def _run_all(
+def run_all(
     policy: Policy,
     law: Law,
     owners: Owners,
@@ -142,19 +121,20 @@ def _run_all(
     results: Results,
     trajectory: Trajectory | None,
 ) -> tuple[int, int]:
+    """Run replications one after another. Returns one that failed and its period, or (-1, 0)."""
     seed, reward_owner, noise_owner = owners
     for row in range(results.rewards.shape[0]):
         replication = first + row
         _reset(arrays, seed, reward_owner, replication)
         luck = stream(seed, DECISION, replication, noise_owner)
-        failed = _run(policy, law, luck, arrays, row, results, trajectory)
+        failed = run_one(policy, law, luck, arrays, row, results, trajectory)
         if failed:
             return replication, failed
     return -1, 0
 
 
 @compiled
-def _sum_luck(
+def sum_luck(
     policy: Policy,
     arrays: WorkingArrays,
     checkpoints: Ints,
@@ -162,8 +142,10 @@ def _sum_luck(
     chances: Floats,
     luck: Floats,
 ) -> int:
-    # By how much the random choice exceeded its expectation, each arm valued at its mean so far. Returns 0, or the
-    # period in which `chances` are no probabilities, or that of the chosen arm is 0.
+    """By how much the random choices exceeded their expectation, each arm valued at its mean so far.
+
+    Returns 0, or the period in which `chances` are no probabilities, or that of the chosen arm is 0.
+    """
     excess = 0.0
     start = 0
     arm = 0
@@ -186,262 +168,3 @@ def _sum_luck(
         luck[checkpoint] = excess
         start = checkpoints[checkpoint]
     return 0
-
-
-class PolicyRunner:
-    """One policy of an experiment, prepared to run any of its replications."""
-
-    def __init__(self, experiment: Experiment, environment: Environment, name: str) -> None:
-        self.experiment = experiment
-        self.environment = environment
-        self.name = name
-        design = experiment.design
-        self.prepared = prepare(experiment.policies[name], experiment.n_arms, experiment.horizon)
-        self.memory = memory_of(self.prepared, experiment.n_arms)
-        self.policy = as_compiled(self.prepared)
-        self.owners: Owners = (
-            np.uint64(experiment.seed),
-            np.uint64(design.reward_owner(name)),
-            np.uint64(design.noise_owner(name)),
-        )
-        self.arrays = self._empty_arrays()
-
-    def _ours(self) -> bool:
-        return is_ours(body_of(self.policy))
-
-    def run(
-        self, replications: range, checkpoints: Ints, trajectory: Trajectory | None = None
-    ) -> Results:
-        """The results of some replications; a trajectory is filled if there is only one."""
-        results = None
-        if trajectory is None and self._pays_in_lanes(len(replications)):
-            results = self._in_lanes(replications, checkpoints)
-        if results is None:
-            results = self._one_by_one(replications, checkpoints, trajectory)
-        if not self._ours() and not bool((results.pulls.sum(axis=-1) == checkpoints).all()):
-            raise Invalid(
-                f"policy {self.name!r} changed its tally; a select body may write to tally.memory only"
-            )
-        if not is_ours(type(self.environment)) and not np.isfinite(results.rewards).all():
-            raise Invalid(
-                f"{self._environment_named()} gave a reward that is not a finite number, or whose "
-                "sum is not; a draw body returns a finite number"
-            )
-        return results
-
-    def _one_by_one(
-        self, replications: range, checkpoints: Ints, trajectory: Trajectory | None
-    ) -> Results:
-        results = self._empty_results(len(replications), checkpoints)
-        # To compile, no replication is run; the law of one has the same type.
-        law, first = self._law(replications or range(1)), replications.start
-        arguments = (self.policy, law, self.owners, first, self.arrays, results, trajectory)
-        with self._explained(law):
-            where = _run_all(*arguments)
-        self._check_arm(*where)
-        return results
-
-    def compile(self, count: int, *, recorded: bool) -> None:
-        """Compile the loop that runs this many replications at once; no result is kept."""
-        end = np.array([self.experiment.horizon])
-        if recorded or not self._pays_in_lanes(count) or self._in_lanes(range(0), end) is None:
-            self._one_by_one(range(0), end, empty_trajectory(0) if recorded else None)
-
-    def _pays_in_lanes(self, count: int) -> bool:
-        # Whether to run replications 32 in step: if it is worth compiling that, and the machine has the vectors.
-        experiment, ours = self.experiment, self._ours() and is_ours(type(self.environment))
-        steps = experiment.replications * experiment.horizon
-        if count < _LEAST_IN_LANES or steps < _LEAST_STEPS_IN_LANES[ours]:
-            return False
-        if experiment.n_arms > _MOST_ARMS_IN_LANES:
-            return False
-        from sameluck.simulation.lanes import blocks  # noqa: PLC0415 it imports Numba
-
-        return blocks.is_fast() and (ours or self._lanes_agree)
-
-    def _in_lanes(self, replications: range, checkpoints: Ints) -> Results | None:
-        """The same in lanes; None if the bodies cannot be run so."""
-        from sameluck.simulation.lanes import blocks  # noqa: PLC0415 as above
-
-        rule = self.prepared.batched() if hasattr(self.prepared, "batched") else self.prepared
-        arms = self.experiment.n_arms
-        # To compile, one period is run. A last block that is not full is filled up with further replications.
-        periods = checkpoints if replications else np.ones(1, np.int64)
-        rows = blocks.fill_blocks(len(replications))
-        results = self._empty_results(rows, periods)
-        law = self._law(range(replications.start, replications.start + rows))
-        arrays = blocks.lane_arrays(arms, memory_of(rule, arms))
-        where = (self.owners, replications.start, arrays, periods)
-        if not blocks.run_blocks(as_compiled(rule), law, *where, results.rewards, results.pulls):
-            return None
-        wanted = slice(0, len(replications))
-        return results._replace(rewards=results.rewards[wanted], pulls=results.pulls[wanted])
-
-    @cached_property
-    def _lanes_agree(self) -> bool:
-        # A user's bodies are rewritten: what comes out is compared with what they do.
-        first, periods = range(2), np.arange(1, min(_COMPARED, self.experiment.horizon) + 1)
-        ours, theirs = self._one_by_one(first, periods, None), self._in_lanes(first, periods)
-        return theirs is not None and all(
-            np.array_equal(one, other)
-            for one, other in ((ours.rewards, theirs.rewards), (ours.pulls, theirs.pulls))
-        )
-
-    def run_in_python(
-        self,
-        replication: int,
-        checkpoints: Ints,
-        trajectory: Trajectory | None = None,
-        deadline: Deadline | None = None,
-    ) -> Results:
-        """The same in plain Python, up to a deadline; the bodies of a user are checked (`guarded`).
-
-        A second read of a decision address raises `AddressReused`.
-        """
-        deadline = deadline or Deadline()
-        results = self._empty_results(1, checkpoints)
-        seed, reward_owner, noise_owner = self.owners
-        self.arrays = self._empty_arrays()
-        arms: Any = np.arange(self.experiment.n_arms)  # all at once
-        keys = within(stream(seed, REWARD, replication, reward_owner), arms)
-        self.arrays.first[:], self.arrays.second[:] = keys
-        key = stream(seed, DECISION, replication, noise_owner)
-        luck = OnceKey(key, f"policy {self.name!r}", bits_once=not self._ours())
-        policy = guarded_policy(self.policy, deadline)
-        law = self._law(range(replication, replication + 1))
-        checked_law = guarded_law(law, deadline, binary=self.environment.binary)
-        try:
-            with self._explained(law), deadline.watching():
-                failed = _run(policy, checked_law, luck, self.arrays, 0, results, trajectory)
-        except OutOfTime:
-            done = int(np.searchsorted(checkpoints, self.arrays.pulls.sum(), side="right"))
-            pulls = results.pulls[:, :done]
-            return Results(results.timed, checkpoints[:done], results.rewards[:, :done], pulls)
-        self._check_arm(replication, failed)
-        return results
-
-    def check_rows(self, deadline: Deadline) -> None:
-        """Draw rewards of the first and last of many replications in plain Python, as `run_in_python` does of one."""
-        experiment = self.experiment
-        if is_ours(type(self.environment)):
-            return
-        many = min(experiment.replications, _MOST_ROWS, max(1, _MOST_CELLS // experiment.n_arms))
-        law = self._law(range(many))
-        checked_law = guarded_law(law, deadline, binary=self.environment.binary)
-        key = stream(experiment.seed, REWARD, 0, 0)
-        with self._explained(law), suppress(OutOfTime), deadline.watching():
-            for row in (0, many - 1):
-                for arm in range(experiment.n_arms):
-                    draw(checked_law, row, arm, word(key, arm))
-
-    def exploration_luck(
-        self, checkpoints: Ints, trajectory: Trajectory, deadline: Deadline | None = None
-    ) -> Floats:
-        """Up to each checkpoint: by how much the policy's random choices exceeded their expectation.
-
-        The sum over periods of the chosen arm's mean so far minus the expected one. Its mean is zero. Zero throughout
-        for a policy that is not randomised, or does not state its chances. With a deadline in plain Python, up to the
-        last checkpoint that is reached.
-        """
-        luck = np.full(checkpoints.size, np.nan)
-        if not states_chances(self.policy):
-            return np.zeros(checkpoints.size)
-        chances = np.zeros(self.experiment.n_arms)
-        policy, loop = self.policy, _sum_luck.__call__
-        if deadline is not None:
-            policy, loop = guarded_policy(self.policy, deadline), _sum_luck.body
-        try:
-            with deadline.watching() if deadline else nullcontext():
-                failed = loop(policy, self._empty_arrays(), checkpoints, trajectory, chances, luck)
-        except OutOfTime:
-            return luck[np.isfinite(luck)]
-        except Exception as error:
-            if self._ours():
-                raise
-            raise Invalid(self.refusal(chances_body_of(self.policy), error)) from error
-        if failed:
-            raise Invalid(
-                f"{self._named()}: its chances in period {failed} are {chances.tolist()}, and it played arm "
-                f"{trajectory.arms[failed - 1]}; a chances body fills every entry with the probability that the "
-                "select body plays this arm, so that their sum is 1"
-            )
-        return luck
-
-    @contextmanager
-    def _explained(self, law: Law) -> Iterator[None]:
-        """Turn what goes wrong in a user's body into a message with its line; the original error is the cause."""
-        try:
-            yield
-        except OutOfTime:
-            raise
-        except AddressReused as error:
-            where, _ = locate_error(body_of(self.policy), error)
-            raise AddressReused(f"{error} ({where})") from None
-        except Exception as error:
-            draw_body, ours = draw_body_of(law), self._ours()
-            blamed = not is_ours(draw_body) and (ours or blames(draw_body, error))
-            if ours and not blamed:
-                raise
-            body = draw_body if blamed else body_of(self.policy)
-            raise Invalid(self.refusal(body, error)) from error
-
-    def refusal(self, body: Body, error: Exception) -> str:
-        """The message for a body of a user that must not be run."""
-        if body is body_of(self.policy):
-            what, rule = self._named(), _SELECT_RULE
-        elif states_chances(self.policy) and body is chances_body_of(self.policy):
-            what, rule = self._named(), "a chances body fills `chances`"
-        else:
-            what, rule = self._environment_named(), "a draw body returns a number"
-        where, why = locate_error(body, error)
-        message = f"{what} cannot be run: {why} ({where})"
-        if isinstance(error, _SAYS_ALL):
-            return message
-        rules = f"{rule} and uses numbers, loops and the arrays it is given, no new arrays or Python objects"
-        return f"{message}; {rules}"
-
-    def blamed_for(self, what: str) -> str:
-        """The policy, or for rewards of an environment of a user the environment."""
-        own = not is_ours(draw_body_of(self._law(range(1))))
-        return self._environment_named() if what == "rewards" and own else f"policy {self.name!r}"
-
-    def _named(self) -> str:
-        kind = type(self.experiment.policies[self.name])
-        return f"policy {self.name!r} ({kind.__name__})"
-
-    def _environment_named(self) -> str:
-        return f"environment {type(self.environment).__name__}"
-
-    def _empty_arrays(self) -> WorkingArrays:
-        arms = self.experiment.n_arms
-        keys = (_apart(arms, np.uint64), _apart(arms, np.uint64))
-        return WorkingArrays(
-            *keys,
-            _apart(arms, np.int64),
-            _apart(arms, np.float64),
-            _apart(arms, np.float64),
-            _apart(self.memory, np.float64),
-        )
-
-    def _empty_results(self, count: int, checkpoints: Ints) -> Results:
-        shape = (count, checkpoints.size)
-        pulls = np.empty((*shape, self.experiment.n_arms), np.int64)
-        timed = self.experiment.design.timed or None
-        return Results(timed, checkpoints, np.empty(shape), pulls)
-
-    def _law(self, replications: range) -> Law:
-        experiment = self.experiment
-        return compiled_law(self.environment, experiment.seed, replications, experiment.n_arms)
-
-    def _check_arm(self, replication: int, period: int) -> None:
-        arms = self.experiment.n_arms
-        if period != 0:
-            raise Invalid(
-                f"policy {self.name!r} chose an arm outside 0..{arms - 1} in period {period} of replication "
-                f"{replication}; its select body must return an arm's index"
-            )
-
-
-def _apart(size: int, kind: type[Number]) -> NDArray[Number]:
-    # Small arrays of two threads may lie in one cache line, and each write of one would then stop the other.
-    return np.zeros(size + 32, kind)[16 : 16 + size]

@@ -9,8 +9,9 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from sameluck.errors import Invalid, SameluckError
+from sameluck.runs import Runs
 from sameluck.simulation.processes import can_fork, run_forked
-from sameluck.simulation.tasks import Task, TaskResult, Work, run_task
+from sameluck.simulation.tasks import Assembly, Task, TaskResult, Work, run_task
 
 MapLike: TypeAlias = Callable[..., Iterable[Any]]
 Results: TypeAlias = Generator[TaskResult, None, None]
@@ -68,3 +69,26 @@ def map_tasks(work: Work, tasks: Sequence[Task], map_like: MapLike) -> Results:
     finally:
         if hasattr(results, "close"):
             results.close()  # at once, so that what still runs is cancelled
+
+
+def assemble(
+    work: Work,
+    tasks: Sequence[Task],
+    results: Iterable[TaskResult],
+    progress: Callable[[int, int], object] | None,
+) -> Runs:
+    """The runs of all tasks, whose results may come in any order; `progress` is told of each."""
+    assembly, missing, done = Assembly(work), set(tasks), 0
+    total = len(work.replications) * len(work.experiment.policies)
+    for result in results:
+        task = tasks[result.number]
+        assembly.add(task, result)
+        missing.discard(task)
+        done += len(task.replications) * len(task.policies)
+        if progress is not None:
+            progress(done, total)
+    if missing:
+        raise Invalid(
+            f"map returned no result for {len(missing):,} of {len(tasks):,} tasks; it must return one for each"
+        )
+    return assembly.runs()

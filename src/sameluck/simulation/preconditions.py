@@ -11,6 +11,18 @@ from sameluck.experiment import Experiment
 from sameluck.policies.base import needs_binary
 
 
+def fitted(experiment: Experiment, environment: EnvironmentLike) -> tuple[Experiment, Environment]:
+    """The experiment, with the arms of the environment if it has none, and the environment; `checked_environment`."""
+    if isinstance(experiment, Experiment) and not experiment.arms:
+        environment = as_environment(environment)
+        if environment.arms is None:
+            raise Invalid(
+                f"Experiment.arms is missing: {_short(environment)} takes any number; give arms=2, for example"
+            )
+        experiment = experiment.replace(arms=environment.arms)
+    return experiment, checked_environment(experiment, environment)
+
+
 def checked_environment(experiment: Experiment, environment: EnvironmentLike) -> Environment:
     """The environment, from itself or its text form; raises `Invalid` if it does not fit the experiment."""
     if not isinstance(experiment, Experiment):
@@ -33,6 +45,7 @@ def _short(environment: Environment) -> str:
 
 def checked_replications(experiment: Experiment, replications: range | None) -> range:
     """The replications to run, all if not given."""
+    experiment.require_replications("simulate")
     if replications is None:
         return range(experiment.replications)
     fits = (

@@ -12,7 +12,7 @@ from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.policies.baselines import Uniform
 from sameluck.randomness.streams import REWARD, Bits, stream, within, word
-from sameluck.simulation.loop import PolicyRunner
+from sameluck.simulation.policy_runner import PolicyRunner
 
 _SMALLEST, _LARGEST = 32, 1024  # rewards in a block
 

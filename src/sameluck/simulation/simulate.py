@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import TypeAlias
 
 from sameluck.environments.base import EnvironmentLike
-from sameluck.errors import Invalid
 from sameluck.experiment import Experiment, checked_checkpoints
 from sameluck.policies.external import Makers, makers_of
 from sameluck.runs import Runs
-from sameluck.simulation.mapping import MapLike, map_tasks, run_tasks
+from sameluck.simulation.mapping import MapLike, assemble, map_tasks, run_tasks
 from sameluck.simulation.preconditions import (
     check_memory,
-    checked_environment,
     checked_replications,
+    fitted,
 )
 from sameluck.simulation.preparation import check_bodies, check_objects, compile_loops
-from sameluck.simulation.tasks import Assembly, Task, TaskResult, Work, split
+from sameluck.simulation.progress import PrintedProgress
+from sameluck.simulation.tasks import Work, split
 from sameluck.validation import require_callable, require_flag, require_whole
 
 Progress: TypeAlias = Callable[[int, int], object]
+ProgressLike: TypeAlias = Progress | bool  # True prints
 
 _MOST_WORKERS = 1024
 _SECONDS, _SECONDS_ELSEWHERE = (
@@ -39,7 +40,7 @@ def simulate(  # noqa: PLR0913 all but two are optional
     *,
     checkpoints: Sequence[int] | None = None,
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: ProgressLike | None = None,
     map: MapLike | None = None,
     replications: range | None = None,
     detail: bool = False,
@@ -56,7 +57,7 @@ def simulate(  # noqa: PLR0913 all but two are optional
         environment: Where rewards come from, or its text form.
         checkpoints: Horizons to report, all in one pass; the experiment's horizon if not given.
         workers: Threads, and processes for `External` policies; all cores if not given.
-        progress: Called as `progress(done, total)`, in replications of a policy.
+        progress: Called as `progress(done, total)`, in replications of a policy; True prints a line per tenth.
         map: Runs the tasks elsewhere: an executor's `map`, or `sameluck.adapters.dask.on(client)`. Results may come
             in any order. Tasks take about a second; more `workers` make them smaller.
         replications: Run these only; they may continue where an earlier call ended, for `Runs.concat`.
@@ -65,7 +66,7 @@ def simulate(  # noqa: PLR0913 all but two are optional
         check: Check your own policies and environments before they are first run (`body_checks`, `object_checks`).
         makers: For `External` policies: name -> function of a seed that returns the policy, a Python object.
     """
-    environment = checked_environment(experiment, environment)
+    experiment, environment = fitted(experiment, environment)
     horizons = checked_checkpoints(experiment, checkpoints)
     numbers = checked_replications(experiment, replications)
     own_makers = makers_of(experiment.policies, makers)
@@ -74,7 +75,7 @@ def simulate(  # noqa: PLR0913 all but two are optional
     check_memory(experiment, len(numbers), horizons, detail=detail)
     workers = available_workers() if workers is None else require_whole("workers", workers, 1)
     workers = min(workers, _MOST_WORKERS)
-    require_callable("progress", progress)
+    told = as_progress(progress)
     require_callable("map", map)
     work = Work(experiment, environment, horizons, numbers, detail, own_makers)
     probes = check_bodies(work) if check else []
@@ -87,27 +88,18 @@ def simulate(  # noqa: PLR0913 all but two are optional
     started = time.perf_counter()
     results = run_tasks(work, tasks, workers) if map is None else map_tasks(work, tasks, map)
     with closing(results):
-        runs = _assemble(work, tasks, results, progress)
+        runs = assemble(work, tasks, results, told)
     return replace(runs, seconds=time.perf_counter() - started)
 
 
-def _assemble(
-    work: Work, tasks: Sequence[Task], results: Iterable[TaskResult], progress: Progress | None
-) -> Runs:
-    assembly, missing, done = Assembly(work), set(tasks), 0
-    total = len(work.replications) * len(work.experiment.policies)
-    for result in results:
-        task = tasks[result.number]
-        assembly.add(task, result)
-        missing.discard(task)
-        done += len(task.replications) * len(task.policies)
-        if progress is not None:
-            progress(done, total)
-    if missing:
-        raise Invalid(
-            f"map returned no result for {len(missing):,} of {len(tasks):,} tasks; it must return one for each"
-        )
-    return assembly.runs()
+def as_progress(progress: ProgressLike | None) -> Progress | None:
+    """The function that is called as `progress(done, total)`; for True, one that prints."""
+    if progress is True:
+        return PrintedProgress()
+    if progress is False:
+        return None
+    require_callable("progress", progress)
+    return progress
 
 
 def available_workers() -> int:

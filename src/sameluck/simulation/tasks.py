@@ -18,8 +18,8 @@ from sameluck.experiment import Experiment
 from sameluck.policies.base import is_randomised
 from sameluck.policies.external import Maker
 from sameluck.runs import Runs
-from sameluck.simulation.loop import PolicyRunner
 from sameluck.simulation.object_runner import ObjectRunner
+from sameluck.simulation.policy_runner import PolicyRunner
 from sameluck.trajectories import Trajectory, empty_trajectory
 
 _BLOCK = 32  # replications that may run in step

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from sameluck.environments.base import EnvironmentLike
-from sameluck.experiment import Experiment
+from sameluck.experiment import MOST, Experiment
 from sameluck.policies.external import Makers, makers_of
 from sameluck.simulation.body_checks import COMPILED, check_equal, probe_bodies
-from sameluck.simulation.loop import PolicyRunner
 from sameluck.simulation.object_checks import check_object, check_repeated, run_pair, with_bodies
 from sameluck.simulation.object_runner import ObjectRunner
-from sameluck.simulation.preconditions import check_memory, checked_environment
+from sameluck.simulation.policy_runner import PolicyRunner
+from sameluck.simulation.preconditions import check_memory, fitted
 from sameluck.trajectories import Trace, Trajectory, empty_trajectory, replayed_by
 from sameluck.validation import require_flag, require_whole
 
@@ -37,10 +37,13 @@ def trace(
         check: As in `simulate`: the same for some periods, before your own bodies are first run.
         makers: As in `simulate`.
     """
-    environment = checked_environment(experiment, environment)
+    experiment, environment = fitted(experiment, environment)
     require_flag("guard", guard)
     require_flag("check", check)
-    replication = require_whole("replication", replication, 0, experiment.replications - 1)
+    last = (experiment.replications or MOST) - 1
+    replication = require_whole("replication", replication, 0, last)
+    if not experiment.replications:
+        experiment = experiment.replace(replications=replication + 1)
     check_memory(experiment, 1, np.arange(1))
     for probe in probe_bodies(with_bodies(experiment), environment) if check else []:
         probe.compare(recorded=True)

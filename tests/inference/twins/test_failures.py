@@ -1,6 +1,7 @@
 """Rare failures: found where few draws hold most of the sum of squares, and counted among what was observed."""
 
 import numpy as np
+import pytest
 
 import sameluck as sl
 from sameluck.inference.twins.failures import failure_of, far_draws
@@ -40,6 +41,7 @@ def test_constant_differences_have_none():
     assert failure_of(("a", "b"), 50, np.zeros(100), np.zeros(2), 0.5) is None
 
 
+@pytest.mark.slow
 def test_a_policy_without_exploration_fails_on_its_twin():
     """UCB1 with hardly any exploration: seen from one replication that has not met it."""
     policies = {"ucb": sl.UCB1(2.0), "bold": sl.UCB1(0.05)}

@@ -29,6 +29,31 @@ def live(runs, planned=None):
     return replace(runs, experiment=experiment, environment=None, observed=observed_rewards(runs))
 
 
+class InTurn:
+    """A policy that is a Python object."""
+
+    def __init__(self, _seed):
+        self.updates = 0
+
+    def select(self, period):
+        return period % 2
+
+    def update(self, _arm, _reward):
+        self.updates += 1
+
+
+@pytest.mark.slow
+def test_objects_need_their_makers():
+    policies = {"a": "ucb1", "b": sl.External("mine")}
+    experiment = sl.Experiment(policies=policies, arms=2, horizon=4, replications=1)
+    runs = sl.simulate(experiment, "bernoulli(0.7, 0.4)", makers={"mine": InTurn})
+    with pytest.raises(sl.Invalid, match=r"pass makers=\{'mine': make\}"):
+        sl.compare(runs, interval="twin")
+    (effect,) = sl.compare(runs, interval="twin", makers={"mine": InTurn}).effects
+    assert np.isfinite(effect.low)
+
+
+@pytest.mark.slow
 def test_one_replication_is_enough(one):
     result = sl.compare(one, interval="twin", simultaneous="none")
 

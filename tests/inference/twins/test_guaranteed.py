@@ -67,6 +67,7 @@ def test_the_true_means_are_in_the_set_at_every_look():
     assert left <= 25
 
 
+@pytest.mark.slow
 def test_it_contains_the_interval_of_the_effect():
     experiment = sl.Experiment(
         policies={"a": "ucb1", "b": "uniform"}, arms=2, horizon=60, replications=1, seed=3

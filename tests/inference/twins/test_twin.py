@@ -86,6 +86,7 @@ def literal_effect(runs, level):
     return centre, low - z * error, high + z * error
 
 
+@pytest.mark.slow
 def test_the_effect_equals_a_literal_transcription(runs, monkeypatch):
     """With every number of the simulation, so that nothing is raised."""
     monkeypatch.setattr("sameluck.inference.twins.intervals.PRECISE", math.inf)
@@ -96,6 +97,7 @@ def test_the_effect_equals_a_literal_transcription(runs, monkeypatch):
     np.testing.assert_allclose((effect.effect, effect.low, effect.high), expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_interval_around_the_mean_equals_a_literal_transcription(runs):
     """One replication: quantiles of the long run; the mean is the observed difference."""
     one = runs.part(0, 1)
@@ -133,6 +135,7 @@ def test_what_a_twin_holds(runs, twin):
     assert record["observed_high"] == twin.observed[1].high
 
 
+@pytest.mark.slow
 def test_workers_change_no_bit(runs, twin):
     again = sl.twin(runs, workers=1, **EFFORT)
 
@@ -142,6 +145,7 @@ def test_workers_change_no_bit(runs, twin):
     assert again.stability == twin.stability
 
 
+@pytest.mark.slow
 def test_progress_ends_at_its_total(runs):
     calls = []
     sl.twin(runs, progress=lambda done, total: calls.append((done, total)), **EFFORT)
@@ -151,6 +155,7 @@ def test_progress_ends_at_its_total(runs):
     assert calls[-1][0] <= calls[-1][1]
 
 
+@pytest.mark.slow
 def test_three_policies_and_the_naive_design():
     policies = {"a": "ucb1", "b": "uniform", "c": "batched(ucb1(alpha=2), size=5)"}
     three = experiment(policies=policies, design="naive", replications=1)
@@ -162,6 +167,7 @@ def test_three_policies_and_the_naive_design():
     assert "each alone" in str(twin)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("environment", "family"),
     [(sl.Gaussian((1.0, 0.5)), None), (sl.Gaussian((1.0, 0.5)), "gaussian")],
@@ -236,6 +242,7 @@ def test_too_few_values_withhold_the_effect():
     assert math.isfinite(twin.observed[0].low)
 
 
+@pytest.mark.slow
 def test_text_of_one_replication(runs):
     """What is assumed and that one replication hardly tests it; few users; a simulation needs no copy."""
     twin = sl.twin(runs.part(0, 1), **EFFORT)
@@ -247,6 +254,7 @@ def test_text_of_one_replication(runs):
     assert "Twin of 1 replication" in str(twin)
 
 
+@pytest.mark.slow
 def test_pages_and_records(twin, tmp_path):
     page = twin.to_html(tmp_path / "twin.html")
 
@@ -274,6 +282,7 @@ class Turns:
         pass
 
 
+@pytest.mark.slow
 def test_python_objects():
     """At their speed, with their makers; without them the message says what is missing."""
     mixed = experiment(

@@ -32,6 +32,12 @@ def later(monkeypatch):
     return has
 
 
+@pytest.fixture(params=["sqlite", pytest.param("empty_postgres", marks=pytest.mark.slow)])
+def url(request):
+    """The URL of an empty database, of each kind."""
+    return request.getfixturevalue(f"{request.param}_url")
+
+
 def ask(url, question):
     """What a database contains, read without sameluck."""
     if url.startswith("sqlite"):
@@ -183,12 +189,12 @@ def everything(url):
     return [(table, ask(url, f'SELECT * FROM "{table}"')) for (table,) in tables]
 
 
-def test_other_tables_of_a_postgres_database_do_not_matter(postgres_url):
-    ask(postgres_url, "CREATE TABLE invoices (id INTEGER)")
+def test_other_tables_of_a_postgres_database_do_not_matter(empty_postgres_url):
+    ask(empty_postgres_url, "CREATE TABLE invoices (id INTEGER)")
 
-    goes_on(*begun(postgres_url))
+    goes_on(*begun(empty_postgres_url))
 
-    assert ask(postgres_url, "SELECT * FROM invoices") == []
+    assert ask(empty_postgres_url, "SELECT * FROM invoices") == []
 
 
 def test_an_empty_file_is_looked_at_in_vain(tmp_path):
@@ -197,9 +203,9 @@ def test_an_empty_file_is_looked_at_in_vain(tmp_path):
         sl.open(f"sqlite:///{tmp_path / 'new.db'}", read_only=True)
 
 
-def test_an_empty_postgresql_database_is_looked_at_in_vain(new_postgres_url):
+def test_an_empty_postgresql_database_is_looked_at_in_vain(empty_postgres_url):
     with pytest.raises(sl.Unknown, match="no experiment was ever started in this database"):
-        sl.open(new_postgres_url(), read_only=True)
+        sl.open(empty_postgres_url, read_only=True)
 
 
 RECORDED = Path(__file__).parents[2] / "recorded" / "ledger_schema_1.sql"

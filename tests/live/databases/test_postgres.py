@@ -32,8 +32,8 @@ WHERE datname = current_database() AND pid <> pg_backend_pid()
 
 class TestPostgres(StoreContract):
     @pytest.fixture
-    def open_store(self, postgres_url_with_tables):
-        return lambda clock: sl.open(postgres_url_with_tables, clock=clock)
+    def open_store(self, postgres_url):
+        return lambda clock: sl.open(postgres_url, clock=clock)
 
 
 def kill_everybody(url):
@@ -166,12 +166,12 @@ class TestSeveralProcesses:
         scenarios[0].finish(live)
         assert_finished(live)
 
-    def test_make_the_schema_once(self, postgres_url):
+    def test_make_the_schema_once(self, empty_postgres_url):
         together = threading.Barrier(4)
 
         def opened(_):
             together.wait()
-            return sl.open(postgres_url, connections=2)
+            return sl.open(empty_postgres_url, connections=2)
 
         with ThreadPoolExecutor(4) as pool:
             stores = list(pool.map(opened, range(4)))
@@ -370,12 +370,12 @@ class TestConfiguredServers:
         ):
             store.start("trial", small)
 
-    def test_a_read_only_server_without_our_tables(self, postgres_url):
-        configured(postgres_url, "default_transaction_read_only = on")
+    def test_a_read_only_server_without_our_tables(self, empty_postgres_url):
+        configured(empty_postgres_url, "default_transaction_read_only = on")
         with pytest.raises(
             sl.Unavailable, match=r"cannot execute CREATE TABLE .*is this a standby"
         ):
-            sl.open(postgres_url)
+            sl.open(empty_postgres_url)
 
     @pytest.mark.slow
     def test_a_transaction_that_thinks_for_too_long(self, postgres_url, monkeypatch):

@@ -23,6 +23,7 @@ def test_every_statement_with_rows_is_read_somewhere():
     assert {name for _, name in PAIRS} == returning
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), sorted(PAIRS))
 def test_the_fields_of_a_row_are_the_columns(kind, name):
     fields = (vars(rows) | vars(report_rows))[kind]._fields

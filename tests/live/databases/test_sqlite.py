@@ -44,6 +44,7 @@ class TestMemory(StoreContract):
         Sqlite.close(database)
 
 
+@pytest.mark.slow
 class TestFile(StoreContract):
     @pytest.fixture
     def open_store(self, tmp_path):
@@ -82,6 +83,7 @@ class TestOneWriter:
             yield process
             process.kill()
 
+    @pytest.mark.slow
     def test_a_second_process_is_refused(self, tmp_path, holder):
         with pytest.raises(sl.Unavailable) as caught:
             sl.open(url_of(tmp_path))
@@ -95,6 +97,7 @@ class TestOneWriter:
         holder.communicate("")
         sl.open(url_of(tmp_path)).close()
 
+    @pytest.mark.slow
     def test_a_killed_writer_leaves_the_file_to_the_next(self, tmp_path, holder):
         holder.send_signal(signal.SIGKILL)
         holder.wait()
@@ -111,6 +114,7 @@ class TestOneWriter:
 
 
 class TestReaders:
+    @pytest.mark.slow
     def test_see_whole_states_while_another_thread_writes(self, tmp_path):
         scenario = Scenario(lambda clock: sl.open(url_of(tmp_path), clock=clock))
         live = scenario.start(replications=8, live=options(open_replications=4))
@@ -429,6 +433,7 @@ class TestGroupCommit:
             assert names.result(timeout=30) == [("other",)]
             pool.submit(database.close).result(timeout=30)
 
+    @pytest.mark.slow
     def test_a_full_disk_changes_nothing(self, tmp_path):
         scenario = Scenario(lambda clock: sl.open(url_of(tmp_path), clock=clock))
         live = scenario.start()

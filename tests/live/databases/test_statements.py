@@ -49,6 +49,7 @@ def test_a_status_reads_no_settled_entry():
     assert all("entry_wanted" in step or "entry_due" in step for step in entries), plan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOT)
 def test_a_call_never_reads_the_whole_ledger(name):
     sql = statements()[name]

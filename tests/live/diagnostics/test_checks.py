@@ -134,6 +134,7 @@ class TestDrift:
 
         budget.assert_law(found, stats.uniform.cdf)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("shift", "power"),
         [
@@ -152,6 +153,7 @@ class TestDrift:
 
         assert_at_least(len(found) - found.count("fine"), len(found), power)
 
+    @pytest.mark.slow
     def test_detectable_step_is_detected_four_times_in_five(self):
         rng, many, rewards = generator(), 400, 400
         noise = rng.normal(0, 1, (many, 3, rewards))
@@ -197,6 +199,7 @@ class TestDrift:
 
 
 class TestReplayAudit:
+    @pytest.mark.slow
     def test_false_alarms(self):
         """4,000 experiments of 20 replications, each the sum of 13 differences of Bernoulli rewards: 5% and 1%."""
         rng = generator()
@@ -313,6 +316,7 @@ class TestLoss:
         for level in (0.05, 0.01):
             assert_at_most(int(np.sum(p_values < level)), p_values.size, level * 1.2)
 
+    @pytest.mark.slow
     def test_time_blocks_keep_arms_and_times_apart(self):
         """All replications begin together and losses rise over time, as the best arm's share does."""
         chosen, _, _ = experiments(100, (0.9, 0.3), replications=100, horizon=60, together=True)
@@ -328,6 +332,7 @@ class TestLoss:
         assert_at_least(sum(p_value < 0.01 for p_value in unstratified), 100, 0.8)
         assert_at_most(sum(one.p_value < 0.05 for one in found), 100, 0.05)
 
+    @pytest.mark.slow
     def test_power(self):
         """3,000 users on two arms, 10% lost on one and 15% on the other."""
         chosen, _, missing = experiments(
@@ -430,6 +435,7 @@ class TestDelay:
             )
             assert np.exp(-x) == pytest.approx(later, abs=0.005)
 
+    @pytest.mark.slow
     def test_false_alarms_at_the_threshold(self):
         """2,000 experiments with just 1% in the last tenth on both arms: at most 1% are not fine."""
         rng = generator()

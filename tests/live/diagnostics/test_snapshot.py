@@ -160,6 +160,7 @@ def test_drift_is_seen_in_the_order_of_assignment(store):
     assert drift.verdict == "alarm"
 
 
+@pytest.mark.slow
 def test_of_the_latest_users_only_the_quick_have_ended_and_they_are_not_judged(store):
     """Only purchases are reported: a unit that has ended within the last window has bought."""
     options = sl.Live(open_replications=60, reward=sl.Reward(window_seconds=100))
@@ -315,6 +316,7 @@ class TestSampleRatio:
         live._database.write(lambda transaction: transaction.many("count_answers", rows))
         return by_name(live.diagnostics())["sample ratio"]
 
+    @pytest.mark.slow
     def test_the_gate(self, store):
         live = store.start("shop", experiment(), live=sl.Live(traffic_share=0.5))
 
@@ -399,6 +401,7 @@ class TestSamePolicy:
         finish(live, Users(live.experiment, BERNOULLI))
         return [one for one in live.diagnostics() if one.name == "same policy"]
 
+    @pytest.mark.slow
     def test_deterministic_ones_agree_to_the_bit(self, store):
         policies = {"a": "ucb1", "other": "uniform", "b": "ucb1", "c": "ucb1"}
 
@@ -422,6 +425,7 @@ class TestSamePolicy:
 
         assert (one.verdict, one.details["exact"]) == ("fine", True)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "changes",
         [
@@ -435,6 +439,7 @@ class TestSamePolicy:
         assert not one.details["exact"]
         assert one.p_value > budget.ALARM
 
+    @pytest.mark.slow
     def test_different_ones_are_not_compared(self, store):
         assert self.found(store, policies={"a": "ucb1(alpha=1)", "b": "ucb1(alpha=2)"}) == []
 
@@ -462,6 +467,7 @@ def test_a_module_of_the_package_is_a_check(store, tmp_path, monkeypatch):
     ]
 
 
+@pytest.mark.slow
 def test_a_ledger_that_was_edited(any_store):
     live = any_store.start("shop", experiment(policies={"a": "ucb1", "b": "ucb1"}))
     finish(live, Users(live.experiment, BERNOULLI))
@@ -492,6 +498,7 @@ class TestOpenSlots:
         assert "4 entries wait for a user and 1 for a reward" in found.sentence
         assert "replication 0, open for 2 h" in found.sentence
 
+    @pytest.mark.slow
     def test_a_replication_that_takes_far_longer_than_others(self, store):
         live = store.start(
             "shop",
@@ -521,6 +528,7 @@ class TestOpenSlots:
         assert at_rest.verdict == "fine"
         assert at_rest.sentence.endswith("replication 0 stays unfinished.")
 
+    @pytest.mark.slow
     def test_an_arm_that_cannot_be_shown(self, any_store):
         live = any_store.start("shop", experiment())
         for n in range(OFTEN + 1):

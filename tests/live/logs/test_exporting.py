@@ -179,6 +179,7 @@ def test_text_that_a_spreadsheet_would_run_is_kept_from_it(memory, tmp_path):
     assert min(map(float, values)) < 0, "numbers are left as they are"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("design", ["replay", "naive"])
 def test_the_ledger_read_back_gives_the_same_runs(memory, tmp_path, design):
     live = memory.start("shop", experiment(design=design), live=sl.Live(audit_share=0.5))

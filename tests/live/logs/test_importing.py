@@ -176,6 +176,7 @@ class TestALogByAnotherPolicy:
         assert "it is randomised, and the log has other random choices" in record.agreement
         assert record.live.experiment.control == "new"
 
+    @pytest.mark.slow
     def test_entries_that_no_policy_reads_are_kept(self, url):
         """The log's policy plays green alone for long: its stack is longer than any policy reads."""
         design = experiment()
@@ -347,6 +348,7 @@ def test_one_replication_and_arms_as_found(store):
     assert record.live.trace(0)["new"].rewards.tolist()[:12] == [n / 7 for n in range(12)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
 def test_an_export_can_be_imported(store, tmp_path, suffix):
     """The ledger stands in the order of its stacks; what holds no reward is left out."""
@@ -474,6 +476,7 @@ def test_all_or_nothing(url, monkeypatch):
         assert imported(store, design, log_of(design)).rows == 160
 
 
+@pytest.mark.slow
 def test_a_long_log(url):
     """More rows than go into one statement; every value at its place."""
     rng = np.random.default_rng(5)

@@ -110,6 +110,7 @@ def test_it_stops_after_the_days_and_continues_where_it_was(start):
     assert second.status.defaulted == first.status.waiting  # their rewards are never reported
 
 
+@pytest.mark.slow
 def test_calls_come_at_the_given_rate(start):
     live = start(experiment_of(horizon=1000, replications=100), open_replications=1)
     found = sl.rehearse(

@@ -121,6 +121,7 @@ def test_the_controls_do_what_they_say(served, browser):
     assert live.status().status == "stopped"
 
 
+@pytest.mark.slow
 def test_the_verdict_is_that_of_compare_on_the_way_and_at_the_end(served, browser, text_of):
     live = served.store.load("socks")
     assert "Nothing can be said yet." in text_of(browser.get("/experiments/socks"))
@@ -147,6 +148,7 @@ def test_the_verdict_is_that_of_compare_on_the_way_and_at_the_end(served, browse
     assert "the interval that was planned" in page
 
 
+@pytest.mark.slow
 def test_a_challenger_is_previewed_then_added_and_compared_on_its_own_replications(
     served, browser, text_of
 ):
@@ -243,6 +245,7 @@ def names(page):
     return re.findall(r'class="l name"><a href="[^"]*">([^<]*)', page.text)
 
 
+@pytest.mark.slow
 def test_many_challengers_are_on_a_board(served, log_in, text_of):
     policies = {f"ucb <{k}>": f"epsilon_greedy(epsilon={k / 6})" for k in range(1, 6)}
     served.start(horizon=20, replications=8, policies=policies)

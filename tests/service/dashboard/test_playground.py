@@ -98,6 +98,7 @@ def test_it_leads_to_a_live_experiment_with_the_same_policies(served, log_in):
     assert "/new?" not in shown(log_in(served.secrets["read"]), path()).text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [

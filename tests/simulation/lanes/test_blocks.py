@@ -12,7 +12,7 @@ from sameluck.environments.registry import as_environment
 from sameluck.randomness.samplers import exponential, uniform
 from sameluck.randomness.streams import at
 from sameluck.simulation import loop
-from sameluck.simulation.loop import PolicyRunner
+from sameluck.simulation.policy_runner import PolicyRunner
 from sameluck.simulation.tasks import Work, split
 
 CHECKPOINTS = np.array([1, 7, 60])

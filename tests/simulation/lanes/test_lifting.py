@@ -125,6 +125,7 @@ def in_lanes(body, x, n, bits):
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
 def test_a_lifted_body_is_the_scalar_body_in_each_lane(body):
     rng = np.random.default_rng(11)
@@ -171,6 +172,7 @@ def test_what_lanes_cannot_do_is_refused(body):
         lifted(body)
 
 
+@pytest.mark.slow
 def test_an_index_out_of_range_is_an_error_in_lanes_too():
     def reads(x, n, bits):
         return TABLE[n]

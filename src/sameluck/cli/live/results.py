@@ -9,6 +9,7 @@ import click
 
 import sameluck as sl
 from sameluck.cli.compare import (
+    metric_option,
     output_options,
     pairs_option,
     parse_checkpoints,
@@ -33,6 +34,7 @@ HELP_POSITION = 5
 @click.option("--policies", metavar="NAMES", help="Only these, e.g. a,b; the others may be behind.")
 @click.option("--level", type=float, help="Confidence level of the intervals.  [default: 0.95]")
 @click.option("--control", help="The policy to compare with.  [default: the experiment's]")
+@metric_option
 @pairs_option
 @click.option(
     "--interval",

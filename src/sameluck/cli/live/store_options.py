@@ -18,6 +18,7 @@ import click
 
 import sameluck as sl
 from sameluck.cli.output import Output, json_flag, prints
+from sameluck.cli.own_code import import_option
 from sameluck.live.databases import without_password
 from sameluck.live.options import Clock, Maker
 from sameluck.reporting.tables import wrapped
@@ -156,7 +157,7 @@ class DatabaseOptions(NamedTuple):
 
 
 def live_command(name: str, epilog: str | None = None, **context: bool) -> Decorator:
-    """A command with the options --db, --maker and --json; its function takes `database` and returns its output."""
+    """A command with --db, --maker, --import and --json; its function takes `database` and returns its output."""
 
     def decorate(function: Callable[..., Output]) -> click.Command:
         @wraps(function)
@@ -164,7 +165,7 @@ def live_command(name: str, epilog: str | None = None, **context: bool) -> Decor
             return function(database=DatabaseOptions(url, makers), **options)
 
         command = click.command(name, epilog=epilog, context_settings=context)(prints(callback))
-        return json_flag(makers_option(url_option(command)))
+        return json_flag(import_option(makers_option(url_option(command))))
 
     return decorate
 

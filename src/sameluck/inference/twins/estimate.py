@@ -34,7 +34,7 @@ def twin(  # noqa: PLR0913 all but one are optional
     draws: int | None = None,
     draw_replications: int = Effort().draw_replications,
     workers: int | None = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Callable[[int, int], object] | bool | None = None,
     makers: Makers | None = None,
 ) -> Twin:
     """Simulate the policies on a copy of the arms that was measured; one replication of real users is enough.
@@ -50,7 +50,7 @@ def twin(  # noqa: PLR0913 all but one are optional
         draws: Of arms that the ledger leaves possible; if not given 200, and more for a level above 0.98.
         draw_replications: On each draw; likewise doubled.
         workers: Threads; all cores if not given.
-        progress: Called as `progress(done, total)`, in replications.
+        progress: Called as `progress(done, total)`, in replications; True prints a line per tenth.
         makers: For `External` policies, as for `simulate`. Python objects take their time: lower the numbers above.
     """
     if not isinstance(runs, Runs):

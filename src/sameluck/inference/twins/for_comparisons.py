@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from sameluck.inference.effects import Effect, Request, also_possible, requested_pairs
+from sameluck.inference.effects import Effect, also_possible, requested_pairs
+from sameluck.inference.requests import Request
 from sameluck.inference.twins.ledger import observed_stacks
 from sameluck.inference.twins.long_run import effects_around_mean, rare_failures, run_long
 from sameluck.inference.twins.sentences import about_failures
 from sameluck.inference.twins.simulations import Copies, Effort, has_objects
+from sameluck.policies.external import Makers
 from sameluck.runs import Runs
 
 STEPS = 20_000_000  # periods that the watch for failures simulates at most, a fraction of a second
@@ -14,14 +16,14 @@ WATCHED = 4_000  # replications, at most
 FEWEST = 400  # with fewer, rare failures would not be met
 
 
-def twin_effects(runs: Runs, request: Request) -> tuple[Effect, ...]:
+def twin_effects(runs: Runs, request: Request, makers: Makers | None = None) -> tuple[Effect, ...]:
     """The effects of a comparison around the observed mean; several hold together by Bonferroni's method."""
     pairs = requested_pairs(runs, request)
     size = {"pairs": len(pairs) + len(also_possible(pairs, request))}
     size |= {"checkpoints": runs.checkpoints.size, "none": 1}
     size["both"] = size["pairs"] * size["checkpoints"]
     family = size[str(request.simultaneous)]
-    long = run_long(runs, None, Copies(runs, pairs=pairs), Effort().replications)
+    long = run_long(runs, None, Copies(runs, pairs=pairs, makers=makers), Effort().replications)
     each = effects_around_mean(long, 1 - (1 - request.level) / family)
     return tuple(
         one._replace(level=request.level, p_adjusted=min(1.0, family * one.p_value)) for one in each

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sameluck.arrays import Floats
+from sameluck.files import made_with
 from sameluck.inference.effects import Effect
 from sameluck.inference.twins.records import Failure, Guaranteed
 from sameluck.reporting import pages, plots, tables
@@ -73,9 +73,7 @@ def latex(twin: Twin) -> str:
 
 def fragment(twin: Twin) -> str:
     """Title, table and sentences as HTML."""
-    paragraphs = "".join(f"<p>{html.escape(text)}</p>" for text in sentences(twin))
-    table = tables.html_table(header(twin), rows(twin))
-    return f"<p>{html.escape(twin.title)}</p>{table}{paragraphs}"
+    return tables.notebook(twin.title, header(twin), rows(twin), sentences(twin))
 
 
 def records(twin: Twin) -> list[dict[str, Any]]:
@@ -139,9 +137,8 @@ def page(twin: Twin, path: str | Path | None) -> str:
         card(twin),
         Card("Experiment", twin.title, code=experiment.to_json()),
     ]
-    footer = (
-        f"Made with sameluck. Experiment {experiment.digest}; the same runs give the same bits."
-    )
+    made = f"Made with sameluck {' on '.join(made_with().values())}. Experiment {experiment.digest}"
+    footer = f"{made}; the same runs give the same bits."
     content = pages.render(f"Twin: {' v '.join(twin.source.policies)}", cards, footer)
     if path is not None:
         pages.write(path, content)

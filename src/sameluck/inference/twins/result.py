@@ -42,6 +42,8 @@ class Twin(Frames):
     long_run: LongRun
     level: float
 
+    _index = ("policy", "control", "checkpoint")
+
     @property
     def environment(self) -> Environment:
         """The copy of the arms."""
@@ -120,10 +122,7 @@ class Twin(Frames):
 
     def plot(self, path: str | Path | None = None) -> plots.Figure:
         """The law of one replication's difference, the intervals and the tail of losses, at the last checkpoint."""
-        figure = pages.figure(self)
-        if path is not None:
-            plots.save(figure, path)
-        return figure
+        return plots.saved(pages.figure(self), path)
 
     def card(self) -> Card:
         """Verdict, figure and table for a page."""

@@ -14,13 +14,13 @@ import numpy as np
 from sameluck.arrays import Floats, Ints
 from sameluck.environments.base import Environment
 from sameluck.experiment import Experiment
-from sameluck.inference.effects import Pair, all_pairs
+from sameluck.inference.requests import Pair, all_pairs
 from sameluck.intervals import check_level
 from sameluck.policies.external import External, Makers
 from sameluck.randomness.streams import ALL_POLICIES, TWIN, stream, word
 from sameluck.runs import Runs
-from sameluck.simulation.simulate import Progress, available_workers, simulate
-from sameluck.validation import require_callable, require_whole
+from sameluck.simulation.simulate import ProgressLike, as_progress, available_workers, simulate
+from sameluck.validation import require_whole
 
 log = logging.getLogger("sameluck")
 
@@ -70,7 +70,7 @@ class Copies:
         self,
         runs: Runs,
         workers: int | None = None,
-        progress: Progress | None = None,
+        progress: ProgressLike | None = None,
         pairs: Sequence[Pair] | None = None,
         makers: Makers | None = None,
     ) -> None:
@@ -78,12 +78,11 @@ class Copies:
         self.experiment: Experiment = runs.experiment.replace(seed=self.seed)
         self.checkpoints: Ints = runs.checkpoints
         self.pairs = list(pairs or all_pairs(runs.policies, runs.experiment.control, ""))
-        require_callable("progress", progress)
         self.workers = (
             available_workers() if workers is None else require_whole("workers", workers, 1)
         )
         self._makers = makers
-        self._progress, self._done, self._total = progress, 0, 0
+        self._progress, self._done, self._total = as_progress(progress), 0, 0
 
     def generator(self, purpose: int) -> np.random.Generator:
         """Random numbers for draws of the arms and the like; the same in every call."""

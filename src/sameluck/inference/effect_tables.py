@@ -1,0 +1,101 @@
+"""Effects and metrics as text and as tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sameluck.inference.effects import Effect, Request
+from sameluck.inference.leaders import ranked
+from sameluck.inference.policy_summaries import PolicyMetric
+from sameluck.reporting import tables
+from sameluck.reporting.wording import amount, percent, probability, times
+
+if TYPE_CHECKING:
+    from sameluck.inference.comparison import Comparison
+
+Table = tuple[list[str], list[list[str]]]  # header and rows
+
+HEADER = ("policy", "control", "horizon", "effect", "interval", "p-value", "sd", "variance v naive")
+
+
+def as_text(result: Comparison) -> str:
+    """Title, table and sentences for a terminal."""
+    parts = [
+        tables.wrapped(result.title),
+        tables.text_table(*effects_table(result, result.effects)),
+    ]
+    if not result.request.by.is_reward:
+        parts.append(tables.text_table(*metric_table(result.values, result.request)))
+    return "\n\n".join([*parts, *map(tables.wrapped, _sentences(result))])
+
+
+def as_html(result: Comparison) -> str:
+    """The same as HTML."""
+    shown = tables.notebook(
+        result.title, *effects_table(result, result.effects), _sentences(result)
+    )
+    if result.request.by.is_reward:
+        return shown
+    return shown + tables.html_table(*metric_table(result.values, result.request))
+
+
+def as_latex(result: Comparison) -> str:
+    """The table as a LaTeX tabular."""
+    return tables.latex_table(*effects_table(result, result.effects))
+
+
+def _sentences(result: Comparison) -> list[str]:
+    return [result.verdict, *(f"Caution: {caution}" for caution in result.cautions)]
+
+
+def effects_table(result: Comparison, effects: Sequence[Effect]) -> Table:
+    """Header and rows of some effects; those of many policies against one are a leader board."""
+    effects = ranked(effects, result.request.by)
+    is_naive = result.runs.experiment.design.label == "naive"
+    return _header(result.request, result.scope), _rows(effects, is_naive=is_naive)
+
+
+def _header(request: Request, scope: str) -> list[str]:
+    kind = "" if request.interval == "t" else f"{request.interval} "
+    if request.adjust:
+        kind = f"{kind}adjusted "
+    names = {"interval": f"{percent(request.level)} {kind}interval{scope}"}
+    if request.adjust:
+        names["variance v naive"] = "unadjusted variance v naive"
+    return [names.get(cell, cell) for cell in HEADER]
+
+
+def _rows(effects: Sequence[Effect], *, is_naive: bool) -> list[list[str]]:
+    return [
+        [
+            one.policy,
+            one.control,
+            f"{one.checkpoint:,}",
+            amount(one.effect),
+            f"{amount(one.low)} to {amount(one.high)}",
+            probability(one.p_adjusted),
+            "-" if math.isnan(one.sd) else amount(one.sd),
+            "-" if is_naive else times(one.variance_ratio, one.ratio_low, one.ratio_high),
+        ]
+        for one in effects
+    ]
+
+
+def metric_table(values: Sequence[PolicyMetric], request: Request) -> Table:
+    """Header and rows with the metric of each policy."""
+    rows = [
+        [
+            one.policy,
+            f"{one.checkpoint:,}",
+            amount(one.value),
+            f"{amount(one.low)} to {amount(one.high)}",
+        ]
+        for one in values
+    ]
+    level, title = (
+        percent(request.level),
+        request.by.title if request.by.is_mean else request.metric,
+    )
+    return ["policy", "horizon", title, f"{level} interval (each alone)"], rows

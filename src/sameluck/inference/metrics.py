@@ -1,0 +1,184 @@
+"""What policies are compared by: the reward, regret, the share of the best arm, or the tail of the rewards.
+
+| metric            | of a policy up to checkpoint t                                                  |
+|-------------------|---------------------------------------------------------------------------------|
+| `reward`          | the mean over replications of the cumulative reward                             |
+| `regret`          | pseudo-regret: the mean of sum over arms a of (mu* - mu_a) N_a(t)               |
+| `realised_regret` | the mean of t mu* minus the cumulative reward                                   |
+| `best_arm_share`  | the mean share of the t periods in which an arm of the highest mean was played  |
+| `quantile(p)`     | the p-quantile over replications of the cumulative reward                       |
+| `worst_tenth`     | the mean cumulative reward of the tenth of replications that earned least       |
+
+mu_a are the true means of a replication's bandit, mu* is the largest of them and N_a(t) counts the plays of arm a. By
+Wald's identity both regrets have the same expectation; they differ by the noise of the rewards.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from sameluck.arrays import Floats, Ints
+from sameluck.errors import Invalid, did_you_mean, shown
+from sameluck.inference.adjustments import known_means
+from sameluck.runs import Runs
+
+WORST = 0.1  # the share of replications of `worst_tenth`
+LEAST_FOR_WORST = 100  # replications: ten in the tail; with fewer its interval misses far too often
+
+
+class Metric(NamedTuple):
+    """What policies are compared by."""
+
+    name: str  # its text form
+    title: str  # in tables and sentences
+    about: str = ""  # what it is, where the title is too short
+    lower_is_better: bool = False
+    needs_means: bool = False
+    share: float | None = None  # of replications: that below a quantile, or in the tail
+
+    @property
+    def is_reward(self) -> bool:
+        """Whether it is the mean reward, which goes without saying."""
+        return self.name == "reward"
+
+    @property
+    def quantity(self) -> str:
+        """What is compared, beside an axis."""
+        return "cumulative reward" if self.is_reward else self.title
+
+    @property
+    def description(self) -> str:
+        """What is compared and which end is better, before other words; nothing for the reward."""
+        better = "lower" if self.lower_is_better else "higher"
+        about = f", {self.about}" if self.about else ""
+        return "" if self.is_reward else f"{self.title}{about} ({better} is better); "
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether it is a mean over replications, so that every interval of a mean applies."""
+        return self.share is None
+
+    @property
+    def is_quantile(self) -> bool:
+        """Whether it is a quantile over replications."""
+        return self.share is not None and self.name != "worst_tenth"
+
+
+REWARD = Metric("reward", "reward")
+METRICS = {
+    metric.name: metric
+    for metric in (
+        REWARD,
+        Metric(
+            "regret",
+            "pseudo-regret",
+            "what the best arm would have paid on average in place of the arms played",
+            lower_is_better=True,
+            needs_means=True,
+        ),
+        Metric(
+            "realised_regret",
+            "realised regret",
+            "the mean of the best arm in every period, minus the rewards received",
+            lower_is_better=True,
+            needs_means=True,
+        ),
+        Metric("best_arm_share", "share of the best arm", needs_means=True),
+        Metric("worst_tenth", "mean reward of the worst tenth", "of the replications", share=WORST),
+    )
+}
+NAMES = (*METRICS, "quantile(0.5)")
+
+
+def as_metric(metric: object) -> Metric:
+    """A metric from its text form, or `Invalid`."""
+    text = metric.replace(" ", "").replace("-", "_").lower() if isinstance(metric, str) else ""
+    if text in METRICS:
+        return METRICS[text]
+    quantile = re.fullmatch(r"quantile\((\d*\.?\d+)\)", text)
+    if quantile is None:
+        raise Invalid(f"metric {shown(metric)} is not known; {did_you_mean(metric, NAMES)}")
+    share = float(quantile[1])
+    if not 0 < share < 1:
+        raise Invalid(f"quantile must be between 0 and 1, such as quantile(0.1), got {share:g}")
+    return Metric(
+        f"quantile({share:.12g})",
+        f"{100 * share:.12g}% quantile of the reward",
+        "over replications",
+        share=share,
+    )
+
+
+def measured(runs: Runs, metric: Metric) -> Runs:
+    """The runs with one value of the metric per replication in place of the rewards; the runs themselves for these.
+
+    The mean over replications is the metric; of a quantile the values are the rewards.
+    """
+    if metric.is_reward or metric.is_quantile:
+        return runs
+    if metric.name == "worst_tenth":
+        _check_tail(runs.replications)
+        return replace(runs, rewards=worst_values(runs.rewards))
+    means = known_means(runs)
+    if means is None:
+        raise Invalid(
+            f"metric={metric.name!r} needs the true means of the arms, which are known in simulations only, not on "
+            'live traffic; leave it out, or use "quantile(0.5)" or "worst_tenth"'
+        )
+    return replace(runs, rewards=_FROM_MEANS[metric.name](runs, means[:, None, None]))
+
+
+def pseudo_regret(runs: Runs, means: Floats) -> Floats:
+    """The gap of each arm to the best one, times its plays (replication, policy, checkpoint)."""
+    gaps = means.max(axis=-1, keepdims=True) - means
+    return np.asarray(np.sum(gaps * runs.pulls, axis=-1), float)
+
+
+def _realised_regret(runs: Runs, means: Floats) -> Floats:
+    return np.asarray(runs.checkpoints * means.max(axis=-1) - runs.rewards, float)
+
+
+def best_arm_pulls(runs: Runs, means: Floats) -> Ints:
+    """The plays of the arms with the highest mean (replication, policy, checkpoint)."""
+    best = means == means.max(axis=-1, keepdims=True)
+    return np.asarray(np.sum(best * runs.pulls, axis=-1))
+
+
+def _best_arm_share(runs: Runs, means: Floats) -> Floats:
+    return best_arm_pulls(runs, means) / runs.checkpoints
+
+
+_FROM_MEANS = {
+    "regret": pseudo_regret,
+    "realised_regret": _realised_regret,
+    "best_arm_share": _best_arm_share,
+}
+
+
+def tail_size(replications: int, share: float) -> int:
+    """How many replications are at or below the quantile of a share: the share of them, rounded up."""
+    return max(1, math.ceil(replications * share - 1e-9))
+
+
+def _check_tail(replications: int) -> None:
+    if replications < LEAST_FOR_WORST:
+        raise Invalid(
+            f'metric="worst_tenth" needs {LEAST_FOR_WORST} replications, ten of them in the tenth, got '
+            f'{replications:,}; run more, or use "quantile(0.1)"'
+        )
+
+
+def worst_values(rewards: Floats) -> Floats:
+    """Q - max(q - reward, 0) / p for each replication (the first axis), q being the p-quantile of the rewards.
+
+    Their mean is the mean of the worst share p (Rockafellar and Uryasev, 2000), their standard deviation that of
+    its influence function, so that t intervals and differences within replications apply.
+    """
+    place = tail_size(len(rewards), WORST) - 1
+    quantile = np.sort(rewards, axis=0)[place]
+    return np.asarray(quantile - np.maximum(quantile - rewards, 0) / WORST, float)

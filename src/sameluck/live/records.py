@@ -10,17 +10,19 @@ from typing import NamedTuple
 
 from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Transaction
-from sameluck.live.databases.rows import (
-    ACTIVE,
-    ENDED,
+from sameluck.live.databases.report_rows import (
     AnswerRow,
-    AssignmentRow,
     DisabledRow,
     ExperimentAnswerRow,
     NameRow,
+    ReplicationProgress,
+)
+from sameluck.live.databases.rows import (
+    ACTIVE,
+    ENDED,
+    AssignmentRow,
     NumberRow,
     ProgressRow,
-    ReplicationProgress,
     TextRow,
 )
 from sameluck.live.engine.scheduler import AUDITED

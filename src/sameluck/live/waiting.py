@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sameluck.live.databases.rows import NumberRow, WaitingRow
+from sameluck.live.databases.report_rows import WaitingRow
+from sameluck.live.databases.rows import NumberRow
 from sameluck.live.ledger import Ledger
 from sameluck.live.records import moment
 from sameluck.reporting.wording import counted

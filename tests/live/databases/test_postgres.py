@@ -17,6 +17,7 @@ from users import Users, assert_same, finish
 
 import sameluck as sl
 from sameluck.live.databases import postgres
+from sameluck.live.databases.postgres_transaction import lock_number
 from sameluck.live.databases.rows import TextRow
 from sameluck.live.enrolment import MadeAssignment
 from sameluck.live.replications import OpenReplications
@@ -226,9 +227,7 @@ def test_an_assignment_is_voided_once_the_call_that_made_it_has_ended(postgres_u
         live = Scenario(lambda _: store).start()
         unanswered = made(live, "unit")
         with psycopg.connect(postgres_url) as busy:
-            busy.execute(
-                "SELECT pg_advisory_xact_lock(%s)", [postgres.lock_number(unanswered.code)]
-            )
+            busy.execute("SELECT pg_advisory_xact_lock(%s)", [lock_number(unanswered.code)])
             live._enrolment.was_not_told([unanswered])
             assert live.assign("other").enrolled
             assert live.status().voided == 0

@@ -442,10 +442,26 @@ class TestGroupCommit:
         (pages,) = writer.execute("PRAGMA page_count").fetchone()
         writer.execute(f"PRAGMA max_page_count = {pages}")
         large = [f"{number:0200}" for number in range(500)]
-        with pytest.raises(sl.Unavailable, match=r"nothing was changed: .*disk is full"):
+        with pytest.raises(sl.Unavailable, match=r"changed: .*disk is full; make room"):
             scenario.start(name="too much", arms=large)
         assert scenario.store.names() == ["trial"]
         writer.execute("PRAGMA max_page_count = 1000000")
+
+        scenario.finish(live, waiting=[id])
+
+        assert_finished(live)
+        scenario.close()
+
+    def test_a_file_that_cannot_be_written_any_more_changes_nothing(self, tmp_path):
+        scenario = Scenario(lambda clock: sl.open(url_of(tmp_path), clock=clock))
+        live = scenario.start()
+        id = scenario.enrol(live)
+        writer = scenario.store._database._writer
+        writer.execute("PRAGMA query_only = 1")  # the same code of SQLite
+        with pytest.raises(sl.Unavailable, match="readonly database; the file cannot be written"):
+            scenario.pay(live, id)
+        assert live.assign("ann").reason == "UNAVAILABLE"
+        writer.execute("PRAGMA query_only = 0")
 
         scenario.finish(live, waiting=[id])
 

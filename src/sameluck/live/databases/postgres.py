@@ -8,31 +8,22 @@ wrong. A transaction that fails by a race, a deadlock or a lost connection is ru
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
-import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
 
 from sameluck.errors import Closed, Invalid, Misconfigured, Unavailable, optional
 from sameluck.live.databases.base import (
-    PARAMETER,
-    Row,
-    SqlValue,
-    Values,
     Work,
     check_schema,
-    deleted,
     for_postgres,
-    statements,
 )
 from sameluck.live.databases.clock import SteadyClock
 from sameluck.live.databases.deadline import seconds_left
@@ -43,6 +34,7 @@ from sameluck.live.databases.postgres_errors import (
     message_of,
     unavailable,
 )
+from sameluck.live.databases.postgres_transaction import TIMEOUT, Again, PostgresTransaction
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -50,125 +42,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ATTEMPTS = 12
-MOST_ROWS, FEW_ROWS = 5_000, 20  # of one statement; rows that are sent one by one
-SOME_ROWS = (
-    2_000  # read at once: psycopg holds the interpreter, and with it the calls of users, meanwhile
-)
-TIMEOUT = 5.0  # seconds to wait for a connection, or for a lock of this process
 CLOCK_SECONDS = 10.0  # until the server's clock is looked at again
 CLOSE_SECONDS = 0.5  # for connections that are being made
 LONG = 1_000.0  # seconds; a call with more has no deadline on the server
 _MIGRATION_LOCK = 0x5A11C  # the advisory lock under which the schema is made
 
-_ARRAYS = {int: "bigint[]", float: "float8[]", str: "text[]"}
-_PLAIN = re.compile(r"(INSERT INTO \w+ \([\w, ]+\))\s+VALUES \(((?::\w+(?:, )?)+)\)")
-
-
-def _by_columns(name: str, rows: list[Values]) -> tuple[bytes, dict[str, list[SqlValue]]] | None:
-    """An INSERT of parameters as one of arrays, which is many times faster; None for any other statement."""
-    plain = _PLAIN.fullmatch(_NAMED[name])
-    if plain is None:
-        return None
-    columns = {each: [row[each] for row in rows] for each in re.findall(r"\w+", plain[2])}
-    arrays = (f"%({each})s::{_ARRAYS[type(values[0])]}" for each, values in columns.items())
-    return f"{plain[1]} SELECT * FROM unnest({', '.join(arrays)})".encode(), columns
-
-
-_NAMED = statements()
-_SQL = {name: PARAMETER.sub(r"%(\1)s", for_postgres(sql)).encode() for name, sql in _NAMED.items()}
-
-
-class _Again(Exception):
-    """Another call of this process holds a lock for too long; run the work again."""
-
-
 _of_parents: list[object] = []  # pools that must not be closed in a forked process
 _reopening = Lock()
-
-
-class _Statements:
-    """A connection in a transaction that runs statements by name."""
-
-    def __init__(self, connection: Connection, pipeline: Pipeline) -> None:
-        self._connection = connection
-        self.pipeline = pipeline
-        self.forget: list[Callable[[], object]] = []
-        self.locked: list[Lock] = []
-
-    @property
-    def connection(self) -> Connection:
-        """psycopg's, once every statement sent before has its result."""
-        self.pipeline.leave()
-        return self._connection
-
-    def one(self, row: type[Row], name: str, /, **values: SqlValue) -> Row:
-        (cells,) = self.pipeline.rows(name, [values])
-        if cells is None:
-            raise deleted()
-        return tuple.__new__(row, cells)
-
-    def find(self, row: type[Row], name: str, /, **values: SqlValue) -> Row | None:
-        (cells,) = self.pipeline.rows(name, [values])
-        return None if cells is None else tuple.__new__(row, cells)
-
-    def find_many(self, row: type[Row], name: str, /, rows: Sequence[Values]) -> list[Row | None]:
-        found = (
-            self.pipeline.rows(name, rows) if rows else []
-        )  # a pipeline has a statement at least
-        return [None if cells is None else tuple.__new__(row, cells) for cells in found]
-
-    def all(self, row: type[Row], name: str, /, **values: SqlValue) -> list[Row]:
-        cursor = self.connection.execute(_SQL[name], values, binary=True)
-        return [tuple.__new__(row, cells) for cells in cursor]
-
-    def each(self, row: type[Row], name: str, /, **values: SqlValue) -> Iterator[Row]:
-        cursor = self.connection.cursor(name="rows", binary=True)
-        # Closed twice: the first time leaves it open if the connection is lost just then.
-        with contextlib.closing(cursor), cursor:
-            cursor.execute(_SQL[name], values)
-            while rows := cursor.fetchmany(SOME_ROWS):
-                yield from map(partial(tuple.__new__, row), rows)
-                self.pipeline.leave()  # a statement may have been sent between two rows
-
-    def run(self, name: str, /, **values: SqlValue) -> None:
-        self.pipeline.send(name, values)
-
-    def many(self, name: str, /, rows: Iterable[Values]) -> None:
-        following = iter(rows)
-        while some := list(islice(following, MOST_ROWS)):
-            together = _by_columns(name, some) if len(some) > FEW_ROWS else None
-            if together:
-                self.connection.execute(*together)
-                continue
-            for row in some:
-                self.pipeline.send(name, row)
-
-    def lock(self, code: str) -> None:
-        self.pipeline.send("lock", {"number": lock_number(code)})
-
-    def try_lock(self, codes: Sequence[str]) -> list[bool]:
-        if not codes:  # a pipeline has a statement at least
-            return []
-        found = self.pipeline.rows("try_lock", [{"number": lock_number(code)} for code in codes])
-        return [cells == (True,) for cells in found]
-
-    def hold(self, lock: Lock) -> None:
-        if lock in self.locked:
-            return
-        if not lock.acquire(timeout=seconds_left(TIMEOUT)):
-            raise _Again("another call of this process is busy with the same replication")
-        self.locked.append(lock)
-
-    def undo(self, forget: Callable[[], object]) -> None:
-        self.forget.append(forget)
-
-    def end(self, *, committed: bool) -> None:
-        if not committed:
-            for forget in self.forget:
-                forget()
-        for lock in self.locked:
-            lock.release()
-        self.forget, self.locked = [], []
 
 
 class Postgres:
@@ -305,7 +185,7 @@ class Postgres:
             errors.DuplicatePreparedStatement,
             self._psycopg.OperationalError,
             Late,
-            _Again,
+            Again,
         )
         for attempt in range(ATTEMPTS):
             try:
@@ -367,7 +247,7 @@ class Postgres:
     def _once(self, work: Work[T], begin: str) -> T:
         connection = self._take_connection()
         pipeline = Pipeline(connection)
-        statements = _Statements(connection, pipeline)
+        statements = PostgresTransaction(connection, pipeline)
         committed = False
         try:
             if connection not in self._prepared:
@@ -423,11 +303,6 @@ class Postgres:
 def _seconds_for_server() -> float | None:
     left = seconds_left(LONG)
     return left if left < LONG else None
-
-
-def lock_number(code: str) -> int:
-    """The number of the advisory lock of a hash."""
-    return int(code[:15], 16)
 
 
 def _has_table(connection: Connection, table: str) -> bool:

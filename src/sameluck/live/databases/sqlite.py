@@ -26,6 +26,7 @@ from sameluck.errors import Closed, Invalid, Misconfigured, Unavailable
 from sameluck.live.databases.base import Work, check_schema, migrations
 from sameluck.live.databases.clock import SteadyClock
 from sameluck.live.databases.deadline import deadline, seconds_left
+from sameluck.live.databases.sqlite_errors import is_transient, unavailable
 from sameluck.live.databases.sqlite_file import SqliteFile, check_handles
 from sameluck.live.databases.sqlite_transaction import SqliteTransaction
 
@@ -116,7 +117,7 @@ class Sqlite:
             except sqlite3.Error as error:
                 name = str(self.path)
                 check_handles(name)
-                kind = Unavailable if _is_transient(error) else Invalid
+                kind = Unavailable if is_transient(error) else Invalid
                 raise kind(f"cannot open {name!r} as a SQLite database: {error}") from None
             on_error.pop_all()
         return connection
@@ -235,7 +236,7 @@ class Sqlite:
                 try:
                     job.result, job.error = job.context.run(job.work, statements), None
                 except Exception as error:
-                    job.error = _unavailable(error)
+                    job.error = unavailable(error)
                     if connection.total_changes != before or not connection.in_transaction:
                         self._roll_back(statements)
                         job.finished = True
@@ -246,7 +247,7 @@ class Sqlite:
         except BaseException as error:
             self._roll_back(statements)
             for job in jobs:
-                job.error, job.finished = _unavailable(error), True
+                job.error, job.finished = unavailable(error), True
             if not isinstance(error, Exception):
                 raise
             return []
@@ -341,20 +342,6 @@ class Sqlite:
             self._writer.close()
         if self._file is not None:
             self._file.close()
-
-
-def _unavailable(error: BaseException) -> BaseException:
-    if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError):
-        return Unavailable(f"SQLite could not write, nothing was changed: {error}")
-    if isinstance(error, Exception):
-        return error
-    return Unavailable("interrupted; nothing was changed")
-
-
-def _is_transient(error: sqlite3.Error) -> bool:
-    """Whether a database may be opened later: its disk is full or fails, or another program holds the file."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY)
 
 
 def schema_version(connection: sqlite3.Connection) -> int:

@@ -15,7 +15,8 @@ from sameluck.arrays import Floats, Ints
 from sameluck.errors import Diverged, Invalid
 from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Row, SqlValue
-from sameluck.live.databases.rows import AnswerRow, OutcomeRow, ProgressRow
+from sameluck.live.databases.report_rows import AnswerRow, OutcomeRow
+from sameluck.live.databases.rows import ProgressRow
 from sameluck.live.ledger import Ledger
 from sameluck.live.options import Live
 from sameluck.live.verification import verify

@@ -8,7 +8,7 @@ import pytest
 
 from sameluck.errors import Invalid
 from sameluck.live import records
-from sameluck.live.databases.rows import ArrivalRow
+from sameluck.live.databases.report_rows import ArrivalRow
 from sameluck.live.experiment import LiveExperiment
 from sameluck.testing.scenario import (
     LEASE,

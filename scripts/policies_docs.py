@@ -35,7 +35,8 @@ Conventions, where books and packages differ:
 *Randomised* policies have random numbers of their own. Those that *state chances* can be compared with
 `adjust="exploration"`. *In batches* is whether `Batched` takes the policy: one that learns from every single reward
 is refused.
-
+"""
+REGRET = """
 ## Regret on Bernoulli arms
 
 ![Regret of every policy beside the bound of Lai and Robbins](regret.svg)
@@ -107,7 +108,7 @@ def page() -> str:
     """The page of today."""
     kinds = [kind for kind in POLICIES.values() if kind.__module__.startswith("sameluck.")]
     parts = [INTRODUCTION, "| policy | text form | randomised | states chances | in batches |\n"]
-    parts += ["|---|---|---|---|---|\n", *map(overview, kinds), "\n"]
+    parts += ["|---|---|---|---|---|\n", *map(overview, kinds), REGRET]
     parts += [OTHER_PACKAGES.read_text(encoding="utf-8"), "\n", *map(section, kinds)]
     return "".join(parts).rstrip() + "\n"
 

@@ -287,7 +287,7 @@ BAD_INPUT = [
     (made(arms=True), "Experiment.arms must be a whole number from 2"),
     (made(arms="two"), "Experiment.arms must be a whole number from 2 to 1,048,576, got 'two'"),
     (made(arms=2.0), "Experiment.arms must be a whole number from 2 to 1,048,576, got 2.0"),
-    (made(arms=None), "Experiment.arms must be a whole number from 2 to 1,048,576, got None"),
+    (made_from_json(FULL.replace('"arms": 2', '"arms": null') + "}"), "an experiment needs arms"),
     (made(arms=[]), "number of Experiment.arms must be a whole number from 2"),
     (made(arms=["only"]), "number of Experiment.arms must be a whole number from 2"),
     (made(arms=["a", "b", "a"]), "names 'a' twice"),

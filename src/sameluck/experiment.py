@@ -165,7 +165,12 @@ class Experiment:
     def from_dict(cls, values: Mapping[str, object]) -> Experiment:
         """The experiment that `to_dict` described."""
         known = require_fields("an experiment", values, [item.name for item in fields(cls)])
-        needed = [n for n in ("policies", "arms", "horizon", "replications") if n not in known]
+        unset = {name for name in ("arms", "replications") if known.get(name) is None}
+        needed = [
+            name
+            for name in ("policies", "arms", "horizon", "replications")
+            if name not in known or name in unset
+        ]
         if needed:
             raise Invalid(f"an experiment needs {', '.join(needed)}")
         return cls(**known)

@@ -63,7 +63,9 @@ def file_path(what: str, path: object) -> Path:
             return Path(text)
     except (TypeError, UnicodeEncodeError):
         pass
-    raise Invalid(f"{what}: the path of a file is text such as 'ledger.csv', got {shown(path)}")
+    raise Invalid(
+        f"{what}: the path of a file is text without NUL, such as 'ledger.csv', got {shown(path)}"
+    )
 
 
 def is_file(path: Path) -> bool:
@@ -97,7 +99,7 @@ def write_whole(path: Path, content: bytes) -> None:
 @contextlib.contextmanager
 def draft_of(path: Path) -> Iterator[Path]:
     """A new file that replaces `path` at the end, unless an error is raised."""
-    draft = file_path("write", path).parent / f".{secrets.token_hex(8)}.part"
+    draft = file_path("cannot write", path).parent / f".{secrets.token_hex(8)}.part"
     try:
         draft.touch()
         yield draft

@@ -46,6 +46,12 @@ def patience(request, monkeypatch):
         monkeypatch.setattr(settings, "TIMEOUT", 60.0)
 
 
+@pytest.fixture(autouse=True)
+def columns(monkeypatch):
+    """Text is as wide wherever the tests run."""
+    monkeypatch.setenv("COLUMNS", "100")
+
+
 @pytest.fixture(scope="session")
 def postgres_server():
     with server.running() as started:

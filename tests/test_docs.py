@@ -53,10 +53,26 @@ COMMANDS = [
 ]
 
 
+SHOP = """
+environment = "bernoulli(0.6, 0.5)"
+horizon = 100
+replications = 10
+[policies]
+ucb = "ucb1"
+own = "perturbed_leader(scale=0.5)"
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("line", COMMANDS)
 def test_the_commands_of_a_page_work_as_written(line, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    (own,) = (
+        block for block in blocks(ROOT / "docs/guide.md", "python") if "@sl.selects(Pert" in block
+    )
+    Path("my_policies.py").write_text("import sameluck as sl\n" + own.partition("bandit =")[0])
+    Path("shop.toml").write_text(SHOP)
+    sys.modules.pop("my_policies", None)  # of another command
     assert cli.run(shlex.split(line)[1:]) == 0
     assert capsys.readouterr().out
 

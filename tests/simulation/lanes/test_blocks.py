@@ -11,7 +11,7 @@ from budget import SEED
 from sameluck.environments.registry import as_environment
 from sameluck.randomness.samplers import exponential, uniform
 from sameluck.randomness.streams import at
-from sameluck.simulation import loop
+from sameluck.simulation import policy_runner
 from sameluck.simulation.policy_runner import PolicyRunner
 from sameluck.simulation.tasks import Work, split
 
@@ -154,7 +154,7 @@ def _careless(policy, tally, period, luck):
 @pytest.mark.slow
 def test_own_bodies_run_in_lanes_or_fall_back_with_the_same_bits(monkeypatch):
     monkeypatch.setattr("sameluck.simulation.lanes.blocks.is_fast", lambda: True)
-    monkeypatch.setattr(loop, "_LEAST_STEPS_IN_LANES", {True: 0, False: 0})
+    monkeypatch.setattr(policy_runner, "_LEAST_STEPS_IN_LANES", {True: 0, False: 0})
     environment = Waiting((0.5, 1.0, 0.8))
     for policy, lifts in ((Remembering(), True), (Guarded(), False)):
         runner = runner_of(policy, environment)
@@ -167,7 +167,7 @@ def test_own_bodies_run_in_lanes_or_fall_back_with_the_same_bits(monkeypatch):
 @pytest.mark.slow
 def test_an_error_in_lanes_is_the_error_of_one_after_another(monkeypatch):
     monkeypatch.setattr("sameluck.simulation.lanes.blocks.is_fast", lambda: True)
-    monkeypatch.setattr(loop, "_LEAST_STEPS_IN_LANES", {True: 0, False: 0})
+    monkeypatch.setattr(policy_runner, "_LEAST_STEPS_IN_LANES", {True: 0, False: 0})
     runner = runner_of(Careless())
 
     with pytest.raises(sl.Invalid, match=r"outside 0\.\.2 in period \d+ of replication \d+"):
@@ -180,7 +180,7 @@ def test_results_do_not_depend_on_lanes_workers_or_processor(monkeypatch):
         policies={"a": "ucb1", "b": "epsilon_greedy"}, arms=2, horizon=50, replications=150, seed=2
     )
     plain = sl.simulate(experiment, "bernoulli(0.6, 0.4)", checkpoints=[10, 50])
-    monkeypatch.setattr(loop, "_LEAST_STEPS_IN_LANES", {True: 0, False: 0})
+    monkeypatch.setattr(policy_runner, "_LEAST_STEPS_IN_LANES", {True: 0, False: 0})
     for fast in (True, False):
         monkeypatch.setattr("sameluck.simulation.lanes.blocks.is_fast", lambda fast=fast: fast)
         for workers in (1, 2):

@@ -39,6 +39,7 @@ def results():
     return {type(one): one for one in made}
 
 
+@pytest.mark.slow
 def test_every_kind_of_result_is_tried(results):
     """By discovery: those there are, and those that a public function returns."""
     returned = {
@@ -67,6 +68,7 @@ def test_text_and_notebook(results, kind):
     assert "<i>" not in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_frames_and_datasets(results, kind):
     """The records, in every form; the columns that tell them apart are the axes of the Dataset."""

@@ -155,6 +155,7 @@ WORDS = {"sameluck.arrays", "sameluck.errors", "sameluck.validation"}  # which e
 MOST = {"sameluck.service.app": 11, "sameluck.client.calls": 12, "sameluck.client.threads": 11}
 
 
+@pytest.mark.slow
 def test_a_module_uses_at_most_ten_others():
     uses = {
         name: len({*imported_modules(path)} - WORDS)

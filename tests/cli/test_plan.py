@@ -44,6 +44,7 @@ PLANS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "arguments"), PLANS)
 def test_a_plan_is_the_python_surfaces_as_text_and_as_json(words, arguments, capsys):
     expected = sl.plan(experiment(), ENVIRONMENT, pilot=60, **arguments)

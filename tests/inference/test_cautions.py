@@ -71,6 +71,7 @@ def test_a_healthy_run_has_no_caution(interval):
         assert "Caution" not in str(result)
 
 
+@pytest.mark.slow
 def test_a_healthy_run_has_no_caution_with_a_curve_either():
     """The same with the checkpoints behind a figure."""
     for seed in range(10):

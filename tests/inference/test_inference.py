@@ -470,6 +470,7 @@ def test_a_pilot_of_other_policies_or_another_horizon_is_refused():
             sl.plan(runs.experiment.replace(**other), runs, effect=1.0, power=0.9)
 
 
+@pytest.mark.slow
 def test_the_naive_row_of_a_plan_has_the_spread_that_compare_finds():
     """With a prior the instance is shared under naive too; both from 1,000 replications, within a fifth."""
     prior = sl.BernoulliPrior()

@@ -18,6 +18,7 @@ def by_regret():
     )
 
 
+@pytest.mark.slow
 def test_the_answer_is_short_and_names_the_best(by_regret):
     best = min(by_regret.values, key=lambda one: one.value).policy
 

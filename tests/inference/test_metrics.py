@@ -213,6 +213,7 @@ def test_a_quantile_without_enough_replications_has_no_bounds_and_says_so(runs):
     assert any("Too few replications for the 10% quantile" in one for one in result.cautions)
 
 
+@pytest.mark.slow
 def test_text_page_and_curves_say_what_is_compared(runs, tmp_path):
     result = sl.compare(runs, metric="regret")
     text = str(result)

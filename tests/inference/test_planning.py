@@ -87,6 +87,7 @@ def test_power_against_brute_force_where_differences_are_far_from_normal():
     assert abs(planned.power - brute) < 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("request_", [{"effect": 3.0}, {"replications": 6}])
 def test_what_is_verified_is_the_plan_of_the_own_design(request_):
     short = EXPERIMENT.replace(policies={"low": sl.UCB1(0.5), "high": sl.UCB1(9.0)}, horizon=40)
@@ -112,6 +113,7 @@ def test_a_pilot_of_runs_and_a_prior_serve_as_well():
     assert prior.replications > 2
 
 
+@pytest.mark.slow
 def test_days_follow_arrivals_and_the_wait_for_rewards():
     by_users = sl.plan(EXPERIMENT, BERNOULLI, effect=2.0, power=0.9, arrivals_per_day=100)
     assert by_users.own.days == pytest.approx(by_users.own.users / 100)
@@ -356,6 +358,7 @@ def test_an_effect_that_the_horizon_cannot_give_is_refused(sign):
     assert sl.plan(RARE, sl.GaussianPrior(), effect=5_000.0, power=0.9, pilot=20)
 
 
+@pytest.mark.slow
 def test_a_plan_that_cannot_be_made_is_refused(pilot_runs):
     with pytest.raises(sl.Invalid, match="did not run 'high' as ucb1"):
         sl.plan(

@@ -174,6 +174,7 @@ def test_standings_of_two_are_one_sided():
     assert anytime.high == pytest.approx(values.mean() + wide, rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval", sorted(intervals.intervals))
 def test_the_leader_may_be_the_best_and_nothing_rules_out_what_never_varied(interval, monkeypatch):
     monkeypatch.setattr(intervals, "ROTATIONS", 2_000)

@@ -80,6 +80,7 @@ def runner():
         yield runner.run
 
 
+@pytest.mark.slow
 def test_functions_and_options(tmp_path, monkeypatch, runner):
     monkeypatch.chdir(tmp_path)
     public = {name: getattr(surface, name) for name in (*surface.__all__, "open")}
@@ -109,6 +110,7 @@ def test_functions_and_options(tmp_path, monkeypatch, runner):
     assert_known(outcomes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [sl.Store, sl.LiveExperiment])
 def test_methods(url, tmp_path, kind, runner):
     outcomes, names = {}, count()

@@ -223,6 +223,7 @@ def test_errors_of_the_store_reach_every_caller():
     within_reason(main())
 
 
+@pytest.mark.slow
 def test_a_store_that_hangs_does_not_stop_the_loop_and_users_get_the_fallback_in_time():
     async def main():
         database = Slow()
@@ -379,6 +380,7 @@ def test_users_who_leave_at_random(url):
 # Event loops and processes
 
 
+@pytest.mark.slow
 def test_a_loop_that_ends_with_calls_in_flight_and_another_one():
     database = Slow()
     store = sl.AsyncStore(sl.Store(database, timeout=LONG))

@@ -70,6 +70,7 @@ def depth_and_spread(shape):
 # Kolmogorov and Smirnov at 200,000 draws and a false alarm of 1e-6 see a distribution function off by 0.006.
 
 
+@pytest.mark.slow
 def test_uniform():
     """Uniform on [0, 1): law, mean, and the extreme words."""
     sample = draws(samplers.uniform, words_of("uniform"))
@@ -251,11 +252,13 @@ def test_poisson(mean):
     assert_mean(sample, mean)
 
 
+@pytest.mark.slow
 def test_poisson_of_nothing():
     """Mean 0 is always 0."""
     assert (draws(samplers.poisson, words_of("nothing"), 0.0) == 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chances", [[1.0], [0.5, 0.5], [0.1, 0.0, 0.6, 0.3], [1e-3] * 7 + [0.993]])
 def test_discrete(chances):
     """Indices by their chances; an index with chance 0 is never drawn."""
@@ -281,6 +284,7 @@ def test_discrete_takes_weights_that_do_not_add_up_to_one():
     )
 
 
+@pytest.mark.slow
 def test_neighbouring_words_give_unrelated_draws():
     """Betas of consecutive words: serial correlation below 4.9 / sqrt(n) = 0.011. False alarm 1e-6."""
     sample = draws(samplers.beta, words_of("serial"), 2.0, 3.0) - 0.4
@@ -290,6 +294,7 @@ def test_neighbouring_words_give_unrelated_draws():
     assert abs(correlation) * math.sqrt(DRAWS) < z_bound()
 
 
+@pytest.mark.slow
 def test_the_two_gammas_of_a_beta_are_unrelated():
     """odds of Beta(a, a) are symmetric: as many above 1 as below, also in the middle. False alarm 1e-6."""
     odds = draws(samplers.beta_odds, words_of("symmetry"), *depth_and_spread(5.0) * 2)

@@ -4,6 +4,7 @@ import inspect
 from itertools import count, product
 
 import httpx
+import pytest
 from tables import reading
 
 import sameluck as sl
@@ -53,6 +54,7 @@ def assert_known(outcomes):
     assert others == {}
 
 
+@pytest.mark.slow
 def test_coroutines(serve, tmp_path):
     url = f"sqlite:///{tmp_path / 'a.db'}?synchronous=normal"
     served, outcomes, names = serve(url), {}, count()
@@ -82,6 +84,7 @@ def test_coroutines(serve, tmp_path):
     assert_known(outcomes)
 
 
+@pytest.mark.slow
 def test_threads(tmp_path, served):
     """The calls that are sent are those of coroutines: what is tested is what happens before."""
     problem = {"code": "unknown", "detail": "not here", "status": 404}

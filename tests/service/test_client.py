@@ -57,6 +57,7 @@ def test_an_experiment_over_http_is_that_of_the_store(server, tmp_path):
         assert "socks" in client.names()
 
 
+@pytest.mark.slow
 def test_errors_are_those_of_the_embedded_calls(server):
     with server.client() as client:
         live = client.start("errors", EXPERIMENT, live=LIVE)
@@ -105,6 +106,7 @@ def test_lists_have_an_answer_for_each_item(server):
         assert [answers[n].applied for n in (0, 1, 3)] == [True, False, True]
 
 
+@pytest.mark.slow
 def test_a_window_ends_while_nobody_calls(server):
     live = server.store.start("overdue", EXPERIMENT, live={"reward": {"window_seconds": 0.2}})
     with server.client() as client:
@@ -172,6 +174,7 @@ class Flaky(httpx.BaseTransport):
         return response
 
 
+@pytest.mark.slow
 def test_a_call_is_repeated_until_it_is_answered_and_counts_once(server):
     with server.client() as client:
         client.start("flaky", EXPERIMENT, live=LIVE)
@@ -196,6 +199,7 @@ def test_a_call_that_counts_twice_is_not_repeated(server):
         assert faults.sent == ["windows", "windows"]  # not received, then perhaps received
 
 
+@pytest.mark.slow
 def test_a_unit_whose_answer_was_lost_does_not_count(server):
     with server.client() as client:
         client.start("lost", EXPERIMENT, live=LIVE)
@@ -211,6 +215,7 @@ def test_a_unit_whose_answer_was_lost_does_not_count(server):
         assert live.assign("u").reason == "ASSIGNED"
 
 
+@pytest.mark.slow
 def test_without_a_service_the_unit_gets_the_fallback_arm_in_time():
     with sl.Client("http://127.0.0.1:9", token="sl_x", timeout=0.2) as client:
         live = client.load("socks", fallback="red")
@@ -271,6 +276,7 @@ def test_what_is_no_answer_of_the_service_acknowledges_nothing(answer):
             call(client.load("socks", fallback="red"))
 
 
+@pytest.mark.slow
 def test_a_disabled_fallback_arm_is_not_shown_while_the_service_is_away(server):
     with server.client() as client:
         live = client.start("broken", EXPERIMENT, live=LIVE)
@@ -295,6 +301,7 @@ def test_an_answer_that_does_not_end_is_given_up():
         assert time.monotonic() - began < 5
 
 
+@pytest.mark.slow
 def test_an_answer_whose_head_does_not_end_is_given_up():
     """A byte every 50 ms, on a kept connection too: each read alone is in time."""
     sent = []
@@ -362,6 +369,7 @@ def test_what_is_no_unit_or_no_reward_is_refused_as_by_the_embedded_object(serve
             assert answers[-1].applied
 
 
+@pytest.mark.slow
 def test_names_are_parts_of_a_path(server):
     with server.client() as client:
         live = client.start(

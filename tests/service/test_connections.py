@@ -99,6 +99,7 @@ def test_a_client_that_goes_while_it_sends_is_no_failure_of_the_server(wire, cap
     assert not caplog.records
 
 
+@pytest.mark.slow
 def test_a_connection_on_which_no_request_begins_is_closed(wire, monkeypatch):
     monkeypatch.setattr(serving, "HEAD_SECONDS", 0.2)
     with connected(wire) as silent, connected(wire) as slow, wire.client() as client:

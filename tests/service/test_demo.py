@@ -2,11 +2,14 @@
 
 import asyncio
 
+import pytest
+
 import sameluck as sl
 from sameluck.service import demo
 from sameluck.service.experiments import Experiments
 
 
+@pytest.mark.slow
 def test_the_demonstration_ends_with_a_result_of_every_policy(monkeypatch):
     monkeypatch.setattr(demo, "STEP_SECONDS", 1e-6)
     monkeypatch.setattr(demo, "DELAY_SECONDS", 1e-7)

@@ -357,6 +357,7 @@ def test_no_request_is_sent_to_another_address(served):
     assert codes(served.http.get("/v1/experiments/")) == (404, "no_such_route")
 
 
+@pytest.mark.slow
 def test_every_call_finds_an_experiment_that_another_process_has_replaced(served):
     for call in (
         lambda one: served.reward(one, 1),
@@ -383,6 +384,7 @@ def test_every_call_finds_an_experiment_that_another_process_has_replaced(served
         assert served.http.delete("/v1/experiments/socks").status_code == 204
 
 
+@pytest.mark.slow
 def test_users_get_the_fallback_arm_in_time_while_an_experiment_is_loaded(serve, monkeypatch):
     served = serve(timeout=0.1)
     experiment = sl.Experiment(policies=served.socks["policies"], arms=2, horizon=2, replications=1)

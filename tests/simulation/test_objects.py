@@ -487,6 +487,7 @@ class TestProcesses:
         runs = self.run(doing(fork))
         assert (runs.pulls[:, 0, 0, 0] == 60).all()
 
+    @pytest.mark.slow
     def test_blocked_processes_are_given_up(self, forked, monkeypatch):
         monkeypatch.setattr("sameluck.simulation.processes._IDLE", 0.3)
         held = threading.Lock()
@@ -502,6 +503,7 @@ class TestProcesses:
         runs = self.run(doing(lambda _: time.sleep(0.03) or 0), **parts)
         assert runs.replications == 2
 
+    @pytest.mark.slow
     def test_an_interruption_ends_them(self, forked):
         def interrupt(*_):
             raise KeyboardInterrupt

@@ -144,6 +144,7 @@ REWARDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rewards", REWARDS)
 @pytest.mark.parametrize("policy", cases.FIRST_OF_OTHERS, ids=cases.name)
 def test_a_policy_is_literal_for_other_rewards_too(policy, rewards):

@@ -113,6 +113,7 @@ def test_the_interval_around_the_mean_equals_a_literal_transcription(runs):
     np.testing.assert_allclose((effect.effect, effect.low, effect.high), expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_what_a_twin_holds(runs, twin):
     """Every pair and checkpoint; the copy; the long run; the experiment's users."""
     users, successes = literal_ledger(runs)
@@ -188,6 +189,7 @@ def test_other_rewards(environment, family):
     assert twin.environment.means == pytest.approx((1.0, 0.5), abs=0.5)
 
 
+@pytest.mark.slow
 def test_the_same_policy_twice():
     same = experiment(policies={"a": "ucb1", "b": "ucb1"}, replications=1)
     twin = sl.twin(sl.simulate(same, BERNOULLI), **EFFORT)

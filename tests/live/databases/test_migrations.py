@@ -211,6 +211,7 @@ def test_an_empty_postgresql_database_is_looked_at_in_vain(empty_postgres_url):
 RECORDED = Path(__file__).parents[2] / "recorded" / "ledger_schema_1.sql"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_ledger_of_an_earlier_schema_is_counted_and_goes_on(url, version):
     """One experiment with a default reward, a void and a pause; one with a log."""

@@ -217,6 +217,7 @@ class TestSqlite:
             assert live.assign("ann").enrolled
             assert (live.status().users, live.status().voided) == (1, 0)
 
+    @pytest.mark.slow
     def test_another_program_that_holds_the_file(self, url, tmp_path):
         with sl.open(url, timeout=0.2) as store:
             live = store.start("trial", SMALL)

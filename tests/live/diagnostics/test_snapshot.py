@@ -418,6 +418,7 @@ class TestSamePolicy:
         rewards = live._replications.read(lambda ledger: ledger.rewards(names))
         assert rewards.tolist() == live.runs(policies=names).rewards[:, :, -1].tolist()
 
+    @pytest.mark.slow
     def test_with_shared_noise_they_do_too(self, store):
         policies = {"a": "thompson_bernoulli", "b": "thompson_bernoulli"}
 

@@ -225,6 +225,7 @@ def test_an_audit_is_a_new_draw_and_changes_no_result(start):
     assert_simulated(live, BERNOULLI)
 
 
+@pytest.mark.slow
 def test_a_late_challenger_is_rehearsed_too(start):
     live = start()
     sl.rehearse(live, BERNOULLI, traffic=CALM)

@@ -70,6 +70,7 @@ def test_a_session_ends_with_logout_and_with_its_token(served, log_in):
     assert other.get("/").status_code == 303
 
 
+@pytest.mark.slow
 def test_every_page_forbids_what_it_does_not_need(browser):
     for path in (
         "/",

@@ -149,6 +149,7 @@ def test_it_shows_how_far_it_is(held, log_in, text_of):
     assert len(held[1]) == 2  # both designs once, whoever asks
 
 
+@pytest.mark.slow
 def test_what_nobody_waits_for_is_given_up(held, monkeypatch):
     go, calls = held
     monkeypatch.setattr(simulations, "PATIENCE_SECONDS", 0.0)

@@ -230,6 +230,16 @@ class TestSqlite:
                     live.assign("ann", strict=True)
             assert live.assign("ann").enrolled
 
+    @pytest.mark.default_timeout
+    def test_a_quarter_of_a_second_is_the_default(self, url, tmp_path):
+        with sl.open(url) as store:
+            live = store.start("trial", SMALL)
+            with contextlib.closing(sqlite3.connect(tmp_path / "shop.db")) as other:
+                other.execute("BEGIN IMMEDIATE")
+                answer, seconds = timed(lambda: live.assign("ann"))
+                assert answer.reason == "UNAVAILABLE"
+                assert 0.2 < seconds < SOON
+
     def test_a_closed_store_is_the_callers_mistake(self, url):
         with sl.open(url) as store:
             live = store.start("trial", SMALL)

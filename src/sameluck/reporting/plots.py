@@ -1,130 +1,83 @@
-"""Figures: numbers first (NamedTuples that tests and pages read), then drawing. Needs `sameluck[plots]`."""
+"""Figures of effects, power and other curves: numbers first (NamedTuples that tests and pages read), then drawing.
+
+With `drawing` and `trace_figures` this is `sl.plots`. Needs `sameluck[plots]`.
+"""
 
 from __future__ import annotations
 
-import io
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from sameluck.errors import Invalid, optional, shown
-from sameluck.files import write_whole
+from sameluck.reporting.drawing import (
+    COLOURS,
+    DASHES,
+    FORMATS,
+    MARKERS,
+    Axes,
+    Figure,
+    checked_path,
+    colour,
+    dash,
+    drawing,
+    panels,
+    save,
+    saved,
+    svg_element,
+    to_bytes,
+    to_svg,
+)
+from sameluck.reporting.trace_figures import (
+    MASKED,
+    REAL,
+    REPLAYED,
+    SHADES,
+    Visit,
+    draw_stacks,
+    draw_trajectories,
+    visits,
+)
 from sameluck.reporting.wording import percent
-from sameluck.trajectories import Trajectory
 
-FORMATS = (".svg", ".pdf", ".png")
+__all__ = [
+    "BANDS",
+    "BARS",
+    "COLOURS",
+    "DASHES",
+    "FORMATS",
+    "LEGEND_INSIDE",
+    "MARKERS",
+    "MASKED",
+    "REAL",
+    "REPLAYED",
+    "SHADES",
+    "Axes",
+    "Curve",
+    "Figure",
+    "Line",
+    "PowerCurve",
+    "Visit",
+    "checked_path",
+    "colour",
+    "dash",
+    "draw_effects",
+    "draw_lines",
+    "draw_policies",
+    "draw_power",
+    "draw_stacks",
+    "draw_trajectories",
+    "drawing",
+    "panels",
+    "save",
+    "saved",
+    "svg_element",
+    "to_bytes",
+    "to_svg",
+    "visits",
+]
 
-# Okabe and Ito's colours, which colour-blind readers can distinguish; dashes distinguish lines in black and white.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-DASHES = ("-", "--", "-.", ":")
-MARKERS = ("o", "s", "^", "D")
 LEGEND_INSIDE = 5  # curves; with more the legend is below the axes
 BANDS = 8  # curves that can be told apart; of more the last checkpoint is drawn
 BARS = 60  # of one figure
-REAL, REPLAYED = "#A6CEE8", "#FFD9A0"  # light, for print; replayed ones also have dashed frames
-SHADES = ("white", "#ECECEC", "#C9C9C9")  # of an entry that no policy, one policy or several used
-MASKED = {"fc": "white", "hatch": "/////"}
-
-_STYLE = {
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlelocation": "left",
-    "font.size": 10,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "sameluck",
-}
-_METADATA = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # no dates: equal bytes
-_ARROW = {"arrowstyle": "-|>", "color": "#D55E00", "lw": 1.1, "shrinkA": 0, "shrinkB": 0}
-
-Axes: TypeAlias = Any  # matplotlib's, which is imported only when something is drawn
-
-
-class Figure(Protocol):
-    """A matplotlib figure."""
-
-    def __getattr__(self, name: str) -> Any: ...
-
-
-@contextmanager
-def drawing(
-    size: tuple[float, float], title: str, ax: Axes | None = None
-) -> Iterator[tuple[Figure, Axes]]:
-    """An empty figure and its axes in the common style; or the axes `ax` and their figure as they are."""
-    if ax is not None:
-        if not hasattr(ax, "figure") or not hasattr(ax, "set_title"):
-            raise Invalid(f"ax must be the Axes of a matplotlib figure, got {shown(ax)}")
-        ax.set_title(title)
-        yield ax.figure, ax
-        return
-    with panels(size, 1, 1) as (figure, ((axes,),)):
-        axes.set_title(title)
-        yield figure, axes
-
-
-@contextmanager
-def panels(
-    size: tuple[float, float], rows: int, columns: int
-) -> Iterator[tuple[Figure, Sequence[Sequence[Axes]]]]:
-    """An empty figure and rows of axes in the common style."""
-    with optional("matplotlib", "plots").rc_context(_STYLE):
-        figure = optional("matplotlib.figure", "plots").Figure(figsize=size, layout="constrained")
-        yield figure, figure.subplots(rows, columns, squeeze=False)
-
-
-def colour(index: int) -> str:
-    """The colour of the line or policy with this index."""
-    return COLOURS[index % len(COLOURS)]
-
-
-def dash(index: int) -> str:
-    """The dashes of the line with this index."""
-    return DASHES[index % len(DASHES)]
-
-
-def checked_path(path: str | Path) -> Path:
-    """The path, or `Invalid` if no figure can be written there; nothing is written."""
-    target = Path(path)
-    if target.suffix not in FORMATS:
-        raise Invalid(f"cannot plot to {str(path)!r}: its ending must be {', '.join(FORMATS)}")
-    if not target.parent.is_dir():
-        raise Invalid(f"cannot write {str(path)!r}: no folder {str(target.parent)!r}")
-    return target
-
-
-def save(figure: Figure, path: str | Path) -> Path:
-    """Write a figure as SVG, PDF or PNG, by the file's ending; the same figure gives the same bytes."""
-    target = checked_path(path)
-    write_whole(target, to_bytes(figure, target.suffix))
-    return target
-
-
-def saved(figure: Figure, path: str | Path | None) -> Figure:
-    """The figure, written to `path` if given."""
-    if path is not None:
-        save(figure, path)
-    return figure
-
-
-def to_bytes(figure: Figure, ending: str) -> bytes:
-    """The content of a file with a figure: `.svg`, `.pdf` or `.png`."""
-    content = io.BytesIO()
-    with optional("matplotlib", "plots").rc_context(_STYLE):
-        figure.savefig(content, format=ending[1:], metadata=_METADATA.get(ending), dpi=160)
-    return content.getvalue()
-
-
-def to_svg(figure: Figure) -> str:
-    """A figure as SVG text for a page."""
-    return svg_element(to_bytes(figure, ".svg"))
-
-
-def svg_element(content: bytes) -> str:
-    """The SVG of a file without its XML prolog."""
-    text = content.decode()
-    return text.partition("<!DOCTYPE")[2].partition(">")[2] or text
 
 
 class Curve(NamedTuple):
@@ -304,151 +257,3 @@ def draw_lines(
         axes.margins(x=0.02)
         axes.legend(frameon=False, loc="best")
     return figure
-
-
-class Visit(NamedTuple):
-    """One period of one policy in a small replication."""
-
-    policy: str
-    period: int  # from 1
-    arm: int
-    position: int
-    reward: float
-    source: tuple[str, int] | None  # policy and period that revealed a replayed reward
-
-
-def visits(trajectories: Mapping[str, Trajectory]) -> list[Visit]:
-    """Every period of a traced replication, each replayed reward with its last earlier visit."""
-    seen: dict[tuple[int, int], tuple[str, int]] = {}
-    result = []
-    for policy, trajectory in trajectories.items():
-        rows = zip(*(column.tolist() for column in trajectory), strict=True)
-        own = [
-            Visit(policy, period, arm, position, reward, seen[arm, position] if replayed else None)
-            for period, (arm, position, reward, replayed) in enumerate(rows, 1)
-        ]
-        seen |= {(visit.arm, visit.position): (policy, visit.period) for visit in own}
-        result += own
-    return result
-
-
-def draw_trajectories(
-    trajectories: Mapping[str, Trajectory], *, arms: Sequence[str] = (), title: str = ""
-) -> Figure:
-    """A small replication as `trace` returns it: each policy's arms and rewards, and an arrow to each replay.
-
-    `arms` are the arms' names; their numbers, from 0, if not given.
-    """
-    patches = optional("matplotlib.patches", "plots")
-    names, all_visits = list(trajectories), visits(trajectories)
-    periods = max(visit.period for visit in all_visits)
-    _check_room(periods)
-    with drawing((1.7 + 0.55 * periods, 0.7 + 1.25 * len(names)), title) as (figure, axes):
-        axes.axis("off")
-        axes.set(xlim=(-0.3, periods + 0.6), ylim=(2.3 * len(names) - 1.2, -0.6))
-        for visit in all_visits:
-            row = 2.3 * names.index(visit.policy)
-            _draw_visit(axes, patches, visit, row, arms[visit.arm] if arms else str(visit.arm))
-            if visit.source is not None:
-                start = visit.source[1], 2.3 * names.index(visit.source[0]) + 1.03
-                axes.annotate("", (visit.period, row - 0.03), start, arrowprops=_ARROW, zorder=0)
-        for index, name in enumerate(names):
-            axes.text(0.3, 2.3 * index + 0.25, f"{name}  arm", ha="right", va="center")
-            axes.text(0.3, 2.3 * index + 0.75, "reward", ha="right", va="center")
-        for period in range(1, periods + 1):
-            axes.text(period, -0.3, f"{period}", ha="center", va="center", color="0.35", fontsize=9)
-        axes.text(0.3, -0.3, "period", ha="right", va="center", color="0.35", fontsize=9)
-        _draw_legend(
-            axes, patches, {"from a real user": {"fc": REAL}, "replayed": {"fc": REPLAYED}}
-        )
-    return figure
-
-
-def _draw_visit(axes: Axes, patches: ModuleType, visit: Visit, row: float, arm: str) -> None:
-    x, real = visit.period, visit.source is None
-    style = {"fc": REAL, "ls": "-"} if real else {"fc": REPLAYED, "ls": "--"}
-    axes.add_patch(patches.Rectangle((x - 0.4, row), 0.8, 1, ec="0.2", lw=0.8, **style))
-    axes.plot([x - 0.4, x + 0.4], [row + 0.5, row + 0.5], color="0.2", lw=0.6)
-    axes.text(x, row + 0.26, arm, ha="center", va="center", weight="bold")
-    axes.text(x, row + 0.76, f"{visit.reward:.3g}", ha="center", va="center")
-
-
-def draw_stacks(
-    trajectories: Mapping[str, Trajectory],
-    *,
-    arms: Sequence[str] = (),
-    unused: Sequence[Sequence[float]] = (),
-    masked: tuple[int, int] | None = None,
-    title: str = "",
-) -> Figure:
-    """The reward stacks of a small replication: which policy used which entry, in which period.
-
-    Args:
-        trajectories: What `trace` returned, or some of its policies; none if `unused` has the stacks.
-        arms: The arms' names; their numbers, from 0, if not given.
-        unused: The whole stack of each arm, where the rewards that no policy used are known too.
-        masked: An arm and the position from which its rewards are hidden.
-        title: Above the figure.
-    """
-    patches = optional("matplotlib.patches", "plots")
-    names, all_visits = list(trajectories), visits(trajectories)
-    n_arms = max([len(arms), len(unused), *(1 + visit.arm for visit in all_visits)])
-    depth = max([*(1 + visit.position for visit in all_visits), *map(len, unused)])
-    _check_room(depth)
-    with drawing((1.7 + 0.62 * depth, 1.0 + 0.72 * n_arms), title) as (figure, axes):
-        axes.axis("off")
-        axes.set(xlim=(-0.3, depth + 0.1), ylim=(n_arms - 0.05, -0.4))
-        for arm, position in itertools.product(range(n_arms), range(depth)):
-            entry = [v for v in all_visits if (v.arm, v.position) == (arm, position)]
-            reward = entry[0].reward if entry else unused[arm][position] if unused else None
-            look = {"fc": SHADES[min(len(entry), 2)]}
-            if masked is not None and arm == masked[0] and position >= masked[1]:
-                reward, look = None, MASKED
-            axes.add_patch(patches.Rectangle((position, arm), 0.94, 0.84, ec="0.2", lw=0.8, **look))
-            if reward is not None:
-                _draw_reward(axes, (position, arm), reward, beside=bool(names), used=bool(entry))
-            for visit in entry:
-                index = names.index(visit.policy)
-                height = arm + 0.84 * (index + 0.6) / (max(len(names), 2) + 0.2)
-                style = {"fontsize": 7.5, "va": "center", "weight": "bold", "color": colour(index)}
-                axes.text(position + 0.07, height, f"{visit.period}", **style)
-        for arm in range(n_arms):
-            label = f"arm {arms[arm] if arms else arm}"
-            axes.text(-0.15, arm + 0.42, label, ha="right", va="center")
-        for index, name in enumerate(names):
-            style = {"ha": "center", "color": colour(index), "fontsize": 9}
-            axes.text(depth * (index + 0.5) / len(names), -0.22, f"period of {name}", **style)
-        _draw_legend(axes, patches, _stack_legend(len(names), masked=masked is not None))
-    return figure
-
-
-def _draw_reward(
-    axes: Axes, corner: tuple[int, int], reward: float, *, beside: bool, used: bool
-) -> None:
-    """A reward in its entry; to the right of the centre if periods stand beside it."""
-    x, y = corner[0] + (0.56 if beside else 0.47), corner[1] + 0.42
-    shade = "0.1" if used or not beside else "0.55"
-    axes.text(x, y, f"{reward:.3g}", ha="center", va="center", fontsize=11, color=shade)
-
-
-def _stack_legend(policies: int, *, masked: bool) -> dict[str, dict[str, str]]:
-    labels = {
-        0: ("known",),
-        1: ("not used", "used"),
-        2: ("not used", "used by one policy", "used by both"),
-    }.get(policies, ("not used", "used by one policy", "used by several"))
-    shades = {label: {"fc": SHADES[index]} for index, label in reversed([*enumerate(labels)])}
-    return {**shades, "masked": MASKED} if masked else shades
-
-
-def _check_room(columns: int) -> None:
-    if columns > 60:
-        raise Invalid(
-            f"a figure of single periods has room for 60 columns, got {columns:,}; trace a shorter horizon"
-        )
-
-
-def _draw_legend(axes: Axes, patches: ModuleType, styles: Mapping[str, dict[str, str]]) -> None:
-    frames = [patches.Patch(ec="0.2", lw=0.8, **style) for style in styles.values()]
-    place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0)}
-    axes.legend(frames, list(styles), ncols=4, frameon=False, **place)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.arrays import Floats
-from sameluck.reporting.plots import Axes, Figure, colour, panels
+from sameluck.reporting.drawing import Axes, Figure, colour, panels
 from sameluck.reporting.wording import amount
 
 _POINTER = {"arrowprops": {"arrowstyle": "-", "color": "0.5"}}

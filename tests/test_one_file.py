@@ -68,7 +68,7 @@ def _mean(law: Fixed, row: int, arm: int, bits: Bits) -> float:
 USE = """
 import json, sys, tempfile
 import sameluck as sl
-from sameluck import machine_code
+from sameluck.compilation import machine_code
 from sameluck.policies.base import is_randomised
 
 experiment = sl.Experiment(

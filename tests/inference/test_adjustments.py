@@ -11,7 +11,7 @@ from scipy import stats
 import budget
 import cases
 import sameluck as sl
-from sameluck.bodies import is_ours
+from sameluck.compilation.bodies import is_ours
 from sameluck.inference.adjustments import adjusted_differences, known_means
 from sameluck.policies.base import (
     _CHANCES_BODIES,

@@ -24,9 +24,9 @@ import numpy as np
 
 from sameluck import text_forms
 from sameluck.arrays import Floats
-from sameluck.bodies import check_registration, is_ours, renamed
-from sameluck.body_digests import compiled_bodies
-from sameluck.compiled import dispatched
+from sameluck.compilation.bodies import check_registration, is_ours, renamed
+from sameluck.compilation.body_digests import compiled_bodies
+from sameluck.compilation.decorators import dispatched
 from sameluck.errors import Invalid, shown
 from sameluck.randomness.streams import Bits
 from sameluck.validation import is_listed, require_number

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sameluck import text_forms
-from sameluck.bodies import is_ours
+from sameluck.compilation.bodies import is_ours
 from sameluck.environments.base import Environment, draw, draws
 from sameluck.errors import Invalid, shown
 from sameluck.randomness.streams import Bits

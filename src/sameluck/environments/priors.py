@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.arrays import Floats
-from sameluck.compiled import compiled
+from sameluck.compilation.decorators import compiled
 from sameluck.environments.base import (
     LARGEST,
     LIMITS,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-from sameluck.bodies import is_ours
+from sameluck.compilation.bodies import is_ours
 from sameluck.environments.base import (
     ENVIRONMENTS,
     LIMITS,

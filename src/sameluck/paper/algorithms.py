@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
-from sameluck.compiled import compiled
+from sameluck.compilation.decorators import compiled
 from sameluck.design import Replay
 from sameluck.environments.base import Environment, draw
 from sameluck.experiment import Experiment

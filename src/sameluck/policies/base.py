@@ -42,9 +42,9 @@ import numpy as np
 
 from sameluck import text_forms
 from sameluck.arrays import Floats, Ints
-from sameluck.bodies import check_registration, is_ours, renamed
-from sameluck.body_digests import compiled_bodies
-from sameluck.compiled import dispatched, inlined, specialised
+from sameluck.compilation.bodies import check_registration, is_ours, renamed
+from sameluck.compilation.body_digests import compiled_bodies
+from sameluck.compilation.decorators import dispatched, inlined, specialised
 from sameluck.errors import Invalid
 from sameluck.policies.branch_hints import with_branch_hints
 from sameluck.randomness.streams import SLOTS, Key, OnceKey

@@ -12,8 +12,8 @@ import numpy as np
 
 from sameluck import text_forms
 from sameluck.arrays import Floats
-from sameluck.bodies import is_ours
-from sameluck.compiled import inlined
+from sameluck.compilation.bodies import is_ours
+from sameluck.compilation.decorators import inlined
 from sameluck.errors import Invalid, shown
 from sameluck.policies.base import (
     POLICIES,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.arrays import Floats
-from sameluck.compiled import branch_hint, called
+from sameluck.compilation.decorators import branch_hint, called
 from sameluck.policies.base import Tally, selects
 from sameluck.policies.logarithms import natural_logs
 from sameluck.randomness.streams import Key

@@ -21,8 +21,8 @@ from functools import cache
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
-from sameluck.bodies import NoSource, source_function
-from sameluck.compiled import branch_hint
+from sameluck.compilation.bodies import NoSource, source_function
+from sameluck.compilation.decorators import branch_hint
 
 _HINT = "_branch_hint"
 _ORDERS = (ast.Gt, ast.GtE, ast.Lt, ast.LtE)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.arrays import Floats
-from sameluck.compiled import branch_hint, inlined
+from sameluck.compilation.decorators import branch_hint, inlined
 from sameluck.policies.base import LastArm, Tally, chances, selects, stays
 from sameluck.policies.tournament import MANY_ARMS, highest_mean
 from sameluck.randomness.samplers import uniform

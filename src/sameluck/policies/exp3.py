@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 from sameluck.arrays import Floats
-from sameluck.compiled import inlined
+from sameluck.compilation.decorators import inlined
 from sameluck.policies.base import RewardScale, Tally, chances, selects
 from sameluck.policies.softmax import draw_arm, fill_softmax
 from sameluck.randomness.streams import Key, at

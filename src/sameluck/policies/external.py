@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from sameluck.compiled import compiled
+from sameluck.compilation.decorators import compiled
 from sameluck.errors import (
     Diverged,
     Invalid,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.arrays import Floats
-from sameluck.compiled import branch_hint, called, inlined
+from sameluck.compilation.decorators import branch_hint, called, inlined
 from sameluck.policies.base import Policy, RewardScale, Tally, selects
 from sameluck.policies.logarithms import exploration_levels
 from sameluck.policies.ucb import bound_tables, bound_widths

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from sameluck.arrays import Floats
-from sameluck.compiled import compiled
+from sameluck.compilation.decorators import compiled
 
 _LEAST = 1e-9  # above 0, so that an arm without pulls has an infinite bound
 

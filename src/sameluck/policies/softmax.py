@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.arrays import Floats
-from sameluck.compiled import branch_hint, inlined
+from sameluck.compilation.decorators import branch_hint, inlined
 from sameluck.policies.base import Tally, chances, selects
 from sameluck.randomness.samplers import exponential, uniform
 from sameluck.randomness.streams import Bits, Key, at

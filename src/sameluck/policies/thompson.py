@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.arrays import Floats
-from sameluck.compiled import branch_hint
+from sameluck.compilation.decorators import branch_hint
 from sameluck.policies.base import RewardScale, Tally, selects
 from sameluck.randomness.samplers import beta_log_odds, beta_odds, normal
 from sameluck.randomness.streams import Key, at

@@ -35,7 +35,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
-from sameluck.compiled import branch_hint, inlined
+from sameluck.compilation.decorators import branch_hint, inlined
 from sameluck.policies.base import Tally
 
 MANY_ARMS = 64  # with more, a tournament is faster than a loop over all arms

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.arrays import Floats
-from sameluck.compiled import branch_hint
+from sameluck.compilation.decorators import branch_hint
 from sameluck.policies.base import LastArm, RewardScale, Tally, selects, stays
 from sameluck.policies.logarithms import natural_logs
 from sameluck.policies.tournament import FLOATS_PER_ARM, MANY_ARMS, highest_bound

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sameluck.compiled import branch_hint, inlined
+from sameluck.compilation.decorators import branch_hint, inlined
 from sameluck.policies.base import RewardScale, Tally, selects
 from sameluck.randomness.streams import Key
 from sameluck.validation import require_number

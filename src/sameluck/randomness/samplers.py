@@ -16,7 +16,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from sameluck.compiled import called, inlined, likely
+from sameluck.compilation.decorators import called, inlined, likely
 from sameluck.randomness.streams import Bits, again
 
 _TAIL = 3.6541528853610088  # where the ziggurat's bottom layer ends

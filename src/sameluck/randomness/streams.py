@@ -19,8 +19,8 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from sameluck.bodies import Body, Misuse
-from sameluck.compiled import Watched, compiled_as, inlined
+from sameluck.compilation.bodies import Body, Misuse
+from sameluck.compilation.decorators import Watched, compiled_as, inlined
 from sameluck.errors import AddressReused
 
 Bits: TypeAlias = np.uint64

@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
-from sameluck.bodies import Body, Misuse
+from sameluck.compilation.bodies import Body, Misuse
 from sameluck.environments.base import Environment
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment

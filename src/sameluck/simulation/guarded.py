@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from sameluck.arrays import Floats
-from sameluck.bodies import Misuse, is_ours
+from sameluck.compilation.bodies import Misuse, is_ours
 from sameluck.environments.base import LARGEST, Law, draw, draw_body_of, draws
 from sameluck.policies.base import (
     Policy,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
-from sameluck.compiled import compiled, inlined
+from sameluck.compilation.decorators import compiled, inlined
 from sameluck.environments.base import Law, draw
 from sameluck.policies.base import (
     LastArm,
@@ -43,7 +43,9 @@ class WorkingArrays(NamedTuple):
 class Results(NamedTuple):
     """The results of one policy: a row per replication, a column per checkpoint."""
 
-    timed: bool | None  # True or None: by its type the loop is compiled without the other case
+    timed: (
+        bool | None
+    )  # None without a trajectory: by its type the loop is compiled without this case
     checkpoints: Ints
     rewards: Floats  # (replication, checkpoint)
     pulls: Ints  # (replication, checkpoint, arm)
@@ -90,7 +92,7 @@ def run_one(
             key = Key(arrays.first[arm], arrays.second[arm])
             pulled, total, mean, again = arrays.pulls[arm], arrays.totals[arm], 0.0, True
             while again:
-                position = pulled if results.timed is None else period - 1
+                position = period - 1 if trajectory is not None and results.timed else pulled
                 reward = float(draw(law, row, arm, word(key, np.uint64(position))))
                 pulled += 1
                 total += reward

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
-from sameluck.compiled import compiled
+from sameluck.compilation.decorators import compiled
 from sameluck.environments.base import Law, compiled_law, draw
 from sameluck.randomness.streams import REWARD, Bits, stream, within, word
 from sameluck.runs import Runs

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sameluck.bodies import Body, Misuse, is_ours
+from sameluck.compilation.bodies import Body, Misuse, is_ours
 from sameluck.environments.base import Environment, compiled_law, draw_body_of
 from sameluck.experiment import Experiment
 from sameluck.policies.base import (

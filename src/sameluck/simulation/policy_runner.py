@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
-from sameluck.bodies import Body, Misuse, blames, is_ours, locate_error
+from sameluck.compilation.bodies import Body, Misuse, blames, is_ours, locate_error
 from sameluck.environments.base import Environment, Law, compiled_law, draw, draw_body_of
 from sameluck.errors import AddressReused, Invalid
 from sameluck.experiment import Experiment
@@ -90,6 +90,7 @@ class PolicyRunner:
     def _one_by_one(
         self, replications: range, checkpoints: Ints, trajectory: Trajectory | None
     ) -> Results:
+        trajectory = self._recorded(trajectory, checkpoints)
         results = self._empty_results(len(replications), checkpoints)
         # To compile, no replication is run; the law of one has the same type.
         law, first = self._law(replications or range(1)), replications.start
@@ -157,6 +158,7 @@ class PolicyRunner:
         A second read of a decision address raises `AddressReused`.
         """
         deadline = deadline or Deadline()
+        trajectory = self._recorded(trajectory, checkpoints)
         results = self._empty_results(1, checkpoints)
         seed, reward_owner, noise_owner = self.owners
         self.arrays = self._empty_arrays()
@@ -284,8 +286,13 @@ class PolicyRunner:
     def _empty_results(self, count: int, checkpoints: Ints) -> Results:
         shape = (count, checkpoints.size)
         pulls = np.empty((*shape, self.experiment.n_arms), np.int64)
-        timed = self.experiment.design.timed or None
-        return Results(timed, checkpoints, np.empty(shape), pulls)
+        return Results(self.experiment.design.timed, checkpoints, np.empty(shape), pulls)
+
+    def _recorded(self, trajectory: Trajectory | None, checkpoints: Ints) -> Trajectory | None:
+        # The loop without a trajectory reads the next reward of an arm's stack.
+        if trajectory is None and self.experiment.design.timed:
+            return empty_trajectory(int(checkpoints[-1]))
+        return trajectory
 
     def _law(self, replications: range) -> Law:
         experiment = self.experiment

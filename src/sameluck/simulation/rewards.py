@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from sameluck.arrays import Floats
-from sameluck.bodies import is_ours
-from sameluck.compiled import compiled
+from sameluck.compilation.bodies import is_ours
+from sameluck.compilation.decorators import compiled
 from sameluck.environments.base import Environment, Law, compiled_law, draw, draw_body_of
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment

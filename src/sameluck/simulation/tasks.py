@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
-from sameluck.compiled import compiled
+from sameluck.compilation.decorators import compiled
 from sameluck.environments.base import Environment
 from sameluck.experiment import Experiment
 from sameluck.policies.base import is_randomised

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from sameluck.compiled import branch_hint, load_compiler
+from sameluck.compilation.decorators import branch_hint, load_compiler
 from sameluck.randomness.samplers import beta_odds, discrete, normal, uniform
 from sameluck.randomness.streams import again
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 import numpy as np
 
 from sameluck.arrays import Floats
-from sameluck.bodies import is_ours
+from sameluck.compilation.bodies import is_ours
 from sameluck.errors import SameluckError
 from sameluck.live.engine.object_walker import ObjectWalker
 from sameluck.live.engine.walker import CompiledWalker, PreparedPolicy, empty_results

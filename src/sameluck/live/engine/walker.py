@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
-from sameluck.bodies import locate_error
-from sameluck.compiled import compiled
+from sameluck.compilation.bodies import locate_error
+from sameluck.compilation.decorators import compiled
 from sameluck.errors import Unplayable
 from sameluck.experiment import Experiment
 from sameluck.live.options import Maker

@@ -15,8 +15,8 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
-from sameluck.bodies import Body
-from sameluck.compiled import compiled, inlined
+from sameluck.compilation.bodies import Body
+from sameluck.compilation.decorators import compiled, inlined
 from sameluck.environments.base import Law, draw_body_of
 from sameluck.policies.base import Policy, Tally, own_body_of
 from sameluck.randomness.streams import DECISION, REWARD, Bits, Key, stream, within, word

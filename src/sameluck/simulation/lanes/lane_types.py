@@ -11,7 +11,7 @@ from numba.core.datamodel import PrimitiveModel, StructModel, register_default
 from numba.core.imputils import lower_cast
 from numba.core.typeconv import Conversion
 
-from sameluck.inlining import LinkedCompiler
+from sameluck.compilation.inlining import LinkedCompiler
 
 LANES = 32
 INLINED = {

@@ -28,8 +28,8 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from sameluck.bodies import Body, NoSource, is_ours, source_function
-from sameluck.compiled import branch_hint, inlined_body, likely
+from sameluck.compilation.bodies import Body, NoSource, is_ours, source_function
+from sameluck.compilation.decorators import branch_hint, inlined_body, likely
 from sameluck.simulation.lanes import arithmetic, indexing
 from sameluck.simulation.lanes.lane_types import INLINED, Lanes
 from sameluck.simulation.lanes.syntax import (

@@ -22,8 +22,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from sameluck.bodies import Body, is_ours
-from sameluck.machine_code import MachineCode
+from sameluck.compilation.bodies import Body, is_ours
+from sameluck.compilation.machine_code import MachineCode
 
 B = TypeVar("B", bound=Body)
 
@@ -181,7 +181,7 @@ def load_compiler() -> None:
     """Import Numba and register what compiled code calls; the first call of a loop does so too."""
     from numba.extending import overload  # noqa: PLC0415 it takes longer to import than everything else
 
-    from sameluck.inlining import LinkedCompiler, ShortCompiler  # noqa: PLC0415 as above
+    from sameluck.compilation.inlining import LinkedCompiler, ShortCompiler  # noqa: PLC0415 as above
 
     _register_hints()
     while _overloads:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import sameluck
-from sameluck.compiled import announcing, compiled
+from sameluck.compilation.decorators import announcing, compiled
 
 pytestmark = pytest.mark.slow
 

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sameluck.bodies import Body
+from sameluck.compilation.bodies import Body
 
 Token: TypeAlias = tuple[object, ...]  # of text, bytes and numbers: its repr tells values apart
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from numba import njit, vectorize
 
-from sameluck import machine_code
-from sameluck.body_digests import compiled_bodies, has_digest, why_no_digest
-from sameluck.compiled import Loop
+from sameluck.compilation import machine_code
+from sameluck.compilation.body_digests import compiled_bodies, has_digest, why_no_digest
+from sameluck.compilation.decorators import Loop
 from sameluck.environments.base import compiled_law, draw, draws
 from sameluck.policies.base import Tally, as_compiled, fill_chances, select, selects
 from sameluck.randomness.samplers import uniform

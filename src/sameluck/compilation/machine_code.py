@@ -24,13 +24,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from sameluck.bodies import Body, is_ours
-from sameluck.body_digests import has_digest, why_no_digest
+from sameluck.compilation.bodies import Body, is_ours
+from sameluck.compilation.body_digests import has_digest, why_no_digest
 from sameluck.files import write_whole
 
 NumbaObject: TypeAlias = Any  # signatures, targets and results, which Numba does not annotate
 
-_PACKAGE = Path(__file__).parent
+_PACKAGE = Path(__file__).parent.parent
 _SUFFIX = ".machinecode"
 _OWN = "own"  # the folder of loops with a user's bodies
 _MOST_BYTES = 2**28  # of such loops, of all versions of sameluck
@@ -197,10 +197,14 @@ def _remove_least_recent() -> None:
 
 
 def compiled_sources(package: Path = _PACKAGE) -> list[Path]:
-    """Every source that may be compiled: those that import `compiled`, and their neighbours in the same folder."""
-    importing = [p for p in package.rglob("*.py") if b"sameluck.compiled import" in p.read_bytes()]
-    folders = {source.parent for source in importing} - {package}
-    return sorted({*importing, *(p for folder in folders for p in folder.glob("*.py"))})
+    """Every source on which machine code depends.
+
+    Those that import the decorators, their neighbours in the same folder, and this folder, which compiles them.
+    """
+    decorated = b"sameluck.compilation.decorators import"
+    decorating = [p for p in package.rglob("*.py") if decorated in p.read_bytes()]
+    folders = {source.parent for source in decorating} - {package} | {package / "compilation"}
+    return sorted({*decorating, *(p for folder in folders for p in folder.glob("*.py"))})
 
 
 @cache
@@ -209,9 +213,7 @@ def cache_directory() -> Path:
     import numba  # noqa: PLC0415 as above
 
     digest = hashlib.blake2b(numba.__version__.encode(), digest_size=8)
-    names = ("compiled", "machine_code", "body_digests", "bodies")
-    compiling = [_PACKAGE / f"{name}.py" for name in names]
-    for source in [*compiling, *compiled_sources()]:
+    for source in compiled_sources():
         digest.update(source.read_bytes())
     try:
         folder = _user_cache() / digest.hexdigest()

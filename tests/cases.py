@@ -83,8 +83,8 @@ EVERYWHERE = (
     sl.EpsilonGreedy,
     sl.Uniform,
     sl.Always,
-    sl.Batched,
 )
+IN_BATCHES_EVERYWHERE = (sl.UCB1, sl.ThompsonBernoulli)
 
 DESIGN_EXAMPLES = {
     sl.Naive: [sl.Naive()],
@@ -129,15 +129,24 @@ def policy_examples(kind):
     return POLICY_EXAMPLES.get(kind) or [as_policy(text_forms.example(kind), 2)]
 
 
+def is_everywhere(policy):
+    """Whether a policy is run in every environment."""
+    if isinstance(policy, sl.Batched):
+        return isinstance(policy.policy, IN_BATCHES_EVERYWHERE)
+    return isinstance(policy, EVERYWHERE)
+
+
 POLICY_KINDS = [kind for kind in ours(POLICIES) if kind is not sl.External]
 ENVIRONMENT_KINDS = ours(ENVIRONMENTS)
 DESIGN_KINDS = ours(DESIGNS)
 ALL_POLICIES = [policy for kind in POLICY_KINDS for policy in policy_examples(kind)]
-POLICIES_EVERYWHERE = [policy for policy in ALL_POLICIES if isinstance(policy, EVERYWHERE)]
+POLICIES_EVERYWHERE = [policy for policy in ALL_POLICIES if is_everywhere(policy)]
+OTHER_POLICIES = [policy for policy in ALL_POLICIES if not is_everywhere(policy)]
 FIRST_OF_OTHERS = [
-    policy_examples(kind)[0] for kind in POLICY_KINDS if not issubclass(kind, EVERYWHERE)
+    policy_examples(kind)[0]
+    for kind in POLICY_KINDS
+    if not issubclass(kind, (*EVERYWHERE, sl.Batched))
 ]
-OTHER_POLICIES = [policy for policy in ALL_POLICIES if not isinstance(policy, EVERYWHERE)]
 ALL_DESIGNS = [design for kind in DESIGN_KINDS for design in DESIGN_EXAMPLES.get(kind, [])]
 
 

@@ -1,7 +1,10 @@
-"""One Hypothesis profile, the order of the tests, and a PostgreSQL server for the tests that need one.
+"""One Hypothesis profile, the order of the tests, workers, and a PostgreSQL server for the tests that need one.
 
 No deadline (the first use of a loop compiles it); the same cases every time.
 """
+
+import os
+from collections import Counter
 
 import hypothesis
 import pytest
@@ -17,16 +20,25 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("sameluck")
 
 
+def pytest_xdist_auto_num_workers():
+    """One more than there are cores, because tests of servers and browsers wait."""
+    return (os.cpu_count() or 1) + 1
+
+
+# They wait for other programs most of the time.
+LONGEST = ("test_browser.py", "test_postgres.py", "test_kill.py", "test_confluence.py")
+
+
 def pytest_collection_modifyitems(items):
-    """Files with slow tests come first: one that begins last would keep the other workers waiting.
+    """Files that take long come first: one that begins last would keep the other workers waiting.
 
     `make check` starts no server, so every test that needs one is slow.
     """
     for item in items:
         if "postgres_server" in item.fixturenames:
             item.add_marker(pytest.mark.slow)
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: (item.path.name not in LONGEST, -slow[item.path]))
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,10 @@ from sameluck.simulation.policy_runner import PolicyRunner
 
 SIZES = (1, 2, 3, 7)
 HORIZON = 59  # the last batch of 2, of 3 and of 7 is shorter
-ORDINARY = [policy for policy in cases.POLICIES_EVERYWHERE if not isinstance(policy, sl.Batched)]
+ORDINARY, OTHERS = (
+    [policy for policy in policies if not isinstance(policy, sl.Batched)]
+    for policies in (cases.POLICIES_EVERYWHERE, cases.OTHER_POLICIES)
+)
 BERNOULLI, GAUSSIAN = sl.Bernoulli((0.6, 0.5, 0.4)), sl.Gaussian((-0.2, 0.1, 0.0))
 
 
@@ -111,7 +114,7 @@ def test_the_literal_rule_on_the_history_before_the_batch_gives_the_same_arms(po
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", cases.OTHER_POLICIES, ids=cases.name)
+@pytest.mark.parametrize("policy", OTHERS, ids=cases.name)
 def test_every_other_policy_is_literal_in_batches_or_refused(policy):
     """Refused if it keeps numbers from period to period that the tally at the start of a batch does not give."""
     prepared = prepare(policy, 3, HORIZON)

@@ -18,6 +18,8 @@ import sameluck as sl
 from budget import SEED
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import at
+from sameluck.simulation.policy_runner import PolicyRunner
+from sameluck.trajectories import empty_trajectory
 
 BERNOULLI = sl.Bernoulli((0.25, 0.5, 0.75))
 EVERY_PAIR = [
@@ -152,8 +154,9 @@ def test_a_policy_is_literal_for_other_rewards_too(policy, rewards):
     environment = sl.Empirical(REWARDS[rewards])
     if cases.fits(policy, environment):
         experiment = experiment_with(policy, horizon=60)
-        (path,) = literal.play(experiment, environment, 0).values()
-        (traced,) = sl.trace(experiment, environment, guard=True).values()
+        ((name, path),) = literal.play(experiment, environment, 0).items()
+        traced = empty_trajectory(60)
+        PolicyRunner(experiment, environment, name).run_in_python(0, np.array([60]), traced)
         assert path.history == list(zip(traced.arms.tolist(), traced.rewards.tolist(), strict=True))
 
 

@@ -425,9 +425,6 @@ FROM assignment WHERE experiment = :experiment AND voided_us IS NOT NULL ORDER B
 SELECT v.assignment, a.replication, a.arm, a.position, v.value, v.outcome, v.received_us FROM reward_event v
 JOIN assignment a ON a.id = v.assignment WHERE a.experiment = :experiment ORDER BY v.id
 
--- name: not_binary
-SELECT 1 FROM entry WHERE experiment = :experiment AND value NOT IN (0, 1) LIMIT 1
-
 -- Every assignment ever made, in their order, and how it ended: 0 observed, 1 defaulted, 2 voided, -1 not yet.
 -- name: assignments
 SELECT a.arm, a.assigned_us, COALESCE(a.exposed_us, a.assigned_us) AS shown_us, a.exposed_us IS NOT NULL AS exposed,

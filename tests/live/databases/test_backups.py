@@ -136,6 +136,23 @@ def test_what_exists_is_not_overwritten(url, other_url, tmp_path):
         sl.restore(tmp_path / "one.backup", other_url)
 
 
+@pytest.mark.parametrize("end", ["-wal", "-shm", "-journal"])
+def test_the_log_of_a_file_that_was_moved_away_is_not_applied_to_another(tmp_path, end):
+    """SQLite would, and the restored file would be malformed."""
+    path, backup = tmp_path / "shop.db", tmp_path / "one.backup"
+    with sl.open(f"sqlite:///{path}") as store:
+        store.backup(backup)
+        (tmp_path / f"two.backup{end}").touch()
+        with pytest.raises(sl.Conflict, match=rf"two.backup{end}' is a part of the database"):
+            store.backup(tmp_path / "two.backup")
+    path.rename(tmp_path / "damaged.db")
+    (tmp_path / f"shop.db{end}").touch()
+    with pytest.raises(sl.Conflict, match=rf"shop.db{end}' is a part of the database that was at"):
+        sl.restore(backup, f"sqlite:///{path}")
+    (tmp_path / f"shop.db{end}").rename(tmp_path / f"damaged.db{end}")
+    sl.restore(backup, f"sqlite:///{path}")
+
+
 def test_what_is_no_backup(tmp_path):
     url = f"sqlite:///{tmp_path}/restored.db"
     with pytest.raises(sl.Unknown, match="no backup"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -51,6 +52,7 @@ def write_backup(database: Database, path: Path) -> None:
     with draft_of(path) as draft, closing(sqlite3.connect(draft, check_same_thread=False)) as copy:
         if path.exists():
             raise Invalid(f"{str(path)!r} exists already; a backup is a new file")
+        _check_alone(path)
         database.read(work)
         copy.commit()
         copy.execute("PRAGMA journal_mode = DELETE")  # one file, nothing beside it
@@ -64,8 +66,24 @@ def restore_file(backup: Path, path: Path) -> None:
         closing(sqlite3.connect(draft)) as copy,
     ):
         if path.exists():
-            raise Conflict(f"{str(path)!r} exists already; move it away first", "name_taken")
+            raise Conflict(
+                f"{str(path)!r} exists already; move it away first, with its -wal and -shm",
+                "name_taken",
+            )
+        _check_alone(path)
         source.backup(copy)
+
+
+def _check_alone(path: Path) -> None:
+    """Raise `Conflict` for the log of a file that was at this path: SQLite would apply it to the new file."""
+    for end in ("-wal", "-shm", "-journal"):
+        left = Path(f"{os.path.realpath(path)}{end}")
+        if left.exists():
+            raise Conflict(
+                f"{str(left)!r} is a part of the database that was at {str(path)!r}; move it to where that is now, "
+                "or delete it if that is not needed",
+                "name_taken",
+            )
 
 
 def restore_rows(backup: Path, database: Database) -> None:

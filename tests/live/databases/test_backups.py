@@ -1,6 +1,7 @@
 """Backups: consistent while the store serves, of either database into a file, and back into either."""
 
 import contextlib
+import resource
 import shutil
 import sqlite3
 import threading
@@ -151,6 +152,29 @@ def test_the_log_of_a_file_that_was_moved_away_is_not_applied_to_another(tmp_pat
         sl.restore(backup, f"sqlite:///{path}")
     (tmp_path / f"shop.db{end}").rename(tmp_path / f"damaged.db{end}")
     sl.restore(backup, f"sqlite:///{path}")
+
+
+@contextlib.contextmanager
+def no_room():
+    """No file may grow beyond some pages, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3 * 4_096, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_on_a_disk_without_room_the_file_is_named_and_nothing_is_left(tmp_path):
+    url, folder = f"sqlite:///{tmp_path}/shop.db", tmp_path / "full"
+    folder.mkdir()
+    with sl.open(url) as store:
+        store.backup(tmp_path / "one.backup")
+        with no_room(), pytest.raises(sl.Invalid, match=r"cannot write '.*full/two.backup': .*disk"):
+            store.backup(folder / "two.backup")
+    with no_room(), pytest.raises(sl.Invalid, match=r"cannot write '.*full/shop.db': .*disk"):
+        sl.restore(tmp_path / "one.backup", f"sqlite:///{folder}/shop.db")
+    assert list(folder.iterdir()) == []
 
 
 def test_what_is_no_backup(tmp_path):

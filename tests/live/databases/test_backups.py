@@ -170,7 +170,10 @@ def test_on_a_disk_without_room_the_file_is_named_and_nothing_is_left(tmp_path):
     folder.mkdir()
     with sl.open(url) as store:
         store.backup(tmp_path / "one.backup")
-        with no_room(), pytest.raises(sl.Invalid, match=r"cannot write '.*full/two.backup': .*disk"):
+        with (
+            no_room(),
+            pytest.raises(sl.Invalid, match=r"cannot write '.*full/two.backup': .*disk"),
+        ):
             store.backup(folder / "two.backup")
     with no_room(), pytest.raises(sl.Invalid, match=r"cannot write '.*full/shop.db': .*disk"):
         sl.restore(tmp_path / "one.backup", f"sqlite:///{folder}/shop.db")

@@ -253,6 +253,13 @@ def application(*arguments: Any) -> None:
 # Faults
 
 
+def _lines(path: Path) -> list[str]:
+    """The lines of a file; none if it does not exist yet."""
+    with contextlib.suppress(FileNotFoundError):
+        return path.read_text().splitlines()
+    return []
+
+
 class Store(NamedTuple):
     """A database, and what may happen to it."""
 
@@ -264,9 +271,14 @@ class Store(NamedTuple):
     def restart_server(self) -> None:
         """Stop PostgreSQL at once, as in a crash, and start it again."""
         data = self.server.folder / "data"
+        # The one before may be starting still, on a busy machine for seconds.
+        until = time.monotonic() + 60
+        while not _lines(data / "postmaster.pid"):
+            assert time.monotonic() < until, "PostgreSQL does not start"
+            time.sleep(0.02)
         command = shlex.split((data / "postmaster.opts").read_text())
         owner = data.stat()
-        os.kill(int((data / "postmaster.pid").read_text().split()[0]), signal.SIGQUIT)
+        os.kill(int(_lines(data / "postmaster.pid")[0]), signal.SIGQUIT)
         while (data / "postmaster.pid").exists():
             time.sleep(0.02)
         account = {"user": owner.st_uid, "group": owner.st_gid} if os.geteuid() == 0 else {}

@@ -199,6 +199,21 @@ def test_nothing_is_acknowledged_once_the_file_is_gone(path, live, lose):
     assert live.assign("bob").reason == "UNAVAILABLE"
 
 
+def test_a_file_that_is_moved_while_a_reader_opens_it(path, live, monkeypatch):
+    database = live._database
+    database._idle.clear()
+    check = database._file.check
+
+    def then_move():
+        check()
+        monkeypatch.undo()
+        moved(path)
+
+    monkeypatch.setattr(database._file, "check", then_move)
+    with pytest.raises(sl.Unavailable, match="was deleted or moved while it was open"):
+        live.status()
+
+
 def test_a_copy_of_the_file_itself_is_not_written_over_it_unnoticed(path):
     """Though what others do with SQLite while it serves is fine: to empty the log, and to make the file smaller."""
     with sl.open(f"sqlite:///{path}") as store:

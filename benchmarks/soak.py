@@ -1,6 +1,6 @@
 """Live experiments under everything at once: does each promise hold to the end?
 
-    python benchmarks/soak.py [--minutes 3] [--only sqlite postgresql] [--seed 1] [--folder FOLDER]
+    python benchmarks/soak.py [--minutes 3] [--window 30] [--only sqlite postgresql] [--seed 1] [--folder FOLDER]
 
 Two processes serve an experiment on PostgreSQL, one serves another on SQLite. Users return, answer late, twice, with
 another value, or not at all. Meanwhile processes are killed (SIGKILL) and started again, PostgreSQL is stopped and
@@ -253,6 +253,13 @@ def application(*arguments: Any) -> None:
 # Faults
 
 
+def _lines(path: Path) -> list[str]:
+    """The lines of a file; none if it does not exist yet."""
+    with contextlib.suppress(FileNotFoundError):
+        return path.read_text().splitlines()
+    return []
+
+
 class Store(NamedTuple):
     """A database, and what may happen to it."""
 
@@ -264,9 +271,14 @@ class Store(NamedTuple):
     def restart_server(self) -> None:
         """Stop PostgreSQL at once, as in a crash, and start it again."""
         data = self.server.folder / "data"
+        # The one before may be starting still, on a busy machine for seconds.
+        until = time.monotonic() + 60
+        while not _lines(data / "postmaster.pid"):
+            assert time.monotonic() < until, "PostgreSQL does not start"
+            time.sleep(0.02)
         command = shlex.split((data / "postmaster.opts").read_text())
         owner = data.stat()
-        os.kill(int((data / "postmaster.pid").read_text().split()[0]), signal.SIGQUIT)
+        os.kill(int(_lines(data / "postmaster.pid")[0]), signal.SIGQUIT)
         while (data / "postmaster.pid").exists():
             time.sleep(0.02)
         account = {"user": owner.st_uid, "group": owner.st_gid} if os.geteuid() == 0 else {}
@@ -308,8 +320,9 @@ class Store(NamedTuple):
 class Soak:
     """One experiment with its applications and its faults."""
 
-    def __init__(self, store: Store, seed: int) -> None:
+    def __init__(self, store: Store, seed: int, window: float) -> None:
         self.store = store
+        self.window = window
         self.random = random.Random(f"{seed} {store.kind}")
         self.processes: dict[int, Any] = {}
         self.every = dict.fromkeys(range(2 if store.kind == "postgresql" else 1), 10)
@@ -319,7 +332,7 @@ class Soak:
     def start(self) -> None:
         with sl.open(self.store.url) as opened:
             options = sl.Live(
-                open_replications=OPEN, reward=sl.Reward(min=0, max=1, window_seconds=WINDOW)
+                open_replications=OPEN, reward=sl.Reward(min=0, max=1, window_seconds=self.window)
             )
             opened.start(NAME, EXPERIMENT, live=options, makers=makers())
         for number in self.every:
@@ -409,11 +422,12 @@ class Soak:
         self.processes[number].terminate()
         self.processes[number].join(60)
         code = self.processes[number].exitcode
-        if code != 0:
+        if code not in (0, -signal.SIGTERM):  # the latter while it was starting, which is a kill
             raise AssertionError(f"application {number} on {self.store.kind} ended with {code}")
 
-    def drain(self, seconds: float = 300) -> None:
+    def drain(self) -> None:
         self.control(lambda live: live.stop(reason="the soak is over"))
+        seconds = 10 * self.window  # a replication waits for each of its users who never answer
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             time.sleep(1)
@@ -502,6 +516,12 @@ def stores(kinds: list[str], folder: Path) -> Any:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=3.0)
+    parser.add_argument(
+        "--window",
+        type=float,
+        default=WINDOW,
+        help="seconds for a reward: more than a process that was killed takes to start again",
+    )
     parser.add_argument("--only", nargs="*", choices=["sqlite", "postgresql"])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder")
@@ -512,7 +532,7 @@ def main() -> None:
         signal.signal(which, signal.SIG_IGN)
     multiprocessing.set_forkserver_preload(["sameluck", "soak"])
     with stores(options.only or ["sqlite", "postgresql"], folder) as places:
-        soaks = [Soak(store, options.seed) for store in places]
+        soaks = [Soak(store, options.seed, options.window) for store in places]
         until = time.monotonic() + 60 * options.minutes
         failed: list[BaseException] = []
 

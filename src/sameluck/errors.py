@@ -133,6 +133,8 @@ MOST_WORDS = 50  # that are listed in a message
 
 def shown(value: object) -> str:
     """A value as it is shown in messages, on one line: its `repr`, shortened; of much data its kind and shape."""
+    if isinstance(value, str | bytes):
+        value = value[: 10 * LONGEST]  # the `repr` of megabytes takes a tenth of a second
     try:
         text = repr(value)
     except Exception:  # a number with too many digits, or an object of the caller's that fails

@@ -5,6 +5,8 @@ import itertools
 import pytest
 
 import sameluck as sl
+from sameluck.live.challengers import Challenger
+from sameluck.live.databases.sqlite_transaction import SqliteTransaction
 
 EXPERIMENT = sl.Experiment(
     policies={"a": sl.UCB1(), "b": sl.Uniform()}, arms=2, horizon=6, replications=4, seed=2
@@ -52,6 +54,56 @@ def test_what_was_stopped_at_once_stays_so_when_a_challenger_joins(store):
     live.add_policy("late", sl.UCBDelta())
     assert live.status().status == "stopped"
     assert live.assign("u").reason == "NOT_RUNNING"
+
+
+def test_while_a_challenger_joins_only_replications_with_new_rewards_are_read(
+    tmp_path, monkeypatch
+):
+    with sl.open(f"sqlite:///{tmp_path / 'x.db'}?synchronous=normal") as store:
+        live = store.start("x", EXPERIMENT, live=sl.Live(open_replications=4))
+        serve(live, 9)
+        executed, execute, catch_up = [], SqliteTransaction._execute, Challenger.catch_up
+
+        def note(transaction, name, values):
+            if transaction.connection is store._database._writer:
+                executed.append((name, values.get("replication")))
+            return execute(transaction, name, values)
+
+        def serve_after(challenger, derived):
+            catch_up(challenger, derived)
+            late.append(live.assign("late").id)
+            live.reward(late[0], 1.0)
+            monkeypatch.setattr(SqliteTransaction, "_execute", note)
+
+        late = []
+        monkeypatch.setattr(Challenger, "catch_up", serve_after)
+        live.add_policy("late", "thompson_bernoulli")
+        monkeypatch.undo()
+        reads = {"ledger", "settled_since", "values"}
+        expected = [("settled_since", live.describe(late[0]).replication)]
+        assert [one for one in executed if one[0] in reads] == expected
+        serve(live)
+        assert live.verify() == 4
+
+
+def test_a_reward_that_a_challenger_cannot_read_keeps_it_out_even_at_the_last_moment(
+    tmp_path, monkeypatch
+):
+    with sl.open(f"sqlite:///{tmp_path / 'x.db'}?synchronous=normal") as store:
+        live = store.start("x", EXPERIMENT)
+        catch_up = Challenger.catch_up
+
+        def serve_after(challenger, derived):
+            catch_up(challenger, derived)
+            live.reward(live.assign("late").id, 0.5)
+
+        monkeypatch.setattr(Challenger, "catch_up", serve_after)
+        for _ in range(2):  # the second time it is found before
+            with pytest.raises(sl.Invalid, match="needs rewards 0 and 1"):
+                live.add_policy("late", "thompson_bernoulli")
+        assert list(live.experiment.policies) == ["a", "b"]
+        serve(live)
+        assert live.verify() == 4
 
 
 def test_a_window_that_ends_in_a_failing_policy_costs_no_user_the_arm():

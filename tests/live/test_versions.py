@@ -88,6 +88,31 @@ def test_a_rolling_deploy_with_a_changed_policy(postgres_url):
     scenario.close()
 
 
+def test_what_was_behind_is_taken_up_while_a_policy_is_removed(monkeypatch):
+    """Between deriving what follows and the change itself, as another process would."""
+    scenario = Scenario(lambda clock: sl.open("sqlite://", clock=clock))
+    live = scenario.start({**TWO, "own": sl.External("own")}, makers=OLD)
+    other = scenario.store.peek("trial", makers=NEW)
+    database = scenario.store._database
+    for id in scenario.enrol_all(live):
+        scenario.pay(other, id)
+    assert live.status().behind > 0
+    read = database.read
+
+    def then_take_up(work):
+        found = read(work)
+        monkeypatch.undo()
+        live.tick()
+        return found
+
+    monkeypatch.setattr(database, "read", then_take_up)
+    live.remove_policy("thompson")
+    assert live.status().behind == 0
+    scenario.finish(live)
+    is_simulated(live, OLD)
+    scenario.close()
+
+
 def test_a_forked_process_names_itself():
     """The parent has found out, and said, that its code is another."""
     with sl.open("sqlite://") as store:

@@ -11,6 +11,7 @@ from sameluck.live.databases.deadline import within
 
 FAILURES = 3  # in a row, until calls are no longer tried
 SECONDS = 1.0  # until one call is tried again
+QUIET_SECONDS = 10.0  # after a recovery was logged, until a failure is: an overloaded store answers every other call
 
 _log = logging.getLogger("sameluck")
 
@@ -41,6 +42,8 @@ class CircuitBreaker:
         self.failures = 0
         self._error: Unavailable | None = None
         self._closed_until = 0.0
+        self._logged: type[Unavailable] | None = None  # the last failure since the store answered
+        self._quiet_until = 0.0
         self._lock = threading.Lock()
 
     def call(self, seconds: float | None) -> Attempt:
@@ -67,16 +70,24 @@ class CircuitBreaker:
                 raise type(self._error)(f"{self._error} (not tried again at once)")
 
     def _failed(self, error: Unavailable) -> None:
+        now = time.monotonic()
         with self._lock:
             self.failures += 1
             self._error = error
             if self.failures == FAILURES:
-                self._closed_until = time.monotonic() + SECONDS
-        if self.failures in (1, FAILURES):
+                self._closed_until = now + SECONDS
+            new = self._logged is not type(error) and now >= self._quiet_until
+            if new:
+                self._logged = type(error)
+        if new:
             level = logging.ERROR if isinstance(error, Misconfigured) else logging.WARNING
             _log.log(level, "sameluck: %s", error)
 
     def _succeeded(self) -> None:
         with self._lock:
             self.failures, self._error = 0, None
-        _log.warning("sameluck: the store answers again")
+            logged, self._logged = self._logged, None
+            if logged is not None:
+                self._quiet_until = time.monotonic() + QUIET_SECONDS
+        if logged is not None:
+            _log.warning("sameluck: the store answers again")

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+import numpy as np
+
+from sameluck.arrays import Floats
 from sameluck.errors import Invalid
 from sameluck.live.databases.base import Row, Transaction
 from sameluck.live.databases.rows import (
@@ -15,7 +18,7 @@ from sameluck.live.databases.rows import (
     ReplicationRow,
 )
 from sameluck.live.definitions import Definition, PolicyRecord, records_text
-from sameluck.live.engine.replication import Replication
+from sameluck.live.engine.replication import Replication, rebuild
 from sameluck.live.options import Live, check_fit, experiment_as_run
 from sameluck.live.records import Joining
 from sameluck.live.replications import OpenReplications
@@ -66,16 +69,8 @@ class Challenger(NamedTuple):
         before = self.replications.current(self.transaction)
         _ = before.scheduler  # raises if this process does not have the code of every policy
         after = self._added_to(before)
-        self._check_rewards(after)
-        ledger = self.replications.ledger(self.transaction, after.scheduler)
-        taken_back = {
-            row.number: row.taken_back for row in self._all(ReplicationRow, "replications")
-        }
-        states = {}
-        for state in ledger.replications(checked=False):
-            state.taken_back = taken_back[state.number]
-            states[state.number] = _derived(state)
-        return DerivedChallenger(before.row, after, states)
+        rows = self._all(ReplicationRow, "replications")
+        return DerivedChallenger(before.row, after, self._derive_each(after, rows))
 
     def join(self, derived: DerivedChallenger, now: int) -> Joining:
         """Add the policy. It reads the replications begun so far first; a complete one is opened again for it."""
@@ -87,19 +82,34 @@ class Challenger(NamedTuple):
             raise Invalid(f"cannot add a policy: the experiment's status is failed ({row.reason})")
         if row.policies != derived.before:  # another process has changed the policies meanwhile
             derived = self.derive()
-        self._check_rewards(derived.after)
         users, open_before = self._users(), self._one(NumberRow, "count_open").number
         progress = self._add(derived.after, derived.states, now)
         self.replications.history.record(self.transaction, "policy added", subject=self.name)
         self.replications.continue_after(self.transaction, row, open_before)
         return self._summary(progress, users)
 
-    def catch_up(self, derived: Mapping[int, Derived]) -> None:
+    def catch_up(self, derived: DerivedChallenger) -> None:
         """Bring derived replications up to date, so that less is left while others wait."""
         for row in self._all(ReplicationRow, "replications"):
-            one = derived.get(row.number)
+            one = derived.states.get(row.number)
             if one is not None and one.state is not None and one.state.taken_back == row.taken_back:
-                self.replications.settle_since(self.transaction, one.state)
+                self._settle_since(derived.after, one.state, row)
+
+    def _derive_each(self, after: Definition, rows: Sequence[ReplicationRow]) -> dict[int, Derived]:
+        ledger = self.replications.ledger(self.transaction, after.scheduler)
+        taken_back, states = {row.number: row.taken_back for row in rows}, {}
+        for number, settled, outstanding in ledger._replace(numbers=list(taken_back)).entries():
+            self._check_rewards(after, settled.value)
+            state = rebuild(after.scheduler, number, settled, outstanding)
+            state.taken_back = taken_back[number]
+            states[number] = _derived(state)
+        return states
+
+    def _settle_since(self, after: Definition, state: Replication, row: ReplicationRow) -> None:
+        """Settle what was settled since. Only where there is something: SQLite looks for it among all entries."""
+        if state.version != row.version:
+            values = self.replications.settle_since(self.transaction, state)
+            self._check_rewards(after, np.array(values))
 
     def _add(
         self, after: Definition, derived: Mapping[int, Derived], now: int
@@ -107,17 +117,15 @@ class Challenger(NamedTuple):
         """Use a definition with one more policy; what was settled since the replications were derived is added."""
         self.replications.set_definition(self.transaction, after)
         outstanding = self.replications.outstanding(self.transaction)
-        ledger, progress = self.replications.ledger(self.transaction, after.scheduler), []
+        progress = []
         for row in self._all(ReplicationRow, "replications"):
             one = derived.get(row.number)
             if one is None or not one.can_catch_up(row):
-                (state,) = ledger._replace(numbers=[row.number]).replications(checked=False)
-                state.taken_back = row.taken_back
-                one = _derived(state)
+                one = self._derive_each(after, [row])[row.number]
             if one.state is not None:
                 state = one.state
                 self.replications.hold(self.transaction, row.number)
-                self.replications.settle_since(self.transaction, state)
+                self._settle_since(after, state, row)
                 state.outstanding = outstanding.get(row.number, set())
                 one = one._replace(progress=_progress(state))
                 self.replications.states[row.number] = state
@@ -156,9 +164,8 @@ class Challenger(NamedTuple):
         read = self.replications.read_definition
         return read(read(row).with_versions([name]))
 
-    def _check_rewards(self, wider: Definition) -> None:
-        key = {"experiment": self.replications.id}
-        if wider.binary_rewards and self.transaction.find(NumberRow, "not_binary", **key):
+    def _check_rewards(self, wider: Definition, values: Floats) -> None:
+        if wider.binary_rewards and not np.isin(values, (0, 1)).all():
             raise Invalid(
                 f"policy {self.name!r} needs rewards 0 and 1, but the experiment has had others"
             )

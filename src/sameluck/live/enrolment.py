@@ -24,7 +24,7 @@ from sameluck.live.databases.rows import (
     LockedAssignment,
 )
 from sameluck.live.expiry import Expiry
-from sameluck.live.item_lists import in_place
+from sameluck.live.item_lists import MOST_TOGETHER, in_place
 from sameluck.live.options import fallback_arm
 from sameluck.live.records import Assignment
 from sameluck.live.replications import OpenReplications
@@ -35,6 +35,7 @@ Unit: TypeAlias = str | SupportsIndex | UUID
 WEEK = 7 * 86_400 * SECOND
 FOREVER = 1 << 62  # microseconds
 MOST_UNITS = 500  # whose visits are written at once
+MOST_VOIDED = MOST_TOGETHER  # assignments at once, and the rest of those that one call has made
 FULL = (records.NO_OPEN_SLOT, records.DRAINING)  # no entry was wanted
 AGAIN = (records.STICKY, records.EXCLUDED, records.ARM_DISABLED)  # the unit has called before
 
@@ -115,7 +116,9 @@ class Enrolment:
         except Unavailable:
             if strict:
                 raise
-            return [self._unavailable(made) for _ in codes]
+            # The store may have committed them; their units see the fallback arm, so that they must not count.
+            self.was_not_told(made)
+            return [self.not_enrolled(records.UNAVAILABLE)] * len(codes)
         if strict and diverged and any(one.reason == records.DIVERGED for one in answers):
             raise OtherVersion(str(diverged))
         with self._guard:
@@ -252,39 +255,44 @@ class Enrolment:
         arm = self._declared if self._fallback is None else self._fallback
         return Assignment(None, self._arm_names[arm], enrolled=False, reason=reason)
 
-    def _unavailable(self, made: list[MadeAssignment]) -> Assignment:
-        """The answer if the store did not answer in time.
-
-        It may have committed the assignments that the call made. Their units see the fallback arm, so that they must
-        not count: they are voided by the next transaction.
-        """
-        self.was_not_told(made)
-        return self.not_enrolled(records.UNAVAILABLE)
-
     def was_not_told(self, made: list[MadeAssignment]) -> None:
-        """Void assignments by the next transaction: their units do not see the arm, unless they return before."""
+        """Void assignments by the next transactions: their units do not see the arm, unless they return before.
+
+        The list may grow until the call that makes them has ended.
+        """
         with self._guard:
             self._unanswered.append(made)
 
     def _void_unanswered(self, transaction: Transaction, now: int) -> None:
-        """Void the assignments whose units were not told, those that another call tells at this moment later.
+        """Void some of the assignments whose units were not told, those that another call tells at this moment later.
 
         The unit must be locked: the transaction that made the assignment may not have ended on the server.
         """
-        with self._guard:
-            lists, self._unanswered = self._unanswered, []
+        lists = self._take_unanswered()
         made = [one for some in lists for one in some]
         free = transaction.try_lock([one.code for one in made])
-        ours = list(compress(made, free))
-        if len(ours) < len(made):
-            self.was_not_told([one for one, locked in zip(made, free, strict=True) if not locked])
-        transaction.undo(lambda: self.was_not_told(ours))
-        for one in ours:
-            row = transaction.find(LockedAssignment, "lock_assignment", assignment=one.id)
+        busy = [one for one, locked in zip(made, free, strict=True) if not locked]
+        if busy:
+            self.was_not_told(busy)
+        transaction.undo(lambda: self._take_back(lists, busy))
+        values: list[Values] = [{"assignment": one.id} for one in compress(made, free)]
+        for row in transaction.find_many(LockedAssignment, "lock_assignment", values):
             if row is None or row.told or row.voided:
                 continue
             if row.state == "assigned" and row.exposed_us is None:
                 self._replications.void(transaction, row, now)
+
+    def _take_unanswered(self) -> list[list[MadeAssignment]]:
+        """Some of the lists: a call that waits for it must not wait for long, or none would ever be voided."""
+        lists: list[list[MadeAssignment]] = []
+        with self._guard:
+            while self._unanswered and sum(map(len, lists)) < MOST_VOIDED:
+                lists.append(self._unanswered.pop(0))
+        return lists
+
+    def _take_back(self, lists: list[list[MadeAssignment]], busy: list[MadeAssignment]) -> None:
+        with self._guard:
+            self._unanswered = [*lists, *(one for one in self._unanswered if one is not busy)]
 
     def _note_clock(self, transaction: Transaction, now: int) -> None:
         """Write by how much this machine's clock is ahead, once a minute, for `sameluck live doctor`."""
@@ -315,7 +323,8 @@ class Enrolment:
             self._replications.write(self._flush)
 
     def _flush(self, transaction: Transaction) -> None:
-        self._void_unanswered(transaction, self._settings.now())
+        for _ in range(len(self._unanswered)):
+            self._void_unanswered(transaction, self._settings.now())
         self._write_counts(transaction)
 
     def _write_counts(self, transaction: Transaction) -> None:

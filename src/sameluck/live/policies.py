@@ -35,7 +35,7 @@ class Policies(Results):
         new = partial(Challenger, replications=self._replications, name=name, policy=policy)
         # Not through `replications.write`: a challenger that fails is not added, no more.
         derived = self._database.read(lambda transaction: new(transaction).derive())
-        self._database.read(lambda transaction: new(transaction).catch_up(derived.states))
+        self._database.read(lambda transaction: new(transaction).catch_up(derived))
         first = [derived]
 
         def work(transaction: Transaction) -> Joining:

@@ -59,8 +59,8 @@ class Rederivation(NamedTuple):
 
 
 class _Derived(NamedTuple):
+    row: ReplicationRow  # with which it was derived
     version: int
-    taken_back: int
     complete: bool
     found: Differences
     period: int | None
@@ -105,13 +105,13 @@ class Rederiving(NamedTuple):
         digests, derived = known_digests(ledger), {}
         key = {"experiment": self.replications.id}
         rows = ledger.transaction.all(ReplicationRow, "replications", **key)
-        taken_back = {row.number: row.taken_back for row in rows}
+        by_number = {row.number: row for row in rows}
         for number, settled, outstanding in ledger.entries():
             check_digest(ledger, digests, number, settled)
             state = rebuild(ledger.scheduler, number, settled, outstanding)
             period = self._first_period(state)
             derived[number] = _Derived(
-                state.version, taken_back[number], state.complete, differences(state), period
+                by_number[number], state.version, state.complete, differences(state), period
             )
         return derived
 
@@ -137,7 +137,12 @@ class Rederiving(NamedTuple):
         if plan is None or plan.before != before.policies:
             plan = self._derive(transaction)
         after, by_number = plan.after, plan.states
-        stale = [row.number for row in rows if _is_stale(by_number.get(row.number), row)]
+        # One that was behind has other requests once a process with the code has taken it up.
+        stale = [
+            row.number
+            for row in rows
+            if row.number not in by_number or by_number[row.number].row != row
+        ]
         ledger = self.replications.ledger(transaction, after.scheduler)
         by_number = by_number | self._derive_each(ledger._replace(numbers=stale))
         open_before = transaction.one(NumberRow, "count_open", **key).number
@@ -169,10 +174,6 @@ class Rederiving(NamedTuple):
             before=derived.version,
             now=now,
         )
-
-
-def _is_stale(derived: _Derived | None, row: ReplicationRow) -> bool:
-    return derived is None or (derived.version, derived.taken_back) != (row.version, row.taken_back)
 
 
 def _summary(derived: Mapping[int, _Derived], *, applied: bool) -> Rederivation:

@@ -33,7 +33,7 @@ from sameluck.live.replications import OpenReplications
 from sameluck.live.settings import SECOND, StoreSettings
 from sameluck.validation import require_number
 
-MOST_ENTRIES = 10_000  # of one transaction, unless one replication has more
+MOST_ENTRIES = 2_000  # of one transaction, unless one replication has more
 HOUR = 3_600 * SECOND
 ERASED = "erased "  # the beginning of a unit that was erased, which no hash has
 

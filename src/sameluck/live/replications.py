@@ -245,9 +245,11 @@ class OpenReplications(StoredExperiment):
         requested = {Entry(*entry) for _, *entry in rows}
         return adopt_requests(state, requested, behind=locked.behind > 0)
 
-    def settle_since(self, transaction: Transaction, state: Replication) -> None:
-        """Settle in a state what was settled in the database since."""
-        self._settle_each(transaction, state, self._settled_since(transaction, state))
+    def settle_since(self, transaction: Transaction, state: Replication) -> list[float]:
+        """Settle in a state what was settled in the database since; returns the rewards."""
+        since = self._settled_since(transaction, state)
+        self._settle_each(transaction, state, since)
+        return [row.value for row in since]
 
     def _settled_since(self, transaction: Transaction, state: Replication) -> list[SettledRow]:
         key = {"experiment": self.id, "replication": state.number, "version": state.version}

@@ -1,6 +1,7 @@
 """Backups: consistent while the store serves, of either database into a file, and back into either."""
 
 import contextlib
+import resource
 import shutil
 import sqlite3
 import threading
@@ -134,6 +135,51 @@ def test_what_exists_is_not_overwritten(url, other_url, tmp_path):
     sl.restore(tmp_path / "one.backup", other_url)
     with pytest.raises(sl.Conflict, match=r"exists already|has experiments"):
         sl.restore(tmp_path / "one.backup", other_url)
+
+
+def test_the_log_of_a_file_that_was_moved_away_is_not_applied_to_another(tmp_path):
+    """SQLite would, and the restored file would be malformed."""
+    path, backup = tmp_path / "shop.db", tmp_path / "one.backup"
+    with sl.open(f"sqlite:///{path}?synchronous=normal") as store:
+        store.backup(backup)
+        for end in ("-wal", "-shm", "-journal"):
+            (left := tmp_path / f"two.backup{end}").touch()
+            with pytest.raises(sl.Conflict, match=rf"two.backup{end}' is a part of the database"):
+                store.backup(tmp_path / "two.backup")
+            left.unlink()
+    path.rename(tmp_path / "damaged.db")
+    for end in ("-wal", "-shm", "-journal"):
+        (left := tmp_path / f"shop.db{end}").touch()
+        with pytest.raises(sl.Conflict, match=rf"shop.db{end}' is a part of the database that was"):
+            sl.restore(backup, f"sqlite:///{path}")
+        left.rename(tmp_path / f"damaged.db{end}")
+    sl.restore(backup, f"sqlite:///{path}")
+
+
+@contextlib.contextmanager
+def no_room():
+    """No file may grow beyond some pages, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3 * 4_096, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_on_a_disk_without_room_the_file_is_named_and_nothing_is_left(tmp_path):
+    url, folder = f"sqlite:///{tmp_path}/shop.db", tmp_path / "full"
+    folder.mkdir()
+    with sl.open(url) as store:
+        store.backup(tmp_path / "one.backup")
+        with (
+            no_room(),
+            pytest.raises(sl.Invalid, match=r"cannot write '.*full/two.backup': .*disk"),
+        ):
+            store.backup(folder / "two.backup")
+    with no_room(), pytest.raises(sl.Invalid, match=r"cannot write '.*full/shop.db': .*disk"):
+        sl.restore(tmp_path / "one.backup", f"sqlite:///{folder}/shop.db")
+    assert list(folder.iterdir()) == []
 
 
 def test_what_is_no_backup(tmp_path):

@@ -1,8 +1,10 @@
 """The file of a SQLite database: who may write it, with `fcntl` and as on Windows, and what if it goes away."""
 
+import contextlib
 import os
 import resource
 import shutil
+import sqlite3
 import sys
 import types
 from pathlib import Path
@@ -159,12 +161,24 @@ def replaced_by_a_link(path):
     path.symlink_to(path.with_name("copy.db"))
 
 
+def overwritten_by_a_backup(path):
+    with sl.open(f"sqlite:///{path.with_name('other.db')}") as store:
+        store.backup(path.with_name("other.backup"))
+    shutil.copy(path.with_name("other.backup"), path)
+
+
+def emptied(path):
+    path.write_bytes(b"")
+
+
 LOSSES = {
     os.unlink: "was deleted or moved",
     moved: "was deleted or moved",
     replaced: "was replaced by another file",
     without_its_log: "shop.db-wal' was deleted or moved",
     replaced_by_a_link: "was replaced by another file",
+    overwritten_by_a_backup: "was overwritten while it was open",
+    emptied: "was overwritten while it was open",
 }
 
 
@@ -183,6 +197,40 @@ def test_nothing_is_acknowledged_once_the_file_is_gone(path, live, lose):
             call()
         assert "shop.db" in str(caught.value)
     assert live.assign("bob").reason == "UNAVAILABLE"
+
+
+def test_a_file_that_is_moved_while_a_reader_opens_it(path, live, monkeypatch):
+    database = live._database
+    database._idle.clear()
+    check = database._file.check
+
+    def then_move():
+        check()
+        monkeypatch.undo()
+        moved(path)
+
+    monkeypatch.setattr(database._file, "check", then_move)
+    with pytest.raises(sl.Unavailable, match="was deleted or moved while it was open"):
+        live.status()
+
+
+def test_a_copy_of_the_file_itself_is_not_written_over_it_unnoticed(path):
+    """Though what others do with SQLite while it serves is fine: to empty the log, and to make the file smaller."""
+    with sl.open(f"sqlite:///{path}") as store:
+        live = store.start("trial", SMALL)
+        with contextlib.closing(sqlite3.connect(path)) as other:
+            other.execute("PRAGMA wal_checkpoint")
+            shutil.copy(path, path.with_name("earlier.db"))
+            store.start("second", SMALL)
+            other.execute("VACUUM")
+            other.execute("PRAGMA wal_checkpoint")
+        given = live.assign("ann")
+        assert given.enrolled
+        shutil.copy(path.with_name("earlier.db"), path)
+        with pytest.raises(sl.Unavailable, match="was overwritten while it was open"):
+            live.status()
+        with pytest.raises(sl.Unavailable):  # SQLite may be the first to notice
+            live.reward(given.id, 1.0)
 
 
 def test_a_store_opens_again_once_the_file_is_back(path):

@@ -33,6 +33,11 @@ HOT = {
     "any_outstanding": "entry_wanted (experiment=? AND state=?)",
     "last_replication": "PRIMARY KEY (experiment=?)",
     "lock_experiment": "INTEGER PRIMARY KEY (rowid=?)",
+    # Of changes for which users wait
+    "assignments_of": "one_enrolment_a_unit (experiment=? AND unit=?)",
+    "extend_windows": "entry_due (experiment=? AND state=? AND due_us>?)",
+    "count_awaited": "entry_due (experiment=? AND state=? AND due_us>?)",
+    "defaults": "PRIMARY KEY (experiment=? AND replication=?)",
 }
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,36 +37,73 @@ def write_backup(database: Database, path: Path) -> None:
         raise Invalid("a store in memory has no backup; open a file instead")
 
     def work(transaction: Any) -> None:
-        if database.kind == "sqlite":
-            transaction.connection.backup(copy)
-        else:
-            migrate(copy, None)
-            for table in TABLES:
-                columns = _columns(copy, table)
-                rows = _rows_of_server(transaction.connection, table, columns)
-                places = ", ".join("?" * len(columns))
-                copy.executemany(
-                    f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})", rows
-                )
+        with _naming(path):
+            if database.kind == "sqlite":
+                transaction.connection.backup(copy)
+            else:
+                _copy_rows(transaction.connection, copy)
 
-    with draft_of(path) as draft, closing(sqlite3.connect(draft, check_same_thread=False)) as copy:
+    with _new_file(path) as copy:
         if path.exists():
             raise Invalid(f"{str(path)!r} exists already; a backup is a new file")
+        _check_alone(path)
         database.read(work)
-        copy.commit()
-        copy.execute("PRAGMA journal_mode = DELETE")  # one file, nothing beside it
+        with _naming(path):
+            copy.commit()
+            copy.execute("PRAGMA journal_mode = DELETE")  # one file, nothing beside it
+
+
+def _copy_rows(connection: Any, copy: sqlite3.Connection) -> None:
+    migrate(copy, None)
+    for table in TABLES:
+        columns = _columns(copy, table)
+        rows = _rows_of_server(connection, table, columns)
+        places = ", ".join("?" * len(columns))
+        copy.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})", rows)
 
 
 def restore_file(backup: Path, path: Path) -> None:
     """Make the SQLite file of a store from a backup."""
-    with (
-        _opened(backup) as source,
-        draft_of(path) as draft,
-        closing(sqlite3.connect(draft)) as copy,
-    ):
+    with _opened(backup) as source, _new_file(path) as copy:
         if path.exists():
-            raise Conflict(f"{str(path)!r} exists already; move it away first", "name_taken")
-        source.backup(copy)
+            raise Conflict(
+                f"{str(path)!r} exists already; move it away first, with its -wal and -shm",
+                "name_taken",
+            )
+        _check_alone(path)
+        with _naming(path):
+            source.backup(copy)
+
+
+@contextmanager
+def _new_file(path: Path) -> Iterator[sqlite3.Connection]:
+    """A SQLite file that is at the path once it is whole; nothing is left if it cannot be written."""
+    with draft_of(path) as draft, closing(sqlite3.connect(draft, check_same_thread=False)) as copy:
+        copy.execute(
+            "PRAGMA journal_mode = MEMORY"
+        )  # a file beside it would be left on a full disk
+        yield copy
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Name the file that cannot be written: SQLite does not say which of two it is."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise Invalid(f"cannot write {shown(str(path))}: {error}") from None
+
+
+def _check_alone(path: Path) -> None:
+    """Raise `Conflict` for the log of a file that was at this path: SQLite would apply it to the new file."""
+    for end in ("-wal", "-shm", "-journal"):
+        left = Path(f"{os.path.realpath(path)}{end}")
+        if left.exists():
+            raise Conflict(
+                f"{str(left)!r} is a part of the database that was at {str(path)!r}; move it to where that is now, "
+                "or delete it if that is not needed",
+                "name_taken",
+            )
 
 
 def restore_rows(backup: Path, database: Database) -> None:

@@ -13,7 +13,7 @@ from operator import itemgetter
 from threading import Lock
 from typing import Protocol, TypeAlias, TypeVar
 
-from sameluck.errors import Invalid, Unknown
+from sameluck.errors import Diverged, Invalid, Unknown
 from sameluck.live.databases.clock import SteadyClock
 
 T = TypeVar("T")
@@ -65,6 +65,15 @@ Work: TypeAlias = Callable[[Transaction], T]
 def deleted() -> Unknown:
     """The error for a row that is not there although it was: that of an experiment."""
     return Unknown("the experiment is not in this store any more: it was deleted")
+
+
+def contradiction(error: Exception) -> Diverged:
+    """The error for a row that a constraint refuses: what a process knows of a ledger is not what it is."""
+    (what, *_) = str(error).splitlines()
+    return Diverged(
+        f"the database refused a change that contradicts its rows ({what}). Was it edited? Restore a backup, or see "
+        "live.repair()"
+    )
 
 
 class Database(Protocol):

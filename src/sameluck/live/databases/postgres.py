@@ -23,6 +23,7 @@ from sameluck.errors import Closed, Invalid, Misconfigured, Unavailable, optiona
 from sameluck.live.databases.base import (
     Work,
     check_schema,
+    contradiction,
     for_postgres,
 )
 from sameluck.live.databases.clock import SteadyClock
@@ -166,8 +167,8 @@ class Postgres:
     def _run(self, work: Work[T], begin: str) -> T:
         try:
             return self._attempt(partial(self._once, work, begin))
-        except self._psycopg.IntegrityError:  # not a failure of the server
-            raise
+        except self._psycopg.IntegrityError as error:
+            raise contradiction(error) from error
         except self._psycopg.errors.UntranslatableCharacter as error:
             raise Invalid(message_of(error)) from error
         except self._psycopg.Error as error:  # no permission, say

@@ -22,7 +22,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
-from sameluck.errors import Closed, Invalid, Misconfigured, Unavailable
+from sameluck.errors import Closed, Invalid, Misconfigured, SameluckError, Unavailable
 from sameluck.live.databases.base import Work, check_schema, migrations
 from sameluck.live.databases.clock import SteadyClock
 from sameluck.live.databases.deadline import deadline, seconds_left
@@ -90,7 +90,7 @@ class Sqlite:
                 self._file = SqliteFile(self.path, write=not read_only)
                 on_error.callback(self._file.close)
             if read_only:
-                with self._reading() as connection:
+                with self._reading(refused=Invalid) as connection:
                     check_schema(repr(str(self.path)), schema_version(connection), read_only=True)
             else:
                 self._writer = self._connect(str(self.path or ":memory:"), self._prepare_writer)
@@ -99,7 +99,12 @@ class Sqlite:
             on_error.pop_all()
 
     def _connect(
-        self, where: str, prepare: Callable[[sqlite3.Connection], None], *, uri: bool = False
+        self,
+        where: str,
+        prepare: Callable[[sqlite3.Connection], None],
+        *,
+        uri: bool = False,
+        refused: type[SameluckError] = Invalid,
     ) -> sqlite3.Connection:
         with contextlib.ExitStack() as on_error:
             try:
@@ -117,7 +122,7 @@ class Sqlite:
             except sqlite3.Error as error:
                 name = str(self.path)
                 check_handles(name)
-                kind = Unavailable if is_transient(error) else Invalid
+                kind = Unavailable if is_transient(error) else refused
                 raise kind(f"cannot open {name!r} as a SQLite database: {error}") from None
             on_error.pop_all()
         return connection
@@ -285,8 +290,11 @@ class Sqlite:
                 raise Unavailable(f"SQLite could not read {str(self.path)!r}: {error}") from error
 
     @contextlib.contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection for one reader; there are as many as have ever read at the same time."""
+    def _reading(self, refused: type[SameluckError] = Unavailable) -> Iterator[sqlite3.Connection]:
+        """A connection for one reader; there are as many as have ever read at the same time.
+
+        A file that cannot be opened as a database is `refused`; once the store is open, it was one.
+        """
         self._reopen_if_forked()
         with self._mutex:
             if self._closed:
@@ -296,7 +304,12 @@ class Sqlite:
             self._file.check()
         if idle is None:
             url = f"{Path(self.path or '').resolve().as_uri()}?mode=ro"
-            idle = self._connect(url, self._prepare_reader, uri=True)
+            try:
+                idle = self._connect(url, self._prepare_reader, uri=True, refused=refused)
+            except Unavailable:
+                if self._file is not None:
+                    self._file.check()  # it may have been moved just now
+                raise
         with contextlib.ExitStack() as unless_kept:
             unless_kept.callback(idle.close)
             yield idle

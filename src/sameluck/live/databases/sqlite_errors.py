@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from sameluck.errors import Unavailable
+from sameluck.live.databases.base import contradiction
 
 REMEDIES = {
     sqlite3.SQLITE_FULL: "; make room on the disk",
@@ -15,7 +16,9 @@ REMEDIES = {
 
 def unavailable(error: BaseException) -> BaseException:
     """The error to raise for one that ended a transaction."""
-    if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError):
+    if isinstance(error, sqlite3.IntegrityError):
+        return contradiction(error)
+    if isinstance(error, sqlite3.Error):
         remedy = REMEDIES.get(_code(error), "")
         return Unavailable(f"SQLite could not write, nothing was changed: {error}{remedy}")
     if isinstance(error, Exception):

@@ -18,6 +18,8 @@ from sameluck.files import lock, release
 
 Identity: TypeAlias = tuple[int, int]  # device and inode
 LOCKED_BYTE = 1 << 60  # on Windows; no database is as long
+MAGIC = b"SQLite format 3\0"  # a database begins so
+IN_WAL_MODE = b"\2\2"  # bytes 18 and 19; a backup does not have them
 OUT_OF_HANDLES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
@@ -63,6 +65,9 @@ class SqliteFile:
             _opened.setdefault(self.identity, _Opened()).stores += 1
         self._log_path = Path(f"{os.path.realpath(path)}-wal")  # SQLite follows symlinks
         self._log: Identity | None = None
+        self._written = (0, 0)  # when the file was last changed, and its size
+        self._changes = 0  # that SQLite has counted in it
+        self._header = threading.Lock()
 
     def _lock(self) -> Identity:
         opened = _opened.get(_identity_or_none(self.path) or (-1, -1))
@@ -102,15 +107,35 @@ class SqliteFile:
 
     def check(self) -> None:
         """Raise `Unavailable` if the path has another file than the one that is open, or none."""
-        self._check(self.path, self.identity)
+        found = self._check(self.path, self.identity)
         if self._log is not None:
+            if (found.st_mtime_ns, found.st_size) != self._written:
+                self._check_header(found)
             self._check(self._log_path, self._log)
 
-    def _check(self, path: Path, identity: Identity) -> None:
+    def _check_header(self, found: os.stat_result) -> None:
+        """Raise `Unavailable` if somebody has written another database into the file, as `cp` does.
+
+        SQLite itself writes the file when it empties the log, and the changes that it counts never become fewer.
+        """
+        handle = _opened[self.identity].handle
+        if handle is None or not hasattr(os, "pread"):
+            return
+        with self._header:
+            header = os.pread(handle, 28, 0)
+            changes = int.from_bytes(header[24:28], "big")
+            if header[:16] != MAGIC or header[18:20] != IN_WAL_MODE or changes < self._changes:
+                raise Unavailable(
+                    f"{str(self.path)!r} was overwritten while it was open: nothing was or will be acknowledged. "
+                    "Close the store, move the file away with its -wal and -shm, and restore a backup"
+                )
+            self._changes, self._written = changes, (found.st_mtime_ns, found.st_size)
+
+    def _check(self, path: Path, identity: Identity) -> os.stat_result:
         try:
             found = os.stat(path)
             if (found.st_dev, found.st_ino) == identity:
-                return
+                return found
             what = "was replaced by another file"
         except FileNotFoundError:
             what = "was deleted or moved"

@@ -246,9 +246,10 @@ SELECT d.replication, d.owner, d.arm, d.position, d.value, d.settled, d.assignme
 FROM (SELECT e.replication, e.owner, e.arm, e.position, e.value, e.settled, e.assignment,
              COALESCE(e.due_us, COALESCE(a.exposed_us, a.assigned_us) + CAST(:window AS BIGINT)) + :more AS due_us
       FROM replication r
-      JOIN entry e ON e.experiment = r.experiment AND e.replication = r.number
+      CROSS JOIN entry e
       JOIN assignment a ON a.id = e.assignment
-      WHERE r.experiment = :experiment AND r.state = 'open' AND e.state = 'settled' AND e.source = 'default'
+      WHERE r.experiment = :experiment AND r.state = 'open' AND e.experiment = r.experiment
+        AND e.replication = r.number AND e.state = 'settled' AND e.source = 'default'
         AND SUBSTR(a.unit, 1, 7) <> 'erased ') AS d
 LEFT JOIN reward_event v ON v.id = (SELECT MIN(w.id) FROM reward_event w
                                     WHERE w.assignment = d.assignment AND w.outcome = 'late'
@@ -290,8 +291,8 @@ WHERE experiment = :experiment AND number = :replication
 SELECT COALESCE(SUM(taken_back), 0) FROM replication WHERE experiment = :experiment
 
 -- name: count_awaited
-SELECT COUNT(*) FROM entry WHERE experiment = :experiment AND state = 'assigned'
-  AND (:leases = 1 OR assignment IN (SELECT id FROM assignment WHERE experiment = :experiment AND exposed_us IS NOT NULL))
+SELECT COUNT(*) FROM entry WHERE experiment = :experiment AND state = 'assigned' AND due_us > -9000000000000000000
+  AND (:leases = 1 OR EXISTS (SELECT 1 FROM assignment a WHERE a.id = entry.assignment AND a.exposed_us IS NOT NULL))
 
 -- name: expose
 UPDATE assignment SET exposed_us = :now WHERE id = :assignment
@@ -400,10 +401,11 @@ ON CONFLICT (process) DO UPDATE SET ahead_us = excluded.ahead_us, seen_us = excl
 -- name: forget_clocks
 DELETE FROM process_clock WHERE seen_us < :before
 
+-- Every assigned entry is due at some time; saying so makes SQLite use the index of those.
 -- name: extend_windows
 UPDATE entry SET due_us = due_us + :more
-WHERE experiment = :experiment AND state = 'assigned'
-  AND (:leases = 1 OR assignment IN (SELECT id FROM assignment WHERE experiment = :experiment AND exposed_us IS NOT NULL))
+WHERE experiment = :experiment AND state = 'assigned' AND due_us > -9000000000000000000
+  AND (:leases = 1 OR EXISTS (SELECT 1 FROM assignment a WHERE a.id = entry.assignment AND a.exposed_us IS NOT NULL))
 
 -- name: answers
 SELECT reason, calls FROM answer WHERE experiment = :experiment ORDER BY reason
@@ -424,9 +426,6 @@ FROM assignment WHERE experiment = :experiment AND voided_us IS NOT NULL ORDER B
 -- name: events
 SELECT v.assignment, a.replication, a.arm, a.position, v.value, v.outcome, v.received_us FROM reward_event v
 JOIN assignment a ON a.id = v.assignment WHERE a.experiment = :experiment ORDER BY v.id
-
--- name: not_binary
-SELECT 1 FROM entry WHERE experiment = :experiment AND value NOT IN (0, 1) LIMIT 1
 
 -- Every assignment ever made, in their order, and how it ended: 0 observed, 1 defaulted, 2 voided, -1 not yet.
 -- name: assignments
@@ -506,8 +505,9 @@ DELETE FROM disabled_arm WHERE experiment = :experiment
 -- name: delete_experiment
 DELETE FROM experiment WHERE id = :experiment
 
+-- The sign keeps SQLite from reading all assignments in their order: the unit's are few.
 -- name: assignments_of
-SELECT id FROM assignment WHERE experiment = :experiment AND unit = :unit ORDER BY replication, id
+SELECT id FROM assignment WHERE experiment = :experiment AND unit = :unit ORDER BY +replication, id
 
 -- name: applied_reward
 SELECT a.replication, a.owner, a.arm, a.position, v.value FROM reward_event v JOIN assignment a ON a.id = v.assignment

@@ -8,7 +8,7 @@ from typing import TypeVar
 import pytest
 
 from sameluck.errors import Invalid, Unavailable
-from sameluck.live import records
+from sameluck.live import enrolment, records
 from sameluck.live.databases.base import Work
 from sameluck.live.enrolment import MadeAssignment
 from sameluck.live.experiment import LiveExperiment
@@ -182,6 +182,7 @@ class IncidentRules:
             live.assign("ann", strict=True)
         answers = live.assign_many(["bob", "", "carl"])
         assert [getattr(one, "reason", "") for one in answers] == ["UNAVAILABLE", "", "UNAVAILABLE"]
+        assert [len(made) for made in live._enrolment._unanswered] == [2]  # of one call, once
         monkeypatch.undo()
         live._settings.after_fork()  # the circuit breaker lets the next call pass
         assert (live.status().waiting, live.status().voided) == (3, 1)
@@ -190,6 +191,31 @@ class IncidentRules:
         assert (live.status().waiting, live.status().voided) == (1, 3)
         scenario.finish(live, waiting=[str(again.id)])
         assert_finished(live, voided=3)
+
+    def test_after_an_outage_no_call_waits_for_all_that_it_has_left(
+        self, scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each call voids some of the assignments whose units were not told; closing voids all of them."""
+        live, not_told = scenario.start(live=options(batch=8)), []
+        monkeypatch.setattr(enrolment, "MOST_VOIDED", 3)
+        for size in (1, 1, 2, 4, 1, 1):  # assignments of one call
+            units = [scenario.unit() for _ in range(size)]
+            made = [
+                MadeAssignment(str(live.assign(unit).id), live._enrolment.code(unit))
+                for unit in units
+            ]
+            not_told.append(made)
+        for made in not_told:
+            live._enrolment.was_not_told(made)
+        waiting, voided = [], []
+        for _ in range(2):
+            waiting.append(scenario.enrol(live))
+            voided.append(live.status().voided)
+        assert voided == [4, 8]
+        live = scenario.reopen(live)
+        assert live.status().voided == 10
+        scenario.finish(live, waiting=waiting)
+        assert_finished(live, voided=10)
 
     def test_a_unit_that_another_process_has_told_keeps_its_assignment(
         self, scenario: Scenario

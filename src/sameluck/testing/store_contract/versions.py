@@ -11,6 +11,7 @@ from sameluck.errors import Diverged, Invalid, OtherVersion
 from sameluck.live import records
 from sameluck.live.databases.base import SqlValue, Values
 from sameluck.live.databases.rows import EntryRow
+from sameluck.live.engine.scheduler import Entry
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.options import Makers
 from sameluck.policies.external import External, makers_for
@@ -298,6 +299,25 @@ class VersionRules:
         assert not live.repair().differences
         live.resume()
         assert [one.what for one in live.history()][-2:] == ["ledger repaired", "resumed"]
+        scenario.finish(live, waiting=[waiting])
+        _is_simulated(live)
+
+    def test_a_ledger_that_is_edited_while_it_serves(self, scenario: Scenario) -> None:
+        """A process that has the state in memory finds out when it wants an entry that is there already."""
+        live = scenario.start({"fixed": "always(1)"}, live=options(open_replications=1))
+        self._serve_some(scenario, live, 2)
+        next_but_one: Values = {
+            "experiment": live._id,
+            "replication": 0,
+            **Entry(0, 1, 3)._asdict(),
+        }
+        scenario.store._database.write(lambda t: t.run("want", **next_but_one))
+        waiting = scenario.enrol(live)
+        with pytest.raises(Diverged, match="contradicts its rows"):
+            scenario.pay(live, waiting)
+        assert live.status().status == "failed"
+        assert live.repair(confirm=True).applied
+        live.resume()
         scenario.finish(live, waiting=[waiting])
         _is_simulated(live)
 

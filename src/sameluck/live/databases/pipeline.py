@@ -79,6 +79,7 @@ _STATEMENTS = {
         "BEGIN": "BEGIN ISOLATION LEVEL READ COMMITTED",  # whatever the server's default
         "BEGIN_READING": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
         "COMMIT": "COMMIT",
+        "plan_again": "DISCARD PLANS",
         "clock": "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
         "lock": "SELECT pg_advisory_xact_lock(:number)",
         "try_lock": "SELECT pg_try_advisory_xact_lock(:number)",

@@ -235,6 +235,10 @@ def test_tokens_are_created_listed_and_revoked(tmp_path, monkeypatch, capsys):
     assert "serve, reward" in listed
     assert created["token"] not in listed
     assert cli.run(["token", "create", "x", "--scope", "admin"]) == 2
+    with sl.open("sqlite:///sameluck.db"):  # as a service that runs has it
+        capsys.readouterr()
+        assert cli.run(["token", "revoke", "shop"]) != 0
+        assert "DELETE /v1/tokens" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

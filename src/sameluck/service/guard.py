@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
@@ -25,6 +25,9 @@ HEADERS = {
     b"referrer-policy": b"no-referrer",
     b"x-content-type-options": b"nosniff",
 }
+
+# Headers of one value: of two, another reader might take the other one.
+ONCE = {b"host", b"origin", b"authorization", b"content-type"}
 
 _HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^:@/\[\]\s]+))(?::[0-9]{1,5})?")
 
@@ -49,7 +52,7 @@ class Guard:
             return
         exchange = _Exchange(receive, send, self._limits.body_bytes)
         try:
-            self._check(dict(scope["headers"]))
+            self._check(scope["headers"])
             async with asyncio.timeout(self._limits.seconds) as exchange.timeout:
                 await self._app(scope, exchange.receive, exchange.send)
         except Refused as refused:
@@ -62,7 +65,10 @@ class Guard:
             detail = f"there was no answer within {self._limits.seconds:g} seconds; try again later"
             await problem(503, "timed_out", detail)(scope, receive, exchange.send)
 
-    def _check(self, headers: Mapping[bytes, bytes]) -> None:
+    def _check(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
+        headers = dict(pairs)
+        if len(headers) < len(pairs):
+            _check_once([name for name, _ in pairs])
         host = headers.get(b"host", b"").decode("latin-1")
         if _host_name(host) not in self._hosts:
             detail = f"this service is not called {host[:100]!r}; name it with --allow-host"
@@ -101,6 +107,13 @@ class _Exchange:
             headers.append((b"x-request-id", os.urandom(8).hex().encode()))
             headers.extend(item for item in HEADERS.items() if item[0] not in given)
         await self._send(message)
+
+
+def _check_once(names: Sequence[bytes]) -> None:
+    for name in ONCE:
+        if names.count(name) > 1:
+            detail = f"the header {name.decode()} was sent more than once"
+            raise Refused(400, "malformed", detail)
 
 
 def _host_name(host: str) -> str:

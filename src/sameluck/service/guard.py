@@ -10,6 +10,7 @@ import asyncio
 import os
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
@@ -103,9 +104,9 @@ class _Exchange:
             if self.timeout is not None and not self.timeout.expired():
                 self.timeout.reschedule(None)  # a long file may take as long as the reader does
             headers = message["headers"]
-            given = {name for name, _ in headers}
+            given = [name for name, _ in headers]
             headers.append((b"x-request-id", os.urandom(8).hex().encode()))
-            headers.extend(item for item in HEADERS.items() if item[0] not in given)
+            headers += [item for item in HEADERS.items() if item[0] not in given]
         await self._send(message)
 
 
@@ -116,6 +117,7 @@ def _check_once(names: Sequence[bytes]) -> None:
             raise Refused(400, "malformed", detail)
 
 
+@lru_cache(maxsize=64)
 def _host_name(host: str) -> str:
     """The name or address in a Host header, without its port; empty if it is not well formed."""
     found = _HOST.fullmatch(host.lower())

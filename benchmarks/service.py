@@ -3,8 +3,8 @@
     python benchmarks/service.py [--quick] [--db sqlite|postgresql] [--json FILE]
 
 A pair is an assignment and its reward, two requests. Servers run in processes of their own, take turns, and are
-called by one process over persistent connections with a minimal client, since httpx would be slower than they are. The
-share is of pairs a second, and of processor time too, which other programs of the machine hardly change. At
+called by one process over persistent connections with a minimal client, since httpx would be slower than they are.
+The share is that of pairs a second, and that of processor time, which other programs of the machine hardly change. At
 twice the capacity there are duplicates, lost rewards and heavy-tailed delays; afterwards every acknowledged reward
 must be in the ledger once.
 """

@@ -3,7 +3,8 @@
     python benchmarks/service.py [--quick] [--db sqlite|postgresql] [--json FILE]
 
 A pair is an assignment and its reward, two requests. Servers run in processes of their own, take turns, and are
-called by one process over persistent connections with a minimal client, since httpx would be slower than they are. At
+called by one process over persistent connections with a minimal client, since httpx would be slower than they are.
+The share is that of pairs a second, and that of processor time, which other programs of the machine hardly change. At
 twice the capacity there are duplicates, lost rewards and heavy-tailed delays; afterwards every acknowledged reward
 must be in the ledger once.
 """
@@ -96,12 +97,26 @@ class Server(NamedTuple):
     port: int
     token: str
     pid: int
+    database: int | None = None  # the process of PostgreSQL that starts the others
 
     def processor_seconds(self):
-        return sum(psutil.Process(self.pid).cpu_times()[:2])
+        """Of the server, and of its database."""
+        return processor_seconds(self.pid), processor_seconds(self.database)
 
     def caller(self):
         return Caller(self.port, self.token)
+
+
+def processor_seconds(pid):
+    """Of a process and of those that it has started."""
+    if pid is None:
+        return 0.0
+    process = psutil.Process(pid)
+    total = sum(process.cpu_times()[:4])  # those that have ended included
+    for child in process.children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            total += sum(child.cpu_times()[:2])
+    return total
 
 
 async def pair(caller):
@@ -123,7 +138,7 @@ async def pair(caller):
 
 
 async def closed_loop(server, seconds):
-    """Pairs a second if every connection sends as soon as it is answered, and the server's processor time for one."""
+    """Pairs a second if every connection sends as soon as it is answered, and what one costs the processor."""
     pairs, end, before = [], time.perf_counter() + seconds, server.processor_seconds()
 
     async def user():
@@ -133,7 +148,8 @@ async def closed_loop(server, seconds):
 
     await asyncio.gather(*(user() for _ in range(CONNECTIONS)))
     whole = sum(len(one) == 2 for one in pairs)
-    return whole / seconds, (server.processor_seconds() - before) / max(1, whole)
+    costs = zip(before, server.processor_seconds(), strict=True)
+    return whole / seconds, *((after - then) / max(1, whole) for then, after in costs)
 
 
 async def open_loop(server, rate, seconds):
@@ -213,12 +229,12 @@ def empty_route(folder):
 
 
 @contextlib.contextmanager
-def service(folder, url):
+def service(folder, url, database):
     command = (sys.executable, "-m", "sameluck", "serve", "--port", "0", "--json", "--db", url)
     with process(*command, cwd=folder) as started:
         record = json.loads("".join(iter(started.stdout.readline, "}\n")) + "}")
         port = int(record["url"].rpartition(":")[2])
-        server = Server("sameluck serve", port, record["token"], started.pid)
+        server = Server("sameluck serve", port, record["token"], started.pid, database)
         asyncio.run(_create(server))
         yield server
 
@@ -245,24 +261,32 @@ def check(url, acknowledged):
         return live.status().settled
 
 
-def measure(folder, url, rounds, seconds):
-    with empty_route(folder) as empty, service(folder, url) as served:
+def measure(folder, url, pid, rounds, seconds):
+    with empty_route(folder) as empty, service(folder, url, pid) as served:
         rates = {empty.name: [], served.name: []}
         for server in (empty, served):
             asyncio.run(closed_loop(server, 1.0))  # warm
         for _ in range(rounds):
             for server in (empty, served):
                 rates[server.name].append(asyncio.run(closed_loop(server, seconds)))
-        capacity = statistics.median(rate for rate, _ in rates[served.name])
-        costs = {name: min(cost for _, cost in some) for name, some in rates.items()}
+        medians = {
+            name: [statistics.median(column) for column in zip(*some, strict=True)]
+            for name, some in rates.items()
+        }
+        capacity, cost, cost_of_database = medians[served.name]
+        most, least_cost, _ = medians[empty.name]
         half = asyncio.run(open_loop(served, capacity / 2, 2 * seconds))
         acknowledged, refused, users = asyncio.run(overload(served, capacity, 2 * seconds))
-    pairs = {name: statistics.median(rate for rate, _ in some) for name, some in rates.items()}
     settled = check(url, acknowledged)
     return {
-        "pairs_per_second": {name: round(rate) for name, rate in pairs.items()},
-        "share_of_empty_route": round(pairs[served.name] / pairs[empty.name], 3),
-        "processor_ms_per_pair": {name: round(1_000 * cost, 3) for name, cost in costs.items()},
+        "pairs_per_second": {empty.name: round(most), served.name: round(capacity)},
+        "share_of_empty_route": round(capacity / most, 3),
+        "processor_ms_per_pair": {
+            empty.name: round(1_000 * least_cost, 3),
+            served.name: round(1_000 * cost, 3),
+            "PostgreSQL": round(1_000 * cost_of_database, 3),
+        },
+        "share_by_processor_time": round(least_cost / cost, 3),
         "p50_ms_at_half_load": round(percentile(half, 0.5), 2),
         "p99_ms_at_half_load": round(percentile(half, 0.99), 2),
         "overload": {
@@ -277,12 +301,12 @@ def measure(folder, url, rounds, seconds):
 
 @contextlib.contextmanager
 def database(kind, folder):
-    """The address of an empty database that waits for the disk."""
+    """The address of an empty database that waits for the disk, and the process of PostgreSQL."""
     if kind == "sqlite":
-        yield f"sqlite:///{folder}/bench.db"
+        yield f"sqlite:///{folder}/bench.db", None
         return
     with own_server() as server, new_database(server) as url:
-        yield url
+        yield url, server.pid
 
 
 def main():
@@ -292,8 +316,8 @@ def main():
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     rounds, seconds = (2, 1.5) if options.quick else (5, 4.0)
-    with tempfile.TemporaryDirectory() as folder, database(options.db, folder) as url:
-        results = {"machine": machine(), options.db: measure(folder, url, rounds, seconds)}
+    with tempfile.TemporaryDirectory() as folder, database(options.db, folder) as where:
+        results = {"machine": machine(), options.db: measure(folder, *where, rounds, seconds)}
     print(json.dumps(results, indent=2))
     if options.json:
         options.json.write_text(json.dumps(results, indent=2))

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from contextlib import contextmanager
 from functools import partialmethod
 
@@ -129,8 +128,6 @@ class Server:
         return sl.Client(self.serving.url, token=self.serving.token, **{"timeout": 5.0, **options})
 
     def stop(self):
-        while not hasattr(self.serving, "server"):
-            time.sleep(0.01)
         self.serving.server.should_exit = True
         self.thread.join()
 

@@ -78,7 +78,9 @@ def test_results_say_what_is_missing(served):
     results = served.http.get("/v1/experiments/socks/results").json()
     assert results["effects"] == []
     assert results["verdict"] == "0 replications have reached 4 periods, and a comparison needs 2."
-    assert served.http.get("/v1/experiments/socks/results?level=2").status_code == 200
+    for level in ("2", "nan"):  # whether or not there is anything to compare
+        answer = served.http.get("/v1/experiments/socks/results", params={"level": level})
+        assert codes(answer) == (422, "invalid")
     play(served)
     assert codes(served.http.get("/v1/experiments/socks/results?level=2")) == (422, "invalid")
     assert codes(served.http.get("/v1/experiments/socks/results?levle=0.9")) == (422, "invalid")
@@ -142,6 +144,7 @@ def test_rewards_first_again_other_late_and_unknown(served):
     assert codes(served.reward("asg_1", 1)) == (404, "unknown")
     for value in (2, -0.5, "1", None):
         assert codes(served.reward(id, value)) == (422, "invalid")
+    assert "a valid number" in served.reward(id, "1").json()["detail"]
     for text in ("NaN", "Infinity", "1e999", "9" * 400):
         answer = served.http.post(
             f"/v1/assignments/{id}/reward",

@@ -1,6 +1,7 @@
 """`sameluck serve` and `sameluck token`: a real server, ended and killed while it is used."""
 
 import contextlib
+import gc
 import json
 import re
 import shlex
@@ -20,6 +21,7 @@ import pytest
 import sameluck as sl
 from sameluck import cli
 from sameluck.service.addresses import Address
+from sameluck.service.serving import Serving
 from sameluck.service.tokens import Tokens
 
 EXPERIMENT = {
@@ -46,6 +48,25 @@ def running(folder, *options):
                 yield process, http
         finally:
             process.kill()
+
+
+def test_loaded_experiments_are_exempt_from_the_garbage_collector(monkeypatch):
+    monkeypatch.setattr(gc, "collect", lambda: None)  # it takes long in a process with many tests
+    with sl.open("sqlite://") as store:
+        address = Address("127.0.0.1", 0)
+        with address.bind() as listener:
+            server = Serving(store, address, listener).server
+        try:
+            server.exempt_loaded()
+            loaded = gc.get_freeze_count()
+            server.exempt_loaded()  # nothing was loaded since
+            assert gc.get_freeze_count() <= loaded
+            more = [[] for _ in range(1_000)]
+            server._experiments.loads += 1
+            server.exempt_loaded()
+            assert gc.get_freeze_count() > loaded + len(more)
+        finally:
+            gc.unfreeze()
 
 
 def use(http, first, acknowledged, ended):
@@ -214,6 +235,10 @@ def test_tokens_are_created_listed_and_revoked(tmp_path, monkeypatch, capsys):
     assert "serve, reward" in listed
     assert created["token"] not in listed
     assert cli.run(["token", "create", "x", "--scope", "admin"]) == 2
+    with sl.open("sqlite:///sameluck.db"):  # as a service that runs has it
+        capsys.readouterr()
+        assert cli.run(["token", "revoke", "shop"]) != 0
+        assert "DELETE /v1/tokens" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,16 @@ def test_the_loopback_address_is_accepted_by_all_its_names(shared, host):
     assert shared.http.get("/healthz", headers={"Host": host}).status_code == 200
 
 
+@pytest.mark.parametrize("name", ["Host", "Origin", "Authorization", "Content-Type"])
+def test_a_header_of_two_values_is_refused(shared, name):
+    own = {"Host": "localhost", "Origin": "http://localhost"}.get(name, "one")
+    headers = [("Host", "localhost"), (name, "http://evil.example"), (name, own), ("Accept", "a")]
+    answer = shared.http.get("/healthz", headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (400, "malformed")
+    several = [("Host", "localhost"), ("Accept", "a"), ("Accept", "b")]
+    assert shared.http.get("/healthz", headers=several).status_code == 200
+
+
 @pytest.mark.parametrize(
     "origin", ["http://evil.example", "null", "http://localhost:1", "file://", "http://[", ""]
 )

@@ -58,20 +58,32 @@ class DirectRoute(APIRoute):
 
 
 class DirectRoutes:
-    """An ASGI application that calls direct routes at once, and passes other requests on."""
+    """An ASGI application that calls direct routes at once, and passes other requests on.
+
+    A request is compared with the routes that end as its path does, or in a parameter.
+    """
 
     def __init__(self, app: ASGIApp, *, routes: Sequence[DirectRoute]) -> None:
-        self._app, self._routes = app, routes
+        self._app = app
+        self._any_end = [route for route in routes if _end(route.path).startswith("{")]
+        self._by_end = {
+            end: [route for route in routes if _end(route.path) == end or route in self._any_end]
+            for end in {_end(route.path) for route in routes}
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: D102
         if scope["type"] == "http":
-            for route in self._routes:
+            for route in self._by_end.get(_end(scope["path"]), self._any_end):
                 match, found = route.matches(scope)
                 if match is Match.FULL:
                     scope.update(found)
                     await route.app(scope, receive, send)
                     return
         await self._app(scope, receive, send)
+
+
+def _end(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 async def _content(receive: Receive) -> bytes:

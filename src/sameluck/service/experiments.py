@@ -55,6 +55,7 @@ class Experiments:
     def __init__(self, store: Store, makers: Makers | None = None) -> None:
         self.store = store
         self.makers = makers
+        self.loads = 0  # how many were loaded so far
         self._awaited = AsyncStore(store)
         self._loaded: dict[str, Loaded] = {}
         self._loading = threading.Lock()
@@ -301,6 +302,7 @@ class Experiments:
                     live = self.store.peek(name, makers=self.makers)
                 awaited = AsyncLiveExperiment(live, self._awaited._calls)
                 self._loaded[name] = Loaded(live, awaited)
+                self.loads += 1
             return self._loaded[name]
 
     async def _names_of(self, ids: Sequence[str]) -> list[str | None]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
@@ -25,6 +26,9 @@ HEADERS = {
     b"referrer-policy": b"no-referrer",
     b"x-content-type-options": b"nosniff",
 }
+
+# Headers of one value: of two, another reader might take the other one.
+ONCE = {b"host", b"origin", b"authorization", b"content-type"}
 
 _HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^:@/\[\]\s]+))(?::[0-9]{1,5})?")
 
@@ -49,7 +53,7 @@ class Guard:
             return
         exchange = _Exchange(receive, send, self._limits.body_bytes)
         try:
-            self._check(dict(scope["headers"]))
+            self._check(scope["headers"])
             async with asyncio.timeout(self._limits.seconds) as exchange.timeout:
                 await self._app(scope, exchange.receive, exchange.send)
         except Refused as refused:
@@ -62,7 +66,10 @@ class Guard:
             detail = f"there was no answer within {self._limits.seconds:g} seconds; try again later"
             await problem(503, "timed_out", detail)(scope, receive, exchange.send)
 
-    def _check(self, headers: Mapping[bytes, bytes]) -> None:
+    def _check(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
+        headers = dict(pairs)
+        if len(headers) < len(pairs):
+            _check_once([name for name, _ in pairs])
         host = headers.get(b"host", b"").decode("latin-1")
         if _host_name(host) not in self._hosts:
             detail = f"this service is not called {host[:100]!r}; name it with --allow-host"
@@ -97,12 +104,20 @@ class _Exchange:
             if self.timeout is not None and not self.timeout.expired():
                 self.timeout.reschedule(None)  # a long file may take as long as the reader does
             headers = message["headers"]
-            given = {name for name, _ in headers}
+            given = [name for name, _ in headers]
             headers.append((b"x-request-id", os.urandom(8).hex().encode()))
-            headers.extend(item for item in HEADERS.items() if item[0] not in given)
+            headers += [item for item in HEADERS.items() if item[0] not in given]
         await self._send(message)
 
 
+def _check_once(names: Sequence[bytes]) -> None:
+    for name in ONCE:
+        if names.count(name) > 1:
+            detail = f"the header {name.decode()} was sent more than once"
+            raise Refused(400, "malformed", detail)
+
+
+@lru_cache(maxsize=64)
 def _host_name(host: str) -> str:
     """The name or address in a Host header, without its port; empty if it is not well formed."""
     found = _HOST.fullmatch(host.lower())

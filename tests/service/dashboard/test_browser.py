@@ -196,9 +196,10 @@ def watched(server):
 
 @pytest.fixture(scope="module")
 def crowded(server):
-    """Twelve policies with names that want to be markup, and arms with long names."""
+    """Twelve policies with names that want to be markup or have no place to break, and arms with long names."""
+    policies = {f"<b>{alpha:g}</b>": f"ucb1(alpha={alpha})" for alpha in range(1, 12)}
     experiment = sl.Experiment(
-        policies={f"<b>{alpha:g}</b>": f"ucb1(alpha={alpha})" for alpha in range(1, 13)},
+        policies={**policies, "without" * 12: "ucb1(alpha=12)"},
         arms=["checklist", "<b>tour</b>", "an-arm-" + "with-a-name-that-does-not-break" * 2],
         horizon=30,
         replications=8,

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import click
 
+import sameluck as sl
 from sameluck.cli.live.store_options import DatabaseOptions, format_rows, url_option
 from sameluck.cli.output import Output, json_option
+from sameluck.live.store import Store
 from sameluck.reporting.tables import text_table
 from sameluck.service.tokens import SCOPES, Tokens
 
 _SCOPES_HELP = "; ".join(f"{scope}: {purpose}" for scope, purpose in SCOPES.items())
+
+
+@contextmanager
+def _writing(url: str, *, new: bool = False) -> Iterator[Store]:
+    try:
+        with DatabaseOptions(url).open(new=new) as store:
+            yield store
+    except sl.Unavailable as error:  # most often since a service writes the SQLite file
+        raise sl.Unavailable(
+            f"{error}; a service that runs creates and revokes tokens over HTTP: POST /v1/tokens, "
+            "DELETE /v1/tokens/NAME"
+        ) from None
 
 
 @click.command("create")
@@ -26,7 +43,7 @@ _SCOPES_HELP = "; ".join(f"{scope}: {purpose}" for scope, purpose in SCOPES.item
 @json_option
 def create_command(name: str, scopes: tuple[str, ...], url: str) -> Output:
     """Create a token and show it, for the only time. Its name is in the history of what is done with it."""
-    with DatabaseOptions(url).open(new=True) as store:
+    with _writing(url, new=True) as store:
         secret = Tokens(store.database).create(name, scopes)
     rows = ("name", name), ("scopes", ", ".join(scopes)), ("token", secret)
     note = "keep the token: it is not shown again"
@@ -54,6 +71,6 @@ def list_command(url: str) -> Output:
 @json_option
 def revoke_command(name: str, url: str) -> Output:
     """Revoke a token: it is refused from then on, and its name is not used again."""
-    with DatabaseOptions(url).open() as store:
+    with _writing(url) as store:
         Tokens(store.database).revoke(name)
     return Output(f"revoked {name!r}", {"name": name, "revoked": True})

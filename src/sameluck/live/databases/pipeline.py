@@ -79,6 +79,7 @@ _STATEMENTS = {
         "BEGIN": "BEGIN ISOLATION LEVEL READ COMMITTED",  # whatever the server's default
         "BEGIN_READING": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
         "COMMIT": "COMMIT",
+        "plan_again": "DISCARD PLANS",
         "clock": "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
         "lock": "SELECT pg_advisory_xact_lock(:number)",
         "try_lock": "SELECT pg_try_advisory_xact_lock(:number)",
@@ -180,6 +181,7 @@ class Pipeline:
         `idle_in_transaction_session_timeout` can release its locks.
         """
         self._connection.pipeline_sync()
+        self._flush()
         results: list[PGresult] = []
         first: Exception | None = None
         synced = self._psycopg.pq.ExecStatus.PIPELINE_SYNC
@@ -199,7 +201,10 @@ class Pipeline:
 
     def _result(self) -> PGresult | None:
         """The next result, or None between two statements; an error raises."""
-        self._wait()
+        # libpq would wait too, but block every other thread meanwhile.
+        while self._connection.is_busy():
+            self._poll()
+            self._connection.consume_input()  # even after a timeout: under TLS bytes may have been read before
         result, status = self._connection.get_result(), self._psycopg.pq.ExecStatus
         if result is None:
             if self._connection.status == self._psycopg.pq.ConnStatus.BAD:
@@ -208,17 +213,14 @@ class Pipeline:
             raise self._psycopg.errors.error_from_result(result)
         return result
 
-    def _wait(self) -> None:
-        """Wait for a result. libpq would wait too, but block every other thread meanwhile."""
+    def _flush(self) -> None:
+        """Send what was not sent yet."""
         connection = self._connection
         while connection.flush():
             self._ready.modify(connection.socket, _POLLIN | _POLLOUT)
             self._poll()
             self._ready.modify(connection.socket, _POLLIN)
             connection.consume_input()
-        while connection.is_busy():
-            self._poll()
-            connection.consume_input()  # even after a timeout: under TLS bytes may have been read before
 
     def _poll(self) -> None:
         milliseconds: float = CHECK_MS

@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from sameluck.errors import Closed, Invalid, Misconfigured, Unavailable, optional
 from sameluck.live.databases.base import (
@@ -44,6 +44,7 @@ T = TypeVar("T")
 
 ATTEMPTS = 12
 CLOCK_SECONDS = 10.0  # until the server's clock is looked at again
+PLAN_SECONDS = 10.0  # that the plan of a statement is kept: tables that were empty may have grown
 CLOSE_SECONDS = 0.5  # for connections that are being made
 LONG = 1_000.0  # seconds; a call with more has no deadline on the server
 _MIGRATION_LOCK = 0x5A11C  # the advisory lock under which the schema is made
@@ -80,7 +81,8 @@ class Postgres:
 
     def _open_pool(self) -> None:
         self._no_connection: Exception | None = None  # why the last attempt to connect failed
-        self._prepared: WeakSet[Connection] = WeakSet()  # connections with our statements prepared
+        # Connections with our statements prepared, and when these are planned again.
+        self._prepared: WeakKeyDictionary[Connection, float] = WeakKeyDictionary()
         self._pool = self._psycopg_pool.ConnectionPool(
             self.url,
             connection_class=self._recording_connections(),
@@ -251,12 +253,16 @@ class Postgres:
         statements = PostgresTransaction(connection, pipeline)
         committed = False
         try:
+            now = time.monotonic()
             if connection not in self._prepared:
                 pipeline.prepare(_seconds_for_server())
-                self._prepared.add(connection)
-            if time.monotonic() >= self._next_look:
+                self._prepared[connection] = now + PLAN_SECONDS
+            if now >= self._next_look:
                 self._look_at_clock(pipeline)
             pipeline.send(begin, {})
+            if now >= self._prepared[connection]:
+                pipeline.send("plan_again", {})
+                self._prepared[connection] = now + PLAN_SECONDS
             pipeline.time_out(_seconds_for_server())
             result = work(statements)
             pipeline.send("COMMIT", {})

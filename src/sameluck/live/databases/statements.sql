@@ -202,19 +202,24 @@ GROUP BY least ORDER BY least
 -- Locks the replications of several assignments, whose ids are joined by commas. In the same order in every transaction,
 -- and before the rows of any assignment: so no two transactions wait for each other. SQLite has nothing to lock.
 -- name: lock_replications
-SELECT number FROM replication WHERE (experiment, number) IN (
-  SELECT experiment, replication FROM assignment WHERE id = /*pg ANY (string_to_array( */ :assignments /*pg , ',')) */)
-ORDER BY experiment, number /*pg FOR UPDATE */
+SELECT r.number FROM (
+  SELECT a.experiment, a.replication FROM (SELECT /*pg unnest(string_to_array( */ :assignments /*pg , ',')) */ AS id) AS one
+  JOIN /*pg LATERAL (SELECT * FROM */ assignment /*pg WHERE id = one.id LIMIT 1) */ AS a ON a.id = one.id
+  ORDER BY a.experiment, a.replication) AS o
+JOIN /*pg LATERAL (SELECT * FROM */ replication
+     /*pg WHERE experiment = o.experiment AND number = o.replication FOR UPDATE) */ AS r
+  ON r.experiment = o.experiment AND r.number = o.replication
 
 -- PostgreSQL locks the replication first, and rereads the locked rows once it has the locks; other rows do not change
--- while the entry is locked.
+-- while the entry is locked. Without "+ 0" it may look for the entry among all of its replication: where it has planned
+-- while the tables were empty.
 -- name: lock_assignment
 SELECT a.id, a.experiment, a.replication, a.owner, a.arm, a.position, a.exposed_us, e.assignment, e.state, e.due_us,
        e.value, e.source, a.told, r.version, r.taken_back, r.policy_revision, r.behind, r.digest, r.digested
 FROM assignment a
 JOIN entry e ON e.experiment = a.experiment AND e.replication = a.replication AND e.owner = a.owner
             AND e.arm = a.arm AND e.position = a.position
-JOIN replication r ON r.experiment = a.experiment AND r.number = a.replication
+JOIN replication r ON r.experiment = a.experiment + 0 AND r.number = a.replication + 0
 WHERE a.id = :assignment /*pg FOR UPDATE OF r, e, a */
 
 -- name: tell

@@ -102,7 +102,9 @@ async def create_experiment(body: NewExperiment, caller: Managing) -> Response:
 
 def _check_name(name: str) -> None:
     if "/" in name or name in (".", ".."):
-        raise Invalid(f"an experiment of the service has a name without a slash, got {name!r}")
+        raise Invalid(
+            f"an experiment of the service has a name without a slash that is not . or .., got {name!r}"
+        )
 
 
 @router.get("/v1/experiments", response_model=ExperimentList)

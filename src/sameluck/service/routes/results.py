@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel
 
 from sameluck.errors import Invalid
+from sameluck.intervals import check_level
 from sameluck.live.experiment import LiveExperiment
 from sameluck.reporting.wording import counted
 from sameluck.runs import Runs
@@ -45,7 +46,8 @@ class ResultsQuery(BaseModel):
     best: bool = False
 
     def runs(self, live: LiveExperiment) -> Runs:
-        """The runs of the complete prefix."""
+        """The runs of the complete prefix; the level is checked here, since no run may be complete."""
+        check_level(self.level)
         if self.checkpoints and len(self.checkpoints) > MOST_CHECKPOINTS:
             raise Invalid(f"checkpoints: at most {MOST_CHECKPOINTS}, got {len(self.checkpoints):,}")
         return live.runs(self.checkpoints or None, policies=self.policies or None)

@@ -25,7 +25,7 @@ router = APIRouter(tags=["rewards"], route_class=DirectRoute)
 class RewardBody(Body):
     """A reward; true and false are 1 and 0."""
 
-    value: StrictBool | Number
+    value: Number | StrictBool
 
 
 class AssignmentReward(RewardBody):

@@ -1,12 +1,13 @@
 """How often the intervals of a twin miss, how often it raises a false alarm, and what it finds.
 
-    python benchmarks/twin.py [--experiments 500] [--minutes 60] [--cases NAME ...] [--counts M ...] [--table]
+    python benchmarks/twin.py [--effort brief] [--experiments 500] [--minutes 60] [--cases NAME ...] [--counts M ...]
 
-Every experiment of every cell (a case at 1, 2, 5 or 10 replications) is a line of twin.jsonl (or of the file that
-TWIN_LINES names), so that the work may be stopped at any time and is continued by the same command; the cells grow
-together. `--keep` adds the lines to the sums of each cell in benchmarks/twin_sums.json and removes the file; later
-experiments continue their numbers. `--table` prints the Markdown table of docs/twin.md from both. `--drift` measures
-the test of the arms' constancy on arms that change.
+Every experiment of every cell (an effort, and a case at 1, 2, 5 or 10 replications) is a line of twin.jsonl (or of the
+file that TWIN_LINES names), so that the work may be stopped at any time and is continued by the same command; the cells
+grow together. The experiments of a cell are the same at every effort, which is how much a twin is simulated. `--table`
+prints the Markdown table of docs/twin.md for an effort, and `--agreement` on how many common experiments of the lines
+efforts agree. `--keep` adds the lines to the sums of each cell in benchmarks/twin_sums.json and removes the file; later
+experiments continue their numbers. `--drift` measures the test of the arms' constancy on arms that change.
 
 A cell holds, over its experiments: misses of the effect's interval (of those not withheld), of the interval around
 the observed mean, of t where there are replications for it, and of the guaranteed interval (whether the true means
@@ -23,6 +24,7 @@ import os
 import time
 from collections import Counter, defaultdict
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,7 +51,11 @@ from sameluck.simulation.observed import observed_rewards
 LINES = Path(os.environ.get("TWIN_LINES", "twin.jsonl"))
 SUMS = Path(__file__).with_name("twin_sums.json")
 COUNTS = (1, 2, 5, 10)
-EFFORTS = {"quick": Effort(2_000, 100, 64, 0), "default": Effort()}
+EFFORTS = {
+    "brief": Effort(1_024, 100, 32, 0),
+    "quick": Effort(2_000, 100, 64, 0),
+    "default": Effort(),
+}
 LEVEL = 0.95
 
 
@@ -117,8 +123,7 @@ def experiment(case: Case, replications: int, seed: int) -> sl.Experiment:
 
 def truth(case: Case, replications: int = 100_000) -> float:
     """The last policy's effect against the first, the control."""
-    count = max(20_000, replications * 1_000 // max(1_000, case.horizon))
-    runs = sl.simulate(experiment(case, count, 999_983), case.environment, workers=1)
+    runs = sl.simulate(experiment(case, replications, 999_983), case.environment, workers=1)
     return float((runs.rewards[:, -1, 0] - runs.rewards[:, 0, 0]).mean())
 
 
@@ -157,31 +162,35 @@ def _judged(low: float, high: float, true: float) -> list[float]:
 
 
 def run(names: list[str], counts: list[int], experiments: int, minutes: float, effort: str) -> None:
-    truths, sums = read()
+    """Grow the cells together until each has its experiments, or the time is over; costly ones grow less."""
+    truths, cells = read()
     until = time.monotonic() + 60 * minutes
-    cells = [(name, count) for name in names for count in counts]
+    asked = [(effort, name, count) for name in names for count in counts]
     with LINES.open("a") as file:
         while time.monotonic() < until:
-            left = [cell for cell in cells if sums[cell]["experiments"] < experiments]
+            left = [cell for cell in asked if cells[cell]["experiments"] < experiments]
             if not left:
                 return
-            # Long horizons get their turn less often.
-            turns = {
-                cell: sums[cell]["experiments"] * CASES[cell[0]].horizon ** 0.5 for cell in left
-            }
-            name, count = min(left, key=turns.__getitem__)
+            _, name, count = cell = min(left, key=lambda one: _turn(cells[one]))
             if name not in truths:
                 truths[name] = truth(CASES[name])
                 file.write(json.dumps({"case": name, "truth": truths[name]}) + "\n")
-            number = int(sums[name, count]["experiments"])
+            started, number = time.process_time(), int(cells[cell]["experiments"])
             found = measure(CASES[name], count, number, EFFORTS[effort], truths[name])
-            file.write(json.dumps({"case": name, "count": count, "effort": effort, **found}) + "\n")
+            found["seconds"] = time.process_time() - started
+            line = {"effort": effort, "case": name, "count": count, "number": number, **found}
+            file.write(json.dumps(line) + "\n")
             file.flush()
-            add(sums[name, count], found)
+            add(cells[cell], found)
+
+
+def _turn(sums: Sums) -> float:
+    """The cell with the least has the next experiment; one that takes four times as long gets half as many."""
+    return float((sums["experiments"] * sums["seconds"]) ** 0.5)
 
 
 Sums = Counter[str]  # over the experiments of a cell
-Cells = defaultdict[tuple[str, int], Sums]
+Cells = defaultdict[tuple[str, str, int], Sums]  # by effort, case and replications
 
 
 def add(sums: Sums, line: dict[str, Any]) -> None:
@@ -199,20 +208,21 @@ def add(sums: Sums, line: dict[str, Any]) -> None:
         sums.update({"guaranteed": 1, "outside": line["outside"]})
     sums.update({"experiments": 1, "rejected": line["rejected"], "flagged": line["flagged"]})
     sums["met"] += line["met"] > 0
+    sums["seconds"] += line.get("seconds", 0.0)
 
 
 def read() -> tuple[dict[str, float], Cells]:
     """The truth of each case, and the sums of each cell: those kept, and the lines since."""
     kept = json.loads(SUMS.read_text()) if SUMS.exists() else {"truths": {}, "cells": []}
     truths, cells = kept["truths"], Cells(Sums)
-    for name, count, sums in kept["cells"]:
-        cells[name, count] = Sums(sums)
+    for effort, name, count, sums in kept["cells"]:
+        cells[effort, name, count] = Sums(sums)
     for text in LINES.read_text().splitlines() if LINES.exists() else ():
         line = json.loads(text)
         if "truth" in line:
             truths[line["case"]] = line["truth"]
         else:
-            add(cells[line["case"], line["count"]], line)
+            add(cells[line["effort"], line["case"], line["count"]], line)
     return truths, cells
 
 
@@ -224,17 +234,17 @@ def keep() -> None:
     LINES.unlink(missing_ok=True)
 
 
-def tables(cells: Cells) -> str:
+def table(cells: Cells, effort: str) -> str:
     parts = [
         "| case | M | experiments | effect on the copy: miss % / half-width | around the mean | t | "
         "means outside the guaranteed set % | constancy rejected % | failure flagged % | met % |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     parts += [
-        _row(name, count, cells[name, count])
+        _row(name, count, cells[effort, name, count])
         for name in CASES
         for count in COUNTS
-        if (name, count) in cells
+        if (effort, name, count) in cells
     ]
     return "\n".join(parts)
 
@@ -259,6 +269,22 @@ def _pair(sums: Sums, what: str) -> str:
         return "-"
     width = sums[f"{what} width"] / max(1, sums[f"{what} finite"])
     return f"{100 * sums[f'{what} missed'] / given:.1f} / {width:.3g}"
+
+
+def agreement() -> str:
+    """Misses of the effect's interval by two efforts on the same experiments, where both give one."""
+    missed: dict[tuple[str, int, int], dict[str, float]] = defaultdict(dict)
+    for line in map(json.loads, LINES.read_text().splitlines()):
+        if "truth" not in line and not line["withheld"]:
+            missed[line["case"], line["count"], line["number"]][line["effort"]] = line["copy"][0]
+    sums: dict[tuple[str, str, str, int], Sums] = defaultdict(Counter)
+    for (case, count, _), by in missed.items():
+        for less, more in combinations([effort for effort in EFFORTS if effort in by], 2):
+            found = {"missed by both": min(by[less], by[more]), less: by[less], more: by[more]}
+            sums[less, more, case, count].update({"experiments": 1, **found})
+    return "\n".join(
+        f"{case}, M = {count}: {dict(found)}" for (_, _, case, count), found in sums.items()
+    )
 
 
 def drifting_runs(count: int, fall: float, seed: int, horizon: int = 1_000) -> sl.Runs:
@@ -323,15 +349,18 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=600.0)
     parser.add_argument("--cases", nargs="*", default=list(CASES))
     parser.add_argument("--counts", nargs="*", type=int, default=list(COUNTS))
-    parser.add_argument("--effort", choices=EFFORTS, default="quick")
+    parser.add_argument("--effort", choices=EFFORTS, default="brief")
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--agreement", action="store_true")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--drift", type=int, default=0, metavar="EXPERIMENTS")
     options = parser.parse_args()
     if options.drift:
         print(drift(options.drift))
     elif options.table:
-        print(tables(read()[1]))
+        print(table(read()[1], options.effort))
+    elif options.agreement:
+        print(agreement())
     elif options.keep:
         keep()
     else:

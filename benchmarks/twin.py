@@ -2,12 +2,13 @@
 
     python benchmarks/twin.py [--effort brief] [--experiments 500] [--minutes 60] [--cases NAME ...] [--counts M ...]
 
-Every experiment of every cell (an effort, and a case at 1, 2, 5 or 10 replications) is a line of twin.jsonl (or of the
-file that TWIN_LINES names), so that the work may be stopped at any time and is continued by the same command; the cells
-grow together. The experiments of a cell are the same at every effort, which is how much a twin is simulated. `--table`
-prints the Markdown table of docs/twin.md for an effort, and `--agreement` on how many common experiments of the lines
-efforts agree. `--keep` adds the lines to the sums of each cell in benchmarks/twin_sums.json and removes the file; later
-experiments continue their numbers. `--drift` measures the test of the arms' constancy on arms that change.
+Every experiment of every cell (an effort, and a case at 1, 2, 5 or 10 replications) is a line of twin.jsonl (or of
+the file that TWIN_LINES names), so that the work may be stopped at any time and is continued by the same command; the
+cells grow together. The experiments of a cell are the same at every effort, which is how much a twin is simulated;
+`--long-run-only` leaves out the draws of the arms, and with them the interval of the effect on the copy. `--keep`
+adds the lines to the sums of each cell in benchmarks/twin_sums.json and removes the file; later experiments continue
+their numbers. `--table` prints the Markdown table of docs/twin.md for an effort, `--agreement` on how many common
+experiments of the lines efforts agree. `--drift` measures the test of the arms' constancy on arms that change.
 
 A cell holds, over its experiments: misses of the effect's interval (of those not withheld), of the interval around
 the observed mean, of t where there are replications for it, and of the guaranteed interval (whether the true means
@@ -37,7 +38,6 @@ from sameluck.inference.twins.copies import BernoulliCopy
 from sameluck.inference.twins.draws import drawn_effects
 from sameluck.inference.twins.guaranteed import means_ball
 from sameluck.inference.twins.long_run import (
-    copied_effects,
     effects_around_mean,
     rare_failures,
     run_long,
@@ -139,10 +139,13 @@ def measure(case: Case, count: int, number: int, effort: Effort, true: float) ->
     stability = check_stability(long.stacks, long.runs, copies.generator(0))
     line: dict[str, Any] = {"p": stability.p_value, "rejected": stability.rejected}
     line["withheld"] = len(reasons_to_withhold(long, stability)) > 0
-    long, drawn = drawn_effects(long, effort, LEVEL)
+    if effort.draws:
+        long, drawn = drawn_effects(long, effort, LEVEL)
+        line["effect"], line["copy"] = (
+            drawn[pair][0].effect,
+            _judged(*drawn[pair][0].interval[:2], true),
+        )
     around = effects_around_mean(long, LEVEL)[pair]
-    line["effect"], line["plain"] = drawn[pair][0].effect, copied_effects(long, LEVEL)[pair].effect
-    line["copy"] = _judged(*drawn[pair][0].interval[:2], true)
     line["mean"] = _judged(around.low, around.high, true)
     line["observed"] = around.effect
     if count > 1:
@@ -161,11 +164,13 @@ def _judged(low: float, high: float, true: float) -> list[float]:
     return [float(not low <= true <= high), (high - low) / 2]
 
 
-def run(names: list[str], counts: list[int], experiments: int, minutes: float, effort: str) -> None:
+def run(options: argparse.Namespace) -> None:
     """Grow the cells together until each has its experiments, or the time is over; costly ones grow less."""
     truths, cells = read()
-    until = time.monotonic() + 60 * minutes
-    asked = [(effort, name, count) for name in names for count in counts]
+    effort, experiments = options.effort, options.experiments
+    simulated = EFFORTS[effort]._replace(**({"draws": 0} if options.long_run_only else {}))
+    until = time.monotonic() + 60 * options.minutes
+    asked = [(effort, name, count) for name in options.cases for count in options.counts]
     with LINES.open("a") as file:
         while time.monotonic() < until:
             left = [cell for cell in asked if cells[cell]["experiments"] < experiments]
@@ -176,7 +181,7 @@ def run(names: list[str], counts: list[int], experiments: int, minutes: float, e
                 truths[name] = truth(CASES[name])
                 file.write(json.dumps({"case": name, "truth": truths[name]}) + "\n")
             started, number = time.process_time(), int(cells[cell]["experiments"])
-            found = measure(CASES[name], count, number, EFFORTS[effort], truths[name])
+            found = measure(CASES[name], count, number, simulated, truths[name])
             found["seconds"] = time.process_time() - started
             line = {"effort": effort, "case": name, "count": count, "number": number, **found}
             file.write(json.dumps(line) + "\n")
@@ -196,7 +201,7 @@ Cells = defaultdict[tuple[str, str, int], Sums]  # by effort, case and replicati
 def add(sums: Sums, line: dict[str, Any]) -> None:
     """Add an experiment to the sums of its cell."""
     judged = {"mean": line["mean"]}
-    if not line["withheld"]:
+    if "copy" in line and not line["withheld"]:
         judged["copy"] = line["copy"]
     if "t" in line:
         judged["t"] = line["t"]
@@ -275,7 +280,7 @@ def agreement() -> str:
     """Misses of the effect's interval by two efforts on the same experiments, where both give one."""
     missed: dict[tuple[str, int, int], dict[str, float]] = defaultdict(dict)
     for line in map(json.loads, LINES.read_text().splitlines()):
-        if "truth" not in line and not line["withheld"]:
+        if "copy" in line and not line["withheld"]:
             missed[line["case"], line["count"], line["number"]][line["effort"]] = line["copy"][0]
     sums: dict[tuple[str, str, str, int], Sums] = defaultdict(Counter)
     for (case, count, _), by in missed.items():
@@ -350,6 +355,7 @@ def main() -> None:
     parser.add_argument("--cases", nargs="*", default=list(CASES))
     parser.add_argument("--counts", nargs="*", type=int, default=list(COUNTS))
     parser.add_argument("--effort", choices=EFFORTS, default="brief")
+    parser.add_argument("--long-run-only", action="store_true")
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--agreement", action="store_true")
     parser.add_argument("--keep", action="store_true")
@@ -364,7 +370,7 @@ def main() -> None:
     elif options.keep:
         keep()
     else:
-        run(options.cases, options.counts, options.experiments, options.minutes, options.effort)
+        run(options)
 
 
 if __name__ == "__main__":

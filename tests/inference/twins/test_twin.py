@@ -8,6 +8,9 @@ import pytest
 from scipy import special, stats
 
 import sameluck as sl
+from sameluck.inference.twins import sentences
+from sameluck.inference.twins.copies import copy_arms
+from sameluck.inference.twins.ledger import ObservedStacks
 from sameluck.randomness.streams import ALL_POLICIES, TWIN, stream, word
 from sameluck.simulation.rewards import reward_at
 
@@ -228,6 +231,31 @@ def test_bad_arguments(runs):
         sl.twin(runs, level=2)
     with pytest.raises(sl.Invalid, match="draw_replications"):
         sl.twin(runs, replications=300, draw_replications=301)
+
+
+def test_an_arm_without_rewards_is_refused_by_its_name():
+    stacks = ObservedStacks(np.array([[[1, 0]]]), np.array([0.5]))
+
+    with pytest.raises(
+        sl.Invalid, match="arm blue has 0 rewards, and a copy of it needs at least 1"
+    ):
+        copy_arms(stacks, None, ["red", "blue"])
+    with pytest.raises(sl.Invalid, match="arm red has 1 reward, and a copy of it needs at least 2"):
+        copy_arms(stacks, "gaussian", ["red", "blue"])
+
+
+def test_a_twin_that_is_sure_says_for_how_many_looks(runs, twin):
+    running = replace(runs, environment=None, experiment=experiment(replications=9))
+    sure = [one._replace(low=1.0, high=2.0) for one in twin.last_effects]
+
+    def words(*bounds):
+        last = twin.guaranteed[-1]
+        ends = [last._replace(low=low, high=high) for low, high in bounds]
+        return sentences.suggestion(running, sure, (), (), ends)
+
+    assert words().endswith("stopping at the first that is sure misses more often.")
+    assert words((-1.0, 3.0)).endswith("the guaranteed one, for every look, contains 0.")
+    assert words((0.5, 3.0)).endswith("the guaranteed one, for every look, also leaves out 0.")
 
 
 def test_too_few_values_withhold_the_effect():

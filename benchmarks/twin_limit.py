@@ -8,8 +8,8 @@ luck of its own, a polynomial is fitted (in the arcsine of the root of each mean
 experiment then costs nothing but its ledger: its interval holds 95% of the values of the function at its 200 draws,
 as a twin with unlimited simulation would; a twin adds the error of its simulation to both ends.
 
-Results go to benchmarks/twin_limit.json, cell by cell: misses, mean half-width, the degree, and the error of the fit,
-which is the root mean square of what two fits to halves of the draws differ, halved.
+Results go to benchmarks/twin_limit.json, cell by cell: misses, mean half-width, the degree, and the error of an end
+that is due to the fit: half of the root mean square of what the ends from two halves of the draws differ.
 """
 
 from __future__ import annotations
@@ -136,9 +136,8 @@ def measure(case: Case, count: int, experiments: int, steps: float, true: float)
     degree = best_degree(chosen, effects)
     function = fit(chosen, effects, degree)
     halves = [fit(chosen[half::2], effects[half::2], degree) for half in (0, 1)]
-    values = np.array([function(one) for one in chances])
-    apart = np.array([np.subtract(*(half(one) for half in halves)) for one in chances[::10]])
-    low, high = np.quantile(values, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2], axis=1)
+    low, high = _ends(function, chances)
+    apart = np.subtract(*(_ends(half, chances[::10]) for half in halves))
     return {
         "experiments": experiments,
         "below": int((high < true).sum()),
@@ -151,13 +150,19 @@ def measure(case: Case, count: int, experiments: int, steps: float, true: float)
     }
 
 
+def _ends(function: Polynomial, chances: Floats) -> Floats:
+    """The ends of the interval of each experiment."""
+    values = np.array([function(one) for one in chances])
+    return np.quantile(values, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2], axis=1)
+
+
 def read_results() -> dict[str, dict[str, Any]]:
     return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
 
 
 def table(results: dict[str, dict[str, Any]]) -> str:
     parts = [
-        "| case | M | experiments | miss % | all of it below, above the truth % | half-width | error of the fit |",
+        "| case | M | experiments | miss % | all of it below, above the truth % | half-width | error of an end |",
         "|---|---|---|---|---|---|---|",
     ]
     for name in NAMES:

@@ -80,7 +80,7 @@ def literal_effect(runs, level):
     theta, by_replication, all_ = table.mean(axis=1), table.mean(axis=0), table.mean()
     residual = table - theta[:, None] - by_replication[None, :] + all_
     msi = (residual**2).sum() / (23 * 39)
-    variance = max(0.0, theta.var(ddof=1) - msi / 40)
+    variance = max(theta.var(ddof=1) / 2, theta.var(ddof=1) - msi / 40)
     centre = theta.mean() + star.mean() - star[:40].mean()
     moved = centre + (theta - theta.mean()) * math.sqrt(variance / theta.var(ddof=1))
     error = math.sqrt((by_replication - star[:40]).var(ddof=1) / 40 + star.var(ddof=1) / star.size)

@@ -95,6 +95,11 @@ class Copies:
         """Add work to what progress reports."""
         self._total += replications
 
+    def finish(self) -> None:
+        """Report that no more will be simulated, though it was expected."""
+        self._total = self._done
+        self._report(self._done)
+
     def run(self, environment: Environment, replications: range) -> Runs:
         """Some replications on one copy, on all cores."""
         whole = self.experiment.replace(replications=replications.stop)

@@ -30,7 +30,7 @@ from sameluck.inference.twins.copies import BernoulliCopy
 from sameluck.inference.twins.ledger import observed_stacks
 from sameluck.inference.twins.simulations import Effort
 from sameluck.simulation.tasks import Work
-from twin import CASES, COUNTS, LEVEL, Case, experiment, read
+from twin import CASES, COUNTS, LEVEL, Case, experiment, judged, read
 
 RESULTS = Path(__file__).with_name("twin_limit.json")
 BLOCK = 200  # experiments whose ledgers are made at once
@@ -160,22 +160,36 @@ def read_results() -> dict[str, dict[str, Any]]:
     return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
 
 
-def table(results: dict[str, dict[str, Any]]) -> str:
+def table() -> str:
+    """The interval of the effect on the copy in every cell: without an error of the simulation, and as simulated."""
+    results, (_, cells) = read_results(), read()
     parts = [
-        "| case | M | experiments | miss % | all of it below, above the truth % | half-width | error of an end |",
-        "|---|---|---|---|---|---|---|",
+        "| case | M | without error of simulation: experiments | miss % / half-width | "
+        "all of it below, above the truth % | error of an end | brief: experiments | miss % / half-width | "
+        "quick: experiments | miss % / half-width |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for name in NAMES:
+    for name in CASES:
         for count in COUNTS:
-            if found := results.get(f"{name}, M = {count}"):
-                below, above = (
-                    100 * found[side] / found["experiments"] for side in ("below", "above")
-                )
-                parts.append(
-                    f"| {name} | {count} | {found['experiments']:,} | {below + above:.1f} | "
-                    f"{below:.1f}, {above:.1f} | {found['width']:.3g} | {found['error']:.2g} |"
-                )
+            found = _limit(results.get(f"{name}, M = {count}"))
+            for effort in ("brief", "quick"):
+                sums = cells[effort, name, count]
+                found += [f"{sums['copy given']:.0f}", judged(sums, "copy")]
+            parts.append(f"| {' | '.join([name, str(count), *found])} |")
     return "\n".join(parts)
+
+
+def _limit(found: dict[str, Any] | None) -> list[str]:
+    if found is None:
+        return ["-"] * 4
+    below, above = (100 * found[side] / found["experiments"] for side in ("below", "above"))
+    missed = f"{below + above:.1f} / {found['width']:.3g}"
+    return [
+        f"{found['experiments']:,}",
+        missed,
+        f"{below:.1f}, {above:.1f}",
+        f"{found['error']:.2g}",
+    ]
 
 
 def main() -> None:
@@ -187,7 +201,7 @@ def main() -> None:
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
     if options.table:
-        print(table(read_results()))
+        print(table())
         return
     truths = read()[0]
     for name in options.cases:

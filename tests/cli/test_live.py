@@ -284,7 +284,7 @@ def test_results_are_those_of_the_python_surface(shop, url, tmp_path, capsys):
     serve(url, 10)
     code, _, err = run(capsys, "results", shop)
     assert code == 2
-    assert "for the results so far: --checkpoints " in err
+    assert "--twin needs one only; for the results so far: --checkpoints " in err
     early = err.split("--checkpoints ")[1].strip()
     assert answer(capsys, "results", shop, "--checkpoints", early)["effects"][0][
         "checkpoint"

@@ -94,13 +94,13 @@ def _too_early(
 ) -> sl.Invalid:
     planned, status = live.experiment.replications, live.status().status
     if planned < needed:
-        remedy = "only one is planned: start a new one with more"
+        remedy = "only one is planned: use --twin, which needs one, or start a new one with more"
     elif earlier := common_horizon(live, policies, needed):
         remedy = f"for the results so far: --checkpoints {earlier}"
     else:
         remedy = "wait for rewards" if status in ACTIVE else f"its status is {status}"
-    if complete == 1 < needed:
-        remedy += ", or use --twin, which needs one"
+    if complete == 1 < needed <= planned:
+        remedy = f"--twin needs one only; {remedy}"
     have = "has" if complete == 1 else "have"
     return sl.Invalid(
         f"{complete} of {counted(planned, 'replication')} of {live.name!r} {have} reached "

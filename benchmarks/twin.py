@@ -1,12 +1,14 @@
 """How often the intervals of a twin miss, how often it raises a false alarm, and what it finds.
 
-    python benchmarks/twin.py [--experiments 500] [--minutes 60] [--cases NAME ...] [--counts M ...] [--table]
+    python benchmarks/twin.py [--effort brief] [--experiments 500] [--minutes 60] [--cases NAME ...] [--counts M ...]
 
-Every experiment of every cell (a case at 1, 2, 5 or 10 replications) is a line of twin.jsonl (or of the file that
-TWIN_LINES names), so that the work may be stopped at any time and is continued by the same command; the cells grow
-together. `--keep` adds the lines to the sums of each cell in benchmarks/twin_sums.json and removes the file; later
-experiments continue their numbers. `--table` prints the Markdown table of docs/twin.md from both. `--drift` measures
-the test of the arms' constancy on arms that change.
+Every experiment of every cell (an effort, and a case at 1, 2, 5 or 10 replications) is a line of twin.jsonl (or of
+the file that TWIN_LINES names), so that the work may be stopped at any time and is continued by the same command; the
+cells grow together. The experiments of a cell are the same at every effort, which is how much a twin is simulated;
+`--long-run-only` leaves out the draws of the arms, and with them the interval of the effect on the copy. `--keep`
+adds the lines to the sums of each cell in benchmarks/twin_sums.json and removes the file; later experiments continue
+their numbers. `--table` prints the Markdown table of docs/twin.md for an effort, `--agreement` on how many common
+experiments of the lines efforts agree. `--drift` measures the test of the arms' constancy on arms that change.
 
 A cell holds, over its experiments: misses of the effect's interval (of those not withheld), of the interval around
 the observed mean, of t where there are replications for it, and of the guaranteed interval (whether the true means
@@ -22,7 +24,9 @@ import json
 import os
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,7 +39,6 @@ from sameluck.inference.twins.copies import BernoulliCopy
 from sameluck.inference.twins.draws import drawn_effects
 from sameluck.inference.twins.guaranteed import means_ball
 from sameluck.inference.twins.long_run import (
-    copied_effects,
     effects_around_mean,
     rare_failures,
     run_long,
@@ -49,8 +52,13 @@ from sameluck.simulation.observed import observed_rewards
 LINES = Path(os.environ.get("TWIN_LINES", "twin.jsonl"))
 SUMS = Path(__file__).with_name("twin_sums.json")
 COUNTS = (1, 2, 5, 10)
-EFFORTS = {"quick": Effort(2_000, 100, 64, 0), "default": Effort()}
+EFFORTS = {
+    "brief": Effort(1_024, 100, 32, 0),
+    "quick": Effort(2_000, 100, 64, 0),
+    "default": Effort(),
+}
 LEVEL = 0.95
+AT_ONCE = 50  # experiments on arms that change
 
 
 class Case(NamedTuple):
@@ -117,8 +125,7 @@ def experiment(case: Case, replications: int, seed: int) -> sl.Experiment:
 
 def truth(case: Case, replications: int = 100_000) -> float:
     """The last policy's effect against the first, the control."""
-    count = max(20_000, replications * 1_000 // max(1_000, case.horizon))
-    runs = sl.simulate(experiment(case, count, 999_983), case.environment, workers=1)
+    runs = sl.simulate(experiment(case, replications, 999_983), case.environment, workers=1)
     return float((runs.rewards[:, -1, 0] - runs.rewards[:, 0, 0]).mean())
 
 
@@ -134,10 +141,13 @@ def measure(case: Case, count: int, number: int, effort: Effort, true: float) ->
     stability = check_stability(long.stacks, long.runs, copies.generator(0))
     line: dict[str, Any] = {"p": stability.p_value, "rejected": stability.rejected}
     line["withheld"] = len(reasons_to_withhold(long, stability)) > 0
-    long, drawn = drawn_effects(long, effort, LEVEL)
+    if effort.draws:
+        long, drawn = drawn_effects(long, effort, LEVEL)
+        line["effect"], line["copy"] = (
+            drawn[pair][0].effect,
+            _judged(*drawn[pair][0].interval[:2], true),
+        )
     around = effects_around_mean(long, LEVEL)[pair]
-    line["effect"], line["plain"] = drawn[pair][0].effect, copied_effects(long, LEVEL)[pair].effect
-    line["copy"] = _judged(*drawn[pair][0].interval[:2], true)
     line["mean"] = _judged(around.low, around.high, true)
     line["observed"] = around.effect
     if count > 1:
@@ -156,38 +166,44 @@ def _judged(low: float, high: float, true: float) -> list[float]:
     return [float(not low <= true <= high), (high - low) / 2]
 
 
-def run(names: list[str], counts: list[int], experiments: int, minutes: float, effort: str) -> None:
-    truths, sums = read()
-    until = time.monotonic() + 60 * minutes
-    cells = [(name, count) for name in names for count in counts]
+def run(options: argparse.Namespace) -> None:
+    """Grow the cells together until each has its experiments, or the time is over; costly ones grow less."""
+    truths, cells = read()
+    effort, experiments = options.effort, options.experiments
+    simulated = EFFORTS[effort]._replace(**({"draws": 0} if options.long_run_only else {}))
+    until = time.monotonic() + 60 * options.minutes
+    asked = [(effort, name, count) for name in options.cases for count in options.counts]
     with LINES.open("a") as file:
         while time.monotonic() < until:
-            left = [cell for cell in cells if sums[cell]["experiments"] < experiments]
+            left = [cell for cell in asked if cells[cell]["experiments"] < experiments]
             if not left:
                 return
-            # Long horizons get their turn less often.
-            turns = {
-                cell: sums[cell]["experiments"] * CASES[cell[0]].horizon ** 0.5 for cell in left
-            }
-            name, count = min(left, key=turns.__getitem__)
+            _, name, count = cell = min(left, key=lambda one: _turn(cells[one]))
             if name not in truths:
                 truths[name] = truth(CASES[name])
                 file.write(json.dumps({"case": name, "truth": truths[name]}) + "\n")
-            number = int(sums[name, count]["experiments"])
-            found = measure(CASES[name], count, number, EFFORTS[effort], truths[name])
-            file.write(json.dumps({"case": name, "count": count, "effort": effort, **found}) + "\n")
+            started, number = time.process_time(), int(cells[cell]["experiments"])
+            found = measure(CASES[name], count, number, simulated, truths[name])
+            found["seconds"] = time.process_time() - started
+            line = {"effort": effort, "case": name, "count": count, "number": number, **found}
+            file.write(json.dumps(line) + "\n")
             file.flush()
-            add(sums[name, count], found)
+            add(cells[cell], found)
+
+
+def _turn(sums: Sums) -> float:
+    """The cell with the least has the next experiment; one that takes four times as long gets half as many."""
+    return float((sums["experiments"] * sums["seconds"]) ** 0.5)
 
 
 Sums = Counter[str]  # over the experiments of a cell
-Cells = defaultdict[tuple[str, int], Sums]
+Cells = defaultdict[tuple[str, str, int], Sums]  # by effort, case and replications
 
 
 def add(sums: Sums, line: dict[str, Any]) -> None:
     """Add an experiment to the sums of its cell."""
     judged = {"mean": line["mean"]}
-    if not line["withheld"]:
+    if "copy" in line and not line["withheld"]:
         judged["copy"] = line["copy"]
     if "t" in line:
         judged["t"] = line["t"]
@@ -199,20 +215,21 @@ def add(sums: Sums, line: dict[str, Any]) -> None:
         sums.update({"guaranteed": 1, "outside": line["outside"]})
     sums.update({"experiments": 1, "rejected": line["rejected"], "flagged": line["flagged"]})
     sums["met"] += line["met"] > 0
+    sums["seconds"] += line.get("seconds", 0.0)
 
 
 def read() -> tuple[dict[str, float], Cells]:
     """The truth of each case, and the sums of each cell: those kept, and the lines since."""
     kept = json.loads(SUMS.read_text()) if SUMS.exists() else {"truths": {}, "cells": []}
     truths, cells = kept["truths"], Cells(Sums)
-    for name, count, sums in kept["cells"]:
-        cells[name, count] = Sums(sums)
+    for effort, name, count, sums in kept["cells"]:
+        cells[effort, name, count] = Sums(sums)
     for text in LINES.read_text().splitlines() if LINES.exists() else ():
         line = json.loads(text)
         if "truth" in line:
             truths[line["case"]] = line["truth"]
         else:
-            add(cells[line["case"], line["count"]], line)
+            add(cells[line["effort"], line["case"], line["count"]], line)
     return truths, cells
 
 
@@ -224,17 +241,17 @@ def keep() -> None:
     LINES.unlink(missing_ok=True)
 
 
-def tables(cells: Cells) -> str:
+def table(cells: Cells, effort: str) -> str:
     parts = [
-        "| case | M | experiments | effect on the copy: miss % / half-width | around the mean | t | "
-        "means outside the guaranteed set % | constancy rejected % | failure flagged % | met % |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| case | M | experiments | around the mean: miss % / half-width | t | means outside the guaranteed set % | "
+        "constancy rejected % | failure flagged % | met % |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     parts += [
-        _row(name, count, cells[name, count])
+        _row(name, count, cells[effort, name, count])
         for name in CASES
         for count in COUNTS
-        if (name, count) in cells
+        if (effort, name, count) in cells
     ]
     return "\n".join(parts)
 
@@ -247,18 +264,35 @@ def _row(name: str, count: int, sums: Sums) -> str:
         name,
         f"{count}",
         f"{sums['experiments']:.0f}",
-        *(_pair(sums, what) for what in ("copy", "mean", "t")),
+        *(judged(sums, what) for what in ("mean", "t")),
         f"{100 * sums['outside'] / sums['guaranteed']:.1f}" if sums["guaranteed"] else "-",
         *(f"{one:.1f}" for one in share.values()),
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def _pair(sums: Sums, what: str) -> str:
+def judged(sums: Sums, what: str) -> str:
+    """Misses and half-width of an interval."""
     if not (given := sums[f"{what} given"]):
         return "-"
     width = sums[f"{what} width"] / max(1, sums[f"{what} finite"])
     return f"{100 * sums[f'{what} missed'] / given:.1f} / {width:.3g}"
+
+
+def agreement() -> str:
+    """Misses of the effect's interval by two efforts on the same experiments, where both give one."""
+    missed: dict[tuple[str, int, int], dict[str, float]] = defaultdict(dict)
+    for line in map(json.loads, LINES.read_text().splitlines()):
+        if "copy" in line and not line["withheld"]:
+            missed[line["case"], line["count"], line["number"]][line["effort"]] = line["copy"][0]
+    sums: dict[tuple[str, str, str, int], Sums] = defaultdict(Counter)
+    for (case, count, _), by in missed.items():
+        for less, more in combinations([effort for effort in EFFORTS if effort in by], 2):
+            found = {"missed by both": min(by[less], by[more]), less: by[less], more: by[more]}
+            sums[less, more, case, count].update({"experiments": 1, **found})
+    return "\n".join(
+        f"{case}, M = {count}: {dict(found)}" for (_, _, case, count), found in sums.items()
+    )
 
 
 def drifting_runs(count: int, fall: float, seed: int, horizon: int = 1_000) -> sl.Runs:
@@ -297,24 +331,30 @@ def drifting_runs(count: int, fall: float, seed: int, horizon: int = 1_000) -> s
     )
 
 
-def drift(experiments: int) -> str:
+def drift(experiments: int) -> Iterator[str]:
     """How often a fall of the best arm by 0.1 is found at 1, 5 and 10 replications; and none at all."""
-    parts = [
-        "| fall of the best arm | M | experiments | constancy rejected % |",
-        "|---|---|---|---|",
-    ]
+    yield "| fall of the best arm | M | experiments | constancy rejected % |"
+    yield "|---|---|---|---|"
     for fall in (0.0, 0.1):
         for count in (1, 5, 10):
-            rejected = 0
-            for number in range(experiments):
-                runs = drifting_runs(count, fall, 10_000 * count + number)
-                copies = Copies(runs, workers=1)
-                long = run_long(runs, None, copies, 2_000)
-                rejected += check_stability(long.stacks, long.runs, copies.generator(0)).rejected
-            parts.append(
-                f"| {fall:g} | {count} | {experiments} | {100 * rejected / experiments:.1f} |"
-            )
-    return "\n".join(parts)
+            rejected = sum(map(_is_rejected, _drifting_experiments(count, fall, experiments)))
+            yield f"| {fall:g} | {count} | {experiments} | {100 * rejected / experiments:.1f} |"
+
+
+def _drifting_experiments(count: int, fall: float, experiments: int) -> Iterator[sl.Runs]:
+    for first in range(0, experiments, AT_ONCE):
+        many = min(AT_ONCE, experiments - first)
+        whole = drifting_runs(count * many, fall, 10_000 * count + first)
+        for number in range(many):
+            seed = 1_000_000 * count + first + number  # of the luck of its twin
+            one = whole.experiment.replace(seed=seed, replications=count)
+            yield replace(whole.part(number * count, count), first=0, experiment=one)
+
+
+def _is_rejected(runs: sl.Runs) -> bool:
+    copies = Copies(runs, workers=1)
+    long = run_long(runs, None, copies, EFFORTS["brief"].replications)
+    return check_stability(long.stacks, long.runs, copies.generator(0)).rejected
 
 
 def main() -> None:
@@ -323,19 +363,24 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=600.0)
     parser.add_argument("--cases", nargs="*", default=list(CASES))
     parser.add_argument("--counts", nargs="*", type=int, default=list(COUNTS))
-    parser.add_argument("--effort", choices=EFFORTS, default="quick")
+    parser.add_argument("--effort", choices=EFFORTS, default="brief")
+    parser.add_argument("--long-run-only", action="store_true")
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--agreement", action="store_true")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--drift", type=int, default=0, metavar="EXPERIMENTS")
     options = parser.parse_args()
     if options.drift:
-        print(drift(options.drift))
+        for line in drift(options.drift):
+            print(line, flush=True)
     elif options.table:
-        print(tables(read()[1]))
+        print(table(read()[1], options.effort))
+    elif options.agreement:
+        print(agreement())
     elif options.keep:
         keep()
     else:
-        run(options.cases, options.counts, options.experiments, options.minutes, options.effort)
+        run(options)
 
 
 if __name__ == "__main__":

@@ -175,7 +175,7 @@ def _as_hinted(field: object, *, takes_float: bool) -> object:
     if hasattr(field, "tolist"):
         field = field.tolist()
     if isinstance(field, list | tuple):
-        if takes_float and all(type(item) is float for item in field):
+        if takes_float and set(map(type, field)) == {float}:
             return tuple(field)
         return tuple(_as_hinted(item, takes_float=takes_float) for item in field)
     if takes_float and isinstance(field, int) and not isinstance(field, bool):

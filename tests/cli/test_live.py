@@ -284,7 +284,7 @@ def test_results_are_those_of_the_python_surface(shop, url, tmp_path, capsys):
     serve(url, 10)
     code, _, err = run(capsys, "results", shop)
     assert code == 2
-    assert "for the results so far: --checkpoints " in err
+    assert "--twin needs one only; for the results so far: --checkpoints " in err
     early = err.split("--checkpoints ")[1].strip()
     assert answer(capsys, "results", shop, "--checkpoints", early)["effects"][0][
         "checkpoint"
@@ -339,6 +339,7 @@ def test_results_that_cannot_be_are_refused_for_what_is_wrong_with_them(
     )
     assert "level must be between 0 and 1" in run(capsys, "results", shop, "--level", 95)[2]
     assert "wait for rewards" in run(capsys, "results", shop)[2]
+    assert "a twin needs the first; wait for rewards" in run(capsys, "results", shop, "--twin")[2]
     assert "have reached 1 period, " in run(capsys, "results", shop, "--checkpoints", 1)[2]
     run(capsys, "stop", shop, "--now")
     assert "needs the first 2; its status is stopped" in run(capsys, "results", shop)[2]

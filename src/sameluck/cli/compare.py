@@ -33,6 +33,7 @@ from sameluck.cli.simulation import simulate
 from sameluck.experiment import checked_checkpoints
 from sameluck.files import made_with, make_folder, write_whole
 from sameluck.inference.requests import Request, check_request
+from sameluck.policies.external import Makers
 from sameluck.reporting.pages import Card
 from sameluck.reporting.tables import csv_table, wrapped
 
@@ -109,14 +110,17 @@ def write_comparison(
     split: sl.VarianceSplit | None = None,
     *,
     with_twin: bool = False,
+    makers: Makers | None = None,
 ) -> Output:
     """Compare and write the files: the figure has all horizons of the runs, text and numbers the checkpoints."""
     if with_twin and runs.replications == 1:
         request = {"interval": "twin", **request}
+    if request.get("interval") == "twin":
+        request = {"makers": makers, **request}
     result = sl.compare(runs.at(checkpoints), **request)
     curve = sl.compare(runs, **request) if len(runs.checkpoints) > len(checkpoints) else result
     note = [Card("Where the variance comes from", split.verdict)] if split else []
-    twin = _twin(runs.at(checkpoints), request) if with_twin else None
+    twin = _twin(runs.at(checkpoints), request, makers) if with_twin else None
     if twin is not None and outputs["report"]:
         note.append(twin.card())
     writers: dict[str, Callable[[Path], object]] = {
@@ -137,9 +141,10 @@ def write_comparison(
     return Output("\n\n".join(texts), record, written(outputs))
 
 
-def _twin(runs: sl.Runs, request: OptionValues) -> sl.Twin:
+def _twin(runs: sl.Runs, request: OptionValues, makers: Makers | None) -> sl.Twin:
+    level = request.get("level", 0.95)
     with progress_bar("simulating a copy of the arms", "replications") as progress:
-        return sl.twin(runs, level=request.get("level", 0.95), progress=progress)
+        return sl.twin(runs, level=level, progress=progress, makers=makers)
 
 
 def comparison_record(

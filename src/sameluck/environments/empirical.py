@@ -97,7 +97,7 @@ class Empirical(_Parameters, Environment):
 def _all_within_limits(values: Sequence[object]) -> bool:
     # Millions of values are not checked one by one unless one of them is wrong and must be named.
     an_array = isinstance(values, np.ndarray) and values.dtype == np.float64
-    floats = an_array or all(type(value) is float for value in values)
+    floats = an_array or set(map(type, values)) == {float}
     return floats and bool((np.abs(np.array(values)) <= LARGEST).all())
 
 

@@ -15,7 +15,7 @@ from sameluck.inference.unseen import (
     reversing_loss,
     unseen_share,
 )
-from sameluck.reporting.wording import amount, duration, listed, percent
+from sameluck.reporting.wording import amount, counted, duration, listed, percent
 from sameluck.runs import Runs
 
 FINDINGS = 5  # that a verdict lists
@@ -26,7 +26,7 @@ def setting(runs: Runs) -> str:
     experiment, environment = runs.experiment, runs.environment
     rewards = "live traffic" if environment is None else text_forms.write_short(environment)
     return (
-        f"{rewards}, {runs.replications:,} replications of {experiment.horizon:,} periods, "
+        f"{rewards}, {counted(runs.replications, 'replication')} of {counted(experiment.horizon, 'period')}, "
         f"seed {experiment.seed}"
     )
 
@@ -160,7 +160,8 @@ def without_adjustment(effect: Effect) -> str:
 def unseen_replications(runs: Runs, level: float, differences: Sequence[float]) -> str:
     """What replications that were not met could do to the smallest of the differences that are shown."""
     count = runs.replications
-    unlike = f"Up to {100 * unseen_share(count, level):.2g}% of replications may be unlike any of these {count:,}"
+    seen = "this one" if count == 1 else f"any of these {count:,}"
+    unlike = f"Up to {100 * unseen_share(count, level):.2g}% of replications may be unlike {seen}"
     if not differences:
         return f"{unlike}."
     weakest = min(differences)

@@ -11,7 +11,7 @@ from sameluck.arrays import Floats
 from sameluck.reporting.drawing import Axes, Figure, colour, panels
 from sameluck.reporting.wording import amount
 
-_POINTER = {"arrowprops": {"arrowstyle": "-", "color": "0.5"}}
+_POINTER = {"arrowprops": {"arrowstyle": "-", "color": "0.5"}, "ha": "right", "va": "top"}
 
 
 class Bar(NamedTuple):
@@ -102,4 +102,5 @@ def _draw_tail(axes: Axes, pair: PairFigure) -> None:
     axes.set_yscale("log")
     axes.set(xlabel=f"{policy} ends this much behind, or more", ylabel="share of replications")
     text = f"{amount(loss)} or more:\n1 in {one_in:,.0f}"
-    axes.annotate(text, (loss, 1 / one_in), (0.45, 0.8), textcoords="axes fraction", **_POINTER)
+    # The curve falls, so that the upper right corner is empty.
+    axes.annotate(text, (loss, 1 / one_in), (1, 1), textcoords="axes fraction", **_POINTER)

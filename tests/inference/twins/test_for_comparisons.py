@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import sameluck as sl
+from sameluck.inference.twins.simulations import Copies
 from sameluck.simulation.observed import observed_rewards
 
 
@@ -43,7 +44,9 @@ class InTurn:
 
 
 @pytest.mark.slow
-def test_objects_need_their_makers():
+def test_objects_need_their_makers(monkeypatch):
+    expected = []
+    monkeypatch.setattr(Copies, "warn_of_time", lambda self, _: expected.append(self._total))
     policies = {"a": "ucb1", "b": sl.External("mine")}
     experiment = sl.Experiment(policies=policies, arms=2, horizon=4, replications=1)
     runs = sl.simulate(experiment, "bernoulli(0.7, 0.4)", makers={"mine": InTurn})
@@ -51,6 +54,7 @@ def test_objects_need_their_makers():
         sl.compare(runs, interval="twin")
     (effect,) = sl.compare(runs, interval="twin", makers={"mine": InTurn}).effects
     assert np.isfinite(effect.low)
+    assert expected == [20_000, 20_000]  # of which a message warns if they take long
 
 
 @pytest.mark.slow

@@ -8,6 +8,9 @@ import pytest
 from scipy import special, stats
 
 import sameluck as sl
+from sameluck.inference.twins import sentences
+from sameluck.inference.twins.copies import copy_arms
+from sameluck.inference.twins.ledger import ObservedStacks
 from sameluck.randomness.streams import ALL_POLICIES, TWIN, stream, word
 from sameluck.simulation.rewards import reward_at
 
@@ -77,7 +80,7 @@ def literal_effect(runs, level):
     theta, by_replication, all_ = table.mean(axis=1), table.mean(axis=0), table.mean()
     residual = table - theta[:, None] - by_replication[None, :] + all_
     msi = (residual**2).sum() / (23 * 39)
-    variance = max(0.0, theta.var(ddof=1) - msi / 40)
+    variance = max(theta.var(ddof=1) / 2, theta.var(ddof=1) - msi / 40)
     centre = theta.mean() + star.mean() - star[:40].mean()
     moved = centre + (theta - theta.mean()) * math.sqrt(variance / theta.var(ddof=1))
     error = math.sqrt((by_replication - star[:40]).var(ddof=1) / 40 + star.var(ddof=1) / star.size)
@@ -153,7 +156,7 @@ def test_progress_ends_at_its_total(runs):
 
     done = [one[0] for one in calls]
     assert done == sorted(done)
-    assert calls[-1][0] <= calls[-1][1]
+    assert calls[-1][0] == calls[-1][1]
 
 
 @pytest.mark.slow
@@ -230,15 +233,41 @@ def test_bad_arguments(runs):
         sl.twin(runs, replications=300, draw_replications=301)
 
 
+def test_an_arm_without_rewards_is_refused_by_its_name():
+    stacks = ObservedStacks(np.array([[[1, 0]]]), np.array([0.5]))
+
+    with pytest.raises(
+        sl.Invalid, match="arm blue has 0 rewards, and a copy of it needs at least 1"
+    ):
+        copy_arms(stacks, None, ["red", "blue"])
+    with pytest.raises(sl.Invalid, match="arm red has 1 reward, and a copy of it needs at least 2"):
+        copy_arms(stacks, "gaussian", ["red", "blue"])
+
+
+def test_a_twin_that_is_sure_says_for_how_many_looks(runs, twin):
+    running = replace(runs, environment=None, experiment=experiment(replications=9))
+    sure = [one._replace(low=1.0, high=2.0) for one in twin.last_effects]
+
+    def words(*bounds):
+        last = twin.guaranteed[-1]
+        ends = [last._replace(low=low, high=high) for low, high in bounds]
+        return sentences.suggestion(running, sure, (), (), ends)
+
+    assert words().endswith("stopping at the first that is sure misses more often.")
+    assert words((-1.0, 3.0)).endswith("the guaranteed one, for every look, contains 0.")
+    assert words((0.5, 3.0)).endswith("the guaranteed one, for every look, also leaves out 0.")
+
+
 def test_too_few_values_withhold_the_effect():
     """An arm whose rewards are nearly all 0: its law is not known, and no interval is given."""
     rare = sl.Empirical([[0.0] * 30 + [9.0], [0.0] * 30 + [8.0]])
     policies = {"a": sl.UCB1(50), "b": sl.EpsilonGreedy(0.3)}
-    runs = sl.simulate(experiment(policies=policies, replications=1), rare)
-    twin = sl.twin(runs, **EFFORT)
+    runs, calls = sl.simulate(experiment(policies=policies, replications=1), rare), []
+    twin = sl.twin(runs, progress=lambda *call: calls.append(call), **EFFORT)
 
     assert "fewer than 10" in twin.withheld[0]
     assert twin.effects[0].low == -math.inf
+    assert calls[-1][0] == calls[-1][1]  # though it simulates less than was expected
     assert "No interval of the effect is given" in twin.verdict
     assert "withheld" in str(twin)
     assert math.isfinite(twin.observed[0].low)

@@ -23,6 +23,7 @@ from sameluck.cli.compare import (
 from sameluck.cli.live.store_options import DatabaseOptions, live_command, name_argument
 from sameluck.cli.output import Output
 from sameluck.live.databases.rows import ACTIVE
+from sameluck.policies.external import makers_for
 from sameluck.reporting.wording import counted
 
 HELP_POSITION = 5
@@ -70,9 +71,10 @@ def results_command(
         runs = live.runs(with_curve(checkpoints, outputs), policies=names)
         needed = 1 if with_twin or options["interval"] == "twin" else 2
         if runs.replications < needed:
-            raise _too_early(live, names, runs.replications, checkpoints[-1])
+            raise _too_early(live, names, runs.replications, checkpoints[-1], needed)
     request["best"] = best
-    return write_comparison(runs, checkpoints, request, outputs, with_twin=with_twin)
+    makers = makers_for(runs.experiment.policies, database.import_makers())
+    return write_comparison(runs, checkpoints, request, outputs, with_twin=with_twin, makers=makers)
 
 
 def _parse_names(names: str | None, live: sl.LiveExperiment) -> list[str] | None:
@@ -88,25 +90,30 @@ def _parse_names(names: str | None, live: sl.LiveExperiment) -> list[str] | None
 
 
 def _too_early(
-    live: sl.LiveExperiment, policies: list[str] | None, complete: int, horizon: int
+    live: sl.LiveExperiment, policies: list[str] | None, complete: int, horizon: int, needed: int
 ) -> sl.Invalid:
     planned, status = live.experiment.replications, live.status().status
-    if planned < 2:
-        remedy = "only one is planned, and the replication is the unit of inference: start a new one with more"
-    elif earlier := common_horizon(live, policies):
+    if planned < needed:
+        remedy = "only one is planned: use --twin, which needs one, or start a new one with more"
+    elif earlier := common_horizon(live, policies, needed):
         remedy = f"for the results so far: --checkpoints {earlier}"
     else:
         remedy = "wait for rewards" if status in ACTIVE else f"its status is {status}"
+    if complete == 1 < needed <= planned:
+        remedy = f"--twin needs one only; {remedy}"
     have = "has" if complete == 1 else "have"
     return sl.Invalid(
         f"{complete} of {counted(planned, 'replication')} of {live.name!r} {have} reached "
-        f"{counted(horizon, 'period')}, and a comparison needs the first 2; {remedy}"
+        f"{counted(horizon, 'period')}, and {'a comparison' if needed == 2 else 'a twin'} needs the first"
+        f"{' 2' if needed == 2 else ''}; {remedy}"
     )
 
 
-def common_horizon(live: sl.LiveExperiment, policies: Sequence[str] | None = None) -> int:
-    """The last horizon that all policies have reached in the first two replications."""
-    if live.status().opened < 2:
+def common_horizon(
+    live: sl.LiveExperiment, policies: Sequence[str] | None = None, count: int = 2
+) -> int:
+    """The last horizon that all policies have reached in the first replications, this many."""
+    if live.status().opened < count:
         return 0
-    traces = [live.trace(number) for number in (0, 1)]
+    traces = [live.trace(number) for number in range(count)]
     return min(one[name].arms.size for one in traces for name in policies or one)

@@ -15,6 +15,7 @@ from sameluck.environments.empirical import Empirical
 from sameluck.environments.gaussian import Gaussian
 from sameluck.errors import Invalid
 from sameluck.inference.twins.ledger import ObservedStacks
+from sameluck.reporting.wording import counted
 from sameluck.validation import require_one_of
 
 families = ("bernoulli", "gaussian", "empirical")
@@ -98,7 +99,7 @@ class EmpiricalCopy(NamedTuple):
         ]
 
 
-def copy_arms(stacks: ObservedStacks, family: str | None) -> ArmCopy:
+def copy_arms(stacks: ObservedStacks, family: str | None, names: Sequence[str]) -> ArmCopy:
     """The arms of a ledger: `"bernoulli"` if all rewards are 0 and 1, otherwise `"empirical"`, unless it is given."""
     family = family or ("bernoulli" if stacks.binary else "empirical")
     require_one_of("family", family, families)
@@ -110,10 +111,11 @@ def copy_arms(stacks: ObservedStacks, family: str | None) -> ArmCopy:
             stacks.users.astype(float), np.array([float(one.sum()) for one in values])
         )
     least = 2 if family == "gaussian" else 1
-    for arm, one in enumerate(values):
+    for name, one in zip(names, values, strict=True):
         if one.size < least:
             raise Invalid(
-                f"arm {arm} has {one.size} rewards, and a copy of it needs at least {least}; wait for more"
+                f"arm {name} has {counted(one.size, 'reward')}, and a copy of it needs at least {least}; "
+                "wait for more"
             )
     if family == "empirical":
         return EmpiricalCopy(tuple(np.sort(one) for one in values))

@@ -72,10 +72,14 @@ def twin(  # noqa: PLR0913 all but one are optional
         each = [one for of_pair in drawn for one in of_pair]
         records = zip(copied_effects(long, level), each, strict=True)
         effects = [with_interval(one, by.effect, by.interval) for one, by in records]
+    guaranteed = guaranteed_intervals(
+        copies, long.copy, long.star, effort.search_replications, level
+    )
+    copies.finish()
     return Twin(
         tuple(effects),
         effects_around_mean(long, level),
-        guaranteed_intervals(copies, long.copy, long.star, effort.search_replications, level),
+        guaranteed,
         rare_failures(long),
         stability,
         withheld,

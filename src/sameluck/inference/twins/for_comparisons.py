@@ -23,7 +23,9 @@ def twin_effects(runs: Runs, request: Request, makers: Makers | None = None) -> 
     size |= {"checkpoints": runs.checkpoints.size, "none": 1}
     size["both"] = size["pairs"] * size["checkpoints"]
     family = size[str(request.simultaneous)]
-    long = run_long(runs, None, Copies(runs, pairs=pairs, makers=makers), Effort().replications)
+    copies = Copies(runs, pairs=pairs, makers=makers)
+    copies.expect(Effort().replications)
+    long = run_long(runs, None, copies, Effort().replications)
     each = effects_around_mean(long, 1 - (1 - request.level) / family)
     return tuple(
         one._replace(level=request.level, p_adjusted=min(1.0, family * one.p_value)) for one in each

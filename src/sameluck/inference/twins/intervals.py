@@ -83,12 +83,13 @@ def copied_effect(
         level: Of the interval.
 
     The variance of the draws' means has a part due to simulation, interaction / R1, which is taken out by drawing
-    them together around their mean. The simulation's error is then added to both ends linearly: added in quadrature
-    it is too little where the effect has a maximum near the true arms.
+    them together around their mean; at most half of the variance, because the difference of two larger numbers that
+    are nearly equal may come out far too small. The simulation's error is then added to both ends linearly: added in
+    quadrature it is too little where the effect has a maximum near the true arms.
     """
     centre = float(star.mean() + effects.mean())
     variance = float(effects.var(ddof=1))
-    kept = max(0.0, variance - interaction / shared.size)
+    kept = max(variance / 2, variance - interaction / shared.size)
     shrunk = (effects - effects.mean()) * (math.sqrt(kept / variance) if variance else 0.0)
     parts = float(shared.var(ddof=1)) / shared.size, float(star.var(ddof=1)) / star.size
     draws, error = np.sort(centre + shrunk), math.sqrt(sum(parts))

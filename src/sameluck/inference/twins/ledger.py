@@ -36,14 +36,12 @@ class ObservedStacks(NamedTuple):
 
     def moments(self) -> StackMoments:
         """What the tests of the arms' constancy need of every stack."""
-        depths = self.depths.ravel()
-        starts = np.cumsum(depths) - depths
-        position = np.arange(self.values.size) - np.repeat(starts + (depths - 1) / 2, depths)
-        sums = (
-            self._sum(part)
-            for part in (self.values, self.values * self.values, position * self.values)
+        first = np.cumsum(self.depths).reshape(self.depths.shape) - self.depths
+        totals, squares = self._sum(self.values), self._sum(self.values * self.values)
+        along = self._sum(np.arange(self.values.size) * self.values)
+        return StackMoments(
+            self.depths, totals, squares, along - (first + (self.depths - 1) / 2) * totals
         )
-        return StackMoments(self.depths, *sums)
 
     def _sum(self, values: Floats) -> Floats:
         depths = self.depths.ravel()

@@ -52,7 +52,7 @@ class LongRun(NamedTuple):
 def run_long(runs: Runs, family: str | None, copies: Copies, replications: int) -> LongRun:
     """Copy the arms of some runs and simulate the policies on them."""
     stacks = observed_stacks(runs)
-    copy = copy_arms(stacks, family)
+    copy = copy_arms(stacks, family, runs.experiment.arm_names)
     copies.warn_of_time(copy.environment)
     simulated = copies.run(copy.environment, range(replications))
     return LongRun(runs, stacks, copies, copy, simulated)

@@ -77,7 +77,9 @@ class Twin(Frames):
     @property
     def suggestion(self) -> str | None:
         """Whether a live experiment could be stopped, if the arms stand still; None if it is not running."""
-        return sentences.suggestion(self.source, self.last_effects, self.withheld, self.failures)
+        return sentences.suggestion(
+            self.source, self.last_effects, self.withheld, self.failures, self.guaranteed
+        )
 
     @property
     def cautions(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from sameluck.arrays import Ints
 from sameluck.inference.cautions import is_interim
 from sameluck.inference.effects import Effect, is_same_policy
 from sameluck.inference.sentences import shows_difference
-from sameluck.inference.twins.records import Failure, Stability
+from sameluck.inference.twins.records import Failure, Guaranteed, Stability
 from sameluck.reporting.wording import amount, counted, listed, percent
 from sameluck.runs import Runs
 
@@ -23,7 +23,8 @@ def title(source: Runs, runs: Runs, users: Ints) -> str:
     means = listed(f"{mean:.3g}" for mean in runs.environment.means)
     return (
         f"Twin of {seen}: {runs.experiment.design.label} design on arms of means {means}, "
-        f"{runs.replications:,} replications of {int(runs.checkpoints[-1]):,} periods, seed {source.experiment.seed}"
+        f"{runs.replications:,} replications of {counted(int(runs.checkpoints[-1]), 'period')}, "
+        f"seed {source.experiment.seed}"
     )
 
 
@@ -37,8 +38,8 @@ def findings(effects: Sequence[Effect], withheld: Sequence[str]) -> list[str]:
 
 def _finding(effect: Effect, *, withheld: bool) -> str:
     pair, over = f"{effect.policy} and {effect.control}", f"over {effect.checkpoint:,} periods"
-    if is_same_policy(effect):
-        return f"{pair} are the same policy and earn the same."
+    if effect.effect == effect.sd == 0:
+        return f"On a copy of your arms, {pair} earn the same {over} in every replication, as the same policy would."
     word = "more" if effect.effect > 0 else "less"
     earns = f"On a copy of your arms, {effect.policy} earns {amount(abs(effect.effect))} {word} than {effect.control}"
     if withheld:
@@ -76,7 +77,11 @@ def _p_text(stability: Stability) -> str:
 
 
 def suggestion(
-    source: Runs, effects: Sequence[Effect], withheld: Sequence[str], failures: Sequence[Failure]
+    source: Runs,
+    effects: Sequence[Effect],
+    withheld: Sequence[str],
+    failures: Sequence[Failure],
+    guaranteed: Sequence[Guaranteed],
 ) -> str | None:
     """For an experiment that still runs: whether its twin is sure already."""
     if not is_interim(source) or withheld:
@@ -89,8 +94,20 @@ def suggestion(
     unmet = " Failures that no replication has met are in its effect." if failures else ""
     return (
         "The twin is sure already: every interval with the control leaves out 0, so one could stop. That rests "
-        f"wholly on the arms standing still, also in the future; the anytime interval of compare does not.{unmet}"
+        f"wholly on the arms standing still, also in the future; the anytime interval of compare does not."
+        f"{unmet} {_about_looks(source, guaranteed)}"
     )
+
+
+def _about_looks(source: Runs, guaranteed: Sequence[Guaranteed]) -> str:
+    """What remains of a twin that is sure if it has been asked before, and would have been stopped then."""
+    once = "The interval is for one look, and stopping at the first that is sure misses more often"
+    last, control = int(source.checkpoints[-1]), source.experiment.control
+    ours = [one for one in guaranteed if (one.control, one.checkpoint) == (control, last)]
+    if not ours:
+        return f"{once}."
+    sure = all(not one.low <= 0 <= one.high for one in ours)
+    return f"{once}; the guaranteed one, for every look, {'also leaves out' if sure else 'contains'} 0."
 
 
 def cautions(source: Runs, users: Ints) -> Iterator[str]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +17,7 @@ from sameluck.intervals import check_level
 from sameluck.policies.external import External, Makers
 from sameluck.randomness.streams import ALL_POLICIES, TWIN, stream, word
 from sameluck.runs import Runs
+from sameluck.simulation.each_environment import rewards_in_each
 from sameluck.simulation.simulate import ProgressLike, as_progress, available_workers, simulate
 from sameluck.validation import require_whole
 
@@ -81,6 +80,10 @@ class Copies:
         self.workers = (
             available_workers() if workers is None else require_whole("workers", workers, 1)
         )
+        names = list(runs.policies)
+        self._first, self._second = (
+            [names.index(pair[side]) for pair in self.pairs] for side in (0, 1)
+        )
         self._makers = makers
         self._progress, self._done, self._total = as_progress(progress), 0, 0
 
@@ -91,6 +94,11 @@ class Copies:
     def expect(self, replications: int) -> None:
         """Add work to what progress reports."""
         self._total += replications
+
+    def finish(self) -> None:
+        """Report that no more will be simulated, though it was expected."""
+        self._total = self._done
+        self._report(self._done)
 
     def run(self, environment: Environment, replications: range) -> Runs:
         """Some replications on one copy, on all cores."""
@@ -114,22 +122,32 @@ class Copies:
         self, environments: Sequence[Environment], replications: range
     ) -> Iterator[Floats]:
         """The differences of each pair on each copy (replication, pair, checkpoint), in their order."""
-        objects = has_objects(self.experiment)  # they run in processes of simulate's own
-        at_once = 1 if objects else self.workers
         most = max(replications.stop, len(environments) * len(replications))  # the work, for lanes
-        run = partial(
-            simulate,
-            self.experiment.replace(replications=most),
-            checkpoints=self.checkpoints.tolist(),
-            replications=replications,
-            workers=self.workers if objects else 1,
-            check=False,
-            makers=self._makers,
-        )
-        with ThreadPoolExecutor(at_once, thread_name_prefix="sameluck") as pool:
-            for runs in pool.map(run, environments):
-                self._report(self._done + len(replications))
-                yield self.differences(runs)
+        whole = self.experiment.replace(replications=most)
+        if has_objects(whole):
+            each = self._objects_in_each(whole, environments, replications)
+        else:
+            each = rewards_in_each(
+                whole, environments, self.checkpoints, replications, self.workers
+            )
+        for rewards in each:
+            self._report(self._done + len(replications))
+            yield self._between(rewards)
+
+    def _objects_in_each(
+        self, whole: Experiment, environments: Sequence[Environment], replications: range
+    ) -> Iterator[Floats]:
+        # In processes of simulate's own.
+        for environment in environments:
+            yield simulate(
+                whole,
+                environment,
+                checkpoints=self.checkpoints.tolist(),
+                replications=replications,
+                workers=self.workers,
+                check=False,
+                makers=self._makers,
+            ).rewards
 
     def warn_of_time(self, environment: Environment) -> None:
         """Announce how long Python objects will take, from a few replications."""
@@ -145,8 +163,10 @@ class Copies:
 
     def differences(self, runs: Runs) -> Floats:
         """The first policy's reward minus the second's, of each pair (replication, pair, checkpoint)."""
-        columns = np.array([[runs.policies.index(name) for name in pair] for pair in self.pairs])
-        return runs.rewards[:, columns[:, 0]] - runs.rewards[:, columns[:, 1]]
+        return self._between(runs.rewards)
+
+    def _between(self, rewards: Floats) -> Floats:
+        return rewards[:, self._first] - rewards[:, self._second]
 
     def _report(self, done: int) -> None:
         self._done = done

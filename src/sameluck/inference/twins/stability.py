@@ -18,6 +18,7 @@ from sameluck.simulation.observed import observed_rewards
 LEDGERS = 2_000  # that the law of the statistics is taken from
 REPLICATIONS = 2_000  # of the twin that they are made of
 _MOST_REWARDS = 50_000_000
+_ROUNDING = 1e-13  # of a sum of squares: what equal rewards may differ by
 
 
 def check_stability(
@@ -51,7 +52,8 @@ def _statistics(moments: StackMoments, rows: Ints) -> tuple[Floats, Floats]:
     users, total, square, trend, span, means = np.concatenate(blocks).transpose(1, 0, 2)
     with np.errstate(divide="ignore", invalid="ignore"):
         explained = total**2 / users
-        variance = (square - explained) / (users - 1)
+        spread = np.where(square - explained > _ROUNDING * square, square - explained, 0.0)
+        variance = spread / (users - 1)
         along = trend / np.sqrt(variance * span)
         between = (means - explained) / variance
     return np.nan_to_num(along, posinf=0, neginf=0), np.nan_to_num(between, posinf=0, neginf=0)

@@ -88,11 +88,11 @@ def records(twin: Twin) -> list[dict[str, Any]]:
     return result
 
 
-def figure(twin: Twin) -> plots.Figure:
-    """The pairs at the last checkpoint, those with the control first, at most four."""
+def figure(twin: Twin, ax: plots.Axes | None = None) -> plots.Figure:
+    """The pairs at the last checkpoint, those with the control first, at most four; on `ax`, the first alone."""
     last = int(twin.source.checkpoints[-1])
     places = [at for at, one in enumerate(twin.effects) if one.checkpoint == last]
-    return draw_twin([_pair_figure(twin, place) for place in places[:FIGURES]])
+    return draw_twin([_pair_figure(twin, place) for place in places[:FIGURES]], ax)
 
 
 def _pair_figure(twin: Twin, place: int) -> PairFigure:

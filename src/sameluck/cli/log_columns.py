@@ -24,7 +24,7 @@ def log_columns(text: str) -> tuple[str, str, str]:
     names = [name.strip() for name in next(csv.reader([columns], skipinitialspace=True), [])]
     if len(names) != 2 or "" in names:
         raise Invalid(
-            f"{shown(text)} is neither an environment, such as bernoulli(0.7, 0.3), nor a log with its columns of arms "
-            'and rewards, such as log.csv:arm,reward or log.csv:arm,"paid, net"'
+            f"{shown(text)} is neither an environment, such as bernoulli(0.7, 0.3), nor a log with its columns of "
+            'arms and rewards, such as log.csv:arm,reward or log.csv:arm,"paid, net"'
         )
     return path, names[0], names[1]

@@ -13,7 +13,6 @@ from sameluck.adapters.adapted_maker import (
 )
 from sameluck.errors import Invalid
 
-
 _SEED_IF_NONE = 123456  # MABWiser's default
 
 

@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Sequence
 from functools import partial
 
-NARROWEST = 8  # columns of a name that is cut
+NARROWEST = 12  # columns of a name that is cut
 
 
 def html_table(

@@ -61,7 +61,7 @@ def sentences(twin: Twin) -> list[str]:
 
 def text(twin: Twin) -> str:
     """Title, table and sentences for a terminal."""
-    table = tables.text_table(header(twin), rows(twin))
+    table = tables.text_table(header(twin), rows(twin), index=3)
     parts = [tables.wrapped(twin.title), table, *map(tables.wrapped, sentences(twin))]
     return "\n\n".join(parts)
 

@@ -335,6 +335,8 @@ BAD_INPUT = [
     (simulated("bernouli(0.5, 0.4)"), "unknown environment 'bernouli'; did you mean 'bernoulli'?"),
     (simulated(None), "None is not an environment"),
     (simulated(sl.UCB1()), "is not an environment"),
+    (simulated(sl.Bernoulli), "it is the class of one: write 'bernoulli(0.7, 0.3)', for example"),
+    (simulated(lambda arm, uniform: uniform), "there is sameluck.python_environment"),
     (simulated(options={"checkpoints": [11]}), "checkpoint 11 is outside 1..10"),
     (simulated(options={"checkpoints": [0, 5]}), "checkpoint 0 is outside 1..10"),
     (simulated(options={"checkpoints": [-1]}), "checkpoint -1 is outside 1..10"),

@@ -82,6 +82,17 @@ def test_frames_and_datasets(results, kind):
     assert set(one._index) <= set(dataset.sizes)
 
 
+def test_whole_numbers_before_infinity_are_floats():
+    """In every kind of frame, as where one variance ratio has no bound."""
+
+    class Counts(Frames):
+        def to_dicts(self):
+            return [{"needed": 3}, {"needed": float("inf")}]
+
+    columns = [Counts().to_pandas(), Counts().to_polars(), Counts().to_arrow().to_pydict()]
+    assert [list(one["needed"]) for one in columns] == [[3.0, float("inf")]] * 3
+
+
 def test_the_dataset_of_runs_has_their_arrays(results):
     """By the names of their axes."""
     runs = results[sl.Runs]

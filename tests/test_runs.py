@@ -124,17 +124,19 @@ def test_joining_is_associative(runs):
 def test_only_parts_of_one_experiment_join(runs):
     """Another seed, environment or other checkpoints are another experiment."""
     environment = "bernoulli(0.7, 0.3)"
-    others = [
-        sl.simulate(EXPERIMENT.replace(seed=9), environment, checkpoints=[1, 20, 40]),
-        sl.simulate(EXPERIMENT, "bernoulli(0.7, 0.2)", checkpoints=[1, 20, 40]),
-        sl.simulate(EXPERIMENT, environment, checkpoints=[1, 21, 40]),
-    ]
+    others = {
+        "seed": sl.simulate(EXPERIMENT.replace(seed=9), environment, checkpoints=[1, 20, 40]),
+        "environment": sl.simulate(EXPERIMENT, "bernoulli(0.7, 0.2)", checkpoints=[1, 20, 40]),
+        "checkpoints": sl.simulate(EXPERIMENT, environment, checkpoints=[1, 21, 40]),
+    }
 
-    for other in others:
-        with pytest.raises(sl.Invalid, match="different experiments"):
+    for name, other in others.items():
+        with pytest.raises(sl.Invalid, match=f"different experiments: they differ in {name}$"):
             sl.Runs.concat([runs, other])
-    with pytest.raises(sl.Invalid, match="at least one"):
-        sl.Runs.concat([])
+    for nothing in ([], [runs, 3]):
+        with pytest.raises(sl.Invalid, match="at least one part, each of them Runs"):
+            sl.Runs.concat(nothing)
+    assert sl.Runs.concat(iter([runs])).replications == runs.replications
 
 
 @pytest.mark.parametrize("order", [[(3, 6), (0, 3)], [(0, 3), (0, 3)], [(0, 2), (4, 6)]])
@@ -198,6 +200,10 @@ def test_other_arrays_are_refused(tmp_path):
 
     for name in ("one.npy", "other.npz", "pickled.npz"):
         assert "not a file that Runs.save wrote" in refused(tmp_path / name)
+    (tmp_path / "text.npz").write_text("hello")
+    assert refused(tmp_path / "text.npz").endswith("it is no .npz archive, or not all of one")
+    np.savez(tmp_path / "bare.npz", x=np.zeros(3))
+    assert refused(tmp_path / "bare.npz").endswith("it lacks 'about'")
 
 
 @pytest.mark.slow

@@ -58,6 +58,15 @@ def test_numbers_survive_to_the_last_bit(numbers):
     assert text_forms.normal_form(found) == written
 
 
+def test_equal_numbers_have_one_text_form():
+    """Otherwise an experiment that was saved would have another digest."""
+    assert (
+        text_forms.write(Numbers((-0.0, 1.0), -0.0))
+        == text_forms.write(Numbers((0, 1), 0))
+        == "numbers(0, 1, other=0)"
+    )
+
+
 @pytest.mark.slow
 @given(st.text(min_size=1, max_size=30).filter(lambda text: text.isprintable()))
 def test_texts_survive(name):

@@ -32,7 +32,8 @@ class Frames:
 
     def to_polars(self) -> Any:
         """The records as a polars DataFrame. Needs `sameluck[data]`."""
-        return optional("polars", "data").DataFrame(self._columns())
+        # Not strict: a column of whole numbers may have infinity further down, and is then one of floats.
+        return optional("polars", "data").DataFrame(self._columns(), strict=False)
 
     def to_arrow(self) -> Any:
         """The records as an Arrow table. Needs `sameluck[data]`."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -197,23 +198,27 @@ class Runs(Frames):
         )
 
     @classmethod
-    def concat(cls, parts: Sequence[Runs]) -> Runs:
+    def concat(cls, parts: Iterable[Runs]) -> Runs:
         """One `Runs` from several of the same experiment whose replications follow one another.
 
         Their experiments may differ in the number of replications; the result has the largest.
         """
-        if len(parts) <= 0:
-            raise Invalid("Runs.concat needs at least one part")
+        parts = list(parts)
+        if not parts or not all(isinstance(part, Runs) for part in parts):
+            raise Invalid(
+                f"Runs.concat needs at least one part, each of them Runs, got {shown(parts)}"
+            )
         first, following = parts[0], parts[0].first
         longest = max((part.experiment for part in parts), key=lambda one: one.replications)
         for part in parts:
-            extended = part.experiment.replace(replications=longest.replications)
-            same = extended == longest and part.environment == first.environment
-            if not same or not np.array_equal(part.checkpoints, first.checkpoints):
-                raise Invalid("Runs.concat: the parts belong to different experiments")
+            if different := _differences(part, first):
+                raise Invalid(
+                    f"Runs.concat: the parts belong to different experiments: they differ in {', '.join(different)}"
+                )
             if part.first != following:
                 raise Invalid(
-                    f"Runs.concat: replication {following} should follow, but a part starts at {part.first}"
+                    f"Runs.concat: replication {following} should follow, but a part starts at {part.first}; give "
+                    "the parts in their order, without gaps"
                 )
             following += part.replications
         arrays: dict[str, Any] = {}
@@ -241,18 +246,45 @@ class Runs(Frames):
     def load(cls, path: str | os.PathLike[str]) -> Runs:
         """Read what `save` wrote."""
         try:
-            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as data:
-                arrays = {name: data[name] for name in data.files}
+            arrays = _read_arrays(Path(path))
             about = json.loads(str(arrays.pop("about")))
             experiment = Experiment.from_dict(about["experiment"])
             return cls(experiment, environment=about["environment"], first=about["first"], **arrays)
         except FileNotFoundError:
             raise Invalid(f"no file {str(path)!r}") from None
         except Exception as error:
-            message = f"{str(path)!r} is not a file that Runs.save wrote: {error}"
+            reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+            message = f"{str(path)!r} is not a file that Runs.save wrote: {reason}"
             if isinstance(error, Invalid) and "unknown" in str(error):
                 message = f"cannot read {str(path)!r}: {error}; import the module that registers it"
             raise Invalid(message) from None
+
+
+def _read_arrays(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        if not zipfile.is_zipfile(file):  # NumPy would advise to unpickle it
+            raise Invalid("it is no .npz archive, or not all of one")
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as data:
+            return {name: data[name] for name in data.files}
+
+
+def _differences(one: Runs, other: Runs) -> list[str]:
+    """In what the runs differ, beside their replications."""
+    first, second = (
+        {
+            **part.experiment.to_dict(),
+            "environment": part.environment and text_forms.write(part.environment),
+            "checkpoints": part.checkpoints.tolist(),
+        }
+        for part in (one, other)
+    )
+    # As JSON, in which the order of the policies matters, as it does in the arrays.
+    return [
+        name
+        for name in first
+        if name != "replications" and json.dumps(first[name]) != json.dumps(second[name])
+    ]
 
 
 def check_runs_path(path: object) -> None:

@@ -304,7 +304,9 @@ def _write_value(value: object) -> str:
         return value if plain else json.dumps(value)
     if value is None or isinstance(value, bool):
         return str(value).lower()
-    return repr(value).removesuffix(".0")
+    return repr(value or 0).removesuffix(
+        ".0"
+    )  # -0.0 equals 0.0, and equal parameters have one text form
 
 
 class _Reader:

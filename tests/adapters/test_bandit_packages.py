@@ -389,6 +389,10 @@ class TestRefusals:
                 sl.adapters.mabwiser(packages.mabwiser("LinUCB", 1.0)),
                 "a contextual MAB of MABWiser needs contexts",
             ),
+            (
+                sl.adapters.mabwiser(lambda seed: packages.mabwiser("Random")(123456)),
+                "made without a seed.* write MAB",
+            ),
         ],
     )
     def test_what_cannot_play(self, make, reason):

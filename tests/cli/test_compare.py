@@ -286,6 +286,9 @@ def test_the_environment_may_be_a_log(tmp_path, capsys):
     assert found["experiment"]["arms"] == ["blue", "red"]
     code, _, err = run(capsys, "compare", "a=ucb1", "b=ucb1", "--env", f"{log}:shown,earned")
     assert (code, "has no column 'earned' for reward" in err) == (2, True)
+    log.write_text("shown,paid\nblue,1\nred,none\n")
+    code, _, err = run(capsys, "compare", "a=ucb1", "b=ucb1", "--env", f"{log}:shown,paid")
+    assert (code, "line 3: reward is not a number" in err, "--skip-bad" in err) == (2, True, False)
 
 
 ENV = ("--env", "bernoulli(0.7,0.3)")

@@ -56,6 +56,15 @@ def test_a_policy_of_a_named_file_is_compared_and_goes_through_toml(own, tmp_pat
     assert json.loads(out) == record
 
 
+def test_what_the_file_prints_is_no_result(own, capsys):
+    """So that `--json` stays JSON; `policies` lists what the file registers."""
+    own.write_text(f"{OWN}print('loaded')")
+    code, out, err = run(capsys, "policies", "--import", own, "--json")
+
+    assert (code, err) == (0, "loaded\n")
+    assert "every_other(gap=2)" in [one["example"] for one in json.loads(out)]
+
+
 def test_without_the_file_the_message_says_how_to_name_it(capsys):
     code, _, err = run(capsys, "compare", "every_other(gap=3)", "ucb1", *ENV)
 
@@ -84,6 +93,11 @@ def test_plan_and_verify_take_it_too(own, tmp_path, capsys):
         ("broken_rules_of_a_test.py", "1 / 0", "ZeroDivisionError: division by zero"),
         ("ending_rules_of_a_test.py", "raise SystemExit(3)", "SystemExit: 3"),
         ("syntax_of_a_test.py", "def", "SyntaxError"),
+        (
+            "lonely_of_a_test.py",
+            "import not_there",
+            "'not_there'; install it, or a file beside it is found with",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_imported_is_refused_in_a_line(name, text, message, tmp_path, capsys):

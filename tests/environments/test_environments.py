@@ -349,6 +349,12 @@ LOG = [
 ]
 
 
+def test_many_values_are_counted_not_shown():
+    """A notebook shows what an object is, not its data; few values are shown."""
+    assert repr(sl.Empirical([range(10**5), [1, 2]])) == "Empirical(<100,002 values of 2 arms>)"
+    assert repr(sl.Empirical([[0.5, 1.0], [2.0]])) == "Empirical(samples=[[0.5, 1.0], [2.0]])"
+
+
 def test_rewards_of_a_log(tmp_path):
     """From records, frames and files; arms in the order of their names, or in the given one."""
     frame = pd.DataFrame(LOG)

@@ -215,8 +215,9 @@ def test_an_interval_without_bounds_is_a_sentence():
     ],
 )
 def test_the_table_and_the_figure_say_what_the_intervals_hold_for(
-    policies, checkpoints, simultaneous, scope
+    policies, checkpoints, simultaneous, scope, monkeypatch
 ):
+    monkeypatch.setenv("COLUMNS", "200")  # of a wide terminal: headers are not broken
     names = ["ucb", "greedy", "random"][:policies]
     field = dict(zip(names, [sl.UCB1(), sl.EpsilonGreedy(), sl.Uniform()], strict=False))
     experiment = EXPERIMENT.replace(policies=field)

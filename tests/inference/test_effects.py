@@ -118,6 +118,8 @@ def test_bad_arguments_are_refused_with_a_message(arguments, fragment):
 def test_runs_that_cannot_be_compared_are_refused_with_a_message():
     with pytest.raises(sl.Invalid, match="at least 2 replications, got 1"):
         sl.compare(runs_of([[1, 2]]))
+    with pytest.raises(sl.Invalid, match=r"however many users it has$"):  # a twin has no quantiles
+        sl.compare(runs_of([[1, 2]]), metric="quantile(0.5)")
     with pytest.raises(sl.Invalid, match="at least two policies"):
         sl.compare(runs_of([[1], [2]]))
     with pytest.raises(sl.Invalid, match="must be finite"):

@@ -118,6 +118,12 @@ def test_a_loss_that_no_policy_has_on_average_is_named_as_such():
     )
 
 
+def test_of_a_prior_only_the_most_that_can_be_lost_is_known():
+    """It is lost in the worst bandit, not on average over bandits."""
+    verdict = sl.compare(made_up([30], sl.BernoulliPrior(), horizon=100)).verdict
+    assert "and always playing the worst arm loses 100.0 at most." in verdict
+
+
 @pytest.mark.parametrize("environment", [None, sl.GaussianPrior()])
 def test_where_the_means_are_not_known_only_the_loss_is_stated(environment):
     loss = 30 * (1 - SHARE) / SHARE

@@ -238,9 +238,16 @@ def test_whole_numbers_become_the_floats_they_mean():
 
 
 @pytest.mark.parametrize(
-    "value", [None, 3, sl.UCB1, ("ucb1",), object(), sl.Naive(), sl.Bernoulli((0.5, 0.5))]
+    "value", [None, 3, dict, ("ucb1",), object(), sl.Naive(), sl.Bernoulli((0.5, 0.5))]
 )
 def test_what_is_no_policy_is_refused(value):
-    """The message says so and how to register one."""
-    with pytest.raises(sl.Invalid, match=r"is not a policy.*sameluck\.selects"):
+    """The message says so, how to register one and how to name a Python object."""
+    with pytest.raises(sl.Invalid, match=r"is not a policy.*sameluck\.selects.*External\('mine'\)"):
         as_policy(value, 3)
+
+
+def test_a_class_in_place_of_a_policy_is_refused():
+    with pytest.raises(
+        sl.Invalid, match=r"is not a policy; it is the class of one: write UCB1\(\)$"
+    ):
+        as_policy(sl.UCB1, 3)

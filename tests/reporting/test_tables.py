@@ -30,6 +30,23 @@ def test_a_table_wider_than_the_terminal_goes_on_below(monkeypatch):
     assert "\n\n" not in tables.text_table(HEADER, ROWS)
 
 
+def test_what_tells_rows_apart_is_repeated_and_headers_are_broken(monkeypatch):
+    """A bracket of a header is below it, in the part that has it."""
+    monkeypatch.setenv("COLUMNS", "37")
+    header, (short, long) = [*HEADER[:3], "95% interval (simultaneous)"], ROWS
+    rows = [short, ["a policy of a long name", *long[1:]]]
+    first, second = tables.text_table(header, rows, index=2).split("\n\n")
+
+    assert first.splitlines()[0].split() == HEADER[:3]
+    assert first.splitlines()[1].split() == ["a", "1,000", "-3.5"]
+    assert second.splitlines()[:2] == [
+        "policy        horizon    95% interval",
+        " " * 23 + "(simultaneous)",
+    ]
+    assert second.splitlines()[3].split() == ["a", "pol..", "name", "1,000", "0.1", "to", "0.4"]
+    assert max(map(len, [*first.splitlines(), *second.splitlines()])) <= 37
+
+
 @pytest.fixture(scope="module")
 def many():
     """Ten policies."""
@@ -47,7 +64,10 @@ def test_many_policies_in_a_narrow_terminal(many, monkeypatch):
 
     assert max(map(len, text.splitlines())) <= 60
     ranked = sorted(result.last_effects, key=lambda one: -one.effect)
-    assert [" ".join(row) for row in rows[::2]] == [one.policy for one in ranked]
+    assert [" ".join(row) for row in rows if row[0] == "ucb"] == [one.policy for one in ranked]
+    assert f"differences to {ranked[0].control} over 200 periods, the best" in " ".join(
+        text.split()
+    )
     summary = {one.policy: one.reward for one in result.policies if one.checkpoint == 200}
     best = max(summary, key=summary.get)
     assert f"Most by mean reward over 200 periods: {best}, {summary[best]:.1f}." in result.verdict

@@ -36,6 +36,32 @@ def test_a_line_for_every_tenth(monkeypatch):
     assert stream.getvalue().replace("\n", "").isprintable()
 
 
+def test_a_race_tells_who_is_left(monkeypatch, capsys):
+    """A line for every tenth and every policy that was dropped, at most one a second."""
+    now = iter([0.0, 0.5, 2.0, 2.5, 2.8, 6.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    told = progress.PrintedRace(1_000)
+    for replications, names in ((30, "abc"), (60, "abc"), (90, "abc"), (120, "ab"), (150, "a")):
+        told(replications, tuple(names))
+
+    assert capsys.readouterr().err.splitlines() == [
+        "sameluck: 60 of at most 1,000 replications, 3 policies left",
+        "sameluck: 150 of at most 1,000 replications, 1 policy left",
+    ]
+
+
+def test_a_race_takes_true_and_false(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "_SILENT", 0.0)
+    policies, asked = (
+        {"a": sl.UCB1(), "b": sl.UCB1(3.0)},
+        {"tolerance": 9, "failures": 1, "horizon": 9},
+    )
+    sl.race(policies, "bernoulli(0.7, 0.3)", progress=False, **asked)
+    assert not capsys.readouterr().err
+    sl.race(policies, "bernoulli(0.7, 0.3)", progress=True, **asked)
+    assert "2 policies left" in capsys.readouterr().err
+
+
 def test_simulate_takes_true_false_or_a_function(monkeypatch, capsys):
     monkeypatch.setattr(progress, "_SILENT", 0.0)
     calls = []

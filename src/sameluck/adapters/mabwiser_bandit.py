@@ -13,12 +13,15 @@ from sameluck.adapters.adapted_maker import (
 )
 from sameluck.errors import Invalid
 
+_SEED_IF_NONE = 123456  # MABWiser's default
+
 
 class _MAB(Protocol):
     """What is called of `mabwiser.mab.MAB`."""
 
     arms: list[object]
     is_contextual: bool
+    seed: int
 
     def fit(self, decisions: list[object], rewards: list[float]) -> None:
         """Observe the first rewards."""
@@ -42,6 +45,11 @@ class MabwiserBandit:
         require_methods(mab, ("fit", "partial_fit", "predict"), "a mabwiser.mab.MAB")
         if mab.is_contextual:
             raise Invalid("a contextual MAB of MABWiser needs contexts, which experiments have not")
+        if mab.seed == _SEED_IF_NONE != seed:
+            raise Invalid(
+                "the MAB was made without a seed, so that its random choices would be the same in every replication; "
+                "write MAB(..., seed=seed)"
+            )
         self.mab = mab
         self._indices = {arm: index for index, arm in enumerate(mab.arms)}
         self._unobserved = set(range(len(mab.arms)))

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 import click
 
 from sameluck import text_forms
+from sameluck.cli.log_columns import is_log, log_columns
 from sameluck.cli.own_code import import_option, mention_import
 from sameluck.environments.base import Environment
 from sameluck.environments.empirical import Empirical
@@ -22,9 +23,6 @@ from sameluck.logs.rows import read_log, refuse_problems, rewards_by_arm
 from sameluck.policies.base import POLICIES, Policy
 
 OptionValues: TypeAlias = dict[str, Any]  # options or the values of a TOML file, by name
-_LOG = re.compile(
-    r"(?P<path>.+\.(?:csv|jsonl|ndjson|parquet)):(?P<arm>[^,]+),(?P<reward>[^,]+)", re.I
-)
 Command = TypeVar("Command", bound=Callable[..., object])
 
 # The settings of a file that are not fields of the experiment.
@@ -161,12 +159,12 @@ def _values_and_settings(
 
 def _environment_and_arms(text: object) -> tuple[Environment, int | tuple[str, ...] | None]:
     """An environment from its text form or a log (`log.csv:arm,reward`), and its arms: how many, or their names."""
-    columns = _LOG.fullmatch(text) if isinstance(text, str) else None
-    if columns is None:
+    if not isinstance(text, str) or not is_log(text):
         environment = as_environment(text)
         return environment, environment.arms
-    log = read_log(columns["path"], arm=columns["arm"], reward=columns["reward"])
-    refuse_problems(log)
+    path, arm, reward = log_columns(text)
+    log = read_log(path, arm=arm, reward=reward)
+    refuse_problems(log, "Correct the log, or use Empirical.from_log(..., skip_bad=True)")
     return Empirical(rewards_by_arm(log)), log.arms
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from types import ModuleType
 
@@ -48,9 +48,13 @@ def import_file(path: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        with redirect_stdout(sys.stderr):  # standard output is for results
+            spec.loader.exec_module(module)
     except SameluckError as error:
         raise Invalid(f"--import {path}: {error}") from error
+    except ModuleNotFoundError as error:
+        where = f"a file beside it is found with PYTHONPATH={file.parent}"
+        raise Invalid(f"--import {path}: {error}; install it, or {where}") from error
     except (Exception, SystemExit) as error:
         raise Invalid(f"--import {path}: {type(error).__name__}: {error}") from error
     return module

@@ -8,11 +8,13 @@ import click
 
 from sameluck import text_forms
 from sameluck.cli.output import Output, json_option
+from sameluck.cli.own_code import import_option
 from sameluck.environments.base import ENVIRONMENTS
 from sameluck.policies.base import POLICIES
 
 
 @click.command("policies")
+@import_option
 @json_option
 def policies_command() -> Output:
     """List the policies and their parameters, as `compare` takes them."""
@@ -20,6 +22,7 @@ def policies_command() -> Output:
 
 
 @click.command("environments")
+@import_option
 @json_option
 def environments_command() -> Output:
     """List the environments and their parameters, as `--env` takes them."""

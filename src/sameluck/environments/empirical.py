@@ -15,6 +15,8 @@ from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import Bits
 from sameluck.validation import is_listed, require_flag, require_number
 
+MOST_SHOWN = 100  # values
+
 
 class _Parameters(NamedTuple):
     samples: Sequence[Sequence[float]]
@@ -54,6 +56,13 @@ class Empirical(_Parameters, Environment):
         if not skip_bad:
             refuse_problems(log)
         return cls(rewards_by_arm(log))
+
+    def __repr__(self) -> str:
+        """The values, or of many values how many there are."""
+        counts = [len(values) for values in self.samples]
+        if sum(counts) <= MOST_SHOWN:
+            return super().__repr__()
+        return f"Empirical(<{sum(counts):,} values of {len(counts):,} arms>)"
 
     @property
     def arms(self) -> int | None:  # noqa: D102

@@ -22,8 +22,14 @@ def as_environment(value: object) -> Environment:
     if isinstance(value, str):
         value = text_forms.parse(value, ENVIRONMENTS, "environment")
     if not _is_environment(value):
-        hint = did_you_mean(type(value).__name__.lower(), ENVIRONMENTS)
-        raise Invalid(
-            f"{shown(value)} is not an environment; {hint}; or register your own with sameluck.draws"
-        )
+        raise Invalid(f"{shown(value)} is not an environment; {_remedy(value)}")
     return text_forms.normal_form(value)
+
+
+def _remedy(value: object) -> str:
+    if isinstance(value, type) and value in ENVIRONMENTS.values():
+        return f"it is the class of one: write {text_forms.example(value)!r}, for example"
+    if callable(value):
+        return "for a function reward(arm, uniform) there is sameluck.python_environment"
+    known = did_you_mean(type(value).__name__.lower(), ENVIRONMENTS)
+    return f"{known}; or register your own with sameluck.draws"

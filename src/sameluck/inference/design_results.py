@@ -90,7 +90,7 @@ class DesignComparison(Frames):
         return " ".join([*found, cost(effect, self._reference), *others])
 
     def __str__(self) -> str:
-        table = tables.text_table(self._header, self.cells())
+        table = tables.text_table(self._header, self.cells(), index=2)
         title = tables.wrapped(self._title)
         return "\n\n".join([title, table, *map(tables.wrapped, self._sentences)])
 

@@ -10,6 +10,7 @@ from sameluck.inference.effects import Effect, Request
 from sameluck.inference.leaders import ranked
 from sameluck.inference.policy_summaries import PolicyMetric
 from sameluck.reporting import tables
+from sameluck.reporting.plots import BANDS
 from sameluck.reporting.wording import amount, percent, probability, times
 
 if TYPE_CHECKING:
@@ -22,23 +23,53 @@ HEADER = ("policy", "control", "horizon", "effect", "interval", "p-value", "sd",
 
 def as_text(result: Comparison) -> str:
     """Title, table and sentences for a terminal."""
-    parts = [
-        tables.wrapped(result.title),
-        tables.text_table(*effects_table(result, result.effects)),
-    ]
+    about, (header, rows), index = _shown_effects(result)
+    parts = [tables.wrapped(f"{result.title}{about}"), tables.text_table(header, rows, index)]
     if not result.request.by.is_reward:
-        parts.append(tables.text_table(*metric_table(result.values, result.request)))
+        header, rows = metric_table(_shown_values(result), result.request)
+        parts.append(tables.text_table(header, rows, index=2))
     return "\n\n".join([*parts, *map(tables.wrapped, _sentences(result))])
 
 
 def as_html(result: Comparison) -> str:
     """The same as HTML."""
-    shown = tables.notebook(
-        result.title, *effects_table(result, result.effects), _sentences(result)
-    )
+    about, table, _ = _shown_effects(result)
+    shown = tables.notebook(f"{result.title}{about}", *table, _sentences(result))
     if result.request.by.is_reward:
         return shown
-    return shown + tables.html_table(*metric_table(result.values, result.request))
+    return shown + tables.html_table(*metric_table(_shown_values(result), result.request))
+
+
+def _has_many(result: Comparison) -> bool:
+    return len(result.last_effects) > BANDS
+
+
+def _shown_effects(result: Comparison) -> tuple[str, Table, int]:
+    """What to say before the table, the table, and how many of its columns tell its rows apart.
+
+    Of many pairs it has the last checkpoint alone, and no columns that are the same in every row.
+    """
+    if not _has_many(result):
+        return "", effects_table(result, result.effects), 3
+    last = result.last_effects
+    header, rows = effects_table(result, last)
+    pair = 1 if len({one.control for one in last}) == 1 else 2
+    to, order = (f" to {last[0].control}", ", the best first") if pair == 1 else ("", "")
+    others = "; to_dicts() and --csv have the other checkpoints" * (
+        result.runs.checkpoints.size > 1
+    )
+    about = f"; differences{to} over {last[0].checkpoint:,} periods{order}{others}"
+    kept = [*range(pair), *range(3, len(header))]
+    return about, ([header[at] for at in kept], [[row[at] for at in kept] for row in rows]), pair
+
+
+def _shown_values(result: Comparison) -> Sequence[PolicyMetric]:
+    """The metric of each policy; of many policies at the last checkpoint, the best first."""
+    if not _has_many(result):
+        return result.values
+    last = [one for one in result.values if one.checkpoint == result.runs.checkpoints[-1]]
+    sign = 1.0 if result.request.by.lower_is_better else -1.0
+    return sorted(last, key=lambda one: sign * one.value)
 
 
 def as_latex(result: Comparison) -> str:

@@ -9,7 +9,7 @@ from sameluck.inference.effect_tables import metric_table
 from sameluck.inference.figures import metric_curves
 from sameluck.inference.metrics import Metric
 from sameluck.inference.policy_summaries import PolicyMetric
-from sameluck.reporting import markup, pages
+from sameluck.reporting import markup, pages, tables
 from sameluck.reporting.charts import Chart, Label, Mark, Scale, line, scale_around, x_axis, y_axis
 from sameluck.reporting.wording import amount
 
@@ -30,6 +30,9 @@ def metric_card(result: Comparison, curve: Comparison) -> pages.Card:
     words = f"{about}{better.title()} is better. Each interval is of one policy alone."
     header, rows = metric_table(result.values, result.request)
     title = f"{metric.title[:1].upper()}{metric.title[1:]} of each policy"
+    if len(result.runs.policies) > LABELLED:
+        folded = ("Every policy and horizon", tables.html_table(header, rows, label=title))
+        return pages.Card(title, words, figure=drawn, folded=folded)
     return pages.Card(title, words, header, rows, drawn)
 
 

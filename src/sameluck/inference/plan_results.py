@@ -121,10 +121,10 @@ class Plan(Frames):
     def __str__(self) -> str:
         parts = [
             tables.wrapped(self.title),
-            tables.text_table(_HEADER, [_cells(row) for row in self.rows]),
+            tables.text_table(_HEADER, [_cells(row) for row in self.rows], index=2),
         ]
         if self.by_horizon:
-            shorter = tables.text_table(_HEADER, [_cells(row) for row in self.by_horizon])
+            shorter = tables.text_table(_HEADER, [_cells(row) for row in self.by_horizon], index=2)
             parts.append(f"The same at shorter horizons:\n{shorter}")
         return "\n\n".join([*parts, tables.wrapped(self.verdict)])
 

@@ -29,6 +29,7 @@ from sameluck.inference.race_state import RaceState, Rules
 from sameluck.inference.scale import simulated_scale_caution
 from sameluck.intervals import check_level
 from sameluck.policies.base import Policy
+from sameluck.simulation.progress import PrintedRace
 from sameluck.validation import require_callable, require_number
 
 LEAST = 30
@@ -47,7 +48,7 @@ def race(  # noqa: PLR0913
     most: int = 1_000,
     arms: int | None = None,
     seed: int = 0,
-    progress: Callable[[int, tuple[str, ...]], object] | None = None,
+    progress: Callable[[int, tuple[str, ...]], object] | bool | None = None,
     keep: str | Path | None = None,
     makers: Mapping[str, Callable[[int], object]] | None = None,
 ) -> Race:
@@ -66,7 +67,8 @@ def race(  # noqa: PLR0913
         most: Replications after which the race ends undecided.
         arms: Their number, where the environment fits any number.
         seed: The same seed gives the same race.
-        progress: Called as `progress(replications, names of the remaining policies)`.
+        progress: Called as `progress(replications, names of the remaining policies)`; True prints a line when
+            policies have dropped out.
         keep: A file that holds the race after every block of replications; a race with the same settings
             continues from it.
         makers: As for `simulate`.
@@ -74,7 +76,8 @@ def race(  # noqa: PLR0913
     environment = as_environment(environment)
     require_number("tolerance", tolerance, above=0)
     check_level(level)
-    require_callable("progress", progress)
+    told = PrintedRace(most) if progress is True else None if progress is False else progress
+    require_callable("progress", told)
     require_number("least", least, at_least=5)
     require_number("most", most, at_least=least)
     require_number("failures", failures, above=0, at_most=1)
@@ -95,5 +98,5 @@ def race(  # noqa: PLR0913
     rules = Rules(tolerance, level, max(int(least), needed), failures)
     kept = None if keep is None else Path(keep)
     state = RaceState(experiment, environment, rules, kept, makers)
-    state.run(progress)
+    state.run(told)
     return replace(state.result(), scale=simulated_scale_caution(experiment, environment))

@@ -77,9 +77,10 @@ def check_request(experiment: Experiment, replications: int, request: Request) -
     metric = as_metric(request.metric)
     _check_metric(metric, request)
     if replications < (1 if request.interval == TWIN else 2):
+        twin = '; interval="twin" needs one' if metric.is_reward else ""
         raise Invalid(
             f"compare needs at least 2 replications, got {replications}: the replication is the unit of "
-            'inference, however many users it has; interval="twin" needs one'
+            f"inference, however many users it has{twin}"
         )
     return request._replace(control=control, simultaneous=simultaneous, metric=metric.name)
 

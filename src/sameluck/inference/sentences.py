@@ -174,16 +174,15 @@ def unseen_replications(runs: Runs, level: float, differences: Sequence[float]) 
             f"{unlike}; policies can differ by at most {amount(most)} here, the horizon times the range of the "
             f"arms' means, so {which} is due to chance at least in part."
         )
+    a_prior = runs.environment is not None and runs.environment.is_prior
+    worst = f"always playing the worst arm loses {amount(most)} {'at most' if a_prior else 'on average'}."
     if loss >= most:
-        return (
-            f"{unlike}; {which} is reversed only if those lose more than {amount(loss)} each, and always playing the "
-            f"worst arm loses {amount(most)} on average."
-        )
+        return f"{unlike}; {which} is reversed only if those lose more than {amount(loss)} each, and {worst}"
     needed = replications_to_exclude(weakest, most, level)
     time = "" if runs.seconds is None else _takes(runs.seconds * needed / count)
     return (
-        f"{unlike}; {which} is reversed if those lose more than {amount(loss)} each, and always playing the worst "
-        f"arm loses {amount(most)} on average. {needed:,} replications{time} exclude that."
+        f"{unlike}; {which} is reversed if those lose more than {amount(loss)} each, and {worst} "
+        f"{needed:,} replications{time} exclude that."
     )
 
 

@@ -91,15 +91,13 @@ def rewards_by_arm(log: Log) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(log.reward[log.arm == place].tolist()) for place in places)
 
 
-def refuse_problems(log: Log) -> None:
-    """Raise `Invalid`, with the first ten problems and their number, if the log has any."""
+def refuse_problems(log: Log, remedy: str = "") -> None:
+    """Raise `Invalid`, with the first ten problems, their number and a remedy, if the log has any."""
     if log.problems:
         count = len(log.problems)
         rows, them = ("row", "it") if count == 1 else ("rows", "them")
-        raise Invalid(
-            f"{log.name}: {count:,} {rows} cannot be used: {_listed(log)}. Pass skip_bad=True (--skip-bad) to leave "
-            f"{them} out"
-        )
+        remedy = remedy or f"Pass skip_bad=True (--skip-bad) to leave {them} out"
+        raise Invalid(f"{log.name}: {count:,} {rows} cannot be used: {_listed(log)}. {remedy}")
 
 
 def _listed(log: Log) -> str:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.arrays import Floats
-from sameluck.compilation.decorators import branch_hint, called
-from sameluck.policies.base import Tally, selects
+from sameluck.compilation.decorators import branch_hint, called, inlined
+from sameluck.policies.base import LastArm, Tally, selects, stays
 from sameluck.policies.logarithms import natural_logs
 from sameluck.randomness.streams import Key
 from sameluck.validation import require_number
@@ -59,6 +59,17 @@ class _Quantiles(NamedTuple):
     log_gamma_b: Floats  # after this many failures
     log_gamma_both: Floats  # after this many pulls
 
+    def memory(self, arms: int) -> int:  # noqa: ARG002
+        return 2  # a ceiling that no other arm exceeds, and the period up to which it holds
+
+    def batched(self) -> _BatchedQuantiles:
+        return _BatchedQuantiles(*self)
+
+
+class _BatchedQuantiles(_Quantiles):  # more than one arm may have changed
+    def memory(self, arms: int) -> int:  # noqa: ARG002
+        return 0
+
 
 class _Beta(NamedTuple):
     a: float
@@ -66,17 +77,66 @@ class _Beta(NamedTuple):
     log_constant: float  # of the density
 
 
+# Quantiles grow with the period. While one arm is played, those of the others stay below the ceiling, the largest of
+# them at the end of a block of periods, and one probability tells that the arm just played is above it. The margin is
+# far above the errors of quantiles and probabilities: the arm is the one that a comparison of all arms finds.
+_MARGIN = 1e-8
+_FIRST = 16  # period with a block
+
+
 @selects(_Quantiles)
 def _highest_quantile(policy: _Quantiles, tally: Tally, period: int, luck: Key) -> int:  # noqa: ARG001
-    log_tail = policy.log_tail[period]
+    log_tail, last = policy.log_tail[period], tally.last
+    if period <= tally.memory[1]:
+        above = _log_tail(_posterior(policy, tally, last), tally.memory[0])
+        if above > log_tail + _MARGIN:
+            return last
+    best, _ = _highest(policy, tally, log_tail, -1)
+    tally.memory[1] = 0.0
+    if best == last and period >= _FIRST:
+        end = min(period + period // 8, policy.log_tail.size - 1)
+        _, ceiling = _highest(policy, tally, policy.log_tail[end], last)
+        tally.memory[0] = ceiling + _MARGIN
+        tally.memory[1] = end if tally.memory[0] < 1.0 else 0
+    return best
+
+
+@stays(_Quantiles)
+def _mean_above_ceiling(policy: _Quantiles, played: LastArm, period: int, luck: Key) -> bool:  # noqa: ARG001
+    # At least 1 / e of a log-concave law is above its mean (Gruenbaum, 1960), at most 1 / 16 above the quantile.
+    mean = (policy.a + played.mean * played.pulls) / (policy.a + policy.b + played.pulls)
+    concave = policy.a >= 1.0 and policy.b >= 1.0
+    return concave and period <= played.memory[1] and mean > played.memory[0]
+
+
+@selects(_BatchedQuantiles)
+def _highest_quantile_after_batch(
+    policy: _BatchedQuantiles,
+    tally: Tally,
+    period: int,
+    luck: Key,  # noqa: ARG001
+) -> int:
+    return _highest(policy, tally, policy.log_tail[period], -1)[0]
+
+
+@inlined
+def _posterior(policy: _Quantiles, tally: Tally, arm: int) -> _Beta:
+    won = np.int64(tally.totals[arm])
+    lost = tally.pulls[arm] - won
+    constant = (
+        policy.log_gamma_both[won + lost] - policy.log_gamma_a[won] - policy.log_gamma_b[lost]
+    )
+    return _Beta(policy.a + won, policy.b + lost, constant)
+
+
+@inlined
+def _highest(policy: _Quantiles, tally: Tally, log_tail: float, without: int) -> tuple[int, float]:
+    """The arm with the highest quantile, of all but one, and its quantile."""
     best, highest = 0, 0.0
     for arm in range(tally.pulls.size):
-        won = np.int64(tally.totals[arm])
-        lost = tally.pulls[arm] - won
-        constant = (
-            policy.log_gamma_both[won + lost] - policy.log_gamma_a[won] - policy.log_gamma_b[lost]
-        )
-        posterior = _Beta(policy.a + won, policy.b + lost, constant)
+        if arm == without:
+            continue
+        posterior = _posterior(policy, tally, arm)
         # One probability tells that the quantile of the arm is not higher: it is computed for few arms.
         if highest > 0.0 and _log_tail(posterior, highest) <= log_tail:
             continue
@@ -84,7 +144,7 @@ def _highest_quantile(policy: _Quantiles, tally: Tally, period: int, luck: Key) 
         if quantile > highest:
             branch_hint()
             best, highest = arm, quantile
-    return best
+    return best, highest
 
 
 @called

@@ -27,11 +27,18 @@ def as_policy(value: object, arms: int | None) -> Policy:
     """A policy from itself or from its text form, checked for a number of arms if that is known."""
     policy = text_forms.parse(value, POLICIES, "policy") if isinstance(value, str) else value
     if not has_body(policy, arms or _FEWEST):
-        hint = did_you_mean(type(value).__name__.lower(), POLICIES)
-        raise Invalid(
-            f"{shown(value)} is not a policy; {hint}; or register your own with sameluck.selects"
-        )
+        raise Invalid(f"{shown(value)} is not a policy; {_remedy(value)}")
     policy = text_forms.normal_form(policy, POLICIES)
     if arms is not None:
         check_parameters(policy, arms)
     return policy
+
+
+def _remedy(value: object) -> str:
+    if isinstance(value, type) and value in POLICIES.values():
+        return f"it is the class of one: write {value.__name__}()"
+    known = did_you_mean(type(value).__name__.lower(), POLICIES)
+    return (
+        f"{known}; or register your own with sameluck.selects, or name a Python object: External('mine'), and "
+        "makers={'mine': make} for simulate"
+    )

@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sameluck.arrays import Floats
 from sameluck.compilation.decorators import branch_hint, inlined
 from sameluck.policies.base import RewardScale, Tally, selects
+from sameluck.policies.logarithms import natural_logs
 from sameluck.randomness.streams import Key
 from sameluck.validation import require_number
 
@@ -25,8 +27,8 @@ class UCBTuned(NamedTuple):
         """Rewards in [0, 1]."""
         return RewardScale(0.5, 0.5, unit_interval=True)
 
-    def memory(self, arms: int) -> int:  # noqa: D102
-        return arms  # the sum of the squared rewards of each arm
+    def prepare(self, arms: int, horizon: int) -> _Bounds:  # noqa: ARG002, D102
+        return _Bounds(_logs_of_plays(horizon), 0.0, tuned=True)
 
 
 class UCBV(NamedTuple):
@@ -47,8 +49,30 @@ class UCBV(NamedTuple):
         require_number("UCBV.c", self.c, at_least=0, at_most=1e6)
         require_number("UCBV.b", self.b, above=0, at_most=1e100)
 
-    def memory(self, arms: int) -> int:  # noqa: D102
-        return arms  # as above
+    def prepare(self, arms: int, horizon: int) -> _Bounds:  # noqa: ARG002, D102
+        return _Bounds(self.zeta * _logs_of_plays(horizon), 3.0 * self.c * self.b, tuned=False)
+
+
+def _logs_of_plays(horizon: int) -> Floats:
+    """log(t) by period t + 1, from period 2 on."""
+    logs = np.zeros(horizon + 1)
+    logs[2:] = natural_logs(np.arange(1.0, horizon))
+    return logs
+
+
+class _Bounds(NamedTuple):
+    evidence: Floats  # by period, never falling
+    range: float  # in Bernstein's inequality
+    tuned: bool
+
+    def memory(self, arms: int) -> int:
+        return arms + 1  # the sum of the squared rewards of each arm, and the ceiling
+
+
+# The bound of an arm that is not played grows with the evidence, also as it is rounded: every operation on the
+# evidence is monotone. So no other arm exceeds the ceiling, the largest bound of the others with the evidence of the
+# last period of a block of 16, while the bound of the arm just played does.
+_BLOCK = 15
 
 
 @inlined
@@ -62,35 +86,35 @@ def _variance(tally: Tally, arm: int) -> float:
     return max(0.0, tally.memory[arm] / tally.pulls[arm] - mean * mean)
 
 
-@selects(UCBTuned)
-def _highest_tuned_bound(policy: UCBTuned, tally: Tally, period: int, luck: Key) -> int:  # noqa: ARG001
-    _note_square(tally)
-    if period <= tally.pulls.size:
-        return period - 1
-    log = math.log(period - 1)
-    best, highest = 0, -np.inf
-    for arm in range(tally.pulls.size):
-        share = log / tally.pulls[arm]
+@inlined
+def _bound(policy: _Bounds, tally: Tally, arm: int, evidence: float) -> float:
+    share = evidence / tally.pulls[arm]
+    if policy.tuned:
         spread = min(0.25, _variance(tally, arm) + math.sqrt(2.0 * share))
-        bound = tally.means[arm] + math.sqrt(share * spread)
-        if bound > highest:
-            branch_hint()
-            best, highest = arm, bound
-    return best
+        return tally.means[arm] + math.sqrt(share * spread)
+    deviation = math.sqrt(2.0 * _variance(tally, arm) * share)
+    return tally.means[arm] + deviation + policy.range * share
 
 
-@selects(UCBV)
-def _highest_bernstein_bound(policy: UCBV, tally: Tally, period: int, luck: Key) -> int:  # noqa: ARG001
+@selects(_Bounds)
+def _highest_bound(policy: _Bounds, tally: Tally, period: int, luck: Key) -> int:  # noqa: ARG001
     _note_square(tally)
-    if period <= tally.pulls.size:
+    arms = tally.pulls.size
+    if period <= arms:
+        tally.memory[arms] = np.inf
         return period - 1
-    evidence = policy.zeta * math.log(period - 1)
-    best, highest = 0, -np.inf
-    for arm in range(tally.pulls.size):
-        share = evidence / tally.pulls[arm]
-        deviation = math.sqrt(2.0 * _variance(tally, arm) * share)
-        bound = tally.means[arm] + deviation + 3.0 * policy.c * policy.b * share
+    now = policy.evidence[np.uint64(period)]
+    if (period & _BLOCK) != 0 and _bound(policy, tally, tally.last, now) > tally.memory[arms]:
+        return tally.last
+    later = policy.evidence[min(period | _BLOCK, policy.evidence.size - 1)]
+    best, highest, highest_later, ceiling = 0, -np.inf, -np.inf, -np.inf
+    for arm in range(arms):
+        bound, bound_later = _bound(policy, tally, arm, now), _bound(policy, tally, arm, later)
         if bound > highest:
             branch_hint()
-            best, highest = arm, bound
+            ceiling = max(ceiling, highest_later)
+            best, highest, highest_later = arm, bound, bound_later
+        else:
+            ceiling = max(ceiling, bound_later)
+    tally.memory[arms] = ceiling
     return best

@@ -121,27 +121,38 @@ def draw_effects(
 def draw_policies(
     curves: Sequence[Curve], *, level: float, quantity: str, ax: Axes | None = None
 ) -> Figure:
-    """A quantity of each policy over the horizon, with intervals; as bars if there is one checkpoint."""
+    """A quantity of each policy over the horizon, with intervals; as bars if there is one checkpoint.
+
+    The intervals of many policies would hide each other, and are drawn at one checkpoint only. Their names are in
+    the order of the lines at the last one.
+    """
     bars = all(len(curve.checkpoints) == 1 for curve in curves)
+    if len(curves) > BANDS:
+        curves = sorted(curves, key=lambda curve: -curve.effect[-1])
     legend = 0.22 * len(curves) if len(curves) > LEGEND_INSIDE else 0.0
     height = 1.4 + 0.45 * len(curves) if bars else 4.2 + legend
     with drawing((7.2, height), "", ax) as (figure, axes):
-        draw = _draw_bars if bars else _draw_bands
-        draw(axes, curves, quantity, f"{percent(level)} interval")
+        interval = f"{percent(level)} interval"
+        if bars:
+            _draw_bars(axes, curves, quantity, interval, shades=1 if len(curves) > BANDS else 7)
+        else:
+            _draw_bands(axes, curves, quantity, interval)
     return figure
 
 
 def _draw_bands(axes: Axes, curves: Sequence[Curve], what: str, interval: str) -> None:
+    with_intervals = len(curves) <= BANDS
     for index, curve in enumerate(curves):
         horizons, shade = curve.checkpoints, colour(index)
-        axes.fill_between(horizons, curve.low, curve.high, color=shade, alpha=0.18, lw=0)
-        axes.plot(horizons, curve.low, color=shade, lw=0.8, alpha=0.7)
-        axes.plot(horizons, curve.high, color=shade, lw=0.8, alpha=0.7)
+        if with_intervals:
+            axes.fill_between(horizons, curve.low, curve.high, color=shade, alpha=0.18, lw=0)
+            axes.plot(horizons, curve.low, color=shade, lw=0.8, alpha=0.7)
+            axes.plot(horizons, curve.high, color=shade, lw=0.8, alpha=0.7)
         label = _legend_label(curve.label)
         axes.plot(horizons, curve.effect, dash(index), color=shade, lw=1.8, label=label)
     axes.axhline(0, color="0.35", lw=0.8, zorder=0)
     axes.set_xlabel("horizon (periods)")
-    axes.set_ylabel(f"{what}\nwith {interval}")
+    axes.set_ylabel(f"{what}\nwith {interval}" if with_intervals else what)
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.margins(x=0.01)
     if len(curves) > LEGEND_INSIDE:
@@ -162,7 +173,7 @@ def _draw_bars(
     axes.set_yticks(range(len(curves)), [curve.label for curve in curves])
     axes.set_ylim(len(curves) - 0.5, -0.5)
     horizon = curves[0].checkpoints[-1]
-    axes.set_xlabel(f"{what}\nover {horizon:,} periods, with {interval}")
+    axes.set_xlabel(f"{what}, over {horizon:,} periods\nwith {interval}")
 
 
 def _draw_ranking(

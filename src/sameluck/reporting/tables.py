@@ -11,6 +11,8 @@ import textwrap
 from collections.abc import Sequence
 from functools import partial
 
+NARROWEST = 12  # columns of a name that is cut
+
 
 def html_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, label: str = "A table", id: str = ""
@@ -35,30 +37,64 @@ def notebook(
     return f"{first}{html_table(header, rows)}{''.join(rest)}"
 
 
-def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], index: int = 1) -> str:
     """A table for a terminal: the first column left-aligned, the others right-aligned.
 
-    One that is wider than the terminal goes on below, with its first column again.
+    One that is wider than the terminal goes on below, with its first columns again: as many as tell rows apart
+    (`index`). Their cells are cut in the middle where that is needed, and headers are broken before a bracket.
     """
     lines = [list(header), *(list(row) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    if _total(_widths(lines)) > terminal_width():
+        broken = [cell.partition(" (") for cell in header]
+        above, below = [cell[0] for cell in broken], ["".join(cell[1:]).strip() for cell in broken]
+        lines[:1] = [above, below] if any(below) else [above]
+        lines = _shortened(lines, index)
+    widths = _widths(lines)
     parts: list[list[int]] = []
-    for column in range(1, len(widths)):
-        room = terminal_width() - widths[0] - sum(2 + widths[one] for one in (parts or [[]])[-1])
-        if not parts or room < 2 + widths[column]:
+    for column in range(index, len(widths)):
+        together = [*range(index), *(parts or [[]])[-1], column]
+        if not parts or _total([widths[one] for one in together]) > terminal_width():
             parts.append([])
         parts[-1].append(column)
-    return "\n\n".join(_part(lines, widths, [0, *columns]) for columns in parts or [[]])
+    return "\n\n".join(_part(lines, widths, [*range(index), *columns]) for columns in parts or [[]])
+
+
+def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(*lines, strict=True)]
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def _shortened(lines: Sequence[Sequence[str]], index: int) -> list[list[str]]:
+    """The lines with the first columns so narrow that the widest of the others fits beside them."""
+    widths = _widths(lines)
+    first, widest = widths[:index], max(widths[index:], default=0)
+    while _total([*first, widest]) > terminal_width() and max(first) > NARROWEST:
+        first[first.index(max(first))] -= 1
+    return [
+        [*(_cut(cell, width) for cell, width in zip(line, first, strict=False)), *line[index:]]
+        for line in lines
+    ]
+
+
+def _cut(cell: str, width: int) -> str:
+    """The beginning and the end of a cell that is too long: names of policies often differ in the end."""
+    if len(cell) <= width:
+        return cell
+    return f"{cell[: (width - 1) // 2]}..{cell[len(cell) - (width - 2) // 2 :]}"
 
 
 def _part(lines: Sequence[Sequence[str]], widths: Sequence[int], columns: Sequence[int]) -> str:
-    return "\n".join(
+    texts = (
         "  ".join(
             line[column].rjust(widths[column]) if column else line[column].ljust(widths[column])
             for column in columns
         ).rstrip()
         for line in lines
     )
+    return "\n".join(text for text in texts if text)  # no header here is broken
 
 
 def terminal_width() -> int:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.arrays import Floats
-from sameluck.reporting.drawing import Axes, Figure, colour, panels
+from sameluck.reporting.drawing import Axes, Figure, colour, drawing, panels
 from sameluck.reporting.wording import amount
 
 _POINTER = {"arrowprops": {"arrowstyle": "-", "color": "0.5"}, "ha": "right", "va": "top"}
@@ -43,8 +43,12 @@ class PairFigure(NamedTuple):
     tail: Tail | None  # None if no policy fails rarely
 
 
-def draw_twin(pairs: Sequence[PairFigure]) -> Figure:
-    """A row of panels for each pair."""
+def draw_twin(pairs: Sequence[PairFigure], ax: Axes | None = None) -> Figure:
+    """A row of panels for each pair; on `ax`, the law of the difference of the first pair alone."""
+    if ax is not None:
+        with drawing((1, 1), "", ax) as (figure, axes):
+            _draw_law(axes, pairs[0])
+        return figure
     with panels((11.5, 3.4 * len(pairs)), len(pairs), 3) as (figure, rows):
         for (law, intervals, tail), pair in zip(rows, pairs, strict=True):
             _draw_law(law, pair)

@@ -22,5 +22,26 @@ class PrintedProgress:
         self._tenths = tenths
         left = f"about {seconds * (total - done) / done:,.0f} s left"
         state = f"done in {seconds:,.0f} s" if done >= total else left
-        # Whole lines: a notebook and a log show control characters as they are.
-        print(f"sameluck: {10 * tenths}%, {state}", file=sys.stderr, flush=True)  # noqa: T201
+        _print_line(f"{10 * tenths}%, {state}")
+
+
+class PrintedRace:
+    """Prints how far a race is on standard error: for every tenth and every drop-out, at most once a second."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._printed, self._last = most, time.monotonic(), (0, 0)
+
+    def __call__(self, replications: int, names: tuple[str, ...]) -> None:
+        """Print if another tenth is done, or if others remain than in the last line."""
+        now, state = time.monotonic(), (len(names), 10 * replications // self._most)
+        if now - self._printed < _SILENT or state == self._last:
+            return
+        self._printed, self._last = now, state
+        policies = "policy" if len(names) == 1 else "policies"
+        left = f"{len(names):,} {policies} left"
+        _print_line(f"{replications:,} of at most {self._most:,} replications, {left}")
+
+
+def _print_line(text: str) -> None:
+    # Whole lines: a notebook and a log show control characters as they are.
+    print(f"sameluck: {text}", file=sys.stderr, flush=True)  # noqa: T201

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import matplotlib.figure
 import numpy as np
 import pytest
 from scipy import special, stats
@@ -298,6 +299,12 @@ def test_pages_and_records(twin, tmp_path):
     assert twin.to_record()["effects"] == twin.to_dicts()
     figure = twin.plot(tmp_path / "twin.svg")
     assert len(figure.axes) == 3
+    axes = matplotlib.figure.Figure().add_subplot()
+    assert twin.plot(ax=axes) is axes.figure
+    assert (
+        axes.get_title()
+        == f"One replication: {twin.effects[0].policy} minus {twin.effects[0].control}"
+    )
 
 
 class Turns:

@@ -61,7 +61,7 @@ def sentences(twin: Twin) -> list[str]:
 
 def text(twin: Twin) -> str:
     """Title, table and sentences for a terminal."""
-    table = tables.text_table(header(twin), rows(twin))
+    table = tables.text_table(header(twin), rows(twin), index=3)
     parts = [tables.wrapped(twin.title), table, *map(tables.wrapped, sentences(twin))]
     return "\n\n".join(parts)
 
@@ -88,11 +88,11 @@ def records(twin: Twin) -> list[dict[str, Any]]:
     return result
 
 
-def figure(twin: Twin) -> plots.Figure:
-    """The pairs at the last checkpoint, those with the control first, at most four."""
+def figure(twin: Twin, ax: plots.Axes | None = None) -> plots.Figure:
+    """The pairs at the last checkpoint, those with the control first, at most four; on `ax`, the first alone."""
     last = int(twin.source.checkpoints[-1])
     places = [at for at, one in enumerate(twin.effects) if one.checkpoint == last]
-    return draw_twin([_pair_figure(twin, place) for place in places[:FIGURES]])
+    return draw_twin([_pair_figure(twin, place) for place in places[:FIGURES]], ax)
 
 
 def _pair_figure(twin: Twin, place: int) -> PairFigure:

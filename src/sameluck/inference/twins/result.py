@@ -122,9 +122,12 @@ class Twin(Frames):
         """The printed table as a LaTeX tabular (booktabs)."""
         return pages.latex(self)
 
-    def plot(self, path: str | Path | None = None) -> plots.Figure:
-        """The law of one replication's difference, the intervals and the tail of losses, at the last checkpoint."""
-        return plots.saved(pages.figure(self), path)
+    def plot(self, path: str | Path | None = None, *, ax: plots.Axes | None = None) -> plots.Figure:
+        """The law of one replication's difference, the intervals and the tail of losses, at the last checkpoint.
+
+        Written to `path` if given; on `ax`, the law of the first pair's difference alone.
+        """
+        return plots.saved(pages.figure(self, ax), path)
 
     def card(self) -> Card:
         """Verdict, figure and table for a page."""

@@ -266,7 +266,7 @@ def test_the_title_writes_only_the_beginning_of_a_long_environment(monkeypatch):
         text_forms, "_write_value", lambda value: count.append(0) or write_value(value)
     )
     whole = "empirical([0, 0.14285714285714285, 0.2857142857142857, 0.42857142857142855, ..."
-    assert f"replay design on {whole[:57]}..., 3 replications of 1 periods" in result.title
+    assert f"replay design on {whole[:57]}..., 3 replications of 1 period" in result.title
     assert len(count) < 100
 
 

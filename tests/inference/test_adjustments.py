@@ -516,7 +516,12 @@ TALLIES = {
     "one ahead": ((5, 3, 9, 1), (1.0, 2.4, 3.0, -4.0)),
     "a tie": ((2, 2, 4, 8), (1.0, 1.0, 2.0, 2.0)),
 }
-STATING = [policy for policy in cases.ALL_POLICIES if states_chances(prepare(policy, 4, 100))]
+EVERY_KIND = (
+    *cases.POLICIES_EVERYWHERE,
+    *cases.FIRST_OF_OTHERS,
+    *cases.policy_examples(sl.Batched),
+)
+STATING = [policy for policy in EVERY_KIND if states_chances(prepare(policy, 4, 100))]
 
 
 def test_every_stated_chance_is_of_a_policy_that_the_tests_play():

@@ -74,7 +74,7 @@ def test_it_draws_and_writes_a_page(tmp_path):
     assert len(labels) == 6
     texts = [text.get_text() for text in found.plot().findobj(matplotlib.text.Text)]
     assert any("95% interval (over pairs, pointwise)" in text for text in texts)
-    assert "95% interval (simultaneous)" in str(found)
+    assert "(simultaneous)" in str(found)
     assert "(simultaneous)" not in str(sl.designs(EXPERIMENT, BERNOULLI))
     page = found.to_html(tmp_path / "a.html")
     assert "time_coupled design" in page

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from sameluck.cli.experiment_options import (
     OptionValues,
     control_option,
     experiment_options,
+    parse_checkpoints,
     read_experiment,
 )
 from sameluck.cli.output import (
@@ -30,7 +30,6 @@ from sameluck.cli.output import (
     written,
 )
 from sameluck.cli.simulation import simulate
-from sameluck.experiment import checked_checkpoints
 from sameluck.files import made_with, make_folder, write_whole
 from sameluck.inference.requests import Request, check_request
 from sameluck.policies.external import Makers
@@ -70,20 +69,6 @@ def take_outputs(options: OptionValues) -> dict[str, str | None]:
     outputs = {kind: options.pop(f"{kind}_path") for kind in ("csv", "plot", "report", "runs")}
     check_outputs(outputs)
     return outputs
-
-
-def parse_checkpoints(checkpoints: object, experiment: sl.Experiment) -> list[int]:
-    """The horizons to report: as typed, as a file has them, or the experiment's horizon."""
-    if checkpoints is None:
-        return [experiment.horizon]
-    if not isinstance(checkpoints, list):
-        words = [word for word in re.split(r"[\s,]+", str(checkpoints).strip()) if word]
-        if not words or not all(re.fullmatch(r"\d[\d_]*", word) for word in words):
-            raise sl.Invalid(
-                f"--checkpoints must be whole numbers such as 100,1000, got {checkpoints!r}"
-            )
-        checkpoints = [int(word) for word in words]
-    return [int(horizon) for horizon in checked_checkpoints(experiment, checkpoints)]
 
 
 def read_request(

@@ -18,7 +18,7 @@ from sameluck.environments.base import Environment
 from sameluck.environments.empirical import Empirical
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid, did_you_mean
-from sameluck.experiment import Experiment, read_toml
+from sameluck.experiment import Experiment, checked_checkpoints, read_toml
 from sameluck.logs.rows import read_log, refuse_problems, rewards_by_arm
 from sameluck.policies.base import POLICIES, Policy
 
@@ -207,3 +207,17 @@ def read_settings_file(path: str) -> OptionValues:
         if not isinstance(values.get(name, {}), dict):
             raise Invalid(f"{name} must be a table [{name}], got {values[name]!r}")
     return values
+
+
+def parse_checkpoints(checkpoints: object, experiment: Experiment) -> list[int]:
+    """The horizons to report: as typed, as a file has them, or the experiment's horizon."""
+    if checkpoints is None:
+        return [experiment.horizon]
+    if not isinstance(checkpoints, list):
+        words = [word for word in re.split(r"[\s,]+", str(checkpoints).strip()) if word]
+        if not words or not all(re.fullmatch(r"\d[\d_]*", word) for word in words):
+            raise Invalid(
+                f"--checkpoints must be whole numbers such as 100,1000, got {checkpoints!r}"
+            )
+        checkpoints = [int(word) for word in words]
+    return [int(horizon) for horizon in checked_checkpoints(experiment, checkpoints)]

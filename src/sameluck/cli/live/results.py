@@ -12,7 +12,6 @@ from sameluck.cli.compare import (
     metric_option,
     output_options,
     pairs_option,
-    parse_checkpoints,
     read_request,
     simultaneous_option,
     take_outputs,
@@ -20,6 +19,7 @@ from sameluck.cli.compare import (
     with_curve,
     write_comparison,
 )
+from sameluck.cli.experiment_options import parse_checkpoints
 from sameluck.cli.live.store_options import DatabaseOptions, live_command, name_argument
 from sameluck.cli.output import Output
 from sameluck.live.databases.rows import ACTIVE

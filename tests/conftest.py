@@ -3,7 +3,10 @@
 No deadline (the first use of a loop compiles it); the same cases every time.
 """
 
+import gc
 import os
+import shutil
+import tempfile
 from collections import Counter
 
 import hypothesis
@@ -15,9 +18,17 @@ from sameluck.live import settings
 from sameluck.policies.base import POLICIES
 
 hypothesis.settings.register_profile(
-    "sameluck", deadline=None, derandomize=True, database=None, max_examples=50
+    "sameluck", deadline=None, derandomize=True, database=None, max_examples=40
 )
 hypothesis.settings.load_profile("sameluck")
+
+
+def pytest_configure(config):
+    """Temporary files are in memory if there is room: SQLite waits for the disk in hundreds of tests."""
+    if config.option.basetemp is None:
+        folder = tempfile.mkdtemp(prefix="sameluck-tests-", dir=server.place(fsync=False))
+        config.option.basetemp = folder
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def pytest_xdist_auto_num_workers():
@@ -27,6 +38,12 @@ def pytest_xdist_auto_num_workers():
 
 # They wait for other programs most of the time.
 LONGEST = ("test_browser.py", "test_postgres.py", "test_kill.py", "test_confluence.py")
+
+
+def pytest_collection_finish():
+    """A tenth of the time would be spent on looking through what was loaded for garbage."""
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 100)
 
 
 def pytest_collection_modifyitems(items):

@@ -69,7 +69,7 @@ class Server:
 def running(*, fsync=False):
     """A server with an empty cluster; without fsync it survives its clients' death, not a power cut."""
     programs = binaries()
-    folder = Path(tempfile.mkdtemp(prefix="sameluck-pg-", dir=_place(fsync=fsync)))
+    folder = Path(tempfile.mkdtemp(prefix="sameluck-pg-", dir=place(fsync=fsync)))
     account = _unprivileged()
     if account:
         os.chown(folder, account["user"], account["group"])
@@ -231,7 +231,7 @@ def _unprivileged():
     return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
 
 
-def _place(*, fsync):
+def place(*, fsync):
     """Where to make a cluster: on disk if it is to be durable, else in memory if there is room for it."""
     # Not TMPDIR: a socket's path must be short, and the server's user must be able to enter.
     if fsync or not os.access(MEMORY, os.W_OK) or shutil.disk_usage(MEMORY).free < ROOM:

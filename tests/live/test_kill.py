@@ -26,7 +26,7 @@ import sameluck as sl
 
 pytestmark = pytest.mark.slow
 
-KILLS = int(os.environ.get("SAMELUCK_KILLS", "10"))
+KILLS = int(os.environ.get("SAMELUCK_KILLS", "6"))
 NAME = "experiment"
 LIVE = ("assigned", "exposed", "settled")
 

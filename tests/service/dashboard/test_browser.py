@@ -5,12 +5,16 @@ kept in `build/screenshots`.
 """
 
 import itertools
+import os
 import random
 import shutil
+import signal
 import struct
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Timer
 from urllib.parse import urlencode
+from uuid import uuid4
 
 import pytest
 
@@ -34,23 +38,47 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def chromium():
+def playwright():
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield playwright
+
+
+@contextmanager
+def launched(playwright):
+    """A browser. It is killed if it does not end: Chromium does not always close what it has opened."""
+    mark = f"--sameluck-test={uuid4()}"
+    browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", mark])
+    try:
         yield browser
+    finally:
+        impatience = Timer(20, kill, [mark])
+        impatience.start()
         browser.close()
+        impatience.cancel()
+
+
+def kill(mark):
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if mark.encode() in (process / "cmdline").read_bytes():
+                os.kill(int(process.name), signal.SIGKILL)
+
+
+@pytest.fixture
+def chromium(playwright):
+    with launched(playwright) as browser:
+        yield browser
 
 
 @pytest.fixture(scope="module")
-def session(chromium, server):
+def session(playwright, server):
     """The state of a browser that has followed the link of the service."""
-    context = chromium.new_context()
-    page = context.new_page()
-    page.goto(server.serving.dashboard)
-    assert page.get_by_role("heading", name="Experiments").is_visible()
-    state = context.storage_state()
-    context.close()
-    return state
+    with launched(playwright) as browser:
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(server.serving.dashboard)
+        assert page.get_by_role("heading", name="Experiments").is_visible()
+        return context.storage_state()
 
 
 @contextmanager
@@ -64,11 +92,9 @@ def opened(chromium, session, server, path, **options):
     page.on("console", lambda message: messages.append(message.text))
     page.on("pageerror", lambda error: messages.append(str(error)))
     page.goto(path)
-    try:
-        yield page
-        assert messages == []
-    finally:
-        context.close()
+    yield page
+    assert messages == []
+    page.goto("about:blank")  # it asks the server no more
 
 
 def log_in(page, server):

@@ -18,7 +18,7 @@ from sameluck.live import settings
 from sameluck.policies.base import POLICIES
 
 hypothesis.settings.register_profile(
-    "sameluck", deadline=None, derandomize=True, database=None, max_examples=40
+    "sameluck", deadline=None, derandomize=True, database=None, max_examples=30
 )
 hypothesis.settings.load_profile("sameluck")
 

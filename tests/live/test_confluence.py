@@ -370,14 +370,14 @@ def compare(schedule, live):
     assert live.verify() == live.experiment.replications
 
 
-@settings(max_examples=36)
+@settings(max_examples=30)
 @given(setups, prepared)
 def test_sqlite(tmp_path_factory, setup, calls):
     folder = tmp_path_factory.mktemp("confluence")
     check(setup, calls, [f"sqlite:///{folder}/live.db?synchronous=normal"])
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(setups, prepared)
 def test_two_stores_on_postgresql(postgres_url, setup, calls):
     check(setup, calls, [postgres_url, postgres_url])

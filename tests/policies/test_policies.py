@@ -46,12 +46,13 @@ def test_every_policy_is_documented_public_and_has_examples(kind):
 )
 def test_arms_are_in_range_and_play_repeats(policy):
     """Any number of arms; the same experiment twice gives the same arms."""
+    every = range(1, 61)
     for arms in (2, 5, 33):
         experiment = experiment_of(policy, arms=arms)
         environment = sl.Bernoulli((0.5,) * arms)
-        one, two = (sl.trace(experiment, environment)["it"] for _ in range(2))
-        assert ((one.arms >= 0) & (one.arms < arms)).all()
-        np.testing.assert_array_equal(one.arms, two.arms)
+        one, two = (sl.simulate(experiment, environment, checkpoints=every) for _ in range(2))
+        assert (np.diff(one.pulls, axis=2, prepend=0).sum(axis=-1) == 1).all()
+        np.testing.assert_array_equal(one.pulls, two.pulls)
 
 
 @pytest.mark.parametrize("policy", cases.ALL_POLICIES, ids=cases.name)
@@ -78,11 +79,12 @@ def test_its_text_form_is_the_policy(policy):
 def test_playing_changes_nothing_outside(policy):
     """Two replications are played with the same working arrays; nothing of the first is left in the second."""
     experiment = experiment_of(policy)
-    alone = sl.trace(experiment, FAIR, 3)["it"]
+    alone = sl.simulate(experiment, FAIR, replications=range(3, 4))
 
     runs = sl.simulate(experiment, FAIR, workers=1)
 
-    np.testing.assert_array_equal(runs.pulls[3, 0, 0], np.bincount(alone.arms, minlength=3))
+    np.testing.assert_array_equal(runs.pulls[3], alone.pulls[0])
+    np.testing.assert_array_equal(runs.rewards[3], alone.rewards[0])
 
 
 @pytest.mark.parametrize("policy", PLAYS_EACH_ARM_FIRST, ids=cases.name)

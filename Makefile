@@ -5,7 +5,7 @@
 #   make check  the same without the slow tests, in less than a minute
 PYTHON ?= python3
 BIN := .venv/bin
-# One worker for each core, so one thread of linear algebra for each worker. A file's tests share fixtures and compiled
+# A worker for each core and one more, so one thread of linear algebra for each. A file's tests share fixtures and compiled
 # loops, so one worker runs them all; the files keep the order that tests/conftest.py gives them.
 PYTEST = OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 

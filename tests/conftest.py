@@ -25,8 +25,8 @@ hypothesis.settings.load_profile("sameluck")
 
 def pytest_configure(config):
     """Temporary files are in memory if there is room: SQLite waits for the disk in hundreds of tests."""
-    if config.option.basetemp is None:
-        folder = tempfile.mkdtemp(prefix="sameluck-tests-", dir=server.place(fsync=False))
+    if config.option.basetemp is None and server.place(fsync=False) == server.MEMORY:
+        folder = tempfile.mkdtemp(prefix="sameluck-tests-", dir=server.MEMORY)
         config.option.basetemp = folder
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 

@@ -232,7 +232,7 @@ def _unprivileged():
 
 
 def place(*, fsync):
-    """Where to make a cluster: on disk if it is to be durable, else in memory if there is room for it."""
+    """Where to make files: on disk if they are to be durable, else in memory if there is room for them."""
     # Not TMPDIR: a socket's path must be short, and the server's user must be able to enter.
     if fsync or not os.access(MEMORY, os.W_OK) or shutil.disk_usage(MEMORY).free < ROOM:
         return "/tmp"

@@ -1,4 +1,4 @@
-"""Every policy keeps the contract, found by discovery; the exact rules are checked in `test_simulation.py`."""
+"""Every policy keeps the contract, found by discovery; the exact rules are checked in `test_simulate.py`."""
 
 import pickle
 

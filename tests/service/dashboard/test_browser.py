@@ -51,10 +51,10 @@ def launched(playwright):
     try:
         yield browser
     finally:
-        impatience = Timer(20, kill, [mark])
-        impatience.start()
+        timer = Timer(20, kill, [mark])
+        timer.start()
         browser.close()
-        impatience.cancel()
+        timer.cancel()
 
 
 def kill(mark):

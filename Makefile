@@ -50,7 +50,6 @@ bench: .venv/.for-test
 	$(BIN)/python benchmarks/service.py
 	$(BIN)/python benchmarks/tails.py
 	$(BIN)/python benchmarks/twin.py --minutes 20
-	$(BIN)/python benchmarks/twin_limit.py --table
 	$(BIN)/python benchmarks/variance.py
 
 # The picture of the README, as the tests draw it.

@@ -4,11 +4,10 @@
 
 Every experiment of every cell (an effort, and a case at 1, 2, 5 or 10 replications) is a line of twin.jsonl (or of
 the file that TWIN_LINES names), so that the work may be stopped at any time and is continued by the same command; the
-cells grow together. The experiments of a cell are the same at every effort, which is how much a twin is simulated;
-`--long-run-only` leaves out the draws of the arms, and with them the interval of the effect on the copy. `--keep`
-adds the lines to the sums of each cell in benchmarks/twin_sums.json and removes the file; later experiments continue
-their numbers. `--table` prints the Markdown table of docs/twin.md for an effort, `--agreement` on how many common
-experiments of the lines efforts agree. `--drift` measures the test of the arms' constancy on arms that change.
+cells grow together. An effort is how much a twin is simulated; `long-run` leaves out the draws of the arms, and with
+them the interval of the effect on the copy. Efforts have different experiments. `--keep` adds the lines to the sums
+of each cell in benchmarks/twin_sums.json and removes the file; later experiments continue their numbers. `--table`
+prints the Markdown tables of docs/twin.md. `--drift` measures the test of the arms' constancy on arms that change.
 
 A cell holds, over its experiments: misses of the effect's interval (of those not withheld), of the interval around
 the observed mean, of t where there are replications for it, and of the guaranteed interval (whether the true means
@@ -26,7 +25,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,10 +51,11 @@ LINES = Path(os.environ.get("TWIN_LINES", "twin.jsonl"))
 SUMS = Path(__file__).with_name("twin_sums.json")
 COUNTS = (1, 2, 5, 10)
 EFFORTS = {
+    "long-run": Effort(1_024, 0, 0, 0),
     "brief": Effort(1_024, 100, 32, 0),
-    "quick": Effort(2_000, 100, 64, 0),
     "default": Effort(),
 }
+FIRST = {"long-run": 0, "brief": 10_000, "default": 20_000}  # numbers of experiments
 LEVEL = 0.95
 AT_ONCE = 50  # experiments on arms that change
 
@@ -142,7 +141,7 @@ def measure(case: Case, count: int, number: int, effort: Effort, true: float) ->
     line: dict[str, Any] = {"p": stability.p_value, "rejected": stability.rejected}
     line["withheld"] = len(reasons_to_withhold(long, stability)) > 0
     if effort.draws:
-        long, drawn = drawn_effects(long, effort, LEVEL)
+        drawn = drawn_effects(long, effort, LEVEL)
         line["effect"], line["copy"] = (
             drawn[pair][0].effect,
             _judged(*drawn[pair][0].interval[:2], true),
@@ -170,7 +169,6 @@ def run(options: argparse.Namespace) -> None:
     """Grow the cells together until each has its experiments, or the time is over; costly ones grow less."""
     truths, cells = read()
     effort, experiments = options.effort, options.experiments
-    simulated = EFFORTS[effort]._replace(**({"draws": 0} if options.long_run_only else {}))
     until = time.monotonic() + 60 * options.minutes
     asked = [(effort, name, count) for name in options.cases for count in options.counts]
     with LINES.open("a") as file:
@@ -182,8 +180,9 @@ def run(options: argparse.Namespace) -> None:
             if name not in truths:
                 truths[name] = truth(CASES[name])
                 file.write(json.dumps({"case": name, "truth": truths[name]}) + "\n")
-            started, number = time.process_time(), int(cells[cell]["experiments"])
-            found = measure(CASES[name], count, number, simulated, truths[name])
+            started = time.process_time()
+            number = FIRST[effort] + int(cells[cell]["experiments"])
+            found = measure(CASES[name], count, number, EFFORTS[effort], truths[name])
             found["seconds"] = time.process_time() - started
             line = {"effort": effort, "case": name, "count": count, "number": number, **found}
             file.write(json.dumps(line) + "\n")
@@ -241,34 +240,41 @@ def keep() -> None:
     LINES.unlink(missing_ok=True)
 
 
-def table(cells: Cells, effort: str) -> str:
-    parts = [
+def tables(cells: Cells) -> Iterator[str]:
+    """The interval of the effect on the copy at each effort, and what needs the long run alone, of all efforts."""
+    names = [(name, count) for name in CASES for count in COUNTS]
+    yield "| case | M | experiments | miss % / half-width | default effort: experiments | miss % / half-width |"
+    yield "|---|---|---|---|---|---|"
+    for name, count in names:
+        both = [cells[effort, name, count] for effort in ("brief", "default")]
+        each = [
+            text for sums in both for text in (_count(sums, "copy given"), judged(sums, "copy"))
+        ]
+        yield _row(name, count, *each)
+    yield ""
+    yield (
         "| case | M | experiments | around the mean: miss % / half-width | t | means outside the guaranteed set % | "
-        "constancy rejected % | failure flagged % | met % |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    parts += [
-        _row(name, count, cells[effort, name, count])
-        for name in CASES
-        for count in COUNTS
-        if (effort, name, count) in cells
-    ]
-    return "\n".join(parts)
+        "constancy rejected % | failure flagged % | met % |"
+    )
+    yield "|---|---|---|---|---|---|---|---|---|"
+    for name, count in names:
+        sums = sum((cells[effort, name, count] for effort in EFFORTS), Sums())
+        shares = [_share(sums, what, "experiments") for what in ("rejected", "flagged", "met")]
+        outside = _share(sums, "outside", "guaranteed")
+        both = judged(sums, "mean"), judged(sums, "t")
+        yield _row(name, count, _count(sums, "experiments"), *both, outside, *shares)
 
 
-def _row(name: str, count: int, sums: Sums) -> str:
-    share = {
-        what: 100 * sums[what] / sums["experiments"] for what in ("rejected", "flagged", "met")
-    }
-    cells = [
-        name,
-        f"{count}",
-        f"{sums['experiments']:.0f}",
-        *(judged(sums, what) for what in ("mean", "t")),
-        f"{100 * sums['outside'] / sums['guaranteed']:.1f}" if sums["guaranteed"] else "-",
-        *(f"{one:.1f}" for one in share.values()),
-    ]
-    return f"| {' | '.join(cells)} |"
+def _row(*parts: object) -> str:
+    return f"| {' | '.join(map(str, parts))} |"
+
+
+def _count(sums: Sums, what: str) -> str:
+    return f"{sums[what]:.0f}" if sums[what] else "-"
+
+
+def _share(sums: Sums, what: str, of: str) -> str:
+    return f"{100 * sums[what] / sums[of]:.1f}" if sums[of] else "-"
 
 
 def judged(sums: Sums, what: str) -> str:
@@ -277,22 +283,6 @@ def judged(sums: Sums, what: str) -> str:
         return "-"
     width = sums[f"{what} width"] / max(1, sums[f"{what} finite"])
     return f"{100 * sums[f'{what} missed'] / given:.1f} / {width:.3g}"
-
-
-def agreement() -> str:
-    """Misses of the effect's interval by two efforts on the same experiments, where both give one."""
-    missed: dict[tuple[str, int, int], dict[str, float]] = defaultdict(dict)
-    for line in map(json.loads, LINES.read_text().splitlines()):
-        if "copy" in line and not line["withheld"]:
-            missed[line["case"], line["count"], line["number"]][line["effort"]] = line["copy"][0]
-    sums: dict[tuple[str, str, str, int], Sums] = defaultdict(Counter)
-    for (case, count, _), by in missed.items():
-        for less, more in combinations([effort for effort in EFFORTS if effort in by], 2):
-            found = {"missed by both": min(by[less], by[more]), less: by[less], more: by[more]}
-            sums[less, more, case, count].update({"experiments": 1, **found})
-    return "\n".join(
-        f"{case}, M = {count}: {dict(found)}" for (_, _, case, count), found in sums.items()
-    )
 
 
 def drifting_runs(count: int, fall: float, seed: int, horizon: int = 1_000) -> sl.Runs:
@@ -364,9 +354,7 @@ def main() -> None:
     parser.add_argument("--cases", nargs="*", default=list(CASES))
     parser.add_argument("--counts", nargs="*", type=int, default=list(COUNTS))
     parser.add_argument("--effort", choices=EFFORTS, default="brief")
-    parser.add_argument("--long-run-only", action="store_true")
     parser.add_argument("--table", action="store_true")
-    parser.add_argument("--agreement", action="store_true")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--drift", type=int, default=0, metavar="EXPERIMENTS")
     options = parser.parse_args()
@@ -374,9 +362,7 @@ def main() -> None:
         for line in drift(options.drift):
             print(line, flush=True)
     elif options.table:
-        print(table(read()[1], options.effort))
-    elif options.agreement:
-        print(agreement())
+        print(*tables(read()[1]), sep="\n")
     elif options.keep:
         keep()
     else:

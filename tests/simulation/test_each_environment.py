@@ -1,20 +1,22 @@
-"""The same replications in many environments are those of `simulate`, to the bit."""
+"""Short simulations in many environments are those of `simulate`, to the bit."""
 
 import numpy as np
 import pytest
 
 import sameluck as sl
-from sameluck.simulation.each_environment import rewards_in_each
+from sameluck.simulation.each_environment import runs_in_each
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_rewards_are_those_of_simulate(workers):
+def test_runs_are_those_of_simulate(workers):
     experiment = sl.Experiment(
         policies={"a": "ucb1", "b": "ucb1(3)"}, arms=2, horizon=30, replications=9, seed=4
     )
-    environments = [sl.Bernoulli((0.1 * k, 0.5)) for k in range(5)]
-    checkpoints, some = np.array([10, 30]), range(2, 9)
-    each = list(rewards_in_each(experiment, environments, checkpoints, some, workers))
-    for rewards, environment in zip(each, environments, strict=True):
+    places = [(sl.Bernoulli((0.1 * k, 0.5)), range(k, 9)) for k in range(5)]
+    each = runs_in_each(experiment, places, np.array([10, 30]), workers)
+    for found, (environment, some) in zip(each, places, strict=True):
         runs = sl.simulate(experiment, environment, checkpoints=[10, 30], replications=some)
-        assert np.array_equal(rewards, runs.rewards)
+        assert np.array_equal(found.rewards, runs.rewards)
+        assert np.array_equal(found.pulls, runs.pulls)
+        assert np.array_equal(found.interactions, runs.interactions)
+        assert (found.first, found.environment) == (runs.first, runs.environment)

@@ -1,38 +1,48 @@
-"""`rewards_in_each`: the same replications in many environments, such as draws of the arms of a twin."""
+"""`runs_in_each`: short simulations in many environments, such as draws of the arms of a twin."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeAlias
 
 import numpy as np
 
-from sameluck.arrays import Floats, Ints
+from sameluck.arrays import Ints
 from sameluck.environments.base import Environment
 from sameluck.experiment import Experiment
+from sameluck.runs import Runs
 from sameluck.simulation.tasks import Work
 
+Places: TypeAlias = Sequence[tuple[Environment, range]]  # replications, each in its environment
 
-def rewards_in_each(
-    experiment: Experiment,
-    environments: Sequence[Environment],
-    checkpoints: Ints,
-    replications: range,
-    workers: int,
-) -> Iterator[Floats]:
-    """The rewards (replication, policy, checkpoint) that `simulate` gives in each environment, in their order.
+
+def runs_in_each(
+    experiment: Experiment, places: Places, checkpoints: Ints, workers: int
+) -> Iterator[Runs]:
+    """The runs that `simulate` gives of some replications in each environment, in their order.
 
     What `simulate` checks and prepares anew in every call would take longer than a few hundred replications: here
     nothing is checked. Policies have a select body, and the environments are of one class that was simulated before.
     """
 
-    def rewards(environment: Environment) -> Floats:
+    def run(place: tuple[Environment, range]) -> Runs:
+        environment, replications = place
         work = Work(experiment, environment, checkpoints, replications)
-        runs = [work.runner(name).run(replications, checkpoints) for name in experiment.policies]
-        return np.stack([one.rewards for one in runs], axis=1)
+        each = [work.runner(name).run(replications, checkpoints) for name in experiment.policies]
+        pulls = np.stack([one.pulls for one in each], axis=1)
+        return Runs(
+            experiment,
+            checkpoints,
+            np.stack([one.rewards for one in each], axis=1),
+            pulls,
+            experiment.design.interactions(pulls),
+            environment,
+            replications.start,
+        )
 
     if workers == 1:
-        yield from map(rewards, environments)
+        yield from map(run, places)
         return
     with ThreadPoolExecutor(workers, thread_name_prefix="sameluck") as pool:
-        yield from pool.map(rewards, environments)
+        yield from pool.map(run, places)

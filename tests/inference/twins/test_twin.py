@@ -13,6 +13,7 @@ from sameluck.inference.twins import sentences
 from sameluck.inference.twins.copies import copy_arms
 from sameluck.inference.twins.ledger import ObservedStacks
 from sameluck.randomness.streams import ALL_POLICIES, TWIN, stream, word
+from sameluck.simulation.observed import observed_rewards
 from sameluck.simulation.rewards import reward_at
 
 EFFORT = {"replications": 400, "draws": 24, "draw_replications": 40}
@@ -64,20 +65,94 @@ def literal_differences(runs, means, replications):
     return out.rewards[:, 1, 0] - out.rewards[:, 0, 0], seed
 
 
-def literal_effect(runs, level):
-    """The second interval, step by step as it is defined: B draws of R1 replications on the long run's luck."""
-    users, successes = literal_ledger(runs)
-    star, seed = literal_differences(runs, (successes + 0.5) / (users + 1), 400)
+def literal_draws(users, successes, seed):
+    """24 means of the two arms from their posterior law."""
     generator = np.random.Generator(np.random.PCG64([seed, 2]))
     places = np.column_stack([generator.permutation(24) for _ in range(2)])
     grid = (places + generator.random((24, 2))) / 24
-    table = np.empty((24, 40))
-    for b in range(24):
-        means = [
-            stats.beta.ppf(grid[b, a], successes[a] + 0.5, users[a] - successes[a] + 0.5)
+    return [
+        [
+            stats.beta.ppf(row[a], successes[a] + 0.5, users[a] - successes[a] + 0.5)
             for a in range(2)
         ]
-        table[b] = literal_differences(runs, means, 40)[0]
+        for row in grid
+    ]
+
+
+def literal_effect(runs, level):
+    """The interval of the effect, step by step as it is defined, from the ledger of every simulated replication."""
+    users, successes = literal_ledger(runs)
+    estimate = [(successes[a] + 0.5) / (users[a] + 1) for a in range(2)]
+    seed = int(word(stream(runs.experiment.seed, TWIN, 0, ALL_POLICIES), 0))
+    draws = literal_draws(users, successes, seed)
+    whole = runs.experiment.replace(seed=seed, replications=400 + 24 * 40)
+    simulated = []  # group, difference, users and successes of each arm
+    parts = [(estimate, range(400))]
+    parts += [(means, range(400 + 40 * b, 440 + 40 * b)) for b, means in enumerate(draws)]
+    for means, some in parts:
+        out = sl.simulate(whole, sl.Bernoulli(means), replications=some, workers=1)
+        for row in range(out.replications):
+            difference = float(out.rewards[row, 1, 0] - out.rewards[row, 0, 0])
+            part = out.part(row, 1)  # entry by entry as above, but read at once
+            by_arm = ObservedStacks(part.stack_depths, observed_rewards(part)).by_arm()
+            ledger = [one.size for one in by_arm], [one.sum() for one in by_arm]
+            simulated.append((row % 16, difference, *ledger))
+
+    def log_likelihood(wins, depths, means):
+        terms = [
+            wins[a] * math.log(means[a]) + (depths[a] - wins[a]) * math.log1p(-means[a])
+            for a in range(2)
+        ]
+        return sum(terms)
+
+    sums = np.zeros((24, 16, 2))  # of weights, and of weighted differences
+    for group, difference, depths, wins in simulated:
+        likelihoods = [math.exp(log_likelihood(wins, depths, one)) for one in draws]
+        mixture = 400 * math.exp(log_likelihood(wins, depths, estimate)) + 40 * sum(likelihoods)
+        for b in range(24):
+            weight = likelihoods[b] / mixture
+            sums[b, group] += weight, weight * difference
+
+    def effects(groups):
+        return [sums[b, groups, 1].sum() / sums[b, groups, 0].sum() for b in range(24)]
+
+    ends = [0.5 - level / 2, 0.5 + level / 2]
+    all_ = list(range(16))
+    left_out = np.array([np.quantile(effects(all_[:g] + all_[g + 1 :]), ends) for g in range(16)])
+    error = max(math.sqrt(15 / 16 * ((side - side.mean()) ** 2).sum()) for side in left_out.T)
+    z = special.ndtri(0.5 + level / 2)
+    low, high = np.quantile(effects(all_), ends)
+    return np.mean(effects(all_)), low - z * error, high + z * error
+
+
+@pytest.mark.slow
+def test_the_effect_equals_a_literal_transcription(runs, monkeypatch):
+    """With every number of the simulation, so that nothing is raised."""
+    monkeypatch.setattr("sameluck.inference.twins.intervals.PRECISE", math.inf)
+    effect = sl.twin(runs, **EFFORT).effects[-1]
+
+    assert (effect.policy, effect.control, effect.checkpoint) == ("greedy", "ucb", 60)
+    expected = literal_effect(runs, 0.95)
+    np.testing.assert_allclose((effect.effect, effect.low, effect.high), expected, rtol=1e-9)
+
+
+def literal_effect_of_values(runs, level):
+    """The same where the observed values are the copy: 24 resamples, 40 replications on the long run's luck."""
+    stacks = ObservedStacks(runs.stack_depths, observed_rewards(runs))
+    values = [np.sort(one) for one in stacks.by_arm()]
+    seed = int(word(stream(runs.experiment.seed, TWIN, 0, ALL_POLICIES), 0))
+
+    def differences(arms, replications):
+        whole = runs.experiment.replace(seed=seed, replications=replications)
+        out = sl.simulate(whole, sl.Empirical([one.tolist() for one in arms]), workers=1)
+        return out.rewards[:, 1, 0] - out.rewards[:, 0, 0]
+
+    star = differences(values, 400)
+    generator = np.random.Generator(np.random.PCG64([seed, 2]))
+    table = np.empty((24, 40))
+    for b in range(24):
+        resampled = [np.sort(generator.choice(one, one.size)) for one in values]
+        table[b] = differences(resampled, 40)
     theta, by_replication, all_ = table.mean(axis=1), table.mean(axis=0), table.mean()
     residual = table - theta[:, None] - by_replication[None, :] + all_
     msi = (residual**2).sum() / (23 * 39)
@@ -91,13 +166,14 @@ def literal_effect(runs, level):
 
 
 @pytest.mark.slow
-def test_the_effect_equals_a_literal_transcription(runs, monkeypatch):
-    """With every number of the simulation, so that nothing is raised."""
+def test_the_effect_of_other_rewards_equals_a_literal_transcription(monkeypatch):
     monkeypatch.setattr("sameluck.inference.twins.intervals.PRECISE", math.inf)
-    effect = sl.twin(runs, **EFFORT).effects[-1]
+    ratings = sl.Empirical([[1.0, 2.0, 4.0, 5.0], [0.0, 2.0, 3.0, 3.0]])
+    policies = {"ucb": sl.UCB1(2.0), "greedy": sl.EpsilonGreedy(0.2)}
+    runs = sl.simulate(experiment(policies=policies, replications=6), ratings)
+    (effect,) = sl.twin(runs, **EFFORT).effects
 
-    assert (effect.policy, effect.control, effect.checkpoint) == ("greedy", "ucb", 60)
-    expected = literal_effect(runs, 0.95)
+    expected = literal_effect_of_values(runs, 0.95)
     np.testing.assert_allclose((effect.effect, effect.low, effect.high), expected, rtol=1e-9)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import scipy
@@ -17,6 +17,8 @@ from sameluck.errors import Invalid
 from sameluck.inference.twins.ledger import ObservedStacks
 from sameluck.reporting.wording import counted
 from sameluck.validation import require_one_of
+
+_LEAST_CHANCE = 2.0**-53  # that also leaves room below 1
 
 families = ("bernoulli", "gaussian", "empirical")
 
@@ -53,6 +55,12 @@ class BernoulliCopy(NamedTuple):
         grid = latin_hypercube(count, self.users.size, generator)
         return scipy.special.betaincinv(*shapes, grid)
 
+    def coefficients(self, environments: Sequence[Environment]) -> Floats:
+        """Of the log-likelihood, on the depth, total and sum of squares of each arm (environment, sum)."""
+        chances = np.clip([one.means for one in environments], _LEAST_CHANCE, 1 - _LEAST_CHANCE)
+        failures = np.log1p(-chances)
+        return np.hstack([failures, np.log(chances) - failures, np.zeros_like(chances)])
+
 
 class GaussianCopy(NamedTuple):
     """Normal rewards of unknown mean and variance: the usual estimates, and the posterior law of Jeffreys' prior."""
@@ -76,6 +84,19 @@ class GaussianCopy(NamedTuple):
         means = self.means + sds / np.sqrt(self.counts) * scipy.special.ndtri(grid[:, arms:])
         rows = zip(means.tolist(), sds.tolist(), strict=True)
         return [Gaussian(tuple(mean), tuple(sd)) for mean, sd in rows]
+
+    def coefficients(self, environments: Sequence[Environment]) -> Floats:
+        """Of the log-likelihood, on the depth, total and sum of squares of each arm (environment, sum)."""
+        laws = np.array([(one.means, one.sd) for one in environments])  # type: ignore[attr-defined]
+        means, sds = laws[:, 0], laws[:, 1]
+        known = sds == 0  # an arm that pays the same always, in every draw
+        precisions = np.where(known, 0.0, np.where(known, 1.0, sds) ** -2.0)
+        each = np.log(precisions, where=~known, out=np.zeros_like(means)) / 2
+        each -= means**2 * precisions / 2
+        return np.hstack([each, means * precisions, -precisions / 2])
+
+
+LikelihoodCopy: TypeAlias = BernoulliCopy | GaussianCopy
 
 
 class EmpiricalCopy(NamedTuple):

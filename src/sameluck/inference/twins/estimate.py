@@ -46,9 +46,9 @@ def twin(  # noqa: PLR0913 all but one are optional
         level: Confidence of the intervals, each for one pair at one horizon.
         family: How arms are copied: `"bernoulli"` (rewards 0 and 1, the default for them), `"empirical"` (the
             observed values, the default for others) or `"gaussian"`.
-        replications: Of the long run on the copy; doubled, at most twice, where that is not precise enough.
+        replications: Of the long run on the copy.
         draws: Of arms that the ledger leaves possible; if not given 200, and more for a level above 0.98.
-        draw_replications: On each draw; likewise doubled.
+        draw_replications: On each draw; doubled, at most twice, where that is not precise enough.
         workers: Threads; all cores if not given.
         progress: Called as `progress(done, total)`, in replications; True prints a line per tenth.
         makers: For `External` policies, as for `simulate`. Python objects take their time: lower the numbers above.
@@ -61,20 +61,18 @@ def twin(  # noqa: PLR0913 all but one are optional
         raise Invalid("twin needs at least two policies, got one")
     effort = checked_effort(level, replications, draws, draw_replications)
     copies = Copies(runs, workers, progress, makers=makers)
-    searched = SEARCHED * effort.search_replications
+    searched = SEARCHED * effort.draw_replications
     copies.expect(effort.replications + effort.draws * effort.draw_replications + searched)
     long = run_long(runs, family, copies, effort.replications)
     stability = check_stability(long.stacks, long.runs, copies.generator(0))
     withheld = reasons_to_withhold(long, stability)
     effects = [without_interval(one) for one in copied_effects(long, level)]
     if not withheld:
-        long, drawn = drawn_effects(long, effort, level)
+        drawn = drawn_effects(long, effort, level)
         each = [one for of_pair in drawn for one in of_pair]
         records = zip(copied_effects(long, level), each, strict=True)
         effects = [with_interval(one, by.effect, by.interval) for one, by in records]
-    guaranteed = guaranteed_intervals(
-        copies, long.copy, long.star, effort.search_replications, level
-    )
+    guaranteed = guaranteed_intervals(copies, long.copy, long.star, effort.draw_replications, level)
     copies.finish()
     return Twin(
         tuple(effects),

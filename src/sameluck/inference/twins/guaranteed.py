@@ -149,8 +149,8 @@ class _Search:
         chances = self.ball.chances(points).tolist()
         star, centre = self.star[:count], self.star.mean(axis=0)
         variance = self.star.var(axis=0, ddof=1) / len(self.star)
-        runs = self.copies.run_each([Bernoulli(tuple(row)) for row in chances], range(count))
-        for values in runs:
+        runs = self.copies.run_each([(Bernoulli(tuple(row)), range(count)) for row in chances])
+        for values in map(self.copies.differences, runs):
             apart = values - star
             error = np.sqrt(apart.var(axis=0, ddof=1) / count + variance)
             yield centre + apart.mean(axis=0), error

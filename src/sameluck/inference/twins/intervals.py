@@ -21,18 +21,13 @@ class CopiedEffect(NamedTuple):
 
     effect: float
     interval: Interval
-    draws_variance: float  # of the simulation's error: the part of the draws,
-    long_run_variance: float  # and that of the long run
+    error: float  # the standard error of the simulation
 
     @property
-    def error(self) -> float:
-        """The standard error of the simulation."""
-        return math.sqrt(self.draws_variance + self.long_run_variance)
-
-    @property
-    def is_precise(self) -> bool:
-        """Whether the simulation's error is small against the width of the interval."""
-        return self.error <= PRECISE * (self.interval.high - self.interval.low)
+    def imprecision(self) -> float:
+        """The simulation's error, relative to what is small against the width of the interval."""
+        width = self.interval.high - self.interval.low
+        return self.error / (PRECISE * width) if width else 0.0
 
 
 def quantile(level: float) -> float:
@@ -70,31 +65,15 @@ def _means(star: Floats, count: int, generator: np.random.Generator) -> Floats:
     )
 
 
-def copied_effect(
-    star: Floats, effects: Floats, shared: Floats, interaction: float, level: float
-) -> CopiedEffect:
-    """The interval of the effect from simulations on draws of the arms, all on the luck of the long run.
+def copied_effect(draws: Floats, error: float, level: float) -> CopiedEffect:
+    """The interval from the effects on draws of the arms, and the standard error with which these were simulated.
 
-    Args:
-        star: The differences of the long run on the copy (R0,).
-        effects: The mean difference on each draw, less that of the long run on the same replications (B,).
-        shared: The mean over the draws of each replication's difference, less the long run's (R1,).
-        interaction: The mean square of what neither the draw nor the replication explains.
-        level: Of the interval.
-
-    The variance of the draws' means has a part due to simulation, interaction / R1, which is taken out by drawing
-    them together around their mean; at most half of the variance, because the difference of two larger numbers that
-    are nearly equal may come out far too small. The simulation's error is then added to both ends linearly: added in
-    quadrature it is too little where the effect has a maximum near the true arms.
+    The error is added to both ends linearly: in quadrature it is too little where the effect has a maximum near the
+    true arms.
     """
-    centre = float(star.mean() + effects.mean())
-    variance = float(effects.var(ddof=1))
-    kept = max(variance / 2, variance - interaction / shared.size)
-    shrunk = (effects - effects.mean()) * (math.sqrt(kept / variance) if variance else 0.0)
-    parts = float(shared.var(ddof=1)) / shared.size, float(star.var(ddof=1)) / star.size
-    draws, error = np.sort(centre + shrunk), math.sqrt(sum(parts))
+    centre, draws = float(draws.mean()), np.sort(draws)
     low, high = _ends(draws, error, level)
-    return CopiedEffect(centre, Interval(low, high, _p_value(draws, error)), *parts)
+    return CopiedEffect(centre, Interval(low, high, _p_value(draws, error)), error)
 
 
 def _ends(draws: Floats, error: float, level: float) -> tuple[float, float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -39,14 +38,6 @@ class LongRun(NamedTuple):
         """Half of a typical reward that is not zero."""
         sizes = np.abs(self.stacks.values[self.stacks.values != 0])
         return float(sizes.mean()) / 2 if sizes.size else 0.5
-
-    def extended(self) -> LongRun:
-        """The same with twice the replications; the first half is unchanged."""
-        count = self.runs.replications
-        more = self.copies.run(self.copy.environment, range(count, 2 * count))
-        return self._replace(
-            runs=Runs.concat([replace(self.runs, experiment=more.experiment), more])
-        )
 
 
 def run_long(runs: Runs, family: str | None, copies: Copies, replications: int) -> LongRun:

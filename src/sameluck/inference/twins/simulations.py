@@ -17,7 +17,7 @@ from sameluck.intervals import check_level
 from sameluck.policies.external import External, Makers
 from sameluck.randomness.streams import ALL_POLICIES, TWIN, stream, word
 from sameluck.runs import Runs
-from sameluck.simulation.each_environment import rewards_in_each
+from sameluck.simulation.each_environment import Places, runs_in_each
 from sameluck.simulation.simulate import ProgressLike, as_progress, available_workers, simulate
 from sameluck.validation import require_whole
 
@@ -39,13 +39,8 @@ class Effort(NamedTuple):
 
     replications: int = 20_000  # of the long run, R0
     draws: int = 200  # of the arms, B
-    draw_replications: int = 384  # on each, R1
-    raises: int = 2  # how often R0 or R1 may be doubled where the simulation's error is not small
-
-    @property
-    def search_replications(self) -> int:
-        """At each point of the set of means that the guaranteed interval visits."""
-        return max(2, self.draw_replications // 2)
+    draw_replications: int = 192  # on each, R1
+    raises: int = 2  # how often they may be doubled where the simulation's error is not small
 
 
 def checked_effort(
@@ -118,27 +113,22 @@ class Copies:
             makers=self._makers,
         )
 
-    def run_each(
-        self, environments: Sequence[Environment], replications: range
-    ) -> Iterator[Floats]:
-        """The differences of each pair on each copy (replication, pair, checkpoint), in their order."""
-        most = max(replications.stop, len(environments) * len(replications))  # the work, for lanes
+    def run_each(self, places: Places) -> Iterator[Runs]:
+        """Some replications on each of some copies, in their order."""
+        work = sum(len(replications) for _, replications in places)  # which decides on lanes
+        most = max(work, *(replications.stop for _, replications in places))
         whole = self.experiment.replace(replications=most)
         if has_objects(whole):
-            each = self._objects_in_each(whole, environments, replications)
+            each = self._objects_in_each(whole, places)
         else:
-            each = rewards_in_each(
-                whole, environments, self.checkpoints, replications, self.workers
-            )
-        for rewards in each:
-            self._report(self._done + len(replications))
-            yield self._between(rewards)
+            each = runs_in_each(whole, places, self.checkpoints, self.workers)
+        for runs in each:
+            self._report(self._done + runs.replications)
+            yield runs
 
-    def _objects_in_each(
-        self, whole: Experiment, environments: Sequence[Environment], replications: range
-    ) -> Iterator[Floats]:
+    def _objects_in_each(self, whole: Experiment, places: Places) -> Iterator[Runs]:
         # In processes of simulate's own.
-        for environment in environments:
+        for environment, replications in places:
             yield simulate(
                 whole,
                 environment,
@@ -147,7 +137,7 @@ class Copies:
                 workers=self.workers,
                 check=False,
                 makers=self._makers,
-            ).rewards
+            )
 
     def warn_of_time(self, environment: Environment) -> None:
         """Announce how long Python objects will take, from a few replications."""
@@ -163,9 +153,10 @@ class Copies:
 
     def differences(self, runs: Runs) -> Floats:
         """The first policy's reward minus the second's, of each pair (replication, pair, checkpoint)."""
-        return self._between(runs.rewards)
+        return self.between(runs.rewards)
 
-    def _between(self, rewards: Floats) -> Floats:
+    def between(self, rewards: Floats) -> Floats:
+        """The same of rewards, or of their means (anything, policy, checkpoint)."""
         return rewards[:, self._first] - rewards[:, self._second]
 
     def _report(self, done: int) -> None:

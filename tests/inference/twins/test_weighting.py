@@ -1,0 +1,90 @@
+"""Effects on draws of the arms whose likelihood is known, from the simulations on all of them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import sameluck as sl
+from sameluck.inference.twins.copies import BernoulliCopy, GaussianCopy
+from sameluck.inference.twins.long_run import run_long
+from sameluck.inference.twins.simulations import Copies, Effort
+from sameluck.inference.twins.weighting import WeightedEffects
+
+
+def sums_of(values):
+    return np.array([values.size, values.sum(), (values**2).sum()])
+
+
+@pytest.mark.parametrize(
+    ("copy", "values", "laws"),
+    [
+        (
+            BernoulliCopy(np.array([9.0]), np.array([4.0])),
+            np.array([0.0, 1, 1, 0, 1]),
+            [(sl.Bernoulli((p,)), stats.bernoulli(p).logpmf) for p in (0.2, 0.9)],
+        ),
+        (
+            GaussianCopy(np.array([9.0]), np.array([1.0]), np.array([2.0])),
+            np.array([0.5, -1.0, 3.0]),
+            [(sl.Gaussian((m,), (s,)), stats.norm(m, s).logpdf) for m, s in ((1, 2), (-0.3, 0.7))],
+        ),
+    ],
+)
+def test_coefficients_give_the_ratio_of_likelihoods(copy, values, laws):
+    """The likelihood itself has a further factor, the same for all arms."""
+    one, other = copy.coefficients([law for law, _ in laws]) @ sums_of(values)
+    expected = [density(values).sum() for _, density in laws]
+
+    assert one - other == pytest.approx(expected[0] - expected[1])
+
+
+def test_arms_that_always_pay_the_same_leave_the_likelihood_as_it_is():
+    """A chance of 0 or 1 and a standard deviation of 0 give finite numbers."""
+    gaussian = GaussianCopy(np.array([5.0]), np.array([1.0]), np.array([0.0]))
+    bernoulli = BernoulliCopy(np.array([0.0]), np.array([0.0]))
+
+    assert not gaussian.coefficients([gaussian.environment]).any()
+    assert np.isfinite(bernoulli.coefficients([sl.Bernoulli((0.0,)), sl.Bernoulli((1.0,))])).all()
+
+
+def effects_of(family, environment, extensions):
+    policies = {"ucb": sl.UCB1(2.0), "greedy": sl.EpsilonGreedy(0.2)}
+    experiment = sl.Experiment(policies=policies, arms=2, horizon=60, replications=4, seed=8)
+    runs = sl.simulate(experiment, environment)
+    copies = Copies(replace(runs, environment=environment), workers=1)
+    long = run_long(runs, family, copies, 800)
+    weighted = WeightedEffects(long, long.copy, Effort(800, 40, 32, 0))
+    for count in extensions:
+        weighted.extend(count)
+    return weighted.effects(0.95)[0][0], copies, weighted.environments
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("family", "environment"),
+    [("bernoulli", sl.Bernoulli((0.7, 0.4))), ("gaussian", sl.Gaussian((1.0, 0.5)))],
+)
+def test_effects_are_those_of_long_simulations_on_each_draw(family, environment):
+    """Within five standard errors: a false alarm has probability below 1e-6."""
+    found, copies, environments = effects_of(family, environment, [32])
+    places = [(one, range(10_000, 12_000)) for one in environments]
+    simulated = [copies.differences(runs).ravel() for runs in copies.run_each(places)]
+    shared = np.mean(simulated, axis=0)  # of each replication, the mean over the draws
+    error = np.hypot(found.error, shared.std() / np.sqrt(shared.size))
+
+    assert abs(found.effect - shared.mean()) < 5 * error
+    ends = np.quantile(np.mean(simulated, axis=1), [0.025, 0.975])
+    assert found.interval.low - 5 * error < ends[0] < found.effect < ends[1]
+    assert ends[1] < found.interval.high + 5 * error
+
+
+@pytest.mark.slow
+def test_more_simulation_gives_a_smaller_error():
+    """Replications beyond those planned count as their mean would."""
+    arms = sl.Bernoulli((0.7, 0.4))
+    brief, longer = (effects_of("bernoulli", arms, [32] * many)[0] for many in (1, 16))
+
+    assert longer.error < brief.error
+    assert abs(longer.effect - brief.effect) < 5 * brief.error

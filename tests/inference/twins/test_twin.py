@@ -119,10 +119,10 @@ def literal_effect(runs, level):
     ends = [0.5 - level / 2, 0.5 + level / 2]
     all_ = list(range(16))
     left_out = np.array([np.quantile(effects(all_[:g] + all_[g + 1 :]), ends) for g in range(16)])
-    error = max(math.sqrt(15 / 16 * ((side - side.mean()) ** 2).sum()) for side in left_out.T)
+    errors = [math.sqrt(15 / 16 * ((side - side.mean()) ** 2).sum()) for side in left_out.T]
     z = special.ndtri(0.5 + level / 2)
     low, high = np.quantile(effects(all_), ends)
-    return np.mean(effects(all_)), low - z * error, high + z * error
+    return np.mean(effects(all_)), low - z * errors[0], high + z * errors[1]
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ class CopiedEffect(NamedTuple):
 
     effect: float
     interval: Interval
-    error: float  # the standard error of the simulation
+    error: float  # the standard error of the simulation, of the end where it is larger
 
     @property
     def imprecision(self) -> float:
@@ -65,31 +65,31 @@ def _means(star: Floats, count: int, generator: np.random.Generator) -> Floats:
     )
 
 
-def copied_effect(draws: Floats, error: float, level: float) -> CopiedEffect:
-    """The interval from the effects on draws of the arms, and the standard error with which these were simulated.
+def copied_effect(draws: Floats, errors: tuple[float, float], level: float) -> CopiedEffect:
+    """The interval from the effects on draws of the arms, and the standard errors of its ends by their simulation.
 
-    The error is added to both ends linearly: in quadrature it is too little where the effect has a maximum near the
-    true arms.
+    The errors are added to the ends linearly: in quadrature they are too little where the effect has a maximum near
+    the true arms.
     """
     centre, draws = float(draws.mean()), np.sort(draws)
-    low, high = _ends(draws, error, level)
-    return CopiedEffect(centre, Interval(low, high, _p_value(draws, error)), error)
+    low, high = _ends(draws, errors, level)
+    return CopiedEffect(centre, Interval(low, high, _p_value(draws, errors)), max(errors))
 
 
-def _ends(draws: Floats, error: float, level: float) -> tuple[float, float]:
+def _ends(draws: Floats, errors: tuple[float, float], level: float) -> tuple[float, float]:
     low, high = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2])
-    margin = quantile(level) * error
-    return float(low) - margin, float(high) + margin
+    times = quantile(level)
+    return float(low) - times * errors[0], float(high) + times * errors[1]
 
 
-def _p_value(draws: Floats, error: float) -> float:
+def _p_value(draws: Floats, errors: tuple[float, float]) -> float:
     """The smallest 1 - level whose interval leaves out zero."""
     narrow, wide = 0.0, 1.0 - 1.0 / draws.size
-    low, high = _ends(draws, error, wide)
+    low, high = _ends(draws, errors, wide)
     if not low <= 0 <= high:
         return 1.0 / draws.size
     for _ in range(40):
         middle = (narrow + wide) / 2
-        low, high = _ends(draws, error, middle)
+        low, high = _ends(draws, errors, middle)
         narrow, wide = (narrow, middle) if low <= 0 <= high else (middle, wide)
     return 1.0 - narrow

@@ -86,5 +86,5 @@ def shrunk_effect(
     variance = float(effects.var(ddof=1))
     kept = max(variance / 2, variance - interaction / shared.size)
     shrunk = (effects - effects.mean()) * (math.sqrt(kept / variance) if variance else 0.0)
-    parts = float(shared.var(ddof=1)) / shared.size, float(star.var(ddof=1)) / star.size
-    return copied_effect(star.mean() + effects.mean() + shrunk, math.sqrt(sum(parts)), level)
+    error = math.sqrt(shared.var(ddof=1) / shared.size + star.var(ddof=1) / star.size)
+    return copied_effect(star.mean() + effects.mean() + shrunk, (error, error), level)

@@ -64,10 +64,15 @@ class WeightedEffects:
             for group in range(GROUPS)
         ]
         ends = np.quantile(without_one, [0.5 - level / 2, 0.5 + level / 2], axis=1)
-        errors = np.sqrt((GROUPS - 1) * ends.var(axis=1)).max(axis=0)  # by the jackknife
+        low, high = np.sqrt(
+            (GROUPS - 1) * ends.var(axis=1)
+        ).tolist()  # their errors, by the jackknife
         return [
-            [copied_effect(draws[:, pair, at], float(error), level) for at, error in enumerate(row)]
-            for pair, row in enumerate(errors)
+            [
+                copied_effect(draws[:, pair, at], (low[pair][at], high[pair][at]), level)
+                for at in range(draws.shape[2])
+            ]
+            for pair in range(draws.shape[1])
         ]
 
     def _differences(self, rewards: Floats, weights: Floats) -> Floats:

@@ -96,7 +96,7 @@ def literal_effect(runs, level):
             part = out.part(row, 1)  # entry by entry as above, but read at once
             by_arm = ObservedStacks(part.stack_depths, observed_rewards(part)).by_arm()
             ledger = [one.size for one in by_arm], [one.sum() for one in by_arm]
-            simulated.append((row % 16, difference, *ledger))
+            simulated.append((some[row] % 16, difference, *ledger))
 
     def log_likelihood(wins, depths, means):
         terms = [

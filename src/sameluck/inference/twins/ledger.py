@@ -37,13 +37,14 @@ class ObservedStacks(NamedTuple):
     def moments(self) -> StackMoments:
         """What the tests of the arms' constancy need of every stack."""
         first = np.cumsum(self.depths).reshape(self.depths.shape) - self.depths
-        totals, squares = self._sum(self.values), self._sum(self.values * self.values)
-        along = self._sum(np.arange(self.values.size) * self.values)
+        totals, squares = self.sums(self.values), self.sums(self.values * self.values)
+        along = self.sums(np.arange(self.values.size) * self.values)
         return StackMoments(
             self.depths, totals, squares, along - (first + (self.depths - 1) / 2) * totals
         )
 
-    def _sum(self, values: Floats) -> Floats:
+    def sums(self, values: Floats) -> Floats:
+        """Sums over each stack of something that every reward has."""
         depths = self.depths.ravel()
         ends = np.cumsum(depths)
         sums = np.zeros(depths.size)

@@ -13,9 +13,12 @@ most 1 / n_mu, so that the estimate is never much worse than that of the copy's 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 
-from sameluck.arrays import Floats
+from sameluck.arrays import Floats, Ints
 from sameluck.inference.twins.copies import LikelihoodCopy
 from sameluck.inference.twins.intervals import CopiedEffect, copied_effect
 from sameluck.inference.twins.ledger import ObservedStacks
@@ -25,7 +28,7 @@ from sameluck.runs import Runs
 from sameluck.simulation.observed import observed_rewards
 
 GROUPS = 16  # of replications: leaving out one after the other shows the error of the simulation
-_ROWS = 2_048  # replications weighted at once
+_ROWS = 2_048  # replications weighted at once, about
 
 
 class WeightedEffects:
@@ -42,14 +45,19 @@ class WeightedEffects:
             WeightedSums(coefficients, np.array(planned, float), long.runs.rewards.shape[1:])
             for _ in range(2)
         )
-        self.on_estimate.add(long.runs)
+        for first in range(0, self.next, _ROWS):
+            self.on_estimate.add([_revealed(long.runs.part(first, min(_ROWS, self.next - first)))])
 
     def extend(self, count: int) -> None:
         """Simulate so many more replications on every draw, each on luck that no other has."""
         starts = range(self.next, self.next + count * len(self.environments), count)
         parts = [range(start, start + count) for start in starts]
+        waiting: list[Revealed] = []
         for runs in self.copies.run_each(list(zip(self.environments, parts, strict=True))):
-            self.on_draws.add(runs)
+            waiting.append(_revealed(runs))
+            if len(waiting) * count >= _ROWS or runs.first == parts[-1].start:
+                self.on_draws.add(waiting)
+                waiting = []
         self.next, self.done = starts.stop, self.done + count
 
     def effects(self, level: float) -> list[list[CopiedEffect]]:
@@ -64,9 +72,7 @@ class WeightedEffects:
             for group in range(GROUPS)
         ]
         ends = np.quantile(without_one, [0.5 - level / 2, 0.5 + level / 2], axis=1)
-        low, high = np.sqrt(
-            (GROUPS - 1) * ends.var(axis=1)
-        ).tolist()  # their errors, by the jackknife
+        low, high = np.sqrt((GROUPS - 1) * ends.var(axis=1)).tolist()  # the jackknife's errors
         return [
             [
                 copied_effect(draws[:, pair, at], (low[pair][at], high[pair][at]), level)
@@ -89,15 +95,14 @@ class WeightedSums:
         self.weights = np.zeros((GROUPS, len(planned)))
         self.rewards = np.zeros((GROUPS, len(planned), *shape))
 
-    def add(self, runs: Runs) -> None:
-        """Add replications that were simulated on one of the copies."""
-        for first in range(0, runs.replications, _ROWS):
-            part = runs.part(first, min(_ROWS, runs.replications - first))
-            weights = self._weights(_stack_sums(part))
-            for group in range(GROUPS):
-                some, rewards = weights[group::GROUPS], part.rewards[group::GROUPS]
-                self.weights[group] += some.sum(axis=0)
-                self.rewards[group] += np.einsum("rc,rpk->cpk", some, rewards)
+    def add(self, parts: Sequence[Revealed]) -> None:
+        """Add replications that were simulated on some of the copies."""
+        sums, rewards, groups = (np.concatenate(each) for each in zip(*parts, strict=True))
+        weights = self._weights(sums)
+        for group in range(GROUPS):
+            own = groups == group
+            self.weights[group] += weights[own].sum(axis=0)
+            self.rewards[group] += np.einsum("rc,rpk->cpk", weights[own], rewards[own])
 
     def _weights(self, sums: Floats) -> Floats:
         """The weight of each replication on each copy."""
@@ -107,8 +112,17 @@ class WeightedSums:
         return likelihoods / np.einsum("rc,c->r", likelihoods, self.planned)[:, None]
 
 
-def _stack_sums(runs: Runs) -> Floats:
-    """Depth, total and sum of squares of the stacks of each arm (replication, sum)."""
-    moments = ObservedStacks(runs.stack_depths, observed_rewards(runs)).moments()
-    parts = (moments.depths, moments.totals, moments.squares)
-    return np.concatenate([one.sum(axis=1) for one in parts], axis=1)
+class Revealed(NamedTuple):
+    """What counts of some replications."""
+
+    sums: Floats  # depth, total and sum of squares of the stacks of each arm (replication, sum)
+    rewards: Floats  # (replication, policy, checkpoint)
+    groups: Ints  # (replication,)
+
+
+def _revealed(runs: Runs) -> Revealed:
+    stacks = ObservedStacks(runs.stack_depths, observed_rewards(runs))
+    parts = (stacks.depths, stacks.sums(stacks.values), stacks.sums(stacks.values**2))
+    sums = np.concatenate([one.sum(axis=1) for one in parts], axis=1)
+    numbers = np.arange(runs.first, runs.first + runs.replications)
+    return Revealed(sums, runs.rewards, numbers % GROUPS)

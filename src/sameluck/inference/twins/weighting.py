@@ -67,15 +67,24 @@ class WeightedEffects:
         weights = self.on_estimate.weights + share * self.on_draws.weights
         rewards = self.on_estimate.rewards + share * self.on_draws.rewards
         draws = self._differences(rewards.sum(axis=0), weights.sum(axis=0))
-        without_one = [
-            self._differences(*(every.sum(axis=0) - every[group] for every in (rewards, weights)))
-            for group in range(GROUPS)
-        ]
+        without_one = np.stack(
+            [
+                self._differences(*(all_.sum(axis=0) - all_[group] for all_ in (rewards, weights)))
+                for group in range(GROUPS)
+            ]
+        )
         ends = np.quantile(without_one, [0.5 - level / 2, 0.5 + level / 2], axis=1)
-        low, high = np.sqrt((GROUPS - 1) * ends.var(axis=1)).tolist()  # the jackknife's errors
+        apart = without_one - without_one.mean(axis=1, keepdims=True)
+        noise = _jackknife(apart).mean(axis=0)
+        low, high = np.sqrt(_jackknife(ends.swapaxes(0, 1)))
         return [
             [
-                copied_effect(draws[:, pair, at], (low[pair][at], high[pair][at]), level)
+                copied_effect(
+                    draws[:, pair, at],
+                    float(noise[pair, at]),
+                    (float(low[pair, at]), float(high[pair, at])),
+                    level,
+                )
                 for at in range(draws.shape[2])
             ]
             for pair in range(draws.shape[1])
@@ -84,6 +93,11 @@ class WeightedEffects:
     def _differences(self, rewards: Floats, weights: Floats) -> Floats:
         """The effects on each draw (draw, pair, checkpoint)."""
         return self.copies.between(rewards[1:] / weights[1:, None, None])
+
+
+def _jackknife(without_one: Floats) -> Floats:
+    """The variance of an estimate from what it is without each of the groups (group, ...)."""
+    return (GROUPS - 1) * without_one.var(axis=0)
 
 
 class WeightedSums:

@@ -163,8 +163,7 @@ class Enrolment:
             self._replications.refresh(transaction)  # another process may have changed the policies
             self._look(transaction)  # or the fallback arm
         # Two calls of one unit get one answer; in one order, two lists of units do not wait for each other.
-        for code in sorted(set(codes)):
-            transaction.lock(code)
+        transaction.lock(sorted(set(codes)))
         if self._unanswered:
             self._void_unanswered(transaction, now)
         for code in sorted(waived):
@@ -191,14 +190,18 @@ class Enrolment:
             for code in codes
         ]
         entries = transaction.find_many(EntryRow, "assign", values)
-        answers: dict[str, Assignment | str] = {}
-        for code, value, entry in zip(codes, values, entries, strict=True):
-            if entry is not None:
-                made.append(MadeAssignment(value["assignment"], code))
-                transaction.run("enrol", **value, **entry._asdict())
-                transaction.run("arrive", experiment=id, unit=code, until=0)
-                answers[code] = self._enrolled(value["assignment"], entry.arm, records.ASSIGNED)
-        return answers
+        enrolled = [
+            {**value, **entry._asdict(), "until": 0}
+            for value, entry in zip(values, entries, strict=True)
+            if entry is not None
+        ]
+        made.extend(MadeAssignment(one["assignment"], one["unit"]) for one in enrolled)
+        transaction.many("enrol", enrolled)
+        transaction.many("arrive", enrolled)
+        return {
+            one["unit"]: self._enrolled(one["assignment"], one["arm"], records.ASSIGNED)
+            for one in enrolled
+        }
 
     def _enrolments(
         self, transaction: Transaction, now: int, codes: Sequence[str]

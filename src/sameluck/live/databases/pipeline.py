@@ -97,13 +97,14 @@ def _text(value: str) -> bytes:
     return value.encode()
 
 
-def _array(values: list[SqlValue]) -> bytes:
+def _array(values: list[Any]) -> bytes:
     return b"{%b}" % b",".join([_ELEMENTS[type(value)](value) for value in values])
 
 
 def _quoted(value: str) -> bytes:
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return b'"%b"' % _text(escaped)
+    if "\\" in value or '"' in value:
+        value = value.replace("\\", "\\\\").replace('"', '\\"')
+    return b'"%b"' % _text(value)
 
 
 _ELEMENTS: dict[type, Callable[[Any], bytes]] = {

@@ -28,7 +28,8 @@ LISTED = (
 )
 
 # A list of unknown length is joined with a table by its index, also if the tables were empty when that was planned.
-PLAN_BY_INDEX = """SELECT set_config(name, 'off', false)
+# This holds until the end of a transaction that writes.
+PLAN_BY_INDEX = """SELECT set_config(name, 'off', true)
 FROM unnest(ARRAY['enable_hashjoin', 'enable_mergejoin', 'enable_seqscan']) AS name"""
 
 # As `assign`: the n-th of the units that are to be enrolled gets the n-th of the entries. Without OFFSET 0 PostgreSQL

@@ -147,7 +147,6 @@ class Pipeline:
             self._connection.send_prepare(statement.name, statement.text)
             if statement.name == b"time_out":
                 self.time_out(seconds)
-        self.send("plan_by_index", {})
         self.leave()
 
     def time_out(self, seconds: float | None) -> None:

@@ -273,6 +273,8 @@ class Postgres:
             if now >= self._next_look:
                 self._look_at_clock(pipeline)
             pipeline.send(begin, {})
+            if begin == "BEGIN":
+                pipeline.send("plan_by_index", {})
             if now >= self._prepared[connection]:
                 pipeline.send("plan_again", {})
                 self._prepared[connection] = now + PLAN_SECONDS

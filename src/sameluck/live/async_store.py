@@ -137,7 +137,8 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
             for strict in (False, True)
         }
         self._rewarding: CallKind[tuple[str | None, float], Receipt] = CallKind(
-            synchronous._reward_together
+            synchronous._reward_together,
+            in_turn=True,  # rewards that come at the same time are of few replications, whose rows are locked
         )
 
     def __repr__(self) -> str:

@@ -100,6 +100,10 @@ class Enrolment:
         self._replications.database.read(self._look)
         return self.not_enrolled(records.NOT_RUNNING).arm
 
+    def _look_again(self) -> None:
+        """By the next call: the one that looked has failed, and may know nothing."""
+        self._next_count = 0
+
     def _look(self, transaction: Transaction) -> None:
         row = transaction.find(CurrentRow, "experiment_now", experiment=self._id)
         self._fallback = row.fallback if row else self._fallback
@@ -158,6 +162,7 @@ class Enrolment:
         now = self._settings.now()
         if now >= self._next_count:
             self._next_count = now + SECOND
+            transaction.undo(self._look_again)
             self._write_counts(transaction)
             self._note_clock(transaction, now)
             self._replications.refresh(transaction)  # another process may have changed the policies

@@ -497,11 +497,12 @@ def test_few_of_the_connections_are_used_if_few_are_needed(postgres_url):
 def test_only_writing_is_planned_by_indexes_alone(postgres_url):
     database = postgres.Postgres(postgres_url, connections=1)
 
-    def setting(transaction):
-        return transaction.connection.execute("SHOW enable_hashjoin").fetchone()
+    def settings(transaction):
+        shown = "SELECT current_setting('enable_hashjoin'), current_setting('jit')"
+        return transaction.connection.execute(shown).fetchone()
 
     try:
-        found = [call(setting) for call in (database.read, database.write, database.read)]
-        assert found == [("on",), ("off",), ("on",)]
+        found = [call(settings) for call in (database.read, database.write, database.read)]
+        assert found == [("on", "on"), ("off", "off"), ("on", "on")]
     finally:
         database.close()

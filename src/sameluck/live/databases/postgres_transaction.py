@@ -97,6 +97,8 @@ class PostgresTransaction:
         following = iter(rows)
         while some := list(islice(following, MOST_ROWS)):
             self.pipeline.send_list(name, some)
+            if len(some) == MOST_ROWS:
+                self.pipeline.leave()  # or all that the server has not read yet would be kept in memory
 
     def lock(self, codes: Sequence[str]) -> None:  # noqa: D102
         self.pipeline.send_list("lock", [{"number": lock_number(code)} for code in codes])

@@ -55,7 +55,7 @@ class _Noting:
 
     def __getattr__(self, method):
         passed_on = getattr(self._transaction, method)
-        if method in ("hold", "lock", "undo"):
+        if method in ("defer", "hold", "lock", "undo"):
             return passed_on
 
         def run(*arguments, **values):
@@ -141,7 +141,7 @@ def _commit(connection, calls):
 # What `LiveExperiment` does for one user, most often. pgbench has no policies: it asks for the next entry of the arm.
 PAIR = {
     ("assign", "enrol", "arrive"),
-    ("lock_assignment", "note_reward", "settle", "advance_replication", "want"),
+    ("lock_assignment", "want", "settle", "note_reward", "advance_replication"),
 }
 SCRIPT = """
 \\set n :n + 1
@@ -164,10 +164,10 @@ BEGIN;
 \\set before :held_version
 \\set following :position + 1
 {begin_pipe}
-{note_reward};
-{settle};
-{advance_replication};
 {want_following};
+{settle};
+{note_reward};
+{advance_replication};
 COMMIT;
 {end_pipe}
 """

@@ -181,6 +181,32 @@ def test_calls_of_one_moment_share_transactions():
     within_reason(main())
 
 
+def test_groups_in_turn_do_not_overlap_and_do_not_hold_up_others():
+    """What waits meanwhile is one group, whichever thread is free."""
+    groups, free, first = [], threading.Event(), threading.Event()
+
+    def together(items):
+        groups.append(items)
+        first.set()
+        assert free.wait(LONG)
+        return items
+
+    async def main():
+        queue = call_queue.CallQueue(3, 1, failed=print)
+        in_turn = call_queue.CallKind(together, in_turn=True)
+        other = call_queue.CallKind(lambda items: items)
+        calls = [asyncio.ensure_future(queue.call(in_turn, 0, None))]
+        await asyncio.to_thread(first.wait, LONG)
+        calls += [asyncio.ensure_future(queue.call(in_turn, n, None)) for n in range(1, 9)]
+        assert await queue.call(other, "x", LONG) == "x"
+        free.set()
+        assert await asyncio.gather(*calls) == list(range(9))
+        await queue.close(lambda: None)
+
+    within_reason(main())
+    assert groups == [[0], list(range(1, 9))]
+
+
 def test_each_caller_gets_its_own_error():
     async def main():
         async with started(Slow(), timeout=LONG) as live:

@@ -115,6 +115,8 @@ def test_creating_it_again_is_safe_and_another_one_of_its_name_is_not(served):
         {"name": "a/b"},
         {"name": ".."},
         {"name": "a\nb"},
+        {"name": " "},
+        {"name": "\u202epihs-eerf"},
         {"name": "a" * 201},
         {"name": ""},
         {"control": "nobody"},

@@ -1,10 +1,13 @@
 """Tokens: shown once, kept as digests, named, revoked; and the checks of Host and Origin."""
 
+import asyncio
 import re
+import time
 
 import pytest
 
 import sameluck as sl
+from sameluck.service.access import Service
 from sameluck.service.tokens import Tokens, digest
 
 
@@ -54,6 +57,21 @@ def test_a_known_token_stays_valid_while_the_database_is_away(served, monkeypatc
     assert served.http.get("/v1/experiments", headers=headers).status_code == 200
     served.tokens._known = None  # they were never read
     assert served.http.get("/v1/experiments", headers=headers).status_code == 503
+
+
+def test_of_many_requests_at_one_moment_one_reads_the_tokens(served, monkeypatch):
+    read, started = served.tokens._rows, []
+    monkeypatch.setattr(
+        served.tokens, "_rows", lambda: (started.append(1), time.sleep(0.05), read())[2]
+    )
+    served.tokens._read_at = -1e9
+    service = Service(None, served.tokens, None)
+
+    async def ask():
+        await asyncio.gather(*(service.fresh_tokens() for _ in range(20)))
+
+    asyncio.run(ask())
+    assert len(started) == 1
 
 
 @pytest.mark.parametrize("header", ["Basic sl_x", "Bearer", "Bearer x", "bearer sl_é"])

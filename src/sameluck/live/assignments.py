@@ -19,6 +19,7 @@ from sameluck.live.item_lists import in_place, parts_of, returned
 from sameluck.live.records import Assignment, Description, Receipt, description_of, moment
 from sameluck.live.replications import OpenReplications
 from sameluck.live.reports import Report, checked_reward, is_id, outcome_of, voided
+from sameluck.live.settlements import Settlements
 from sameluck.validation import require_flag
 
 T = TypeVar("T")
@@ -187,6 +188,7 @@ class Assignments:
     ) -> list[Receipt | SameluckError]:
         """Report rewards in their order. One that is refused changes nothing, or the audit log alone."""
         rows = self._lock_each(transaction, list(dict.fromkeys([id for id, _ in reports])))
+        settlements = Settlements(transaction)
         versions: dict[int, int] = {}  # of replications, once this transaction has changed them
         answers: list[Receipt | SameluckError] = []
         for id, value in reports:
@@ -200,28 +202,26 @@ class Assignments:
                 continue
             if locked.replication in versions:
                 locked = locked._replace(version=versions[locked.replication])
-            answer, versions[locked.replication] = self._reward(transaction, locked, value)
+            answer, versions[locked.replication] = self._reward(settlements, locked, value)
             answers.append(answer)
         return answers
 
     def _reward(
-        self, transaction: Transaction, locked: LockedAssignment, value: float
+        self, settlements: Settlements, locked: LockedAssignment, value: float
     ) -> tuple[Receipt | Conflict, int]:
         """Report a reward; returns the version of its replication too."""
-        locked, now = self._expiry.expired(transaction, locked)
+        locked, now = self._expiry.expired(settlements.transaction, locked)
         outcome, conflict = outcome_of(locked, value)
-        transaction.run("note_reward", assignment=locked.id, value=value, now=now, outcome=outcome)
+        settlements.add("note_reward", assignment=locked.id, value=value, now=now, outcome=outcome)
         applied = outcome == "applied"
         if applied:
-            self._replications.settle(transaction, locked, value, "observed", now)
+            self._replications.settle(settlements, locked, value, "observed", now)
         return conflict or Receipt(applied, outcome == "duplicate", value), locked.version + applied
 
     def _lock_each(
         self, transaction: Transaction, ids: Sequence[str]
     ) -> dict[str, LockedAssignment]:
-        """Those of some assignments that are of this experiment, locked without a wait for each."""
-        if len(ids) > 1:
-            transaction.run("lock_replications", assignments=",".join(ids))
+        """Those of some assignments that are of this experiment, locked."""
         values = [{"assignment": id} for id in ids]
         rows = transaction.find_many(LockedAssignment, "lock_assignment", values)
         return {row.id: row for row in rows if row is not None and row.experiment == self._id}

@@ -28,7 +28,8 @@ T = TypeVar("T")
 
 THREADS = 8  # for calls that are not made together
 # For those that are, of both kinds: SQLite makes one commit for assignments and rewards that wait at the same moment.
-GROUPING = {"sqlite": 2, "postgresql": 2}
+# PostgreSQL runs the statements of one group while another waits for the disk.
+GROUPING = {"sqlite": 2, "postgresql": 3}
 
 
 def open_async(
@@ -136,7 +137,8 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
             for strict in (False, True)
         }
         self._rewarding: CallKind[tuple[str | None, float], Receipt] = CallKind(
-            synchronous._reward_together
+            synchronous._reward_together,
+            in_turn=True,  # rewards that come at the same time are of few replications, whose rows are locked
         )
 
     def __repr__(self) -> str:

@@ -43,6 +43,8 @@ class CallKind(Generic[Item, Answer]):
     together: Callable[[list[Item]], Sequence[Answer | BaseException]]
     # Takes an item and its answer that no coroutine got. With it, a call that nobody waits for any more is not made.
     unheard: Callable[[Item, Answer | BaseException], None] | None = None
+    # One group at a time: a second would wait for the first, and be smaller than one that comes after it.
+    in_turn: bool = False
 
 
 class _Call(NamedTuple):
@@ -91,6 +93,7 @@ class CallQueue:
         self._lock = threading.Lock()
         # The kind that waits longest first.
         self._waiting: dict[CallKind[Any, Any], list[_Call]] = {}
+        self._in_turn: set[CallKind[Any, Any]] = set()  # of which a group is being made
         self._running = 0  # threads that make calls together
         self._progress = 0.0  # when one of them began or made calls
         self._groups = ThreadPoolExecutor(self._most, "sameluck")
@@ -153,7 +156,7 @@ class CallQueue:
             if self._hangs(seconds):
                 raise _no_answer()
             self._waiting.setdefault(call.kind, []).append(call)
-            if self._running < self._most:
+            if self._running < self._most and call.kind not in self._in_turn:
                 self._running += 1
                 self._progress = time.monotonic()
                 self._groups.submit(self._work)
@@ -178,14 +181,18 @@ class CallQueue:
                 answers = _answers(wanted)
                 self._progress = time.monotonic()
                 _give(wanted, answers)
+            with self._lock:
+                self._in_turn.discard(calls[0].kind)
 
     def _take(self) -> list[_Call] | None:
         with self._lock:
-            kind = next(iter(self._waiting), None)
+            kind = next((one for one in self._waiting if one not in self._in_turn), None)
             if kind is None:
                 self._running -= 1
                 return None
             calls = self._waiting.pop(kind)
+            if kind.in_turn:
+                self._in_turn.add(kind)
             if len(calls) > MOST_TOGETHER:
                 self._waiting[kind] = calls[MOST_TOGETHER:]  # behind the other kinds
             return calls[:MOST_TOGETHER]

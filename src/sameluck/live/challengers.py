@@ -22,6 +22,7 @@ from sameluck.live.engine.replication import Replication, rebuild
 from sameluck.live.options import Live, check_fit, experiment_as_run
 from sameluck.live.records import Joining
 from sameluck.live.replications import OpenReplications
+from sameluck.live.settlements import Settlements
 from sameluck.policies.base import Policy
 from sameluck.validation import require_name
 
@@ -129,7 +130,8 @@ class Challenger(NamedTuple):
                 state.outstanding = outstanding.get(row.number, set())
                 one = one._replace(progress=_progress(state))
                 self.replications.states[row.number] = state
-                self.replications.write_state(self.transaction, state, state.want_afresh(), now)
+                settlements = Settlements(self.transaction)
+                self.replications.write_state(settlements, state, state.want_afresh(), now)
             progress.append(one.progress)
         return progress
 

@@ -100,6 +100,10 @@ class Enrolment:
         self._replications.database.read(self._look)
         return self.not_enrolled(records.NOT_RUNNING).arm
 
+    def _look_again(self) -> None:
+        """By the next call: the one that looked has failed, and may know nothing."""
+        self._next_count = 0
+
     def _look(self, transaction: Transaction) -> None:
         row = transaction.find(CurrentRow, "experiment_now", experiment=self._id)
         self._fallback = row.fallback if row else self._fallback
@@ -158,13 +162,13 @@ class Enrolment:
         now = self._settings.now()
         if now >= self._next_count:
             self._next_count = now + SECOND
+            transaction.undo(self._look_again)
             self._write_counts(transaction)
             self._note_clock(transaction, now)
             self._replications.refresh(transaction)  # another process may have changed the policies
             self._look(transaction)  # or the fallback arm
         # Two calls of one unit get one answer; in one order, two lists of units do not wait for each other.
-        for code in sorted(set(codes)):
-            transaction.lock(code)
+        transaction.lock(sorted(set(codes)))
         if self._unanswered:
             self._void_unanswered(transaction, now)
         for code in sorted(waived):
@@ -191,14 +195,18 @@ class Enrolment:
             for code in codes
         ]
         entries = transaction.find_many(EntryRow, "assign", values)
-        answers: dict[str, Assignment | str] = {}
-        for code, value, entry in zip(codes, values, entries, strict=True):
-            if entry is not None:
-                made.append(MadeAssignment(value["assignment"], code))
-                transaction.run("enrol", **value, **entry._asdict())
-                transaction.run("arrive", experiment=id, unit=code, until=0)
-                answers[code] = self._enrolled(value["assignment"], entry.arm, records.ASSIGNED)
-        return answers
+        enrolled = [
+            {**value, **entry._asdict(), "until": 0}
+            for value, entry in zip(values, entries, strict=True)
+            if entry is not None
+        ]
+        made.extend(MadeAssignment(one["assignment"], one["unit"]) for one in enrolled)
+        transaction.many("enrol", enrolled)
+        transaction.many("arrive", enrolled)
+        return {
+            one["unit"]: self._enrolled(one["assignment"], one["arm"], records.ASSIGNED)
+            for one in enrolled
+        }
 
     def _enrolments(
         self, transaction: Transaction, now: int, codes: Sequence[str]

@@ -11,6 +11,7 @@ from sameluck.live.databases.rows import LockedAssignment, TextRow
 from sameluck.live.replications import OpenReplications
 from sameluck.live.reports import is_id
 from sameluck.live.settings import SECOND
+from sameluck.live.settlements import Settlements
 
 MOST_OVERDUE = 100  # assignments read at once
 ENOUGH = 0.02  # seconds to expire one
@@ -72,7 +73,8 @@ class Expiry:
 
     def _expire(self, transaction: Transaction, locked: LockedAssignment, now: int) -> None:
         if locked.exposed_us is not None or not self.explicit:
-            self._replications.settle(transaction, locked, self._default, "default", now)
+            settlements = Settlements(transaction)
+            self._replications.settle(settlements, locked, self._default, "default", now)
         else:
             self._replications.void(transaction, locked, now)
 

@@ -26,6 +26,7 @@ from sameluck.live.ledger import Ledger
 from sameluck.live.records import Extension
 from sameluck.live.replications import OpenReplications
 from sameluck.live.settings import SECOND
+from sameluck.live.settlements import Settlements
 
 
 def extend(
@@ -53,7 +54,7 @@ def extend(
     for _, id, value in late:
         locked = transaction.one(LockedAssignment, "lock_assignment", assignment=id)
         transaction.run("note_reward", assignment=id, value=value, now=now, outcome="applied")
-        replications.settle(transaction, locked, value, "observed", now)
+        replications.settle(Settlements(transaction), locked, value, "observed", now)
     awaited = transaction.one(NumberRow, "count_awaited", **key, leases=leases).number
     counts = len(taken) - len(late), len(late), len(defaults) - len(taken)
     subject = f"by {more / SECOND:g} seconds"
@@ -114,9 +115,8 @@ class _TakingBack(NamedTuple):
             self.transaction.run("withdraw", **self.key, **entry._asdict())
         state.taken_back = self.row.taken_back + 1
         self.replications.states[self.row.number] = state
-        self.replications.write_state(
-            self.transaction, state, sorted(wanted - wanted_before), self.now
-        )
+        settlements = Settlements(self.transaction)
+        self.replications.write_state(settlements, state, sorted(wanted - wanted_before), self.now)
 
 
 def _without(settled: SettledEntries, entries: set[Entry]) -> SettledEntries:

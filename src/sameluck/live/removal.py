@@ -31,6 +31,7 @@ from sameluck.live.options import LONGEST
 from sameluck.live.records import moment
 from sameluck.live.replications import OpenReplications
 from sameluck.live.settings import SECOND, StoreSettings
+from sameluck.live.settlements import Settlements
 from sameluck.validation import require_number
 
 MOST_ENTRIES = 2_000  # of one transaction, unless one replication has more
@@ -102,7 +103,7 @@ def erase_unit(
     """Erase a unit; returns how many assignments it had."""
     now = replications.settings.now()
     key: Values = {"experiment": replications.id, "unit": code}
-    transaction.lock(code)  # as `assign` does
+    transaction.lock([code])  # as `assign` does
     ids = [row.text for row in transaction.all(TextRow, "assignments_of", **key)]
     for id in ids:
         locked = transaction.one(LockedAssignment, "lock_assignment", assignment=id)
@@ -127,7 +128,7 @@ def _end(
         replications.void(transaction, locked, now)
     else:
         default = replications.live.reward.default
-        replications.settle(transaction, locked, default, "default", now)
+        replications.settle(Settlements(transaction), locked, default, "default", now)
 
 
 def _erase_rewards(transaction: Transaction, experiment: int, id: str) -> None:

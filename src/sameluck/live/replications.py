@@ -37,6 +37,7 @@ from sameluck.live.engine.scheduler import Entry, Scheduler
 from sameluck.live.ledger import Ledger
 from sameluck.live.options import Makers, open_at_once, stop_after_of
 from sameluck.live.settings import StoreSettings
+from sameluck.live.settlements import Settlements
 from sameluck.live.stored_experiment import StoredExperiment
 
 T = TypeVar("T")
@@ -113,7 +114,7 @@ class OpenReplications(StoredExperiment):
 
     def settle(
         self,
-        transaction: Transaction,
+        settlements: Settlements,
         locked: LockedAssignment,
         value: float,
         source: str,
@@ -123,9 +124,10 @@ class OpenReplications(StoredExperiment):
 
         If this process does not run them, the replication is behind.
         """
+        transaction = settlements.transaction
         state, needed = self._state(transaction, locked)
         value += 0.0  # a default of -0.0, which SQLite does not keep
-        transaction.run(
+        settlements.add(
             "settle",
             **locked.key(),
             assignment=locked.id,
@@ -147,7 +149,7 @@ class OpenReplications(StoredExperiment):
         counts = Counts(1, defaulted, digest_between(before, state.digest))
         if needed:  # what is settled may be among them, if it was released before
             wanted = sorted({*needed, *wanted} - {entry})
-        self.write_state(transaction, state, wanted, now, counts)
+        self.write_state(settlements, state, wanted, now, counts)
         if state.complete:
             self.open_next(transaction, now)
 
@@ -179,7 +181,7 @@ class OpenReplications(StoredExperiment):
         if state is None:
             return False
         now = self.settings.now()
-        self.write_state(transaction, state, needed, now)
+        self.write_state(Settlements(transaction), state, needed, now)
         if state.complete:
             self.open_next(transaction, now)
         return True
@@ -272,7 +274,7 @@ class OpenReplications(StoredExperiment):
 
     def write_state(
         self,
-        transaction: Transaction,
+        settlements: Settlements,
         state: Replication,
         wanted: Sequence[Entry],
         now: int,
@@ -280,10 +282,9 @@ class OpenReplications(StoredExperiment):
     ) -> None:
         """Write the state of a replication, and want entries."""
         complete = state.complete
-        transaction.run(
-            "advance_replication",
+        settlements.advance(
+            state.number,
             experiment=self.id,
-            replication=state.number,
             version=state.version,
             policies=state.policies,
             state="complete" if complete else "open",
@@ -293,17 +294,11 @@ class OpenReplications(StoredExperiment):
             before=state.version - counts.settled,
             now=now,
         )
-        self._want(transaction, state.number, wanted)
+        for entry in wanted:
+            settlements.add("want", experiment=self.id, replication=state.number, **entry._asdict())
         if complete and not state.outstanding:
             self.states.pop(state.number, None)
             self._locks.pop(state.number, None)
-
-    def _want(self, transaction: Transaction, number: int, wanted: Sequence[Entry]) -> None:
-        key = {"experiment": self.id, "replication": number}
-        if len(wanted) == 1:
-            transaction.run("want", **key, **wanted[0]._asdict())
-        elif wanted:
-            transaction.many("want", [{**key, **entry._asdict()} for entry in wanted])
 
     def open_next(self, transaction: Transaction, now: int) -> None:
         """Open the next replications; or end the experiment if no entry is outstanding, not even of an audit."""
@@ -349,7 +344,8 @@ class OpenReplications(StoredExperiment):
         wanted = state.start()
         values = {"policies": state.policies, "revision": revision, "now": now}
         transaction.run("open_replication", experiment=self.id, number=number, **values)
-        self._want(transaction, number, wanted)
+        key = {"experiment": self.id, "replication": number}
+        transaction.many("want", [{**key, **entry._asdict()} for entry in wanted])
         self.states[number] = state
 
 

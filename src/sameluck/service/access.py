@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,15 @@ class Service:
     tokens: Tokens
     limits: Limits
     comparisons: Comparisons = field(default_factory=Comparisons)
+    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def fresh_tokens(self) -> Tokens:
+        """The tokens, read again if it is time: by one request, for which the others of that moment wait."""
+        if self.tokens.is_stale():
+            async with self._reading:
+                if self.tokens.is_stale():
+                    await to_thread.run_sync(self.tokens.refresh)
+        return self.tokens
 
 
 class Rates:
@@ -75,7 +85,7 @@ class Bearer(SecurityBase):
         """The caller that an Authorization header names."""
         service: Service = app.state.service
         rates: Rates = app.state.rates
-        holder = await _holder(service.tokens, header)
+        holder = await _holder(service, header)
         if not rates.take(holder.name if holder else NOBODY):
             most = service.limits.requests_per_second
             raise Refused(429, "too_many_requests", f"more than {most:g} requests per second")
@@ -89,13 +99,11 @@ class Bearer(SecurityBase):
         return Caller(holder.name, service)
 
 
-async def _holder(tokens: Tokens, header: str) -> Holder | None:
+async def _holder(service: Service, header: str) -> Holder | None:
     kind, _, secret = header.partition(" ")
     if kind.lower() != "bearer" or not secret.startswith(PREFIX):
         return None
-    if tokens.is_stale():
-        await to_thread.run_sync(tokens.refresh)
-    return tokens.holder(secret)
+    return (await service.fresh_tokens()).holder(secret)
 
 
 _bearer = Bearer()

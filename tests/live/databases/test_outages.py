@@ -70,6 +70,21 @@ class TestPostgres:
                 assert live.assign("ann") == (None, "1", False, "UNAVAILABLE")
                 assert other.assign("ann") == (None, "1", False, "UNAVAILABLE")
 
+    def test_a_disabled_fallback_arm_is_looked_for_again_after_a_failure(self, postgres_url, live):
+        with sl.open(postgres_url) as store:
+            other = store.load("trial")
+            live.disable_arm("0", fallback="1", reason="broken")
+
+            def fail(transaction):
+                other._enrolment._assign_each(transaction, ["0" * 32], [])
+                other._enrolment.use_fallback(0)  # as if it had failed before
+                raise sl.Unplayable("a policy")
+
+            with pytest.raises(sl.Unplayable):
+                other._database.write(fail)
+            other.assign("eve")
+            assert other._enrolment.not_enrolled("").arm == "1"
+
     @pytest.mark.parametrize("prepared", [True, False])
     def test_a_lock_of_another_session_does_not_hold_up_users(
         self, postgres_server, postgres_url, live, prepared

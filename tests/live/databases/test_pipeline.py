@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import sameluck as sl
-from sameluck.live.databases import pipeline
+from sameluck.live.databases import list_statements, pipeline
 from sameluck.live.databases.pipeline import Pipeline
 from sameluck.live.databases.postgres import Postgres
 from sameluck.live.databases.report_rows import AnswerRow
@@ -73,6 +73,29 @@ class TestValues:
         ((found,),) = talk.rows("echo", [{"value": value}])
         talk.leave()
         return found
+
+    @pytest.mark.parametrize(
+        ("parameter", "values"),
+        [
+            ("value", [0.0, -0.0, 0.1 + 0.2, 5e-324, -1.7976931348623157e308, None]),
+            ("now", [0, -1, 2**63 - 1, -(2**63), None]),
+            (
+                "unit",
+                ["", "NULL", "null", "{a,b}", 'it\'s \\ "quoted"\n\t', "ä 🎲", "$1; --", None],
+            ),
+            ("complete", [True, False, None]),
+        ],
+    )
+    def test_lists(self, connection, monkeypatch, parameter, values):
+        """One statement for a list returns what it returns for each; no row where it has none."""
+        sql = f"SELECT :{parameter} AS found WHERE :{parameter} IS NOT NULL"
+        listed = pipeline._statement("echo", list_statements.for_list(sql)), [parameter]
+        monkeypatch.setitem(pipeline._LISTS, "echo", listed)
+        talk = Pipeline(connection)
+        talk.prepare()
+        found = talk.rows("echo", [{parameter: value} for value in values])
+        talk.leave()
+        assert repr(found) == repr([None if value is None else (value,) for value in values])
 
     def test_nothing_is_cut_off_at_a_nul(self, database):
         with pytest.raises(sl.Invalid, match=r"no text with a NUL character, got 'a\\x00b'"):

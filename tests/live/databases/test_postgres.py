@@ -471,3 +471,38 @@ def test_ctrl_c_while_waiting_for_a_connection_loses_none(postgres_url):
             other.join(30)
         assert store.names() == []
         assert store.names() == []
+
+
+def test_few_of_the_connections_are_used_if_few_are_needed(postgres_url):
+    """Each has a process of the server, with plans and caches of its own."""
+    database = postgres.Postgres(postgres_url, connections=4)
+    together = threading.Barrier(4)
+
+    def process(transaction):
+        return transaction.connection.execute("SELECT pg_backend_pid()").fetchone()
+
+    def at_once(transaction):
+        together.wait(10)
+        return process(transaction)
+
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            every = set(threads.map(lambda _: database.read(at_once), range(4)))
+        assert len(every) == 4
+        assert len({database.read(process) for _ in range(8)}) == 1
+    finally:
+        database.close()
+
+
+def test_only_writing_is_planned_by_indexes_alone(postgres_url):
+    database = postgres.Postgres(postgres_url, connections=1)
+
+    def settings(transaction):
+        shown = "SELECT current_setting('enable_hashjoin'), current_setting('jit')"
+        return transaction.connection.execute(shown).fetchone()
+
+    try:
+        found = [call(settings) for call in (database.read, database.write, database.read)]
+        assert found == [("on", "on"), ("off", "off"), ("on", "on")]
+    finally:
+        database.close()

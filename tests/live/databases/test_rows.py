@@ -13,7 +13,6 @@ SOURCES = Path(sl.__file__).parent.rglob("*.py")
 CALL = re.compile(r"\.(?:one|find|find_many|all|each|rows)\(\s*(\w+),\s*\"(\w+)\"")
 PAIRS = {pair for source in SOURCES for pair in CALL.findall(source.read_text())}
 PAIRS |= {("HistoryRow", "history"), ("HistoryRow", "voided")}  # named in a loop
-PAIRS |= {("NumberRow", "lock_replications")}  # its rows are only locked
 
 
 def test_every_statement_with_rows_is_read_somewhere():

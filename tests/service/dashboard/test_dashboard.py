@@ -238,6 +238,8 @@ def test_the_list_has_filters(served, browser, text_of):
     served.store.load("hats").stop(drain=False)
     every = text_of(browser.get("/"))
     assert "All 2 Going on 1 Need a look 0 Ended 1" in every
+    assert every.count("no interval yet") == 1  # that of the one which has ended does not come
+    assert every.count("too few replications for a band") == 1
     rows = {show: names(browser.get(f"/?show={show}")) for show in ("going", "look", "ended", "x")}
     assert rows == {"going": ["socks"], "look": [], "ended": ["hats"], "x": ["socks", "hats"]}
 

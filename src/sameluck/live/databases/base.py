@@ -46,8 +46,8 @@ class Transaction(Protocol):
     def many(self, name: str, /, rows: Iterable[Values]) -> None:
         """Run a statement for several rows of parameters."""
 
-    def lock(self, code: str) -> None:
-        """Take the lock of a hash, in hexadecimal digits, across processes, until the transaction ends."""
+    def lock(self, codes: Sequence[str]) -> None:
+        """Take the locks of hashes, in hexadecimal digits, across processes, in this order, until the end."""
 
     def try_lock(self, codes: Sequence[str]) -> list[bool]:
         """As `lock` for several hashes, but without a wait: whether each of them was free."""
@@ -57,6 +57,9 @@ class Transaction(Protocol):
 
     def undo(self, forget: Callable[[], object]) -> None:
         """Call a function if the transaction is not committed."""
+
+    def defer(self, write: Callable[[], object]) -> None:
+        """Call a function before the next statement of the transaction, and before its end."""
 
 
 Work: TypeAlias = Callable[[Transaction], T]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import select
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from sameluck.errors import Invalid, optional
@@ -22,6 +22,7 @@ from sameluck.live.databases.base import (
     values_of,
 )
 from sameluck.live.databases.deadline import deadline
+from sameluck.live.databases.list_statements import ARRAY, ASSIGN, LISTED, PLAN_BY_INDEX, for_list
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -71,19 +72,22 @@ def _statement(name: str, sql: str) -> _Statement:
     return _Statement(name.encode(), by_place.encode(), values_of(names))
 
 
-_STATEMENTS = {
-    name: _statement(name, sql)
-    for name, sql in {
-        "time_out": "SELECT set_config('statement_timeout', :milliseconds, true)",  # it is prepared first
-        **statements(),
-        "BEGIN": "BEGIN ISOLATION LEVEL READ COMMITTED",  # whatever the server's default
-        "BEGIN_READING": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-        "COMMIT": "COMMIT",
-        "plan_again": "DISCARD PLANS",
-        "clock": "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
-        "lock": "SELECT pg_advisory_xact_lock(:number)",
-        "try_lock": "SELECT pg_try_advisory_xact_lock(:number)",
-    }.items()
+_NAMED = {
+    "time_out": "SELECT set_config('statement_timeout', :milliseconds, true)",  # it is prepared first
+    **statements(),
+    "BEGIN": "BEGIN ISOLATION LEVEL READ COMMITTED",  # whatever the server's default
+    "BEGIN_READING": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+    "COMMIT": "COMMIT",
+    "plan_by_index": PLAN_BY_INDEX,
+    "plan_again": "DISCARD PLANS",
+    "clock": "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
+    "lock": "SELECT pg_advisory_xact_lock(:number) IS NULL",
+    "try_lock": "SELECT pg_try_advisory_xact_lock(:number)",
+}
+_STATEMENTS = {name: _statement(name, sql) for name, sql in _NAMED.items()}
+_LISTS = {  # with the parameters that are arrays
+    name: (_statement(f"{name}_list", sql), ARRAY.findall(sql))
+    for name, sql in {"assign": ASSIGN, **{each: for_list(_NAMED[each]) for each in LISTED}}.items()
 }
 
 
@@ -93,11 +97,27 @@ def _text(value: str) -> bytes:
     return value.encode()
 
 
-_ENCODERS: dict[type, Callable[[Any], bytes | None]] = {
+def _array(values: list[Any]) -> bytes:
+    return b"{%b}" % b",".join([_ELEMENTS[type(value)](value) for value in values])
+
+
+def _quoted(value: str) -> bytes:
+    if "\\" in value or '"' in value:
+        value = value.replace("\\", "\\\\").replace('"', '\\"')
+    return b'"%b"' % _text(value)
+
+
+_ELEMENTS: dict[type, Callable[[Any], bytes]] = {
     int: lambda value: b"%d" % value,
     float: lambda value: repr(value).encode(),
-    str: _text,
+    str: _quoted,
     bool: lambda value: b"t" if value else b"f",
+    type(None): lambda _: b"NULL",
+}
+_ENCODERS: dict[type, Callable[[Any], bytes | None]] = {
+    **_ELEMENTS,
+    str: _text,
+    list: _array,
     type(None): lambda _: None,
 }
 # The format of results. As text a float would have only as many digits as the server is configured to show.
@@ -123,7 +143,7 @@ class Pipeline:
     def prepare(self, seconds: float | None = None) -> None:
         """Prepare every statement on the connection, once; the server gives up after so many seconds."""
         self._enter()
-        for statement in _STATEMENTS.values():
+        for statement in (*_STATEMENTS.values(), *(each for each, _ in _LISTS.values())):
             self._connection.send_prepare(statement.name, statement.text)
             if statement.name == b"time_out":
                 self.time_out(seconds)
@@ -136,19 +156,36 @@ class Pipeline:
 
     def send(self, name: str, values: Values) -> None:
         """Run a statement without waiting for its result."""
+        self._send(_STATEMENTS[name], values)
+
+    def send_list(self, name: str, rows: Sequence[Values]) -> None:
+        """Run a statement for several rows of parameters: at once if it has a form for lists."""
+        if len(rows) > 1 and name in _LISTS:
+            statement, arrays = _LISTS[name]
+            columns: dict[str, Any] = {each: [row[each] for row in rows] for each in arrays}
+            self._send(statement, {**rows[0], **columns})
+        else:
+            for values in rows:
+                self.send(name, values)
+
+    def _send(self, statement: _Statement, values: Mapping[str, Any]) -> None:
         self._enter()
-        statement = _STATEMENTS[name]
         encoded = [_ENCODERS[type(value)](value) for value in statement.values(values)]
         self._connection.send_query_prepared(statement.name, encoded, result_format=_BINARY)
 
     def rows(self, name: str, rows: Sequence[Values]) -> list[Cells | None]:
         """The first row of a statement's result, or None, for each of several rows of parameters."""
-        for values in rows:
-            self.send(name, values)
+        self.send_list(name, rows)
         results, error = self._results()
         if error is not None:
             raise error
-        return [_first_row(result) for result in results[len(results) - len(rows) :]]
+        if len(rows) == 1 or name not in _LISTS:
+            return [_row(result, 0) for result in results[len(results) - len(rows) :]]
+        found: list[Cells | None] = [None] * len(rows)
+        for number in range(results[-1].ntuples):
+            place, *cells = _cells(results[-1], number)
+            found[place - 1] = tuple(cells)
+        return found
 
     def leave(self) -> None:
         """Wait for every result; then psycopg's cursors may be used."""
@@ -232,8 +269,11 @@ class Pipeline:
         self._ready.poll(milliseconds)
 
 
-def _first_row(result: PGresult) -> Cells | None:
-    if result.ntuples == 0:
-        return None
-    cells = [(result.get_value(0, place), result.ftype(place)) for place in range(result.nfields)]
-    return tuple(None if cell is None else _DECODERS[kind](cell) for cell, kind in cells)
+def _row(result: PGresult, number: int) -> Cells | None:
+    return tuple(_cells(result, number)) if number < result.ntuples else None
+
+
+def _cells(result: PGresult, number: int) -> list[Any]:
+    places = range(result.nfields)
+    cells = [(result.get_value(number, place), result.ftype(place)) for place in places]
+    return [None if cell is None else _DECODERS[kind](cell) for cell, kind in cells]

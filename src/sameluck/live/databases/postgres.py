@@ -12,6 +12,7 @@ import os
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
@@ -53,6 +54,16 @@ _of_parents: list[object] = []  # pools that must not be closed in a forked proc
 _reopening = Lock()
 
 
+class _LastUsedFirst(deque["Connection"]):
+    """The idle connections of a pool, which takes the first and appends those that are given back.
+
+    By itself it would use all of them in turn, however few are needed; each has a process of the server, with its own
+    plans and caches.
+    """
+
+    append = deque.appendleft
+
+
 class Postgres:
     """A PostgreSQL database, through a pool of connections."""
 
@@ -88,7 +99,7 @@ class Postgres:
             connection_class=self._recording_connections(),
             min_size=1,
             max_size=self._most,
-            open=True,
+            open=False,
             timeout=TIMEOUT,
             reconnect_timeout=TIMEOUT,  # or it would try ever more rarely while the server is down
             kwargs={
@@ -97,6 +108,8 @@ class Postgres:
                 "prepare_threshold": None,  # it would drop ours with its own when a transaction is rolled back
             },
         )
+        self._pool._pool = _LastUsedFirst()
+        self._pool.open()
         self._process = (
             os.getpid()
         )  # last: another thread of a forked process may look at it meanwhile
@@ -260,12 +273,14 @@ class Postgres:
             if now >= self._next_look:
                 self._look_at_clock(pipeline)
             pipeline.send(begin, {})
+            if begin == "BEGIN":
+                pipeline.send("plan_by_index", {})
             if now >= self._prepared[connection]:
                 pipeline.send("plan_again", {})
                 self._prepared[connection] = now + PLAN_SECONDS
             pipeline.time_out(_seconds_for_server())
             result = work(statements)
-            pipeline.send("COMMIT", {})
+            statements.pipeline.send("COMMIT", {})
             pipeline.leave()
             committed = True
         except BaseException as error:

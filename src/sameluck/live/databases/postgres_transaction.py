@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -25,27 +24,14 @@ from sameluck.live.databases.pipeline import Pipeline
 if TYPE_CHECKING:
     from psycopg import Connection
 
-MOST_ROWS, FEW_ROWS = 5_000, 20  # of one statement; rows that are sent one by one
+MOST_ROWS = 5_000  # of one statement
 SOME_ROWS = (
     2_000  # read at once: psycopg holds the interpreter, and with it the calls of users, meanwhile
 )
 TIMEOUT = 5.0  # seconds to wait for a connection, or for a lock of this process
-_ARRAYS = {int: "bigint[]", float: "float8[]", str: "text[]"}
-_PLAIN = re.compile(r"(INSERT INTO \w+ \([\w, ]+\))\s+VALUES \(((?::\w+(?:, )?)+)\)")
-
-
-def _by_columns(name: str, rows: list[Values]) -> tuple[bytes, dict[str, list[SqlValue]]] | None:
-    """An INSERT of parameters as one of arrays, which is many times faster; None for any other statement."""
-    plain = _PLAIN.fullmatch(_NAMED[name])
-    if plain is None:
-        return None
-    columns = {each: [row[each] for row in rows] for each in re.findall(r"\w+", plain[2])}
-    arrays = (f"%({each})s::{_ARRAYS[type(values[0])]}" for each, values in columns.items())
-    return f"{plain[1]} SELECT * FROM unnest({', '.join(arrays)})".encode(), columns
-
-
-_NAMED = statements()
-_SQL = {name: PARAMETER.sub(r"%(\1)s", for_postgres(sql)).encode() for name, sql in _NAMED.items()}
+_SQL = {
+    name: PARAMETER.sub(r"%(\1)s", for_postgres(sql)).encode() for name, sql in statements().items()
+}
 
 
 class Again(Exception):
@@ -57,9 +43,17 @@ class PostgresTransaction:
 
     def __init__(self, connection: Connection, pipeline: Pipeline) -> None:
         self._connection = connection
-        self.pipeline = pipeline
+        self._pipeline = pipeline
+        self._deferred: list[Callable[[], object]] = []
         self.forget: list[Callable[[], object]] = []
         self.locked: list[Lock] = []
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """For the next statement, once what was deferred is done."""
+        while self._deferred:
+            self._deferred.pop(0)()
+        return self._pipeline
 
     @property
     def connection(self) -> Connection:
@@ -102,15 +96,12 @@ class PostgresTransaction:
     def many(self, name: str, /, rows: Iterable[Values]) -> None:  # noqa: D102
         following = iter(rows)
         while some := list(islice(following, MOST_ROWS)):
-            together = _by_columns(name, some) if len(some) > FEW_ROWS else None
-            if together:
-                self.connection.execute(*together)
-                continue
-            for row in some:
-                self.pipeline.send(name, row)
+            self.pipeline.send_list(name, some)
+            if len(some) == MOST_ROWS:
+                self.pipeline.leave()  # or all that the server has not read yet would be kept in memory
 
-    def lock(self, code: str) -> None:  # noqa: D102
-        self.pipeline.send("lock", {"number": lock_number(code)})
+    def lock(self, codes: Sequence[str]) -> None:  # noqa: D102
+        self.pipeline.send_list("lock", [{"number": lock_number(code)} for code in codes])
 
     def try_lock(self, codes: Sequence[str]) -> list[bool]:  # noqa: D102
         if not codes:  # a pipeline has a statement at least
@@ -127,6 +118,9 @@ class PostgresTransaction:
 
     def undo(self, forget: Callable[[], object]) -> None:  # noqa: D102
         self.forget.append(forget)
+
+    def defer(self, write: Callable[[], object]) -> None:  # noqa: D102
+        self._deferred.append(write)
 
     def end(self, *, committed: bool) -> None:  # noqa: D102
         if not committed:

@@ -239,10 +239,11 @@ class Sqlite:
             for job in jobs:
                 before = connection.total_changes
                 try:
-                    job.result, job.error = job.context.run(job.work, statements), None
+                    job.result, job.error = job.context.run(statements.run_work, job.work), None
                 except Exception as error:
                     job.error = unavailable(error)
-                    if connection.total_changes != before or not connection.in_transaction:
+                    changed = connection.total_changes != before or statements.deferred
+                    if changed or not connection.in_transaction:
                         self._roll_back(statements)
                         job.finished = True
                         return [other for other in jobs if other is not job]

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from threading import Lock
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from sameluck.live.databases.base import (
     PARAMETER,
@@ -14,10 +14,13 @@ from sameluck.live.databases.base import (
     SqlValue,
     Transaction,
     Values,
+    Work,
     deleted,
     statements,
     values_of,
 )
+
+T = TypeVar("T")
 
 
 class _Prepared(NamedTuple):
@@ -39,8 +42,21 @@ class SqliteTransaction:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self.forget: list[Callable[[], object]] = []
+        self.deferred: list[Callable[[], object]] = []
+
+    def run_work(self, work: Work[T]) -> T:
+        """The result of work, once what it has deferred is done."""
+        result = work(self)
+        self._flush()
+        return result
+
+    def _flush(self) -> None:
+        while self.deferred:
+            self.deferred.pop(0)()
 
     def _execute(self, name: str, values: Values) -> sqlite3.Cursor:
+        if self.deferred:
+            self._flush()
         sql = _SQL[name]
         return self.connection.execute(sql.text, sql.values(values))
 
@@ -71,10 +87,11 @@ class SqliteTransaction:
         self._execute(name, values)
 
     def many(self, name: str, /, rows: Iterable[Values]) -> None:  # noqa: D102
+        self._flush()
         sql = _SQL[name]
         self.connection.executemany(sql.text, map(sql.values, rows))
 
-    def lock(self, code: str) -> None:
+    def lock(self, codes: Sequence[str]) -> None:
         """There is one writer."""
 
     def try_lock(self, codes: Sequence[str]) -> list[bool]:
@@ -86,6 +103,9 @@ class SqliteTransaction:
 
     def undo(self, forget: Callable[[], object]) -> None:  # noqa: D102
         self.forget.append(forget)
+
+    def defer(self, write: Callable[[], object]) -> None:  # noqa: D102
+        self.deferred.append(write)
 
 
 _: type[Transaction] = SqliteTransaction

@@ -199,17 +199,6 @@ FROM (SELECT CASE WHEN v.visits < 2 THEN 1 WHEN v.visits < 4 THEN 2 WHEN v.visit
       FROM arrival v WHERE v.experiment = :experiment) AS units
 GROUP BY least ORDER BY least
 
--- Locks the replications of several assignments, whose ids are joined by commas. In the same order in every transaction,
--- and before the rows of any assignment: so no two transactions wait for each other. SQLite has nothing to lock.
--- name: lock_replications
-SELECT r.number FROM (
-  SELECT a.experiment, a.replication FROM (SELECT /*pg unnest(string_to_array( */ :assignments /*pg , ',')) */ AS id) AS one
-  JOIN /*pg LATERAL (SELECT * FROM */ assignment /*pg WHERE id = one.id LIMIT 1) */ AS a ON a.id = one.id
-  ORDER BY a.experiment, a.replication) AS o
-JOIN /*pg LATERAL (SELECT * FROM */ replication
-     /*pg WHERE experiment = o.experiment AND number = o.replication FOR UPDATE) */ AS r
-  ON r.experiment = o.experiment AND r.number = o.replication
-
 -- PostgreSQL locks the replication first, and rereads the locked rows once it has the locks; other rows do not change
 -- while the entry is locked. Without "+ 0" it may look for the entry among all of its replication: where it has planned
 -- while the tables were empty.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, NamedTuple, TypeAlias
 from urllib.parse import parse_qs, quote
 
-from anyio import to_thread
 from fastapi import Depends, Request, Response
 from starlette.responses import RedirectResponse
 
@@ -42,9 +41,7 @@ class LoginNeeded(Exception):
 async def holder_of(request: Request, token: str) -> Holder | None:
     """The holder of a token; None if it is not valid, `Refused` after too many tries."""
     service: Service = request.app.state.service
-    if service.tokens.is_stale():
-        await to_thread.run_sync(service.tokens.refresh)
-    holder = service.tokens.holder(token)
+    holder = (await service.fresh_tokens()).holder(token)
     rates: Rates = request.app.state.rates
     if not rates.take(holder.name if holder else NOBODY):
         raise Refused(429, "too_many_requests", "too many requests; try again in a second")

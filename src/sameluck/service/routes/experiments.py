@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from typing import Annotated
 from urllib.parse import quote
@@ -100,10 +101,19 @@ async def create_experiment(body: NewExperiment, caller: Managing) -> Response:
     return response
 
 
+# What changes the direction or the line of the text after it: on a page, also of what is not the name.
+_MISLEADING = re.compile(r"[\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
 def _check_name(name: str) -> None:
     if "/" in name or name in (".", ".."):
         raise Invalid(
             f"an experiment of the service has a name without a slash that is not . or .., got {name!r}"
+        )
+    if not name.strip() or _MISLEADING.search(name):
+        raise Invalid(
+            "an experiment of the service has a name with a visible character, and without those that change the "
+            f"direction of a text, got {name!r}"
         )
 
 

@@ -74,7 +74,7 @@ class ObjectRunner:
                     arm = policy.arm_of(arm, period)
                 position = period - 1 if timed else pulls[arm]
                 if position >= end[arm]:
-                    rewards.refill(arm, position)
+                    rewards.refill(arm, position, period)
                 reward = values[arm][position - first[arm]]
                 pulls[arm] += 1
                 earned += reward
@@ -104,8 +104,9 @@ class ObjectRunner:
         observe = in_batches(pair.observe, self.batch)
         pulls, arms = [0] * number, list[int]()
         while len(arms) < periods and (not arms or time.perf_counter() < end):
-            arm = pair.choose(len(arms) + 1)
-            observe(arm, rewards.read(arm, len(arms) if self._timed else pulls[arm]))
+            period = len(arms) + 1
+            arm = pair.choose(period)
+            observe(arm, rewards.read(arm, period - 1 if self._timed else pulls[arm], period))
             pulls[arm] += 1
             arms.append(arm)
         return arms

@@ -225,7 +225,9 @@ class Runs(Frames):
         for name in _BY_REPLICATION:
             known = [getattr(part, name) for part in parts if getattr(part, name) is not None]
             arrays[name] = np.concatenate(known) if len(known) == len(parts) else None
-        return replace(first, experiment=longest, **arrays)
+        times = [part.seconds for part in parts if part.seconds is not None]
+        seconds = sum(times) if len(times) == len(parts) else None
+        return replace(first, experiment=longest, seconds=seconds, **arrays)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a `.npz` file (arrays and JSON, no pickle), whole or not at all."""

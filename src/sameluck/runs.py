@@ -258,7 +258,10 @@ class Runs(Frames):
             reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
             message = f"{str(path)!r} is not a file that Runs.save wrote: {reason}"
             if isinstance(error, Invalid) and "unknown" in str(error):
-                message = f"cannot read {str(path)!r}: {error}; import the module that registers it"
+                message = (
+                    f"cannot read {str(path)!r}: {error}; import the module that registers it, or name its file with "
+                    "--import"
+                )
             raise Invalid(message) from None
 
 

@@ -222,6 +222,9 @@ def test_one_within_another_and_other_numbers_of_arms_are_refused():
         sl.Drifting([SWITCHING, SWITCHING], over=5)
     with pytest.raises(sl.Invalid, match="have 2 arms, but there are 3"):
         sl.simulate(experiment_of().replace(arms=3), SWITCHING)
+    for wrong in (0, [3, -1], "a", 1.5):
+        with pytest.raises(sl.Invalid, match="periods are whole numbers from 1 on"):
+            SWITCHING.means_at(wrong)
     with pytest.raises(sl.Invalid, match=r"see means_at\(period\)"):
         SWITCHING.instance_means(0, range(1), 2)
 

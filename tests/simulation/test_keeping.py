@@ -134,7 +134,14 @@ def test_an_object_that_fails_keeps_what_is_complete(path):
     assert f"{kept} of 40 replications are kept" in caught.value.__notes__[0]
 
 
-@pytest.mark.parametrize("name", ["runs.csv", 3])
-def test_a_path_that_cannot_be_written_is_refused_before_the_work(name):
-    with pytest.raises(sl.Invalid, match=r"Runs\.save"):
-        sl.simulate(experiment_of(), ARMS, keep=name)
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("runs.csv", r"Runs\.save writes .npz"),
+        (3, r"Runs\.save needs the path"),
+        ("no/x", "no folder"),
+    ],
+)
+def test_a_path_that_cannot_be_written_is_refused_before_the_work(name, message):
+    with pytest.raises(sl.Invalid, match=message):
+        sl.simulate(experiment_of(10**9), ARMS, replications=range(10**6), keep=name)

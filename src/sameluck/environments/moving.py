@@ -70,7 +70,10 @@ class Moving(Environment):
 
     def means_at(self, times: int | Sequence[int] | Ints | range) -> Floats:
         """The mean reward of each arm in a period (arm,), or in some of them (period, arm)."""
-        return self._shares(np.asarray(times)) @ np.array([one.means for one in self.parts], float)
+        periods = np.asarray(times)
+        if periods.dtype.kind not in "iu" or (periods.size and periods.min() < 1):
+            raise Invalid(f"means_at: periods are whole numbers from 1 on, got {shown(times)}")
+        return self._shares(periods) @ np.array([one.means for one in self.parts], float)
 
     def instance_means(self, seed: int, replications: range, arms: int) -> Floats:  # noqa: ARG002
         """Raise `Invalid`: an arm has no mean that holds in all periods."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sameluck.errors import Invalid
+from sameluck.files import check_writable
 from sameluck.runs import Runs, check_runs_path
 from sameluck.simulation.tasks import Assembly, Work
 
@@ -29,6 +30,7 @@ class KeptRuns:
 
     def __init__(self, path: str | os.PathLike[str], work: Work) -> None:
         check_runs_path(path)
+        check_writable(path)
         self.path = Path(path)
         self.work = work
         self.replications = work.replications

@@ -96,6 +96,16 @@ def test_every_reward_of_a_simulation_has_the_law_of_its_period(environment, des
     assert sl.trace(known, environment, 2, makers=makers)["it"].rewards.tolist() == plain
 
 
+@pytest.mark.slow
+def test_an_arm_that_is_played_again_without_selecting_it_has_the_law_of_each_period():
+    """The compiled loop stays with an arm of UCB1 that is sure to be chosen; plain Python selects in every period."""
+    runner = PolicyRunner(experiment_of(horizon=400, it=sl.UCB1(alpha=0.1)), SWITCHING, "it")
+    periods = np.arange(1, 401)
+    compiled, plain = runner._one_by_one(range(1), periods, None), runner.run_in_python(0, periods)
+    assert np.array_equal(compiled.rewards, plain.rewards)
+    assert np.array_equal(compiled.pulls, plain.pulls)
+
+
 def test_a_policy_has_its_law_whatever_the_design():
     """The arm that is always played earns the same law under both; with a fixed arm the sum is binomial."""
     both = {

@@ -56,6 +56,7 @@ def test_ctrl_c_keeps_complete_replications_and_the_same_call_continues(path):
     assert seen[-1] == (200, 200)
     assert_same(runs, sl.simulate(experiment, ARMS, checkpoints=[5, 20]))
     assert_same(sl.Runs.load(path), runs)
+    assert runs.seconds is None  # what the first call took is not known
 
 
 def test_an_interruption_before_anything_is_complete_leaves_no_file(path):
@@ -67,7 +68,7 @@ def test_an_interruption_before_anything_is_complete_leaves_no_file(path):
 
 
 def test_more_replications_later_and_fewer(path):
-    sl.simulate(experiment_of(40), ARMS, keep=path)
+    assert sl.simulate(experiment_of(40), ARMS, keep=path).seconds > 0
     started = []
     more = sl.simulate(
         experiment_of(60), ARMS, keep=path, progress=lambda *one: started.append(one)

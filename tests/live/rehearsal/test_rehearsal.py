@@ -192,6 +192,8 @@ def test_arms_switch_with_the_users_and_all_that_is_shown_names_the_claims_that_
     assert result.cautions[0] == found.caution
     assert "not i.i.d." in result.to_html()
     assert found.caution in [*twin_cautions(live.runs(), np.full(3, 99))]
+    (check,) = (one for one in live.diagnostics() if one.name == "moving arms")
+    assert (check.verdict, check.sentence) == ("alarm", found.caution)
     assert [(one.what, one.subject) for one in live.history()][1] == (
         "rehearsed on",
         "switching(empirical([1], [2], [2]), empirical([1.5], [2], [2]), every=20, repeat=true)",
@@ -217,6 +219,7 @@ def test_arms_that_stand_still_have_no_caution(start):
     assert found.caution is None
     assert "caution" not in str(found)
     assert live.runs().notes == ()
+    assert "moving arms" not in [one.name for one in live.diagnostics()]
 
 
 @pytest.mark.slow

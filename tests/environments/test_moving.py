@@ -154,8 +154,8 @@ def test_results_say_that_rewards_are_not_iid_and_which_claims_fall():
 
 
 def test_an_environment_that_stands_still_has_no_such_caution():
-    assert not sl.Bernoulli((0.5, 0.5)).moves
-    assert sl.Bernoulli((0.5, 0.5)).parts == (sl.Bernoulli((0.5, 0.5)),)
+    assert not sl.Bernoulli((0.5, 0.5)).is_moving
+    assert sl.Bernoulli((0.5, 0.5)).moves_between == (sl.Bernoulli((0.5, 0.5)),)
     runs = sl.simulate(experiment_of(), ARMS[0])
     assert not [one for one in sl.compare(runs).cautions if "i.i.d." in one]
 

@@ -50,7 +50,7 @@ class Environment:
     __slots__ = ()
     binary = False  # whether rewards are 0 and 1 only
     is_prior = False  # whether each replication has an instance of its own
-    moves = False  # whether an arm's rewards change with the period
+    is_moving = False  # whether an arm's rewards change with the period
 
     def __init__(self, *_values: object, **_named: object) -> None:
         """Raise `Invalid` for parameters that are not valid for any number of arms."""
@@ -69,7 +69,7 @@ class Environment:
         return len(self.means)
 
     @property
-    def parts(self) -> tuple[Environment, ...]:
+    def moves_between(self) -> tuple[Environment, ...]:
         """The environments that it moves between; itself if it does not move."""
         return (self,)
 
@@ -174,7 +174,7 @@ at_time = dispatched(_at_time, _TIME_BODIES, otherwise=_always)
 
 def is_all_ours(environment: Environment) -> bool:
     """Whether sameluck has written the environment, and those that it moves between."""
-    return all(is_ours(type(one)) for one in environment.parts)
+    return all(is_ours(type(one)) for one in environment.moves_between)
 
 
 def draw_body_of(law: text_forms.Parameters) -> DrawBody:

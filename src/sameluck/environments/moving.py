@@ -39,7 +39,7 @@ class Moving(Environment):
     """What environments that change with time have in common."""
 
     __slots__ = ()
-    moves = True
+    is_moving = True
 
     if TYPE_CHECKING:
         environments: Sequence[text_forms.Parameters]
@@ -49,31 +49,31 @@ class Moving(Environment):
         self.check(self._checked_arms())
 
     @property
-    def parts(self) -> tuple[Environment, ...]:
+    def moves_between(self) -> tuple[Environment, ...]:
         """The environments, in their order."""
         return tuple(self.environments)  # type: ignore[arg-type]  # as `_checked_arms` has found
 
     @property
     def arms(self) -> int | None:
         """How many arms it has."""
-        return self.parts[0].arms
+        return self.moves_between[0].arms
 
     @property
     def binary(self) -> bool:  # type: ignore[override]  # it depends on the environments
         """Whether all of them pay 0 and 1 only."""
-        return all(one.binary for one in self.parts)
+        return all(one.binary for one in self.moves_between)
 
     @property
     def means(self) -> tuple[float, ...]:
         """The mean reward of each arm in the first period; those of others are `means_at`."""
-        return tuple(float(mean) for mean in self.parts[0].means)
+        return tuple(float(mean) for mean in self.moves_between[0].means)
 
     def means_at(self, times: int | Sequence[int] | Ints | range) -> Floats:
         """The mean reward of each arm in a period (arm,), or in some of them (period, arm)."""
         periods = np.asarray(times)
         if periods.dtype.kind not in "iu" or (periods.size and periods.min() < 1):
             raise Invalid(f"means_at: periods are whole numbers from 1 on, got {shown(times)}")
-        return self._shares(periods) @ np.array([one.means for one in self.parts], float)
+        return self._shares(periods) @ np.array([one.means for one in self.moves_between], float)
 
     def instance_means(self, seed: int, replications: range, arms: int) -> Floats:  # noqa: ARG002
         """Raise `Invalid`: an arm has no mean that holds in all periods."""
@@ -99,7 +99,7 @@ class Moving(Environment):
                     f"that drifts or switches itself, got {shown(one)}"
                 )
             one.check(one.arms or 0)
-        first, *others = (one.arms or 0 for one in self.parts)
+        first, *others = (one.arms or 0 for one in self.moves_between)
         for place, arms in enumerate(others, start=1):
             if arms != first:
                 raise Invalid(
@@ -116,7 +116,7 @@ class Moving(Environment):
 
 def _stands_still(one: Any) -> TypeGuard[Environment]:
     known = type(one) in ENVIRONMENTS.values()
-    return known and one.arms is not None and not one.is_prior and not one.moves
+    return known and one.arms is not None and not one.is_prior and not one.is_moving
 
 
 class _DriftingParameters(NamedTuple):
@@ -147,16 +147,16 @@ class Drifting(_DriftingParameters, Moving):
 
     def laws(self, seed: int, replications: range, arms: int) -> text_forms.Parameters:
         """The laws of all environments, in the first period."""
-        over, legs = float(self.over), len(self.parts) - 1
-        if all(isinstance(one, Gaussian) for one in self.parts):
-            means = np.array([one.means for one in self.parts], float)
-            sds = np.array([per_arm(one.sd, arms) for one in self.parts])  # type: ignore[attr-defined]
+        over, legs = float(self.over), len(self.moves_between) - 1
+        if all(isinstance(one, Gaussian) for one in self.moves_between):
+            means = np.array([one.means for one in self.moves_between], float)
+            sds = np.array([per_arm(one.sd, arms) for one in self.moves_between])  # type: ignore[attr-defined]
             return DriftingGaussianLaw(means, sds, over, 1)
-        return DriftingLaw(_one_of(self.parts, seed, replications, arms), legs, over, 1)
+        return DriftingLaw(_one_of(self.moves_between, seed, replications, arms), legs, over, 1)
 
     def _shares(self, times: Ints) -> Floats:
-        places = np.minimum((times - 1) / self.over, 1.0) * (len(self.parts) - 1)
-        distances = np.abs(np.asarray(places)[..., None] - np.arange(len(self.parts)))
+        places = np.minimum((times - 1) / self.over, 1.0) * (len(self.moves_between) - 1)
+        distances = np.abs(np.asarray(places)[..., None] - np.arange(len(self.moves_between)))
         return np.asarray(np.maximum(1 - distances, 0.0))
 
 
@@ -189,11 +189,11 @@ class Switching(_SwitchingParameters, Moving):
 
     def laws(self, seed: int, replications: range, arms: int) -> SwitchingLaw:
         """The laws of all environments, in the first period."""
-        which = _one_of(self.parts, seed, replications, arms)
-        return SwitchingLaw(which, len(self.parts), int(self.every), bool(self.repeat), 1)
+        which = _one_of(self.moves_between, seed, replications, arms)
+        return SwitchingLaw(which, len(self.moves_between), int(self.every), bool(self.repeat), 1)
 
     def _shares(self, times: Ints) -> Floats:
-        turns, many = (times - 1) // self.every, len(self.parts)
+        turns, many = (times - 1) // self.every, len(self.moves_between)
         which = turns % many if self.repeat else np.minimum(turns, many - 1)
         return np.asarray(np.eye(many)[which])
 

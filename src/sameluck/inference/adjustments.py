@@ -69,7 +69,7 @@ def _detail(array: Floats | None, adjust: str) -> Floats:
 
 def known_means(runs: Runs) -> Floats | None:
     """The true means of each replication's bandit (replication, arm); None for real traffic and arms that move."""
-    if runs.environment is None or runs.environment.moves:
+    if runs.environment is None or runs.environment.is_moving:
         return None
     experiment = runs.experiment
     replications = range(runs.first, runs.first + runs.replications)

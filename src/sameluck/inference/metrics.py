@@ -127,7 +127,7 @@ def measured(runs: Runs, metric: Metric) -> Runs:
     if metric.name == "worst_tenth":
         _check_tail(runs.replications)
         return replace(runs, rewards=worst_values(runs.rewards))
-    if runs.environment is not None and runs.environment.moves:
+    if runs.environment is not None and runs.environment.is_moving:
         return _measured_over_time(runs, runs.environment, metric)
     means = known_means(runs)
     if means is None:

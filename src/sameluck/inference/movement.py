@@ -16,7 +16,7 @@ _PERIODS = 1 << 16  # whose means are held at once
 
 def movement_cautions(environment: Environment | None) -> Iterator[str]:
     """A sentence if the arms of a simulation move."""
-    if environment is not None and environment.moves:
+    if environment is not None and environment.is_moving:
         yield (
             f"The rewards of an arm are not i.i.d.: the {text_forms.name_of(type(environment))} environment changes "
             "them with the period. Each policy still has the law it has alone, and replications are independent: "

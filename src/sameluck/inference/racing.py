@@ -94,7 +94,7 @@ def race(  # noqa: PLR0913
     experiment = Experiment(
         policies=policies, arms=arms, horizon=horizon, replications=most, seed=seed
     )
-    if environment.moves:
+    if environment.is_moving:
         experiment = experiment.replace(design="naive")
     if len(experiment.policies) < 2:
         raise Invalid("a race needs at least two policies")

@@ -47,7 +47,7 @@ def simulated_scale_caution(experiment: Experiment, environment: Environment) ->
     scales = _declared(experiment)
     if not scales:
         return None
-    spreads = [_drawn_spread(experiment, one) for one in environment.parts]
+    spreads = [_drawn_spread(experiment, one) for one in environment.moves_between]
     widest = Spread(
         max(one.sd for one in spreads),
         max(one.mean for one in spreads),

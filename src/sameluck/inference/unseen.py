@@ -42,7 +42,7 @@ def possible_loss(runs: Runs) -> float | None:
         return None
     if environment.is_prior:
         return horizon if environment.binary else None
-    if environment.moves:
+    if environment.is_moving:
         return float(mean_ranges(environment, runs.checkpoints)[-1])
     means = environment.instance_means(0, range(1), runs.experiment.n_arms)
     return float(horizon * np.ptp(means))

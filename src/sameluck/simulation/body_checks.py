@@ -113,7 +113,7 @@ def probe_bodies(
     Bodies that state chances are checked if their `detail` is wanted.
     """
     probes: list[Probe] = []
-    for one, name in product(environment.parts, experiment.policies):
+    for one, name in product(environment.moves_between, experiment.policies):
         policy = experiment.policies[name]
         uses = frozenset(own_bodies(experiment, one, policy, detail=detail))
         _check_names(experiment, one, name, uses)

@@ -127,7 +127,7 @@ class PolicyRunner:
 
     def _in_lanes(self, replications: range, checkpoints: Ints) -> Results | None:
         """The same in lanes; None if the bodies cannot be run so."""
-        if self.environment.moves:
+        if self.environment.is_moving:
             return None
         from sameluck.simulation.lanes import blocks  # noqa: PLC0415 as above
 

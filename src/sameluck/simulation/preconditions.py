@@ -42,7 +42,7 @@ def checked_environment(experiment: Experiment, environment: EnvironmentLike) ->
 
 def fits(design: Design, environment: Environment) -> bool:
     """Whether a design is defined on an environment."""
-    return design.timed or not (design.shares_rewards and environment.moves)
+    return design.timed or not (design.shares_rewards and environment.is_moving)
 
 
 def check_design(design: Design, environment: Environment) -> None:

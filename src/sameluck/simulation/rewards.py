@@ -127,7 +127,7 @@ class RewardBlocks:
         Only the one that a period reads, if the next would be of another law.
         """
         size = min(max(2 * len(self.values[arm]), _SMALLEST), _LARGEST)
-        size = 1 if self.source.environment.moves else size
+        size = 1 if self.source.environment.is_moving else size
         self.values[arm] = self.source.draw(self.replication, arm, position, size, period)
         self.start[arm], self.end[arm] = position, position + size
 

@@ -145,7 +145,7 @@ class UserRewards:
                     f"policy {name!r} needs rewards 0 and 1, but the environment has others"
                 )
         self.shown = text_forms.write_short(self.environment, 160)
-        moves = self.environment.moves
+        moves = self.environment.is_moving
         self.caution = moving_caution(self.experiment, self.shown) if moves else None
         self._law = lru_cache(CACHED)(self._law_of)
 

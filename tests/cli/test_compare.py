@@ -278,6 +278,9 @@ def test_ctrl_c_keeps_what_is_complete(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sl, "simulate", counted)
     assert run(capsys, *SAVED, "--replications", "70", "--save", path)[0] == 0
     assert asked == [range(31, 32), range(32, 64), range(64, 70)]
+    asked.clear()
+    assert run(capsys, *SAVED, "--replications", "70", "--save", path)[0] == 0
+    assert asked == [range(69, 70), range(32), range(32, 70)]  # the first to compare, then all anew
     whole = sl.Runs.load(path)
     assert np.array_equal(whole.rewards, simulate(whole.experiment, whole.environment).rewards)
     assert run(capsys, *SAVED, "--replications", "3", "--seed", "99", "--save", path)[0] == 0

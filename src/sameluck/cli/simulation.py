@@ -44,7 +44,7 @@ def _simulate_kept(
     detail: bool,
     **options: Any,
 ) -> sl.Runs:
-    """Continues the runs in the file; if it holds others, it is overwritten as other files of results are."""
+    """Continues the beginning that the file holds; anything else is overwritten, as other files of results are."""
     options |= {"checkpoints": checkpoints, "detail": detail}
     run = partial(sl.simulate, experiment, environment, **options)
     horizons, numbers = (
@@ -55,6 +55,8 @@ def _simulate_kept(
     try:
         known = kept.known(run)
     except sl.Invalid:
+        known = kept.nothing
+    if known.replications == experiment.replications:  # not interrupted: the user wants them anew
         known = kept.nothing
     try:
         return kept.complete(run, known, progress)

@@ -41,7 +41,7 @@ def reward_at(
     arm: int,
     position: int,
 ) -> float:
-    """The reward of an entry, equal to the one in `simulate` bit for bit."""
+    """The reward of an entry, equal to the one in `simulate` bit for bit; of arms that move, the one in period 1."""
     only = range(replication, replication + 1)
     law = compiled_law(environment, experiment.seed, only, experiment.n_arms)
     return float(draw(law, 0, arm, bits_at(experiment, replication, policy, arm, position)))

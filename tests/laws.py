@@ -80,6 +80,16 @@ LAWS = {
         stats.bernoulli(0.5),
         lognormal(2, 0.5),
     ],
+    sl.Switching((sl.Bernoulli((0.25, 0.5, 1.0)), sl.Poisson((3.0, 0.5, 1.0))), every=1): [
+        stats.bernoulli(0.25),
+        stats.bernoulli(0.5),
+        stats.bernoulli(1.0),
+    ],
+    sl.Drifting((sl.Lognormal((2.0, 1.0, 3.0), sigma=0.5), sl.Exponential((1.0,) * 3)), over=9): [
+        lognormal(2, 0.5),
+        lognormal(1, 0.5),
+        lognormal(3, 0.5),
+    ],
     sl.Categorical(CHANCES): [ratings(chances) for chances in CHANCES],
     sl.GaussianMixture(
         ((0.0, 5.0), (1.0, 1.0), (-3.0, 2.0)), 0.5, ((0.9, 0.1), (0.5, 0.5), (0.25, 0.75))

@@ -84,6 +84,17 @@ def make_folder(folder: Path) -> None:
         raise Invalid(f"cannot make the folder {str(folder)!r}: {error.strerror}") from None
 
 
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Raise `Invalid` for a file that cannot be written, before the work starts."""
+    folder = file_path("cannot write", path).parent
+    if not folder.is_dir():
+        raise Invalid(f"cannot write {shown(str(path))}: no folder {str(folder)!r}")
+    if not os.access(folder, os.W_OK):
+        raise Invalid(f"cannot write {shown(str(path))}: the folder is not writable")
+    if Path(path).is_dir():
+        raise Invalid(f"cannot write {shown(str(path))}: it is a folder")
+
+
 def made_with() -> dict[str, str]:
     """What reports and JSON say about where they come from: the version of sameluck, and the day."""
     today = datetime.now(UTC).date().isoformat()

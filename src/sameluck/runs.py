@@ -225,7 +225,9 @@ class Runs(Frames):
         for name in _BY_REPLICATION:
             known = [getattr(part, name) for part in parts if getattr(part, name) is not None]
             arrays[name] = np.concatenate(known) if len(known) == len(parts) else None
-        return replace(first, experiment=longest, **arrays)
+        times = [part.seconds for part in parts if part.seconds is not None]
+        seconds = sum(times) if len(times) == len(parts) else None
+        return replace(first, experiment=longest, seconds=seconds, **arrays)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a `.npz` file (arrays and JSON, no pickle), whole or not at all."""
@@ -256,7 +258,10 @@ class Runs(Frames):
             reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
             message = f"{str(path)!r} is not a file that Runs.save wrote: {reason}"
             if isinstance(error, Invalid) and "unknown" in str(error):
-                message = f"cannot read {str(path)!r}: {error}; import the module that registers it"
+                message = (
+                    f"cannot read {str(path)!r}: {error}; import the module that registers it, or name its file with "
+                    "--import"
+                )
             raise Invalid(message) from None
 
 

@@ -283,10 +283,13 @@ def _by_name(kind: type, call: _Call, text: str) -> dict[str, object]:
 
 
 def example(kind: type) -> str:
-    """A short text form that parses, for messages and listings."""
+    """A short text form that parses, for messages and listings; of a user's class without one its fields."""
     if hasattr(kind, "sample"):
         return str(kind.sample())
-    if len(_defaults(kind)) < len(getattr(kind, "_fields", ())):
+    missing = [name for name in getattr(kind, "_fields", ()) if name not in _defaults(kind)]
+    if missing and kind.__module__.partition(".")[0] != "sameluck":
+        return f"{name_of(kind)}({', '.join(f'{name}=...' for name in missing)})"
+    if missing:
         raise Invalid(
             f"{kind.__module__}.{kind.__name__} needs a default for every field or a static method `sample`; if it "
             "is a helper, such as the tables of a policy, start its name with an underscore"

@@ -10,6 +10,7 @@ import sys
 from datetime import UTC, date, datetime
 
 import click
+import numpy as np
 import pytest
 
 import sameluck as sl
@@ -253,7 +254,7 @@ def test_saved_runs_are_verified(tmp_path, capsys):
 
 
 def test_ctrl_c_keeps_what_is_complete(tmp_path, capsys, monkeypatch):
-    """The first part is saved, as a beginning that more replications can join."""
+    """The first part is saved; the same command continues, and another one overwrites the file."""
     simulate, path = sl.simulate, str(tmp_path / "runs.npz")
 
     def interrupted(*arguments, replications, **options):
@@ -267,8 +268,23 @@ def test_ctrl_c_keeps_what_is_complete(tmp_path, capsys, monkeypatch):
 
     assert (code, kept.first, kept.replications) == (130, 0, 32)
     assert "32 of 70 replications are kept in" in err
-    rest = simulate(kept.experiment, kept.environment, replications=range(32, 70))
-    assert sl.Runs.concat([kept, rest]).replications == 70
+    assert "run the same again to continue" in err
+    asked = []
+
+    def counted(*arguments, replications, **options):
+        asked.append(replications)
+        return simulate(*arguments, replications=replications, **options)
+
+    monkeypatch.setattr(sl, "simulate", counted)
+    assert run(capsys, *SAVED, "--replications", "70", "--save", path)[0] == 0
+    assert asked == [range(31, 32), range(32, 64), range(64, 70)]
+    asked.clear()
+    assert run(capsys, *SAVED, "--replications", "70", "--save", path)[0] == 0
+    assert asked == [range(69, 70), range(32), range(32, 70)]  # the first to compare, then all anew
+    whole = sl.Runs.load(path)
+    assert np.array_equal(whole.rewards, simulate(whole.experiment, whole.environment).rewards)
+    assert run(capsys, *SAVED, "--replications", "3", "--seed", "99", "--save", path)[0] == 0
+    assert sl.Runs.load(path).experiment.seed == 99
 
 
 def test_the_environment_may_be_a_log(tmp_path, capsys):

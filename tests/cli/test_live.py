@@ -732,7 +732,7 @@ def test_nonsense_is_one_clear_line(name, url, tmp_path, capsys):
         (("simulate", "ucb1", "--env", "bernoulli(0.5,0.4)"), "at least two policies"),
         (("simulate", "--loss", "2"), "Traffic.loss must be <= 1"),
         (("simulate", "--delay", "soon"), "unknown delay 'soon'"),
-        (("simulate", "--drift", "step(0.1, arm=7)"), "drift: no arm 7"),
+        (("simulate", "--env", "switching(bernoulli(0.5, 0.4), every=2)"), "2 to 10 environments"),
         (("simulate", "--order", "random"), "unknown Live.order 'random'; "),
         (("simulate", "--days", "0"), "days must be > 0"),
         (("simulate", "--window", "0"), "Reward.window_seconds must be > 0"),
@@ -865,7 +865,8 @@ def test_a_rehearsal_takes_every_option_of_traffic_and_a_file(tmp_path, monkeypa
     )
     (tmp_path / "a.toml").write_text(text + "\n[traffic]\nloss = 0.5\nduplicates = 0.5\n")
     rough = ("--unexposed", 0.3, "--returning", 0.3, "--delay", "lognormal(5, 1)", "--batch", 2)
-    rough += ("--order", "phase", "--open-replications", 2, "--drift", "-0.1", "--window", 60)
+    rough += ("--order", "phase", "--open-replications", 2, "--window", 60)
+    rough += ("--env", "drifting(bernoulli(0.5, 0.4, 0.3), bernoulli(0.3, 0.4, 0.5), over=100)")
     found = answer(capsys, "simulate", "a.toml", *rough, "--traffic-seed", 4)
     rehearsal = found["rehearsal"]
     assert rehearsal["finished"]
@@ -873,6 +874,8 @@ def test_a_rehearsal_takes_every_option_of_traffic_and_a_file(tmp_path, monkeypa
     assert rehearsal["status"]["voided"] > 0
     assert rehearsal["units"] < rehearsal["calls"]
     assert "batched(ucb1" in found["result"]["experiment"]["policies"]["ucb"]
+    assert "not i.i.d." in rehearsal["caution"]
+    assert found["result"]["cautions"][0] == rehearsal["caution"]
 
 
 def test_a_rehearsal_can_be_kept_and_looked_at(url, capsys):

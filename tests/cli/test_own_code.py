@@ -109,5 +109,22 @@ def test_a_file_that_cannot_be_imported_is_refused_in_a_line(name, text, message
     assert err.count("\n") == 1
 
 
+def test_an_environment_without_an_example_is_listed_by_its_fields(tmp_path, capsys):
+    path = tmp_path / "own_environment_of_a_test.py"
+    path.write_text(
+        "from typing import NamedTuple\nimport sameluck as sl\n"
+        "class Halves(NamedTuple):\n    means: tuple\n"
+        "@sl.draws(Halves)\ndef _(law, row, arm, bits):\n    return law.means[arm] / 2\n"
+    )
+    code, out, _ = run(capsys, "environments", "--import", path)
+    assert (code, "halves(means=...)" in out) == (0, True)
+    with pytest.raises(sl.Invalid, match=r"the class of one: write 'halves\(means=\.\.\.\)'"):
+        sl.simulate(
+            sl.Experiment(policies={"a": "uniform"}, arms=2, horizon=1, replications=1),
+            sys.modules[path.stem].Halves,
+        )
+    sys.modules.pop(path.stem)
+
+
 def test_a_file_that_is_not_there_is_refused(capsys):
     assert "no such file" in run(capsys, "compare", "--import", "nowhere.py", "ucb1", *ENV)[2]

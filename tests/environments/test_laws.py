@@ -13,7 +13,7 @@ from sameluck.simulation.rewards import RewardSource, bits_at
 
 EVERY = pytest.mark.parametrize("environment", LAWS, ids=cases.name)
 DRAWS = 20_000
-WITHOUT_LANES = sl.ByFamily | sl.Categorical | sl.GaussianMixture
+WITHOUT_LANES = sl.ByFamily | sl.Categorical | sl.GaussianMixture | sl.Drifting | sl.Switching
 
 
 def experiment_of(horizon):

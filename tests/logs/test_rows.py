@@ -58,6 +58,7 @@ SOURCES = {
     "parquet": as_parquet,
     "pandas": lambda _: pd.DataFrame(RECORDS),
     "polars": lambda _: pl.DataFrame(RECORDS),
+    "polars, lazy": lambda _: pl.LazyFrame(RECORDS),
     "list": lambda _: RECORDS,
     "generator": lambda _: (dict(one) for one in RECORDS),
 }

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sameluck.reporting.wording import AT_MOST, arm_in, counted, listed, sentence
+from sameluck.reporting.wording import AT_MOST, arm_in, counted, digits_of, listed, sentence
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,14 @@ def test_very_many_things_are_not_all_listed():
     many = [str(number) for number in range(1_000 + AT_MOST)]
     assert listed(many).endswith(", 9, and 1,000 more")
     assert listed(many[:AT_MOST]).endswith(", 9")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "digits"),
+    [(0.49, 31.1, 1), (-0.04, 31, 2), (0.5, 31, 1), (0, 31, 0), (1e-30, 31, 6), (2, 2.5, 2)],
+)
+def test_an_end_of_an_interval_that_is_not_0_is_not_shown_as_0(low, high, digits):
+    assert digits_of(low, high) == digits
 
 
 def test_a_message_becomes_a_sentence():

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from sameluck.errors import Invalid, optional
-from sameluck.files import to_json
+from sameluck.files import check_writable, to_json
 from sameluck.reporting import plots
 from sameluck.runs import check_runs_path
 
@@ -75,13 +73,7 @@ def check_outputs(outputs: Outputs) -> None:
     if len(set(paths)) != len(paths):
         raise Invalid("two outputs have the same file; name different ones")
     for path in paths:
-        folder = Path(path).parent
-        if not folder.is_dir():
-            raise Invalid(f"cannot write {path!r}: no folder {str(folder)!r}")
-        if not os.access(folder, os.W_OK):
-            raise Invalid(f"cannot write {path!r}: the folder is not writable")
-        if Path(path).is_dir():
-            raise Invalid(f"cannot write {path!r}: it is a folder")
+        check_writable(path)
     if plot := outputs.get("plot"):
         plots.checked_path(plot)
         optional("matplotlib", "plots")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import Any
 
 import sameluck as sl
 from sameluck.adapters import dask as dask_adapter
 from sameluck.cli.output import progress_bar
 from sameluck.environments.base import Environment
-
-_FIRST, _SHORT = 32, 2.0  # replications; seconds of a part after which the next is twice as large
+from sameluck.experiment import checked_checkpoints
+from sameluck.simulation.keeping import KeptRuns
+from sameluck.simulation.tasks import Work
 
 
 def simulate(
@@ -27,42 +29,38 @@ def simulate(
         if dask is not None:
             client = stack.enter_context(closing(dask_adapter.connect(dask)))
             options["map"] = dask_adapter.on(client)
-        options["progress"] = progress
         if keep is None:
-            return sl.simulate(experiment, environment, **options)
-        return _simulate_in_parts(keep, experiment, environment, **options)
+            return sl.simulate(experiment, environment, progress=progress, **options)
+        return _simulate_kept(keep, experiment, environment, progress, **options)
 
 
-def _simulate_in_parts(
+def _simulate_kept(
     path: str,
     experiment: sl.Experiment,
     environment: Environment,
-    *,
     progress: Callable[[int, int], object],
+    *,
+    checkpoints: list[int] | None,
+    detail: bool,
     **options: Any,
 ) -> sl.Runs:
-    parts: list[sl.Runs] = []
-    start, size, stop = 0, _FIRST, experiment.replications
-    policies = len(experiment.policies)
-
-    def add_progress(done: int, _: int) -> None:
-        progress(start * policies + done, stop * policies)
-
+    """Continues the beginning that the file holds; anything else is overwritten, as other files of results are."""
+    options |= {"checkpoints": checkpoints, "detail": detail}
+    run = partial(sl.simulate, experiment, environment, **options)
+    horizons, numbers = (
+        checked_checkpoints(experiment, checkpoints),
+        range(experiment.replications),
+    )
+    kept = KeptRuns(path, Work(experiment, environment, horizons, numbers, detail))
     try:
-        while start < stop:
-            some = range(start, min(start + size, stop))
-            part = sl.simulate(
-                experiment, environment, replications=some, progress=add_progress, **options
-            )
-            parts.append(part)
-            start = some.stop
-            size *= 2 if (part.seconds or 0) < _SHORT else 1
-    except KeyboardInterrupt:
-        if not parts:
-            raise
-        sl.Runs.concat(parts).save(path)
-        raise sl.Interrupted(
-            f"{start:,} of {stop:,} replications are kept in {path!r}; continue with "
-            f"sameluck.simulate(..., replications=range({start}, {stop})) and Runs.concat"
-        ) from None
-    return sl.Runs.concat(parts)
+        known = kept.known(run)
+    except sl.Invalid:
+        known = kept.nothing
+    if known.replications == experiment.replications:  # not interrupted: the user wants them anew
+        known = kept.nothing
+    try:
+        return kept.complete(run, known, progress)
+    except KeyboardInterrupt as error:
+        if notes := getattr(error, "__notes__", []):
+            raise sl.Interrupted(notes[-1]) from None
+        raise

@@ -113,18 +113,20 @@ def dispatched(
     stub: B,
     bodies: dict[type, Body],
     own: Callable[[Body], Body] = lambda body: body,
+    otherwise: Body | None = None,
 ) -> B:
     """Call the body registered for the type of the first argument, in Python and in compiled code.
 
-    `own` gives what is compiled in place of a body of a user.
+    `own` gives what is compiled in place of a body of a user, `otherwise` is the body of all other types.
     """
 
     @wraps(stub)
     def plain(subject: object, *rest: object) -> object:
-        return _wrapping_around(bodies[type(subject)], subject, *rest)
+        body = bodies.get(type(subject), otherwise) or bodies[type(subject)]
+        return _wrapping_around(body, subject, *rest)
 
     def choose(subject: object, *, ours: bool) -> Body | None:
-        body = bodies.get(getattr(subject, "instance_class", None))  # type: ignore[arg-type]
+        body = bodies.get(getattr(subject, "instance_class", None), otherwise)  # type: ignore[arg-type]
         if body is None or is_ours(body) is not ours:
             return None
         return body if ours else own(body)

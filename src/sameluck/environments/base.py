@@ -39,6 +39,7 @@ LARGEST = 1e50  # a reward; sums of fourth powers of larger ones would overflow
 
 ENVIRONMENTS: dict[str, type[Environment]] = {}  # by the name of their text form
 _DRAW_BODIES: dict[type, DrawBody] = {}
+_TIME_BODIES: dict[type, Callable[..., Any]] = {}  # of the laws that change with time
 # The class of a user's law and its body -> the class that is compiled, if it has no digest.
 _COMPILED_AS: dict[tuple[type, DrawBody], type] = {}
 
@@ -49,6 +50,7 @@ class Environment:
     __slots__ = ()
     binary = False  # whether rewards are 0 and 1 only
     is_prior = False  # whether each replication has an instance of its own
+    is_moving = False  # whether an arm's rewards change with the period
 
     def __init__(self, *_values: object, **_named: object) -> None:
         """Raise `Invalid` for parameters that are not valid for any number of arms."""
@@ -65,6 +67,11 @@ class Environment:
     def arms(self) -> int | None:
         """How many arms it has; None if any number fits."""
         return len(self.means)
+
+    @property
+    def moves_between(self) -> tuple[Environment, ...]:
+        """The environments that it moves between; itself if it does not move."""
+        return (self,)
 
     @property
     def best_arm(self) -> int:
@@ -142,6 +149,32 @@ def _draw(law: text_forms.Parameters, row: int, arm: int, bits: Bits) -> float:
 
 
 draw = dispatched(_draw, _DRAW_BODIES)
+
+
+def moves(kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a body (law, time) of a class of laws that change with time: it returns the law at that time."""
+
+    def register(body: Callable[..., Any]) -> Callable[..., Any]:
+        _TIME_BODIES[kind] = body
+        return body
+
+    return register
+
+
+def _always(law: Any, time: int) -> Any:  # noqa: ARG001
+    return law
+
+
+def _at_time(law: Any, time: int) -> Any:
+    """The law at a time, counted from 1: another one for laws that change only."""
+
+
+at_time = dispatched(_at_time, _TIME_BODIES, otherwise=_always)
+
+
+def is_all_ours(environment: Environment) -> bool:
+    """Whether sameluck has written the environment, and those that it moves between."""
+    return all(is_ours(type(one)) for one in environment.moves_between)
 
 
 def draw_body_of(law: text_forms.Parameters) -> DrawBody:

@@ -68,8 +68,8 @@ def _detail(array: Floats | None, adjust: str) -> Floats:
 
 
 def known_means(runs: Runs) -> Floats | None:
-    """The true means of each replication's bandit (replication, arm); None for real traffic."""
-    if runs.environment is None:
+    """The true means of each replication's bandit (replication, arm); None for real traffic and arms that move."""
+    if runs.environment is None or runs.environment.is_moving:
         return None
     experiment = runs.experiment
     replications = range(runs.first, runs.first + runs.replications)
@@ -82,7 +82,7 @@ def _reward_noise(runs: Runs, columns: list[int], index: int) -> Floats:
     means = known_means(runs)
     if means is None:
         raise Invalid(
-            "adjust='means' needs true means: it is for simulations, never for real traffic"
+            "adjust='means' needs true means: it is for simulations of arms that do not move, never for real traffic"
         )
     arms, count = runs.experiment.n_arms, runs.replications
     needed = max(LEAST, REPLICATIONS_PER_ARM * arms)

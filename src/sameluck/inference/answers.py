@@ -10,7 +10,7 @@ from sameluck.inference.effects import Effect
 from sameluck.inference.leaders import leading
 from sameluck.inference.sentences import finding, has_interval, shows_difference
 from sameluck.reporting import markup, pages
-from sameluck.reporting.wording import amount, digits_for, percent, signed, times
+from sameluck.reporting.wording import amount, digits_for, digits_of, percent, signed, times
 
 if TYPE_CHECKING:
     from sameluck.inference.comparison import Comparison
@@ -45,7 +45,7 @@ def _sentence(effect: Effect) -> str:
 
 
 def _interval(effect: Effect) -> str:
-    digits = digits_for((effect.high - effect.low) / 2)
+    digits = digits_of(effect.low, effect.high)
     near, far = (signed(end, digits) for end in sorted((abs(effect.low), abs(effect.high))))
     return f"The {percent(effect.level)} interval runs from {near} to {far} more."
 
@@ -84,7 +84,7 @@ def _of_many(result: Comparison) -> pages.Answer:
         ruled_out = sum(not one.may_be_best for one in result.standings)
         chip, decided = f"{ruled_out} of {count} ruled out at {level}", ruled_out > 0
     numbers = [*_numbers(result, effects[0])[:1], *_best_and_worst(result)]
-    remarks = " ".join([detail, *result.remarks])
+    remarks = " ".join(filter(None, [detail, *result.remarks]))
     return pages.Answer(chip, decided, escape(sentence), remarks, numbers)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from sameluck.arrays import Floats
 from sameluck.inference.effects import Effect, Request, differences, has_prior, is_same_policy
 from sameluck.inference.metrics import measured
+from sameluck.inference.movement import movement_cautions
 from sameluck.inference.scale import scale_caution
 from sameluck.reporting.wording import listed
 from sameluck.runs import Runs
@@ -27,6 +28,7 @@ def cautions(runs: Runs, effects: Sequence[Effect], request: Request) -> tuple[s
     runs = measured(runs, request.by)
     return (
         *runs.notes,
+        *movement_cautions(runs.environment),
         *_interim(runs, request),
         *_few_replications(runs, request),
         *_tail_without_bounds(last, request),

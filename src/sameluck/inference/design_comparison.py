@@ -7,11 +7,13 @@ from functools import partial
 
 from sameluck.design import Design, Naive, Replay, TimeCoupled, as_design
 from sameluck.environments.base import EnvironmentLike
+from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment, require_experiment
 from sameluck.inference.comparing import compare
 from sameluck.inference.design_results import DesignComparison
 from sameluck.policies.external import Makers
+from sameluck.simulation.preconditions import fits
 from sameluck.simulation.simulate import ProgressLike, simulate
 
 
@@ -19,7 +21,7 @@ def designs(
     experiment: Experiment,
     environment: EnvironmentLike,
     *,
-    designs: Iterable[Design | str] = (Naive(), TimeCoupled(), Replay()),
+    designs: Iterable[Design | str] | None = None,
     level: float = 0.95,
     checkpoints: list[int] | None = None,
     workers: int | None = None,
@@ -31,7 +33,7 @@ def designs(
     Args:
         experiment: What to compare; its own design is not used.
         environment: Where rewards come from, or its text form.
-        designs: Which designs, or their text forms.
+        designs: Which designs, or their text forms; those that are defined on the environment if not given.
         level: Confidence of the intervals.
         checkpoints: Horizons to report.
         workers: As for `simulate`.
@@ -39,6 +41,9 @@ def designs(
         makers: As for `simulate`.
     """
     require_experiment("designs", experiment)
+    if designs is None:
+        environment = as_environment(environment)
+        designs = [one for one in (Naive(), TimeCoupled(), Replay()) if fits(one, environment)]
     if isinstance(designs, str) or not isinstance(designs, Iterable):
         raise Invalid(f"designs must be a list of designs, got {designs!r}")
     by_label = {one.label: one for one in map(as_design, designs)}

@@ -71,16 +71,17 @@ def leading(
         return f"{first} leads; {len(possible)} of {count} policies may be the best.", (
             f"{listed(possible)} cannot be told apart as the best, all comparisons together, at {level} (one-sided)."
         )
+    against = sorted(against, key=lambda one: -sign * one.effect)
+    best = against[0].policy if sign * against[0].effect > 0 else reference
     more = [one.policy for one in against if shows_difference(one) and sign * one.effect > 0]
     less = [one.policy for one in against if shows_difference(one) and sign * one.effect < 0]
-    open_ = len(against) - len(more) - len(less)
-    by_reward = metric == REWARD
+    open_, by_reward = len(against) - len(more) - len(less), metric == REWARD
+    of_all = f"{len(more)} of {counted(len(against), 'policy', 'policies')}"
     first = (
-        f"{len(more)} of {counted(len(against), 'policy', 'policies')} earned more than {reference}, "
-        f"{len(less)} earned less."
+        f"{best} earned most; {of_all} earned more than {reference}, {len(less)} earned less."
         if by_reward
-        else f"In the {metric.title} {len(more)} of {counted(len(against), 'policy', 'policies')} are better than "
-        f"{reference}, {len(less)} are worse."
+        else f"{best} is the best in the {metric.title}; {of_all} are better than {reference}, {len(less)} are worse."
     )
-    rest = f"No difference from {reference} is shown for {open_ or 'none'}, at {level}."
-    return first, f"{'More' if by_reward else 'Better'}: {listed(more)}. {rest}" if more else rest
+    which = [f"{'More' if by_reward else 'Better'}: {listed(more)}."] if more else []
+    rest = [f"No difference from {reference} is shown for {open_}, at {level}."] if open_ else []
+    return first, " ".join([*which, *rest])

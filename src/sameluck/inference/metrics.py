@@ -10,7 +10,8 @@
 | `worst_tenth`     | the mean cumulative reward of the tenth of replications that earned least       |
 
 mu_a are the true means of a replication's bandit, mu* is the largest of them and N_a(t) counts the plays of arm a. By
-Wald's identity both regrets have the same expectation; they differ by the noise of the rewards.
+Wald's identity both regrets have the same expectation; they differ by the noise of the rewards. Where the means move
+with the period, `realised_regret` is against the best arm of each period, and the others of mu are not defined.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
+from sameluck.environments.base import Environment
 from sameluck.errors import Invalid, did_you_mean, shown
 from sameluck.inference.adjustments import known_means
+from sameluck.inference.movement import best_means
 from sameluck.runs import Runs
 
 WORST = 0.1  # the share of replications of `worst_tenth`
@@ -124,6 +127,8 @@ def measured(runs: Runs, metric: Metric) -> Runs:
     if metric.name == "worst_tenth":
         _check_tail(runs.replications)
         return replace(runs, rewards=worst_values(runs.rewards))
+    if runs.environment is not None and runs.environment.is_moving:
+        return _measured_over_time(runs, runs.environment, metric)
     means = known_means(runs)
     if means is None:
         raise Invalid(
@@ -131,6 +136,15 @@ def measured(runs: Runs, metric: Metric) -> Runs:
             'live traffic; leave it out, or use "quantile(0.5)" or "worst_tenth"'
         )
     return replace(runs, rewards=_FROM_MEANS[metric.name](runs, means[:, None, None]))
+
+
+def _measured_over_time(runs: Runs, environment: Environment, metric: Metric) -> Runs:
+    if metric.name != "realised_regret":
+        raise Invalid(
+            f"metric={metric.name!r} needs one mean per arm, and those of {type(environment).__name__} move with the "
+            'period; use "realised_regret", against the best arm of each period'
+        )
+    return replace(runs, rewards=best_means(environment, runs.checkpoints) - runs.rewards)
 
 
 def pseudo_regret(runs: Runs, means: Floats) -> Floats:

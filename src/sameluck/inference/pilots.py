@@ -16,6 +16,7 @@ from sameluck.inference.twins.for_plans import copied_arms
 from sameluck.inference.unseen import possible_loss
 from sameluck.policies.external import Makers, makers_for, makers_of
 from sameluck.runs import Runs
+from sameluck.simulation.preconditions import fits, fitted
 from sameluck.simulation.simulate import simulate
 
 
@@ -37,8 +38,9 @@ def pilots(
         return _pilots_of_runs(experiment, environment)
     designs: list[Design] = [experiment.design, Naive(), TimeCoupled(), Replay()]
     horizons = sorted({max(1, experiment.horizon * k // 8) for k in (1, 2, 4, 8)})
-    by_label = {design.label: design for design in designs}
     two = with_two_policies(experiment, pilot)
+    two, environment = fitted(two, environment)
+    by_label = {design.label: design for design in designs if fits(design, environment)}
     makers_of(experiment.policies, makers)
     run = partial(simulate, checkpoints=horizons, makers=makers_for(two.policies, makers))
     return {

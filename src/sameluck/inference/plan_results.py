@@ -59,6 +59,7 @@ class Plan(Frames):
     )
     possible_effect: float | None = None  # that two policies can have at most; None if not known
     scale: str | None = None  # a caution, if the rewards' scale is not the one that policies assume
+    about_pilot: tuple[str, ...] = ()  # cautions: arms that move, what a live pilot waits for
 
     _index = ("design",)
 
@@ -178,7 +179,8 @@ class Plan(Frames):
     @property
     def cautions(self) -> tuple[str, ...]:
         """Sentences to read before relying on the plan."""
-        return (*self._impossible(), *self._skewed(), *([self.scale] if self.scale else []))
+        scale = [self.scale] if self.scale else []
+        return (*self.about_pilot, *self._impossible(), *self._skewed(), *scale)
 
     def _impossible(self) -> Iterator[str]:
         if self.possible_effect is not None and abs(self.effect) > self.possible_effect:

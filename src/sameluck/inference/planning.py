@@ -15,6 +15,7 @@ from sameluck.experiment import Experiment, require_experiment
 from sameluck.inference.cautions import replications_for_skewness, scale_cautions
 from sameluck.inference.coverage import repeat_planned
 from sameluck.inference.effects import differences, first_pair, has_prior
+from sameluck.inference.movement import movement_cautions
 from sameluck.inference.pilots import check_pilot, pilots, spread, with_two_policies
 from sameluck.inference.plan_results import DesignPlan, Plan
 from sameluck.inference.power import PowerAnalysis
@@ -97,6 +98,7 @@ def plan(  # noqa: PLR0913
         has_prior(own),
         possible,
         next(scale_cautions(own), None),
+        (*own.notes, *movement_cautions(own.environment)),
     )
 
 

@@ -41,7 +41,7 @@ class Race(Frames):
     certified: bool  # the leader is within the tolerance of the best, at the level
     failures: float  # the share of replications in which a policy may fail unseen
     replications: int
-    users: int  # real users in total, under replay
+    users: int  # real users in total, under replay, or naive if the arms move
     policy_runs: int  # replications, summed over policies
     fixed_policy_runs: int  # without dropping: every policy in every replication
     fixed_users: int  # without dropping, at the mean of the replications before the first drop
@@ -53,6 +53,7 @@ class Race(Frames):
     vetoed: tuple[
         str, ...
     ] = ()  # rare failures of the leader that would reverse the decision, as sentences
+    movement: tuple[str, ...] = ()  # a caution, if the arms move
 
     _index = ("policy",)
 
@@ -96,7 +97,8 @@ class Race(Frames):
         )
         naive = f"the naive design about {self.naive_users:,.0f} users ({low} to {high}) for the same precision"
         dropped = [undropped] if self.policy_runs < self.fixed_policy_runs else []
-        return f"It took {'; '.join([took, *dropped, naive])}."
+        others = [naive] if self.experiment.design.shares_rewards else []
+        return f"It took {'; '.join([took, *dropped, *others])}."
 
     @property
     def cautions(self) -> tuple[str, ...]:
@@ -119,7 +121,7 @@ class Race(Frames):
         sentences += [
             f"{reason}: it is not certified before that is settled." for reason in self.vetoed
         ]
-        return (*sentences, *([self.scale] if self.scale else []))
+        return (*self.movement, *sentences, *([self.scale] if self.scale else []))
 
     def __str__(self) -> str:
         return f"{tables.text_table(*self._table)}\n\n{tables.wrapped(self.verdict)}"

@@ -87,7 +87,7 @@ class RaceState:
             columns = [index for index, name in enumerate(names) if name not in self.dropped]
             for column in columns:
                 self.rewards[names[column]].append(float(runs.rewards[row, column, 0]))
-            self.users += int(runs.pulls[row, columns, 0].max(axis=0).sum())
+            self.users += int(experiment.design.interactions(runs.pulls[[row]][:, columns, 0])[0])
             if not self.dropped:
                 self.undropped_users.append(int(runs.interactions[row, 0]))
             self.replications += 1

@@ -24,6 +24,7 @@ from sameluck.environments.base import EnvironmentLike
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
+from sameluck.inference.movement import movement_cautions
 from sameluck.inference.race_results import Race
 from sameluck.inference.race_state import RaceState, Rules
 from sameluck.inference.scale import simulated_scale_caution
@@ -56,7 +57,7 @@ def race(  # noqa: PLR0913
 
     Args:
         policies: Name -> policy or its text form; two or more.
-        environment: Where rewards come from, or its text form.
+        environment: Where rewards come from, or its text form. If it moves, each policy has its own rewards.
         tolerance: How much less cumulative reward than the best is good enough. Must be above 0: a race of two
             nearly equal policies would not end.
         horizon: Periods per replication.
@@ -93,10 +94,13 @@ def race(  # noqa: PLR0913
     experiment = Experiment(
         policies=policies, arms=arms, horizon=horizon, replications=most, seed=seed
     )
+    if environment.is_moving:
+        experiment = experiment.replace(design="naive")
     if len(experiment.policies) < 2:
         raise Invalid("a race needs at least two policies")
     rules = Rules(tolerance, level, max(int(least), needed), failures)
     kept = None if keep is None else Path(keep)
     state = RaceState(experiment, environment, rules, kept, makers)
     state.run(told)
-    return replace(state.result(), scale=simulated_scale_caution(experiment, environment))
+    scale = simulated_scale_caution(experiment, environment)
+    return replace(state.result(), scale=scale, movement=(*movement_cautions(environment),))

@@ -45,8 +45,15 @@ def scale_caution(runs: Runs) -> str | None:
 def simulated_scale_caution(experiment: Experiment, environment: Environment) -> str | None:
     """The same before anything is run."""
     scales = _declared(experiment)
-    spread = _drawn_spread(experiment, environment) if scales else None
-    return _caution(experiment, scales, spread, FACTOR)
+    if not scales:
+        return None
+    spreads = [_drawn_spread(experiment, one) for one in environment.moves_between]
+    widest = Spread(
+        max(one.sd for one in spreads),
+        max(one.mean for one in spreads),
+        all(one.fills_unit_interval for one in spreads),
+    )
+    return _caution(experiment, scales, widest, FACTOR)
 
 
 def _declared(experiment: Experiment) -> dict[str, RewardScale]:

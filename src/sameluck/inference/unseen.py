@@ -12,6 +12,7 @@ import math
 
 import numpy as np
 
+from sameluck.inference.movement import mean_ranges
 from sameluck.runs import Runs
 
 
@@ -41,5 +42,7 @@ def possible_loss(runs: Runs) -> float | None:
         return None
     if environment.is_prior:
         return horizon if environment.binary else None
+    if environment.is_moving:
+        return float(mean_ranges(environment, runs.checkpoints)[-1])
     means = environment.instance_means(0, range(1), runs.experiment.n_arms)
     return float(horizon * np.ptp(means))

@@ -1,9 +1,10 @@
-"""What the results of a live experiment wait for, in sentences."""
+"""What is to be known about the results of a live experiment: what they wait for, arms that moved; in sentences."""
 
 from __future__ import annotations
 
+from sameluck.experiment import Experiment
 from sameluck.live.databases.report_rows import WaitingRow
-from sameluck.live.databases.rows import NumberRow
+from sameluck.live.databases.rows import NumberRow, TextRow
 from sameluck.live.ledger import Ledger
 from sameluck.live.records import moment
 from sameluck.reporting.wording import counted
@@ -15,7 +16,8 @@ def notes(ledger: Ledger, complete: int, now: int) -> tuple[str, ...]:
     later = ledger.transaction.one(NumberRow, "count_complete_after", **key).number
     names = ledger.scheduler.arm_names
     disabled = ledger.transaction.all(NumberRow, "disabled_arms", experiment=ledger.id)
-    sentences = []
+    moving = ledger.transaction.all(TextRow, "rehearsed_on", experiment=ledger.id)
+    sentences = [moving_caution(ledger.scheduler.experiment, *one) for one in dict.fromkeys(moving)]
     if later:
         row = ledger.transaction.one(WaitingRow, "waiting", **key)
         sentences.append(
@@ -29,6 +31,21 @@ def notes(ledger: Ledger, complete: int, now: int) -> tuple[str, ...]:
             "short; its anytime interval is valid, its mean slightly biased as after a plain stop."
         )
     return tuple(sentences)
+
+
+def moving_caution(experiment: Experiment, environment: str) -> str:
+    """What falls in an experiment that was rehearsed on arms that move, such as `drifting(...)`."""
+    said = f"The rewards of an arm are not i.i.d.: {environment} changed them from user to user"
+    if not experiment.design.shares_rewards:
+        return (
+            f"{said}. Later replications met other arms: effects are averages over this course, and it does not hold "
+            "that replications have one law, nor that the runs equal those of `simulate`."
+        )
+    return (
+        f"{said}, and a reward that is replayed comes from another time than the period that reads it. It does not "
+        "hold that each policy has the law it has alone, that effects are unbiased, that intervals and p-values keep "
+        "their level, and that the runs equal those of `simulate`."
+    )
 
 
 def _waits(row: WaitingRow, now: int) -> str:

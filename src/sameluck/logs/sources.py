@@ -45,6 +45,8 @@ def open_log(source: object, columns: LogColumns) -> OpenLog:
     if isinstance(source, str | os.PathLike):
         return _open_file(Path(source), columns)
     name = f"the {type(source).__name__}"
+    if hasattr(source, "collect_schema") and hasattr(source, "collect"):  # polars' LazyFrame
+        source = source.collect()
     if hasattr(source, "columns") and hasattr(source, "to_dict"):
         return OpenLog(name, "record", _frame_rows(name, source, columns))
     if isinstance(source, Iterable) and not isinstance(source, Mapping | bytes):

@@ -12,7 +12,7 @@ from html import escape
 from typing import NamedTuple
 
 from sameluck.reporting.charts import Scale, tick_text
-from sameluck.reporting.wording import amount, counted, digits_for, percent, signed
+from sameluck.reporting.wording import amount, counted, digits_of, percent, signed
 
 CLOSE = 3.0  # times the middle difference of those whose interval has 0
 OFF_SCALE = 3.0  # times the middle difference of a part
@@ -154,7 +154,7 @@ def _part(
 
 def _row(place: Place, role: str, drawn: str, cells: Sequence[str], *, is_reference: bool) -> str:
     """One policy; the cells are its rank and what the further columns have."""
-    digits = digits_for((place.high - place.low) / 2)
+    digits = digits_of(place.low, place.high)
     name = escape(place.policy)
     if place.link:
         name = f'<a href="{escape(place.link)}">{name}</a>'

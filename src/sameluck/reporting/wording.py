@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 
 AT_MOST = 10  # items that a sentence lists
+_MOST_DIGITS = 6  # decimals
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
@@ -56,6 +57,14 @@ def digits_for(half_width: float) -> int:
     if half_width <= 0 or not math.isfinite(half_width):
         return 1
     return max(0, 1 - math.floor(math.log10(half_width)))
+
+
+def digits_of(low: float, high: float) -> int:
+    """Decimals of an interval: those of its half-width, or more if an end other than 0 would be shown as 0."""
+    digits = digits_for((high - low) / 2)
+    while digits < _MOST_DIGITS and any(end and round(end, digits) == 0 for end in (low, high)):
+        digits += 1
+    return digits
 
 
 def signed(value: float, digits: int) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotInTime
 from functools import partial
+from itertools import product
 from threading import Thread
 from typing import NamedTuple, TypeVar
 
@@ -112,11 +113,12 @@ def probe_bodies(
     Bodies that state chances are checked if their `detail` is wanted.
     """
     probes: list[Probe] = []
-    for name, policy in experiment.policies.items():
-        uses = frozenset(own_bodies(experiment, environment, policy, detail=detail))
-        _check_names(experiment, environment, name, uses)
+    for one, name in product(environment.moves_between, experiment.policies):
+        policy = experiment.policies[name]
+        uses = frozenset(own_bodies(experiment, one, policy, detail=detail))
+        _check_names(experiment, one, name, uses)
         if uses := uses.difference(_checked, *(probe.uses for probe in probes)):
-            probes.append(_probe(PolicyRunner(experiment, environment, name), uses))
+            probes.append(_probe(PolicyRunner(experiment, one, name), uses))
     return probes
 
 

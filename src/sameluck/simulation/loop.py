@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
 from sameluck.compilation.decorators import compiled, inlined
-from sameluck.environments.base import Law, draw
+from sameluck.environments.base import Law, at_time, draw
 from sameluck.policies.base import (
     LastArm,
     Policy,
@@ -93,7 +93,8 @@ def run_one(
             pulled, total, mean, again = arrays.pulls[arm], arrays.totals[arm], 0.0, True
             while again:
                 position = period - 1 if trajectory is not None and results.timed else pulled
-                reward = float(draw(law, row, arm, word(key, np.uint64(position))))
+                now = at_time(law, period)
+                reward = float(draw(now, row, arm, word(key, np.uint64(position))))
                 pulled += 1
                 total += reward
                 mean = total / pulled

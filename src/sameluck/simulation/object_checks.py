@@ -1,8 +1,9 @@
 """The check of a Python object before it is simulated: is it a function of its seed and of its rewards?
 
 The first periods are run three times: by two objects at once, which must choose the same arms (`ObjectPair`, as in a
-live experiment), and again by a new object after another replication. An object is checked when its maker is first
-used in a process with a number of arms, for about `SECONDS`; what a step took decides how the work is cut.
+live experiment) although the clock of the second is ahead (`OtherClock`), and again by a new object after another
+replication. An object is checked when its maker is first used in a process with a number of arms, for about
+`SECONDS`; what a step took decides how the work is cut.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from sameluck.errors import SameluckError
 from sameluck.experiment import Experiment
 from sameluck.policies.external import External, Maker, ObjectPair, ObjectPolicy, object_seed
 from sameluck.simulation.loop import Results
+from sameluck.simulation.other_clock import OtherClock
 from sameluck.simulation.rewards import RewardBlocks, RewardSource
 from sameluck.trajectories import Trajectory
 
@@ -74,7 +76,7 @@ class ObjectRunner:
                     arm = policy.arm_of(arm, period)
                 position = period - 1 if timed else pulls[arm]
                 if position >= end[arm]:
-                    rewards.refill(arm, position)
+                    rewards.refill(arm, position, period)
                 reward = values[arm][position - first[arm]]
                 pulls[arm] += 1
                 earned += reward
@@ -94,20 +96,33 @@ class ObjectRunner:
             start = checkpoint + 1
 
     def run_pair(self, replication: int, periods: int, seconds: float = np.inf) -> list[int]:
-        """The arms that two objects with the same seed both choose, in some periods or for some time."""
+        """The arms that two objects with the same seed both choose, in some periods or for some time.
+
+        The second one finds another date and time on the clock.
+        """
         end = time.perf_counter() + seconds
         only = range(replication, replication + 1)
         source = RewardSource(self.experiment, self.environment, self.name, only)
         rewards = source.blocks(replication)
         number = self.experiment.n_arms
-        pair = ObjectPair(self.name, self.make, number, self._seed_in(replication))
-        observe = in_batches(pair.observe, self.batch)
-        pulls, arms = [0] * number, list[int]()
-        while len(arms) < periods and (not arms or time.perf_counter() < end):
-            arm = pair.choose(len(arms) + 1)
-            observe(arm, rewards.read(arm, len(arms) if self._timed else pulls[arm]))
-            pulls[arm] += 1
-            arms.append(arm)
+        clock, pulls, arms = OtherClock(), [0] * number, list[int]()
+
+        def on_other_clock(made: object) -> Callable[[], AbstractContextManager[None]]:
+            clock.replace_for(self.make, made)
+            return clock.ahead
+
+        try:
+            seed = self._seed_in(replication)
+            pair = ObjectPair(self.name, self.make, number, seed, on_other_clock)
+            observe = in_batches(pair.observe, self.batch)
+            while len(arms) < periods and (not arms or time.perf_counter() < end):
+                period = len(arms) + 1
+                arm = pair.choose(period)
+                observe(arm, rewards.read(arm, period - 1 if self._timed else pulls[arm], period))
+                pulls[arm] += 1
+                arms.append(arm)
+        finally:
+            clock.restore()
         return arms
 
     def compile(self, count: int, *, recorded: bool) -> None:  # noqa: ARG002 as for a compiled policy

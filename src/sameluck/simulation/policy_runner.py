@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
 from sameluck.compilation.bodies import Body, Misuse, blames, is_ours, locate_error
-from sameluck.environments.base import Environment, Law, compiled_law, draw, draw_body_of
+from sameluck.environments.base import (
+    Environment,
+    Law,
+    compiled_law,
+    draw,
+    draw_body_of,
+    is_all_ours,
+)
 from sameluck.errors import AddressReused, Invalid
 from sameluck.experiment import Experiment
 from sameluck.policies.base import (
@@ -80,7 +87,7 @@ class PolicyRunner:
             raise Invalid(
                 f"policy {self.name!r} changed its tally; a select body may write to tally.memory only"
             )
-        if not is_ours(type(self.environment)) and not np.isfinite(results.rewards).all():
+        if not is_all_ours(self.environment) and not np.isfinite(results.rewards).all():
             raise Invalid(
                 f"{self._environment_named()} gave a reward that is not a finite number, or whose "
                 "sum is not; a draw body returns a finite number"
@@ -108,7 +115,7 @@ class PolicyRunner:
 
     def _pays_in_lanes(self, count: int) -> bool:
         # Whether to run replications 32 in step: if it is worth compiling that, and the machine has the vectors.
-        experiment, ours = self.experiment, self._ours() and is_ours(type(self.environment))
+        experiment, ours = self.experiment, self._ours() and is_all_ours(self.environment)
         steps = experiment.replications * experiment.horizon
         if count < _LEAST_IN_LANES or steps < _LEAST_STEPS_IN_LANES[ours]:
             return False
@@ -120,6 +127,8 @@ class PolicyRunner:
 
     def _in_lanes(self, replications: range, checkpoints: Ints) -> Results | None:
         """The same in lanes; None if the bodies cannot be run so."""
+        if self.environment.is_moving:
+            return None
         from sameluck.simulation.lanes import blocks  # noqa: PLC0415 as above
 
         rule = self.prepared.batched() if hasattr(self.prepared, "batched") else self.prepared

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sameluck import text_forms
 from sameluck.arrays import Ints
+from sameluck.design import Design
 from sameluck.environments.base import Environment, EnvironmentLike
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid, TooLarge
@@ -29,6 +30,7 @@ def checked_environment(experiment: Experiment, environment: EnvironmentLike) ->
         raise Invalid(f"the first argument must be an Experiment, got {experiment!r}")
     environment = as_environment(environment)
     environment.check(experiment.n_arms)
+    check_design(experiment.design, environment)
     for name, policy in experiment.policies.items():
         if needs_binary(policy) and not environment.binary:
             raise Invalid(
@@ -36,6 +38,21 @@ def checked_environment(experiment: Experiment, environment: EnvironmentLike) ->
                 "has others; use a policy for real-valued rewards, such as thompson_gaussian"
             )
     return environment
+
+
+def fits(design: Design, environment: Environment) -> bool:
+    """Whether a design is defined on an environment."""
+    return design.timed or not (design.shares_rewards and environment.is_moving)
+
+
+def check_design(design: Design, environment: Environment) -> None:
+    """Raise `Invalid` for shared stacks of rewards in an environment that moves."""
+    if not fits(design, environment):
+        raise Invalid(
+            f"the design {design.label} is not defined on {_short(environment)}: policies share the k-th reward of "
+            "an arm and read it in different periods, so it has no period whose law it could have; use "
+            "design='naive' or 'time_coupled', or see with sameluck.rehearse what becomes of replay on such traffic"
+        )
 
 
 def _short(environment: Environment) -> str:

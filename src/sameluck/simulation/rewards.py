@@ -7,7 +7,15 @@ import numpy as np
 from sameluck.arrays import Floats
 from sameluck.compilation.bodies import is_ours
 from sameluck.compilation.decorators import compiled
-from sameluck.environments.base import Environment, Law, compiled_law, draw, draw_body_of
+from sameluck.environments.base import (
+    Environment,
+    Law,
+    at_time,
+    compiled_law,
+    draw,
+    draw_body_of,
+    is_all_ours,
+)
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.policies.baselines import Uniform
@@ -33,7 +41,7 @@ def reward_at(
     arm: int,
     position: int,
 ) -> float:
-    """The reward of an entry, equal to the one in `simulate` bit for bit."""
+    """The reward of an entry, equal to the one in `simulate` bit for bit; of arms that move, the one in period 1."""
     only = range(replication, replication + 1)
     law = compiled_law(environment, experiment.seed, only, experiment.n_arms)
     return float(draw(law, 0, arm, bits_at(experiment, replication, policy, arm, position)))
@@ -74,12 +82,17 @@ class RewardSource:
         """The rewards of one replication, from their start."""
         return RewardBlocks(self, replication)
 
-    def draw(self, replication: int, arm: int, start: int, count: int) -> list[float]:
-        """Some rewards of an arm, from a position on; `Invalid` if the body of a user's environment fails."""
+    def draw(
+        self, replication: int, arm: int, start: int, count: int, period: int = 1
+    ) -> list[float]:
+        """Some rewards of an arm, from a position on, all in a period if the environment moves.
+
+        Raises `Invalid` if the body of a user's environment fails.
+        """
         rewards, row = np.empty(count), replication - self.first
         address = (self._seed, replication, self._owner, arm, start)
         try:
-            _draw_block(self.law, row, *address, rewards)
+            _draw_block(at_time(self.law, period), row, *address, rewards)
         except Exception as error:
             if is_ours(self._body):
                 raise
@@ -87,7 +100,7 @@ class RewardSource:
             other = self.experiment.replace(policies={self.policy: Uniform()})
             runner = PolicyRunner(other, self.environment, self.policy)
             raise Invalid(runner.refusal(self._body, error)) from error
-        if not is_ours(type(self.environment)) and not np.isfinite(rewards).all():
+        if not is_all_ours(self.environment) and not np.isfinite(rewards).all():
             raise Invalid(
                 f"environment {type(self.environment).__name__} gave a reward that is not a finite number; a draw "
                 "body returns a finite number"
@@ -108,14 +121,18 @@ class RewardBlocks:
         self.values: list[list[float]] = [[] for _ in range(arms)]
         self.start, self.end = [0] * arms, [0] * arms
 
-    def refill(self, arm: int, position: int) -> None:
-        """Draw the rewards of an arm from a position on, twice as many as the last time."""
+    def refill(self, arm: int, position: int, period: int) -> None:
+        """Draw the rewards of an arm from a position on, twice as many as the last time.
+
+        Only the one that a period reads, if the next would be of another law.
+        """
         size = min(max(2 * len(self.values[arm]), _SMALLEST), _LARGEST)
-        self.values[arm] = self.source.draw(self.replication, arm, position, size)
+        size = 1 if self.source.environment.is_moving else size
+        self.values[arm] = self.source.draw(self.replication, arm, position, size, period)
         self.start[arm], self.end[arm] = position, position + size
 
-    def read(self, arm: int, position: int) -> float:
-        """The reward at a position, which is not before an earlier one."""
+    def read(self, arm: int, position: int, period: int) -> float:
+        """The reward at a position, which is not before an earlier one, in a period."""
         if position >= self.end[arm]:
-            self.refill(arm, position)
+            self.refill(arm, position, period)
         return self.values[arm][position - self.start[arm]]

@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 from sameluck.environments.base import EnvironmentLike
 from sameluck.experiment import Experiment, checked_checkpoints
 from sameluck.policies.external import Makers, makers_of
 from sameluck.runs import Runs
+from sameluck.simulation.keeping import KeptRuns
 from sameluck.simulation.mapping import MapLike, assemble, map_tasks, run_tasks
 from sameluck.simulation.preconditions import (
     check_memory,
@@ -46,6 +48,7 @@ def simulate(  # noqa: PLR0913 all but two are optional
     detail: bool = False,
     check: bool = True,
     makers: Makers | None = None,
+    keep: str | os.PathLike[str] | None = None,
 ) -> Runs:
     """Run every policy through every replication.
 
@@ -65,6 +68,8 @@ def simulate(  # noqa: PLR0913 all but two are optional
             `compare(adjust=...)`.
         check: Check your own policies and environments before they are first run (`body_checks`, `object_checks`).
         makers: For `External` policies: name -> function of a seed that returns the policy, a Python object.
+        keep: A file, as `Runs.save` writes it. If the call is interrupted, by Ctrl-C for example, it holds the
+            replications that are complete, and the same call continues from it, also with more replications.
     """
     experiment, environment = fitted(experiment, environment)
     horizons = checked_checkpoints(experiment, checkpoints)
@@ -78,6 +83,20 @@ def simulate(  # noqa: PLR0913 all but two are optional
     told = as_progress(progress)
     require_callable("map", map)
     work = Work(experiment, environment, horizons, numbers, detail, own_makers)
+    if keep is not None:
+        run = partial(
+            simulate,
+            experiment,
+            environment,
+            checkpoints=horizons.tolist(),
+            workers=workers,
+            map=map,
+            detail=detail,
+            check=check,
+            makers=makers,
+        )
+        kept = KeptRuns(keep, work)
+        return kept.complete(run, kept.known(run), told)
     probes = check_bodies(work) if check else []
     measured = check_objects(work) if check else {}
     tasks = split(work, workers, _SECONDS if map is None else _SECONDS_ELSEWHERE, measured)

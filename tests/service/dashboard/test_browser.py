@@ -290,6 +290,17 @@ def test_reports_fit_a_phone(chromium, server, tmp_path):
             look_at(page, name)
 
 
+def test_no_table_of_the_demo_is_cut_off_at_1000_pixels(chromium, server, tmp_path):
+    policies = {"ucb1(alpha=2.5)": sl.UCB1(2.5), "ucb1(alpha=3)": sl.UCB1(3.0)}
+    demo = sl.Experiment(policies=policies, arms=5, horizon=10_000, replications=10, seed=7)
+    found = sl.designs(demo, "bernoulli(0.9, 0.7, 0.5, 0.3, 0.1)", designs=("naive", "replay"))
+    found.to_html(tmp_path / "demo.html")
+    wide = {"viewport": {"width": 1000, "height": 900}}
+    cut = "[...document.querySelectorAll('.scroll')].map(box => box.scrollWidth - box.clientWidth)"
+    with opened(chromium, None, server, f"file://{tmp_path}/demo.html", **wide) as page:
+        assert {*page.evaluate(cut)} == {0}
+
+
 def test_the_picture_of_the_readme(chromium, session, server, watched):
     """`make pictures` copies it to docs/dashboard.png."""
     options = {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"}

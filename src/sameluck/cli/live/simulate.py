@@ -39,7 +39,7 @@ ENVIRONMENT = "bernoulli(0.6, 0.4, 0.2)"
 HORIZON, REPLICATIONS, WINDOW = 100, 20, 3600.0
 NO_RESULT = "No result yet: a comparison needs rewards in two replications. Simulate more --days."
 
-TRAFFIC = ("arrivals_per_day", "delay", "loss", "unexposed", "duplicates", "returning", "drift")
+TRAFFIC = ("arrivals_per_day", "delay", "loss", "unexposed", "duplicates", "returning")
 LIVE = ("order", "open_replications", "batch")
 
 
@@ -60,11 +60,6 @@ LIVE = ("order", "open_replications", "batch")
 @click.option("--unexposed", type=float, help="Share of users who never see the arm.  [default: 0]")
 @click.option("--duplicates", type=float, help="Share of rewards reported twice.  [default: 0]")
 @click.option("--returning", type=float, help="Share of calls by earlier users.  [default: 0]")
-@click.option(
-    "--drift",
-    help="Of the mean reward: 0.01 (per 1,000 users), step(0.1, after=500, arm=1), switching(0.1, every=500).  "
-    "[default: 0]",
-)
 @click.option("--window", type=float, help="Seconds a reward may take.  [default: 3600]")
 @click.option("--order", help="lockstep or phase.  [default: lockstep]")
 @click.option("--open-replications", type=int, help="Replications open at once.  [default: 10]")

@@ -77,6 +77,11 @@ def observed_stacks(runs: Runs) -> ObservedStacks:
             "a twin copies arms that are the same in every replication, and a prior draws new ones; simulate the "
             "prior itself"
         )
+    if environment is not None and environment.is_moving:
+        raise Invalid(
+            f"a twin copies arms that pay by one law throughout, and those of {type(environment).__name__} move with "
+            "the period; simulate it with more replications"
+        )
     if runs.observed is not None:
         return ObservedStacks(runs.stack_depths, runs.observed)
     if environment is None:

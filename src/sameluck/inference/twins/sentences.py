@@ -112,6 +112,7 @@ def _about_looks(source: Runs, guaranteed: Sequence[Guaranteed]) -> str:
 
 def cautions(source: Runs, users: Ints) -> Iterator[str]:
     """Reasons to doubt a twin."""
+    yield from source.notes
     names = source.experiment.arm_names
     few = [name for name, count in zip(names, users.tolist(), strict=True) if count < FEW_USERS]
     if few:

@@ -31,6 +31,9 @@ VALUES (:experiment, :name, :now, :what, :subject, :actor, :reason)
 -- name: changes
 SELECT at_us, name, what, subject, actor, reason FROM change WHERE experiment = :experiment ORDER BY id
 
+-- name: rehearsed_on
+SELECT subject FROM change WHERE experiment = :experiment AND what = 'rehearsed on' ORDER BY id
+
 -- name: all_changes
 SELECT at_us, name, what, subject, actor, reason FROM change ORDER BY id
 

@@ -1,8 +1,9 @@
 """`rehearse`: a live experiment on synthetic users and a virtual clock, event by event.
 
 The experiment runs on the same engine and store as with real users, called as an application calls it. Rewards come
-from an environment at the simulation's addresses: without loss, late rewards and drift the runs equal those of
-`simulate` bit for bit, whatever the traffic.
+from an environment at the simulation's addresses: without loss and late rewards the runs equal those of `simulate`
+bit for bit, whatever the traffic. In an environment that moves, such as `Drifting`, a reward has the law of the
+moment at which its user was asked, and a policy that replays it later gets the same one.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Rehearsal(NamedTuple):
     duplicates: int  # rewards reported again
     status: Status
     effects: dict[str, float]  # mean differences to the control; empty until the end
-    drifted: int = 0  # rewards whose mean was another than the environment's
+    caution: str | None = None  # which claims fall, if the environment moves
 
     @property
     def finished(self) -> bool:
@@ -68,25 +69,9 @@ class Rehearsal(NamedTuple):
         """The share of calls that got the fallback arm."""
         return self.turned_away / max(self.calls, 1)
 
-    @property
-    def caution(self) -> str | None:
-        """What a drift of the rewards means for the results; None without one."""
-        if self.drifted == 0:
-            return None
-        return (
-            f"the mean reward had changed for {self.drifted:,} users, so the rewards of an arm are not i.i.d.: a "
-            "reward that is replayed comes from another time than the period that reads it. It does not hold that "
-            "each policy has the law it has alone, that effects are unbiased, that intervals and p-values keep their "
-            "level, and that the runs equal those of `simulate`"
-        )
-
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        more = {
-            "finished": self.finished,
-            "turned_away_share": self.turned_away_share,
-            "caution": self.caution,
-        }
+        more = {"finished": self.finished, "turned_away_share": self.turned_away_share}
         return {**self._asdict(), "status": self.status._asdict(), **more}
 
     def __str__(self) -> str:
@@ -131,7 +116,8 @@ def rehearse(
 
     Args:
         live: The experiment, running.
-        environment: Where rewards come from, as for `simulate`.
+        environment: Where rewards come from, as for `simulate`. In one that moves, every user who takes part counts
+            as a period; the history and the results then say so.
         traffic: When users come and what goes wrong; `Traffic()` if not given.
         days: Stop after this virtual time even if the experiment has not ended. Rewards that are outstanding then
             are never reported; calling `rehearse` again continues with other users.
@@ -156,7 +142,10 @@ def rehearse(
     status = live.status().status
     if status not in ACTIVE:
         raise Invalid(f"experiment {live.name!r} is {status}; only a running one can be rehearsed")
-    rewards = UserRewards(live, environment, traffic.drift)
+    rewards = UserRewards(live, environment)
+    if rewards.caution is not None:
+        history = live._replications.history
+        live._database.write(lambda t: history.record(t, "rehearsed on", subject=rewards.shown))
     loop = _EventLoop(live, clock, rewards, traffic, generator)
     loop.run(math.inf if days is None else days, progress)
     return loop.summary(_effects(live))
@@ -192,7 +181,8 @@ class _EventLoop:
         self.events: list[Event] = []
         self.numbers = count()
         self.prefix = f"{generator.getrandbits(32):08x}"  # another seed brings other units
-        self.calls = self.units = self.users = self.turned_away = self.late = self.duplicates = 0
+        self.calls = self.units = self.turned_away = self.late = self.duplicates = 0
+        self.users = live.status().users
 
     def run(self, days: float, progress: Callable[[Rehearsal], object] | None) -> None:
         reported = time.monotonic()
@@ -260,5 +250,4 @@ class _EventLoop:
     def summary(self, effects: dict[str, float]) -> Rehearsal:
         counts = self.calls, self.units, self.turned_away, self.late, self.duplicates
         days = (self.clock() - self.began) / DAY
-        drifted = self.rewards.drifted
-        return Rehearsal(days, *counts, self.live.status(), effects, drifted)
+        return Rehearsal(days, *counts, self.live.status(), effects, self.rewards.caution)

@@ -1,0 +1,19 @@
+"""`moving arms`: whether an experiment was rehearsed on arms that drift or switch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sameluck.live.databases.rows import TextRow
+from sameluck.live.diagnostics.check import Check, diagnostic
+from sameluck.live.diagnostics.snapshot import Snapshot
+from sameluck.live.waiting import moving_caution
+
+
+@diagnostic(order=45)
+def _moving_arms(snapshot: Snapshot) -> Iterator[Check]:
+    """No p-value: the history of a rehearsal says so. Of real users `drift` tests it."""
+    rehearsed = [*dict.fromkeys(row.text for row in snapshot.rows(TextRow, "rehearsed_on"))]
+    if rehearsed:
+        sentence = " ".join(moving_caution(snapshot.experiment, one) for one in rehearsed)
+        yield Check("moving arms", "alarm", sentence, None, {"environments": rehearsed})

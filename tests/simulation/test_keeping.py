@@ -1,0 +1,148 @@
+"""`simulate(keep=...)`: what is complete outlives an interruption, and the same call continues from it."""
+
+import numpy as np
+import pytest
+
+import sameluck as sl
+
+ARMS = sl.Bernoulli((0.7, 0.3))
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "runs.npz"
+
+
+def experiment_of(replications=100, **changes):
+    values = {"policies": {"it": sl.Uniform(), "first": sl.Always(0)}, "arms": 2, "horizon": 20}
+    return sl.Experiment(**{**values, "replications": replications, **changes})
+
+
+def interrupt_after(parts):
+    """A progress function that presses Ctrl-C when it is told of another part than the first ones."""
+    told = []
+
+    def progress(done, total):
+        told.append((done, total))
+        if done > parts:
+            raise KeyboardInterrupt
+
+    return progress, told
+
+
+def assert_same(one, other):
+    for name in ("rewards", "pulls", "interactions", "checkpoints"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    assert one.experiment == other.experiment
+
+
+def test_ctrl_c_keeps_complete_replications_and_the_same_call_continues(path):
+    """32 replications of two policies are the first part; progress goes on counting after an interruption."""
+    experiment = experiment_of()
+    progress, told = interrupt_after(64)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        sl.simulate(experiment, ARMS, checkpoints=[5, 20], keep=path, progress=progress)
+    (note,) = caught.value.__notes__
+    assert note.startswith("32 of 100 replications are kept in ")
+    assert "run the same again to continue" in note
+    assert sl.Runs.load(path).replications == 32
+    assert told[-1][1] == 200
+
+    seen = []
+    runs = sl.simulate(
+        experiment, ARMS, checkpoints=[5, 20], keep=path, progress=lambda *one: seen.append(one)
+    )
+    assert seen[0][0] > 64
+    assert seen[-1] == (200, 200)
+    assert_same(runs, sl.simulate(experiment, ARMS, checkpoints=[5, 20]))
+    assert_same(sl.Runs.load(path), runs)
+    assert runs.seconds is None  # what the first call took is not known
+
+
+def test_an_interruption_before_anything_is_complete_leaves_no_file(path):
+    progress, _ = interrupt_after(0)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        sl.simulate(experiment_of(), ARMS, keep=path, progress=progress)
+    assert not hasattr(caught.value, "__notes__")
+    assert not path.exists()
+
+
+def test_more_replications_later_and_fewer(path):
+    assert sl.simulate(experiment_of(40), ARMS, keep=path).seconds > 0
+    started = []
+    more = sl.simulate(
+        experiment_of(60), ARMS, keep=path, progress=lambda *one: started.append(one)
+    )
+    assert started[0][0] > 80
+    assert_same(more, sl.simulate(experiment_of(60), ARMS))
+    assert_same(
+        sl.simulate(experiment_of(10), ARMS, keep=path), sl.simulate(experiment_of(10), ARMS)
+    )
+    assert sl.Runs.load(path).replications == 60  # they are not lost
+
+
+def test_some_of_the_replications_and_detail(path):
+    some = range(20, 90)
+    runs = sl.simulate(experiment_of(), ARMS, replications=some, keep=path, detail=True)
+    assert (runs.first, runs.replications, runs.luck is None) == (20, 70, False)
+    assert_same(runs, sl.simulate(experiment_of(), ARMS, replications=some))
+    assert sl.simulate(experiment_of(), ARMS, replications=some, keep=path).luck is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"experiment": experiment_of(seed=3)}, "they differ in seed"),
+        ({"environment": sl.Bernoulli((0.7, 0.4))}, "they differ in environment"),
+        ({"checkpoints": [5]}, "they differ in checkpoints"),
+        ({"detail": True}, "they are without detail"),
+        ({"replications": range(2, 9)}, "replication 2 should follow"),
+    ],
+)
+def test_a_file_of_other_runs_is_refused_and_stays(path, options, message):
+    sl.simulate(experiment_of(), ARMS, keep=path)
+    before = path.read_bytes()
+    first = (options.pop("experiment", experiment_of()), options.pop("environment", ARMS))
+    with pytest.raises(sl.Invalid, match=f"holds other runs .*{message}.*name another file"):
+        sl.simulate(*first, keep=path, **options)
+    assert path.read_bytes() == before
+
+
+def test_runs_of_another_version_of_ones_own_policy_are_refused(path):
+    """The text form is the same; the last replication that is kept is run again."""
+    policies = {"theirs": sl.External("theirs")}
+    first, second = ({"theirs": lambda _, arm=arm: lambda *_: arm} for arm in (0, 1))
+    sl.simulate(experiment_of(3, policies=policies), ARMS, makers=first, keep=path)
+    with pytest.raises(sl.Invalid, match="replication 2 is another when it is run again"):
+        sl.simulate(experiment_of(5, policies=policies), ARMS, makers=second, keep=path)
+
+
+def test_an_object_that_fails_keeps_what_is_complete(path):
+    """Parts of objects begin with one replication, because a period of theirs may take long."""
+    made = []
+
+    def make(seed):
+        made.append(seed)
+        if len(made) > 12:
+            raise ValueError("out of luck")
+        return lambda arms, rewards: 0
+
+    experiment = experiment_of(40, policies={"theirs": sl.External("theirs")})
+    with pytest.raises(sl.Unplayable, match="out of luck") as caught:
+        sl.simulate(experiment, ARMS, makers={"theirs": make}, keep=path, workers=1)
+    kept = sl.Runs.load(path).replications
+    assert 1 <= kept < 12
+    assert f"{kept} of 40 replications are kept" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("runs.csv", r"Runs\.save writes .npz"),
+        (3, r"Runs\.save needs the path"),
+        ("no/x", "no folder"),
+    ],
+)
+def test_a_path_that_cannot_be_written_is_refused_before_the_work(name, message):
+    with pytest.raises(sl.Invalid, match=message):
+        sl.simulate(experiment_of(10**9), ARMS, replications=range(10**6), keep=name)

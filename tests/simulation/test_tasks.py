@@ -1,6 +1,7 @@
 """How work is cut into tasks: by what it takes, and small to send."""
 
 import pickle
+import threading
 import tracemalloc
 from functools import partial
 
@@ -105,3 +106,25 @@ def test_interactions_are_counted_in_parts():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sameluck.simulation.tasks._ROWS", 7)
         np.testing.assert_array_equal(assembly.runs().interactions, runs.interactions)
+
+
+def test_ctrl_c_does_not_wait_for_a_long_replication(monkeypatch):
+    """Machine code cannot be interrupted: it runs in another thread, also with one worker, and is left behind."""
+    let_end, ended = threading.Event(), threading.Event()
+
+    def run_long(work, task):
+        if task.number > 0:
+            let_end.wait(60)
+            ended.set()
+        return threading.current_thread()
+
+    monkeypatch.setattr(mapping, "run_task", run_long)
+    work = work_of({"a": "ucb1"}, horizon=10**9, replications=2)
+    results = mapping.run_tasks(work, split(work, 1, 0.25), 1)
+    try:
+        assert next(results) is not threading.current_thread()
+        results.close()  # as an exception does
+        assert not ended.is_set()
+    finally:
+        let_end.set()
+        ended.wait(60)

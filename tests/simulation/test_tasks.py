@@ -110,10 +110,11 @@ def test_interactions_are_counted_in_parts():
 
 def test_ctrl_c_does_not_wait_for_a_long_replication(monkeypatch):
     """Machine code cannot be interrupted: it runs in another thread, also with one worker, and is left behind."""
-    let_end, ended = threading.Event(), threading.Event()
+    begun, let_end, ended = (threading.Event() for _ in range(3))
 
     def run_long(work, task):
         if task.number > 0:
+            begun.set()
             let_end.wait(60)
             ended.set()
         return threading.current_thread()
@@ -123,8 +124,8 @@ def test_ctrl_c_does_not_wait_for_a_long_replication(monkeypatch):
     results = mapping.run_tasks(work, split(work, 1, 0.25), 1)
     try:
         assert next(results) is not threading.current_thread()
+        assert begun.wait(60)
         results.close()  # as an exception does
         assert not ended.is_set()
     finally:
         let_end.set()
-        ended.wait(60)

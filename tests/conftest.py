@@ -17,6 +17,9 @@ from sameluck.environments.base import ENVIRONMENTS
 from sameluck.live import settings
 from sameluck.policies.base import POLICIES
 
+# Nearly all that is imported and collected is kept: there is no garbage to look for until the first test.
+gc.disable()
+
 hypothesis.settings.register_profile(
     "sameluck", deadline=None, derandomize=True, database=None, max_examples=30
 )
@@ -44,6 +47,7 @@ def pytest_collection_finish():
     """A tenth of the time would be spent on looking through what was loaded for garbage."""
     gc.freeze()
     gc.set_threshold(20_000, 50, 100)
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items):

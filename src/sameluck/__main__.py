@@ -1,6 +1,8 @@
 """The `sameluck` command; `python -m sameluck` is the same."""
 
+import os
 import sys
+import threading
 
 
 def main() -> int:
@@ -14,7 +16,13 @@ def main() -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-    return cli.run(sys.argv[1:])
+    code = cli.run(sys.argv[1:])
+    if code == 130 and threading.active_count() > 1:
+        # After Ctrl-C, Python would wait for the replications that still run in threads.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
 
 
 if __name__ == "__main__":

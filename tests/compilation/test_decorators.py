@@ -1,5 +1,7 @@
 """The disk cache is used, and never runs yesterday's code."""
 
+import importlib
+import inspect
 import os
 import shutil
 import subprocess
@@ -11,16 +13,18 @@ from pathlib import Path
 import pytest
 
 import sameluck
-from sameluck.compilation.decorators import announcing, compiled
+from sameluck.compilation.decorators import announcing, called, compiled, inlined
 
 pytestmark = pytest.mark.slow
 
 PLAY = """
+import gc
 import sys
 import sameluck as sl
 for policy in sys.argv[1:]:
     experiment = sl.Experiment(policies={"it": policy}, arms=2, horizon=50, replications=2, seed=3)
     print(sl.simulate(experiment, sl.Bernoulli((0.0, 1.0)), workers=1).rewards[:, 0, 0].tolist())
+assert gc.isenabled() and "scipy.linalg" not in sys.modules
 """
 POLICIES = ("always(1)", "uniform", "batched(always(1), size=2)")
 
@@ -177,6 +181,20 @@ def test_only_what_is_compiled_is_announced():
         thread.join()
 
     assert said == ["first"]
+
+
+def test_a_body_is_compiled_once_whatever_calls_it():
+    """Numba would compile it for the loop, for a body that is inlined and for one that is called."""
+    next_number = inlined(lambda number: number + 1)
+    inside = inlined(lambda number: 2 * next_number(number))
+    apart = called(lambda number: 3 * next_number(number))
+
+    after = compiled(lambda number: next_number(number) + inside(number) + apart(number))(1)
+
+    inlining = importlib.import_module("sameluck.compilation.inlining")
+    bodies = [key[0] for key in inlining._compiled]
+    assert after == 12
+    assert bodies.count(inspect.unwrap(next_number)) == 1
 
 
 def test_a_second_process_announces_nothing(folder, before):

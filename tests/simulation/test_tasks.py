@@ -1,6 +1,7 @@
 """How work is cut into tasks: by what it takes, and small to send."""
 
 import pickle
+import threading
 import tracemalloc
 from functools import partial
 
@@ -52,9 +53,14 @@ def test_a_long_job_is_cut_by_its_work_not_by_the_number_of_workers():
     assert len(split(large, 1, 1.0)) > 10 * len(split(small, 1, 1.0))
 
 
-def test_a_short_job_has_four_tasks_per_worker():
+def test_a_short_job_has_four_tasks_per_worker_or_more_if_they_are_blocks():
     work = work_of({"a": "ucb1", "b": "uniform"}, horizon=1_000, replications=10_000)
     assert 2 * 30 <= len(split(work, 8, 1.0)) <= 2 * 32
+    long = work_of({"a": "ucb1"}, horizon=100_000, replications=512)
+    assert sizes(split(long, 4, 1.0, tasks_each=16), "a") == [32] * 16
+    assert sizes(split(long, 1, 1.0, tasks_each=16), "a") == [32] * 16
+    few = long._replace(replications=range(32))
+    assert sizes(split(few, 4, 1.0, tasks_each=16), "a") == [2] * 16
 
 
 def test_no_task_is_shorter_than_a_millisecond():
@@ -100,3 +106,26 @@ def test_interactions_are_counted_in_parts():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sameluck.simulation.tasks._ROWS", 7)
         np.testing.assert_array_equal(assembly.runs().interactions, runs.interactions)
+
+
+def test_ctrl_c_does_not_wait_for_a_long_replication(monkeypatch):
+    """Machine code cannot be interrupted: it runs in another thread, also with one worker, and is left behind."""
+    begun, let_end, ended = (threading.Event() for _ in range(3))
+
+    def run_long(work, task):
+        if task.number > 0:
+            begun.set()
+            let_end.wait(60)
+            ended.set()
+        return threading.current_thread()
+
+    monkeypatch.setattr(mapping, "run_task", run_long)
+    work = work_of({"a": "ucb1"}, horizon=10**9, replications=2)
+    results = mapping.run_tasks(work, split(work, 1, 0.25), 1)
+    try:
+        assert next(results) is not threading.current_thread()
+        assert begun.wait(60)
+        results.close()  # as an exception does
+        assert not ended.is_set()
+    finally:
+        let_end.set()

@@ -13,11 +13,13 @@ Numba is imported when the first loop is called.
 
 from __future__ import annotations
 
+import gc
 import inspect
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, wraps
+from importlib import import_module
 from typing import Any, TypeVar
 
 import numpy as np
@@ -179,6 +181,19 @@ def likely(condition: bool | np.bool_) -> bool | np.bool_:  # noqa: FBT001
     return condition
 
 
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    # Numba makes millions of objects that are kept; to look through them takes a fifteenth of the time.
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@_without_garbage_collection()
 def load_compiler() -> None:
     """Import Numba and register what compiled code calls; the first call of a loop does so too."""
     from numba.extending import overload  # noqa: PLC0415 it takes longer to import than everything else
@@ -220,7 +235,27 @@ def _dispatcher(body: Body) -> Body:
     load_compiler()
     dispatcher: Any = numba.njit(nogil=True, **_OPTIONS)(body)
     dispatcher._cache = MachineCode(body)
+    compile_now = dispatcher._compiler.compile
+
+    @_without_garbage_collection()
+    def compile_loop(*signature: object) -> object:
+        _load_array_functions()
+        return compile_now(*signature)
+
+    dispatcher._compiler.compile = compile_loop
     return dispatcher
+
+
+@cache
+def _load_array_functions() -> None:
+    # As Numba does before it compiles. It also imports SciPy's linear algebra, a tenth of the time of a first
+    # compilation, to see whether it is there; a body that uses it imports it later.
+    linear_algebra: Any = import_module("numba.np.linalg")
+    ensure_blas, linear_algebra.ensure_blas = linear_algebra.ensure_blas, lambda: None
+    try:
+        import_module("numba.np.arraymath")
+    finally:
+        linear_algebra.ensure_blas = ensure_blas
 
 
 @cache

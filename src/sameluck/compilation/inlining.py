@@ -5,15 +5,19 @@ its callers take a copy of its intermediate code. Here the second and third are 
 loop that calls it and is optimised and emitted with it. Bodies of sameluck also leave out the passes for what they
 do not use: closures, literals as types, array expressions, `with`. Both save more than a third of the time in which a
 loop compiles.
+
+Numba compiles a body again for callers with other options, although the options of these bodies are their own; here
+it is compiled once.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from llvmlite.binding import Linkage
 from numba import _dynfunc
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler import CompilerBase, CompileResult, DefaultPassBuilder
 from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.typed_passes import (
     AnnotateTypes,
@@ -32,16 +36,27 @@ from numba.core.untyped_passes import (
     TranslateByteCode,
 )
 
+from sameluck.compilation.bodies import Body
+
 
 class LinkedLibrary(JITCodeLibrary):  # type: ignore[misc]  # Numba is not typed
-    """Intermediate code to be linked into other libraries, never machine code."""
+    """Intermediate code of one body to be linked into a loop, never machine code."""
 
     def finalize(self) -> None:
-        """Link what the body calls."""
-        for library in dict.fromkeys(self._linking_libraries):
+        """Link nothing: the loop links this body and all that it calls (`whole`), each once."""
+        for library in self._linking_libraries:
             self._reload_init.update(library._reload_init)
-            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
         self._finalized = True
+
+    def whole(self) -> list[JITCodeLibrary]:
+        """The libraries of the body and of all that it calls."""
+        return list(dict.fromkeys([self, *self._linking_libraries]))
+
+    def _get_module_for_linking(self) -> Any:
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage == Linkage.external:
+                function.linkage = "linkonce_odr"  # removed from the loop where it is inlined
+        return self._final_module
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -61,7 +76,7 @@ class LinkedLowering(NativeLowering):  # type: ignore[misc]
         key = _dynfunc.make_function(
             lowered.fndesc.lookup_module(), name, "", 0, lowered.env, (state.library,)
         )
-        state.targetctx.insert_user_function(key, lowered.fndesc, [state.library])
+        state.targetctx.insert_user_function(key, lowered.fndesc, state.library.whole())
         state.reload_init.extend(state.library._reload_init)
         state.cr = lowered._replace(cfunc=key)
         return changed
@@ -82,6 +97,13 @@ class LinkedCompiler(CompilerBase):  # type: ignore[misc]
 class ShortCompiler(CompilerBase):  # type: ignore[misc]
     """The passes that bodies of sameluck need."""
 
+    def compile_extra(self, body: Body) -> CompileResult:
+        """Compile a body for the types of its arguments, unless that is done."""
+        key = (body, self.state.args, self.state.flags.copy())
+        if key not in _compiled:
+            _compiled[key] = super().compile_extra(body)
+        return _compiled[key]._replace(metadata={})  # in which each caller notes times
+
     def define_pipelines(self) -> list[PassManager]:
         """The passes that Numba runs."""
         passes = PassManager("linked")
@@ -91,6 +113,7 @@ class ShortCompiler(CompilerBase):  # type: ignore[misc]
         return [passes]
 
 
+_compiled: dict[tuple[object, ...], CompileResult] = {}
 _PASSES = (
     TranslateByteCode,
     FixupArgs,

@@ -37,7 +37,7 @@ def _ziggurat() -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.fl
 _SCALE, _INSIDE, _HEIGHT = _ziggurat()
 _8BITS, _10BITS, _1, _8, _11 = (np.uint64(number) for number in (255, 1023, 1, 8, 11))
 # Far apart, so that a sampler's own attempts (1, 2, ...) never meet another use of the same word.
-_ROUND, _ACCEPT, _POWER, _SHAPE, _LEFT, _RIGHT = (np.uint64(use << 40) for use in range(1, 7))
+_ROUND, _ACCEPT, _POWER, _SHAPE, _LEFT, _RIGHT = (use << 40 for use in range(1, 7))
 
 _LEAST_CHANCE = 1e-300  # whose quantile, -37, stands for those of smaller ones
 # The coefficients of AS 241: numerator and denominator, by power.

@@ -17,6 +17,7 @@ MapLike: TypeAlias = Callable[..., Iterable[Any]]
 Results: TypeAlias = Generator[TaskResult, None, None]
 
 _WORTH_A_FORK = 0.3  # seconds of work
+_SOON = 0.5  # seconds after which Ctrl-C is to be noticed
 _LONG = 10.0  # seconds of work after which one process is worth a warning
 log = logging.getLogger("sameluck")
 
@@ -42,14 +43,17 @@ def run_tasks(work: Work, tasks: Sequence[Task], workers: int) -> Results:
 
 
 def _in_threads(run: Callable[[Task], TaskResult], tasks: Sequence[Task], workers: int) -> Results:
-    if workers == 1 or len(tasks) <= 1:
+    # Machine code does not notice Ctrl-C: this thread waits for a long task rather than run it.
+    short = all(task.seconds < _SOON for task in tasks)
+    if short and (workers == 1 or len(tasks) <= 1):
         yield from map(run, tasks)
         return
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="sameluck")
+    pool, ended = ThreadPoolExecutor(workers, thread_name_prefix="sameluck"), False
     try:
         yield from pool.map(run, tasks)
+        ended = True
     finally:
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown(wait=ended, cancel_futures=True)
 
 
 def map_tasks(work: Work, tasks: Sequence[Task], map_like: MapLike) -> Results:

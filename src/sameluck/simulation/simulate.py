@@ -30,10 +30,10 @@ Progress: TypeAlias = Callable[[int, int], object]
 ProgressLike: TypeAlias = Progress | bool  # True prints
 
 _MOST_WORKERS = 1024
-_SECONDS, _SECONDS_ELSEWHERE = (
-    0.25,
-    1.0,
-)  # of a task: for progress here, and little to send elsewhere
+# Of a task: for progress here, and little to send elsewhere.
+_SECONDS, _SECONDS_ELSEWHERE = 0.25, 1.0
+# Per worker and policy: at the end, workers wait for what is left of another's task.
+_TASKS, _TASKS_ELSEWHERE = 16, 4
 
 
 def simulate(  # noqa: PLR0913 all but two are optional
@@ -99,7 +99,10 @@ def simulate(  # noqa: PLR0913 all but two are optional
         return kept.complete(run, kept.known(run), told)
     probes = check_bodies(work) if check else []
     measured = check_objects(work) if check else {}
-    tasks = split(work, workers, _SECONDS if map is None else _SECONDS_ELSEWHERE, measured)
+    seconds, tasks_each = (
+        (_SECONDS, _TASKS) if map is None else (_SECONDS_ELSEWHERE, _TASKS_ELSEWHERE)
+    )
+    tasks = split(work, workers, seconds, measured, tasks_each=tasks_each)
     if map is None:
         compile_loops(work, tasks)
     for probe in probes:

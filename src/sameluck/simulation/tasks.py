@@ -80,10 +80,16 @@ class TaskResult(NamedTuple):
 
 
 def split(
-    work: Work, workers: int, seconds: float, measured: Mapping[str, float] | None = None
+    work: Work,
+    workers: int,
+    seconds: float,
+    measured: Mapping[str, float] | None = None,
+    *,
+    tasks_each: int = 4,
 ) -> list[Task]:
-    """Tasks of about some seconds, and at least four per worker and policy if they last a millisecond.
+    """Tasks of about some seconds, and at least `tasks_each` per worker and policy.
 
+    Fewer, if they would not last a millisecond; but not more than four, if they would be less than a block.
     What a policy needs is an estimate from the number of arms, unless the seconds of a period were measured. A timed
     design needs all policies of a replication in one task.
     """
@@ -94,7 +100,8 @@ def split(
         period = sum((measured or {}).get(name) or _seconds(work, name) for name in group)
         each = period * int(work.checkpoints[-1])
         most, least = max(1, int(seconds / each)), int(_LEAST_SECONDS / each)
-        count = min(most, max(least, -(-len(work.replications) // (4 * workers))))
+        small, large = (-(-len(work.replications) // (n * workers)) for n in (tasks_each, 4))
+        count = min(most, max(least, small, min(large, _BLOCK)))
         in_step = not work.makers.keys() & set(group)
         for part in _cut(work.replications, count, in_step=in_step):
             tasks.append(Task(len(tasks), group, part, each * len(part)))

@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 
 import sameluck as sl
-from sameluck.inference.twins.copies import BernoulliCopy, GaussianCopy
+from sameluck.inference.twins.copies import BernoulliCopy, GaussianCopy, copy_arms
+from sameluck.inference.twins.ledger import ObservedStacks
 from sameluck.inference.twins.long_run import run_long
 from sameluck.inference.twins.simulations import Copies, Effort
 from sameluck.inference.twins.weighting import WeightedEffects
@@ -30,11 +31,20 @@ def sums_of(values):
             np.array([0.5, -1.0, 3.0]),
             [(sl.Gaussian((m,), (s,)), stats.norm(m, s).logpdf) for m, s in ((1, 2), (-0.3, 0.7))],
         ),
+        (
+            GaussianCopy(np.array([9.0]), np.array([1e9]), np.array([2.0])),
+            np.array([1e9 + 0.5, 1e9 - 1.0]),
+            [
+                (sl.Gaussian((m,), (s,)), stats.norm(m, s).logpdf)
+                for m, s in ((1e9, 2), (1e9 + 1, 0.7))
+            ],
+        ),
     ],
 )
 def test_coefficients_give_the_ratio_of_likelihoods(copy, values, laws):
     """The likelihood itself has a further factor, the same for all arms."""
-    one, other = copy.coefficients([law for law, _ in laws]) @ sums_of(values)
+    stacks = ObservedStacks(np.array([[[values.size]]]), values).less(copy.origins)
+    one, other = copy.coefficients([law for law, _ in laws]) @ sums_of(stacks.values)
     expected = [density(values).sum() for _, density in laws]
 
     assert one - other == pytest.approx(expected[0] - expected[1])
@@ -45,6 +55,8 @@ def test_arms_that_always_pay_the_same_leave_the_likelihood_as_it_is():
     gaussian = GaussianCopy(np.array([5.0]), np.array([1.0]), np.array([0.0]))
     bernoulli = BernoulliCopy(np.array([0.0]), np.array([0.0]))
 
+    equal = ObservedStacks(np.array([[[10]]]), np.full(10, 0.1))  # whose mean is rounded
+    assert copy_arms(equal, "gaussian", ["red"]) == (10, 0.1, 0)
     assert not gaussian.coefficients([gaussian.environment]).any()
     assert np.isfinite(bernoulli.coefficients([sl.Bernoulli((0.0,)), sl.Bernoulli((1.0,))])).all()
 

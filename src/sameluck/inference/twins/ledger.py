@@ -34,6 +34,11 @@ class ObservedStacks(NamedTuple):
         arm = np.repeat(np.tile(np.arange(arms), cells), self.depths.ravel())
         return [self.values[arm == one] for one in range(arms)]
 
+    def less(self, origins: Floats) -> ObservedStacks:
+        """The same with a number subtracted from the rewards of each arm."""
+        each = np.broadcast_to(origins, self.depths.shape)
+        return self._replace(values=self.values - np.repeat(each.ravel(), self.depths.ravel()))
+
     def moments(self) -> StackMoments:
         """What the tests of the arms' constancy need of every stack."""
         first = np.cumsum(self.depths).reshape(self.depths.shape) - self.depths

@@ -38,8 +38,9 @@ class WeightedEffects:
         planned = [long.runs.replications] + [effort.draw_replications] * effort.draws
         self.planned, self.done = effort.draw_replications, 0  # on each draw
         self.next = long.runs.replications
+        shape = long.runs.rewards.shape[1:]
         self.on_estimate, self.on_draws = (
-            WeightedSums(coefficients, np.array(planned, float), long.runs.rewards.shape[1:])
+            WeightedSums(copy.origins, coefficients, np.array(planned, float), shape)
             for _ in range(2)
         )
         self.on_estimate.add(long.runs)
@@ -83,7 +84,10 @@ class WeightedEffects:
 class WeightedSums:
     """Sums of weights and of weighted rewards on every copy of the arms, by group of replications."""
 
-    def __init__(self, coefficients: Floats, planned: Floats, shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, origins: Floats, coefficients: Floats, planned: Floats, shape: tuple[int, ...]
+    ) -> None:
+        self.origins = origins  # of the rewards of each arm
         self.coefficients = coefficients  # of the log-likelihood (copy, sum over stacks)
         self.planned = planned  # replications on each copy
         self.weights = np.zeros((GROUPS, len(planned)))
@@ -93,7 +97,7 @@ class WeightedSums:
         """Add replications that were simulated on one of the copies."""
         for first in range(0, runs.replications, _ROWS):
             part = runs.part(first, min(_ROWS, runs.replications - first))
-            weights = self._weights(_stack_sums(part))
+            weights = self._weights(_stack_sums(part, self.origins))
             for group in range(GROUPS):
                 some, rewards = weights[group::GROUPS], part.rewards[group::GROUPS]
                 self.weights[group] += some.sum(axis=0)
@@ -107,8 +111,9 @@ class WeightedSums:
         return likelihoods / np.einsum("rc,c->r", likelihoods, self.planned)[:, None]
 
 
-def _stack_sums(runs: Runs) -> Floats:
-    """Depth, total and sum of squares of the stacks of each arm (replication, sum)."""
-    moments = ObservedStacks(runs.stack_depths, observed_rewards(runs)).moments()
+def _stack_sums(runs: Runs, origins: Floats) -> Floats:
+    """Depth, total and sum of squares of the stacks of each arm, less its origin (replication, sum)."""
+    stacks = ObservedStacks(runs.stack_depths, observed_rewards(runs))
+    moments = (stacks.less(origins) if origins.any() else stacks).moments()
     parts = (moments.depths, moments.totals, moments.squares)
     return np.concatenate([one.sum(axis=1) for one in parts], axis=1)

@@ -56,9 +56,8 @@ class BernoulliCopy(NamedTuple):
         return scipy.special.betaincinv(*shapes, grid)
 
     @property
-    def origins(self) -> Floats:
-        """What is subtracted from the rewards of each arm before they are summed."""
-        return np.zeros_like(self.users)
+    def origins(self) -> None:
+        """What is subtracted from the rewards of each arm before they are summed: nothing."""
 
     def coefficients(self, environments: Sequence[Environment]) -> Floats:
         """Of the log-likelihood, on the depth, total and sum of squares of each arm (environment, sum)."""

@@ -11,6 +11,8 @@ from sameluck.errors import Invalid
 from sameluck.runs import Runs
 from sameluck.simulation.observed import observed_rewards
 
+_READ_AT_ONCE = 2_000_000  # rewards
+
 
 class ObservedStacks(NamedTuple):
     """The beginning of every stack that some policy has read, each reward once, in order of position."""
@@ -65,6 +67,20 @@ class StackMoments(NamedTuple):
     totals: Floats
     squares: Floats
     trends: Floats  # of reward times centred position
+
+
+def simulated_moments(runs: Runs, origins: Floats | None = None) -> StackMoments:
+    """The sums over the stacks of a simulation, less an origin of each arm; some replications are read at a time."""
+    most = int(runs.stack_depths.sum(axis=(1, 2)).max())
+    step = max(1, _READ_AT_ONCE // most)
+    parts = (runs.part(first, step) for first in range(0, runs.replications, step))
+    each = [_moments_of_part(part, origins) for part in parts]
+    return StackMoments(*map(np.concatenate, zip(*each, strict=True)))
+
+
+def _moments_of_part(runs: Runs, origins: Floats | None) -> StackMoments:
+    stacks = ObservedStacks(runs.stack_depths, observed_rewards(runs))
+    return (stacks if origins is None else stacks.less(origins)).moments()
 
 
 def observed_stacks(runs: Runs) -> ObservedStacks:

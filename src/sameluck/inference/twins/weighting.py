@@ -18,14 +18,13 @@ import numpy as np
 from sameluck.arrays import Floats
 from sameluck.inference.twins.copies import LikelihoodCopy
 from sameluck.inference.twins.intervals import CopiedEffect, copied_effect
-from sameluck.inference.twins.ledger import ObservedStacks
+from sameluck.inference.twins.ledger import simulated_moments
 from sameluck.inference.twins.long_run import LongRun
 from sameluck.inference.twins.simulations import Effort
 from sameluck.runs import Runs
-from sameluck.simulation.observed import observed_rewards
 
 GROUPS = 16  # of replications: leaving out one after the other shows the error of the simulation
-_ROWS = 2_048  # replications weighted at once
+_ROWS, _WEIGHTS = 2_048, 4_000_000  # replications, and their weights on all copies, at once
 
 
 class WeightedEffects:
@@ -60,14 +59,7 @@ class WeightedEffects:
         weights = self.on_estimate.weights + share * self.on_draws.weights
         rewards = self.on_estimate.rewards + share * self.on_draws.rewards
         draws = self._differences(rewards.sum(axis=0), weights.sum(axis=0))
-        without_one = [
-            self._differences(*(every.sum(axis=0) - every[group] for every in (rewards, weights)))
-            for group in range(GROUPS)
-        ]
-        ends = np.quantile(without_one, [0.5 - level / 2, 0.5 + level / 2], axis=1)
-        low, high = np.sqrt(
-            (GROUPS - 1) * ends.var(axis=1)
-        ).tolist()  # their errors, by the jackknife
+        low, high = self._errors_of_ends(rewards, weights, level).tolist()
         return [
             [
                 copied_effect(draws[:, pair, at], (low[pair][at], high[pair][at]), level)
@@ -75,6 +67,16 @@ class WeightedEffects:
             ]
             for pair in range(draws.shape[1])
         ]
+
+    def _errors_of_ends(self, rewards: Floats, weights: Floats, level: float) -> Floats:
+        """The standard errors of the quantiles of the effects, by the jackknife (end, pair, checkpoint)."""
+        totals = rewards.sum(axis=0), weights.sum(axis=0)
+        ends = []
+        for without in zip(rewards, weights, strict=True):
+            rest = (total - one for total, one in zip(totals, without, strict=True))
+            draws = self._differences(*rest)
+            ends.append(np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2], axis=0))
+        return np.sqrt((GROUPS - 1) * np.var(ends, axis=0))
 
     def _differences(self, rewards: Floats, weights: Floats) -> Floats:
         """The effects on each draw (draw, pair, checkpoint)."""
@@ -85,7 +87,7 @@ class WeightedSums:
     """Sums of weights and of weighted rewards on every copy of the arms, by group of replications."""
 
     def __init__(
-        self, origins: Floats, coefficients: Floats, planned: Floats, shape: tuple[int, ...]
+        self, origins: Floats | None, coefficients: Floats, planned: Floats, shape: tuple[int, ...]
     ) -> None:
         self.origins = origins  # of the rewards of each arm
         self.coefficients = coefficients  # of the log-likelihood (copy, sum over stacks)
@@ -95,8 +97,9 @@ class WeightedSums:
 
     def add(self, runs: Runs) -> None:
         """Add replications that were simulated on one of the copies."""
-        for first in range(0, runs.replications, _ROWS):
-            part = runs.part(first, min(_ROWS, runs.replications - first))
+        step = GROUPS * max(1, min(_ROWS, _WEIGHTS // len(self.planned)) // GROUPS)
+        for first in range(0, runs.replications, step):
+            part = runs.part(first, step)
             weights = self._weights(_stack_sums(part, self.origins))
             for group in range(GROUPS):
                 some, rewards = weights[group::GROUPS], part.rewards[group::GROUPS]
@@ -111,9 +114,8 @@ class WeightedSums:
         return likelihoods / np.einsum("rc,c->r", likelihoods, self.planned)[:, None]
 
 
-def _stack_sums(runs: Runs, origins: Floats) -> Floats:
+def _stack_sums(runs: Runs, origins: Floats | None) -> Floats:
     """Depth, total and sum of squares of the stacks of each arm, less its origin (replication, sum)."""
-    stacks = ObservedStacks(runs.stack_depths, observed_rewards(runs))
-    moments = (stacks.less(origins) if origins.any() else stacks).moments()
+    moments = simulated_moments(runs, origins)
     parts = (moments.depths, moments.totals, moments.squares)
     return np.concatenate([one.sum(axis=1) for one in parts], axis=1)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sameluck.errors import Invalid
 from sameluck.inference.twins.draws import drawn_effects
-from sameluck.inference.twins.guaranteed import guaranteed_intervals
+from sameluck.inference.twins.guaranteed import guaranteed_intervals, points_visited
 from sameluck.inference.twins.long_run import (
     copied_effects,
     effects_around_mean,
@@ -21,8 +21,6 @@ from sameluck.inference.twins.stability import check_stability
 from sameluck.inference.twins.withholding import reasons_to_withhold
 from sameluck.policies.external import Makers
 from sameluck.runs import Runs
-
-SEARCHED = 100  # points of the set of means, about, for the work that progress reports
 
 
 def twin(  # noqa: PLR0913 all but one are optional
@@ -61,18 +59,19 @@ def twin(  # noqa: PLR0913 all but one are optional
         raise Invalid("twin needs at least two policies, got one")
     effort = checked_effort(level, replications, draws, draw_replications)
     copies = Copies(runs, workers, progress, makers=makers)
-    searched = SEARCHED * effort.draw_replications
-    copies.expect(effort.replications + effort.draws * effort.draw_replications + searched)
+    points = effort.draws + points_visited(runs.experiment.n_arms, len(copies.pairs))
+    copies.expect(effort.replications + points * effort.draw_replications)
     long = run_long(runs, family, copies, effort.replications)
     stability = check_stability(long.stacks, long.runs, copies.generator(0))
     withheld = reasons_to_withhold(long, stability)
-    effects = [without_interval(one) for one in copied_effects(long, level)]
+    copied = copied_effects(long, level)
+    effects = [without_interval(one) for one in copied]
     if not withheld:
         drawn = drawn_effects(long, effort, level)
         each = [one for of_pair in drawn for one in of_pair]
-        records = zip(copied_effects(long, level), each, strict=True)
+        records = zip(copied, each, strict=True)
         effects = [with_interval(one, by.effect, by.interval) for one, by in records]
-    guaranteed = guaranteed_intervals(copies, long.copy, long.star, effort.draw_replications, level)
+    guaranteed = guaranteed_intervals(long, effort.draw_replications, level)
     copies.finish()
     return Twin(
         tuple(effects),

@@ -19,9 +19,9 @@ class EffectsOnSharedLuck:
     """
 
     def __init__(self, long: LongRun, draws: int) -> None:
-        self.copies, self.star = long.copies, long.star
+        self.copies, self.long = long.copies, long
         self.environments = long.copy.draws(draws, long.copies.generator(2))
-        shape = self.star.shape[1:]
+        shape = len(long.copies.pairs), long.copies.checkpoints.size
         self.sums = np.zeros((draws, *shape))
         self.squares = np.zeros(shape)
         self.shared = np.empty((0, *shape))  # of each replication, the mean over the draws
@@ -29,7 +29,7 @@ class EffectsOnSharedLuck:
     def extend(self, count: int) -> None:
         """Simulate so many more replications on every draw, up to those of the long run."""
         first = len(self.shared)
-        star = self.star[first : first + count]
+        star = self.long.some_stars(first, count)
         shared = np.zeros_like(star)
         some = range(first, first + len(star))
         runs = self.copies.run_each([(one, some) for one in self.environments if some])
@@ -42,7 +42,7 @@ class EffectsOnSharedLuck:
 
     def effects(self, level: float) -> list[list[CopiedEffect]]:
         """The effect on the copy and its interval, of each pair at each checkpoint."""
-        star, many, count = self.star, len(self.environments), len(self.shared)
+        many, count = len(self.environments), len(self.shared)
         means = self.sums / count
         centre = means.mean(axis=0)
         residual = (
@@ -55,15 +55,15 @@ class EffectsOnSharedLuck:
         return [
             [
                 shrunk_effect(
-                    star[:, pair, at],
+                    star,
                     means[:, pair, at],
                     self.shared[:, pair, at],
                     float(interaction[pair, at]),
                     level,
                 )
-                for at in range(star.shape[2])
+                for at, star in enumerate(self.long.star(pair).T)
             ]
-            for pair in range(star.shape[1])
+            for pair in range(means.shape[1])
         ]
 
 

@@ -155,8 +155,12 @@ class Copies:
         """The first policy's reward minus the second's, of each pair (replication, pair, checkpoint)."""
         return self.between(runs.rewards)
 
+    def differences_of(self, pair: int, runs: Runs) -> Floats:
+        """The same of one pair (replication, checkpoint)."""
+        return runs.rewards[:, self._first[pair]] - runs.rewards[:, self._second[pair]]
+
     def between(self, rewards: Floats) -> Floats:
-        """The same of rewards, or of their means (anything, policy, checkpoint)."""
+        """Those of rewards, or of their means (anything, policy, checkpoint)."""
         return rewards[:, self._first] - rewards[:, self._second]
 
     def _report(self, done: int) -> None:

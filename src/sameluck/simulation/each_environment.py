@@ -45,7 +45,9 @@ def runs_in_each(
     if workers == 1:
         yield from map(run, places)
         return
-    begun: deque[Future[Runs]] = deque()  # a few, or results would pile up where the caller is slower
+    begun: deque[Future[Runs]] = (
+        deque()
+    )  # a few, or results would pile up where the caller is slower
     with ThreadPoolExecutor(workers, thread_name_prefix="sameluck") as pool:
         for place in places:
             begun.append(pool.submit(run, place))

@@ -172,7 +172,10 @@ class _Search:
             low = effects[row][place] - margin * errors[row][place]
             row = rows[self.highest[place].tobytes()]
             high = effects[row][place] + margin * errors[row][place]
-            self.low[place], self.high[place] = min(self.low[place], low), max(self.high[place], high)
+            self.low[place], self.high[place] = (
+                min(self.low[place], low),
+                max(self.high[place], high),
+            )
 
     def _visit(self, points: Floats, count: int) -> None:
         for point, runs in zip(points, self._runs(points, count), strict=True):

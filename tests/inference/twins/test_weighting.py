@@ -10,7 +10,7 @@ import sameluck as sl
 from sameluck.inference.twins.copies import BernoulliCopy, GaussianCopy, copy_arms
 from sameluck.inference.twins.ledger import ObservedStacks
 from sameluck.inference.twins.long_run import run_long
-from sameluck.inference.twins.simulations import Copies, Effort
+from sameluck.inference.twins.simulations import Copies, Effort, checked_effort
 from sameluck.inference.twins.weighting import WeightedEffects
 
 
@@ -102,3 +102,15 @@ def test_more_simulation_gives_a_smaller_error():
 
     assert longer.error < brief.error
     assert abs(longer.effect - brief.effect) < 5 * brief.error
+
+
+def test_more_draws_have_fewer_replications_each():
+    """Each replication is weighted on every draw, so that their product is the time."""
+    usual, higher = (
+        checked_effort(0.95, 20_000, None, None),
+        checked_effort(0.999, 20_000, None, None),
+    )
+
+    assert (usual.draws, usual.weighted) == (200, 192)
+    assert (higher.draws, higher.weighted, higher.draw_replications) == (4_000, 20, 192)
+    assert checked_effort(0.999, 20_000, None, 100).weighted == 100

@@ -30,7 +30,7 @@ def twin(  # noqa: PLR0913 all but one are optional
     family: str | None = None,
     replications: int = Effort().replications,
     draws: int | None = None,
-    draw_replications: int = Effort().draw_replications,
+    draw_replications: int | None = None,
     workers: int | None = None,
     progress: Callable[[int, int], object] | bool | None = None,
     makers: Makers | None = None,
@@ -46,7 +46,8 @@ def twin(  # noqa: PLR0913 all but one are optional
             observed values, the default for others) or `"gaussian"`.
         replications: Of the long run on the copy.
         draws: Of arms that the ledger leaves possible; if not given 200, and more for a level above 0.98.
-        draw_replications: On each draw; doubled, at most twice, where that is not precise enough.
+        draw_replications: On each draw; doubled, at most twice, where that is not precise enough. If not given 192;
+            fewer on more than 200 draws if the replications on one draw tell of all (see docs/twin.md).
         workers: Threads; all cores if not given.
         progress: Called as `progress(done, total)`, in replications; True prints a line per tenth.
         makers: For `External` policies, as for `simulate`. Python objects take their time: lower the numbers above.
@@ -59,8 +60,8 @@ def twin(  # noqa: PLR0913 all but one are optional
         raise Invalid("twin needs at least two policies, got one")
     effort = checked_effort(level, replications, draws, draw_replications)
     copies = Copies(runs, workers, progress, makers=makers)
-    points = effort.draws + points_visited(runs.experiment.n_arms, len(copies.pairs))
-    copies.expect(effort.replications + points * effort.draw_replications)
+    visited = effort.draw_replications * points_visited(runs.experiment.n_arms, len(copies.pairs))
+    copies.expect(effort.replications + effort.draws * effort.weighted + visited)
     long = run_long(runs, family, copies, effort.replications)
     stability = check_stability(long.stacks, long.runs, copies.generator(0))
     withheld = reasons_to_withhold(long, stability)

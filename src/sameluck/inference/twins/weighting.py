@@ -34,8 +34,8 @@ class WeightedEffects:
         self.copies = long.copies
         self.environments = copy.draws(effort.draws, long.copies.generator(2))
         coefficients = copy.coefficients([copy.environment, *self.environments])
-        planned = [long.runs.replications] + [effort.draw_replications] * effort.draws
-        self.planned, self.done = effort.draw_replications, 0  # on each draw
+        planned = [long.runs.replications] + [effort.weighted] * effort.draws
+        self.planned, self.done = effort.weighted, 0  # on each draw
         self.next = long.runs.replications
         shape = long.runs.rewards.shape[1:]
         self.on_estimate, self.on_draws = (

@@ -159,23 +159,19 @@ class _Search:
 
     def settle(self, count: int, margin: float) -> None:
         """Simulate the ends again, longer, and move them outward by their standard errors."""
-        ends = np.concatenate([self.lowest, self.highest]).reshape(-1, self.lowest.shape[-1])
-        points = np.unique(ends, axis=0)
+        ends = np.stack([self.lowest, self.highest])  # (end, pair, checkpoint, arm)
+        points, places = np.unique(ends.reshape(-1, ends.shape[-1]), axis=0, return_inverse=True)
+        lowest_at, highest_at = places.reshape(ends.shape[:-1])
         count = max(2, count * MOST_SETTLED // max(MOST_SETTLED, len(points)))
         count = min(self.long.runs.replications, count)
-        rows = {point.tobytes(): row for row, point in enumerate(points)}
-        effects, errors = zip(*map(self._estimate, self._runs(points, count)), strict=True)
-        error = np.sqrt(self.square_error)
-        self.low, self.high = self.centre - margin * error, self.centre + margin * error
-        for place in np.ndindex(self.low.shape):
-            row = rows[self.lowest[place].tobytes()]
-            low = effects[row][place] - margin * errors[row][place]
-            row = rows[self.highest[place].tobytes()]
-            high = effects[row][place] + margin * errors[row][place]
-            self.low[place], self.high[place] = (
-                min(self.low[place], low),
-                max(self.high[place], high),
-            )
+        error = margin * np.sqrt(self.square_error)
+        self.low, self.high = self.centre - error, self.centre + error
+        for row, runs in enumerate(self._runs(points, count)):
+            effect, error = self._estimate(runs)
+            lower = np.minimum(self.low, effect - margin * error)
+            higher = np.maximum(self.high, effect + margin * error)
+            self.low = np.where(lowest_at == row, lower, self.low)
+            self.high = np.where(highest_at == row, higher, self.high)
 
     def _visit(self, points: Floats, count: int) -> None:
         for point, runs in zip(points, self._runs(points, count), strict=True):

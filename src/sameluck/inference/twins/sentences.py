@@ -62,11 +62,13 @@ def about_failures(failures: Sequence[Failure]) -> list[str]:
     return sentences
 
 
-def assumption(stability: Stability, replications: int) -> str:
+def assumption(stability: Stability, replications: int, *, guaranteed: bool) -> str:
     """What a twin assumes, and how well that was tested."""
     assumed = "This assumes that each arm pays independently, by one law throughout"
     if stability.rejected:
-        return f"{assumed}, which the ledger contradicts ({_p_text(stability)}); read the observed mean instead."
+        also = ", and the guaranteed interval assumes it too" if guaranteed else ""
+        contradicted = f"which the ledger contradicts ({_p_text(stability)})"
+        return f"{assumed}, {contradicted}{also}; read the observed mean instead."
     if replications == 1:
         return f"{assumed}. One replication can hardly test that ({_p_text(stability)})."
     return f"{assumed}; the ledger does not contradict it ({_p_text(stability)})."

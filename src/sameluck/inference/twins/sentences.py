@@ -93,7 +93,9 @@ def suggestion(
     if unsure:
         names = listed(f"{one.policy} and {one.control}" for one in unsure)
         return f"The twin is not sure yet of {names}: continue."
-    unmet = " Failures that no replication has met are in its effect." if failures else ""
+    last = source.checkpoints[-1]
+    unseen = any(one.met == 0 and one.checkpoint == last for one in failures)
+    unmet = " Failures that no replication has met are in its effect." if unseen else ""
     return (
         "The twin is sure already: every interval with the control leaves out 0, so one could stop. That rests "
         f"wholly on the arms standing still, also in the future; the anytime interval of compare does not."

@@ -1,4 +1,4 @@
-"""The simulations of a twin: the long run on the copy, and short ones on draws of the arms, all on the same luck."""
+"""The simulations of a twin: the policies on copies of the arms, on luck that no part of the experiment has."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def checked_effort(
 
 
 class Copies:
-    """Simulates the policies of an experiment on copies of its arms, always on the same luck."""
+    """Simulates the policies of an experiment on copies of its arms: a replication has the same luck on each."""
 
     def __init__(
         self,

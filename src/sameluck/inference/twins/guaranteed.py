@@ -200,7 +200,7 @@ class _Search:
     def _gradient(self, runs: Runs, chances: Floats) -> Floats:
         """Of the effects at the last checkpoint along the coordinates, from replications at a point (pair, arm)."""
         score = self.ball.score(runs, chances)
-        last = self.copies.differences(runs)[:, :, -1]
+        last = self.copies.between(runs.rewards[:, :, -1:])[:, :, 0]
         return np.einsum("rp,ra->pa", last - last.mean(axis=0), score) / len(score)
 
     def _steepest(self, lowest: Floats, highest: Floats, count: int) -> Floats:

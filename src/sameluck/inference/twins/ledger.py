@@ -91,7 +91,10 @@ def observed_stacks(runs: Runs) -> ObservedStacks:
             "a twin needs stacks of rewards, and the time_coupled design has none; use replay or naive"
         )
     if runs.replications < 1:
-        raise Invalid("a twin needs at least one complete replication, got none")
+        raise Invalid(
+            "a twin needs at least one complete replication, got none; wait, or read an earlier horizon, "
+            "live.runs([...]), or only policies that have come far enough, live.runs(policies=[...])"
+        )
     if environment is not None and environment.is_prior:
         raise Invalid(
             "a twin copies arms that are the same in every replication, and a prior draws new ones; simulate the "

@@ -29,9 +29,6 @@ from sameluck.validation import require_whole
 
 TUNED_FOR = 30  # replications at which the anytime interval is shortest
 RESAMPLES = 9_999
-ROTATIONS = 40_000  # behind simultaneous intervals: the Monte Carlo error of a 95% level is 0.1%
-MANY = 100  # comparisons; with more, time is saved
-FEWER_ROTATIONS = 10_000  # for many comparisons: 0.2%
 HIGHEST_LEVEL = 1 - 1e-12
 FIRST_LOOK = 10  # replications; with fewer, planned looks miss discrete and skewed differences at twice the rate
 
@@ -265,103 +262,6 @@ def holm(p_values: Floats) -> Floats:
     result = np.empty_like(adjusted)
     result[order] = adjusted
     return result
-
-
-def max_t_intervals(values: Floats, level: float) -> list[Interval]:
-    """Simultaneous t intervals of the columns' means, with p-values adjusted alike; axes (replication, comparison).
-
-    Both come from the law of the largest |t| of all columns. For normal data it is the same when the replications
-    are rotated, so it is taken from random rotations of the residuals: each column keeps its own scale and the
-    columns keep their correlation (rotation tests; Langsrud, 2005). Bonferroni's bound is used where it is sharper,
-    and a column's own t where the rotations fall below it by chance. A column that does not vary has no interval.
-    """
-    count, comparisons = values.shape
-    errors = standard_error(values)
-    largest = _largest_rotated_t(values[:, errors > 0], level)
-    each = t_critical(count - 1, 1 - (1 - level) / comparisons)
-    rotated = float(largest[math.ceil(level * largest.size) - 1])
-    critical = max(t_critical(count - 1, level), min(each, rotated))
-
-    def interval(mean: float, error: float) -> Interval:
-        if error == 0:
-            return UNKNOWN
-        statistic = abs(mean) / error
-        above = max(1, largest.size - int(np.searchsorted(largest, statistic)))
-        alone = 2 * float(scipy.special.stdtr(count - 1, -statistic))
-        p_value = max(alone, min(comparisons * alone, above / largest.size))
-        return Interval(mean - critical * error, mean + critical * error, p_value)
-
-    return [interval(float(m), float(e)) for m, e in zip(values.mean(axis=0), errors, strict=True)]
-
-
-def t_p_values(values: Floats) -> list[float]:
-    """The p-value of each column's t interval alone; 1 for a column that does not vary."""
-    errors = standard_error(values)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        statistics = np.abs(values.mean(axis=0)) / errors
-    p_values = np.where(errors > 0, 2 * scipy.special.stdtr(len(values) - 1, -statistics), 1.0)
-    return [float(one) for one in p_values]
-
-
-def one_sided_level(level: float, comparisons: int) -> float:
-    """The level of two-sided intervals whose upper (or lower) ends hold for all comparisons with `level`.
-
-    Half of the misses of an interval that is symmetric about the mean are on each side.
-    """
-    return max(0.01, 1 - 2 * (1 - level) / comparisons)
-
-
-def one_sided_max_t(values: Floats, level: float) -> float:
-    """The quantile of the largest t of the columns, for lower bounds of their means that hold simultaneously."""
-    count, comparisons = values.shape
-    largest = _largest_rotated_t(values[:, standard_error(values) > 0], level, one_sided=True)
-    alone, bonferroni = scipy.special.stdtrit(count - 1, [level, 1 - (1 - level) / comparisons])
-    return max(
-        float(alone), min(float(bonferroni), float(largest[math.ceil(level * largest.size) - 1]))
-    )
-
-
-def _largest_rotated_t(values: Floats, level: float, *, one_sided: bool = False) -> Floats:
-    """The largest t (or |t|) of the columns under random rotations of the replications, in ascending order."""
-    count, comparisons = values.shape
-    rotations = ROTATIONS if comparisons <= MANY else FEWER_ROTATIONS
-    if comparisons == 0 or (1 - level) * rotations < 100:
-        return np.full(1, math.inf)  # too few to tell: Bonferroni's bound is left
-    residuals = values - values.mean(axis=0)
-    residuals /= np.sqrt(np.sum(residuals**2, axis=0))
-    factor = _in_their_span(residuals)
-    rank, rng = factor.shape[0], np.random.Generator(np.random.PCG64(20_240_301))
-    cosines = np.empty(rotations)
-    step = max(1, 200_000 // comparisons)
-    for start in range(0, rotations, step):
-        rows = min(step, rotations - start)
-        direction = rng.standard_normal((rows, rank))
-        squares = np.sum(direction**2, axis=1)
-        if count > rank:
-            squares += rng.chisquare(count - rank, rows)
-        products = direction @ factor
-        most = (products if one_sided else np.abs(products, out=products)).max(axis=1)
-        cosines[start : start + rows] = most / np.sqrt(squares)
-    cosines.sort()
-    return cosines * math.sqrt(count - 1) / np.sqrt(1 - np.minimum(cosines**2, 1 - 1e-15))
-
-
-def _in_their_span(columns: Floats) -> Floats:
-    """The columns in an orthonormal basis of their span (direction, column).
-
-    A rotation moves a fixed direction to a uniform one, and only its part in this span matters. Of many columns the
-    span is small, and worth finding: the differences of N policies have rank N - 1.
-    """
-    rows, count = columns.shape
-    if count <= MANY:
-        factor: Floats = np.linalg.qr(columns, mode="r")  # type: ignore[assignment]  # an array, in this mode
-        return factor
-    tall = rows > count
-    squares, vectors = np.linalg.eigh(columns.T @ columns if tall else columns @ columns.T)
-    kept = squares > 1e-10 * squares[-1]
-    if tall:
-        return np.sqrt(squares[kept])[:, None] * vectors[:, kept].T
-    return vectors[:, kept].T @ columns
 
 
 class PlannedLook(NamedTuple):

@@ -22,14 +22,13 @@ from sameluck.inference.metrics import REWARD, Metric, measured
 from sameluck.inference.requests import Pair, check_request, pairings
 from sameluck.inference.requests import Request as Request  # noqa: PLC0414
 from sameluck.inference.requests import first_pair as first_pair  # noqa: PLC0414
+from sameluck.inference.simultaneous import max_t_intervals, t_p_values
 from sameluck.inference.tails import quantile_moments, quantile_of, tail_difference
 from sameluck.inference.variance_ratios import Moments, VarianceRatio, moments, ratio_of
 from sameluck.intervals import (
     Interval,
     bootstrap_intervals,
     intervals,
-    max_t_intervals,
-    t_p_values,
     welch_interval,
 )
 from sameluck.runs import Runs

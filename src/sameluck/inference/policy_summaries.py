@@ -11,12 +11,11 @@ from sameluck.arrays import Floats, Ints
 from sameluck.inference.adjustments import known_means
 from sameluck.inference.effects import Request, differences
 from sameluck.inference.metrics import best_arm_pulls, measured, pseudo_regret
+from sameluck.inference.simultaneous import one_sided_level, one_sided_max_t
 from sameluck.inference.tails import tail_value
 from sameluck.intervals import (
     anytime_half_width,
     anytime_interval,
-    one_sided_level,
-    one_sided_max_t,
     standard_error,
     t_interval,
 )

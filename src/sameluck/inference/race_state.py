@@ -14,8 +14,9 @@ from sameluck.environments.base import Environment
 from sameluck.experiment import Experiment
 from sameluck.inference.race_files import RaceFile
 from sameluck.inference.race_results import Race, Runner, naive_users
+from sameluck.inference.simultaneous import one_sided_level
 from sameluck.inference.twins.for_races import reversing_failures
-from sameluck.intervals import anytime_half_width, one_sided_level, varies
+from sameluck.intervals import anytime_half_width, varies
 from sameluck.policies.external import Makers, makers_for, makers_of
 from sameluck.simulation.simulate import simulate
 

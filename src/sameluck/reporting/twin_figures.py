@@ -106,7 +106,7 @@ def _draw_tail(axes: Axes, pair: PairFigure) -> None:
     axes.step(losses, share, where="pre", color=colour(1), lw=1.8)
     axes.plot(loss, 1 / one_in, "o", color=colour(1))
     axes.set_yscale("log")
-    axes.set(xlabel=f"{policy} ends this much behind, or more", ylabel="share of replications")
+    axes.set(xlabel=f"{policy} ends behind\nby this much, or more", ylabel="share of replications")
     text = f"{amount(loss)} or more:\n1 in {one_in:,.0f}"
     # The curve falls, so that the upper right corner is empty.
     axes.annotate(text, (loss, 1 / one_in), (1, 1), textcoords="axes fraction", **_POINTER)

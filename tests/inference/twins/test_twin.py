@@ -97,7 +97,7 @@ def literal_effect(runs, level):
             part = out.part(row, 1)  # entry by entry as above, but read at once
             by_arm = ObservedStacks(part.stack_depths, observed_rewards(part)).by_arm()
             ledger = [one.size for one in by_arm], [one.sum() for one in by_arm]
-            simulated.append((row % 16, difference, *ledger))
+            simulated.append((some[row] % 16, difference, *ledger))
 
     def log_likelihood(wins, depths, means):
         terms = [
@@ -119,11 +119,17 @@ def literal_effect(runs, level):
 
     ends = [0.5 - level / 2, 0.5 + level / 2]
     all_ = list(range(16))
-    left_out = np.array([np.quantile(effects(all_[:g] + all_[g + 1 :]), ends) for g in range(16)])
-    errors = [math.sqrt(15 / 16 * ((side - side.mean()) ** 2).sum()) for side in left_out.T]
+    theta = np.array(effects(all_))
+    left_out = [np.array(effects(all_[:g] + all_[g + 1 :])) for g in range(16)]
+    sides = np.array([np.quantile(one, ends) for one in left_out]).T
+    errors = [math.sqrt(15 / 16 * ((side - side.mean()) ** 2).sum()) for side in sides]
+    apart = np.array([one - one.mean() for one in left_out])
+    noise = np.mean([15 / 16 * ((apart[:, b] - apart[:, b].mean()) ** 2).sum() for b in range(24)])
+    kept = max(theta.var(ddof=1) / 2, theta.var(ddof=1) - noise)
+    moved = theta.mean() + (theta - theta.mean()) * math.sqrt(kept / theta.var(ddof=1))
     z = special.ndtri(0.5 + level / 2)
-    low, high = np.quantile(effects(all_), ends)
-    return np.mean(effects(all_)), low - z * errors[0], high + z * errors[1]
+    low, high = np.quantile(moved, ends)
+    return theta.mean(), low - z * errors[0], high + z * errors[1]
 
 
 @pytest.mark.slow

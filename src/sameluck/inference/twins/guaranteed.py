@@ -25,7 +25,7 @@ from sameluck.arrays import Bools, Floats
 from sameluck.environments.bernoulli import Bernoulli
 from sameluck.inference.twins.copies import BernoulliCopy
 from sameluck.inference.twins.intervals import quantile
-from sameluck.inference.twins.ledger import simulated_moments
+from sameluck.inference.twins.ledger import simulated_stacks
 from sameluck.inference.twins.long_run import LongRun
 from sameluck.inference.twins.records import Guaranteed
 from sameluck.runs import Runs
@@ -72,8 +72,10 @@ class MeansBall(NamedTuple):
 
     def score(self, runs: Runs, chances: Floats) -> Floats:
         """The derivatives of the log-likelihood of each replication along the coordinates (replication, arm)."""
-        moments = simulated_moments(runs)
-        excess = moments.totals.sum(axis=1) - moments.depths.sum(axis=1) * chances
+        parts = simulated_stacks(runs)
+        excess = np.concatenate(
+            [(one.sums(one.values) - one.depths * chances).sum(axis=1) for one in parts]
+        )
         spread = np.sqrt(np.maximum(self.users, 1) * chances * (1 - chances))
         return excess / np.where(spread > 0, spread, np.inf)
 
@@ -132,9 +134,7 @@ class _Search:
 
     def __init__(self, long: LongRun, ball: MeansBall) -> None:
         self.long, self.copies, self.ball = long, long.copies, ball
-        stars = (long.star(pair) for pair in range(len(self.copies.pairs)))
-        of_each = [(one.mean(axis=0), _square_error(one)) for one in stars]
-        self.centre, self.square_error = np.array(of_each).transpose(1, 0, 2)
+        self.centre, self.square_error = long.moments_of_stars()
         self.low, self.high = self.centre.copy(), self.centre.copy()
         arms = ball.users.size
         self.lowest = np.zeros((*self.low.shape, arms))

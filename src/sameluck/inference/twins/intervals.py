@@ -65,15 +65,27 @@ def _means(star: Floats, count: int, generator: np.random.Generator) -> Floats:
     )
 
 
-def copied_effect(draws: Floats, errors: tuple[float, float], level: float) -> CopiedEffect:
-    """The interval from the effects on draws of the arms, and the standard errors of its ends by their simulation.
+def copied_effect(
+    draws: Floats, noise: float, errors: tuple[float, float], level: float
+) -> CopiedEffect:
+    """The interval of the effect from simulations on draws of the arms.
 
-    The errors are added to the ends linearly: in quadrature they are too little where the effect has a maximum near
-    the true arms.
+    Args:
+        draws: The effect on each draw.
+        noise: The variance of one of them that is due to simulation, beside errors that all of them share.
+        errors: The standard errors of the two ends by their simulation.
+        level: Of the interval.
+
+    The noise is taken out by drawing the effects together around their mean; at most half of their variance, because
+    the difference of two larger numbers that are nearly equal may come out far too small. The errors are added to the
+    ends linearly: in quadrature they are too little where the effect has a maximum near the true arms.
     """
-    centre, draws = float(draws.mean()), np.sort(draws)
-    low, high = _ends(draws, errors, level)
-    return CopiedEffect(centre, Interval(low, high, _p_value(draws, errors)), max(errors))
+    centre, variance = float(draws.mean()), float(draws.var(ddof=1))
+    kept = max(variance / 2, variance - noise)
+    factor = math.sqrt(kept / variance) if variance else 0.0
+    shrunk = np.sort(centre + factor * (draws - centre))
+    low, high = _ends(shrunk, errors, level)
+    return CopiedEffect(centre, Interval(low, high, _p_value(shrunk, errors)), max(errors))
 
 
 def _ends(draws: Floats, errors: tuple[float, float], level: float) -> tuple[float, float]:

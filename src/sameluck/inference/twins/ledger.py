@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -44,13 +45,14 @@ class ObservedStacks(NamedTuple):
     def moments(self) -> StackMoments:
         """What the tests of the arms' constancy need of every stack."""
         first = np.cumsum(self.depths).reshape(self.depths.shape) - self.depths
-        totals, squares = self._sum(self.values), self._sum(self.values * self.values)
-        along = self._sum(np.arange(self.values.size) * self.values)
+        totals, squares = self.sums(self.values), self.sums(self.values * self.values)
+        along = self.sums(np.arange(self.values.size) * self.values)
         return StackMoments(
             self.depths, totals, squares, along - (first + (self.depths - 1) / 2) * totals
         )
 
-    def _sum(self, values: Floats) -> Floats:
+    def sums(self, values: Floats) -> Floats:
+        """Sums over each stack of something that every reward has."""
         depths = self.depths.ravel()
         ends = np.cumsum(depths)
         sums = np.zeros(depths.size)
@@ -69,18 +71,20 @@ class StackMoments(NamedTuple):
     trends: Floats  # of reward times centred position
 
 
-def simulated_moments(runs: Runs, origins: Floats | None = None) -> StackMoments:
-    """The sums over the stacks of a simulation, less an origin of each arm; some replications are read at a time."""
+def simulated_stacks(runs: Runs, origins: Floats | None = None) -> Iterator[ObservedStacks]:
+    """What a simulation has read, less an origin of each arm; some replications at a time, or memory might not do."""
     most = int(runs.stack_depths.sum(axis=(1, 2)).max())
     step = max(1, _READ_AT_ONCE // most)
-    parts = (runs.part(first, step) for first in range(0, runs.replications, step))
-    each = [_moments_of_part(part, origins) for part in parts]
+    for first in range(0, runs.replications, step):
+        part = runs.part(first, step)
+        stacks = ObservedStacks(part.stack_depths, observed_rewards(part))
+        yield stacks if origins is None else stacks.less(origins)
+
+
+def simulated_moments(runs: Runs) -> StackMoments:
+    """The sums over the stacks of a simulation."""
+    each = [stacks.moments() for stacks in simulated_stacks(runs)]
     return StackMoments(*map(np.concatenate, zip(*each, strict=True)))
-
-
-def _moments_of_part(runs: Runs, origins: Floats | None) -> StackMoments:
-    stacks = ObservedStacks(runs.stack_depths, observed_rewards(runs))
-    return (stacks if origins is None else stacks.less(origins)).moments()
 
 
 def observed_stacks(runs: Runs) -> ObservedStacks:

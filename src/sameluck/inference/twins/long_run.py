@@ -36,6 +36,13 @@ class LongRun(NamedTuple):
         """Some of the differences on the copy, of all pairs (replication, pair, checkpoint)."""
         return self.copies.differences(self.runs.part(start, count))
 
+    def moments_of_stars(self) -> tuple[Floats, Floats]:
+        """The means of the differences and the variances of these means, of all pairs (pair, checkpoint)."""
+        stars = map(self.star, range(len(self.copies.pairs)))
+        each = [(one.mean(axis=0), one.var(axis=0, ddof=1) / len(one)) for one in stars]
+        means, variances = np.array(each).transpose(1, 0, 2)
+        return means, variances
+
     @property
     def half_reward(self) -> float:
         """Half of a typical reward that is not zero."""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from sameluck.arrays import Floats
 from sameluck.inference.twins.intervals import CopiedEffect, copied_effect
 from sameluck.inference.twins.long_run import LongRun
 
@@ -45,46 +42,25 @@ class EffectsOnSharedLuck:
         many, count = len(self.environments), len(self.shared)
         means = self.sums / count
         centre = means.mean(axis=0)
-        residual = (
+        residual = (  # of what neither the draw nor the replication explains
             self.squares
             - count * (means**2).sum(axis=0)
             - many * (self.shared**2).sum(axis=0)
             + many * count * centre**2
         )
-        interaction = np.maximum(residual, 0) / ((many - 1) * (count - 1))
+        noise = np.maximum(residual, 0) / ((many - 1) * (count - 1) * count)
+        centres, variances = self.long.moments_of_stars()
+        errors = np.sqrt(self.shared.var(axis=0, ddof=1) / count + variances)
+        draws = centres + means
         return [
             [
-                shrunk_effect(
-                    star,
-                    means[:, pair, at],
-                    self.shared[:, pair, at],
-                    float(interaction[pair, at]),
+                copied_effect(
+                    draws[:, pair, at],
+                    float(noise[pair, at]),
+                    (float(errors[pair, at]), float(errors[pair, at])),
                     level,
                 )
-                for at, star in enumerate(self.long.star(pair).T)
+                for at in range(draws.shape[2])
             ]
-            for pair in range(means.shape[1])
+            for pair in range(draws.shape[1])
         ]
-
-
-def shrunk_effect(
-    star: Floats, effects: Floats, shared: Floats, interaction: float, level: float
-) -> CopiedEffect:
-    """The interval of the effect from simulations on draws of the arms, all on the luck of the long run.
-
-    Args:
-        star: The differences of the long run on the copy (R0,).
-        effects: The mean difference on each draw, less that of the long run on the same replications (B,).
-        shared: The mean over the draws of each replication's difference, less the long run's (R1,).
-        interaction: The mean square of what neither the draw nor the replication explains.
-        level: Of the interval.
-
-    The variance of the draws' means has a part due to simulation, interaction / R1, which is taken out by drawing
-    them together around their mean; at most half of the variance, because the difference of two larger numbers that
-    are nearly equal may come out far too small.
-    """
-    variance = float(effects.var(ddof=1))
-    kept = max(variance / 2, variance - interaction / shared.size)
-    shrunk = (effects - effects.mean()) * (math.sqrt(kept / variance) if variance else 0.0)
-    error = math.sqrt(shared.var(ddof=1) / shared.size + star.var(ddof=1) / star.size)
-    return copied_effect(star.mean() + effects.mean() + shrunk, (error, error), level)

@@ -13,18 +13,21 @@ most 1 / n_mu, so that the estimate is never much worse than that of the copy's 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 
-from sameluck.arrays import Floats
+from sameluck.arrays import Floats, Ints
 from sameluck.inference.twins.copies import LikelihoodCopy
 from sameluck.inference.twins.intervals import CopiedEffect, copied_effect
-from sameluck.inference.twins.ledger import simulated_moments
+from sameluck.inference.twins.ledger import simulated_stacks
 from sameluck.inference.twins.long_run import LongRun
 from sameluck.inference.twins.simulations import Effort
 from sameluck.runs import Runs
 
 GROUPS = 16  # of replications: leaving out one after the other shows the error of the simulation
-_ROWS, _WEIGHTS = 2_048, 4_000_000  # replications, and their weights on all copies, at once
+_ROWS, _WEIGHTS = 2_048, 4_000_000  # replications, and their weights on all copies, at once, about
 
 
 class WeightedEffects:
@@ -36,20 +39,25 @@ class WeightedEffects:
         coefficients = copy.coefficients([copy.environment, *self.environments])
         planned = [long.runs.replications] + [effort.weighted] * effort.draws
         self.planned, self.done = effort.weighted, 0  # on each draw
-        self.next = long.runs.replications
-        shape = long.runs.rewards.shape[1:]
+        self.next, self.origins = long.runs.replications, copy.origins
+        self.rows = max(1, min(_ROWS, _WEIGHTS // len(planned)))
         self.on_estimate, self.on_draws = (
-            WeightedSums(copy.origins, coefficients, np.array(planned, float), shape)
+            WeightedSums(coefficients, np.array(planned, float), long.runs.rewards.shape[1:])
             for _ in range(2)
         )
-        self.on_estimate.add(long.runs)
+        for first in range(0, self.next, self.rows):
+            self.on_estimate.add([_revealed(long.runs.part(first, self.rows), self.origins)])
 
     def extend(self, count: int) -> None:
         """Simulate so many more replications on every draw, each on luck that no other has."""
         starts = range(self.next, self.next + count * len(self.environments), count)
         parts = [range(start, start + count) for start in starts]
+        waiting: list[Revealed] = []
         for runs in self.copies.run_each(list(zip(self.environments, parts, strict=True))):
-            self.on_draws.add(runs)
+            waiting.append(_revealed(runs, self.origins))
+            if len(waiting) * count >= self.rows or runs.first == parts[-1].start:
+                self.on_draws.add(waiting)
+                waiting = []
         self.next, self.done = starts.stop, self.done + count
 
     def effects(self, level: float) -> list[list[CopiedEffect]]:
@@ -59,24 +67,36 @@ class WeightedEffects:
         weights = self.on_estimate.weights + share * self.on_draws.weights
         rewards = self.on_estimate.rewards + share * self.on_draws.rewards
         draws = self._differences(rewards.sum(axis=0), weights.sum(axis=0))
-        low, high = self._errors_of_ends(rewards, weights, level).tolist()
+        noise, (low, high) = self._variances(rewards, weights, draws, level)
+        low, high = np.sqrt(low), np.sqrt(high)
         return [
             [
-                copied_effect(draws[:, pair, at], (low[pair][at], high[pair][at]), level)
+                copied_effect(
+                    draws[:, pair, at],
+                    float(noise[pair, at]),
+                    (float(low[pair, at]), float(high[pair, at])),
+                    level,
+                )
                 for at in range(draws.shape[2])
             ]
             for pair in range(draws.shape[1])
         ]
 
-    def _errors_of_ends(self, rewards: Floats, weights: Floats, level: float) -> Floats:
-        """The standard errors of the quantiles of the effects, by the jackknife (end, pair, checkpoint)."""
+    def _variances(
+        self, rewards: Floats, weights: Floats, draws: Floats, level: float
+    ) -> tuple[Floats, Floats]:
+        """By the jackknife, of an effect beside what all share, and of the quantiles ((pair, checkpoint) of each)."""
         totals = rewards.sum(axis=0), weights.sum(axis=0)
-        ends = []
-        for without in zip(rewards, weights, strict=True):
-            rest = (total - one for total, one in zip(totals, without, strict=True))
-            draws = self._differences(*rest)
-            ends.append(np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2], axis=0))
-        return np.sqrt((GROUPS - 1) * np.var(ends, axis=0))
+        centred = draws - draws.mean(axis=0)
+        ends, sums, squares = [], np.zeros_like(draws), np.zeros_like(draws)
+        for group in zip(rewards, weights, strict=True):
+            rest = self._differences(*(all_ - one for all_, one in zip(totals, group, strict=True)))
+            ends.append(np.quantile(rest, [0.5 - level / 2, 0.5 + level / 2], axis=0))
+            moved = rest - rest.mean(axis=0) - centred
+            sums += moved
+            squares += moved**2
+        noise = (GROUPS - 1) * (squares / GROUPS - (sums / GROUPS) ** 2).mean(axis=0)
+        return noise, (GROUPS - 1) * np.var(ends, axis=0)
 
     def _differences(self, rewards: Floats, weights: Floats) -> Floats:
         """The effects on each draw (draw, pair, checkpoint)."""
@@ -86,25 +106,20 @@ class WeightedEffects:
 class WeightedSums:
     """Sums of weights and of weighted rewards on every copy of the arms, by group of replications."""
 
-    def __init__(
-        self, origins: Floats | None, coefficients: Floats, planned: Floats, shape: tuple[int, ...]
-    ) -> None:
-        self.origins = origins  # of the rewards of each arm
+    def __init__(self, coefficients: Floats, planned: Floats, shape: tuple[int, ...]) -> None:
         self.coefficients = coefficients  # of the log-likelihood (copy, sum over stacks)
         self.planned = planned  # replications on each copy
         self.weights = np.zeros((GROUPS, len(planned)))
         self.rewards = np.zeros((GROUPS, len(planned), *shape))
 
-    def add(self, runs: Runs) -> None:
-        """Add replications that were simulated on one of the copies."""
-        step = GROUPS * max(1, min(_ROWS, _WEIGHTS // len(self.planned)) // GROUPS)
-        for first in range(0, runs.replications, step):
-            part = runs.part(first, step)
-            weights = self._weights(_stack_sums(part, self.origins))
-            for group in range(GROUPS):
-                some, rewards = weights[group::GROUPS], part.rewards[group::GROUPS]
-                self.weights[group] += some.sum(axis=0)
-                self.rewards[group] += np.einsum("rc,rpk->cpk", some, rewards)
+    def add(self, parts: Sequence[Revealed]) -> None:
+        """Add replications that were simulated on some of the copies."""
+        sums, rewards, groups = (np.concatenate(each) for each in zip(*parts, strict=True))
+        weights = self._weights(sums)
+        for group in range(GROUPS):
+            own = groups == group
+            self.weights[group] += weights[own].sum(axis=0)
+            self.rewards[group] += np.einsum("rc,rpk->cpk", weights[own], rewards[own])
 
     def _weights(self, sums: Floats) -> Floats:
         """The weight of each replication on each copy."""
@@ -114,8 +129,18 @@ class WeightedSums:
         return likelihoods / np.einsum("rc,c->r", likelihoods, self.planned)[:, None]
 
 
-def _stack_sums(runs: Runs, origins: Floats | None) -> Floats:
-    """Depth, total and sum of squares of the stacks of each arm, less its origin (replication, sum)."""
-    moments = simulated_moments(runs, origins)
-    parts = (moments.depths, moments.totals, moments.squares)
-    return np.concatenate([one.sum(axis=1) for one in parts], axis=1)
+class Revealed(NamedTuple):
+    """What counts of some replications."""
+
+    sums: Floats  # depth, total and sum of squares of each arm, less its origin (replication, sum)
+    rewards: Floats  # (replication, policy, checkpoint)
+    groups: Ints  # (replication,)
+
+
+def _revealed(runs: Runs, origins: Floats | None) -> Revealed:
+    sums = []
+    for stacks in simulated_stacks(runs, origins):
+        parts = (stacks.depths, stacks.sums(stacks.values), stacks.sums(stacks.values**2))
+        sums.append(np.concatenate([one.sum(axis=1) for one in parts], axis=1))
+    numbers = np.arange(runs.first, runs.first + runs.replications)
+    return Revealed(np.concatenate(sums), runs.rewards, numbers % GROUPS)

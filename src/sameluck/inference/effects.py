@@ -207,9 +207,9 @@ def _each_alone(runs: Runs, keys: list[PairAt], request: Request) -> list[Interv
         ]
     if request.interval == "t" and not paired and request.adjust is None:
         return [welch_interval(*_rewards(runs, *key), request.level) for key in keys]
-    values = [differences(runs, *key, request) for key in keys]
+    values = (differences(runs, *key, request) for key in keys)
     if request.interval == "bootstrap":
-        return bootstrap_intervals(np.column_stack(values), request.level)
+        return bootstrap_intervals(np.column_stack(list(values)), request.level)
     return [intervals[request.interval](one, request.level) for one in values]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.reporting.drawing import Axes, Figure, colour, drawing, panels
-from sameluck.reporting.wording import amount
+from sameluck.reporting.wording import amount, percent
 
 _POINTER = {"arrowprops": {"arrowstyle": "-", "color": "0.5"}, "ha": "right", "va": "top"}
 
@@ -40,6 +40,7 @@ class PairFigure(NamedTuple):
     star: Floats  # differences on the copy
     observed: Floats
     bars: tuple[Bar, ...]
+    level: float  # of the bars
     tail: Tail | None  # None if no policy fails rarely
 
 
@@ -71,7 +72,8 @@ def _draw_law(axes: Axes, pair: PairFigure) -> None:
     axes.set(title=f"One replication: {pair.label}", yticks=[], ylim=(0, None))
     axes.spines["left"].set_visible(False)
     axes.set_xlabel(f"difference over {pair.horizon:,} periods, on the copy")
-    axes.legend(frameon=False, loc="best")
+    # In a frame, or its dot could be taken for one that was observed.
+    axes.legend(framealpha=0.9, edgecolor="0.85", loc="best")
 
 
 def _stacked(values: Floats, width: float) -> tuple[Floats, Floats]:
@@ -90,7 +92,7 @@ def _draw_intervals(axes: Axes, pair: PairFigure) -> None:
     axes.axvline(0, color="0.35", lw=0.8, zorder=0)
     axes.set_yticks(range(len(pair.bars)), [bar.label for bar in pair.bars])
     axes.set_ylim(len(pair.bars) - 0.5, -0.5)
-    axes.set(title="Effect", xlabel="effect on cumulative reward")
+    axes.set(title=f"Effect, {percent(pair.level)} intervals", xlabel="effect on cumulative reward")
 
 
 def _draw_tail(axes: Axes, pair: PairFigure) -> None:

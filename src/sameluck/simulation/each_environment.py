@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeAlias
 
 import numpy as np
@@ -44,5 +45,13 @@ def runs_in_each(
     if workers == 1:
         yield from map(run, places)
         return
+    begun: deque[Future[Runs]] = (
+        deque()
+    )  # a few, or results would pile up where the caller is slower
     with ThreadPoolExecutor(workers, thread_name_prefix="sameluck") as pool:
-        yield from pool.map(run, places)
+        for place in places:
+            begun.append(pool.submit(run, place))
+            if len(begun) > 2 * workers:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()

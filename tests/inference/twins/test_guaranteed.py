@@ -13,6 +13,8 @@ from sameluck.inference.twins.guaranteed import means_ball
 
 COPY = BernoulliCopy(np.array([40.0, 900.0, 7.0]), np.array([12.0, 700.0, 7.0]))
 
+COPY_OF_ONE = BernoulliCopy(np.array([10.0]), np.array([4.0]))
+
 
 def literal_evidence(copy, means):
     """The logarithm of the mixture's likelihood ratio against some means."""
@@ -47,10 +49,11 @@ def test_inside_and_outside():
 
 def test_an_arm_without_users_may_be_anything():
     ball = means_ball(BernoulliCopy(np.array([0.0, 10.0]), np.array([0.0, 4.0])), 0.9)
-    ends = ball.chances(ball.radius * np.array([[1.0, 0.0], [-1.0, 0.0]]))
+    ends = ball.chances(ball.edge(np.array([[1.0, 0.0], [-1.0, 0.0], [0.8, 0.6]])))
 
-    assert ends[:, 0].tolist() == [1.0, 0.0]
-    assert ends[:, 1] == pytest.approx([0.4, 0.4], abs=1e-6)
+    assert ends[:, 0].tolist() == [1.0, 0.0, 1.0]
+    assert ends[:2, 1] == pytest.approx([0.4, 0.4], abs=1e-6)
+    assert literal_evidence(COPY_OF_ONE, ends[2, 1:]) == pytest.approx(math.log(10), abs=1e-3)
 
 
 def test_the_true_means_are_in_the_set_at_every_look():
@@ -77,3 +80,26 @@ def test_it_contains_the_interval_of_the_effect():
 
     assert twin.guaranteed[0].low < twin.effects[0].low
     assert twin.guaranteed[0].high > twin.effects[0].high
+
+
+def test_the_ends_are_found_among_many_arms():
+    """Of 40 arms no direction but that of the gradient leads near them: the others give an interval half as wide."""
+    policies = {"a": "ucb1(2)", "b": "ucb1(0.5)"}
+    experiment = sl.Experiment(policies=policies, arms=40, horizon=100, replications=1, seed=3)
+    runs = sl.simulate(experiment, sl.Bernoulli(np.linspace(0.1, 0.8, 40).tolist()))
+    twin = sl.twin(runs, replications=600, draws=20, draw_replications=40)
+    (effect,), (end,) = twin.effects, twin.guaranteed
+
+    assert end.low < effect.low
+    assert end.high > effect.high
+    assert end.high - end.low > 2 * (effect.high - effect.low)
+
+
+def test_arms_that_have_never_paid_leave_no_difference_possible():
+    """Where all means are 0 every policy earns 0; one lucky replication of the long run does not hide that."""
+    policies = {"a": "ucb1(2)", "b": "ucb1(0.5)"}
+    experiment = sl.Experiment(policies=policies, arms=2, horizon=100, replications=2, seed=3)
+    runs = sl.simulate(experiment, sl.Bernoulli([0.0, 0.0]))
+    twin = sl.twin(runs, replications=1_000, draws=20, draw_replications=40)
+
+    assert twin.guaranteed[0].low <= 0 < twin.guaranteed[0].high

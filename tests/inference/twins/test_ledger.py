@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 import sameluck as sl
-from sameluck.inference.twins.ledger import ObservedStacks, observed_stacks
+from sameluck.inference.twins.ledger import (
+    ObservedStacks,
+    observed_stacks,
+    simulated_moments,
+    simulated_stacks,
+)
 from sameluck.simulation.observed import observed_rewards
 from sameluck.simulation.rewards import reward_at
 
@@ -61,6 +66,21 @@ def test_moments_are_sums():
     assert moments.totals.tolist() == [[[7, 0]], [[12, 9]]]
     assert moments.squares.tolist() == [[[21, 0]], [[74, 81]]]
     assert moments.trends.tolist() == [[[3, 0]], [[1, 0]]]
+
+
+@pytest.mark.parametrize("design", ["replay", "naive"])
+def test_moments_of_a_simulation_are_read_in_parts(design, monkeypatch):
+    runs, origins = simulated(design), np.array([0.1, 0.5])
+    whole = ObservedStacks(runs.stack_depths, observed_rewards(runs))
+    monkeypatch.setattr("sameluck.inference.twins.ledger._READ_AT_ONCE", 40)  # of 45 and more
+
+    for one, other in zip(simulated_moments(runs), whole.moments(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+    parts = [one.values for one in simulated_stacks(runs, origins)]
+    assert len(parts) > 1
+    assert np.array_equal(np.concatenate(parts), whole.less(origins).values)
+    by_arm = zip(whole.less(origins).by_arm(), whole.by_arm(), origins, strict=True)
+    assert all(np.array_equal(less, values - origin) for less, values, origin in by_arm)
 
 
 def test_arms_are_pooled():

@@ -12,6 +12,7 @@ import sameluck as sl
 from sameluck.inference.twins import sentences
 from sameluck.inference.twins.copies import copy_arms
 from sameluck.inference.twins.ledger import ObservedStacks
+from sameluck.inference.twins.records import Failure, Stability
 from sameluck.randomness.streams import ALL_POLICIES, TWIN, stream, word
 from sameluck.simulation.observed import observed_rewards
 from sameluck.simulation.rewards import reward_at
@@ -339,6 +340,18 @@ def test_a_twin_that_is_sure_says_for_how_many_looks(runs, twin):
     assert words().endswith("stopping at the first that is sure misses more often.")
     assert words((-1.0, 3.0)).endswith("the guaranteed one, for every look, contains 0.")
     assert words((0.5, 3.0)).endswith("the guaranteed one, for every look, also leaves out 0.")
+    failure = Failure("greedy", "ucb", 60, 9.0, 50.0, met=1, replications=3)
+    assert "no replication has met" not in sentences.suggestion(running, sure, (), (failure,), ())
+    unmet = failure._replace(met=0)
+    assert "no replication has met" in sentences.suggestion(running, sure, (), (unmet,), ())
+
+
+def test_arms_that_changed_leave_only_the_observed_mean():
+    changed = Stability(0.001, None, 0)
+    words = [sentences.assumption(changed, 1, guaranteed=one) for one in (False, True)]
+
+    assert all(one.endswith("read the observed mean instead.") for one in words)
+    assert ["the guaranteed interval assumes it too" in one for one in words] == [False, True]
 
 
 def test_too_few_values_withhold_the_effect():

@@ -1,5 +1,7 @@
 """Effects on draws of the arms whose likelihood is known, from the simulations on all of them."""
 
+import itertools
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -7,9 +9,10 @@ import pytest
 from scipy import stats
 
 import sameluck as sl
-from sameluck.inference.twins.copies import BernoulliCopy, GaussianCopy
+from sameluck.inference.twins.copies import BernoulliCopy, GaussianCopy, copy_arms
+from sameluck.inference.twins.ledger import ObservedStacks
 from sameluck.inference.twins.long_run import run_long
-from sameluck.inference.twins.simulations import Copies, Effort
+from sameluck.inference.twins.simulations import Copies, Effort, checked_effort
 from sameluck.inference.twins.weighting import WeightedEffects
 
 
@@ -30,11 +33,22 @@ def sums_of(values):
             np.array([0.5, -1.0, 3.0]),
             [(sl.Gaussian((m,), (s,)), stats.norm(m, s).logpdf) for m, s in ((1, 2), (-0.3, 0.7))],
         ),
+        (
+            GaussianCopy(np.array([9.0]), np.array([1e9]), np.array([2.0])),
+            np.array([1e9 + 0.5, 1e9 - 1.0]),
+            [
+                (sl.Gaussian((m,), (s,)), stats.norm(m, s).logpdf)
+                for m, s in ((1e9, 2), (1e9 + 1, 0.7))
+            ],
+        ),
     ],
 )
 def test_coefficients_give_the_ratio_of_likelihoods(copy, values, laws):
     """The likelihood itself has a further factor, the same for all arms."""
-    one, other = copy.coefficients([law for law, _ in laws]) @ sums_of(values)
+    stacks = ObservedStacks(np.array([[[values.size]]]), values)
+    if copy.origins is not None:
+        stacks = stacks.less(copy.origins)
+    one, other = copy.coefficients([law for law, _ in laws]) @ sums_of(stacks.values)
     expected = [density(values).sum() for _, density in laws]
 
     assert one - other == pytest.approx(expected[0] - expected[1])
@@ -45,6 +59,8 @@ def test_arms_that_always_pay_the_same_leave_the_likelihood_as_it_is():
     gaussian = GaussianCopy(np.array([5.0]), np.array([1.0]), np.array([0.0]))
     bernoulli = BernoulliCopy(np.array([0.0]), np.array([0.0]))
 
+    equal = ObservedStacks(np.array([[[10]]]), np.full(10, 0.1))  # whose mean is rounded
+    assert copy_arms(equal, "gaussian", ["red"]) == (10, 0.1, 0)
     assert not gaussian.coefficients([gaussian.environment]).any()
     assert np.isfinite(bernoulli.coefficients([sl.Bernoulli((0.0,)), sl.Bernoulli((1.0,))])).all()
 
@@ -88,3 +104,87 @@ def test_more_simulation_gives_a_smaller_error():
 
     assert longer.error < brief.error
     assert abs(longer.effect - brief.effect) < 5 * brief.error
+
+
+def test_more_draws_have_fewer_replications_each():
+    """Each replication is weighted on every draw, so that their product is the time."""
+    usual, higher = (
+        checked_effort(0.95, 20_000, None, None),
+        checked_effort(0.999, 20_000, None, None),
+    )
+
+    assert (usual.draws, usual.weighted) == (200, 192)
+    assert (higher.draws, higher.weighted, higher.draw_replications) == (4_000, 20, 192)
+    assert checked_effort(0.999, 20_000, None, 100).weighted == 100
+
+
+class PlaysTheWinner:
+    """The arm that has just paid again, otherwise the other one; starts with either."""
+
+    def __init__(self, seed):
+        self.arm = seed % 2
+
+    def select(self, period):
+        return self.arm
+
+    def update(self, arm, reward):
+        self.arm = arm if reward else 1 - arm
+
+
+class StaysWithOne(PlaysTheWinner):
+    """The first arm until it has failed twice."""
+
+    def __init__(self, seed):
+        self.arm, self.failures = 0, 0
+
+    def update(self, arm, reward):
+        self.failures += 1 - reward
+        self.arm = int(self.failures >= 2)
+
+
+def exact_reward(make, means, horizon):
+    """The expected reward, from all tables of rewards and both seeds."""
+    expected = 0.0
+    for table in itertools.product((0, 1), repeat=2 * horizon):
+        stacks = [table[:horizon], table[horizon:]]
+        chance = math.prod(
+            mean if paid else 1 - mean
+            for mean, stack in zip(means, stacks, strict=True)
+            for paid in stack
+        )
+        for seed in (0, 1):
+            policy, depths = make(seed), [0, 0]
+            for period in range(1, horizon + 1):
+                arm = policy.select(period)
+                reward = stacks[arm][depths[arm]]
+                depths[arm] += 1
+                expected += chance * reward / 2
+                policy.update(arm, reward)
+    return expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("design", ["replay", "naive"])
+def test_effects_of_objects_are_the_exact_expectations(design):
+    """Every table of rewards over four periods is enumerated; within five standard errors."""
+    makers = {"winner": PlaysTheWinner, "one": StaysWithOne}
+    policies = {name: f"external({name})" for name in makers}
+    whole = sl.Experiment(
+        policies=policies, arms=2, horizon=4, replications=3, design=design, seed=1
+    )
+    runs = sl.simulate(whole, sl.Bernoulli((0.7, 0.2)), makers=makers, workers=1)
+    copies = Copies(runs, workers=1, makers=makers)
+    long = run_long(runs, None, copies, 1_000)
+    weighted = WeightedEffects(long, long.copy, Effort(1_000, 20, 50, 0))
+    weighted.extend(50)
+    found = weighted.effects(0.95)[0][0]
+
+    exact = [
+        exact_reward(StaysWithOne, one.means, 4) - exact_reward(PlaysTheWinner, one.means, 4)
+        for one in weighted.environments
+    ]
+    assert max(exact) - min(exact) > 10 * found.error
+    ends, margin = np.quantile(exact, [0.025, 0.975]), stats.norm.ppf(0.975) * found.error
+    assert abs(found.effect - np.mean(exact)) < 5 * found.error
+    assert found.interval.low + margin == pytest.approx(ends[0], abs=7 * found.error)
+    assert found.interval.high - margin == pytest.approx(ends[1], abs=7 * found.error)

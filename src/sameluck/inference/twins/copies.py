@@ -55,6 +55,10 @@ class BernoulliCopy(NamedTuple):
         grid = latin_hypercube(count, self.users.size, generator)
         return scipy.special.betaincinv(*shapes, grid)
 
+    @property
+    def origins(self) -> None:
+        """What is subtracted from the rewards of each arm before they are summed: nothing."""
+
     def coefficients(self, environments: Sequence[Environment]) -> Floats:
         """Of the log-likelihood, on the depth, total and sum of squares of each arm (environment, sum)."""
         chances = np.clip([one.means for one in environments], _LEAST_CHANCE, 1 - _LEAST_CHANCE)
@@ -85,10 +89,15 @@ class GaussianCopy(NamedTuple):
         rows = zip(means.tolist(), sds.tolist(), strict=True)
         return [Gaussian(tuple(mean), tuple(sd)) for mean, sd in rows]
 
+    @property
+    def origins(self) -> Floats:
+        """What is subtracted from the rewards of each arm, or squares of large means would cancel one another."""
+        return self.means
+
     def coefficients(self, environments: Sequence[Environment]) -> Floats:
         """Of the log-likelihood, on the depth, total and sum of squares of each arm (environment, sum)."""
         laws = np.array([(one.means, one.sd) for one in environments])  # type: ignore[attr-defined]
-        means, sds = laws[:, 0], laws[:, 1]
+        means, sds = laws[:, 0] - self.origins, laws[:, 1]
         known = sds == 0  # an arm that pays the same always, in every draw
         precisions = np.where(known, 0.0, np.where(known, 1.0, sds) ** -2.0)
         each = np.log(precisions, where=~known, out=np.zeros_like(means)) / 2
@@ -140,8 +149,14 @@ def copy_arms(stacks: ObservedStacks, family: str | None, names: Sequence[str]) 
             )
     if family == "empirical":
         return EmpiricalCopy(tuple(np.sort(one) for one in values))
-    columns = ([one.size, one.mean(), one.std(ddof=1)] for one in values)
-    return GaussianCopy(*np.array(list(columns), float).T)
+    return GaussianCopy(*np.array([_normal_estimates(one) for one in values]).T)
+
+
+def _normal_estimates(values: Floats) -> tuple[float, float, float]:
+    """Count, mean and standard deviation; exactly 0 of equal values, which rounding would leave above it."""
+    if values.min() == values.max():
+        return float(values.size), float(values[0]), 0.0
+    return float(values.size), float(values.mean()), float(values.std(ddof=1))
 
 
 def latin_hypercube(count: int, columns: int, generator: np.random.Generator) -> Floats:

@@ -15,8 +15,8 @@ def drawn_effects(long: LongRun, effort: Effort, level: float) -> list[list[Copi
 
     Simulates more where the error at the last checkpoint is not small.
     """
-    count = effort.draw_replications
-    drawn = _on_draws(long, effort)
+    drawn, count = _on_draws(long, effort)
+    long.copies.expect(effort.draws * (count - effort.weighted))
     drawn.extend(count)
     for _ in range(effort.raises):
         results = drawn.effects(level)
@@ -28,7 +28,8 @@ def drawn_effects(long: LongRun, effort: Effort, level: float) -> list[list[Copi
     return drawn.effects(level)
 
 
-def _on_draws(long: LongRun, effort: Effort) -> WeightedEffects | EffectsOnSharedLuck:
+def _on_draws(long: LongRun, effort: Effort) -> tuple[WeightedEffects | EffectsOnSharedLuck, int]:
+    """What estimates the effects, and how many replications on each draw it begins with."""
     if isinstance(long.copy, LikelihoodCopy):
-        return WeightedEffects(long, long.copy, effort)
-    return EffectsOnSharedLuck(long, effort.draws)
+        return WeightedEffects(long, long.copy, effort), effort.weighted
+    return EffectsOnSharedLuck(long, effort.draws), effort.draw_replications

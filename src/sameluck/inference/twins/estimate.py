@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sameluck.errors import Invalid
 from sameluck.inference.twins.draws import drawn_effects
-from sameluck.inference.twins.guaranteed import guaranteed_intervals
+from sameluck.inference.twins.guaranteed import guaranteed_intervals, points_visited
 from sameluck.inference.twins.long_run import (
     copied_effects,
     effects_around_mean,
@@ -22,8 +22,6 @@ from sameluck.inference.twins.withholding import reasons_to_withhold
 from sameluck.policies.external import Makers
 from sameluck.runs import Runs
 
-SEARCHED = 100  # points of the set of means, about, for the work that progress reports
-
 
 def twin(  # noqa: PLR0913 all but one are optional
     runs: Runs,
@@ -32,7 +30,7 @@ def twin(  # noqa: PLR0913 all but one are optional
     family: str | None = None,
     replications: int = Effort().replications,
     draws: int | None = None,
-    draw_replications: int = Effort().draw_replications,
+    draw_replications: int | None = None,
     workers: int | None = None,
     progress: Callable[[int, int], object] | bool | None = None,
     makers: Makers | None = None,
@@ -48,7 +46,8 @@ def twin(  # noqa: PLR0913 all but one are optional
             observed values, the default for others) or `"gaussian"`.
         replications: Of the long run on the copy.
         draws: Of arms that the ledger leaves possible; if not given 200, and more for a level above 0.98.
-        draw_replications: On each draw; doubled, at most twice, where that is not precise enough.
+        draw_replications: On each draw; doubled, at most twice, where that is not precise enough. If not given 192;
+            fewer on more than 200 draws if the replications on one draw tell of all (see docs/twin.md).
         workers: Threads; all cores if not given.
         progress: Called as `progress(done, total)`, in replications; True prints a line per tenth.
         makers: For `External` policies, as for `simulate`. Python objects take their time: lower the numbers above.
@@ -61,18 +60,19 @@ def twin(  # noqa: PLR0913 all but one are optional
         raise Invalid("twin needs at least two policies, got one")
     effort = checked_effort(level, replications, draws, draw_replications)
     copies = Copies(runs, workers, progress, makers=makers)
-    searched = SEARCHED * effort.draw_replications
-    copies.expect(effort.replications + effort.draws * effort.draw_replications + searched)
+    visited = effort.draw_replications * points_visited(runs.experiment.n_arms, len(copies.pairs))
+    copies.expect(effort.replications + effort.draws * effort.weighted + visited)
     long = run_long(runs, family, copies, effort.replications)
     stability = check_stability(long.stacks, long.runs, copies.generator(0))
     withheld = reasons_to_withhold(long, stability)
-    effects = [without_interval(one) for one in copied_effects(long, level)]
+    copied = copied_effects(long, level)
+    effects = [without_interval(one) for one in copied]
     if not withheld:
         drawn = drawn_effects(long, effort, level)
         each = [one for of_pair in drawn for one in of_pair]
-        records = zip(copied_effects(long, level), each, strict=True)
+        records = zip(copied, each, strict=True)
         effects = [with_interval(one, by.effect, by.interval) for one, by in records]
-    guaranteed = guaranteed_intervals(copies, long.copy, long.star, effort.draw_replications, level)
+    guaranteed = guaranteed_intervals(long, effort.draw_replications, level)
     copies.finish()
     return Twin(
         tuple(effects),

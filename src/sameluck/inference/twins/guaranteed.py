@@ -8,7 +8,8 @@ function of the means, so the range of the effect over the set contains the true
 horizon, up to the errors of the simulation and of the search for its ends.
 
 In the coordinates u = sign(mu - S / U) sqrt(2 ln(L(S / U) / L(mu))) of each arm, with L its likelihood, the set is
-a ball, and the effect is nearly linear in it.
+a ball, and the effect is nearly linear in it. So its ends are near the two directions of its gradient, which the
+replications at a point tell: it is their covariance of the difference and the derivatives of ln L (the score).
 """
 
 from __future__ import annotations
@@ -22,12 +23,16 @@ import scipy
 
 from sameluck.arrays import Bools, Floats
 from sameluck.environments.bernoulli import Bernoulli
-from sameluck.inference.twins.copies import ArmCopy, BernoulliCopy
+from sameluck.inference.twins.copies import BernoulliCopy
 from sameluck.inference.twins.intervals import quantile
+from sameluck.inference.twins.ledger import simulated_stacks
+from sameluck.inference.twins.long_run import LongRun
 from sameluck.inference.twins.records import Guaranteed
-from sameluck.inference.twins.simulations import Copies
+from sameluck.runs import Runs
 
 DIRECTIONS = 48
+SLOPES = 24  # pairs whose gradient is followed from the centre
+STEEPER = 4  # times as many replications where the gradient is taken again, at the ends met so far
 REFINEMENTS = (0.7, 0.35)  # sizes of the steps around the best directions
 STEPS = 6  # of each size, for each end
 REFINED_PAIRS = 4
@@ -58,6 +63,22 @@ class MeansBall(NamedTuple):
             low, high = np.where(outward, middle, low), np.where(outward, high, middle)
         return np.where(unseen, 0.5 + 0.5 * points / self.radius, (low + high) / 2)
 
+    def edge(self, directions: Floats) -> Floats:
+        """The points at the edge of the set in some directions (point, arm); an arm without users may be anything."""
+        unseen = self.users == 0
+        points = _unit(np.where(unseen, 0.0, directions))
+        free = np.clip(math.sqrt(self.users.size) * directions, -1, 1)
+        return self.radius * np.where(unseen, free, points)
+
+    def score(self, runs: Runs, chances: Floats) -> Floats:
+        """The derivatives of the log-likelihood of each replication along the coordinates (replication, arm)."""
+        parts = simulated_stacks(runs)
+        excess = np.concatenate(
+            [(one.sums(one.values) - one.depths * chances).sum(axis=1) for one in parts]
+        )
+        spread = np.sqrt(np.maximum(self.users, 1) * chances * (1 - chances))
+        return excess / np.where(spread > 0, spread, np.inf)
+
     def _shortfall(self, chances: Floats) -> Floats:
         """By how much the log-likelihood of each arm is below its maximum."""
         relative = scipy.special.rel_entr
@@ -80,19 +101,25 @@ def means_ball(copy: BernoulliCopy, level: float) -> MeansBall:
     return MeansBall(*copy, math.sqrt(2 * (-math.log1p(-level) - float(evidence.sum()))))
 
 
-def guaranteed_intervals(
-    copies: Copies, copy: ArmCopy, star: Floats, count: int, level: float
-) -> tuple[Guaranteed, ...]:
+def points_visited(arms: int, pairs: int) -> int:
+    """About how many points are simulated to find the ends, those of longer simulations more than once."""
+    others = max(8, DIRECTIONS - 2 * arms)
+    ends = 2 * min(pairs, REFINED_PAIRS)
+    steps = len(REFINEMENTS) * ends * (STEPS + 1 + STEEPER)
+    settled = SETTLED * min(MOST_SETTLED, 2 * pairs)
+    return 2 * arms + others + others // 2 + 2 * min(pairs, SLOPES) + steps + settled
+
+
+def guaranteed_intervals(long: LongRun, count: int, level: float) -> tuple[Guaranteed, ...]:
     """The range of the effect over the set of means, from `count` replications at each of many points.
 
-    None for rewards other than 0 and 1, where the effect depends on more than the means.
-
-    `star` are the long run's differences (replication, pair, checkpoint). The ends are moved outward by the
-    simulation's error.
+    None for rewards other than 0 and 1, where the effect depends on more than the means. The ends are moved outward
+    by the simulation's error.
     """
-    if not isinstance(copy, BernoulliCopy):
+    if not isinstance(long.copy, BernoulliCopy):
         return ()
-    search = _Search(copies, means_ball(copy, level), star)
+    copies = long.copies
+    search = _Search(long, means_ball(long.copy, level))
     search.run(count, copies.generator(3))
     search.settle(SETTLED * count, quantile(level))
     return tuple(
@@ -105,55 +132,90 @@ def guaranteed_intervals(
 class _Search:
     """The smallest and largest effect met so far, of each pair at each checkpoint, and where."""
 
-    def __init__(self, copies: Copies, ball: MeansBall, star: Floats) -> None:
-        self.copies, self.ball, self.star = copies, ball, star
-        self.low, self.high = star.mean(axis=0), star.mean(axis=0)
+    def __init__(self, long: LongRun, ball: MeansBall) -> None:
+        self.long, self.copies, self.ball = long, long.copies, ball
+        self.centre, self.square_error = long.moments_of_stars()
+        self.low, self.high = self.centre.copy(), self.centre.copy()
         arms = ball.users.size
         self.lowest = np.zeros((*self.low.shape, arms))
         self.highest = np.zeros((*self.low.shape, arms))
 
     def run(self, count: int, generator: np.random.Generator) -> None:
         """Visit many points of the ball, then others near the best of the last checkpoint."""
-        arms, radius = self.ball.users.size, self.ball.radius
+        arms, ball = self.ball.users.size, self.ball
         axes = np.concatenate([np.eye(arms), -np.eye(arms)])
         others = _unit(generator.standard_normal((max(8, DIRECTIONS - 2 * arms), arms)))
-        inner = 0.5 * others[: len(others) // 2]
-        self._visit(radius * np.concatenate([axes, others, inner]), count)
+        slopes = self._gradient(self.long.runs, np.array(self.long.copy.environment.means))[:SLOPES]
+        inner = 0.5 * ball.edge(others[: len(others) // 2])
+        edge = ball.edge(np.concatenate([axes, others, slopes, -slopes]))
+        self._visit(np.concatenate([edge, inner]), count)
         for size in REFINEMENTS:
             ends = self.lowest[:REFINED_PAIRS, -1], self.highest[:REFINED_PAIRS, -1]
             best = np.concatenate(ends)
             steps = generator.standard_normal((STEPS, *best.shape)) / math.sqrt(arms)
-            around = _unit(best) + size * steps
-            self._visit(radius * _unit(around.reshape(-1, arms)), count)
+            around = (_unit(best) + size * steps).reshape(-1, arms)
+            steepest = self._steepest(*ends, min(self.long.runs.replications, STEEPER * count))
+            self._visit(ball.edge(np.concatenate([around, steepest])), count)
 
     def settle(self, count: int, margin: float) -> None:
         """Simulate the ends again, longer, and move them outward by their standard errors."""
-        ends = np.concatenate([self.lowest, self.highest]).reshape(-1, self.lowest.shape[-1])
-        points = np.unique(ends, axis=0)
-        count = min(len(self.star), max(2, count * MOST_SETTLED // max(MOST_SETTLED, len(points))))
-        rows = {point.tobytes(): row for row, point in enumerate(points)}
-        effects, errors = zip(*self._effects(points, count), strict=True)
-        for place in np.ndindex(self.low.shape):
-            for at, bound, sign in ((self.lowest, self.low, -1), (self.highest, self.high, 1)):
-                row = rows[at[place].tobytes()]
-                bound[place] = effects[row][place] + sign * margin * errors[row][place]
+        ends = np.stack([self.lowest, self.highest])  # (end, pair, checkpoint, arm)
+        points, places = np.unique(ends.reshape(-1, ends.shape[-1]), axis=0, return_inverse=True)
+        lowest_at, highest_at = places.reshape(ends.shape[:-1])
+        count = max(2, count * MOST_SETTLED // max(MOST_SETTLED, len(points)))
+        count = min(self.long.runs.replications, count)
+        error = margin * np.sqrt(self.square_error)
+        self.low, self.high = self.centre - error, self.centre + error
+        for row, runs in enumerate(self._runs(points, count)):
+            effect, error = self._estimate(runs)
+            lower = np.minimum(self.low, effect - margin * error)
+            higher = np.maximum(self.high, effect + margin * error)
+            self.low = np.where(lowest_at == row, lower, self.low)
+            self.high = np.where(highest_at == row, higher, self.high)
 
     def _visit(self, points: Floats, count: int) -> None:
-        for point, (effect, _) in zip(points, self._effects(points, count), strict=True):
+        for point, runs in zip(points, self._runs(points, count), strict=True):
+            effect = self._apart(runs).mean(axis=0) + self.centre
             lower, higher = effect < self.low, effect > self.high
             self.low[lower], self.lowest[lower] = effect[lower], point
             self.high[higher], self.highest[higher] = effect[higher], point
 
-    def _effects(self, points: Floats, count: int) -> Iterator[tuple[Floats, Floats]]:
-        """The effects at each point and their standard errors (pair, checkpoint)."""
+    def _runs(self, points: Floats, count: int) -> Iterator[Runs]:
         chances = self.ball.chances(points).tolist()
-        star, centre = self.star[:count], self.star.mean(axis=0)
-        variance = self.star.var(axis=0, ddof=1) / len(self.star)
-        runs = self.copies.run_each([(Bernoulli(tuple(row)), range(count)) for row in chances])
-        for values in map(self.copies.differences, runs):
-            apart = values - star
-            error = np.sqrt(apart.var(axis=0, ddof=1) / count + variance)
-            yield centre + apart.mean(axis=0), error
+        return self.copies.run_each([(Bernoulli(tuple(row)), range(count)) for row in chances])
+
+    def _apart(self, runs: Runs) -> Floats:
+        """The differences less those of the long run on the same luck."""
+        return self.copies.differences(runs) - self.long.some_stars(0, runs.replications)
+
+    def _estimate(self, runs: Runs) -> tuple[Floats, Floats]:
+        """The effects at a point and their standard errors, with or without the long run, as is more precise."""
+        values, apart = self.copies.differences(runs), self._apart(runs)
+        effects = np.stack([values.mean(axis=0), apart.mean(axis=0) + self.centre])
+        squares = np.stack([_square_error(values), _square_error(apart) + self.square_error])
+        best = squares.argmin(axis=0)[None]
+        effect, square = (np.take_along_axis(one, best, 0)[0] for one in (effects, squares))
+        return effect, np.sqrt(square)
+
+    def _gradient(self, runs: Runs, chances: Floats) -> Floats:
+        """Of the effects at the last checkpoint along the coordinates, from replications at a point (pair, arm)."""
+        score = self.ball.score(runs, chances)
+        last = self.copies.between(runs.rewards[:, :, -1:])[:, :, 0]
+        return np.einsum("rp,ra->pa", last - last.mean(axis=0), score) / len(score)
+
+    def _steepest(self, lowest: Floats, highest: Floats, count: int) -> Floats:
+        """The direction in which the effect falls or rises, at the ends of each pair (point, arm)."""
+        points = np.concatenate([lowest, highest])
+        pairs = len(lowest)
+        each = zip(self._runs(points, count), self.ball.chances(points), strict=True)
+        slopes = [self._gradient(runs, chances) for runs, chances in each]
+        signs = np.repeat([-1.0, 1.0], pairs)
+        return np.array([signs[at] * slope[at % pairs] for at, slope in enumerate(slopes)])
+
+
+def _square_error(values: Floats) -> Floats:
+    """Of the mean over replications."""
+    return values.var(axis=0, ddof=1) / len(values)
 
 
 def _unit(points: Floats) -> Floats:

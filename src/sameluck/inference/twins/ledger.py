@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,8 @@ from sameluck.arrays import Floats, Ints
 from sameluck.errors import Invalid
 from sameluck.runs import Runs
 from sameluck.simulation.observed import observed_rewards
+
+_READ_AT_ONCE = 2_000_000  # rewards
 
 
 class ObservedStacks(NamedTuple):
@@ -33,6 +36,11 @@ class ObservedStacks(NamedTuple):
         cells, arms = self.depths.shape[0] * self.depths.shape[1], self.depths.shape[2]
         arm = np.repeat(np.tile(np.arange(arms), cells), self.depths.ravel())
         return [self.values[arm == one] for one in range(arms)]
+
+    def less(self, origins: Floats) -> ObservedStacks:
+        """The same with a number subtracted from the rewards of each arm."""
+        each = np.broadcast_to(origins, self.depths.shape)
+        return self._replace(values=self.values - np.repeat(each.ravel(), self.depths.ravel()))
 
     def moments(self) -> StackMoments:
         """What the tests of the arms' constancy need of every stack."""
@@ -63,6 +71,22 @@ class StackMoments(NamedTuple):
     trends: Floats  # of reward times centred position
 
 
+def simulated_stacks(runs: Runs, origins: Floats | None = None) -> Iterator[ObservedStacks]:
+    """What a simulation has read, less an origin of each arm; some replications at a time, or memory might not do."""
+    most = int(runs.stack_depths.sum(axis=(1, 2)).max())
+    step = max(1, _READ_AT_ONCE // most)
+    for first in range(0, runs.replications, step):
+        part = runs.part(first, step)
+        stacks = ObservedStacks(part.stack_depths, observed_rewards(part))
+        yield stacks if origins is None else stacks.less(origins)
+
+
+def simulated_moments(runs: Runs) -> StackMoments:
+    """The sums over the stacks of a simulation."""
+    each = [stacks.moments() for stacks in simulated_stacks(runs)]
+    return StackMoments(*map(np.concatenate, zip(*each, strict=True)))
+
+
 def observed_stacks(runs: Runs) -> ObservedStacks:
     """The ledger of runs; raises `Invalid` where they have none that a copy of the arms could be made from."""
     experiment, environment = runs.experiment, runs.environment
@@ -71,7 +95,10 @@ def observed_stacks(runs: Runs) -> ObservedStacks:
             "a twin needs stacks of rewards, and the time_coupled design has none; use replay or naive"
         )
     if runs.replications < 1:
-        raise Invalid("a twin needs at least one complete replication, got none")
+        raise Invalid(
+            "a twin needs at least one complete replication, got none; wait, or read an earlier horizon, "
+            "live.runs([...]), or only policies that have come far enough, live.runs(policies=[...])"
+        )
     if environment is not None and environment.is_prior:
         raise Invalid(
             "a twin copies arms that are the same in every replication, and a prior draws new ones; simulate the "

@@ -28,10 +28,20 @@ class LongRun(NamedTuple):
     copy: ArmCopy
     runs: Runs  # on the copy
 
-    @property
-    def star(self) -> Floats:
-        """The differences on the copy (replication, pair, checkpoint)."""
-        return self.copies.differences(self.runs)
+    def star(self, pair: int) -> Floats:
+        """The differences on the copy, of one pair (replication, checkpoint): those of all may not fit in memory."""
+        return self.copies.differences_of(pair, self.runs)
+
+    def some_stars(self, start: int, count: int) -> Floats:
+        """Some of the differences on the copy, of all pairs (replication, pair, checkpoint)."""
+        return self.copies.differences(self.runs.part(start, count))
+
+    def moments_of_stars(self) -> tuple[Floats, Floats]:
+        """The means of the differences and the variances of these means, of all pairs (pair, checkpoint)."""
+        stars = map(self.star, range(len(self.copies.pairs)))
+        each = [(one.mean(axis=0), one.var(axis=0, ddof=1) / len(one)) for one in stars]
+        means, variances = np.array(each).transpose(1, 0, 2)
+        return means, variances
 
     @property
     def half_reward(self) -> float:
@@ -69,12 +79,12 @@ def copied_effects(long: LongRun, level: float) -> tuple[Effect, ...]:
 def effects_around_mean(long: LongRun, level: float) -> tuple[Effect, ...]:
     """The observed mean with an interval of the spread that the copy shows; one replication is enough."""
     count, generator = long.observed.replications, long.copies.generator(1)
-    star = long.star.reshape(long.runs.replications, -1).T
     rewards = dict(zip(long.observed.policies, long.observed.rewards.mean(axis=0), strict=True))
+    stars = (one for pair in range(len(long.copies.pairs)) for one in long.star(pair).T)
     result = []
-    for place, one in enumerate(copied_effects(long, level)):
+    for place, (one, star) in enumerate(zip(copied_effects(long, level), stars, strict=True)):
         mean, at = one.plain_effect, place % long.copies.checkpoints.size
-        interval = mean_interval(mean, count, star[place], level, generator)
+        interval = mean_interval(mean, count, star, level, generator)
         earned = (float(rewards[name][at]) for name in (one.policy, one.control))
         reward, control_reward = earned
         own = one._replace(reward=reward, control_reward=control_reward)
@@ -95,11 +105,11 @@ def without_interval(effect: Effect) -> Effect:
 
 def rare_failures(long: LongRun) -> tuple[Failure, ...]:
     """The rare failures that the long run has met, of every pair at every checkpoint."""
-    star, seen = long.star, long.copies.differences(long.observed)
+    seen, half = long.copies.differences(long.observed), long.half_reward
     found = (
-        failure_of(names, int(checkpoint), star[:, pair, at], seen[:, pair, at], long.half_reward)
+        failure_of(names, int(long.copies.checkpoints[at]), star, seen[:, pair, at], half)
         for pair, names in enumerate(long.copies.pairs)
-        for at, checkpoint in enumerate(long.copies.checkpoints)
+        for at, star in enumerate(long.star(pair).T)
     )
     return tuple(one for one in found if one is not None)
 

@@ -110,7 +110,7 @@ def _pair_figure(twin: Twin, place: int) -> PairFigure:
     ]
     tail = next((_tail(one, star, by) for by in twin.failures if _is_of(by, one)), None)
     label = f"{one.policy} minus {one.control}"
-    return PairFigure(label, one.checkpoint, star, observed, tuple(bars), tail)
+    return PairFigure(label, one.checkpoint, star, observed, tuple(bars), twin.level, tail)
 
 
 def _tail(one: Effect, star: Floats, failure: Failure) -> Tail:

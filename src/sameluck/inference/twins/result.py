@@ -22,8 +22,9 @@ class Twin(Frames):
     """What `twin` returns: `print` it, or read `effects`.
 
     Args:
-        effects: The effect on the copy with an interval of the true effect, every pair and checkpoint; no bounds
-            if it is withheld.
+        effects: The effect on the copy with an interval of the true effect, every pair and checkpoint: the mean of
+            the effects on draws of the arms. If it is withheld the interval has no bounds, and the effect is that of
+            the long run, as `reward` and `control_reward` always are.
         observed: The observed mean with an interval of the spread that the copy shows, likewise.
         guaranteed: Intervals that hold at every look, for all pairs and horizons at once; of rewards 0 and 1 only.
         failures: Rare failures on the copy, whether or not a replication has met them.
@@ -70,7 +71,9 @@ class Twin(Frames):
         parts = [
             *sentences.findings(self.last_effects, self.withheld),
             *sentences.about_failures(self.failures),
-            sentences.assumption(self.stability, self.source.replications),
+            sentences.assumption(
+                self.stability, self.source.replications, guaranteed=bool(self.guaranteed)
+            ),
         ]
         return " ".join(parts)
 

@@ -62,11 +62,13 @@ def about_failures(failures: Sequence[Failure]) -> list[str]:
     return sentences
 
 
-def assumption(stability: Stability, replications: int) -> str:
+def assumption(stability: Stability, replications: int, *, guaranteed: bool) -> str:
     """What a twin assumes, and how well that was tested."""
     assumed = "This assumes that each arm pays independently, by one law throughout"
     if stability.rejected:
-        return f"{assumed}, which the ledger contradicts ({_p_text(stability)}); read the observed mean instead."
+        also = ", and the guaranteed interval assumes it too" if guaranteed else ""
+        contradicted = f"which the ledger contradicts ({_p_text(stability)})"
+        return f"{assumed}, {contradicted}{also}; read the observed mean instead."
     if replications == 1:
         return f"{assumed}. One replication can hardly test that ({_p_text(stability)})."
     return f"{assumed}; the ledger does not contradict it ({_p_text(stability)})."
@@ -91,7 +93,9 @@ def suggestion(
     if unsure:
         names = listed(f"{one.policy} and {one.control}" for one in unsure)
         return f"The twin is not sure yet of {names}: continue."
-    unmet = " Failures that no replication has met are in its effect." if failures else ""
+    last = source.checkpoints[-1]
+    unseen = any(one.met == 0 and one.checkpoint == last for one in failures)
+    unmet = " Failures that no replication has met are in its effect." if unseen else ""
     return (
         "The twin is sure already: every interval with the control leaves out 0, so one could stop. That rests "
         f"wholly on the arms standing still, also in the future; the anytime interval of compare does not."

@@ -16,9 +16,9 @@ class EffectsOnSharedLuck:
     """
 
     def __init__(self, long: LongRun, draws: int) -> None:
-        self.copies, self.star = long.copies, long.star
+        self.copies, self.long = long.copies, long
         self.environments = long.copy.draws(draws, long.copies.generator(2))
-        shape = self.star.shape[1:]
+        shape = len(long.copies.pairs), long.copies.checkpoints.size
         self.sums = np.zeros((draws, *shape))
         self.squares = np.zeros(shape)
         self.shared = np.empty((0, *shape))  # of each replication, the mean over the draws
@@ -26,7 +26,7 @@ class EffectsOnSharedLuck:
     def extend(self, count: int) -> None:
         """Simulate so many more replications on every draw, up to those of the long run."""
         first = len(self.shared)
-        star = self.star[first : first + count]
+        star = self.long.some_stars(first, count)
         shared = np.zeros_like(star)
         some = range(first, first + len(star))
         runs = self.copies.run_each([(one, some) for one in self.environments if some])
@@ -39,7 +39,7 @@ class EffectsOnSharedLuck:
 
     def effects(self, level: float) -> list[list[CopiedEffect]]:
         """The effect on the copy and its interval, of each pair at each checkpoint."""
-        star, many, count = self.star, len(self.environments), len(self.shared)
+        many, count = len(self.environments), len(self.shared)
         means = self.sums / count
         centre = means.mean(axis=0)
         residual = (  # of what neither the draw nor the replication explains
@@ -49,10 +49,9 @@ class EffectsOnSharedLuck:
             + many * count * centre**2
         )
         noise = np.maximum(residual, 0) / ((many - 1) * (count - 1) * count)
-        errors = np.sqrt(
-            self.shared.var(axis=0, ddof=1) / count + star.var(axis=0, ddof=1) / len(star)
-        )
-        draws = star.mean(axis=0) + means
+        centres, variances = self.long.moments_of_stars()
+        errors = np.sqrt(self.shared.var(axis=0, ddof=1) / count + variances)
+        draws = centres + means
         return [
             [
                 copied_effect(
@@ -61,7 +60,7 @@ class EffectsOnSharedLuck:
                     (float(errors[pair, at]), float(errors[pair, at])),
                     level,
                 )
-                for at in range(star.shape[2])
+                for at in range(draws.shape[2])
             ]
-            for pair in range(star.shape[1])
+            for pair in range(draws.shape[1])
         ]

@@ -1,4 +1,4 @@
-"""The simulations of a twin: the long run on the copy, and short ones on draws of the arms, all on the same luck."""
+"""The simulations of a twin: the policies on copies of the arms, on luck that no part of the experiment has."""
 
 from __future__ import annotations
 
@@ -34,6 +34,9 @@ def twin_seed(experiment: Experiment) -> int:
     return int(word(stream(experiment.seed, TWIN, 0, ALL_POLICIES), 0))
 
 
+FEWEST = 20  # replications on a draw
+
+
 class Effort(NamedTuple):
     """How much a twin simulates."""
 
@@ -41,24 +44,38 @@ class Effort(NamedTuple):
     draws: int = 200  # of the arms, B
     draw_replications: int = 192  # on each, R1
     raises: int = 2  # how often they may be doubled where the simulation's error is not small
+    weighted_replications: int | None = None  # R1 where each tells of all draws; None for the same
+
+    @property
+    def weighted(self) -> int:
+        """R1 where each replication tells of all draws."""
+        return self.weighted_replications or self.draw_replications
 
 
 def checked_effort(
-    level: float, replications: int, draws: int | None, draw_replications: int
+    level: float, replications: int, draws: int | None, draw_replications: int | None
 ) -> Effort:
     """How much to simulate for intervals of a level; raises `Invalid` for numbers that are too small."""
     check_level(level)
+    usual = Effort()
     if draws is None:
-        draws = max(Effort().draws, math.ceil(4 / (1 - level)))
-    return Effort(
-        require_whole("replications", replications, 200),
-        require_whole("draws", draws, 20, 100_000),
-        require_whole("draw_replications", draw_replications, 20, replications),
-    )
+        draws = max(usual.draws, math.ceil(4 / (1 - level)))
+    draws = require_whole("draws", draws, 20, 100_000)
+    replications = require_whole("replications", replications, 200)
+    if draw_replications is None:
+        each = min(usual.draw_replications, replications)
+        shared = (
+            usual.draws * each // draws
+        )  # on every draw, or the time would grow as their square
+        return Effort(
+            replications, draws, each, weighted_replications=min(each, max(FEWEST, shared))
+        )
+    each = require_whole("draw_replications", draw_replications, FEWEST, replications)
+    return Effort(replications, draws, each)
 
 
 class Copies:
-    """Simulates the policies of an experiment on copies of its arms, always on the same luck."""
+    """Simulates the policies of an experiment on copies of its arms: a replication has the same luck on each."""
 
     def __init__(
         self,
@@ -155,8 +172,12 @@ class Copies:
         """The first policy's reward minus the second's, of each pair (replication, pair, checkpoint)."""
         return self.between(runs.rewards)
 
+    def differences_of(self, pair: int, runs: Runs) -> Floats:
+        """The same of one pair (replication, checkpoint)."""
+        return runs.rewards[:, self._first[pair]] - runs.rewards[:, self._second[pair]]
+
     def between(self, rewards: Floats) -> Floats:
-        """The same of rewards, or of their means (anything, policy, checkpoint)."""
+        """Those of rewards, or of their means (anything, policy, checkpoint)."""
         return rewards[:, self._first] - rewards[:, self._second]
 
     def _report(self, done: int) -> None:

@@ -10,10 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
-from sameluck.inference.twins.ledger import ObservedStacks, StackMoments
+from sameluck.inference.twins.ledger import ObservedStacks, StackMoments, simulated_moments
 from sameluck.inference.twins.records import Stability
 from sameluck.runs import Runs
-from sameluck.simulation.observed import observed_rewards
 
 LEDGERS = 2_000  # that the law of the statistics is taken from
 REPLICATIONS = 2_000  # of the twin that they are made of
@@ -28,7 +27,7 @@ def check_stability(
     count = len(stacks.depths)
     some = int(min(REPLICATIONS, long_run.replications, _MOST_REWARDS / long_run.checkpoints[-1]))
     part = long_run.part(0, max(some, 200))
-    copied = ObservedStacks(part.stack_depths, observed_rewards(part)).moments()
+    copied = simulated_moments(part)
     rows = generator.integers(part.replications, size=(LEDGERS, count))
     own = _statistics(stacks.moments(), np.arange(count)[None])
     law = _statistics(copied, rows)

@@ -21,14 +21,13 @@ import numpy as np
 from sameluck.arrays import Floats, Ints
 from sameluck.inference.twins.copies import LikelihoodCopy
 from sameluck.inference.twins.intervals import CopiedEffect, copied_effect
-from sameluck.inference.twins.ledger import ObservedStacks
+from sameluck.inference.twins.ledger import simulated_stacks
 from sameluck.inference.twins.long_run import LongRun
 from sameluck.inference.twins.simulations import Effort
 from sameluck.runs import Runs
-from sameluck.simulation.observed import observed_rewards
 
 GROUPS = 16  # of replications: leaving out one after the other shows the error of the simulation
-_ROWS = 2_048  # replications weighted at once, about
+_ROWS, _WEIGHTS = 2_048, 4_000_000  # replications, and their weights on all copies, at once, about
 
 
 class WeightedEffects:
@@ -38,15 +37,16 @@ class WeightedEffects:
         self.copies = long.copies
         self.environments = copy.draws(effort.draws, long.copies.generator(2))
         coefficients = copy.coefficients([copy.environment, *self.environments])
-        planned = [long.runs.replications] + [effort.draw_replications] * effort.draws
-        self.planned, self.done = effort.draw_replications, 0  # on each draw
-        self.next = long.runs.replications
+        planned = [long.runs.replications] + [effort.weighted] * effort.draws
+        self.planned, self.done = effort.weighted, 0  # on each draw
+        self.next, self.origins = long.runs.replications, copy.origins
+        self.rows = max(1, min(_ROWS, _WEIGHTS // len(planned)))
         self.on_estimate, self.on_draws = (
             WeightedSums(coefficients, np.array(planned, float), long.runs.rewards.shape[1:])
             for _ in range(2)
         )
-        for first in range(0, self.next, _ROWS):
-            self.on_estimate.add([_revealed(long.runs.part(first, min(_ROWS, self.next - first)))])
+        for first in range(0, self.next, self.rows):
+            self.on_estimate.add([_revealed(long.runs.part(first, self.rows), self.origins)])
 
     def extend(self, count: int) -> None:
         """Simulate so many more replications on every draw, each on luck that no other has."""
@@ -54,8 +54,8 @@ class WeightedEffects:
         parts = [range(start, start + count) for start in starts]
         waiting: list[Revealed] = []
         for runs in self.copies.run_each(list(zip(self.environments, parts, strict=True))):
-            waiting.append(_revealed(runs))
-            if len(waiting) * count >= _ROWS or runs.first == parts[-1].start:
+            waiting.append(_revealed(runs, self.origins))
+            if len(waiting) * count >= self.rows or runs.first == parts[-1].start:
                 self.on_draws.add(waiting)
                 waiting = []
         self.next, self.done = starts.stop, self.done + count
@@ -67,16 +67,8 @@ class WeightedEffects:
         weights = self.on_estimate.weights + share * self.on_draws.weights
         rewards = self.on_estimate.rewards + share * self.on_draws.rewards
         draws = self._differences(rewards.sum(axis=0), weights.sum(axis=0))
-        without_one = np.stack(
-            [
-                self._differences(*(all_.sum(axis=0) - all_[group] for all_ in (rewards, weights)))
-                for group in range(GROUPS)
-            ]
-        )
-        ends = np.quantile(without_one, [0.5 - level / 2, 0.5 + level / 2], axis=1)
-        apart = without_one - without_one.mean(axis=1, keepdims=True)
-        noise = _jackknife(apart).mean(axis=0)
-        low, high = np.sqrt(_jackknife(ends.swapaxes(0, 1)))
+        noise, (low, high) = self._variances(rewards, weights, draws, level)
+        low, high = np.sqrt(low), np.sqrt(high)
         return [
             [
                 copied_effect(
@@ -90,14 +82,25 @@ class WeightedEffects:
             for pair in range(draws.shape[1])
         ]
 
+    def _variances(
+        self, rewards: Floats, weights: Floats, draws: Floats, level: float
+    ) -> tuple[Floats, Floats]:
+        """By the jackknife, of an effect beside what all share, and of the quantiles ((pair, checkpoint) of each)."""
+        totals = rewards.sum(axis=0), weights.sum(axis=0)
+        centred = draws - draws.mean(axis=0)
+        ends, sums, squares = [], np.zeros_like(draws), np.zeros_like(draws)
+        for group in zip(rewards, weights, strict=True):
+            rest = self._differences(*(all_ - one for all_, one in zip(totals, group, strict=True)))
+            ends.append(np.quantile(rest, [0.5 - level / 2, 0.5 + level / 2], axis=0))
+            moved = rest - rest.mean(axis=0) - centred
+            sums += moved
+            squares += moved**2
+        noise = (GROUPS - 1) * (squares / GROUPS - (sums / GROUPS) ** 2).mean(axis=0)
+        return noise, (GROUPS - 1) * np.var(ends, axis=0)
+
     def _differences(self, rewards: Floats, weights: Floats) -> Floats:
         """The effects on each draw (draw, pair, checkpoint)."""
         return self.copies.between(rewards[1:] / weights[1:, None, None])
-
-
-def _jackknife(without_one: Floats) -> Floats:
-    """The variance of an estimate from what it is without each of the groups (group, ...)."""
-    return (GROUPS - 1) * without_one.var(axis=0)
 
 
 class WeightedSums:
@@ -129,14 +132,15 @@ class WeightedSums:
 class Revealed(NamedTuple):
     """What counts of some replications."""
 
-    sums: Floats  # depth, total and sum of squares of the stacks of each arm (replication, sum)
+    sums: Floats  # depth, total and sum of squares of each arm, less its origin (replication, sum)
     rewards: Floats  # (replication, policy, checkpoint)
     groups: Ints  # (replication,)
 
 
-def _revealed(runs: Runs) -> Revealed:
-    stacks = ObservedStacks(runs.stack_depths, observed_rewards(runs))
-    parts = (stacks.depths, stacks.sums(stacks.values), stacks.sums(stacks.values**2))
-    sums = np.concatenate([one.sum(axis=1) for one in parts], axis=1)
+def _revealed(runs: Runs, origins: Floats | None) -> Revealed:
+    sums = []
+    for stacks in simulated_stacks(runs, origins):
+        parts = (stacks.depths, stacks.sums(stacks.values), stacks.sums(stacks.values**2))
+        sums.append(np.concatenate([one.sum(axis=1) for one in parts], axis=1))
     numbers = np.arange(runs.first, runs.first + runs.replications)
-    return Revealed(sums, runs.rewards, numbers % GROUPS)
+    return Revealed(np.concatenate(sums), runs.rewards, numbers % GROUPS)

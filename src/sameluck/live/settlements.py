@@ -33,14 +33,15 @@ class Settlements:
         self._defer()
         self._rows[statement].append(values)
 
-    def advance(self, replication: int, **values: Any) -> None:
+    def advance(self, replication: int, defaulted: int, digest: int, **values: SqlValue) -> None:
         """Write the state of a replication."""
         self._defer()
         if earlier := self._replications.get(replication):
             values["before"] = earlier["before"]
-            values["defaulted"] += earlier["defaulted"]
-            values["digest"] = (values["digest"] + earlier["digest"]) % MODULUS
-        self._replications[replication] = {"replication": replication, **values}
+            defaulted += earlier["defaulted"]
+            digest = (digest + earlier["digest"]) % MODULUS
+        known = {"replication": replication, "defaulted": defaulted, "digest": digest}
+        self._replications[replication] = {**values, **known}
 
     def _defer(self) -> None:
         if not self._is_deferred:

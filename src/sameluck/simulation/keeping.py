@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
+from sameluck.arrays import Floats, Ints
 from sameluck.errors import Invalid
 from sameluck.files import check_writable
 from sameluck.runs import Runs, check_runs_path
@@ -103,7 +104,7 @@ def _next_size(size: int, seconds: float) -> int:
     return max(1, size // 2) if seconds > _LONG else size
 
 
-def _arrays(one: Runs, other: Runs) -> list[tuple[Any, Any]]:
+def _arrays(one: Runs, other: Runs) -> list[tuple[Floats | Ints, Floats | Ints]]:
     names = ("rewards", "pulls", "interactions", "totals", "luck")
     both = [(getattr(one, name), getattr(other, name)) for name in names]
     return [(first, second) for first, second in both if first is not None and second is not None]

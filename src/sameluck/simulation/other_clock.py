@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any
 
 # Another year, month, day of the week, hour, minute and second.
 _AHEAD = 400 * 86_400 + 5 * 3_600 + 7 * 60 + 11
@@ -28,7 +27,7 @@ class OtherClock:
 
     def __init__(self) -> None:
         self._thread = 0  # that is ahead
-        self._before: list[tuple[dict[str, Any], str, object]] = []
+        self._before: list[tuple[dict[str, object], str, object]] = []
         self._owns = False  # whether no other thread replaces clocks meanwhile
         self._others = {id(true): other for true, other in self._replacements()}
 
@@ -89,7 +88,7 @@ class OtherClock:
     def _classes(self) -> dict[str, type]:
         return {name: self._class(getattr(datetime, name)) for name in ("datetime", "date")}
 
-    def _class(self, true: Any) -> type:
+    def _class(self, true: type) -> type:
         def later(name: str) -> object:
             def moment(*values: object, **named: object) -> object:
                 return getattr(true, name)(*values, **named) + datetime.timedelta(
@@ -112,7 +111,7 @@ class OtherClock:
         return Other(true.__name__, (), {name: later(name) for name in names})
 
 
-def _modules(things: Sequence[object]) -> list[dict[str, Any]]:
+def _modules(things: Sequence[object]) -> list[dict[str, object]]:
     """The global names of the modules that define functions, or the classes of objects."""
     functions = [inspect.unwrap(one) for one in things if inspect.isroutine(one)]
     kinds = [kind for one in things for kind in type(one).__mro__]

@@ -125,7 +125,7 @@ def serve(live, threads, seconds, name="user", *, lists=False):
         users = Users(live, f"{name}-{k}")
         once = users.serve_list if lists else users.serve
         once()  # a connection and the compiled code
-        gate.wait()
+        gate.wait(60)  # not for ever for one that has failed
         begin = time.perf_counter()
         while time.perf_counter() < begin + seconds:
             latencies[k] += once()

@@ -185,11 +185,15 @@ def test_only_what_is_compiled_is_announced():
 
 def test_a_body_is_compiled_once_whatever_calls_it():
     """Numba would compile it for the loop, for a body that is inlined and for one that is called."""
+    own = namedtuple("own", "number")  # nothing is kept on disk
     next_number = inlined(lambda number: number + 1)
     inside = inlined(lambda number: 2 * next_number(number))
     apart = called(lambda number: 3 * next_number(number))
 
-    after = compiled(lambda number: next_number(number) + inside(number) + apart(number))(1)
+    def loop(own):
+        return next_number(own.number) + inside(own.number) + apart(own.number)
+
+    after = compiled(loop)(own(1))
 
     inlining = importlib.import_module("sameluck.compilation.inlining")
     bodies = [key[0] for key in inlining._compiled]

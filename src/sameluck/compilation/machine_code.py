@@ -72,8 +72,6 @@ class MachineCode:
 
     def _path(self, signature: NumbaObject, target: NumbaObject) -> Path:
         own = False
-        if not is_ours(self.loop):
-            raise NotKept("it is not a loop of sameluck")
         for kind in _classes(signature):
             if has_digest(kind):
                 own = True

@@ -12,7 +12,7 @@ import numpy as np
 from sameluck.arrays import Floats
 from sameluck.compilation.decorators import branch_hint, inlined
 from sameluck.policies.base import LastArm, Tally, chances, selects, stays
-from sameluck.policies.tournament import MANY_ARMS, highest_mean
+from sameluck.policies.tournament import MANY_ARMS, highest_mean, highest_other_mean
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import Bits, Key, at
 from sameluck.validation import require_number, require_one_of
@@ -85,6 +85,7 @@ def _greedy_or_other(policy: _Greedy, tally: Tally, period: int, luck: Key) -> i
     return best
 
 
+@stays(_GreedyOfMany)
 @stays(_Greedy)
 def _still_greedy(policy: _Greedy, played: LastArm, period: int, luck: Key) -> bool:
     exploring = uniform(at(luck, period, _EXPLORES)) < policy.epsilon
@@ -116,10 +117,12 @@ def _greedy_of_many_or_other(
     policy: _GreedyOfMany, tally: Tally, period: int, luck: Key
 ) -> int | np.int64:
     arms = tally.pulls.size
+    tally.memory[0] = np.inf
     if period <= arms:
         return period - 1
     best = highest_mean(tally, period)
     if uniform(at(luck, period, _EXPLORES)) >= policy.epsilon:
+        tally.memory[0] = highest_other_mean(tally, best)
         return best
     if not policy.others:
         return np.int64(uniform(at(luck, period, _WHICH_ARM)) * arms)

@@ -171,7 +171,8 @@ def _higher_mean(winners: Ints, means: Floats, node: int) -> int:
 def highest_mean(tally: Tally, period: int) -> int:
     """The arm with the highest mean, from period K + 1 on, every arm once pulled.
 
-    It is called in every period and keeps K numbers in `tally.memory`.
+    It is called whenever the arm just played need not be the best again, and keeps K numbers in `tally.memory`, the
+    first of which is free.
     """
     arms, winners = tally.pulls.size, tally.memory.view(np.int64)
     if period == arms + 1:
@@ -184,3 +185,13 @@ def highest_mean(tally: Tally, period: int) -> int:
             break  # nor do the nodes above change
         node //= 2
     return winners[1]
+
+
+@inlined
+def highest_other_mean(tally: Tally, best: int) -> float:
+    """The highest mean of the arms other than the best: that of a winner beside its path."""
+    winners, node, highest = tally.memory.view(np.int64), tally.pulls.size + best, -np.inf
+    while node > 1:
+        highest = max(highest, tally.means[_winner_at(winners, node ^ 1)])
+        node //= 2
+    return highest

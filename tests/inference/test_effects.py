@@ -9,6 +9,7 @@ from scipy import stats
 
 import sameluck as sl
 from sameluck import intervals
+from sameluck.inference import simultaneous
 from sameluck.inference.effects import first_pair
 from sameluck.inference.requests import pairings
 from sameluck.inference.variance_ratios import moments, variance_ratio
@@ -208,8 +209,8 @@ def largest_t_literally(members):
     lengths = np.sqrt((residuals**2).sum(axis=0))
     count, factor = len(residuals), np.linalg.qr(residuals / lengths)[1]
     rng = np.random.Generator(np.random.PCG64(20_240_301))
-    inside = rng.standard_normal((intervals.ROTATIONS, len(factor)))
-    length = (inside**2).sum(axis=1) + rng.chisquare(count - len(factor), intervals.ROTATIONS)
+    inside = rng.standard_normal((simultaneous.ROTATIONS, len(factor)))
+    length = (inside**2).sum(axis=1) + rng.chisquare(count - len(factor), simultaneous.ROTATIONS)
     cosines = np.abs(inside @ factor).max(axis=1) / np.sqrt(length)
     return np.sort(cosines * math.sqrt(count - 1) / np.sqrt(1 - cosines**2)).tolist()
 
@@ -234,7 +235,7 @@ def welch_literally(first, second, size, level):
 
 @pytest.mark.parametrize("design", ["replay", "naive"])
 def test_every_field_of_an_effect_follows_from_its_definition(design, monkeypatch):
-    monkeypatch.setattr(intervals, "ROTATIONS", 3_000)
+    monkeypatch.setattr(simultaneous, "ROTATIONS", 3_000)
     runs, level = made_up_runs(design=design), 0.9
     found = sl.compare(runs, pairs="all", level=level).effects
     pairs = [("b", "a"), ("c", "a"), ("c", "b")]
@@ -295,7 +296,7 @@ def test_simultaneous_intervals_share_the_level_within_their_family(family, monk
     Not given means pairs; "none" means each alone. The p-value of each alone stays beside it; that of the anytime
     interval is of the mixture that the adjusted level uses, or an adjusted one could be below it.
     """
-    monkeypatch.setattr(intervals, "ROTATIONS", 3_000)
+    monkeypatch.setattr(simultaneous, "ROTATIONS", 3_000)
     runs, size = made_up_runs(), FAMILY_SIZES[family]
     arguments = {"pairs": "all", "level": 0.9}
     differences = {
@@ -343,7 +344,7 @@ def test_an_adjusted_p_value_is_never_below_that_of_the_pair_alone(interval, lev
 @pytest.mark.parametrize("family", ["pairs", "checkpoints", "both", "none"])
 def test_the_p_value_and_the_interval_are_of_one_family(interval, design, family, monkeypatch):
     """At most 1 - level exactly if the interval leaves out 0, and the sentence claims the same."""
-    monkeypatch.setattr(intervals, "ROTATIONS", 2_000)
+    monkeypatch.setattr(simultaneous, "ROTATIONS", 2_000)
     monkeypatch.setattr(intervals, "RESAMPLES", 999)
     rng, decided = np.random.default_rng(3), []
     for _ in range(12):
@@ -362,7 +363,7 @@ def test_the_p_value_and_the_interval_are_of_one_family(interval, design, family
 
 def test_against_the_best_the_family_is_that_of_all_pairs(monkeypatch):
     """The winner was chosen on the same data: its intervals are those of all pairs, literally."""
-    monkeypatch.setattr(intervals, "ROTATIONS", 3_000)
+    monkeypatch.setattr(simultaneous, "ROTATIONS", 3_000)
     rewards = MADE_UP[:, :, 1]
     found = sl.compare(made_up_runs(), pairs="best", level=0.9).effects
     winner = "abc"[int(rewards.mean(axis=0).argmax())]

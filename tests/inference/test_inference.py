@@ -11,6 +11,7 @@ import budget
 import cases
 import sameluck as sl
 from sameluck import intervals
+from sameluck.inference import simultaneous
 from sameluck.inference.power import power_of
 from sameluck.inference.variance_ratios import variance_ratio
 from sameluck.intervals import obrien_fleming, t_interval
@@ -122,7 +123,7 @@ def test_simultaneous_intervals_hold_together(family, interval, monkeypatch):
     The first family (of "both" there is one) misses at most 10% of the time, exact binomial at 1e-6 (sees 21%);
     t intervals of each alone together miss more often than that.
     """
-    monkeypatch.setattr(intervals, "ROTATIONS", 3_000)
+    monkeypatch.setattr(simultaneous, "ROTATIONS", 3_000)
     runs = played(ARMS, NEAR, checkpoints=HORIZONS, replications=5_000)
     together = apart = 0
     for start in range(0, 5_000, 20):
@@ -209,7 +210,7 @@ def test_of_eight_equal_policies_nothing_is_found(size, experiments, eight, monk
 
     Each pair alone gives one in 58% of them.
     """
-    monkeypatch.setattr(intervals, "ROTATIONS", 2_000)
+    monkeypatch.setattr(simultaneous, "ROTATIONS", 2_000)
     hits = findings_of_equal_policies(eight, size, experiments, pairs="all")
     assert_at_most(hits, experiments, 0.05)
     if size == 20:
@@ -220,14 +221,14 @@ def test_of_eight_equal_policies_nothing_is_found(size, experiments, eight, monk
 @pytest.mark.slow
 def test_choosing_the_winner_of_ten_equal_policies_finds_nothing(equals, monkeypatch):
     """pairs="best", 200 experiments of 10: at most 5%, exact binomial at 1e-6 (sees 20%); it was 12 to 21%."""
-    monkeypatch.setattr(intervals, "ROTATIONS", 2_000)
+    monkeypatch.setattr(simultaneous, "ROTATIONS", 2_000)
     assert_at_most(findings_of_equal_policies(equals, 10, 200, pairs="best"), 200, 0.05)
 
 
 @pytest.mark.slow
 def test_equal_policies_differ_at_no_checkpoint_if_these_are_simultaneous(monkeypatch):
     """A/A at 20 horizons, 100 experiments of 20: at most 5%, exact binomial at 1e-6 (sees 27%); pointwise not."""
-    monkeypatch.setattr(intervals, "ROTATIONS", 2_000)
+    monkeypatch.setattr(simultaneous, "ROTATIONS", 2_000)
     twins = {"a": sl.ThompsonGaussian(), "b": sl.ThompsonGaussian()}
     runs = played(twins, NEAR, checkpoints=list(range(5, 101, 5)), horizon=100, replications=2_000)
     hits = {"pairs": 0, "checkpoints": 0}

@@ -11,6 +11,7 @@ import budget
 import cases
 import sameluck as sl
 from sameluck import intervals
+from sameluck.inference import simultaneous
 from sameluck.inference.effects import Request
 from sameluck.inference.policy_summaries import standings, summarise
 
@@ -112,8 +113,8 @@ def one_sided_literally(columns, level):
     residuals = columns - columns.mean(axis=0)
     factor = np.linalg.qr(residuals / np.sqrt((residuals**2).sum(axis=0)))[1]
     rng = np.random.Generator(np.random.PCG64(20_240_301))
-    inside = rng.standard_normal((intervals.ROTATIONS, size))
-    length = np.sqrt((inside**2).sum(axis=1) + rng.chisquare(count - size, intervals.ROTATIONS))
+    inside = rng.standard_normal((simultaneous.ROTATIONS, size))
+    length = np.sqrt((inside**2).sum(axis=1) + rng.chisquare(count - size, simultaneous.ROTATIONS))
     cosines = (inside @ factor).max(axis=1) / length
     law = sorted(cosines * math.sqrt(count - 1) / np.sqrt(1 - cosines**2))
     rotated = law[math.ceil(level * len(law)) - 1]
@@ -146,7 +147,7 @@ def standings_literally(table, level):
 @pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
 @pytest.mark.parametrize("policies", [2, 3, 7])
 def test_standings_are_the_literal_comparison_with_the_best(policies, level, monkeypatch):
-    monkeypatch.setattr(intervals, "ROTATIONS", 3_000)
+    monkeypatch.setattr(simultaneous, "ROTATIONS", 3_000)
     rng = np.random.default_rng(policies)
     table = rng.normal(0, 3, (12, 1)) + rng.normal(np.linspace(0, 1.5, policies), 1, (12, policies))
 
@@ -177,7 +178,7 @@ def test_standings_of_two_are_one_sided():
 @pytest.mark.slow
 @pytest.mark.parametrize("interval", sorted(intervals.intervals))
 def test_the_leader_may_be_the_best_and_nothing_rules_out_what_never_varied(interval, monkeypatch):
-    monkeypatch.setattr(intervals, "ROTATIONS", 2_000)
+    monkeypatch.setattr(simultaneous, "ROTATIONS", 2_000)
     rng = np.random.default_rng(8)
     for _ in range(20):
         table = rng.normal(rng.normal(0, 2, 4), 1, (10, 4))
@@ -231,7 +232,7 @@ def test_the_true_best_is_seldom_ruled_out_and_all_the_bounds_hold_together(monk
 
     The second is often enough ruled out, so the bounds are not merely wide.
     """
-    monkeypatch.setattr(intervals, "ROTATIONS", 2_000)
+    monkeypatch.setattr(simultaneous, "ROTATIONS", 2_000)
     excluded = missed = decided = 0
     for table in experiments(1_000, 12):
         found = standings(made_up(table), Request(level=0.9, interval="t"))

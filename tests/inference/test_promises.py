@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sameluck import intervals
+from sameluck.inference import simultaneous
 
 SOURCE = Path(__file__).parents[2] / "benchmarks" / "promises.py"
 spec = importlib.util.spec_from_file_location("promises", SOURCE)
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("name", promises.PROMISES)
 def test_promises_are_kept(name, monkeypatch):
-    monkeypatch.setattr(intervals, "ROTATIONS", 2_500)
+    monkeypatch.setattr(simultaneous, "ROTATIONS", 2_500)
     monkeypatch.setattr(promises, "COUNTS", (10,))
     broken = [row for row in promises.PROMISES[name](60) if row.kept == "NO"]
     assert broken == []

@@ -91,10 +91,10 @@ class Goals:
         print(f"  {what:<58} {value:>8.2f} {unit:<4} goal {goal:<9} {'met' if met else 'NOT MET'}")
 
 
-def interleaved(contestants, repeats, clock=time.thread_time):
+def interleaved(contestants, repeats, clock=time.process_time):
     """Seconds by contestant, one list each: every contestant once, then every contestant again.
 
-    This thread's own time by default, so that what else runs on the machine counts less.
+    Processor time by default, so that what else runs on the machine counts less.
     """
     seconds = {name: [] for name in contestants}
     for _ in range(repeats):

@@ -480,7 +480,7 @@ def memory(places, size, goals):
         early, _ = state_of(folder, one, 100, size["served"])
         late, grown = state_of(folder, one, size["deep"], size["served"])
         figures |= {"early_kb": early, "late_kb": late, "served_kb": grown}
-        what = f"locked at t = {size['deep']:,} more than at t = 100"
+        what = f"held at t = {size['deep']:,} more than at t = 100"
         goals.check(what, late - early, "<= 20", late - early <= 20, "kB")
         what = f"growth over {size['served']:,} users there"
         goals.check(what, grown, "<= 20", grown <= 20, "kB")

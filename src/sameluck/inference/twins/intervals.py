@@ -88,6 +88,25 @@ def copied_effect(
     return CopiedEffect(centre, Interval(low, high, _p_value(shrunk, errors)), max(errors))
 
 
+def copied_effect_of_each(
+    draws: Floats, noise: Floats, errors: Floats, level: float
+) -> list[list[CopiedEffect]]:
+    """`copied_effect` of each pair at each checkpoint; `errors` has the axes end, pair, checkpoint."""
+    pairs, checkpoints = noise.shape
+    return [
+        [
+            copied_effect(
+                draws[:, pair, at],
+                float(noise[pair, at]),
+                (float(errors[0, pair, at]), float(errors[1, pair, at])),
+                level,
+            )
+            for at in range(checkpoints)
+        ]
+        for pair in range(pairs)
+    ]
+
+
 def _ends(draws: Floats, errors: tuple[float, float], level: float) -> tuple[float, float]:
     low, high = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2])
     times = quantile(level)

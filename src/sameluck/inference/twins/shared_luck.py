@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sameluck.inference.twins.intervals import CopiedEffect, copied_effect
+from sameluck.inference.twins.intervals import CopiedEffect, copied_effect_of_each
 from sameluck.inference.twins.long_run import LongRun
 
 
@@ -51,16 +51,4 @@ class EffectsOnSharedLuck:
         noise = np.maximum(residual, 0) / ((many - 1) * (count - 1) * count)
         centres, variances = self.long.moments_of_stars()
         errors = np.sqrt(self.shared.var(axis=0, ddof=1) / count + variances)
-        draws = centres + means
-        return [
-            [
-                copied_effect(
-                    draws[:, pair, at],
-                    float(noise[pair, at]),
-                    (float(errors[pair, at]), float(errors[pair, at])),
-                    level,
-                )
-                for at in range(draws.shape[2])
-            ]
-            for pair in range(draws.shape[1])
-        ]
+        return copied_effect_of_each(centres + means, noise, np.stack([errors, errors]), level)

@@ -20,7 +20,7 @@ import numpy as np
 
 from sameluck.arrays import Floats, Ints
 from sameluck.inference.twins.copies import LikelihoodCopy
-from sameluck.inference.twins.intervals import CopiedEffect, copied_effect
+from sameluck.inference.twins.intervals import CopiedEffect, copied_effect_of_each
 from sameluck.inference.twins.ledger import simulated_stacks
 from sameluck.inference.twins.long_run import LongRun
 from sameluck.inference.twins.simulations import Effort
@@ -67,20 +67,8 @@ class WeightedEffects:
         weights = self.on_estimate.weights + share * self.on_draws.weights
         rewards = self.on_estimate.rewards + share * self.on_draws.rewards
         draws = self._differences(rewards.sum(axis=0), weights.sum(axis=0))
-        noise, (low, high) = self._variances(rewards, weights, draws, level)
-        low, high = np.sqrt(low), np.sqrt(high)
-        return [
-            [
-                copied_effect(
-                    draws[:, pair, at],
-                    float(noise[pair, at]),
-                    (float(low[pair, at]), float(high[pair, at])),
-                    level,
-                )
-                for at in range(draws.shape[2])
-            ]
-            for pair in range(draws.shape[1])
-        ]
+        noise, of_ends = self._variances(rewards, weights, draws, level)
+        return copied_effect_of_each(draws, noise, np.sqrt(of_ends), level)
 
     def _variances(
         self, rewards: Floats, weights: Floats, draws: Floats, level: float

@@ -64,12 +64,9 @@ def checked_effort(
     replications = require_whole("replications", replications, 200)
     if draw_replications is None:
         each = min(usual.draw_replications, replications)
-        shared = (
-            usual.draws * each // draws
-        )  # on every draw, or the time would grow as their square
-        return Effort(
-            replications, draws, each, weighted_replications=min(each, max(FEWEST, shared))
-        )
+        # As many on all draws together as usual: each is weighted on every draw, and time would grow as their square.
+        weighted = min(each, max(FEWEST, usual.draws * each // draws))
+        return Effort(replications, draws, each, weighted_replications=weighted)
     each = require_whole("draw_replications", draw_replications, FEWEST, replications)
     return Effort(replications, draws, each)
 

@@ -169,11 +169,12 @@ def run(options: argparse.Namespace) -> None:
     """Grow the cells together until each has its experiments, or the time is over; costly ones grow less."""
     truths, cells = read()
     effort, experiments = options.effort, options.experiments
+    counted = "copy given" if EFFORTS[effort].draws else "experiments"  # and not withheld
     until = time.monotonic() + 60 * options.minutes
     asked = [(effort, name, count) for name in options.cases for count in options.counts]
     with LINES.open("a") as file:
         while time.monotonic() < until:
-            left = [cell for cell in asked if cells[cell]["experiments"] < experiments]
+            left = [cell for cell in asked if cells[cell][counted] < experiments]
             if not left:
                 return
             _, name, count = cell = min(left, key=lambda one: _turn(cells[one]))

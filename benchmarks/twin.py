@@ -10,7 +10,7 @@ of each cell in benchmarks/twin_sums.json and removes the file; later experiment
 prints the Markdown tables of docs/twin.md. `--drift` measures the test of the arms' constancy on arms that change.
 
 A cell holds, over its experiments: misses of the effect's interval (of those not withheld), of the interval around
-the observed mean, of t where there are replications for it, and of the guaranteed interval (whether the true means
+the observed mean, of t where there are replications for it, and of the guaranteed interval (whether the true arms
 are in its set, which is what it rests on); mean half-widths of those that are finite; how often the constancy of the
 arms was rejected, and how often a rare failure was flagged, and met. The truth is the mean of a long simulation of
 the true arms.
@@ -33,14 +33,15 @@ import numpy as np
 import sameluck as sl
 from sameluck.arrays import Floats
 from sameluck.files import write_whole
-from sameluck.inference.twins.copies import BernoulliCopy
+from sameluck.inference.twins.bands import Bounds, half_width
+from sameluck.inference.twins.copies import BernoulliCopy, EmpiricalCopy
 from sameluck.inference.twins.draws import drawn_effects
-from sameluck.inference.twins.guaranteed import means_ball
 from sameluck.inference.twins.long_run import (
     effects_around_mean,
     rare_failures,
     run_long,
 )
+from sameluck.inference.twins.means_ball import means_ball
 from sameluck.inference.twins.simulations import Copies, Effort
 from sameluck.inference.twins.stability import check_stability
 from sameluck.inference.twins.withholding import reasons_to_withhold
@@ -66,6 +67,7 @@ class Case(NamedTuple):
     policies: dict[str, Any]
     environment: Any
     horizon: int = 1_000
+    bounds: Bounds | None = None  # of rewards other than 0 and 1
 
 
 def _rare(policy: Any, means: tuple[float, float], horizon: int = 1_000) -> Case:
@@ -78,6 +80,11 @@ THOMPSON = sl.ThompsonBernoulli(first_plays=1)
 REVENUE = [
     [0.0] * 90 + [float(x) for x in range(5, 15)],
     [0.0] * 95 + [20.0, 30.0, 40.0, 50.0, 5.0],
+]
+RATINGS = [
+    [1.0] * 5 + [2.0] * 10 + [3.0] * 20 + [4.0] * 30 + [5.0] * 35,
+    [1.0] * 10 + [2.0] * 20 + [3.0] * 30 + [4.0] * 25 + [5.0] * 15,
+    [1.0] * 30 + [2.0] * 30 + [3.0] * 20 + [4.0] * 10 + [5.0] * 10,
 ]
 TEN = sl.Bernoulli(tuple(np.linspace(0.5, 0.2, 10).tolist()))
 CASES = {
@@ -98,7 +105,14 @@ CASES = {
         TEN,
     ),
     "revenue": Case(
-        {"ucb1(50)": sl.UCB1(50.0), "epsilon 0.1": sl.EpsilonGreedy(0.1)}, sl.Empirical(REVENUE)
+        {"ucb1(50)": sl.UCB1(50.0), "epsilon 0.1": sl.EpsilonGreedy(0.1)},
+        sl.Empirical(REVENUE),
+        bounds=(0.0, 50.0),
+    ),
+    "ratings": Case(
+        {"ucb1(20)": sl.UCB1(20.0), "epsilon 0.1": sl.EpsilonGreedy(0.1)},
+        sl.Empirical(RATINGS),
+        bounds=(1.0, 5.0),
     ),
     "three policies": Case(
         {"ucb1(2)": sl.UCB1(2.0), "thompson": THOMPSON, "epsilon 0.1": sl.EpsilonGreedy(0.1)},
@@ -154,11 +168,26 @@ def measure(case: Case, count: int, number: int, effort: Effort, true: float) ->
     if isinstance(long.copy, BernoulliCopy):
         means = np.array([case.environment.means])
         line["outside"] = not bool(means_ball(long.copy, LEVEL).contains(means)[0])
+    elif case.bounds and isinstance(long.copy, EmpiricalCopy):
+        line["outside"] = _is_outside(long.copy, case.environment)
     flagged = [
         one for one in rare_failures(long) if {one.policy, one.control} == set(copies.pairs[pair])
     ]
     line["flagged"], line["met"] = bool(flagged), sum(one.met for one in flagged)
     return line
+
+
+def _is_outside(copy: EmpiricalCopy, true: sl.Empirical) -> bool:
+    """Whether the true law of an arm is outside its band."""
+    alpha = (1 - LEVEL) / len(copy.values)
+    for values, law in zip(copy.values, true.samples, strict=True):
+        points = np.unique(law)
+        seen, expected = (
+            np.searchsorted(np.sort(one), points, "right") / len(one) for one in (values, law)
+        )
+        if np.abs(seen - expected).max() > half_width(values.size, alpha):
+            return True
+    return False
 
 
 def _judged(low: float, high: float, true: float) -> list[float]:
@@ -254,7 +283,7 @@ def tables(cells: Cells) -> Iterator[str]:
         yield _row(name, count, *each)
     yield ""
     yield (
-        "| case | M | experiments | around the mean: miss % / half-width | t | means outside the guaranteed set % | "
+        "| case | M | experiments | around the mean: miss % / half-width | t | arms outside the guaranteed set % | "
         "constancy rejected % | failure flagged % | met % |"
     )
     yield "|---|---|---|---|---|---|---|---|---|"
@@ -262,8 +291,8 @@ def tables(cells: Cells) -> Iterator[str]:
         sums = sum((cells[effort, name, count] for effort in EFFORTS), Sums())
         shares = [_share(sums, what, "experiments") for what in ("rejected", "flagged", "met")]
         outside = _share(sums, "outside", "guaranteed")
-        both = judged(sums, "mean"), judged(sums, "t")
-        yield _row(name, count, _count(sums, "experiments"), *both, outside, *shares)
+        around = judged(sums, "mean"), judged(sums, "t")
+        yield _row(name, count, _count(sums, "experiments"), *around, outside, *shares)
 
 
 def _row(*parts: object) -> str:

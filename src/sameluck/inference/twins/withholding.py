@@ -9,7 +9,7 @@ from sameluck.inference.twins.copies import EmpiricalCopy
 from sameluck.inference.twins.long_run import LongRun
 from sameluck.inference.twins.records import Stability
 
-FEWEST_OFF_MODE = 10
+FEWEST_OFF_MODE = 20
 
 
 def reasons_to_withhold(long: LongRun, stability: Stability) -> tuple[str, ...]:

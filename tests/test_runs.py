@@ -51,7 +51,7 @@ def assert_equal(one, other):
     """Equal in everything."""
     assert one.experiment == other.experiment
     assert one.environment == other.environment
-    assert one.first == other.first
+    assert (one.first, one.notes) == (other.first, other.notes)
     for name in ("checkpoints", "rewards", "pulls", "interactions"):
         ours, theirs = getattr(one, name), getattr(other, name)
         np.testing.assert_array_equal(ours, theirs)
@@ -100,7 +100,27 @@ def test_a_file_holds_no_pickle(runs, tmp_path):
 
     with np.load(tmp_path / "runs.npz", allow_pickle=False) as data:
         assert sorted(data.files) == ["about", "checkpoints", "interactions", "pulls", "rewards"]
-        assert json.loads(str(data["about"]))["experiment"] == EXPERIMENT.to_dict()
+        assert json.loads(data["about"].item())["experiment"] == EXPERIMENT.to_dict()
+
+
+def test_notes_are_saved_and_joined(runs, tmp_path):
+    """What a live experiment says about its runs holds for the file too: arms that moved, for example."""
+    noted = [dataclasses.replace(part(runs, 0, 3), notes=("moved", "waits"))]
+    noted[0].save(tmp_path / "noted.npz")
+    assert_equal(sl.Runs.load(tmp_path / "noted.npz"), noted[0])
+    noted.append(dataclasses.replace(part(runs, 3, 6), notes=("disabled", "moved")))
+    assert sl.Runs.concat(noted).notes == ("moved", "waits", "disabled")
+
+
+def test_a_file_of_many_values_holds_one_byte_per_character(runs, tmp_path):
+    """Files that held four are read too."""
+    runs.save(tmp_path / "runs.npz")
+    with np.load(tmp_path / "runs.npz") as data:
+        arrays = {name: data[name] for name in data.files}
+    assert arrays["about"].nbytes == len(arrays["about"].item())
+    arrays["about"] = np.array(arrays["about"].item().decode())
+    np.savez(tmp_path / "earlier.npz", **arrays)
+    assert_equal(sl.Runs.load(tmp_path / "earlier.npz"), runs)
 
 
 @pytest.mark.parametrize("cuts", [[0, 3, 6], [0, 1, 2, 6], [0, 6], [0, 0, 6]])
@@ -238,7 +258,7 @@ def test_a_file_whose_experiment_is_wrong_is_refused(runs, tmp_path):
     runs.save(tmp_path / "good.npz")
     with np.load(tmp_path / "good.npz") as data:
         arrays = {name: data[name] for name in data.files}
-    about = json.loads(str(arrays["about"]))
+    about = json.loads(arrays["about"].item())
     about["experiment"]["horizon"] = -1
     np.savez(tmp_path / "horizon.npz", **{**arrays, "about": np.array(json.dumps(about))})
     np.savez(tmp_path / "shape.npz", **{**arrays, "rewards": arrays["rewards"][:, :, 1:]})

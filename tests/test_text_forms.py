@@ -58,6 +58,17 @@ def test_numbers_survive_to_the_last_bit(numbers):
     assert text_forms.normal_form(found) == written
 
 
+@given(st.lists(st.floats(-1e300, 1e300) | st.integers(-(10**38), 10**38), min_size=1, max_size=5))
+@example([0, -1, 2.5, 10**31, 10**30, -1e-300])
+def test_a_list_of_numbers_is_one_token_read_as_one_by_one(numbers):
+    """Of a million values, which are read one by one if a comma follows the last; with at most 31 digits."""
+    text = f"numbers({numbers!r}, {numbers!r:.{len(repr(numbers)) - 1}},], other=1)"
+    once, by_one = text_forms.parse(text, {"numbers": Numbers}, "object").each
+    assert list(map(repr, once)) == list(map(repr, by_one)) == list(map(repr, numbers))
+    if all(abs(number) < 10**31 for number in numbers if isinstance(number, int)):
+        assert text_forms._Reader(text, "object").tokens[2] == ("numbers", repr(numbers))
+
+
 def test_equal_numbers_have_one_text_form():
     """Otherwise an experiment that was saved would have another digest."""
     assert (

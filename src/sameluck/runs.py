@@ -44,7 +44,7 @@ class Runs(Frames):
             stack (see `Design.stack_depths`), arm, position; with live runs. A simulation's can be read again
             from their addresses.
         seconds: How long the simulation took; None if that is not known. Not saved.
-        notes: Cautions about these runs from a live experiment: what its results wait for. Not saved.
+        notes: Cautions about these runs from a live experiment: what its results wait for, arms that moved.
     """
 
     experiment: Experiment
@@ -210,8 +210,10 @@ class Runs(Frames):
             )
         first, following = parts[0], parts[0].first
         longest = max((part.experiment for part in parts), key=lambda one: one.replications)
+        definition = _definition(first)
         for part in parts:
-            if different := _differences(part, first):
+            own = definition if part is first else _definition(part)
+            if different := [name for name, value in own.items() if definition.get(name) != value]:
                 raise Invalid(
                     f"Runs.concat: the parts belong to different experiments: they differ in {', '.join(different)}"
                 )
@@ -227,7 +229,8 @@ class Runs(Frames):
             arrays[name] = np.concatenate(known) if len(known) == len(parts) else None
         times = [part.seconds for part in parts if part.seconds is not None]
         seconds = sum(times) if len(times) == len(parts) else None
-        return replace(first, experiment=longest, seconds=seconds, **arrays)
+        notes = tuple(dict.fromkeys(note for part in parts for note in part.notes))
+        return replace(first, experiment=longest, seconds=seconds, notes=notes, **arrays)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a `.npz` file (arrays and JSON, no pickle), whole or not at all."""
@@ -236,12 +239,14 @@ class Runs(Frames):
             "experiment": self.experiment.to_dict(),
             "environment": self.environment and text_forms.write(self.environment),
             "first": self.first,
+            "notes": self.notes,
         }
         names = ("checkpoints", *_BY_REPLICATION)
         every = {name: getattr(self, name) for name in names}
         arrays = {name: array for name, array in every.items() if array is not None}
         content = io.BytesIO()
-        np.savez_compressed(content, about=np.array(json.dumps(about)), **arrays)
+        text = np.array(json.dumps(about).encode())  # as bytes: characters would take four each
+        np.savez_compressed(content, about=text, **arrays)
         write_whole(Path(path), content.getvalue())
 
     @classmethod
@@ -249,9 +254,10 @@ class Runs(Frames):
         """Read what `save` wrote."""
         try:
             arrays = _read_arrays(Path(path))
-            about = json.loads(str(arrays.pop("about")))
+            about = json.loads(arrays.pop("about").item())
             experiment = Experiment.from_dict(about["experiment"])
-            return cls(experiment, environment=about["environment"], first=about["first"], **arrays)
+            arrays |= {name: about[name] for name in ("environment", "first")}
+            return cls(experiment, notes=tuple(about.get("notes", ())), **arrays)
         except FileNotFoundError:
             raise Invalid(f"no file {str(path)!r}") from None
         except Exception as error:
@@ -274,22 +280,15 @@ def _read_arrays(path: Path) -> dict[str, Any]:
             return {name: data[name] for name in data.files}
 
 
-def _differences(one: Runs, other: Runs) -> list[str]:
-    """In what the runs differ, beside their replications."""
-    first, second = (
-        {
-            **part.experiment.to_dict(),
-            "environment": part.environment and text_forms.write(part.environment),
-            "checkpoints": part.checkpoints.tolist(),
-        }
-        for part in (one, other)
-    )
-    # As JSON, in which the order of the policies matters, as it does in the arrays.
-    return [
-        name
-        for name in first
-        if name != "replications" and json.dumps(first[name]) != json.dumps(second[name])
-    ]
+def _definition(runs: Runs) -> dict[str, str]:
+    """What was run, beside the number of replications; as JSON, in which the order of the policies matters."""
+    values = {
+        **runs.experiment.to_dict(),
+        "environment": runs.environment and text_forms.write(runs.environment),
+        "checkpoints": runs.checkpoints.tolist(),
+        "replications": None,
+    }
+    return {name: json.dumps(value) for name, value in values.items()}
 
 
 def check_runs_path(path: object) -> None:

@@ -17,6 +17,7 @@ import json
 import pkgutil
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -38,11 +39,14 @@ from sameluck.validation import is_listed
 LONGEST = 50_000_000  # characters: two million observed rewards of an empirical environment
 DEEPEST = 8
 
+# A list of such numbers is one token: a million observed rewards are not read one by one.
+_JSON_NUMBER = r"-?(?:0|[1-9]\d{0,30}+)(?:\.\d++)?+(?:[eE][+-]?\d++)?+"
 _TOKEN = re.compile(
     r"""\s*(?:(?P<number>[+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))
           |(?P<word>[A-Za-z][\w-]*)
           |(?P<text>"(?:[^"\\]|\\.)*")
-          |(?P<mark>[()\[\],=]))""",
+          |(?P<numbers>\[\s*+JSON(?:\s*+,\s*+JSON)*+\s*+\])
+          |(?P<mark>[()\[\],=]))""".replace("JSON", _JSON_NUMBER),
     re.VERBOSE,
 )
 
@@ -175,8 +179,9 @@ def _as_hinted(field: object, *, takes_float: bool) -> object:
     if hasattr(field, "tolist"):
         field = field.tolist()
     if isinstance(field, list | tuple):
-        if takes_float and set(map(type, field)) == {float}:
-            return tuple(field)
+        if takes_float and (kinds := set(map(type, field))) <= {float, int}:
+            with suppress(OverflowError):
+                return tuple(field if kinds == {float} else map(float, field))
         return tuple(_as_hinted(item, takes_float=takes_float) for item in field)
     if takes_float and isinstance(field, int) and not isinstance(field, bool):
         try:
@@ -301,15 +306,19 @@ def _write_value(value: object) -> str:
     if is_parameters(value):
         return write(value)
     if isinstance(value, tuple | list):
-        return f"[{', '.join(_write_value(item) for item in value)}]"
+        numbers = set(map(type, value)) <= {float, int}
+        return f"[{', '.join(map(_write_number if numbers else _write_value, value))}]"
     if isinstance(value, str):
         plain = re.fullmatch(r"[A-Za-z][\w-]*", value) and value.lower() not in _WORDS
         return value if plain else json.dumps(value)
     if value is None or isinstance(value, bool):
         return str(value).lower()
-    return repr(value or 0).removesuffix(
-        ".0"
-    )  # -0.0 equals 0.0, and equal parameters have one text form
+    return _write_number(value)
+
+
+def _write_number(value: object) -> str:
+    # -0.0 equals 0.0, and equal parameters have one text form
+    return repr(value or 0).removesuffix(".0")
 
 
 class _Reader:
@@ -370,6 +379,8 @@ class _Reader:
         kind, token = self._next()
         if kind == "number":
             return _number(token)
+        if kind == "numbers":
+            return tuple(json.loads(token))
         if kind == "text":
             try:
                 return str(json.loads(token))
@@ -398,7 +409,7 @@ class _Reader:
         token_kind, token = self._next()
         if token_kind != kind or text not in (None, token):
             raise Invalid(
-                f"cannot read {self.what} {self._excerpt()}: expected {expected}, got {token!r}"
+                f"cannot read {self.what} {self._excerpt()}: expected {expected}, got {shown(token)}"
             )
         return token
 

@@ -304,6 +304,7 @@ def test_arms_of_several_families_pay_what_they_pay_alone():
         ),
         ([sl.ByFamily([sl.Bernoulli((0.5,))])], r"environments\[0\] must be an environment of"),
         (["bernoulli(0.5)"], r"environments\[0\] must be an environment of"),
+        ([sl.Drifting([sl.Bernoulli((0.5,))] * 2, over=5)], "nor one that drifts or switches"),
     ],
 )
 def test_what_is_no_family_is_refused(given, message):
@@ -317,6 +318,8 @@ def test_lists_arrays_and_whole_numbers_are_welcome():
     """However the means are given, it is the same environment with the same text."""
     forms = [[1, 0, 1], (1.0, 0.0, 1.0), np.array([1, 0, 1]), np.array([1.0, 0.0, 1.0])]
 
+    assert len({as_environment(sl.ByFamily([sl.Bernoulli(form)])) for form in forms}) == 1
+    assert len({as_environment(sl.Drifting([sl.Bernoulli(form)] * 2, 5)) for form in forms}) == 1
     assert {text_forms.write(as_environment(sl.Bernoulli(form))) for form in forms} == {
         text_forms.write(as_environment("bernoulli(1, 0, 1)"))
     }

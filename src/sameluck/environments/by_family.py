@@ -23,7 +23,7 @@ class ByFamily(_Parameters, Environment):
     """Arms of different families: those of the first environment, then those of the next, and so on.
 
     An arm pays what it pays in its own environment with the same arms, bit for bit. The environments are sameluck's
-    own, 1 to 10 of them, and no priors.
+    own, 1 to 10 of them; no priors, and none that drifts or switches.
     """
 
     __slots__ = ()
@@ -76,10 +76,10 @@ class ByFamily(_Parameters, Environment):
         for place, one in enumerate(listed):
             if not isinstance(one, Environment) or not _is_family(one):
                 raise Invalid(
-                    f"ByFamily.environments[{place}] must be an environment of sameluck with a given number of arms "
-                    f"and no prior, got {shown(one)}"
+                    f"ByFamily.environments[{place}] must be an environment of sameluck with a given number of "
+                    f"arms, neither a prior nor one that drifts or switches, got {shown(one)}"
                 )
-            one.check(one.arms or 0)
+            text_forms.normal_form(one).check(one.arms or 0)
 
     def laws(self, seed: int, replications: range, arms: int) -> text_forms.Parameters:  # noqa: ARG002
         """The law of the first environment, then those of the others."""
@@ -91,7 +91,7 @@ class ByFamily(_Parameters, Environment):
 
 
 def _is_family(one: Environment) -> bool:
-    fixed = one.arms is not None and not one.is_prior
+    fixed = one.arms is not None and not one.is_prior and not one.is_moving
     return fixed and is_ours(type(one)) and not isinstance(one, ByFamily)
 
 

@@ -98,7 +98,7 @@ class Moving(Environment):
                     f"{name}[{place}] must be an environment with a given number of arms, neither a prior nor one "
                     f"that drifts or switches itself, got {shown(one)}"
                 )
-            one.check(one.arms or 0)
+            text_forms.normal_form(one).check(one.arms or 0)
         first, *others = (one.arms or 0 for one in self.moves_between)
         for place, arms in enumerate(others, start=1):
             if arms != first:

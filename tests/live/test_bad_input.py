@@ -166,6 +166,13 @@ class TestIds:
         live.void(None)
         assert dump() == before
 
+    def test_those_of_numpy_are_ids_like_any_other(self, scenario):
+        live = scenario.start()
+        ids = [np.str_(scenario.enrol(live)) for _ in range(2)]
+        assert [one.applied for one in live.reward_many([(id, 0.5) for id in ids])] == [True, True]
+        assert live.reward(ids[0], 0.5).duplicate
+        assert live.describe(ids[1]).status == "settled"
+
     def test_the_message_names_the_id_and_the_experiment(self, scenario):
         live = scenario.start()
         with pytest.raises(sl.Unknown, match="no assignment 'nothing' in experiment 'trial'; use"):

@@ -301,6 +301,32 @@ def test_an_answer_that_does_not_end_is_given_up():
         assert time.monotonic() - began < 5
 
 
+class Unread(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """The content of an answer that is not to be read."""
+
+    def __iter__(self):
+        raise AssertionError("it was read")
+
+    __aiter__ = __iter__
+
+
+def test_a_compressed_answer_is_not_read():
+    """A short one may become very long, which takes longer than the call has."""
+
+    def compressed(request):
+        assert request.headers["Accept-Encoding"] == "identity"
+        return httpx.Response(200, headers={"Content-Encoding": "GZIP"}, stream=Unread())
+
+    async def main():
+        async with sl.AsyncClient("http://localhost", transport=transport) as client:
+            return await (await client.load("socks", fallback="red")).assign("u")
+
+    transport = httpx.MockTransport(compressed)
+    with sl.Client("http://localhost", transport=transport) as client:
+        assert client.load("socks", fallback="red").assign("u").reason == "UNAVAILABLE"
+    assert asyncio.run(main()).reason == "UNAVAILABLE"
+
+
 @pytest.mark.slow
 def test_an_answer_whose_head_does_not_end_is_given_up():
     """A byte every 50 ms, on a kept connection too: each read alone is in time."""

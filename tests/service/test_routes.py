@@ -188,6 +188,23 @@ def test_lists_have_an_answer_or_a_problem_for_each_item(served):
     assert (got[1]["applied"], got[4]["duplicate"]) == (True, True)
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_the_rewards_of_a_deleted_experiment_do_not_keep_others_from_counting(served, told):
+    """Whether the service was told that it was deleted, or another process has deleted it."""
+    served.start()
+    served.start(name="shoes")
+    ids = [served.assign("a", name).json()["id"] for name in ("socks", "shoes")]
+    served.store.load("socks").stop(drain=False)
+    if told:
+        assert served.http.delete("/v1/experiments/socks").status_code == 204
+    else:
+        served.store.delete("socks")
+    rewards = [{"id": id, "value": 1} for id in ids]
+    got = served.http.post("/v1/rewards/batch", json={"rewards": rewards}).json()["answers"]
+    assert [one.get("code") for one in got] == ["unknown", None]
+    assert got[1]["applied"]
+
+
 def test_the_experiment_of_an_assignment_is_found_by_a_new_process_too(serve, tmp_path):
     url = f"sqlite:///{tmp_path / 'a.db'}?synchronous=normal"
     first = serve(url)

@@ -20,6 +20,7 @@ from sameluck.client.remote import (
     checked_report,
     checked_reports,
     checked_transport,
+    is_compressed,
     joined,
     media_type_of,
     not_enrolled,
@@ -133,14 +134,17 @@ class AsyncClient:
             answer: Answer | None = None
             failure: Exception | None = None
             try:
-                async with asyncio.timeout(attempts.seconds_left):
-                    response = await self._http.request(
+                async with (
+                    asyncio.timeout(attempts.seconds_left),
+                    self._http.stream(
                         call.method,
                         call.address,
                         content=call.content,
                         timeout=None,
-                    )
-                answer = Answer(response.status_code, response.content, media_type_of(response))
+                    ) as response,
+                ):
+                    content = b"" if is_compressed(response) else await response.aread()
+                    answer = Answer(response.status_code, content, media_type_of(response))
             except (httpx.HTTPError, TimeoutError) as error:
                 failure = error
             pause = attempts.pause_after(answer, sent=not isinstance(failure, NOT_SENT))

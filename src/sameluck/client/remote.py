@@ -53,7 +53,7 @@ class Connection:
         if not secret.isascii() or not secret.isprintable():
             raise Invalid("a token is printable ASCII; it starts with sl_")
         self.url, self.timeout = url.rstrip("/"), float(timeout)
-        self.headers = {"Content-Type": "application/json"}
+        self.headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         if secret:
             self.headers["Authorization"] = f"Bearer {secret}"
         self.breaker = CircuitBreaker()
@@ -111,6 +111,12 @@ def media_type_of(response: httpx.Response) -> str:
     """The media type of an answer, without its parameters."""
     header: str = response.headers.get("content-type", "")
     return header.partition(";")[0].strip().lower()
+
+
+def is_compressed(response: httpx.Response) -> bool:
+    """Whether an answer is compressed, although that was not asked for: a short one may take long to read."""
+    encoding: str = response.headers.get("content-encoding", "identity")
+    return encoding.strip().lower() != "identity"
 
 
 class RemoteState:

@@ -20,6 +20,7 @@ from sameluck.client.remote import (
     checked_report,
     checked_reports,
     checked_transport,
+    is_compressed,
     joined,
     media_type_of,
     not_enrolled,
@@ -143,7 +144,8 @@ class Client:
                         extensions={"trace": limit_reads},
                     ) as response,
                 ):
-                    content = attempts.content(response.iter_bytes())
+                    chunks = () if is_compressed(response) else response.iter_bytes()
+                    content = attempts.content(chunks)
                     answer = Answer(response.status_code, content, media_type_of(response))
             except httpx.HTTPError as error:
                 failure = error

@@ -159,6 +159,8 @@ class Enrolment:
 
         `waived` are units that this call has turned away a moment ago: they try again.
         """
+        # Two calls of one unit get one answer; in one order, two lists of units do not wait for each other.
+        transaction.lock(sorted(set(codes)))
         now = self._settings.now()
         if now >= self._next_count:
             self._next_count = now + SECOND
@@ -167,8 +169,6 @@ class Enrolment:
             self._note_clock(transaction, now)
             self._replications.refresh(transaction)  # another process may have changed the policies
             self._look(transaction)  # or the fallback arm
-        # Two calls of one unit get one answer; in one order, two lists of units do not wait for each other.
-        transaction.lock(sorted(set(codes)))
         if self._unanswered:
             self._void_unanswered(transaction, now)
         for code in sorted(waived):
@@ -348,9 +348,12 @@ class Enrolment:
         self._write_visits(transaction)
 
     def _write_visits(self, transaction: Transaction) -> None:
-        """Those of some units: a call that waits for it must not wait for long."""
+        """Those of some units, of one that another call has locked later: neither waits for the other."""
         with self._guard:
-            visits = {code: self._visits.pop(code) for code in list(self._visits)[:MOST_UNITS]}
+            codes = list(self._visits)[:MOST_UNITS]
+        free = list(compress(codes, transaction.try_lock(codes)))
+        with self._guard:
+            visits = {code: self._visits.pop(code, 0) for code in free}
         if visits:
             transaction.undo(lambda: self._visits.update(visits))
             rows: list[Values] = [

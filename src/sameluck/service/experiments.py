@@ -106,16 +106,27 @@ class Experiments:
         names = await self._names_of([id for id, _ in pairs])
         answers: list[Receipt | SameluckError] = [_unknown(id) for id, _ in pairs]
         for name in dict.fromkeys(name for name in names if name is not None):
-            loaded = await self._experiment(name)
             places = [place for place, other in enumerate(names) if other == name]
-            some = [pairs[place] for place in places]
-            got = await loaded.awaited.reward_many(some)
-            if any(isinstance(one, Unknown) for one in got) and await self._is_stale(name, loaded):
-                loaded = await self._experiment(name)
-                got = await loaded.awaited.reward_many(some)
+            got = await self._reward_those_of(name, [pairs[place] for place in places])
             for place, answer in zip(places, got, strict=True):
                 answers[place] = answer
         return answers
+
+    async def _reward_those_of(
+        self, name: str, pairs: Sequence[tuple[str, float]]
+    ) -> Sequence[Receipt | SameluckError]:
+        """As `reward_many` for one experiment; if it was deleted, say, the rewards of others count."""
+        try:
+            loaded = await self._experiment(name)
+            got = await loaded.awaited.reward_many(pairs)
+            if any(isinstance(one, Unknown) for one in got) and await self._is_stale(name, loaded):
+                loaded = await self._experiment(name)
+                got = await loaded.awaited.reward_many(pairs)
+        except Unavailable:
+            raise
+        except SameluckError as error:
+            return [error] * len(pairs)
+        return got
 
     async def expose(self, id: str) -> None:
         """Report that a unit has seen its arm."""

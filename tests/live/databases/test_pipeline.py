@@ -1,11 +1,13 @@
 """Statements sent ahead of their answers: what is written, what is read, what a failure leaves behind."""
 
+import enum
 import math
 import os
 import signal
 import threading
 import time
 
+import numpy as np
 import psycopg
 import pytest
 
@@ -17,6 +19,10 @@ from sameluck.live.databases.report_rows import AnswerRow
 from sameluck.live.databases.rows import CurrentRow, ExperimentRow, NumberRow, TextRow
 
 START = {"definition": "", "fingerprints": "{}", "options": "", "salt": "", "streams": 1, "now": 0}
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
 
 
 @pytest.fixture
@@ -59,6 +65,11 @@ class TestValues:
     @pytest.mark.parametrize("value", ["", "plain", 'it\'s \\ "quoted"\n\t', "ä 🎲", "$1; --"])
     def test_text(self, connection, monkeypatch, value):
         assert self.echo(connection, monkeypatch, "text", value) == value
+
+    @pytest.mark.parametrize("value", [np.str_('"a"'), Colour.RED, np.float64(1 / 3)], ids=repr)
+    def test_subclasses_are_as_their_bases(self, connection, monkeypatch, value):
+        kind = "text" if isinstance(value, str) else "double precision"
+        assert self.echo(connection, monkeypatch, kind, value) == value
 
     @pytest.mark.parametrize("value", [True, False, None])
     def test_truth(self, connection, monkeypatch, value):

@@ -16,7 +16,7 @@ import pytest
 from users import Users, assert_same, finish
 
 import sameluck as sl
-from sameluck.live.databases import postgres
+from sameluck.live.databases import postgres, postgres_transaction
 from sameluck.live.databases.postgres_transaction import lock_number
 from sameluck.live.databases.rows import TextRow
 from sameluck.live.enrolment import MadeAssignment
@@ -257,6 +257,38 @@ def test_a_unit_that_returns_while_its_assignment_is_voided_gets_another(postgre
         told = live.assign("unit")
         other.join()
         assert live.reward(told.id, 1.0).applied
+
+
+@pytest.mark.parametrize("lock", ["lock_assignment", "lock_experiment"])
+def test_a_list_of_units_waits_for_no_reward_that_may_wait_for_it(postgres_url, lock):
+    """A reward locks its assignment, and then the experiment if the replication is complete."""
+    with sl.open(postgres_url, timeout=10) as store, psycopg.connect(postgres_url) as reward:
+        live = Scenario(lambda _: store).start()
+        id = live.assign("returns").id
+        reward.execute(postgres_transaction._SQL[lock], {"assignment": id, "experiment": live._id})
+        answers = live.assign_many(["new", "returns"], strict=True)
+        assert [one.reason for one in answers] == ["ASSIGNED", "STICKY"]
+
+
+def test_visits_are_counted_without_a_wait_for_a_unit_that_another_call_has_locked(postgres_url):
+    """That call may change its row, and wait for a unit of this one."""
+    visits = "SELECT visits FROM arrival WHERE unit = %s"
+    clock = sl.VirtualClock(START)
+    with (
+        sl.open(postgres_url, clock=clock, timeout=10) as store,
+        psycopg.connect(postgres_url) as other,
+    ):
+        live = Scenario(lambda _: store).start()
+        code = made(live, "unit").code
+        live.assign("unit")
+        other.execute("SELECT pg_advisory_xact_lock(%s)", [lock_number(code)])
+        other.execute("UPDATE arrival SET visits = visits + 10 WHERE unit = %s", [code])
+        clock.advance(2)
+        assert live.assign("second", strict=True).enrolled
+        other.commit()
+        clock.advance(2)
+        assert live.assign("third", strict=True).enrolled
+        assert other.execute(visits, [code]).fetchone() == (12,)
 
 
 class TestAddresses:

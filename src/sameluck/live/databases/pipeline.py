@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 CHECK_MS = 100  # how often a wait for the server notices Ctrl-C
 LATE_SECONDS = 0.02  # that a server has to report its own timeout
 Cells: TypeAlias = tuple[SqlValue, ...]  # of one row
+_Encoder: TypeAlias = Callable[[Any], Any]
 
 _POLLIN, _POLLOUT = getattr(select, "POLLIN", 1), getattr(select, "POLLOUT", 4)
 
@@ -107,19 +108,26 @@ def _quoted(value: str) -> bytes:
     return b'"%b"' % _text(value)
 
 
-_ELEMENTS: dict[type, Callable[[Any], bytes]] = {
-    int: lambda value: b"%d" % value,
-    float: lambda value: repr(value).encode(),
-    str: _quoted,
-    bool: lambda value: b"t" if value else b"f",
-    type(None): lambda _: b"NULL",
-}
-_ENCODERS: dict[type, Callable[[Any], bytes | None]] = {
-    **_ELEMENTS,
-    str: _text,
-    list: _array,
-    type(None): lambda _: None,
-}
+class _ByType(dict[type, _Encoder]):
+    """How values are encoded, by type; a subclass, such as NumPy's text, is encoded as its base."""
+
+    def __missing__(self, kind: type) -> _Encoder:
+        for base in kind.__mro__:
+            if base in self:
+                return self[base]
+        raise KeyError(kind)
+
+
+_ELEMENTS = _ByType(
+    {
+        int: lambda value: b"%d" % value,
+        float: lambda value: float.__repr__(value).encode(),
+        str: _quoted,
+        bool: lambda value: b"t" if value else b"f",
+        type(None): lambda _: b"NULL",
+    }
+)
+_ENCODERS = _ByType({**_ELEMENTS, str: _text, list: _array, type(None): lambda _: None})
 # The format of results. As text a float would have only as many digits as the server is configured to show.
 _BINARY = 1
 _DECODERS: dict[int, Callable[[bytes], SqlValue]] = {  # by PostgreSQL's number of a type

@@ -13,9 +13,10 @@ WHERE name = :name
 SELECT definition, status, reason, options, fallback, sticky, fingerprints, policy_revision FROM experiment
 WHERE id = :experiment
 
+-- Rows that refer to it may be added meanwhile: an assignment that does that would wait for a reward that waits for it.
 -- name: lock_experiment
 SELECT definition, status, reason, options, fallback, sticky, fingerprints, policy_revision FROM experiment
-WHERE id = :experiment /*pg FOR UPDATE */
+WHERE id = :experiment /*pg FOR NO KEY UPDATE */
 
 -- An id is never used again, whatever was deleted: the history has a row of every experiment that was ever started.
 -- name: start
@@ -214,8 +215,11 @@ JOIN entry e ON e.experiment = a.experiment AND e.replication = a.replication AN
 JOIN replication r ON r.experiment = a.experiment + 0 AND r.number = a.replication + 0
 WHERE a.id = :assignment /*pg FOR UPDATE OF r, e, a */
 
+-- A list of units waits for no reward that may wait for it. An assignment that is locked is known to an application, or
+-- due: it is not voided for not having been told.
 -- name: tell
-UPDATE assignment SET told = 1 WHERE id = :assignment
+UPDATE assignment SET told = 1
+WHERE id = (SELECT id FROM assignment WHERE id = :assignment /*pg FOR NO KEY UPDATE SKIP LOCKED */)
 
 -- name: describe
 SELECT a.experiment, a.replication, a.owner, a.arm, a.position, a.assigned_us, a.exposed_us, a.voided_us,

@@ -13,6 +13,7 @@ from laws import LAWS
 from sameluck import text_forms
 from sameluck.design import DESIGNS
 from sameluck.environments.base import ENVIRONMENTS
+from sameluck.grammar import _Reader
 from sameluck.policies.base import POLICIES
 
 REGISTRIES = {"policy": POLICIES, "environment": ENVIRONMENTS, "design": DESIGNS}
@@ -66,7 +67,7 @@ def test_a_list_of_numbers_is_one_token_read_as_one_by_one(numbers):
     once, by_one = text_forms.parse(text, {"numbers": Numbers}, "object").each
     assert list(map(repr, once)) == list(map(repr, by_one)) == list(map(repr, numbers))
     if all(abs(number) < 10**31 for number in numbers if isinstance(number, int)):
-        assert text_forms._Reader(text, "object").tokens[2] == ("numbers", repr(numbers))
+        assert _Reader(text, "object").tokens[2] == ("numbers", repr(numbers))
 
 
 def test_equal_numbers_have_one_text_form():

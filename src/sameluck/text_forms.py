@@ -1,14 +1,8 @@
 """The text form of a policy, an environment or a design: `ucb1(alpha=2.5)`, `bernoulli(0.9, 0.7)`, `replay`.
 
-One grammar for the command line, files and HTTP, parsed by one function; nothing is evaluated:
-
-    call   = name [ "(" [ item { "," item } ] ")" ]
-    item   = [ name "=" ] ( value | call )
-    value  = number | word | "text" | "[" [ value { "," value } ] "]"
-
-Names ignore case, `-` and `_`. A class whose first field holds one value for each arm takes them one after
-another: `bernoulli(0.9, 0.7)` is `Bernoulli(means=(0.9, 0.7))`. One whose first field holds another object of its
-registry, or a list of them, takes their text forms: `batched(ucb1(alpha=2), size=10)`.
+Names ignore case, `-` and `_`. A class whose first field holds one value for each arm takes them one after another:
+`bernoulli(0.9, 0.7)` is `Bernoulli(means=(0.9, 0.7))`. One whose first field holds another object of its registry, or
+a list of them, takes their text forms: `batched(ucb1(alpha=2), size=10)`.
 """
 
 from __future__ import annotations
@@ -18,14 +12,12 @@ import pkgutil
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from types import ModuleType
 from typing import (
     Any,
     Protocol,
-    TypeAlias,
     TypeGuard,
     TypeVar,
     get_args,
@@ -34,21 +26,8 @@ from typing import (
 )
 
 from sameluck.errors import Invalid, did_you_mean, shown
+from sameluck.grammar import WORDS, Call, read_call
 from sameluck.validation import is_listed
-
-LONGEST = 50_000_000  # characters: two million observed rewards of an empirical environment
-DEEPEST = 8
-
-# A list of such numbers is one token: a million observed rewards are not read one by one.
-_JSON_NUMBER = r"-?(?:0|[1-9]\d{0,30}+)(?:\.\d++)?+(?:[eE][+-]?\d++)?+"
-_TOKEN = re.compile(
-    r"""\s*(?:(?P<number>[+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))
-          |(?P<word>[A-Za-z][\w-]*)
-          |(?P<text>"(?:[^"\\]|\\.)*")
-          |(?P<numbers>\[\s*+JSON(?:\s*+,\s*+JSON)*+\s*+\])
-          |(?P<mark>[()\[\],=]))""".replace("JSON", _JSON_NUMBER),
-    re.VERBOSE,
-)
 
 
 class Parameters(Protocol):
@@ -63,11 +42,6 @@ class Parameters(Protocol):
 
 
 Kind = TypeVar("Kind")
-Value: TypeAlias = bool | int | float | str | tuple["Value", ...] | None
-Token: TypeAlias = tuple[str | None, str]  # its group of the expression, its text
-
-_END: Token = (None, "")
-_WORDS = {"none": None, "true": True, "false": False}
 
 
 def name_of(kind: type) -> str:
@@ -95,11 +69,7 @@ def discover(package: ModuleType) -> dict[str, type]:
 
 def parse(text: str, kinds: Mapping[str, type[Kind]], what: str) -> Kind:
     """The object that a text form describes, of the class with its name."""
-    if not isinstance(text, str):
-        raise Invalid(f"{what} must be text such as 'name(value)', got {shown(text)}")
-    if len(text) > LONGEST:
-        raise Invalid(f"{what} text has {len(text):,} characters; at most {LONGEST:,}")
-    return _build(_Reader(text, what).whole(), kinds, what, text)
+    return _build(read_call(text, what), kinds, what, text)
 
 
 def write(value: object, *, brief: bool = False) -> str:
@@ -226,44 +196,32 @@ def _first_field(kind: type, fits: Callable[[object], bool]) -> str | None:
     return next((name for name in first if fits(_hints(kind).get(name))), None)
 
 
-@dataclass(frozen=True)
-class _Call:
-    """A name with arguments, as parsed."""
-
-    name: str
-    positional: list[_Argument]
-    named: dict[str, _Argument]
-
-
-_Argument: TypeAlias = "Value | _Call"
-
-
-def _build(call: _Call, kinds: Mapping[str, type[Kind]], what: str, text: str) -> Kind:
+def _build(call: Call, kinds: Mapping[str, type[Kind]], what: str, text: str) -> Kind:
     by_word = {_plain_word(word): kind for word, kind in kinds.items()}
     kind = by_word.get(_plain_word(call.name))
     if kind is None:
         raise Invalid(f"unknown {what} {shown(call.name)}; {did_you_mean(call.name, kinds)}")
     fields, nested = _by_name(kind, call, text), _nested_field(kind) or ""
     inner = fields.get(nested)
-    if isinstance(inner, _Call):
+    if isinstance(inner, Call):
         fields[nested] = _build(inner, kinds, what, text)
     elif isinstance(inner, str):
         fields[nested] = parse(inner, kinds, what)
     listed = _field_of_objects(kind) or ""
     if is_listed(given := fields.get(listed)):
         fields[listed] = tuple(
-            _build(one, kinds, what, text) if isinstance(one, _Call) else one for one in given
+            _build(one, kinds, what, text) if isinstance(one, Call) else one for one in given
         )
     for field, value in fields.items():
         for one in value if isinstance(value, tuple) else (value,):
-            if isinstance(one, _Call):
+            if isinstance(one, Call):
                 raise Invalid(
                     f"{text!r}: {field} of {name_of(kind)} takes numbers or words, not {one.name}(...)"
                 )
     return kind(**fields)
 
 
-def _by_name(kind: type, call: _Call, text: str) -> dict[str, object]:
+def _by_name(kind: type, call: Call, text: str) -> dict[str, object]:
     """The arguments of a call by the fields of its class."""
     known: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]  # a NamedTuple
     spread, named = _spread_field(kind), dict[str, object](call.named)
@@ -309,7 +267,7 @@ def _write_value(value: object) -> str:
         numbers = set(map(type, value)) <= {float, int}
         return f"[{', '.join(map(_write_number if numbers else _write_value, value))}]"
     if isinstance(value, str):
-        plain = re.fullmatch(r"[A-Za-z][\w-]*", value) and value.lower() not in _WORDS
+        plain = re.fullmatch(r"[A-Za-z][\w-]*", value) and value.lower() not in WORDS
         return value if plain else json.dumps(value)
     if value is None or isinstance(value, bool):
         return str(value).lower()
@@ -319,109 +277,3 @@ def _write_value(value: object) -> str:
 def _write_number(value: object) -> str:
     # -0.0 equals 0.0, and equal parameters have one text form
     return repr(value or 0).removesuffix(".0")
-
-
-class _Reader:
-    def __init__(self, text: str, what: str) -> None:
-        self.text, self.what, self.place = text, what, 0
-        self.tokens = [*self._tokens(), _END, _END]  # two, for a look at the next but one
-
-    def _tokens(self) -> Iterator[Token]:
-        place, end = 0, len(self.text.rstrip())
-        while place < end:
-            match = _TOKEN.match(self.text, place)
-            if match is None:
-                rest = self.text[place:].lstrip()[:20]
-                raise Invalid(f"cannot read {self.what} {self._excerpt()} at {rest!r}")
-            yield match.lastgroup, match[match.lastgroup or ""]
-            place = match.end()
-
-    def _excerpt(self) -> str:
-        return repr(self.text if len(self.text) <= 80 else self.text[:77] + "...")
-
-    def whole(self) -> _Call:
-        call = self._call(0)
-        if self.tokens[self.place] != _END:
-            raise Invalid(f"{self._excerpt()} has text after its end")
-        return call
-
-    def _call(self, depth: int) -> _Call:
-        if depth >= DEEPEST:
-            raise Invalid(f"{self._excerpt()} is nested too deeply")
-        call = _Call(self._take("word", "a word"), [], {})
-        if self._accept("("):
-            for _ in self._items(")"):
-                self._add_argument(call, depth)
-        return call
-
-    def _add_argument(self, call: _Call, depth: int) -> None:
-        if self.tokens[self.place + 1] == ("mark", "="):
-            name = self._take("word", "a word")
-            self._accept("=")
-            if name in call.named:
-                raise Invalid(f"{self._excerpt()} gives {name} twice")
-            call.named[name] = self._value_or_call(depth)
-        elif call.named:
-            raise Invalid(f"{self._excerpt()}: a value without a name follows one with a name")
-        else:
-            call.positional.append(self._value_or_call(depth))
-
-    def _value_or_call(self, depth: int) -> _Argument:
-        (kind, _), following = self.tokens[self.place : self.place + 2]
-        is_call = kind == "word" and following == ("mark", "(")
-        return self._call(depth + 1) if is_call else self._value(0)
-
-    def _value(self, depth: int) -> Value:
-        if depth >= DEEPEST:
-            raise Invalid(f"{self._excerpt()}: lists are nested too deeply")
-        if self._accept("["):
-            return tuple([self._value(depth + 1) for _ in self._items("]")])
-        kind, token = self._next()
-        if kind == "number":
-            return _number(token)
-        if kind == "numbers":
-            return tuple(json.loads(token))
-        if kind == "text":
-            try:
-                return str(json.loads(token))
-            except ValueError:
-                raise Invalid(f"{self._excerpt()}: {token} is not a valid text") from None
-        if kind != "word":
-            raise Invalid(f"{self._excerpt()}: expected a value, got {token!r}")
-        return _WORDS.get(token.lower(), token)
-
-    def _items(self, end: str) -> Iterator[None]:
-        """Once for each item before the closing mark; a comma may follow the last."""
-        while not self._accept(end):
-            yield
-            if not self._accept(","):
-                self._take("mark", repr(end), end)
-                return
-
-    def _next(self) -> Token:
-        token = self.tokens[self.place]
-        if token == _END:
-            raise Invalid(f"{self.what} {self._excerpt()} ends too early")
-        self.place += 1
-        return token
-
-    def _take(self, kind: str, expected: str, text: str | None = None) -> str:
-        token_kind, token = self._next()
-        if token_kind != kind or text not in (None, token):
-            raise Invalid(
-                f"cannot read {self.what} {self._excerpt()}: expected {expected}, got {shown(token)}"
-            )
-        return token
-
-    def _accept(self, mark: str) -> bool:
-        accepted = self.tokens[self.place] == ("mark", mark)
-        self.place += accepted
-        return accepted
-
-
-def _number(token: str) -> int | float:
-    if not re.fullmatch(r"[+-]?[\d_]+", token):
-        return float(token)
-    if len(token) > 40:
-        raise Invalid(f"{token[:20]}... is too long a number")
-    return int(token)

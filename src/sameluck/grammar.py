@@ -1,0 +1,163 @@
+"""The one grammar of text forms, on the command line, in files and by HTTP; nothing is evaluated.
+
+call   = name [ "(" [ item { "," item } ] ")" ]
+item   = [ name "=" ] ( value | call )
+value  = number | word | "text" | "[" [ value { "," value } ] "]"
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from sameluck.errors import Invalid, shown
+
+LONGEST = 50_000_000  # characters: two million observed rewards of an empirical environment
+DEEPEST = 8
+
+# A list of such numbers is one token: a million observed rewards are not read one by one.
+_JSON_NUMBER = r"-?(?:0|[1-9]\d{0,30}+)(?:\.\d++)?+(?:[eE][+-]?\d++)?+"
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<number>[+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))
+          |(?P<word>[A-Za-z][\w-]*)
+          |(?P<text>"(?:[^"\\]|\\.)*")
+          |(?P<numbers>\[\s*+JSON(?:\s*+,\s*+JSON)*+\s*+\])
+          |(?P<mark>[()\[\],=]))""".replace("JSON", _JSON_NUMBER),
+    re.VERBOSE,
+)
+
+Value: TypeAlias = bool | int | float | str | tuple["Value", ...] | None
+Token: TypeAlias = tuple[str | None, str]  # its group of the expression, its text
+
+_END: Token = (None, "")
+WORDS = {"none": None, "true": True, "false": False}
+
+
+@dataclass(frozen=True)
+class Call:
+    """A name with arguments, as parsed."""
+
+    name: str
+    positional: list[Argument]
+    named: dict[str, Argument]
+
+
+Argument: TypeAlias = "Value | Call"
+
+
+def read_call(text: object, what: str) -> Call:
+    """The name and the arguments that a text has."""
+    if not isinstance(text, str):
+        raise Invalid(f"{what} must be text such as 'name(value)', got {shown(text)}")
+    if len(text) > LONGEST:
+        raise Invalid(f"{what} text has {len(text):,} characters; at most {LONGEST:,}")
+    return _Reader(text, what).whole()
+
+
+class _Reader:
+    def __init__(self, text: str, what: str) -> None:
+        self.text, self.what, self.place = text, what, 0
+        self.tokens = [*self._tokens(), _END, _END]  # two, for a look at the next but one
+
+    def _tokens(self) -> Iterator[Token]:
+        place, end = 0, len(self.text.rstrip())
+        while place < end:
+            match = _TOKEN.match(self.text, place)
+            if match is None:
+                rest = self.text[place:].lstrip()[:20]
+                raise Invalid(f"cannot read {self.what} {self._excerpt()} at {rest!r}")
+            yield match.lastgroup, match[match.lastgroup or ""]
+            place = match.end()
+
+    def _excerpt(self) -> str:
+        return repr(self.text if len(self.text) <= 80 else self.text[:77] + "...")
+
+    def whole(self) -> Call:
+        call = self._call(0)
+        if self.tokens[self.place] != _END:
+            raise Invalid(f"{self._excerpt()} has text after its end")
+        return call
+
+    def _call(self, depth: int) -> Call:
+        if depth >= DEEPEST:
+            raise Invalid(f"{self._excerpt()} is nested too deeply")
+        call = Call(self._take("word", "a word"), [], {})
+        if self._accept("("):
+            for _ in self._items(")"):
+                self._add_argument(call, depth)
+        return call
+
+    def _add_argument(self, call: Call, depth: int) -> None:
+        if self.tokens[self.place + 1] == ("mark", "="):
+            name = self._take("word", "a word")
+            self._accept("=")
+            if name in call.named:
+                raise Invalid(f"{self._excerpt()} gives {name} twice")
+            call.named[name] = self._value_or_call(depth)
+        elif call.named:
+            raise Invalid(f"{self._excerpt()}: a value without a name follows one with a name")
+        else:
+            call.positional.append(self._value_or_call(depth))
+
+    def _value_or_call(self, depth: int) -> Argument:
+        (kind, _), following = self.tokens[self.place : self.place + 2]
+        is_call = kind == "word" and following == ("mark", "(")
+        return self._call(depth + 1) if is_call else self._value(0)
+
+    def _value(self, depth: int) -> Value:
+        if depth >= DEEPEST:
+            raise Invalid(f"{self._excerpt()}: lists are nested too deeply")
+        if self._accept("["):
+            return tuple([self._value(depth + 1) for _ in self._items("]")])
+        kind, token = self._next()
+        if kind == "number":
+            return _number(token)
+        if kind == "numbers":
+            return tuple(json.loads(token))
+        if kind == "text":
+            try:
+                return str(json.loads(token))
+            except ValueError:
+                raise Invalid(f"{self._excerpt()}: {token} is not a valid text") from None
+        if kind != "word":
+            raise Invalid(f"{self._excerpt()}: expected a value, got {token!r}")
+        return WORDS.get(token.lower(), token)
+
+    def _items(self, end: str) -> Iterator[None]:
+        """Once for each item before the closing mark; a comma may follow the last."""
+        while not self._accept(end):
+            yield
+            if not self._accept(","):
+                self._take("mark", repr(end), end)
+                return
+
+    def _next(self) -> Token:
+        token = self.tokens[self.place]
+        if token == _END:
+            raise Invalid(f"{self.what} {self._excerpt()} ends too early")
+        self.place += 1
+        return token
+
+    def _take(self, kind: str, expected: str, text: str | None = None) -> str:
+        token_kind, token = self._next()
+        if token_kind != kind or text not in (None, token):
+            raise Invalid(
+                f"cannot read {self.what} {self._excerpt()}: expected {expected}, got {shown(token)}"
+            )
+        return token
+
+    def _accept(self, mark: str) -> bool:
+        accepted = self.tokens[self.place] == ("mark", mark)
+        self.place += accepted
+        return accepted
+
+
+def _number(token: str) -> int | float:
+    if not re.fullmatch(r"[+-]?[\d_]+", token):
+        return float(token)
+    if len(token) > 40:
+        raise Invalid(f"{token[:20]}... is too long a number")
+    return int(token)

@@ -526,6 +526,29 @@ def test_few_of_the_connections_are_used_if_few_are_needed(postgres_url):
         database.close()
 
 
+def test_a_lost_connection_does_not_keep_a_call_waiting_for_another_one_that_hangs(postgres_url):
+    database = postgres.Postgres(postgres_url, connections=3)
+    together = threading.Barrier(2)
+
+    def process(transaction):
+        return transaction.connection.execute("SELECT pg_backend_pid()").fetchone()[0]
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda _: database.read(lambda _: together.wait(10)), range(2)))
+    lost, hanging = (each.info.backend_pid for each in database._pool._pool)
+    awake = threading.Timer(20, os.kill, (hanging, signal.SIGCONT))
+    os.kill(hanging, signal.SIGSTOP)
+    try:
+        os.kill(lost, signal.SIGTERM)
+        awake.start()
+        assert database.read(process) not in (lost, hanging)
+        assert awake.is_alive()
+    finally:
+        awake.cancel()
+        os.kill(hanging, signal.SIGCONT)
+        database.close()
+
+
 def test_only_writing_is_planned_by_indexes_alone(postgres_url):
     database = postgres.Postgres(postgres_url, connections=1)
 

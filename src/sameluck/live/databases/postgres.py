@@ -314,7 +314,8 @@ class Postgres:
             connection.close()
         except self._psycopg.Error:
             connection.close()
-            self._pool.check()  # a server that went down closed the other connections too
+            # A server that went down closed the other connections too; one that hangs must not keep this call.
+            threading.Thread(target=self._pool.check, daemon=True).start()
 
     def close(self) -> None:
         """Close every connection, unless they belong to the process that this one was forked from."""

@@ -276,6 +276,11 @@ def test_ctrl_c_keeps_what_is_complete(tmp_path, capsys, monkeypatch):
             raise KeyboardInterrupt
         return simulate(*arguments, replications=replications, **options)
 
+    def interrupted_anew(*arguments, replications, **options):
+        if replications == range(32, 70):
+            raise KeyboardInterrupt
+        return simulate(*arguments, replications=replications, **options)
+
     monkeypatch.setattr(sl, "simulate", interrupted)
     code, _, err = run(capsys, *SAVED, "--replications", "70", "--save", path)
     kept = sl.Runs.load(path)
@@ -297,6 +302,10 @@ def test_ctrl_c_keeps_what_is_complete(tmp_path, capsys, monkeypatch):
     assert asked == [range(69, 70), range(32), range(32, 70)]  # the first to compare, then all anew
     whole = sl.Runs.load(path)
     assert np.array_equal(whole.rewards, simulate(whole.experiment, whole.environment).rewards)
+    monkeypatch.setattr(sl, "simulate", interrupted_anew)
+    assert run(capsys, *SAVED, "--replications", "70", "--save", path)[0] == 130
+    assert sl.Runs.load(path).replications == 70  # not fewer than there were
+    monkeypatch.setattr(sl, "simulate", simulate)
     assert run(capsys, *SAVED, "--replications", "3", "--seed", "99", "--save", path)[0] == 0
     assert sl.Runs.load(path).experiment.seed == 99
 

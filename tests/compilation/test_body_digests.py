@@ -420,6 +420,18 @@ def test_without_a_folder_to_write_to_nothing_is_kept(cache, own_modules):
     assert machine == plain
 
 
+def test_a_private_folder_is_removed_when_the_process_ends(monkeypatch):
+    at_the_end = []
+    monkeypatch.setattr(
+        machine_code.atexit, "register", lambda *call, **named: at_the_end.append((call, named))
+    )
+    folder = machine_code._private_folder()
+    (folder / "own").mkdir()
+    ((remove, *what), named), *_ = at_the_end
+    remove(*what, **named)
+    assert not folder.exists()
+
+
 def test_extensions_of_numba_have_no_digest(monkeypatch):
     """What the user has told Numba about a function of NumPy is in the machine code, but not in the body."""
     templates = importlib.import_module("numba.core.typing.templates")

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import NamedTuple
 
 import numba
@@ -270,6 +270,30 @@ def test_a_global_number_that_was_changed_is_refused():
 
 def reads_a_global(policy, tally, period, luck):
     return 0 if period < THRESHOLD else 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("limits", (1, 0)), ("helper", lambda period: period % 2), ("settings", 1)],
+)
+def test_a_tuple_a_function_or_an_attribute_that_was_changed_is_refused(name, value):
+    settings, body = ModuleType("settings"), FunctionType(reads_others.__code__, {})
+    settings.shift = 0
+    body.__globals__.update(limits=(0, 1), settings=settings, helper=lambda period: 0)
+    experiment = experiment_of(policy_of(body))
+    body_checks.probe_bodies(experiment, BERNOULLI)
+    body.__globals__["limits"] = (0, *[1])  # equal
+    body_checks.probe_bodies(experiment, BERNOULLI)
+    if name == "settings":
+        settings.shift, name = value, "shift"
+    else:
+        body.__globals__[name] = value
+    with pytest.raises(sl.Invalid, match=f"the global '{name}' has changed since it was compiled"):
+        body_checks.probe_bodies(experiment, BERNOULLI)
+
+
+def reads_others(policy, tally, period, luck):
+    return (limits[0] + settings.shift + helper(period)) % 3  # noqa: F821
 
 
 @pytest.mark.usefixtures("machine_code_is_not_run")

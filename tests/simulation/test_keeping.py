@@ -1,9 +1,16 @@
 """`simulate(keep=...)`: what is complete outlives an interruption, and the same call continues from it."""
 
+import os
+import shutil
+import signal
+
 import numpy as np
 import pytest
 
 import sameluck as sl
+from sameluck.simulation import keeping
+from sameluck.simulation.keeping import KeptRuns
+from sameluck.simulation.tasks import Work
 
 ARMS = sl.Bernoulli((0.7, 0.3))
 
@@ -18,13 +25,14 @@ def experiment_of(replications=100, **changes):
     return sl.Experiment(**{**values, "replications": replications, **changes})
 
 
-def interrupt_after(parts):
+def interrupt_after(parts, first=lambda: None):
     """A progress function that presses Ctrl-C when it is told of another part than the first ones."""
     told = []
 
     def progress(done, total):
         told.append((done, total))
         if done > parts:
+            first()
             raise KeyboardInterrupt
 
     return progress, told
@@ -146,3 +154,109 @@ def test_an_object_that_fails_keeps_what_is_complete(path):
 def test_a_path_that_cannot_be_written_is_refused_before_the_work(name, message):
     with pytest.raises(sl.Invalid, match=message):
         sl.simulate(experiment_of(10**9), ARMS, replications=range(10**6), keep=name)
+
+
+def kept_after(path, first=lambda: None):
+    """The note of a call that is interrupted after 32 replications, when something else has happened first."""
+    with pytest.raises(KeyboardInterrupt) as caught:
+        sl.simulate(experiment_of(), ARMS, keep=path, progress=interrupt_after(64, first)[0])
+    return getattr(caught.value, "__notes__", [""])[0]
+
+
+def test_ctrl_c_again_while_the_file_is_written(path, monkeypatch):
+    save = sl.Runs.save
+
+    def impatient(runs, where):
+        os.kill(os.getpid(), signal.SIGINT)
+        save(runs, where)
+
+    monkeypatch.setattr(sl.Runs, "save", impatient)
+    kept_after(path)
+    assert sl.Runs.load(path).replications == 32
+
+
+def test_the_file_is_written_now_and_then_in_case_the_process_is_killed(path, monkeypatch):
+    monkeypatch.setattr(keeping, "_PAUSE", 0.0)
+    seen = []
+
+    def look(*_):
+        seen.append(sl.Runs.load(path).replications if path.exists() else 0)
+
+    runs = sl.simulate(experiment_of(300), ARMS, keep=path, progress=look)
+    assert seen[0] == 0
+    assert len({*seen}) > 2
+    assert_same(runs, sl.simulate(experiment_of(300), ARMS))
+    assert_same(sl.Runs.load(path), runs)
+
+
+def test_more_of_these_runs_by_another_process_stay(path):
+    whole = sl.simulate(experiment_of(), ARMS)
+    assert kept_after(path, lambda: whole.save(path)).startswith("100 of 100 replications")
+    assert_same(sl.Runs.load(path), whole)
+
+
+def test_other_runs_by_another_process_stay_and_these_have_another_file(path):
+    other = sl.simulate(experiment_of(seed=9), ARMS)
+    note = kept_after(path, lambda: other.save(path))
+    assert_same(sl.Runs.load(path), other)
+    (beside,) = {*path.parent.glob("runs-*.npz")}
+    assert f"32 of 100 replications are kept in {str(beside)!r}" in note
+    assert_same(sl.simulate(experiment_of(), ARMS, keep=beside), sl.simulate(experiment_of(), ARMS))
+
+
+def test_a_file_that_is_removed_meanwhile_is_written_again(path):
+    kept_after(path)
+    sl.simulate(experiment_of(), ARMS, keep=path, progress=lambda *_: path.unlink(missing_ok=True))
+    assert sl.Runs.load(path).replications == 100
+
+
+def test_runs_that_cannot_be_written_in_the_end_are_returned(path, caplog):
+    folder = path.parent / "gone"
+    folder.mkdir()
+    note = kept_after(folder / "runs.npz", lambda: shutil.rmtree(folder))
+    assert note.startswith("replications that are complete are not kept: cannot write")
+    folder.mkdir()
+    runs = sl.simulate(
+        experiment_of(),
+        ARMS,
+        keep=folder / "runs.npz",
+        progress=lambda *_: shutil.rmtree(folder, ignore_errors=True),
+    )
+    assert_same(runs, sl.simulate(experiment_of(), ARMS))
+    assert "the runs are in memory only" in caplog.text
+
+
+def test_detail_is_not_lost_when_more_is_run_without(path):
+    sl.simulate(experiment_of(20), ARMS, keep=path, detail=True)
+    with pytest.raises(sl.Invalid, match="they have detail, and those that follow would not"):
+        sl.simulate(experiment_of(30), ARMS, keep=path)
+
+
+@pytest.mark.parametrize(
+    ("horizon", "workers", "first"), [(20, 2, 32), (10**8, 2, 2), (10**8, 9, 9)]
+)
+def test_parts_of_long_replications_are_small_but_occupy_all_workers(path, horizon, workers, first):
+    """As far as it is known before; then parts that take long are halved."""
+    experiment = experiment_of(horizon=horizon)
+    work = Work(experiment, ARMS, np.array([horizon]), range(100))
+    asked = []
+
+    def run(*, replications, progress):
+        asked.append(len(replications))
+        short = sl.simulate(experiment_of(), ARMS, replications=replications)
+        return sl.Runs(
+            experiment,
+            work.checkpoints,
+            *short_arrays(short),
+            ARMS,
+            replications.start,
+            seconds=9.0,
+        )
+
+    def short_arrays(runs):
+        return runs.rewards, runs.pulls, runs.interactions
+
+    kept = KeptRuns(path, work, workers)
+    kept.complete(run, kept.known(run), None)
+    assert asked[0] == first
+    assert min(asked[:-1]) == workers

@@ -20,6 +20,8 @@ READ = {  # a number, and how much it may differ within the test
     "second": (lambda: int(time.time()), 600),
     "millisecond": (lambda: time.time_ns() // 10**6, 600_000),
     "year": (lambda: time.gmtime().tm_year, 0),
+    "year of no moment": (lambda: time.localtime(None).tm_year, 0),
+    "year in words": (lambda: int(time.asctime()[-4:]), 0),
     "month": (lambda: int(strftime("%Y%m")), 1),
     "day": (lambda: datetime.datetime.now().toordinal(), 1),
     "day of a zone": (lambda: datetime.datetime.now(datetime.UTC).toordinal(), 1),
@@ -115,6 +117,10 @@ def test_other_threads_read_the_true_clock():
         moment = datetime.datetime(2020, 2, 29, tzinfo=datetime.UTC)
         assert isinstance(moment, datetime.datetime)
         assert type(moment) is TRUE[2]
+        assert issubclass(datetime.datetime, datetime.date)
+        assert issubclass(TRUE[2], datetime.datetime)
+        assert not issubclass(datetime.date, datetime.datetime)
+        assert not issubclass(int, datetime.date)
         assert datetime.datetime.fromtimestamp(0, datetime.UTC).year == 1970
     finally:
         clock.restore()

@@ -13,6 +13,7 @@ from sameluck.cli.output import progress_bar
 from sameluck.environments.base import Environment
 from sameluck.experiment import checked_checkpoints
 from sameluck.simulation.keeping import KeptRuns
+from sameluck.simulation.simulate import available_workers
 from sameluck.simulation.tasks import Work
 
 
@@ -51,7 +52,8 @@ def _simulate_kept(
         checked_checkpoints(experiment, checkpoints),
         range(experiment.replications),
     )
-    kept = KeptRuns(path, Work(experiment, environment, horizons, numbers, detail))
+    workers = options["workers"] or available_workers()
+    kept = KeptRuns(path, Work(experiment, environment, horizons, numbers, detail), workers)
     try:
         known = kept.known(run)
     except sl.Invalid:

@@ -8,12 +8,14 @@ written anew; without a folder that can be written to, nothing is kept.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import itertools
 import logging
 import os
 import pickle
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -235,4 +237,6 @@ def _user_cache() -> Path:
 
 def _private_folder() -> Path:
     # Never a shared folder of a known name: machine code in the cache is run.
-    return Path(tempfile.mkdtemp(prefix="sameluck-"))
+    folder = tempfile.mkdtemp(prefix="sameluck-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)

@@ -3,7 +3,8 @@
 Two calls of an object in the same second, or on the same day, read the same clock unless it is a fine one. So the
 names `time` and `datetime`, and what was imported from these modules, are replaced in the module of the object while
 it is checked. The replacements tell the true time except to the thread that is within `ahead`. Clocks that count from
-an unspecified start (`time.monotonic`), those of other modules and imports within functions stay as they are.
+an unspecified start (`time.monotonic`), `time.clock_gettime`, those of other modules and imports within functions
+stay as they are.
 """
 
 from __future__ import annotations
@@ -74,14 +75,16 @@ class OtherClock:
             return time.time() + self._seconds()
 
         def of_now(true: Callable[..., object]) -> Callable[..., object]:
-            return lambda *given: true(*(given or (now(),)))
+            return lambda seconds=None: true(now() if seconds is None else seconds)
+
+        def of_parts(true: Callable[..., object], form: tuple[str, ...], *given: object) -> object:
+            return true(*form, *(given or (time.localtime(now()),)))
 
         return {
             "time": now,
             "time_ns": lambda: time.time_ns() + self._seconds() * 10**9,
-            "strftime": lambda form, *given: time.strftime(
-                form, *(given or (time.localtime(now()),))
-            ),
+            "strftime": lambda form, *given: of_parts(time.strftime, (form,), *given),
+            "asctime": lambda *given: of_parts(time.asctime, (), *given),
             **{name: of_now(getattr(time, name)) for name in ("gmtime", "localtime", "ctime")},
         }
 
@@ -101,6 +104,9 @@ class OtherClock:
             def __instancecheck__(cls, value: object) -> bool:
                 return isinstance(value, true)
 
+            def __subclasscheck__(cls, kind: type) -> bool:
+                return issubclass(vars(kind).get("true", kind), true)
+
             def __getattr__(cls, name: str) -> object:
                 return getattr(true, name)
 
@@ -108,7 +114,7 @@ class OtherClock:
                 return true(*values, **named)
 
         names = [name for name in ("now", "utcnow", "today") if hasattr(true, name)]
-        return Other(true.__name__, (), {name: later(name) for name in names})
+        return Other(true.__name__, (), {"true": true, **{name: later(name) for name in names}})
 
 
 def _modules(things: Sequence[object]) -> list[dict[str, object]]:

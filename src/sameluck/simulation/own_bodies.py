@@ -34,7 +34,8 @@ _RANDOMNESS = {  # by the fourth argument of a body
     "bits": "take random numbers from bits, as in uniform(bits)",
     "chances": "chances are a function of the tally",
 }
-_constants: dict[Body, dict[str, bytes]] = {}  # global numbers and arrays, as they were compiled
+# Of a body: what an instruction of it, or of a function that it calls, loaded when it was compiled.
+_constants: dict[Body, dict[tuple[Body, int], tuple[str, object]]] = {}
 
 
 class BodyUse(NamedTuple):
@@ -67,18 +68,18 @@ def own_bodies(
 def check_names(body: Body) -> None:
     """Raise `Misuse` for a name that is not defined, global randomness, the clock, imports and changes of globals.
 
-    A global number is a constant of the machine code: one that was changed since is refused too, unless the body has
+    A global name is a constant of the machine code: one that was changed since is refused too, unless the body has
     a digest (`body_digests`) and is compiled anew.
     """
-    constants: dict[str, bytes] = {}
+    constants: dict[tuple[Body, int], tuple[str, object]] = {}
     for function in called_by(body):
         known = _known(function)
         for step, thing in _steps(function, known):
             if reason := _reason(body, function, known, step, thing):
                 line = step.positions.lineno if step.positions else None
                 raise Misuse(reason, body, line)
-            if step.opname in _NAME and isinstance(thing, int | float | np.number | np.ndarray):
-                constants[str(step.argval)] = np.asarray(thing).tobytes()
+            if thing is not None and not isinstance(thing, ModuleType):
+                constants[function, step.offset] = str(step.argval), _unchanging(thing)
     _check_constants(body, constants)
 
 
@@ -141,12 +142,24 @@ def _module(thing: object) -> str:
     return str(getattr(thing, "__module__", None) or type(owner).__module__)
 
 
-def _check_constants(body: Body, constants: dict[str, bytes]) -> None:
+def _unchanging(thing: object) -> object:
+    numbers = isinstance(thing, int | float | np.number | np.ndarray)
+    return np.asarray(thing).tobytes() if numbers else thing
+
+
+def _check_constants(body: Body, constants: dict[tuple[Body, int], tuple[str, object]]) -> None:
     before = _constants.setdefault(body, constants)
-    changed = [name for name, value in constants.items() if before.get(name, value) != value]
-    if changed:
-        raise Misuse(
-            f"the global {changed[0]!r} has changed since it was compiled: make it a parameter, or define the "
-            "body again",
-            body,
-        )
+    for place, (name, value) in constants.items():
+        if _differs(before.get(place, (name, value))[1], value):
+            raise Misuse(
+                f"the global {name!r} has changed since it was compiled: make it a parameter, or define the body "
+                "again",
+                body,
+            )
+
+
+def _differs(one: object, other: object) -> bool:
+    try:
+        return one is not other and (type(one) is not type(other) or bool(one != other))
+    except Exception:  # arrays in a tuple, say
+        return True

@@ -69,7 +69,8 @@ def simulate(  # noqa: PLR0913 all but two are optional
         check: Check your own policies and environments before they are first run (`body_checks`, `object_checks`).
         makers: For `External` policies: name -> function of a seed that returns the policy, a Python object.
         keep: A file, as `Runs.save` writes it. If the call is interrupted, by Ctrl-C for example, it holds the
-            replications that are complete, and the same call continues from it, also with more replications.
+            replications that are complete, and the same call continues from it, also with more replications. It is
+            also written every 20 seconds, or more rarely if that takes long, in case the process is killed.
     """
     experiment, environment = fitted(experiment, environment)
     horizons = checked_checkpoints(experiment, checkpoints)
@@ -95,7 +96,7 @@ def simulate(  # noqa: PLR0913 all but two are optional
             check=check,
             makers=makers,
         )
-        kept = KeptRuns(keep, work)
+        kept = KeptRuns(keep, work, workers)
         return kept.complete(run, kept.known(run), told)
     probes = check_bodies(work) if check else []
     measured = check_objects(work) if check else {}

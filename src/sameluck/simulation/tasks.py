@@ -97,7 +97,7 @@ def split(
     groups = [names] if work.experiment.design.timed else [(name,) for name in names]
     tasks: list[Task] = []
     for group in groups:
-        period = sum((measured or {}).get(name) or _seconds(work, name) for name in group)
+        period = sum((measured or {}).get(name) or seconds_of_period(work, name) for name in group)
         each = period * int(work.checkpoints[-1])
         most, least = max(1, int(seconds / each)), int(_LEAST_SECONDS / each)
         small, large = (-(-len(work.replications) // (n * workers)) for n in (tasks_each, 4))
@@ -108,7 +108,8 @@ def split(
     return tasks
 
 
-def _seconds(work: Work, policy: str) -> float:
+def seconds_of_period(work: Work, policy: str) -> float:
+    """About what a period of a policy takes."""
     rule, arms = work.experiment.policies[policy], work.experiment.n_arms
     if policy in work.makers:
         return _OBJECT_PERIOD

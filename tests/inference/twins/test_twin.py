@@ -1,6 +1,7 @@
 """`twin`: equal to a literal transcription, the same on any workers, and refused where it would mislead."""
 
 import math
+from collections import Counter
 from dataclasses import replace
 
 import matplotlib.figure
@@ -10,7 +11,7 @@ from scipy import special, stats
 
 import sameluck as sl
 from sameluck.inference.twins import sentences
-from sameluck.inference.twins.copies import copy_arms
+from sameluck.inference.twins.copies import EmpiricalCopy, copy_arms
 from sameluck.inference.twins.ledger import ObservedStacks
 from sameluck.inference.twins.records import Failure, Stability
 from sameluck.randomness.streams import ALL_POLICIES, TWIN, stream, word
@@ -143,6 +144,17 @@ def test_the_effect_equals_a_literal_transcription(runs, monkeypatch):
     np.testing.assert_allclose((effect.effect, effect.low, effect.high), expected, rtol=1e-9)
 
 
+def literal_resample(values, generator):
+    """With replacement; if one reward is more than half of all, its share is from Jeffreys' posterior law."""
+    commonest, times = Counter(values.tolist()).most_common(1)[0]
+    if 2 * times <= len(values):
+        return generator.choice(values, len(values))
+    others = [value for value in values if value != commonest]
+    share = generator.beta(len(others) + 0.5, times + 0.5)
+    some = generator.choice(others, round(share * len(values)))
+    return [*some, *[commonest] * (len(values) - len(some))]
+
+
 def literal_effect_of_values(runs, level):
     """The same where the observed values are the copy: 24 resamples, 40 replications on the long run's luck."""
     stacks = ObservedStacks(runs.stack_depths, observed_rewards(runs))
@@ -158,8 +170,7 @@ def literal_effect_of_values(runs, level):
     generator = np.random.Generator(np.random.PCG64([seed, 2]))
     table = np.empty((24, 40))
     for b in range(24):
-        resampled = [np.sort(generator.choice(one, one.size)) for one in values]
-        table[b] = differences(resampled, 40)
+        table[b] = differences([np.sort(literal_resample(one, generator)) for one in values], 40)
     theta, by_replication, all_ = table.mean(axis=1), table.mean(axis=0), table.mean()
     residual = table - theta[:, None] - by_replication[None, :] + all_
     msi = (residual**2).sum() / (23 * 39)
@@ -175,7 +186,7 @@ def literal_effect_of_values(runs, level):
 @pytest.mark.slow
 def test_the_effect_of_other_rewards_equals_a_literal_transcription(monkeypatch):
     monkeypatch.setattr("sameluck.inference.twins.intervals.PRECISE", math.inf)
-    ratings = sl.Empirical([[1.0, 2.0, 4.0, 5.0], [0.0, 2.0, 3.0, 3.0]])
+    ratings = sl.Empirical([[1.0, 2.0, 4.0, 5.0], [0.0, 2.0, 3.0, 3.0, 3.0]])
     policies = {"ucb": sl.UCB1(2.0), "greedy": sl.EpsilonGreedy(0.2)}
     runs = sl.simulate(experiment(policies=policies, replications=6), ratings)
     (effect,) = sl.twin(runs, **EFFORT).effects
@@ -352,6 +363,25 @@ def test_arms_that_changed_leave_only_the_observed_mean():
 
     assert all(one.endswith("read the observed mean instead.") for one in words)
     assert ["the guaranteed interval assumes it too" in one for one in words] == [False, True]
+
+
+def test_the_share_of_rewards_that_are_seldom_is_drawn_as_a_chance():
+    """From Beta(k + 1/2, n - k + 1/2), with k of n rewards other than the commonest; those are resampled."""
+    seldom, often = np.array([0.0] * 30 + [5.0, 7.0, 9.0]), np.arange(8.0)
+    draws = EmpiricalCopy((seldom, often)).draws(20, np.random.Generator(np.random.PCG64(7)))
+    generator = np.random.Generator(np.random.PCG64(7))
+    for draw in draws:
+        count = round(33 * generator.beta(3.5, 30.5))
+        paid = sorted(generator.choice([5.0, 7.0, 9.0], count))
+
+        assert list(draw.samples[0]) == [0.0] * (33 - count) + paid
+        assert list(draw.samples[1]) == sorted(generator.choice(often, 8))
+
+
+def test_an_arm_that_always_pays_the_same_is_copied_as_it_is():
+    (draw,) = EmpiricalCopy((np.full(9, 2.5),)).draws(1, np.random.Generator(np.random.PCG64(7)))
+
+    assert list(draw.samples[0]) == [2.5] * 9
 
 
 def test_too_few_values_withhold_the_effect():

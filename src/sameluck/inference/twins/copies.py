@@ -122,11 +122,37 @@ class EmpiricalCopy(NamedTuple):
         return Empirical(tuple(tuple(values.tolist()) for values in self.values))
 
     def draws(self, count: int, generator: np.random.Generator) -> list[Environment]:
-        """Resamples with replacement of every arm."""
+        """Resamples with replacement; of an arm that pays one reward mostly, its share is drawn as a chance is.
+
+        Resamples of an arm that has seldom paid vary too little; the posterior law of Jeffreys' prior does not.
+        """
+        parts = [(one, *split_commonest(one)) for one in self.values]
         return [
-            Empirical([np.sort(generator.choice(one, one.size)) for one in self.values])  # type: ignore[misc]
+            Empirical([np.sort(_resample(*one, generator)) for one in parts])  # type: ignore[misc]
             for _ in range(count)
         ]
+
+
+def split_commonest(values: Floats) -> tuple[float, Floats]:
+    """The commonest reward of an arm, and all that are not that."""
+    found, counts = np.unique(values, return_counts=True)
+    commonest = found[counts.argmax()]
+    return float(commonest), values[values != commonest]
+
+
+def is_seldom(others: Floats, values: Floats) -> bool:
+    """Whether fewer than half of an arm's rewards are other than its commonest."""
+    return 2 * others.size < values.size
+
+
+def _resample(
+    values: Floats, commonest: float, others: Floats, generator: np.random.Generator
+) -> Floats:
+    if not others.size or not is_seldom(others, values):
+        return generator.choice(values, values.size)
+    share = generator.beta(others.size + 0.5, values.size - others.size + 0.5)
+    some = generator.choice(others, round(share * values.size))
+    return np.concatenate([some, np.full(values.size - some.size, commonest)])
 
 
 def copy_arms(stacks: ObservedStacks, family: str | None, names: Sequence[str]) -> ArmCopy:

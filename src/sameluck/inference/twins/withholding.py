@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from sameluck.arrays import Floats
-from sameluck.inference.twins.copies import EmpiricalCopy
+from sameluck.inference.twins.copies import EmpiricalCopy, is_seldom, split_commonest
 from sameluck.inference.twins.long_run import LongRun
 from sameluck.inference.twins.records import Stability
 
-FEWEST_OFF_MODE = 20
+FEWEST = 10  # rewards of an arm other than its commonest
+FEWEST_SELDOM = 20  # where they are fewer than half of all, and decide the mean
 
 
 def reasons_to_withhold(long: LongRun, stability: Stability) -> tuple[str, ...]:
@@ -22,18 +20,12 @@ def reasons_to_withhold(long: LongRun, stability: Stability) -> tuple[str, ...]:
             "and a copy needs arms that stand still"
         )
     if isinstance(long.copy, EmpiricalCopy):
-        few = [
-            name
-            for name, one in zip(names, long.copy.values, strict=True)
-            if _off_mode(one) < FEWEST_OFF_MODE
-        ]
-        if few:
-            reasons.append(
-                f"arm {few[0]} has fewer than {FEWEST_OFF_MODE} rewards other than its commonest, too few to "
-                "know its law"
-            )
+        for name, values in zip(names, long.copy.values, strict=True):
+            _, others = split_commonest(values)
+            needed = FEWEST_SELDOM if is_seldom(others, values) else FEWEST
+            if others.size < needed:
+                reasons.append(
+                    f"arm {name} has fewer than {needed} rewards other than its commonest, too few to know its law"
+                )
+                break
     return tuple(reasons)
-
-
-def _off_mode(values: Floats) -> int:
-    return int(values.size - np.unique(values, return_counts=True)[1].max())

@@ -163,3 +163,19 @@ def test_bounds_of_arms_that_are_copied_by_a_family(runs):
         sl.twin(binary, bounds=(0, 1), **EFFORT)
     (end,) = sl.twin(binary, bounds=(0, 1), family="empirical", **EFFORT).guaranteed
     assert end.low < end.high
+
+
+def test_rewards_that_are_0_and_1_so_far_within_wider_bounds(runs):
+    """An early look at revenue: nobody has paid anything but 0 and 1 yet."""
+    early = sl.simulate(runs.experiment, sl.Bernoulli([0.3, 0.2]))
+    twin = sl.twin(early, bounds=(0, 50), **EFFORT)
+
+    assert twin.environment.samples[0][-1] == 1
+    assert twin.guaranteed[0].high - twin.guaranteed[0].low > 50
+
+
+def test_a_policy_that_counts_successes_takes_no_other_bounds(runs):
+    policies = {"a": "ucb1", "b": "thompson_bernoulli"}
+    counted = sl.simulate(runs.experiment.replace(policies=policies), sl.Bernoulli([0.3, 0.2]))
+    with pytest.raises(sl.Invalid, match="policy 'b'.* needs rewards 0 and 1, but empirical"):
+        sl.twin(counted, bounds=(0, 5), family="empirical", **EFFORT)

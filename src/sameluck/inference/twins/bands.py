@@ -59,6 +59,11 @@ class Bands(NamedTuple):
         values = np.maximum.accumulate(values, axis=-1)
         return [Empirical(tuple(arms)) for arms in values]
 
+    @property
+    def has_equal_arms(self) -> bool:
+        """Whether all arms may have the same mean."""
+        return bool(self.low.mean(axis=1).max() <= self.high.mean(axis=1).min())
+
 
 def check_bounds(bounds: Bounds, runs: Runs, family: str | None) -> None:
     """Raise `Invalid` unless the bounds are two numbers in their order, with all rewards between them.

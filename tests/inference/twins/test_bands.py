@@ -132,6 +132,24 @@ def test_it_contains_the_interval_of_the_effect(twin):
     assert "guaranteed 95%" in str(twin)
 
 
+def test_arms_that_may_be_equal_leave_0_possible():
+    """The best effect of uniform choice against UCB1 is 0, on equal arms, which no search meets exactly."""
+    experiment = sl.Experiment(
+        policies={"a": "ucb1(20)", "b": "uniform"}, arms=2, horizon=200, replications=1, seed=2
+    )
+    runs = sl.simulate(experiment, sl.Empirical([[-1, 4, 5], [1, 2, 5]]))
+    (end,) = sl.twin(runs, bounds=(-1, 5), **EFFORT).guaranteed
+
+    assert end.low < 0 <= end.high
+
+
+@pytest.mark.parametrize(("other", "equal"), [((0, 1), True), ((2, 3), False)])
+def test_whether_arms_may_be_equal(other, equal):
+    values = [np.linspace(*ends, 1_000) for ends in ((0, 1), other)]
+
+    assert bands_of(values, (0.0, 3.0), 0.95).has_equal_arms is equal
+
+
 def test_any_number_of_workers_gives_the_same_bits(runs, twin):
     assert sl.twin(runs, bounds=list(BOUNDS), workers=1, **EFFORT).guaranteed == twin.guaranteed
 
@@ -163,3 +181,19 @@ def test_bounds_of_arms_that_are_copied_by_a_family(runs):
         sl.twin(binary, bounds=(0, 1), **EFFORT)
     (end,) = sl.twin(binary, bounds=(0, 1), family="empirical", **EFFORT).guaranteed
     assert end.low < end.high
+
+
+def test_rewards_that_are_0_and_1_so_far_within_wider_bounds(runs):
+    """An early look at revenue: nobody has paid anything but 0 and 1 yet."""
+    early = sl.simulate(runs.experiment, sl.Bernoulli([0.3, 0.2]))
+    twin = sl.twin(early, bounds=(0, 50), **EFFORT)
+
+    assert twin.environment.samples[0][-1] == 1
+    assert twin.guaranteed[0].high - twin.guaranteed[0].low > 50
+
+
+def test_a_policy_that_counts_successes_takes_no_other_bounds(runs):
+    policies = {"a": "ucb1", "b": "thompson_bernoulli"}
+    counted = sl.simulate(runs.experiment.replace(policies=policies), sl.Bernoulli([0.3, 0.2]))
+    with pytest.raises(sl.Invalid, match=r"policy 'b'.* needs rewards 0 and 1, but empirical"):
+        sl.twin(counted, bounds=(0, 5), family="empirical", **EFFORT)

@@ -47,6 +47,13 @@ def test_inside_and_outside():
     assert ball.contains(means).tolist() == expected == [True, False, True]
 
 
+def test_whether_arms_may_be_equal():
+    assert not means_ball(COPY, 0.95).has_equal_arms
+    assert means_ball(COPY._replace(successes=COPY.users * 0.5), 0.95).has_equal_arms
+    one_unseen = BernoulliCopy(np.array([0.0, 10.0]), np.array([0.0, 10.0]))
+    assert means_ball(one_unseen, 0.95).has_equal_arms
+
+
 def test_an_arm_without_users_may_be_anything():
     ball = means_ball(BernoulliCopy(np.array([0.0, 10.0]), np.array([0.0, 4.0])), 0.9)
     ends = ball.chances(ball.edge(np.array([[1.0, 0.0], [-1.0, 0.0], [0.8, 0.6]])))

@@ -25,6 +25,7 @@ from sameluck.errors import Invalid, shown
 from sameluck.inference.twins.extremes import Extremes
 from sameluck.inference.twins.ledger import observed_stacks
 from sameluck.runs import Runs
+from sameluck.simulation.preconditions import checked_environment
 from sameluck.validation import is_listed, require_number
 
 Bounds = tuple[float, float]  # of a reward
@@ -58,24 +59,35 @@ class Bands(NamedTuple):
         values = np.maximum.accumulate(values, axis=-1)
         return [Empirical(tuple(arms)) for arms in values]
 
+    @property
+    def has_equal_arms(self) -> bool:
+        """Whether all arms may have the same mean."""
+        return bool(self.low.mean(axis=1).max() <= self.high.mean(axis=1).min())
+
 
 def check_bounds(bounds: Bounds, runs: Runs, family: str | None) -> None:
-    """Raise `Invalid` unless the bounds are two numbers in their order, with all rewards between them."""
+    """Raise `Invalid` unless the bounds are two numbers in their order, with all rewards between them.
+
+    Every policy must take rewards at the bounds, which laws of the band have. Rewards that are 0 and 1 so far are not
+    taken for those of Bernoulli arms where the bounds allow others.
+    """
     if not is_listed(bounds) or len(bounds) != 2:
         raise Invalid(
             f"bounds must be the smallest and the largest possible reward, got {shown(bounds)}"
         )
     for at, one in enumerate(bounds):
         require_number(f"bounds[{at}]", one, **LIMITS)
-    low, high = bounds
+    low, high = map(float, bounds)
     if low >= high:
         raise Invalid(f"bounds[0] must be below bounds[1], got {low:g} and {high:g}")
     stacks = observed_stacks(runs)
-    if (family or ("bernoulli" if stacks.binary else "empirical")) != "empirical":
+    family = family or ("bernoulli" if stacks.binary and (low, high) == (0, 1) else "empirical")
+    if family != "empirical":
         raise Invalid(
             "bounds are for arms copied as their observed values, and these are copied by the family "
-            f'{family or "bernoulli"}; leave bounds out, or give family="empirical"'
+            f'{family}; leave bounds out, or give family="empirical"'
         )
+    checked_environment(runs.experiment, Empirical([(low, high)] * runs.experiment.n_arms))
     for name, rewards in zip(runs.experiment.arm_names, stacks.by_arm(), strict=True):
         outside = rewards[(rewards < low) | (rewards > high)]
         if outside.size:

@@ -47,7 +47,7 @@ def twin(  # noqa: PLR0913 all but one are optional
         family: How arms are copied: `"bernoulli"` (rewards 0 and 1, the default for them), `"empirical"` (the
             observed values, the default for others) or `"gaussian"`.
         bounds: The smallest and the largest possible reward, if they are not 0 and 1: with them such rewards have a
-            guaranteed interval too.
+            guaranteed interval too. Arms are then copied as their observed values, even if all are 0 and 1 so far.
         replications: Of the long run on the copy.
         draws: Of arms that the ledger leaves possible; if not given 200, and more for a level above 0.98.
         draw_replications: On each draw; doubled, at most twice, where that is not precise enough. If not given 192;
@@ -64,6 +64,7 @@ def twin(  # noqa: PLR0913 all but one are optional
         raise Invalid("twin needs at least two policies, got one")
     if bounds is not None:
         check_bounds(bounds, runs, family)
+        family = "empirical"
     effort = checked_effort(level, replications, draws, draw_replications)
     copies = Copies(runs, workers, progress, makers=makers)
     visited = effort.draw_replications * points_visited(

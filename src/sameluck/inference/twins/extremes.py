@@ -59,6 +59,10 @@ class Extremes:
             self.low = np.where(lowest_at == row, lower, self.low)
             self.high = np.where(highest_at == row, higher, self.high)
 
+    def include(self, effect: float) -> None:
+        """Move the ends outward to an effect that is known to be possible."""
+        self.low, self.high = np.minimum(self.low, effect), np.maximum(self.high, effect)
+
     def runs(self, points: Floats, count: int) -> Iterator[Runs]:
         """Some replications at each point."""
         places = [(one, range(count)) for one in self.environments(points)]

@@ -8,12 +8,12 @@ simulation and of the search for the ends.
 
 from __future__ import annotations
 
-from sameluck.inference.twins.bands import BandSearch, Bounds, bands_of
+from sameluck.inference.twins.bands import Bands, BandSearch, Bounds, bands_of
 from sameluck.inference.twins.copies import BernoulliCopy, EmpiricalCopy
 from sameluck.inference.twins.extremes import MOST_SETTLED, SETTLED, Extremes
 from sameluck.inference.twins.intervals import quantile
 from sameluck.inference.twins.long_run import LongRun
-from sameluck.inference.twins.means_ball import BallSearch, means_ball
+from sameluck.inference.twins.means_ball import BallSearch, MeansBall, means_ball
 from sameluck.inference.twins.records import Guaranteed
 
 
@@ -29,19 +29,24 @@ def guaranteed_intervals(
     """The range of the effect over a set of arms, from `count` replications at each of many points.
 
     The set is of means for rewards 0 and 1, and of distribution functions for others with bounds; none without. The
-    ends are moved outward by the simulation's error.
+    ends are moved outward by the simulation's error. Where all arms may have the same mean, all policies may earn the
+    same: 0 is then in the interval, though the search seldom meets such arms exactly.
     """
     arms = long.observed.experiment.n_arms
+    possible: MeansBall | Bands
     if isinstance(long.copy, BernoulliCopy):
-        ball = means_ball(long.copy, level)
-        extremes = Extremes(long, arms, ball.environments)
-        BallSearch(extremes, ball).run(count, long.copies.generator(3))
+        possible = means_ball(long.copy, level)
+        extremes = Extremes(long, arms, possible.environments)
+        BallSearch(extremes, possible).run(count, long.copies.generator(3))
     elif isinstance(long.copy, EmpiricalCopy) and bounds is not None:
-        extremes = Extremes(long, 2 * arms, bands_of(long.copy.values, bounds, level).environments)
+        possible = bands_of(long.copy.values, bounds, level)
+        extremes = Extremes(long, 2 * arms, possible.environments)
         BandSearch(extremes, arms).run(count, long.copies.generator(3))
     else:
         return ()
     extremes.settle(count, quantile(level))
+    if possible.has_equal_arms:
+        extremes.include(0.0)
     return tuple(
         Guaranteed(*pair, int(checkpoint), float(low), float(high), level)
         for pair, lows, highs in zip(long.copies.pairs, extremes.low, extremes.high, strict=True)

@@ -86,6 +86,12 @@ class MeansBall(NamedTuple):
         """Which rows of means are in the set."""
         return 2 * self._shortfall(chances).sum(axis=-1) < self.radius**2
 
+    @property
+    def has_equal_arms(self) -> bool:
+        """Whether all arms may have the same mean; the likeliest is that of all users."""
+        same = np.full(self.users.size, self.successes.sum() / self.users.sum())
+        return bool(self.contains(same))
+
 
 def means_ball(copy: BernoulliCopy, level: float) -> MeansBall:
     """The confidence set of the arms' means."""

@@ -26,8 +26,8 @@ class Twin(Frames):
             the effects on draws of the arms. If it is withheld the interval has no bounds, and the effect is that of
             the long run, as `reward` and `control_reward` always are.
         observed: The observed mean with an interval of the spread that the copy shows, likewise.
-        guaranteed: Intervals that hold at every look, for all pairs and horizons at once: of rewards 0 and 1,
-            and of others if their bounds were given.
+        guaranteed: Intervals that hold at every look, for all pairs and horizons at once: of rewards 0 and 1, and of
+            others whose bounds were given.
         failures: Rare failures on the copy, whether or not a replication has met them.
         stability: Whether the arms stood still.
         withheld: Why the effects have no interval, as sentences; empty if they have.

@@ -177,6 +177,7 @@ def test_ctrl_c_again_while_the_file_is_written(path, monkeypatch):
 
 def test_the_file_is_written_now_and_then_in_case_the_process_is_killed(path, monkeypatch):
     monkeypatch.setattr(keeping, "_PAUSE", 0.0)
+    monkeypatch.setattr(keeping, "_SHARE", 0)
     seen = []
 
     def look(*_):

@@ -34,6 +34,7 @@ import sameluck as sl
 from sameluck.arrays import Floats
 from sameluck.files import write_whole
 from sameluck.inference.twins.bands import Bounds, half_width
+from sameluck.inference.twins.bernoulli_confidence_set import means_ball
 from sameluck.inference.twins.copies import BernoulliCopy, EmpiricalCopy
 from sameluck.inference.twins.draws import drawn_effects
 from sameluck.inference.twins.long_run import (
@@ -41,7 +42,6 @@ from sameluck.inference.twins.long_run import (
     rare_failures,
     run_long,
 )
-from sameluck.inference.twins.means_ball import means_ball
 from sameluck.inference.twins.simulations import Copies, Effort
 from sameluck.inference.twins.stability import check_stability
 from sameluck.inference.twins.withholding import reasons_to_withhold

@@ -12,7 +12,7 @@ import cases
 import sameluck as sl
 from sameluck import intervals
 from sameluck.inference import simultaneous
-from sameluck.inference.power import power_of
+from sameluck.inference.planning.power import power_of
 from sameluck.inference.variance_ratios import variance_ratio
 from sameluck.intervals import obrien_fleming, t_interval
 

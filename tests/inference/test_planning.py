@@ -9,8 +9,8 @@ import pytest
 from scipy import integrate, stats
 
 import sameluck as sl
-from sameluck.inference.pilots import spread
-from sameluck.inference.power import power_of
+from sameluck.inference.planning.pilots import spread
+from sameluck.inference.planning.power import power_of
 
 BERNOULLI = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
 EXPERIMENT = sl.Experiment(

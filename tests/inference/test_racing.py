@@ -10,7 +10,7 @@ from scipy import stats
 
 import budget
 import sameluck as sl
-from sameluck.inference.race_results import Race, Runner
+from sameluck.inference.racing.race_results import Race, Runner
 from sameluck.inference.variance_ratios import variance_ratio
 from sameluck.intervals import anytime_interval
 

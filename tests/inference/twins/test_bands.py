@@ -8,7 +8,7 @@ import pytest
 import sameluck as sl
 from budget import SEED, standard_error, z_bound
 from sameluck.inference.twins.bands import CELLS, SHARP, bands_of, half_width
-from sameluck.inference.twins.ledger import observed_stacks
+from sameluck.inference.twins.observed_rewards import observed_stacks
 
 RATINGS = sl.Empirical([[1, 2, 3, 4, 4, 5, 5], [1, 2, 2, 3, 3, 5]])
 BOUNDS = (1, 5)

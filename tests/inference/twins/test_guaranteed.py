@@ -8,8 +8,8 @@ from scipy import special
 
 import sameluck as sl
 from budget import SEED
+from sameluck.inference.twins.bernoulli_confidence_set import means_ball
 from sameluck.inference.twins.copies import BernoulliCopy
-from sameluck.inference.twins.means_ball import means_ball
 
 COPY = BernoulliCopy(np.array([40.0, 900.0, 7.0]), np.array([12.0, 700.0, 7.0]))
 

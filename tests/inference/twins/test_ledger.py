@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import sameluck as sl
-from sameluck.inference.twins.ledger import (
+from sameluck.inference.twins.observed_rewards import (
     ObservedStacks,
     observed_stacks,
     simulated_moments,
@@ -72,7 +72,9 @@ def test_moments_are_sums():
 def test_moments_of_a_simulation_are_read_in_parts(design, monkeypatch):
     runs, origins = simulated(design), np.array([0.1, 0.5])
     whole = ObservedStacks(runs.stack_depths, observed_rewards(runs))
-    monkeypatch.setattr("sameluck.inference.twins.ledger._READ_AT_ONCE", 40)  # of 45 and more
+    monkeypatch.setattr(
+        "sameluck.inference.twins.observed_rewards._READ_AT_ONCE", 40
+    )  # of 45 and more
 
     for one, other in zip(simulated_moments(runs), whole.moments(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)

@@ -5,8 +5,8 @@ import pytest
 
 import sameluck as sl
 from budget import assert_count
-from sameluck.inference.twins.ledger import ObservedStacks
 from sameluck.inference.twins.long_run import run_long
+from sameluck.inference.twins.observed_rewards import ObservedStacks
 from sameluck.inference.twins.simulations import Copies
 from sameluck.inference.twins.stability import _statistics, check_stability
 

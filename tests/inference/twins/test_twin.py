@@ -12,7 +12,7 @@ from scipy import special, stats
 import sameluck as sl
 from sameluck.inference.twins import sentences
 from sameluck.inference.twins.copies import EmpiricalCopy, copy_arms
-from sameluck.inference.twins.ledger import ObservedStacks
+from sameluck.inference.twins.observed_rewards import ObservedStacks
 from sameluck.inference.twins.records import Failure, Stability
 from sameluck.randomness.streams import ALL_POLICIES, TWIN, stream, word
 from sameluck.simulation.observed import observed_rewards

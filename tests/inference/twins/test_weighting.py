@@ -10,8 +10,8 @@ from scipy import stats
 
 import sameluck as sl
 from sameluck.inference.twins.copies import BernoulliCopy, GaussianCopy, copy_arms
-from sameluck.inference.twins.ledger import ObservedStacks
 from sameluck.inference.twins.long_run import run_long
+from sameluck.inference.twins.observed_rewards import ObservedStacks
 from sameluck.inference.twins.simulations import Copies, Effort, checked_effort
 from sameluck.inference.twins.weighting import WeightedEffects
 

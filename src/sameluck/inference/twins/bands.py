@@ -23,7 +23,7 @@ from sameluck.environments.base import LIMITS
 from sameluck.environments.empirical import Empirical
 from sameluck.errors import Invalid, shown
 from sameluck.inference.twins.extremes import Extremes
-from sameluck.inference.twins.ledger import observed_stacks
+from sameluck.inference.twins.observed_rewards import observed_stacks
 from sameluck.runs import Runs
 from sameluck.simulation.preconditions import checked_environment
 from sameluck.validation import is_listed, require_number

@@ -14,7 +14,7 @@ from sameluck.environments.bernoulli import Bernoulli
 from sameluck.environments.empirical import Empirical
 from sameluck.environments.gaussian import Gaussian
 from sameluck.errors import Invalid
-from sameluck.inference.twins.ledger import ObservedStacks
+from sameluck.inference.twins.observed_rewards import ObservedStacks
 from sameluck.reporting.wording import counted
 from sameluck.validation import require_one_of
 

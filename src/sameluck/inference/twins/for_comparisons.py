@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sameluck.inference.effects import Effect, also_possible, requested_pairs
 from sameluck.inference.requests import Request
-from sameluck.inference.twins.ledger import observed_stacks
 from sameluck.inference.twins.long_run import effects_around_mean, rare_failures, run_long
+from sameluck.inference.twins.observed_rewards import observed_stacks
 from sameluck.inference.twins.sentences import about_failures
 from sameluck.inference.twins.simulations import Copies, Effort, has_objects
 from sameluck.policies.external import Makers

@@ -9,11 +9,11 @@ simulation and of the search for the ends.
 from __future__ import annotations
 
 from sameluck.inference.twins.bands import Bands, BandSearch, Bounds, bands_of
+from sameluck.inference.twins.bernoulli_confidence_set import BallSearch, MeansBall, means_ball
 from sameluck.inference.twins.copies import BernoulliCopy, EmpiricalCopy
 from sameluck.inference.twins.extremes import MOST_SETTLED, SETTLED, Extremes
 from sameluck.inference.twins.intervals import quantile
 from sameluck.inference.twins.long_run import LongRun
-from sameluck.inference.twins.means_ball import BallSearch, MeansBall, means_ball
 from sameluck.inference.twins.records import Guaranteed
 
 

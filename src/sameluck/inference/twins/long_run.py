@@ -12,7 +12,7 @@ from sameluck.inference.effects import Effect, Request, effects
 from sameluck.inference.twins.copies import ArmCopy, copy_arms
 from sameluck.inference.twins.failures import failure_of
 from sameluck.inference.twins.intervals import mean_interval
-from sameluck.inference.twins.ledger import ObservedStacks, observed_stacks
+from sameluck.inference.twins.observed_rewards import ObservedStacks, observed_stacks
 from sameluck.inference.twins.records import Failure
 from sameluck.inference.twins.simulations import Copies
 from sameluck.intervals import UNKNOWN, Interval

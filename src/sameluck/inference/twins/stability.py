@@ -10,7 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
-from sameluck.inference.twins.ledger import ObservedStacks, StackMoments, simulated_moments
+from sameluck.inference.twins.observed_rewards import (
+    ObservedStacks,
+    StackMoments,
+    simulated_moments,
+)
 from sameluck.inference.twins.records import Stability
 from sameluck.runs import Runs
 

@@ -21,8 +21,8 @@ import numpy as np
 from sameluck.arrays import Floats, Ints
 from sameluck.inference.twins.copies import LikelihoodCopy
 from sameluck.inference.twins.intervals import CopiedEffect, copied_effect_of_each
-from sameluck.inference.twins.ledger import simulated_stacks
 from sameluck.inference.twins.long_run import LongRun
+from sameluck.inference.twins.observed_rewards import simulated_stacks
 from sameluck.inference.twins.simulations import Effort
 from sameluck.runs import Runs
 

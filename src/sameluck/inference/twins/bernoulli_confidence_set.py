@@ -22,7 +22,7 @@ from sameluck.arrays import Bools, Floats
 from sameluck.environments.bernoulli import Bernoulli
 from sameluck.inference.twins.copies import BernoulliCopy
 from sameluck.inference.twins.extremes import Extremes
-from sameluck.inference.twins.ledger import simulated_stacks
+from sameluck.inference.twins.observed_rewards import simulated_stacks
 from sameluck.runs import Runs
 
 DIRECTIONS = 48

@@ -12,8 +12,8 @@ import numpy as np
 from sameluck.arrays import Floats
 from sameluck.environments.base import Environment
 from sameluck.experiment import Experiment
-from sameluck.inference.race_files import RaceFile
-from sameluck.inference.race_results import Race, Runner, naive_users
+from sameluck.inference.racing.race_files import RaceFile
+from sameluck.inference.racing.race_results import Race, Runner, naive_users
 from sameluck.inference.simultaneous import one_sided_level
 from sameluck.inference.twins.for_races import reversing_failures
 from sameluck.intervals import anytime_half_width, varies

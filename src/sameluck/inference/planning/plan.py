@@ -13,12 +13,12 @@ from typing import NamedTuple
 from sameluck.environments.base import EnvironmentLike
 from sameluck.experiment import Experiment, require_experiment
 from sameluck.inference.cautions import replications_for_skewness, scale_cautions
-from sameluck.inference.coverage import repeat_planned
 from sameluck.inference.effects import differences, first_pair, has_prior
 from sameluck.inference.movement import movement_cautions
-from sameluck.inference.pilots import check_pilot, pilots, spread, with_two_policies
-from sameluck.inference.plan_results import DesignPlan, Plan
-from sameluck.inference.power import PowerAnalysis
+from sameluck.inference.planning.coverage import repeat_planned
+from sameluck.inference.planning.pilots import check_pilot, pilots, spread, with_two_policies
+from sameluck.inference.planning.plan_results import DesignPlan, Plan
+from sameluck.inference.planning.power import PowerAnalysis
 from sameluck.runs import Runs
 from sameluck.validation import require_number, require_whole
 

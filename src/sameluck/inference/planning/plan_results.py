@@ -12,9 +12,9 @@ import numpy as np
 from sameluck.arrays import Floats
 from sameluck.experiment import Experiment
 from sameluck.frames import Frames
-from sameluck.inference.coverage import Coverage
 from sameluck.inference.effects import first_pair
-from sameluck.inference.power import power_of
+from sameluck.inference.planning.coverage import Coverage
+from sameluck.inference.planning.power import power_of
 from sameluck.inference.unseen import unseen_share
 from sameluck.reporting import plots, tables
 from sameluck.reporting.wording import percent

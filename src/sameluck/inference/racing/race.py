@@ -25,8 +25,8 @@ from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.inference.movement import movement_cautions
-from sameluck.inference.race_results import Race
-from sameluck.inference.race_state import RaceState, Rules
+from sameluck.inference.racing.race_results import Race
+from sameluck.inference.racing.race_state import RaceState, Rules
 from sameluck.inference.scale import simulated_scale_caution
 from sameluck.intervals import check_level
 from sameluck.policies.base import Policy

@@ -1,0 +1,1 @@
+"""Plans before an experiment: replications and users needed, designs compared, intervals verified."""

@@ -1,0 +1,1 @@
+"""Races: policies dropped one after another until the leader is good enough."""

@@ -124,7 +124,7 @@ def fill_sqlite(path, policies, replications, *, whole=True):
 
 def fill_postgres(url, policies, replications, *, whole=True):
     """Replace the ledger of the only experiment in a PostgreSQL database."""
-    import psycopg  # noqa: PLC0415 it need not be there
+    import psycopg
 
     with psycopg.connect(url) as connection:
         connection.execute("SET session_replication_role = replica")  # no foreign keys, one by one

@@ -210,7 +210,7 @@ def has_pgbench():
 
 def optuna(path, threads, arms, seconds):
     """Ask and tell on a SQLite file: how many calls, how many seconds; an arm at random, so that storage is all."""
-    import optuna as library  # noqa: PLC0415 it need not be there
+    import optuna as library
 
     library.logging.set_verbosity(library.logging.ERROR)
     storage = library.storages.RDBStorage(

@@ -270,7 +270,7 @@ def own_server():
 @contextlib.contextmanager
 def new_database(server):
     """The URL of an empty database."""
-    import psycopg  # noqa: PLC0415 it need not be there
+    import psycopg
 
     name = f"bench_{next(NUMBERS)}"
     with psycopg.connect(server.url(), autocommit=True) as connection:
@@ -648,7 +648,7 @@ def facts_of(server):
     facts = {name: fact for name, fact in machine().items() if name not in ("gcc", "river")}
     facts |= {"sqlite": sqlite3.sqlite_version, "postgresql": None}
     if server:
-        import psycopg  # noqa: PLC0415 it need not be there
+        import psycopg
 
         with psycopg.connect(server.url()) as connection:
             facts["postgresql"] = connection.info.parameter_status("server_version")

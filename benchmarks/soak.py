@@ -311,7 +311,7 @@ class Store(NamedTuple):
         if self.kind == "sqlite":
             with contextlib.closing(sqlite3.connect(self.url.removeprefix("sqlite:///"))) as found:
                 return found.execute(sql).fetchall()
-        import psycopg  # noqa: PLC0415
+        import psycopg
 
         with psycopg.connect(self.url) as connection:
             return connection.execute(sql).fetchall()

@@ -8,7 +8,7 @@ import threading
 def main() -> int:
     """Run the command line; if its packages are missing, print the extra to install."""
     try:
-        from sameluck import cli  # noqa: PLC0415
+        from sameluck import cli
     except ModuleNotFoundError as error:
         if error.name not in ("click", "rich"):
             raise

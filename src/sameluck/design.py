@@ -94,7 +94,7 @@ class Replay(Design, _ReplayParameters):
     shares_rewards = True
 
     @property
-    def shares_noise(self) -> bool:  # noqa: D102
+    def shares_noise(self) -> bool:
         return self.share_noise
 
 

@@ -264,7 +264,7 @@ def uses_the_clock(policy, tally, period, luck):
 
 
 def imports(policy, tally, period, luck):
-    import random  # noqa: PLC0415
+    import random
 
     return random.getrandbits(1)
 

@@ -132,7 +132,7 @@ class Databases:
         self.schema = None
 
     def __enter__(self):
-        import psycopg  # noqa: PLC0415 scripts/install needs this module before it is there
+        import psycopg
 
         self.connect = functools.partial(psycopg.connect, autocommit=True)
         self.connection = self.connect(self.server.url())
@@ -166,7 +166,7 @@ class Databases:
 
     def take_with_tables(self):
         """The name of a database that a store has opened, without rows."""
-        import sameluck  # noqa: PLC0415 as above
+        import sameluck
 
         if self.free_with_tables:
             return self.free_with_tables.pop()
@@ -192,7 +192,7 @@ class Databases:
 
 def admin(server, *commands):
     """Run commands as the superuser."""
-    import psycopg  # noqa: PLC0415 scripts/install needs this module before it is there
+    import psycopg
 
     with psycopg.connect(server.url(), autocommit=True) as connection:
         for command in commands:

@@ -102,7 +102,7 @@ def calls_a_noisy_helper(policy, tally, period, luck):
 
 
 def imports(policy, tally, period, luck):
-    import random as other  # noqa: PLC0415
+    import random as other
 
     return other.randint(0, 1)
 

@@ -89,19 +89,19 @@ class OpenFeatureProvider(AbstractProvider):
         """The name of the provider."""
         return Metadata(name="sameluck")
 
-    def resolve_string_details(  # noqa: D102
+    def resolve_string_details(
         self,
         flag_key: str,
-        default_value: str,  # noqa: ARG002 the SDK returns it if an error is raised
+        default_value: str,
         evaluation_context: EvaluationContext | None = None,
     ) -> FlagResolutionDetails[str]:
         assigned = self._assign(flag_key, evaluation_context)
         return _details(assigned.arm, assigned)
 
-    def resolve_boolean_details(  # noqa: D102
+    def resolve_boolean_details(
         self,
         flag_key: str,
-        default_value: bool,  # noqa: ARG002, FBT001
+        default_value: bool,  # noqa: FBT001
         evaluation_context: EvaluationContext | None = None,
     ) -> FlagResolutionDetails[bool]:
         assigned = self._assign(flag_key, evaluation_context)
@@ -110,29 +110,29 @@ class OpenFeatureProvider(AbstractProvider):
             raise TypeMismatchError(f"arm {assigned.arm!r} is neither true nor false")
         return _details(value, assigned)
 
-    def resolve_integer_details(  # noqa: D102
+    def resolve_integer_details(
         self,
         flag_key: str,
-        default_value: int,  # noqa: ARG002
+        default_value: int,
         evaluation_context: EvaluationContext | None = None,
     ) -> FlagResolutionDetails[int]:
         assigned = self._assign(flag_key, evaluation_context)
         return _details(int(_number(assigned.arm)), assigned)
 
-    def resolve_float_details(  # noqa: D102
+    def resolve_float_details(
         self,
         flag_key: str,
-        default_value: float,  # noqa: ARG002
+        default_value: float,
         evaluation_context: EvaluationContext | None = None,
     ) -> FlagResolutionDetails[float]:
         assigned = self._assign(flag_key, evaluation_context)
         return _details(_number(assigned.arm), assigned)
 
-    def resolve_object_details(  # noqa: D102
+    def resolve_object_details(
         self,
         flag_key: str,
-        default_value: Sequence[FlagValueType] | Mapping[str, FlagValueType],  # noqa: ARG002
-        evaluation_context: EvaluationContext | None = None,  # noqa: ARG002
+        default_value: Sequence[FlagValueType] | Mapping[str, FlagValueType],
+        evaluation_context: EvaluationContext | None = None,
     ) -> FlagResolutionDetails[Sequence[FlagValueType] | Mapping[str, FlagValueType]]:
         raise TypeMismatchError(f"flag {flag_key!r} has arms, which are no objects")
 

@@ -25,7 +25,7 @@ class DiscoveredGroup(click.Group):
         super().__init__(**attributes)
         self.package = package
 
-    def get_command(self, context: click.Context, name: str) -> click.Command | None:  # noqa: D102
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
         module = name.replace("-", "_")
         if name not in self.commands and module in self._modules():
             self._add([module])
@@ -33,7 +33,7 @@ class DiscoveredGroup(click.Group):
             self._add(self._modules())
         return super().get_command(context, name)
 
-    def list_commands(self, context: click.Context) -> list[str]:  # noqa: ARG002, D102
+    def list_commands(self, context: click.Context) -> list[str]:
         return list(self.every_command())
 
     def every_command(self) -> dict[str, click.Command]:

@@ -106,8 +106,8 @@ def progress_bar(
 
 
 def _started_bar(unit: str) -> Progress:
-    from rich import progress  # noqa: PLC0415 what ends before the bar starts does not wait for its import
-    from rich.console import Console  # noqa: PLC0415
+    from rich import progress
+    from rich.console import Console
 
     bar = progress.Progress(
         progress.TextColumn("{task.description}"),

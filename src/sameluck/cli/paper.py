@@ -31,7 +31,7 @@ def paper_command(
     Finished parts are kept in the folder, so that an interrupted run can be continued. Exit code 1 if a published
     number is off by more than 4 standard errors or the check of a theorem fails.
     """
-    from sameluck import paper  # noqa: PLC0415  only this command needs it
+    from sameluck import paper
 
     with progress_bar("starting", "million decisions") as advance:
 

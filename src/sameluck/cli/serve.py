@@ -60,7 +60,7 @@ def serve_command(
     optional("fastapi", "service")
     optional("uvicorn", "service")
     optional("jinja2", "service")
-    from sameluck.service.serving import Serving  # noqa: PLC0415 its packages are optional
+    from sameluck.service.serving import Serving
 
     source = click.get_current_context().get_parameter_source("url")
     if demo and source is ParameterSource.COMMANDLINE:

@@ -188,8 +188,8 @@ def _library_token(value: object) -> Token | None:
 
 def _compiled_function(dispatcher: Any, callers: tuple[object, ...]) -> _Constant:
     """A function compiled by `numba.njit`: copied, because its machine code may be of earlier constants."""
-    from numba import njit  # noqa: PLC0415 it is imported if there is such a function
-    from numba.core.compiler import Compiler  # noqa: PLC0415
+    from numba import njit
+    from numba.core.compiler import Compiler
 
     function, options = dispatcher.py_func, dict(dispatcher.targetoptions)
     if function in callers:

@@ -62,7 +62,7 @@ class Loop:
         self.body = body
         self._machine_code: Body | None = None
 
-    def __call__(self, *arguments: object) -> Any:  # noqa: D102
+    def __call__(self, *arguments: object) -> Any:
         if self._machine_code is None:
             with _lock:
                 self._machine_code = self._machine_code or _dispatcher(self.body)
@@ -196,9 +196,9 @@ def _without_garbage_collection() -> Iterator[None]:
 @_without_garbage_collection()
 def load_compiler() -> None:
     """Import Numba and register what compiled code calls; the first call of a loop does so too."""
-    from numba.extending import overload  # noqa: PLC0415 it takes longer to import than everything else
+    from numba.extending import overload
 
-    from sameluck.compilation.inlining import LinkedCompiler, ShortCompiler  # noqa: PLC0415 as above
+    from sameluck.compilation.inlining import LinkedCompiler, ShortCompiler
 
     _register_hints()
     while _overloads:
@@ -212,7 +212,7 @@ def load_compiler() -> None:
 @contextmanager
 def announcing(say: Callable[[], object]) -> Iterator[None]:
     """Call `say` before something is compiled in this thread meanwhile; not if machine code is only loaded."""
-    from numba.core import event  # noqa: PLC0415 as above
+    from numba.core import event
 
     class Announcing(event.Listener):  # type: ignore[misc]  # Numba is not typed
         left, thread = True, threading.get_ident()
@@ -230,7 +230,7 @@ def announcing(say: Callable[[], object]) -> Iterator[None]:
 
 
 def _dispatcher(body: Body) -> Body:
-    import numba  # noqa: PLC0415 as above
+    import numba
 
     load_compiler()
     dispatcher: Any = numba.njit(nogil=True, **_OPTIONS)(body)
@@ -260,10 +260,10 @@ def _load_array_functions() -> None:
 
 @cache
 def _register_hints() -> None:
-    from llvmlite import ir  # noqa: PLC0415 as above
-    from numba.core import types  # noqa: PLC0415
-    from numba.core.cgutils import get_or_insert_function  # noqa: PLC0415
-    from numba.extending import lower_builtin, type_callable  # noqa: PLC0415
+    from llvmlite import ir
+    from numba.core import types
+    from numba.core.cgutils import get_or_insert_function
+    from numba.extending import lower_builtin, type_callable
 
     _bit = ir.IntType(1)
 

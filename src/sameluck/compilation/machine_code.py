@@ -98,8 +98,8 @@ class MachineCode:
 
 
 def _read(path: Path, signature: NumbaObject, target: NumbaObject) -> NumbaObject:
-    from llvmlite.binding import address_of_symbol  # noqa: PLC0415 it is imported with Numba
-    from numba.core.compiler import CompileResult  # noqa: PLC0415 its import takes long
+    from llvmlite.binding import address_of_symbol
+    from numba.core.compiler import CompileResult
 
     content = path.read_bytes()
     checksum, stored = content[:_CHECKSUM], content[_CHECKSUM:]
@@ -118,7 +118,7 @@ def _read(path: Path, signature: NumbaObject, target: NumbaObject) -> NumbaObjec
 
 
 def _write(path: Path, signature: NumbaObject, result: NumbaObject) -> None:
-    from numba.core.serialize import dumps  # noqa: PLC0415 as above
+    from numba.core.serialize import dumps
 
     if result.lifted or result.library.has_dynamic_globals:
         raise NotKept("it contains addresses of this process")
@@ -157,8 +157,8 @@ def _classes(signature: NumbaObject) -> Iterator[type]:
 
 @cache
 def _versions() -> tuple[object, ...]:
-    import llvmlite  # noqa: PLC0415 as above
-    import numba  # noqa: PLC0415
+    import llvmlite
+    import numba
 
     settings = sorted(item for item in os.environ.items() if item[0].startswith("NUMBA_"))
     return sys.version, np.__version__, numba.__version__, llvmlite.__version__, settings
@@ -166,8 +166,8 @@ def _versions() -> tuple[object, ...]:
 
 def _check_extensions() -> None:
     """Raise `NotKept` if the user has told Numba how to compile a function of NumPy, say: it has no digest."""
-    from numba.core import imputils  # noqa: PLC0415 as above
-    from numba.core.typing import templates  # noqa: PLC0415
+    from numba.core import imputils
+    from numba.core.typing import templates
 
     typing, lowering = templates.builtin_registry, imputils.builtin_registry
     lists = (typing.functions, typing.attributes, lowering.functions, lowering.getattrs)
@@ -212,7 +212,7 @@ def compiled_sources(package: Path = _PACKAGE) -> list[Path]:
 @cache
 def cache_directory() -> Path:
     """Where machine code is kept: a folder of the user's cache named after the digest of the sources."""
-    import numba  # noqa: PLC0415 as above
+    import numba
 
     digest = hashlib.blake2b(numba.__version__.encode(), digest_size=8)
     for source in compiled_sources():

@@ -89,14 +89,14 @@ class Environment:
         means = self.means.tolist() if isinstance(self.means, np.ndarray) else self.means
         check_means(self, means, arms, **LIMITS)
 
-    def laws(self, seed: int, replications: range, arms: int) -> text_forms.Parameters:  # noqa: ARG002
+    def laws(self, seed: int, replications: range, arms: int) -> text_forms.Parameters:
         """The parameters as the draw body takes them: for a prior one instance per replication."""
         parameters: Any = self  # a NamedTuple
         kind, fields = type(self).__name__, parameters._asdict()
         arrays = {name: _as_array(f"{kind}.{name}", value) for name, value in fields.items()}
         return parameters._replace(**arrays)
 
-    def instance_means(self, seed: int, replications: range, arms: int) -> Floats:  # noqa: ARG002
+    def instance_means(self, seed: int, replications: range, arms: int) -> Floats:
         """The true mean of each arm in each replication (replication, arm)."""
         return np.tile(np.asarray(self.means, float), (len(replications), 1))
 
@@ -161,7 +161,7 @@ def moves(kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return register
 
 
-def _always(law: Any, time: int) -> Any:  # noqa: ARG001
+def _always(law: Any, time: int) -> Any:
     return law
 
 

@@ -39,7 +39,7 @@ class Beta(_Parameters, Environment):
         check_means(self, self.means, arms, above=0, below=1)
         check_each("Beta.concentration", self.concentration, arms, at_least=1e-6, at_most=1e12)
 
-    def laws(self, seed: int, replications: range, arms: int) -> BetaLaw:  # noqa: ARG002
+    def laws(self, seed: int, replications: range, arms: int) -> BetaLaw:
         """The same instance in all replications."""
         means, concentration = np.asarray(self.means, float), per_arm(self.concentration, arms)
         return BetaLaw(np.maximum(means * concentration, _SMALLEST), (1 - means) * concentration)
@@ -53,5 +53,5 @@ class BetaLaw(NamedTuple):
 
 
 @draws(BetaLaw)
-def _beta(law: BetaLaw, row: int, arm: int, bits: Bits) -> float:  # noqa: ARG001
+def _beta(law: BetaLaw, row: int, arm: int, bits: Bits) -> float:
     return beta(bits, law.a[arm], law.b[arm])

@@ -42,7 +42,7 @@ class ByFamily(_Parameters, Environment):
         return self.environments  # type: ignore[return-value]  # as `_check_environments` has found
 
     @property
-    def arms(self) -> int | None:  # noqa: D102
+    def arms(self) -> int | None:
         return len(self.means)
 
     @property
@@ -81,7 +81,7 @@ class ByFamily(_Parameters, Environment):
                 )
             text_forms.normal_form(one).check(one.arms or 0)
 
-    def laws(self, seed: int, replications: range, arms: int) -> text_forms.Parameters:  # noqa: ARG002
+    def laws(self, seed: int, replications: range, arms: int) -> text_forms.Parameters:
         """The law of the first environment, then those of the others."""
         *others, last = self._families
         law = last.laws(seed, replications, len(last.means))

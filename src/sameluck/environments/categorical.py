@@ -38,7 +38,7 @@ class Categorical(_Parameters, Environment):
         return "categorical([0.1, 0.3, 0.6], [0.2, 0.4, 0.4], values=[1, 2, 3])"
 
     @property
-    def arms(self) -> int | None:  # noqa: D102
+    def arms(self) -> int | None:
         return len(self.chances)
 
     @property
@@ -62,7 +62,7 @@ class Categorical(_Parameters, Environment):
         if self.values is not None:
             check_row("Categorical.values", self.values, many, **LIMITS)
 
-    def laws(self, seed: int, replications: range, arms: int) -> CategoricalLaw:  # noqa: ARG002
+    def laws(self, seed: int, replications: range, arms: int) -> CategoricalLaw:
         """The same instance in all replications."""
         return CategoricalLaw(np.cumsum(self.chances, axis=1), self._rewards())
 
@@ -75,5 +75,5 @@ class CategoricalLaw(NamedTuple):
 
 
 @draws(CategoricalLaw)
-def _categorical(law: CategoricalLaw, row: int, arm: int, bits: Bits) -> float:  # noqa: ARG001
+def _categorical(law: CategoricalLaw, row: int, arm: int, bits: Bits) -> float:
     return law.values[discrete(bits, law.cumulative[arm])]

@@ -48,7 +48,7 @@ class ContinuousUniform(_Parameters, Environment):
         check_each("ContinuousUniform.high", self.high, arms, **LIMITS)
         check_order("ContinuousUniform", self.low, self.high, arms)
 
-    def laws(self, seed: int, replications: range, arms: int) -> ContinuousUniformLaw:  # noqa: ARG002
+    def laws(self, seed: int, replications: range, arms: int) -> ContinuousUniformLaw:
         """The same instance in all replications."""
         low = per_arm(self.low, arms)
         return ContinuousUniformLaw(low, per_arm(self.high, arms) - low)
@@ -62,5 +62,5 @@ class ContinuousUniformLaw(NamedTuple):
 
 
 @draws(ContinuousUniformLaw)
-def _continuous_uniform(law: ContinuousUniformLaw, row: int, arm: int, bits: Bits) -> float:  # noqa: ARG001
+def _continuous_uniform(law: ContinuousUniformLaw, row: int, arm: int, bits: Bits) -> float:
     return law.low[arm] + law.width[arm] * uniform(bits)

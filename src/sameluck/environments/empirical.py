@@ -65,7 +65,7 @@ class Empirical(_Parameters, Environment):
         return f"Empirical(<{sum(counts):,} values of {len(counts):,} arms>)"
 
     @property
-    def arms(self) -> int | None:  # noqa: D102
+    def arms(self) -> int | None:
         return len(self.samples)
 
     @property
@@ -96,7 +96,7 @@ class Empirical(_Parameters, Environment):
             for row, value in enumerate(values):
                 require_number(f"Empirical.samples[{arm}][{row}]", value, **LIMITS)
 
-    def laws(self, seed: int, replications: range, arms: int) -> EmpiricalLaw:  # noqa: ARG002
+    def laws(self, seed: int, replications: range, arms: int) -> EmpiricalLaw:
         """The same instance in all replications."""
         sizes = [len(values) for values in self.samples]
         start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -118,6 +118,6 @@ class EmpiricalLaw(NamedTuple):
 
 
 @draws(EmpiricalLaw)
-def _empirical(law: EmpiricalLaw, row: int, arm: int, bits: Bits) -> float:  # noqa: ARG001
+def _empirical(law: EmpiricalLaw, row: int, arm: int, bits: Bits) -> float:
     first = law.start[arm]
     return law.values[first + np.int64(uniform(bits) * (law.start[arm + 1] - first))]

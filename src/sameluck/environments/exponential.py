@@ -30,5 +30,5 @@ class Exponential(_Parameters, Environment):
 
 
 @draws(Exponential)
-def _exponential(law: Exponential, row: int, arm: int, bits: Bits) -> float:  # noqa: ARG001
+def _exponential(law: Exponential, row: int, arm: int, bits: Bits) -> float:
     return law.means[arm] * exponential(bits)

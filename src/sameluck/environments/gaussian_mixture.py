@@ -44,7 +44,7 @@ class GaussianMixture(_Parameters, Environment):
         return "gaussian_mixture([0, 5], [1, 2], sd=0.5, weights=[[0.9, 0.1], [0.5, 0.5]])"
 
     @property
-    def arms(self) -> int | None:  # noqa: D102
+    def arms(self) -> int | None:
         return len(self.components)
 
     @property
@@ -67,7 +67,7 @@ class GaussianMixture(_Parameters, Environment):
         if self.weights is not None:
             check_chances("GaussianMixture.weights", self.weights, arms, columns=components)
 
-    def laws(self, seed: int, replications: range, arms: int) -> GaussianMixtureLaw:  # noqa: ARG002
+    def laws(self, seed: int, replications: range, arms: int) -> GaussianMixtureLaw:
         """The same instance in all replications."""
         components = np.asarray(self.components, float)
         return GaussianMixtureLaw(np.cumsum(self._weights(), axis=1), components, self.sd)
@@ -82,6 +82,6 @@ class GaussianMixtureLaw(NamedTuple):
 
 
 @draws(GaussianMixtureLaw)
-def _gaussian_mixture(law: GaussianMixtureLaw, row: int, arm: int, bits: Bits) -> float:  # noqa: ARG001
+def _gaussian_mixture(law: GaussianMixtureLaw, row: int, arm: int, bits: Bits) -> float:
     component = discrete(bits, law.cumulative[arm])
     return law.mean[arm, component] + law.sd * normal(again(bits, _NOISE))

@@ -48,7 +48,7 @@ class Lognormal(_Parameters, Environment):
         check_means(self, self.means, arms, above=0, at_most=_MOST)
         check_each("Lognormal.sigma", self.sigma, arms, at_least=0, at_most=_MOST_SIGMA)
 
-    def laws(self, seed: int, replications: range, arms: int) -> LognormalLaw:  # noqa: ARG002
+    def laws(self, seed: int, replications: range, arms: int) -> LognormalLaw:
         """The same instance in all replications."""
         return lognormal_law(1.0, self.means, self.sigma, arms)
 
@@ -86,7 +86,7 @@ class ZeroInflatedLognormal(_ZeroInflatedParameters, Environment):
         check_each(f"{kind}.amount", self.amount, arms, above=0, at_most=_MOST)
         check_each(f"{kind}.sigma", self.sigma, arms, at_least=0, at_most=_MOST_SIGMA)
 
-    def laws(self, seed: int, replications: range, arms: int) -> LognormalLaw:  # noqa: ARG002
+    def laws(self, seed: int, replications: range, arms: int) -> LognormalLaw:
         """The same instance in all replications."""
         return lognormal_law(self.nonzero, self.amount, self.sigma, arms)
 
@@ -112,7 +112,7 @@ def lognormal_law(
 
 
 @draws(LognormalLaw)
-def _lognormal(law: LognormalLaw, row: int, arm: int, bits: Bits) -> float:  # noqa: ARG001
+def _lognormal(law: LognormalLaw, row: int, arm: int, bits: Bits) -> float:
     if uniform(bits) >= law.nonzero[arm]:
         return 0.0
     return math.exp(law.mu[arm] + law.sigma[arm] * normal(again(bits, _AMOUNT)))

@@ -75,7 +75,7 @@ class Moving(Environment):
             raise Invalid(f"means_at: periods are whole numbers from 1 on, got {shown(times)}")
         return self._shares(periods) @ np.array([one.means for one in self.moves_between], float)
 
-    def instance_means(self, seed: int, replications: range, arms: int) -> Floats:  # noqa: ARG002
+    def instance_means(self, seed: int, replications: range, arms: int) -> Floats:
         """Raise `Invalid`: an arm has no mean that holds in all periods."""
         raise Invalid(
             f"{type(self).__name__}: the means move with the period; see means_at(period)"
@@ -281,7 +281,7 @@ def _draw_drifting(law: DriftingLaw, row: int, arm: int, bits: Bits) -> float:
 
 
 @draws(DriftingGaussianLaw)
-def _draw_drifting_gaussian(law: DriftingGaussianLaw, row: int, arm: int, bits: Bits) -> float:  # noqa: ARG001
+def _draw_drifting_gaussian(law: DriftingGaussianLaw, row: int, arm: int, bits: Bits) -> float:
     last = law.mean.shape[0] - 1
     place = min((law.time - 1) / law.over, 1.0) * last
     which = min(int(place), last - 1)

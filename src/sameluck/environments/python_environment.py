@@ -97,7 +97,7 @@ class PythonLaw(NamedTuple):
 
 
 @draws(PythonLaw)
-def _python(law: PythonLaw, row: int, arm: int, bits: Bits) -> float:  # noqa: ARG001
+def _python(law: PythonLaw, row: int, arm: int, bits: Bits) -> float:
     return law.reward(arm, uniform(bits))
 
 
@@ -114,8 +114,8 @@ def _callback(reward: Reward) -> Reward:
 
 @lru_cache
 def _callback_class() -> Any:
-    from numba import types  # noqa: PLC0415 Numba is imported when it is needed
-    from numba.experimental import function_type  # noqa: F401, PLC0415 it registers the type
+    from numba import types
+    from numba.experimental import function_type  # noqa: F401 it registers the type
 
     signature = types.float64(types.int64, types.float64)
     function = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int64, ctypes.c_double)

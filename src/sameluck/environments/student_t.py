@@ -37,7 +37,7 @@ class StudentT(_Parameters, Environment):
         check_each("StudentT.scale", self.scale, arms, at_least=0, at_most=1e30)
         check_each("StudentT.df", self.df, arms, above=2, at_most=1e9)
 
-    def laws(self, seed: int, replications: range, arms: int) -> StudentTLaw:  # noqa: ARG002
+    def laws(self, seed: int, replications: range, arms: int) -> StudentTLaw:
         """The same instance in all replications."""
         return StudentTLaw(*(per_arm(each, arms) for each in self))
 
@@ -51,5 +51,5 @@ class StudentTLaw(NamedTuple):
 
 
 @draws(StudentTLaw)
-def _student_t(law: StudentTLaw, row: int, arm: int, bits: Bits) -> float:  # noqa: ARG001
+def _student_t(law: StudentTLaw, row: int, arm: int, bits: Bits) -> float:
     return law.mean[arm] + law.scale[arm] * student_t(bits, law.df[arm])

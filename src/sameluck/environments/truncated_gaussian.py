@@ -69,7 +69,7 @@ class TruncatedGaussian(_Parameters, Environment):
                     f"{kind}: arm {arm} lies within its bounds with probability 0; widen low and high"
                 )
 
-    def laws(self, seed: int, replications: range, arms: int) -> TruncatedGaussianLaw:  # noqa: ARG002
+    def laws(self, seed: int, replications: range, arms: int) -> TruncatedGaussianLaw:
         """The same instance in all replications."""
         mu, sd, low, high = (per_arm(each, arms) for each in self)
         # In the lower tail, where small probabilities are exact: bounds above the mean are reflected.
@@ -96,6 +96,6 @@ def _standard_bounds(law: TruncatedGaussianLaw) -> Floats:
 
 
 @draws(TruncatedGaussianLaw)
-def _truncated_gaussian(law: TruncatedGaussianLaw, row: int, arm: int, bits: Bits) -> float:  # noqa: ARG001
+def _truncated_gaussian(law: TruncatedGaussianLaw, row: int, arm: int, bits: Bits) -> float:
     quantile = normal_quantile(law.below[arm] + law.inside[arm] * uniform(bits))
     return min(max(law.mu[arm] + law.scale[arm] * quantile, law.low[arm]), law.high[arm])

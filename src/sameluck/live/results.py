@@ -91,7 +91,7 @@ class Results(Assignments):
             policies: As for `runs`.
             options: Those of `sameluck.twin`.
         """
-        from sameluck.inference import twin  # noqa: PLC0415 inference is imported when it is first used
+        from sameluck.inference import twin
 
         runs = self.runs(checkpoints, policies=policies)
         makers = makers_for(runs.experiment.policies, self._replications.makers)

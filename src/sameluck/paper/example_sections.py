@@ -47,7 +47,7 @@ def example_3(part: Part, result: Record) -> list[Section]:
     ]
 
 
-def families(part: Part, result: Record) -> list[Section]:  # noqa: ARG001
+def families(part: Part, result: Record) -> list[Section]:
     """The designs for each pair of policies of one family."""
     return [
         Section(

@@ -265,19 +265,19 @@ def _match_axis(
     return max(points, key=lambda one: one.ours)._replace(meets=all(one.meets for one in points))
 
 
-def _analyse_1(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record:  # noqa: ARG001
+def _analyse_1(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record:
     matches = _match_tables(runs, published.TABLE_1)
     return {**_analyse_common(EXAMPLE_1, runs), "published": _records(matches)}
 
 
-def _analyse_2(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record:  # noqa: ARG001
+def _analyse_2(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record:
     common = _analyse_common(EXAMPLE_2, runs)
     name, top = "Var(N_2)/T of thompson", published.HIGHEST_PULL_VARIANCE_2
     axis = _match_axis(name, common["curves"]["replay"], "pull_variance", 1, top)
     return {**common, "published": _records([*_match_tables(runs, published.TABLE_2), axis])}
 
 
-def _analyse_3(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record:  # noqa: ARG001
+def _analyse_3(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record:
     common = _analyse_common(EXAMPLE_3, runs)
     slopes = [
         {"explore": rule, "reading": reading, **slope._asdict()}
@@ -310,7 +310,7 @@ def _slope_readings(runs: sl.Runs) -> dict[str, Estimate]:
     }
 
 
-def _analyse_families(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record:  # noqa: ARG001
+def _analyse_families(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record:
     families = []
     for family in FAMILIES:
         by_design = {label: runs[f"{family.name}: {label}"] for label in FAMILY_DESIGNS}

@@ -57,7 +57,7 @@ def _trajectory(arms: Ints, rewards: Sequence[float], earlier: Sequence[Trajecto
     return Trajectory(arms, positions, np.array(rewards, float), replayed)
 
 
-def _analyse(settings: Settings, runs: Mapping[str, Runs]) -> Record:  # noqa: ARG001
+def _analyse(settings: Settings, runs: Mapping[str, Runs]) -> Record:
     visits = plots.visits(trajectories())
     real = sum(one.source is None for one in visits)
     differing = sum(one.reward != published.STACKS[one.arm][one.position] for one in visits)
@@ -73,7 +73,7 @@ def _analyse(settings: Settings, runs: Mapping[str, Runs]) -> Record:  # noqa: A
     return {"published": [one._asdict() for one in matches]}
 
 
-def _sections(part: Part, result: Record) -> list[Section]:  # noqa: ARG001
+def _sections(part: Part, result: Record) -> list[Section]:
     printed, arms = trajectories(), ARMS
     visits = plots.visits(printed)
     real = sum(v.source is None for v in visits)

@@ -63,7 +63,7 @@ def _short(example: Example, settings: Settings) -> sl.Experiment:
     "reward stacks give the same arms, rewards and replays in every period, not only the same law.",
     f"{LITERAL_REPLICATIONS} replications of {LITERAL_HORIZON} periods of each example, both policies",
 )
-def _canonical(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:  # noqa: ARG001
+def _canonical(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:
     for example in EXAMPLES:
         short = _short(example, settings)
         differing = 0
@@ -89,7 +89,7 @@ def _differing(literal: History, stacked: sl.Trajectory) -> int:
     "stacks and the policy's own random numbers: altering the later rewards never changes the answer.",
     f"{LITERAL_REPLICATIONS} replications of {LITERAL_HORIZON} periods of each example, n = 5 and 15",
 )
-def _stopping(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:  # noqa: ARG001
+def _stopping(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:
     for example in EXAMPLES:
         changed = sum(
             _changed_by_later_rewards(example, settings, replication, position)
@@ -159,7 +159,7 @@ def _simulations_replay(settings: Settings) -> Simulations:
     f"{{replications:,}} replications, T = 10, 100 and {HORIZON:,}",
     _simulations_replay,
 )
-def _efficiency(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:  # noqa: ARG001
+def _efficiency(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:
     for example in EXAMPLES:
         one = runs[example.name]
         shared = one.pulls.min(axis=1).sum(axis=-1)
@@ -184,7 +184,7 @@ def _effects(example: Example, runs: Mapping[str, sl.Runs]) -> list[Floats]:
     "{replications:,} replications of each design, independent",
     partial(simulation_pairs, EXAMPLES, CHECKPOINTS),
 )
-def _unbiased(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:  # noqa: ARG001
+def _unbiased(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:
     for example in EXAMPLES:
         naive, replay = _effects(example, runs)
         for place, horizon in enumerate(runs[f"{example.name} replay"].checkpoints):
@@ -200,7 +200,7 @@ def _unbiased(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests: 
     f"{{replications:,}} replications of {HORIZON:,} periods of each design, independent",
     partial(simulation_pairs, EXAMPLES, CHECKPOINTS),
 )
-def _solo(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:  # noqa: ARG001
+def _solo(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:
     for example in EXAMPLES:
         naive, replay = (runs[f"{example.name} {label}"] for label in ("naive", "replay"))
         for policy, name in enumerate(example.policies):
@@ -219,7 +219,7 @@ def _solo(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:  # n
     f"{{replications:,}} replications of {HORIZON:,} periods, every arm of examples 1 and 3",
     _simulations_replay,
 )
-def _moments(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:  # noqa: ARG001
+def _moments(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:
     for example in (EXAMPLE_1, EXAMPLE_3):
         pulls = runs[example.name].pulls[:, :, -1, :]
         counts = np.concatenate([pulls, pulls.min(axis=1, keepdims=True)], axis=1)
@@ -276,7 +276,7 @@ def _paired(
     f"{{replications:,}} replications of {HORIZON:,} periods of each example",
     _simulations_replay,
 )
-def _regret(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:  # noqa: ARG001
+def _regret(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:
     for example in EXAMPLES:
         one, environment = runs[example.name], example.environment
         gaps = [gap for gap in environment.gaps if gap > 0]
@@ -301,7 +301,7 @@ def _regret(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:  #
     f"{{replications:,}} replications of {HORIZON:,} periods, every arm of each example",
     _simulations_replay,
 )
-def _martingale(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:  # noqa: ARG001
+def _martingale(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:
     for example in EXAMPLES:
         one, (low, high, chance) = runs[example.name], event(example)
         first, second = one.pulls[:, 0, -1], one.pulls[:, 1, -1]
@@ -347,7 +347,7 @@ _PRIORS = (
     f"{{replications:,}} instances with 5 arms from each prior, {HORIZON:,} periods",
     partial(simulation_pairs, _PRIORS, CHECKPOINTS),
 )
-def _bayes(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:  # noqa: ARG001
+def _bayes(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:
     for prior in _PRIORS:
         naive, replay = _effects(prior, runs)
         gap = mean(replay[:, -1]).minus(mean(naive[:, -1]))

@@ -222,7 +222,7 @@ def _select(policy: Policy, tally: Tally, period: int, luck: Key | OnceKey) -> i
 select = dispatched(_select, _SELECT_BODIES, own=with_branch_hints)
 
 
-def plays_again(policy: Policy, played: LastArm, period: int, luck: Key | OnceKey) -> bool:  # noqa: ARG001
+def plays_again(policy: Policy, played: LastArm, period: int, luck: Key | OnceKey) -> bool:
     """Whether `select` would surely choose the arm just played; in plain Python, and for most policies, False."""
     return False
 

@@ -18,12 +18,12 @@ class Uniform(NamedTuple):
 
 
 @selects(Uniform)
-def _any(policy: Uniform, tally: Tally, period: int, luck: Key) -> np.int64:  # noqa: ARG001
+def _any(policy: Uniform, tally: Tally, period: int, luck: Key) -> np.int64:
     return np.int64(uniform(at(luck, period, 0)) * tally.pulls.size)
 
 
 @chances(Uniform)
-def _even_chances(policy: Uniform, tally: Tally, period: int, chances: Floats) -> None:  # noqa: ARG001
+def _even_chances(policy: Uniform, tally: Tally, period: int, chances: Floats) -> None:
     for arm in range(chances.size):
         chances[arm] = 1.0 / chances.size
 
@@ -38,10 +38,10 @@ class Always(NamedTuple):
         """A text form to show."""
         return "always(0)"
 
-    def check(self, arms: int) -> None:  # noqa: D102
+    def check(self, arms: int) -> None:
         require_whole("Always.arm", self.arm, 0, arms - 1)
 
 
 @selects(Always)
-def _same(policy: Always, tally: Tally, period: int, luck: Key) -> int:  # noqa: ARG001
+def _same(policy: Always, tally: Tally, period: int, luck: Key) -> int:
     return policy.arm

@@ -105,7 +105,7 @@ class Batched(NamedTuple):
                 "sameluck.selects"
             )
 
-    def check(self, arms: int) -> None:  # noqa: D102
+    def check(self, arms: int) -> None:
         self.check_alone()
         rule = self._rule
         self._require_policy(is_one=has_body(rule, arms))
@@ -116,7 +116,7 @@ class Batched(NamedTuple):
         check_parameters(rule, arms)
         _without_memory(rule, arms, _ANY_HORIZON)
 
-    def prepare(self, arms: int, horizon: int) -> _Batched:  # noqa: D102
+    def prepare(self, arms: int, horizon: int) -> _Batched:
         # Under the class that is compiled, or a policy defined again would run the machine code of the previous one.
         inner = as_compiled(_without_memory(self._rule, arms, horizon))
         return _Batched(inner, self.size)

@@ -36,13 +36,13 @@ class BayesUCB(NamedTuple):
         """The posterior counts successes: rewards must be 0 and 1."""
         return True
 
-    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+    def check(self, arms: int) -> None:
         require_number("BayesUCB.a", self.a, above=1e-3, at_most=1e6)
         require_number("BayesUCB.b", self.b, above=1e-3, at_most=1e6)
         require_number("BayesUCB.c", self.c, at_least=0, at_most=100)
 
-    def prepare(self, arms: int, horizon: int) -> _Quantiles:  # noqa: ARG002, D102
-        from scipy.special import gammaln  # noqa: PLC0415 its import takes long
+    def prepare(self, arms: int, horizon: int) -> _Quantiles:
+        from scipy.special import gammaln
 
         counts = np.arange(horizon + 1.0)
         power = self.c * math.log(max(1.0, math.log(horizon)))
@@ -59,7 +59,7 @@ class _Quantiles(NamedTuple):
     log_gamma_b: Floats  # after this many failures
     log_gamma_both: Floats  # after this many pulls
 
-    def memory(self, arms: int) -> int:  # noqa: ARG002
+    def memory(self, arms: int) -> int:
         return 2  # a ceiling that no other arm exceeds, and the period up to which it holds
 
     def batched(self) -> _BatchedQuantiles:
@@ -67,7 +67,7 @@ class _Quantiles(NamedTuple):
 
 
 class _BatchedQuantiles(_Quantiles):  # more than one arm may have changed
-    def memory(self, arms: int) -> int:  # noqa: ARG002
+    def memory(self, arms: int) -> int:
         return 0
 
 
@@ -85,7 +85,7 @@ _FIRST = 16  # period with a block
 
 
 @selects(_Quantiles)
-def _highest_quantile(policy: _Quantiles, tally: Tally, period: int, luck: Key) -> int:  # noqa: ARG001
+def _highest_quantile(policy: _Quantiles, tally: Tally, period: int, luck: Key) -> int:
     log_tail, last = policy.log_tail[period], tally.last
     if period <= tally.memory[1]:
         above = _log_tail(_posterior(policy, tally, last), tally.memory[0])
@@ -102,7 +102,7 @@ def _highest_quantile(policy: _Quantiles, tally: Tally, period: int, luck: Key) 
 
 
 @stays(_Quantiles)
-def _mean_above_ceiling(policy: _Quantiles, played: LastArm, period: int, luck: Key) -> bool:  # noqa: ARG001
+def _mean_above_ceiling(policy: _Quantiles, played: LastArm, period: int, luck: Key) -> bool:
     # At least 1 / e of a log-concave law is above its mean (Gruenbaum, 1960), at most 1 / 16 above the quantile.
     mean = (policy.a + played.mean * played.pulls) / (policy.a + policy.b + played.pulls)
     concave = policy.a >= 1.0 and policy.b >= 1.0
@@ -114,7 +114,7 @@ def _highest_quantile_after_batch(
     policy: _BatchedQuantiles,
     tally: Tally,
     period: int,
-    luck: Key,  # noqa: ARG001
+    luck: Key,
 ) -> int:
     return _highest(policy, tally, policy.log_tail[period], -1)[0]
 

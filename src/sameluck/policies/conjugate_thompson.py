@@ -40,7 +40,7 @@ class ThompsonNormalInverseGamma(NamedTuple):
     b: float = 1.0
     first_plays: int = 0
 
-    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+    def check(self, arms: int) -> None:
         name = "ThompsonNormalInverseGamma"
         require_number(f"{name}.prior_mean", self.prior_mean, at_least=-1e100, at_most=1e100)
         require_number(f"{name}.prior_weight", self.prior_weight, above=0, at_most=1e100)
@@ -48,7 +48,7 @@ class ThompsonNormalInverseGamma(NamedTuple):
         require_number(f"{name}.b", self.b, above=0, at_most=1e100)
         require_whole(f"{name}.first_plays", self.first_plays, 0, _MOST_FIRST_PLAYS)
 
-    def memory(self, arms: int) -> int:  # noqa: D102
+    def memory(self, arms: int) -> int:
         return arms  # the sum of the squared deviations from the mean of each arm's rewards
 
 
@@ -92,12 +92,12 @@ class ThompsonPoisson(NamedTuple):
     b: float = 1.0
     first_plays: int = 0
 
-    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+    def check(self, arms: int) -> None:
         require_number("ThompsonPoisson.a", self.a, above=0, at_most=1e100)
         require_number("ThompsonPoisson.b", self.b, above=0, at_most=1e100)
         require_whole("ThompsonPoisson.first_plays", self.first_plays, 0, _MOST_FIRST_PLAYS)
 
-    def prepare(self, arms: int, horizon: int) -> _GammaPosteriors:  # noqa: ARG002, D102
+    def prepare(self, arms: int, horizon: int) -> _GammaPosteriors:
         rates = natural_logs(self.b + np.arange(horizon + 1.0))
         return _GammaPosteriors(self.first_plays, self.a, rates)
 

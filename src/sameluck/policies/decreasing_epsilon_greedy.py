@@ -25,11 +25,11 @@ class DecreasingEpsilonGreedy(NamedTuple):
     c: float = 5.0
     d: float = 1.0
 
-    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+    def check(self, arms: int) -> None:
         require_number("DecreasingEpsilonGreedy.c", self.c, above=0, at_most=1e100)
         require_number("DecreasingEpsilonGreedy.d", self.d, at_least=1e-100, at_most=1)
 
-    def prepare(self, arms: int, horizon: int) -> _Exploration:  # noqa: D102
+    def prepare(self, arms: int, horizon: int) -> _Exploration:
         periods = np.maximum(np.arange(horizon + 1.0), 1.0)
         return _Exploration(np.minimum(1.0, self.c * arms / (self.d**2 * periods)))
 

@@ -28,11 +28,11 @@ class EpsilonGreedy(NamedTuple):
     epsilon: float = 0.1
     explore: str = "all"
 
-    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+    def check(self, arms: int) -> None:
         require_number("EpsilonGreedy.epsilon", self.epsilon, at_least=0, at_most=1)
         require_one_of("EpsilonGreedy.explore", self.explore, ("all", "others"))
 
-    def prepare(self, arms: int, horizon: int) -> _Greedy:  # noqa: ARG002, D102
+    def prepare(self, arms: int, horizon: int) -> _Greedy:
         return (_GreedyOfMany if arms > MANY_ARMS else _Greedy)(
             self.epsilon, self.explore == "others"
         )
@@ -42,7 +42,7 @@ class _Greedy(NamedTuple):
     epsilon: float
     others: bool
 
-    def memory(self, arms: int) -> int:  # noqa: ARG002
+    def memory(self, arms: int) -> int:
         return 1  # the highest mean of the other arms; infinite if the policy explored
 
     def batched(self) -> _BatchedGreedy:
@@ -50,7 +50,7 @@ class _Greedy(NamedTuple):
 
 
 class _BatchedGreedy(_Greedy):
-    def memory(self, arms: int) -> int:  # noqa: ARG002
+    def memory(self, arms: int) -> int:
         return 0
 
 

@@ -24,7 +24,7 @@ class EXP3(NamedTuple):
 
     gamma: float | None = None
 
-    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+    def check(self, arms: int) -> None:
         if self.gamma is not None:
             require_number("EXP3.gamma", self.gamma, above=0, at_most=1)
 
@@ -32,7 +32,7 @@ class EXP3(NamedTuple):
         """Rewards in [0, 1]."""
         return RewardScale(0.5, 0.5, unit_interval=True)
 
-    def prepare(self, arms: int, horizon: int) -> _ExponentialWeights:  # noqa: D102
+    def prepare(self, arms: int, horizon: int) -> _ExponentialWeights:
         tuned = min(1.0, math.sqrt(arms * math.log(arms) / ((math.e - 1.0) * horizon)))
         gamma = tuned if self.gamma is None else float(self.gamma)
         return _ExponentialWeights(rate=gamma / arms, mixed=gamma, offset=0.0, bias=0.0)
@@ -49,7 +49,7 @@ class EXP3IX(NamedTuple):
 
     eta: float | None = None
 
-    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+    def check(self, arms: int) -> None:
         if self.eta is not None:
             require_number("EXP3IX.eta", self.eta, above=0, at_most=1e6)
 
@@ -57,7 +57,7 @@ class EXP3IX(NamedTuple):
         """Rewards in [0, 1]."""
         return RewardScale(0.5, 0.5, unit_interval=True)
 
-    def prepare(self, arms: int, horizon: int) -> _ExponentialWeights:  # noqa: D102
+    def prepare(self, arms: int, horizon: int) -> _ExponentialWeights:
         tuned = math.sqrt(2.0 * math.log(arms) / (arms * horizon))
         eta = tuned if self.eta is None else float(self.eta)
         return _ExponentialWeights(rate=eta, mixed=0.0, offset=1.0, bias=0.5 * eta)

@@ -59,7 +59,7 @@ class External(NamedTuple):
         """A text form to show."""
         return "external(mine)"
 
-    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+    def check(self, arms: int) -> None:
         require_name("External.name", self.name)
         require_whole("External.batch", self.batch, 1, LARGEST)
 

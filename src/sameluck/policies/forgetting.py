@@ -26,7 +26,7 @@ class SlidingWindowUCB(NamedTuple):
     xi: float = 0.6
     b: float = 1.0
 
-    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+    def check(self, arms: int) -> None:
         require_whole("SlidingWindowUCB.window", self.window, 1, 10_000_000)
         require_number("SlidingWindowUCB.xi", self.xi, at_least=0, at_most=1e6)
         require_number("SlidingWindowUCB.b", self.b, above=0, at_most=1e100)
@@ -35,7 +35,7 @@ class SlidingWindowUCB(NamedTuple):
         """Rewards in [0, b]."""
         return RewardScale(0.5 * self.b, self.b, unit_interval=self.b == 1)
 
-    def prepare(self, arms: int, horizon: int) -> _Window:  # noqa: ARG002, D102
+    def prepare(self, arms: int, horizon: int) -> _Window:
         return _Window(min(self.window, horizon), self.b**2 * self.xi)
 
 
@@ -50,7 +50,7 @@ class _Window(NamedTuple):
 
 
 @selects(_Window)
-def _highest_recent_bound(policy: _Window, tally: Tally, period: int, luck: Key) -> int:  # noqa: ARG001
+def _highest_recent_bound(policy: _Window, tally: Tally, period: int, luck: Key) -> int:
     arms, size = tally.pulls.size, policy.size
     pulls, totals = tally.memory[:arms], tally.memory[arms : 2 * arms]
     players, rewards = tally.memory[2 * arms : 2 * arms + size], tally.memory[2 * arms + size :]
@@ -89,7 +89,7 @@ class DiscountedUCB(NamedTuple):
     xi: float = 0.6
     b: float = 1.0
 
-    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+    def check(self, arms: int) -> None:
         require_number("DiscountedUCB.gamma", self.gamma, above=0, at_most=1)
         require_number("DiscountedUCB.xi", self.xi, at_least=0, at_most=1e6)
         require_number("DiscountedUCB.b", self.b, above=0, at_most=1e100)
@@ -98,7 +98,7 @@ class DiscountedUCB(NamedTuple):
         """Rewards in [0, b]."""
         return RewardScale(0.5 * self.b, self.b, unit_interval=self.b == 1)
 
-    def memory(self, arms: int) -> int:  # noqa: D102
+    def memory(self, arms: int) -> int:
         return 2 * arms  # discounted pulls and totals
 
 
@@ -117,7 +117,7 @@ def _discount(gamma: float, tally: Tally, period: int) -> None:
 
 
 @selects(DiscountedUCB)
-def _highest_discounted_bound(policy: DiscountedUCB, tally: Tally, period: int, luck: Key) -> int:  # noqa: ARG001
+def _highest_discounted_bound(policy: DiscountedUCB, tally: Tally, period: int, luck: Key) -> int:
     _discount(policy.gamma, tally, period)
     arms, pulls, total = tally.pulls.size, tally.memory[: tally.pulls.size], 0.0
     if period <= arms:
@@ -153,12 +153,12 @@ class DiscountedThompson(NamedTuple):
         """The posterior counts successes: rewards must be 0 and 1."""
         return True
 
-    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+    def check(self, arms: int) -> None:
         require_number("DiscountedThompson.gamma", self.gamma, above=0, at_most=1)
         require_number("DiscountedThompson.a", self.a, above=0, at_most=1e100)
         require_number("DiscountedThompson.b", self.b, above=0, at_most=1e100)
 
-    def memory(self, arms: int) -> int:  # noqa: D102
+    def memory(self, arms: int) -> int:
         return 2 * arms  # discounted pulls and successes
 
 

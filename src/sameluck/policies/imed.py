@@ -27,7 +27,7 @@ class IMED(NamedTuple):
         """Rewards in [0, 1]."""
         return RewardScale(0.5, 0.5, unit_interval=True)
 
-    def prepare(self, arms: int, horizon: int) -> _LogPulls:  # noqa: ARG002, D102
+    def prepare(self, arms: int, horizon: int) -> _LogPulls:
         return _LogPulls(natural_logs(np.maximum(np.arange(horizon + 1.0), 1.0)))
 
 
@@ -36,7 +36,7 @@ class _LogPulls(NamedTuple):
 
 
 @selects(_LogPulls)
-def _least_refuted(policy: _LogPulls, tally: Tally, period: int, luck: Key) -> int:  # noqa: ARG001
+def _least_refuted(policy: _LogPulls, tally: Tally, period: int, luck: Key) -> int:
     if period <= tally.pulls.size:
         return period - 1
     highest = 0.0

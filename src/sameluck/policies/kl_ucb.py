@@ -28,14 +28,14 @@ class KLUCB(NamedTuple):
 
     c: float = 0.0
 
-    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+    def check(self, arms: int) -> None:
         require_number("KLUCB.c", self.c, at_least=0, at_most=1e6)
 
     def reward_scale(self) -> RewardScale:
         """Rewards in [0, 1]."""
         return RewardScale(0.5, 0.5, unit_interval=True)
 
-    def prepare(self, arms: int, horizon: int) -> _Levels:  # noqa: ARG002, D102
+    def prepare(self, arms: int, horizon: int) -> _Levels:
         return _Levels(exploration_levels(self.c, horizon))
 
 
@@ -50,7 +50,7 @@ class KLUCBGaussian(NamedTuple):
     sd: float = 1.0
     c: float = 0.0
 
-    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+    def check(self, arms: int) -> None:
         require_number("KLUCBGaussian.sd", self.sd, above=0, at_most=1e100)
         require_number("KLUCBGaussian.c", self.c, at_least=0, at_most=1e6)
 
@@ -58,11 +58,11 @@ class KLUCBGaussian(NamedTuple):
         """Rewards of standard deviation `sd`."""
         return RewardScale(self.sd, self.sd)
 
-    def rescaled(self, sd: float, mean: float) -> KLUCBGaussian:  # noqa: ARG002
+    def rescaled(self, sd: float, mean: float) -> KLUCBGaussian:
         """With this standard deviation."""
         return self._replace(sd=sd)
 
-    def prepare(self, arms: int, horizon: int) -> Policy:  # noqa: D102
+    def prepare(self, arms: int, horizon: int) -> Policy:
         growth = np.sqrt(exploration_levels(self.c, horizon))
         return bound_tables(arms, growth, bound_widths(2.0 * self.sd**2, horizon))
 
@@ -72,7 +72,7 @@ class _Levels(NamedTuple):
 
 
 @selects(_Levels)
-def _highest_plausible_mean(policy: _Levels, tally: Tally, period: int, luck: Key) -> int:  # noqa: ARG001
+def _highest_plausible_mean(policy: _Levels, tally: Tally, period: int, luck: Key) -> int:
     if period <= tally.pulls.size:
         return period - 1
     best, highest = 0, -1.0

@@ -25,7 +25,7 @@ class MOSS(NamedTuple):
 
     alpha: float = 1.0
 
-    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+    def check(self, arms: int) -> None:
         require_number("MOSS.alpha", self.alpha, at_least=0)
 
     def reward_scale(self) -> RewardScale:
@@ -33,11 +33,11 @@ class MOSS(NamedTuple):
         sd = math.sqrt(self.alpha) / 2
         return RewardScale(sd, sd, unit_interval=True)
 
-    def rescaled(self, sd: float, mean: float) -> MOSS:  # noqa: ARG002
+    def rescaled(self, sd: float, mean: float) -> MOSS:
         """With the alpha for rewards of this standard deviation."""
         return MOSS(alpha=4 * sd**2)
 
-    def prepare(self, arms: int, horizon: int) -> Policy:  # noqa: D102
+    def prepare(self, arms: int, horizon: int) -> Policy:
         logs = natural_logs(np.maximum(np.arange(horizon + 1.0), 1.0))
         evidence = np.maximum(0.0, math.log(horizon / arms) - logs)
         width = bound_widths(self.alpha * evidence, horizon)

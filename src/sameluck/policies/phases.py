@@ -24,12 +24,12 @@ class ExploreThenCommit(NamedTuple):
 
     plays: int = 10
 
-    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+    def check(self, arms: int) -> None:
         require_whole("ExploreThenCommit.plays", self.plays, 1, 1_000_000_000)
 
 
 @selects(ExploreThenCommit)
-def _explore_then_commit(policy: ExploreThenCommit, tally: Tally, period: int, luck: Key) -> int:  # noqa: ARG001
+def _explore_then_commit(policy: ExploreThenCommit, tally: Tally, period: int, luck: Key) -> int:
     arms = tally.pulls.size
     if period <= policy.plays * arms:
         return (period - 1) % arms
@@ -53,14 +53,14 @@ class SuccessiveElimination(NamedTuple):
 
     delta: float = 0.05
 
-    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+    def check(self, arms: int) -> None:
         require_number("SuccessiveElimination.delta", self.delta, above=0, below=1)
 
     def reward_scale(self) -> RewardScale:
         """Sub-Gaussian rewards with variance 1 / 2; 1 / 4 in Hoeffding's bound for rewards in [0, 1]."""
         return RewardScale(0.5, math.sqrt(0.5), unit_interval=True)
 
-    def prepare(self, arms: int, horizon: int) -> _Distances:  # noqa: D102
+    def prepare(self, arms: int, horizon: int) -> _Distances:
         rounds = np.maximum(np.arange(horizon + 1.0), 1.0)
         logs = math.log(4.0 * arms / self.delta) + 2.0 * natural_logs(rounds)
         return _Distances(2.0 * np.sqrt(logs / rounds))
@@ -74,7 +74,7 @@ class _Distances(NamedTuple):
 
 
 @selects(_Distances)
-def _next_remaining(policy: _Distances, tally: Tally, period: int, luck: Key) -> int:  # noqa: ARG001
+def _next_remaining(policy: _Distances, tally: Tally, period: int, luck: Key) -> int:
     arms, memory = tally.pulls.size, tally.memory
     for arm in range(0 if period == 1 else tally.last + 1, arms):
         if memory[arm] == 0.0:

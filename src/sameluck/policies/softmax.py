@@ -25,7 +25,7 @@ class Softmax(NamedTuple):
 
     temperature: float = 0.1
 
-    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+    def check(self, arms: int) -> None:
         require_number("Softmax.temperature", self.temperature, at_least=1e-100, at_most=1e100)
 
 
@@ -42,7 +42,7 @@ def _largest_with_gumbel_noise(policy: Softmax, tally: Tally, period: int, luck:
 
 
 @chances(Softmax)
-def _softmax_chances(policy: Softmax, tally: Tally, period: int, chances: Floats) -> None:  # noqa: ARG001
+def _softmax_chances(policy: Softmax, tally: Tally, period: int, chances: Floats) -> None:
     for arm in range(chances.size):
         chances[arm] = tally.means[arm] / policy.temperature
     fill_softmax(chances, chances)
@@ -59,11 +59,11 @@ class GradientBandit(NamedTuple):
     step: float = 0.1
     baseline: bool = True
 
-    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+    def check(self, arms: int) -> None:
         require_number("GradientBandit.step", self.step, above=0, at_most=1e100)
         require_flag("GradientBandit.baseline", self.baseline)
 
-    def memory(self, arms: int) -> int:  # noqa: D102
+    def memory(self, arms: int) -> int:
         return (
             2 * arms + 1
         )  # preferences, probabilities, the sum of the rewards before the last one

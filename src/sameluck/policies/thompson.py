@@ -33,12 +33,12 @@ class ThompsonBernoulli(NamedTuple):
         """The posterior counts successes: rewards must be 0 and 1."""
         return True
 
-    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+    def check(self, arms: int) -> None:
         require_number("ThompsonBernoulli.a", self.a, above=0)
         require_number("ThompsonBernoulli.b", self.b, above=0)
         require_whole("ThompsonBernoulli.first_plays", self.first_plays, 0, _MOST_FIRST_PLAYS)
 
-    def prepare(self, arms: int, horizon: int) -> _BetaPosteriors | _WideBetaPosteriors:  # noqa: ARG002, D102
+    def prepare(self, arms: int, horizon: int) -> _BetaPosteriors | _WideBetaPosteriors:
         if min(self.a, self.b) < 1.0:
             return _WideBetaPosteriors(self.a, self.b, self.first_plays)
         gammas = (_gammas(self.a, horizon), _gammas(self.b, horizon))
@@ -123,7 +123,7 @@ class ThompsonGaussian(NamedTuple):
     noise_sd: float = 1.0
     first_plays: int = 0
 
-    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+    def check(self, arms: int) -> None:
         require_number("ThompsonGaussian.prior_mean", self.prior_mean)
         require_number("ThompsonGaussian.prior_sd", self.prior_sd, above=0, at_most=1e100)
         require_number("ThompsonGaussian.noise_sd", self.noise_sd, above=0, at_most=1e100)
@@ -140,7 +140,7 @@ class ThompsonGaussian(NamedTuple):
         )
         return self._replace(noise_sd=sd, prior_sd=prior_sd)
 
-    def prepare(self, arms: int, horizon: int) -> _NormalPosteriors:  # noqa: ARG002, D102
+    def prepare(self, arms: int, horizon: int) -> _NormalPosteriors:
         prior, noise = self.prior_sd**-2.0, self.noise_sd**-2.0
         precision = prior + noise * np.arange(horizon + 1)
         start, weight = prior * self.prior_mean / precision, noise / precision

@@ -30,18 +30,18 @@ class UCB1(NamedTuple):
 
     alpha: float = 2.0
 
-    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+    def check(self, arms: int) -> None:
         require_number("UCB1.alpha", self.alpha, at_least=0)
 
     def reward_scale(self) -> RewardScale:
         """Sub-Gaussian rewards with variance alpha / 2; alpha / 8 in Hoeffding's bound for rewards in [0, 1]."""
         return RewardScale(math.sqrt(self.alpha / 8), math.sqrt(self.alpha / 2), unit_interval=True)
 
-    def rescaled(self, sd: float, mean: float) -> UCB1:  # noqa: ARG002
+    def rescaled(self, sd: float, mean: float) -> UCB1:
         """With the alpha for rewards of this standard deviation."""
         return UCB1(alpha=2 * sd**2)
 
-    def prepare(self, arms: int, horizon: int) -> _Bounds:  # noqa: D102
+    def prepare(self, arms: int, horizon: int) -> _Bounds:
         growth = np.zeros(horizon + 1)
         growth[2:] = np.sqrt(natural_logs(np.arange(1.0, horizon)))
         return bound_tables(arms, growth, bound_widths(self.alpha, horizon))
@@ -60,7 +60,7 @@ class UCBDelta(NamedTuple):
     d: float = 2.0
     delta: float | None = None
 
-    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+    def check(self, arms: int) -> None:
         require_number("UCBDelta.d", self.d, at_least=0)
         if self.delta is not None:
             require_number("UCBDelta.delta", self.delta, above=0, at_most=1)
@@ -69,7 +69,7 @@ class UCBDelta(NamedTuple):
         """Sub-Gaussian rewards with variance 1; 1 / 4 in Hoeffding's bound for rewards in [0, 1]."""
         return RewardScale(0.5, 1.0, unit_interval=True)
 
-    def prepare(self, arms: int, horizon: int) -> _Bounds:  # noqa: D102
+    def prepare(self, arms: int, horizon: int) -> _Bounds:
         evidence = self.d * math.log(horizon) if self.delta is None else -math.log(self.delta)
         return bound_tables(arms, np.ones(horizon + 1), bound_widths(2.0 * evidence, horizon))
 
@@ -78,7 +78,7 @@ class _Bounds(NamedTuple):
     growth: Floats  # by period, never falling
     width: Floats  # by number of pulls
 
-    def memory(self, arms: int) -> int:  # noqa: ARG002
+    def memory(self, arms: int) -> int:
         return 1  # a ceiling: what the bounds of the arms not played will have grown to at the end of the block
 
     def batched(self) -> _BatchedBounds:
@@ -86,7 +86,7 @@ class _Bounds(NamedTuple):
 
 
 class _BatchedBounds(_Bounds):  # more than one arm may have changed
-    def memory(self, arms: int) -> int:  # noqa: ARG002
+    def memory(self, arms: int) -> int:
         return 0
 
 
@@ -114,7 +114,7 @@ _BLOCK = 15  # the ceiling holds for a block of 16 periods
 
 
 @selects(_Bounds)
-def _highest_bound(policy: _Bounds, tally: Tally, period: int, luck: Key) -> int:  # noqa: ARG001
+def _highest_bound(policy: _Bounds, tally: Tally, period: int, luck: Key) -> int:
     arms = tally.pulls.size
     if period <= arms:
         tally.memory[0] = np.inf
@@ -138,14 +138,14 @@ def _highest_bound(policy: _Bounds, tally: Tally, period: int, luck: Key) -> int
 
 
 @stays(_Bounds)
-def _above_ceiling(policy: _Bounds, played: LastArm, period: int, luck: Key) -> bool:  # noqa: ARG001
+def _above_ceiling(policy: _Bounds, played: LastArm, period: int, luck: Key) -> bool:
     # Only the arm just played has changed: while its bound exceeds the ceiling it is the argmax.
     bound = played.mean + policy.growth[np.uint64(period)] * policy.width[np.uint64(played.pulls)]
     return bound > played.memory[0] and (period & _BLOCK) != 0
 
 
 @selects(_BatchedBounds)
-def _highest_bound_after_batch(policy: _BatchedBounds, tally: Tally, period: int, luck: Key) -> int:  # noqa: ARG001
+def _highest_bound_after_batch(policy: _BatchedBounds, tally: Tally, period: int, luck: Key) -> int:
     if period <= tally.pulls.size:
         return period - 1
     best, highest = 0, -np.inf
@@ -159,7 +159,7 @@ def _highest_bound_after_batch(policy: _BatchedBounds, tally: Tally, period: int
 
 
 @selects(_BoundsOfMany)
-def _highest_bound_of_many(policy: _BoundsOfMany, tally: Tally, period: int, luck: Key) -> int:  # noqa: ARG001
+def _highest_bound_of_many(policy: _BoundsOfMany, tally: Tally, period: int, luck: Key) -> int:
     if period <= tally.pulls.size:
         return period - 1
     return highest_bound(policy.growth, policy.width, tally, period)

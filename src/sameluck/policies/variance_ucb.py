@@ -27,7 +27,7 @@ class UCBTuned(NamedTuple):
         """Rewards in [0, 1]."""
         return RewardScale(0.5, 0.5, unit_interval=True)
 
-    def prepare(self, arms: int, horizon: int) -> _Bounds:  # noqa: ARG002, D102
+    def prepare(self, arms: int, horizon: int) -> _Bounds:
         return _Bounds(_logs_of_plays(horizon), 0.0, tuned=True)
 
 
@@ -44,12 +44,12 @@ class UCBV(NamedTuple):
     c: float = 1.0
     b: float = 1.0
 
-    def check(self, arms: int) -> None:  # noqa: ARG002, D102
+    def check(self, arms: int) -> None:
         require_number("UCBV.zeta", self.zeta, above=0, at_most=1e6)
         require_number("UCBV.c", self.c, at_least=0, at_most=1e6)
         require_number("UCBV.b", self.b, above=0, at_most=1e100)
 
-    def prepare(self, arms: int, horizon: int) -> _Bounds:  # noqa: ARG002, D102
+    def prepare(self, arms: int, horizon: int) -> _Bounds:
         return _Bounds(self.zeta * _logs_of_plays(horizon), 3.0 * self.c * self.b, tuned=False)
 
 
@@ -97,7 +97,7 @@ def _bound(policy: _Bounds, tally: Tally, arm: int, evidence: float) -> float:
 
 
 @selects(_Bounds)
-def _highest_bound(policy: _Bounds, tally: Tally, period: int, luck: Key) -> int:  # noqa: ARG001
+def _highest_bound(policy: _Bounds, tally: Tally, period: int, luck: Key) -> int:
     _note_square(tally)
     arms = tally.pulls.size
     if period <= arms:

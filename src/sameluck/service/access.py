@@ -77,7 +77,7 @@ class Bearer(SecurityBase):
     scheme_name = "token"
     model = HTTPBearer(description="A token made by `sameluck token create`; it starts with `sl_`.")
 
-    async def __call__(self, request: Request, needed: SecurityScopes) -> Caller:  # noqa: D102
+    async def __call__(self, request: Request, needed: SecurityScopes) -> Caller:
         header = request.headers.get("authorization", "")
         return await self.caller(request.app, header, needed.scopes)
 

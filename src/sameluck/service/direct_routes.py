@@ -71,7 +71,7 @@ class DirectRoutes:
             for end in {_end(route.path) for route in routes}
         }
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: D102
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             for route in self._by_end.get(_end(scope["path"]), self._any_end):
                 match, found = route.matches(scope)

@@ -47,7 +47,7 @@ class Guard:
         self._hosts = {host.lower() for host in hosts or LOOPBACK}
         self._limits = limits
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: D102
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -40,7 +40,7 @@ class Server(uvicorn.Server):
         self._experiments = experiments
         self._exempt_loads = -1  # of experiments
 
-    async def on_tick(self, counter: int) -> bool:  # noqa: D102
+    async def on_tick(self, counter: int) -> bool:
         if counter % (HEAD_SECONDS * TICKS_PER_SECOND) == 0:
             self.close_stalled()
         if counter % TICKS_PER_SECOND == 0 and _is_main_thread():

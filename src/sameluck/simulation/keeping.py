@@ -30,7 +30,7 @@ log = logging.getLogger("sameluck")
 class PartRunner(Protocol):
     """Runs some of the replications, as `simulate` does."""
 
-    def __call__(  # noqa: D102
+    def __call__(
         self, *, replications: range, progress: Callable[[int, int], object] | None
     ) -> Runs: ...
 

@@ -125,12 +125,12 @@ class ObjectRunner:
             clock.restore()
         return arms
 
-    def compile(self, count: int, *, recorded: bool) -> None:  # noqa: ARG002 as for a compiled policy
+    def compile(self, count: int, *, recorded: bool) -> None:
         """Compile what draws the rewards and what computes the seed."""
         self._seed_in(0)
         RewardSource(self.experiment, self.environment, self.name, range(1)).draw(0, 0, 0, 0)
 
-    def exploration_luck(self, checkpoints: Ints, trajectory: Trajectory) -> Floats:  # noqa: ARG002
+    def exploration_luck(self, checkpoints: Ints, trajectory: Trajectory) -> Floats:
         """Zero: an object does not state its chances."""
         return np.zeros(checkpoints.size)
 

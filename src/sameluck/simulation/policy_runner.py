@@ -121,7 +121,7 @@ class PolicyRunner:
             return False
         if experiment.n_arms > _MOST_ARMS_IN_LANES:
             return False
-        from sameluck.simulation.lanes import blocks  # noqa: PLC0415 it imports Numba
+        from sameluck.simulation.lanes import blocks
 
         return blocks.is_fast() and (ours or self._lanes_agree)
 
@@ -129,7 +129,7 @@ class PolicyRunner:
         """The same in lanes; None if the bodies cannot be run so."""
         if self.environment.is_moving:
             return None
-        from sameluck.simulation.lanes import blocks  # noqa: PLC0415 as above
+        from sameluck.simulation.lanes import blocks
 
         rule = self.prepared.batched() if hasattr(self.prepared, "batched") else self.prepared
         arms = self.experiment.n_arms

@@ -36,7 +36,7 @@ def scenario_of(url):
 
 
 def rows(live, scenario):
-    from sameluck.live.databases.rows import EventRow, HistoryRow  # noqa: PLC0415
+    from sameluck.live.databases.rows import EventRow, HistoryRow
 
     events = [tuple(row) for row in scenario.rows(live, EventRow, "events")]
     return events, [tuple(row) for row in scenario.rows(live, HistoryRow, "history")]

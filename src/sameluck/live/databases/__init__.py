@@ -21,7 +21,7 @@ def open_database(url: str, *, read_only: bool, connections: int) -> Database:
         raise Invalid(f"a store's address is text such as 'sqlite:///shop.db', got {shown(url)}")
     scheme, separator, rest = url.partition("://")
     if separator and scheme == "sqlite":
-        from sameluck.live.databases.sqlite import Sqlite  # noqa: PLC0415 only if it is used
+        from sameluck.live.databases.sqlite import Sqlite
 
         if rest != "" and not rest.startswith("/"):
             raise Invalid(f"write sqlite:///{rest} (three slashes), got {url!r}")
@@ -35,7 +35,7 @@ def open_database(url: str, *, read_only: bool, connections: int) -> Database:
             )
         return Sqlite(path[1:] or None, read_only=read_only, synchronous=setting)
     if separator and scheme in ("postgresql", "postgres"):
-        from sameluck.live.databases.postgres import Postgres  # noqa: PLC0415 only if it is used
+        from sameluck.live.databases.postgres import Postgres
 
         return Postgres(url, connections=most, read_only=read_only)
     known = "sqlite:///file.db, sqlite://, postgresql://user@host/database"
@@ -44,7 +44,7 @@ def open_database(url: str, *, read_only: bool, connections: int) -> Database:
 
 def write_backup(database: Database, path: str | os.PathLike[str]) -> None:
     """Write the whole database, as it is at one moment, to a new SQLite file."""
-    from sameluck.live.databases import backups  # noqa: PLC0415 only if it is used
+    from sameluck.live.databases import backups
 
     backups.write_backup(database, file_path("backup", path))
 
@@ -56,7 +56,7 @@ def restore(backup: str | os.PathLike[str], url: str) -> None:
         backup: The file that `Store.backup` wrote.
         url: The new store, as for `open`: a SQLite file that does not exist yet, or an empty PostgreSQL database.
     """
-    from sameluck.live.databases import backups  # noqa: PLC0415 only if it is used
+    from sameluck.live.databases import backups
 
     source = file_path("restore", backup)
     if isinstance(url, str) and url.startswith("sqlite:///") and len(url) > len("sqlite:///"):

@@ -61,27 +61,27 @@ class PostgresTransaction:
         self.pipeline.leave()
         return self._connection
 
-    def one(self, row: type[Row], name: str, /, **values: SqlValue) -> Row:  # noqa: D102
+    def one(self, row: type[Row], name: str, /, **values: SqlValue) -> Row:
         (cells,) = self.pipeline.rows(name, [values])
         if cells is None:
             raise deleted()
         return tuple.__new__(row, cells)
 
-    def find(self, row: type[Row], name: str, /, **values: SqlValue) -> Row | None:  # noqa: D102
+    def find(self, row: type[Row], name: str, /, **values: SqlValue) -> Row | None:
         (cells,) = self.pipeline.rows(name, [values])
         return None if cells is None else tuple.__new__(row, cells)
 
-    def find_many(self, row: type[Row], name: str, /, rows: Sequence[Values]) -> list[Row | None]:  # noqa: D102
+    def find_many(self, row: type[Row], name: str, /, rows: Sequence[Values]) -> list[Row | None]:
         found = (
             self.pipeline.rows(name, rows) if rows else []
         )  # a pipeline has a statement at least
         return [None if cells is None else tuple.__new__(row, cells) for cells in found]
 
-    def all(self, row: type[Row], name: str, /, **values: SqlValue) -> list[Row]:  # noqa: D102
+    def all(self, row: type[Row], name: str, /, **values: SqlValue) -> list[Row]:
         cursor = self.connection.execute(_SQL[name], values, binary=True)
         return [tuple.__new__(row, cells) for cells in cursor]
 
-    def each(self, row: type[Row], name: str, /, **values: SqlValue) -> Iterator[Row]:  # noqa: D102
+    def each(self, row: type[Row], name: str, /, **values: SqlValue) -> Iterator[Row]:
         cursor = self.connection.cursor(name="rows", binary=True)
         # Closed twice: the first time leaves it open if the connection is lost just then.
         with contextlib.closing(cursor), cursor:
@@ -90,39 +90,39 @@ class PostgresTransaction:
                 yield from map(partial(tuple.__new__, row), rows)
                 self.pipeline.leave()  # a statement may have been sent between two rows
 
-    def run(self, name: str, /, **values: SqlValue) -> None:  # noqa: D102
+    def run(self, name: str, /, **values: SqlValue) -> None:
         self.pipeline.send(name, values)
 
-    def many(self, name: str, /, rows: Iterable[Values]) -> None:  # noqa: D102
+    def many(self, name: str, /, rows: Iterable[Values]) -> None:
         following = iter(rows)
         while some := list(islice(following, MOST_ROWS)):
             self.pipeline.send_list(name, some)
             if len(some) == MOST_ROWS:
                 self.pipeline.leave()  # or all that the server has not read yet would be kept in memory
 
-    def lock(self, codes: Sequence[str]) -> None:  # noqa: D102
+    def lock(self, codes: Sequence[str]) -> None:
         self.pipeline.send_list("lock", [{"number": lock_number(code)} for code in codes])
 
-    def try_lock(self, codes: Sequence[str]) -> list[bool]:  # noqa: D102
+    def try_lock(self, codes: Sequence[str]) -> list[bool]:
         if not codes:  # a pipeline has a statement at least
             return []
         found = self.pipeline.rows("try_lock", [{"number": lock_number(code)} for code in codes])
         return [cells == (True,) for cells in found]
 
-    def hold(self, lock: Lock) -> None:  # noqa: D102
+    def hold(self, lock: Lock) -> None:
         if lock in self.locked:
             return
         if not lock.acquire(timeout=seconds_left(TIMEOUT)):
             raise Again("another call of this process is busy with the same replication")
         self.locked.append(lock)
 
-    def undo(self, forget: Callable[[], object]) -> None:  # noqa: D102
+    def undo(self, forget: Callable[[], object]) -> None:
         self.forget.append(forget)
 
-    def defer(self, write: Callable[[], object]) -> None:  # noqa: D102
+    def defer(self, write: Callable[[], object]) -> None:
         self._deferred.append(write)
 
-    def end(self, *, committed: bool) -> None:  # noqa: D102
+    def end(self, *, committed: bool) -> None:
         if not committed:
             for forget in self.forget:
                 forget()

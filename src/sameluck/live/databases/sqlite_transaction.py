@@ -60,7 +60,7 @@ class SqliteTransaction:
         sql = _SQL[name]
         return self.connection.execute(sql.text, sql.values(values))
 
-    def one(self, row: type[Row], name: str, /, **values: SqlValue) -> Row:  # noqa: D102
+    def one(self, row: type[Row], name: str, /, **values: SqlValue) -> Row:
         cursor = self._execute(name, values)
         cells = cursor.fetchone()
         cursor.close()  # a statement that is not finished would keep the transaction open
@@ -68,25 +68,25 @@ class SqliteTransaction:
             raise deleted()
         return tuple.__new__(row, cells)
 
-    def find(self, row: type[Row], name: str, /, **values: SqlValue) -> Row | None:  # noqa: D102
+    def find(self, row: type[Row], name: str, /, **values: SqlValue) -> Row | None:
         cursor = self._execute(name, values)
         cells = cursor.fetchone()
         cursor.close()
         return None if cells is None else tuple.__new__(row, cells)
 
-    def find_many(self, row: type[Row], name: str, /, rows: Sequence[Values]) -> list[Row | None]:  # noqa: D102
+    def find_many(self, row: type[Row], name: str, /, rows: Sequence[Values]) -> list[Row | None]:
         return [self.find(row, name, **values) for values in rows]
 
-    def all(self, row: type[Row], name: str, /, **values: SqlValue) -> list[Row]:  # noqa: D102
+    def all(self, row: type[Row], name: str, /, **values: SqlValue) -> list[Row]:
         return [tuple.__new__(row, cells) for cells in self._execute(name, values)]
 
-    def each(self, row: type[Row], name: str, /, **values: SqlValue) -> Iterator[Row]:  # noqa: D102
+    def each(self, row: type[Row], name: str, /, **values: SqlValue) -> Iterator[Row]:
         return map(partial(tuple.__new__, row), self._execute(name, values))
 
-    def run(self, name: str, /, **values: SqlValue) -> None:  # noqa: D102
+    def run(self, name: str, /, **values: SqlValue) -> None:
         self._execute(name, values)
 
-    def many(self, name: str, /, rows: Iterable[Values]) -> None:  # noqa: D102
+    def many(self, name: str, /, rows: Iterable[Values]) -> None:
         self._flush()
         sql = _SQL[name]
         self.connection.executemany(sql.text, map(sql.values, rows))
@@ -101,10 +101,10 @@ class SqliteTransaction:
     def hold(self, lock: Lock) -> None:
         """There is one writer."""
 
-    def undo(self, forget: Callable[[], object]) -> None:  # noqa: D102
+    def undo(self, forget: Callable[[], object]) -> None:
         self.forget.append(forget)
 
-    def defer(self, write: Callable[[], object]) -> None:  # noqa: D102
+    def defer(self, write: Callable[[], object]) -> None:
         self.deferred.append(write)
 
 

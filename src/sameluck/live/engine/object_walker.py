@@ -37,25 +37,25 @@ class ObjectWalker:
         assert prepared.make is not None
         self._pair = ObjectPair(prepared.name, prepared.make, experiment.n_arms, seed)
 
-    def buffer_end(self, arm: int) -> int:  # noqa: D102
+    def buffer_end(self, arm: int) -> int:
         return int(self._end[arm])
 
-    def buffer_room(self, arm: int) -> int:  # noqa: D102
+    def buffer_room(self, arm: int) -> int:
         return max(BUFFER, self.prepared.batch) - len(self._buffers.get(arm, ()))
 
-    def push(self, arm: int, values: Sequence[float] | Floats) -> None:  # noqa: D102
+    def push(self, arm: int, values: Sequence[float] | Floats) -> None:
         self._buffers.setdefault(arm, deque()).extend(map(float, values))
         self._end[arm] += len(values)
 
-    def push_if_next(self, arm: int, position: int, values: Sequence[float]) -> None:  # noqa: D102
+    def push_if_next(self, arm: int, position: int, values: Sequence[float]) -> None:
         if self._end[arm] == position and (room := self.buffer_room(arm)):
             self.push(arm, values[:room])
 
-    def shrink_buffers(self) -> None:  # noqa: D102
+    def shrink_buffers(self) -> None:
         self._buffers.clear()
         self._end[:] = self.pulls
 
-    def advance(self) -> None:  # noqa: D102
+    def advance(self) -> None:
         horizon = self.prepared.experiment.horizon
         while self.periods_done < horizon:
             size = min(self.prepared.batch, horizon - self.periods_done)
@@ -84,5 +84,5 @@ class ObjectWalker:
             results.pulls[passed] = self.pulls
             self._checkpoints_passed += 1
 
-    def next_entries(self) -> list[ArmPosition]:  # noqa: D102
+    def next_entries(self) -> list[ArmPosition]:
         return entries_of(self._batch, self.pulls)

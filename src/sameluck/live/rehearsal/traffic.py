@@ -35,7 +35,7 @@ class Constant(NamedTuple):
 
     seconds: float = 0.0
 
-    def draw(self, generator: Random) -> float:  # noqa: ARG002 as the others
+    def draw(self, generator: Random) -> float:
         """One delay."""
         return self.seconds
 

@@ -79,7 +79,7 @@ def unless_known(request: Request, response: Response) -> Response:
 class PageRoute(APIRoute):
     """A route whose errors are pages."""
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[object, None, Response]]:  # noqa: D102
+    def get_route_handler(self) -> Callable[[Request], Coroutine[object, None, Response]]:
         answer = super().get_route_handler()
 
         async def answer_with_pages(request: Request) -> Response:

@@ -14,7 +14,7 @@ import pytest
 import server
 
 from sameluck.environments.base import ENVIRONMENTS
-from sameluck.live import settings
+from sameluck.live.calls import settings
 from sameluck.policies.base import POLICIES
 
 # Nearly all that is imported and collected is kept: there is no garbage to look for until the first test.

@@ -11,7 +11,7 @@ import threading
 import pytest
 
 import sameluck as sl
-from sameluck.live import call_queue
+from sameluck.live.calls import call_queue
 from sameluck.live.databases.sqlite import Sqlite
 from sameluck.testing.store_contract import StoreContract
 from sameluck.testing.store_contract.assignments import AssignmentRules

@@ -3,8 +3,8 @@
 import contextlib
 
 from sameluck.errors import Misconfigured, Unavailable
-from sameluck.live import breaker
-from sameluck.live.breaker import CircuitBreaker
+from sameluck.live.calls import breaker
+from sameluck.live.calls.breaker import CircuitBreaker
 
 AGAIN = "sameluck: the store answers again"
 

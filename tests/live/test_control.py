@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 import sameluck as sl
-from sameluck.live.challengers import Challenger
+from sameluck.live.control.challengers import Challenger
 from sameluck.live.databases.sqlite_transaction import SqliteTransaction
 
 EXPERIMENT = sl.Experiment(

@@ -18,10 +18,10 @@ from sameluck.errors import (
     Unknown,
 )
 from sameluck.experiment import Experiment, ExperimentRecord
+from sameluck.live.control.history import Change
+from sameluck.live.control.policy_migration import LedgerDifference, Rederivation
 from sameluck.live.diagnostics.check import Check
-from sameluck.live.history import Change
 from sameluck.live.records import Assignment, Receipt, Status
-from sameluck.live.rederivation import LedgerDifference, Rederivation
 from sameluck.trajectories import PeriodRecord, Trace, Trajectory
 
 AGAIN = (429, 502, 503, 504)  # statuses of a service that may answer a moment later

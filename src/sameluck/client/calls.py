@@ -47,8 +47,8 @@ from sameluck.live import (
     ReplicationStatus,
     Status,
 )
-from sameluck.live.enrolment import Unit
-from sameluck.live.units import json_unit
+from sameluck.live.users.enrolment import Unit
+from sameluck.live.users.units import json_unit
 from sameluck.runs import Runs
 from sameluck.validation import require_flag, require_list, require_whole
 

@@ -30,8 +30,8 @@ from sameluck.client.retries import NOT_SENT, TIMEOUT, Attempts, seconds_for
 from sameluck.errors import Invalid, SameluckError, Unavailable
 from sameluck.experiment import Experiment
 from sameluck.live import Assignment, Live, Receipt, Status
-from sameluck.live.enrolment import Unit
 from sameluck.live.options import as_live
+from sameluck.live.users.enrolment import Unit
 from sameluck.trajectories import Trace
 
 P = ParamSpec("P")

@@ -14,7 +14,7 @@ import numpy as np
 
 from sameluck.errors import Invalid, shown
 from sameluck.files import file_path
-from sameluck.live.history import check_reason
+from sameluck.live.control.history import check_reason
 from sameluck.live.logs.exporting import MEDIA_TYPES, format_of
 from sameluck.policies.base import Policy
 from sameluck.text_forms import write

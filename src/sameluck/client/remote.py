@@ -14,10 +14,10 @@ from sameluck.client.calls import Call, ExperimentCalls
 from sameluck.errors import Invalid, SameluckError, Unavailable, Unknown, shown
 from sameluck.experiment import Experiment
 from sameluck.live import Assignment, Receipt, Reward
-from sameluck.live.breaker import FAILURES, CircuitBreaker
-from sameluck.live.enrolment import Unit
+from sameluck.live.calls.breaker import FAILURES, CircuitBreaker
 from sameluck.live.records import UNAVAILABLE
-from sameluck.live.reports import checked_reward, is_id
+from sameluck.live.users.enrolment import Unit
+from sameluck.live.users.reward_outcomes import checked_reward, is_id
 from sameluck.validation import require_flag, require_list, require_name, require_number
 
 TOKEN_VARIABLE = "SAMELUCK_TOKEN"

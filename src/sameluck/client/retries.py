@@ -11,7 +11,7 @@ import httpx
 
 from sameluck.client.answers import AGAIN, Answer
 from sameluck.client.calls import LONGEST, Call
-from sameluck.live.databases.deadline import seconds_left, within
+from sameluck.live.calls.deadline import seconds_left, within
 
 TIMEOUT, PATIENCE = 1.0, 5.0  # seconds: for an arm, and for the other calls for a user
 NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout)  # the service has not received the call

@@ -30,8 +30,8 @@ from sameluck.client.retries import NOT_SENT, TIMEOUT, Attempts, limit_reads, se
 from sameluck.errors import SameluckError, Unavailable
 from sameluck.experiment import Experiment
 from sameluck.live import Assignment, Live, Receipt, Status
-from sameluck.live.enrolment import Unit
 from sameluck.live.options import as_live
+from sameluck.live.users.enrolment import Unit
 from sameluck.trajectories import Trace
 
 P = ParamSpec("P")

@@ -1,10 +1,11 @@
 """Live experiments: the paper's design on real users, on a ledger in SQLite or PostgreSQL."""
 
 from sameluck.live.async_store import AsyncLiveExperiment, AsyncStore, open_async
+from sameluck.live.control.history import Change
+from sameluck.live.control.policy_migration import LedgerDifference, Rederivation
 from sameluck.live.databases import restore
 from sameluck.live.diagnostics.check import Check
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.history import Change
 from sameluck.live.logs.imported import Imported
 from sameluck.live.options import Live, Reward
 from sameluck.live.records import (
@@ -16,7 +17,6 @@ from sameluck.live.records import (
     ReplicationStatus,
     Status,
 )
-from sameluck.live.rederivation import LedgerDifference, Rederivation
 from sameluck.live.rehearsal.rehearsal import Rehearsal, VirtualClock, rehearse
 from sameluck.live.rehearsal.traffic import Traffic
 from sameluck.live.store import Store

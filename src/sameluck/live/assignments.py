@@ -14,12 +14,12 @@ from sameluck.errors import Conflict, Diverged, Invalid, SameluckError, Unknown,
 from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Transaction, Work
 from sameluck.live.databases.rows import AssignmentRow, ExperimentRow, LockedAssignment
-from sameluck.live.enrolment import Enrolment, Unit
-from sameluck.live.item_lists import in_place, parts_of, returned
 from sameluck.live.records import Assignment, Description, Receipt, description_of, moment
-from sameluck.live.replications import OpenReplications
-from sameluck.live.reports import Report, checked_reward, is_id, outcome_of, voided
-from sameluck.live.settlements import Settlements
+from sameluck.live.state.replications import OpenReplications
+from sameluck.live.users.batches import in_place, parts_of, returned
+from sameluck.live.users.enrolment import Enrolment, Unit
+from sameluck.live.users.pending_writes import Settlements
+from sameluck.live.users.reward_outcomes import Report, checked_reward, is_id, outcome_of, voided
 from sameluck.validation import require_flag
 
 T = TypeVar("T")

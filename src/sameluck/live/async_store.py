@@ -13,14 +13,14 @@ from sameluck.errors import Closed, Unavailable
 from sameluck.experiment import Experiment
 from sameluck.live import records
 from sameluck.live.assignments import Assignments
-from sameluck.live.call_queue import CallKind, CallQueue
-from sameluck.live.enrolment import MadeAssignment, Unit
+from sameluck.live.calls.call_queue import CallKind, CallQueue
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.maintenance import Maintenance
 from sameluck.live.options import Clock, Live, check_flags
 from sameluck.live.records import Assignment, Receipt
 from sameluck.live.store import Store
 from sameluck.live.store import open as open_store
+from sameluck.live.users.enrolment import MadeAssignment, Unit
 
 P = ParamSpec("P")
 S_co = TypeVar("S_co", bound="Maintenance | Assignments", covariant=True)

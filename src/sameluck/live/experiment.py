@@ -6,9 +6,9 @@ import os
 from typing import SupportsIndex
 from uuid import UUID
 
-from sameluck.live.control import Control
+from sameluck.live.control.history import Change
+from sameluck.live.control.switches import Control
 from sameluck.live.diagnostics import Check, Snapshot, diagnostics
-from sameluck.live.history import Change
 from sameluck.live.logs.exporting import export
 from sameluck.live.policies import Policies
 from sameluck.live.records import (

@@ -8,11 +8,11 @@ from datetime import timedelta
 from typing import SupportsIndex
 from uuid import UUID
 
+from sameluck.live.calls.settings import StoreSettings
+from sameluck.live.control.history import Change, all_changes
+from sameluck.live.control.removal import delete_experiment, prune
 from sameluck.live.databases import Database, write_backup
-from sameluck.live.history import Change, all_changes
 from sameluck.live.records import Status, read_experiments_of, read_statuses
-from sameluck.live.removal import delete_experiment, prune
-from sameluck.live.settings import StoreSettings
 from sameluck.live.start import find, find_row, names_in
 from sameluck.validation import require_list
 

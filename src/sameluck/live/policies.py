@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from sameluck.live.challengers import Challenger
+from sameluck.live.control.challengers import Challenger
+from sameluck.live.control.policy_changes import PolicyChanges
+from sameluck.live.control.policy_migration import Rederivation
 from sameluck.live.databases.base import Transaction
 from sameluck.live.options import Maker, Makers
-from sameluck.live.policy_changes import PolicyChanges
 from sameluck.live.records import Joining
-from sameluck.live.rederivation import Rederivation
 from sameluck.live.results import Results
 from sameluck.policies.base import Policy
 from sameluck.validation import require_list

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from sameluck.live.assignments import Assignments
 from sameluck.live.databases.rows import NumberRow
-from sameluck.live.digests import NO_DIGESTS, Digests, all_digests, has_grown
-from sameluck.live.ledger import Ledger, same_question
-from sameluck.live.verification import verify, verify_or_fail
-from sameluck.live.waiting import notes
+from sameluck.live.state.digests import NO_DIGESTS, Digests, all_digests, has_grown
+from sameluck.live.state.ledger import Ledger, same_question
+from sameluck.live.state.result_notes import notes
+from sameluck.live.state.verification import verify, verify_or_fail
 from sameluck.policies.external import makers_for
 from sameluck.runs import Runs
 from sameluck.trajectories import Trace

@@ -9,9 +9,9 @@ from typing import NamedTuple, TypeAlias
 
 from sameluck.errors import Conflict, Invalid, Unknown, did_you_mean, shown
 from sameluck.experiment import Experiment
+from sameluck.live.calls.settings import StoreSettings
 from sameluck.live.databases.base import Database, Transaction
 from sameluck.live.databases.rows import ExperimentRow, NumberRow, TextRow
-from sameluck.live.definitions import first_definition
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.options import (
     Live,
@@ -21,8 +21,8 @@ from sameluck.live.options import (
     experiment_as_run,
     options_text,
 )
-from sameluck.live.replications import OpenReplications
-from sameluck.live.settings import StoreSettings
+from sameluck.live.state.definition import first_definition
+from sameluck.live.state.replications import OpenReplications
 from sameluck.randomness import streams
 
 NOT_STARTED = "it waits to be resumed for the first time"

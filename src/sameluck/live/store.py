@@ -12,8 +12,9 @@ from typing import Any
 
 from sameluck.errors import Conflict, Invalid, SameluckError, shown
 from sameluck.experiment import Experiment
+from sameluck.live.calls.deadline import within
+from sameluck.live.calls.settings import check_settings, store_settings, timeout_of
 from sameluck.live.databases import Database, open_database
-from sameluck.live.databases.deadline import within
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.logs.importing import Imported, ImportRequest, import_log
 from sameluck.live.maintenance import Maintenance
@@ -27,7 +28,6 @@ from sameluck.live.options import (
     check_name,
     feasibility,
 )
-from sameluck.live.settings import check_settings, store_settings, timeout_of
 from sameluck.live.start import (
     StartRequest,
     checked_request,

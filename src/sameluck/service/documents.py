@@ -15,8 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, create_
 from sameluck.errors import SameluckError
 from sameluck.files import to_json
 from sameluck.inference import Effect, Standing
+from sameluck.live.control.history import Change
+from sameluck.live.control.policy_migration import LedgerDifference, Rederivation
 from sameluck.live.diagnostics.check import Check
-from sameluck.live.history import Change
 from sameluck.live.records import (
     Assignment,
     Description,
@@ -26,7 +27,6 @@ from sameluck.live.records import (
     ReplicationStatus,
     Status,
 )
-from sameluck.live.rederivation import LedgerDifference, Rederivation
 from sameluck.service.problems import document_of
 from sameluck.service.tokens import Token
 

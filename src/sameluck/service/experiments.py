@@ -19,14 +19,14 @@ from anyio import CapacityLimiter, to_thread
 
 from sameluck.errors import Diverged, SameluckError, Unavailable, Unknown, shown
 from sameluck.live.async_store import AsyncLiveExperiment, AsyncStore
-from sameluck.live.databases.deadline import within
+from sameluck.live.calls.deadline import within
+from sameluck.live.calls.settings import acting_as
 from sameluck.live.databases.rows import ACTIVE
-from sameluck.live.enrolment import Unit
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.options import Makers
 from sameluck.live.records import NOT_RUNNING, UNAVAILABLE, Assignment, Description, Receipt
-from sameluck.live.settings import acting_as
 from sameluck.live.store import Store
+from sameluck.live.users.enrolment import Unit
 
 T = TypeVar("T")
 

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from sameluck.errors import Conflict, Invalid, Unavailable, Unknown, did_you_mean
+from sameluck.live.calls.deadline import within
 from sameluck.live.databases.base import Database, Transaction
-from sameluck.live.databases.deadline import within
 from sameluck.live.databases.rows import ApiKeyRow
 from sameluck.live.records import moment
 from sameluck.validation import require_name, require_one_of

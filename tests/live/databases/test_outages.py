@@ -12,7 +12,7 @@ import pytest
 from server import admin, away, name_of
 
 import sameluck as sl
-from sameluck.live import settings
+from sameluck.live.calls import settings
 from sameluck.live.databases.postgres_errors import connection_error
 
 SMALL = sl.Experiment(policies={"a": "ucb1", "b": "uniform"}, arms=2, horizon=50, replications=2)

@@ -19,8 +19,8 @@ import sameluck as sl
 from sameluck.live.databases import postgres, postgres_transaction
 from sameluck.live.databases.postgres_transaction import lock_number
 from sameluck.live.databases.rows import TextRow
-from sameluck.live.enrolment import MadeAssignment
-from sameluck.live.replications import OpenReplications
+from sameluck.live.state.replications import OpenReplications
+from sameluck.live.users.enrolment import MadeAssignment
 from sameluck.testing.scenario import ENVIRONMENT, FIVE, START, Scenario, assert_finished, options
 from sameluck.testing.store_contract import StoreContract
 

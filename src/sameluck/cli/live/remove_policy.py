@@ -6,7 +6,7 @@ import click
 
 from sameluck.cli.live.store_options import DatabaseOptions, live_command, name_argument
 from sameluck.cli.output import Output
-from sameluck.live.rederivation import Rederivation
+from sameluck.live.control.policy_migration import Rederivation
 from sameluck.reporting.tables import wrapped
 
 HELP_POSITION = 9

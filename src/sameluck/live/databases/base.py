@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Protocol, TypeAlias, TypeVar
 
 from sameluck.errors import Diverged, Invalid, Unknown
-from sameluck.live.databases.clock import SteadyClock
+from sameluck.live.calls.clock import SteadyClock
 
 T = TypeVar("T")
 Row = TypeVar("Row", bound=tuple[object, ...])

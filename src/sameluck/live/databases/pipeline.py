@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from sameluck.errors import Invalid, optional
+from sameluck.live.calls.deadline import deadline
 from sameluck.live.databases.base import (
     PARAMETER,
     SqlValue,
@@ -21,7 +22,6 @@ from sameluck.live.databases.base import (
     statements,
     values_of,
 )
-from sameluck.live.databases.deadline import deadline
 from sameluck.live.databases.list_statements import ARRAY, ASSIGN, LISTED, PLAN_BY_INDEX, for_list
 
 if TYPE_CHECKING:

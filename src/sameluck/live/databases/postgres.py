@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary
 
 from sameluck.errors import Closed, Invalid, Misconfigured, Unavailable, optional
+from sameluck.live.calls.clock import SteadyClock
+from sameluck.live.calls.deadline import seconds_left
 from sameluck.live.databases.base import (
     Work,
     check_schema,
     contradiction,
     for_postgres,
 )
-from sameluck.live.databases.clock import SteadyClock
-from sameluck.live.databases.deadline import seconds_left
 from sameluck.live.databases.pipeline import Late, Pipeline
 from sameluck.live.databases.postgres_errors import (
     connection_error,

@@ -9,6 +9,7 @@ from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from sameluck.live.calls.deadline import seconds_left
 from sameluck.live.databases.base import (
     PARAMETER,
     Row,
@@ -18,7 +19,6 @@ from sameluck.live.databases.base import (
     for_postgres,
     statements,
 )
-from sameluck.live.databases.deadline import seconds_left
 from sameluck.live.databases.pipeline import Pipeline
 
 if TYPE_CHECKING:

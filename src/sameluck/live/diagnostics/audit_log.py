@@ -9,8 +9,8 @@ from operator import attrgetter
 from sameluck.live.databases.rows import EditedRow, PrunedRow, RewardRow
 from sameluck.live.diagnostics.check import Check, diagnostic
 from sameluck.live.diagnostics.snapshot import Snapshot
-from sameluck.live.digests import edited_text
 from sameluck.live.engine.digest import MODULUS, entry_digest
+from sameluck.live.state.digests import edited_text
 from sameluck.reporting.wording import counted
 
 

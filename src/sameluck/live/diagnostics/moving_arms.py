@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sameluck.live.databases.rows import TextRow
 from sameluck.live.diagnostics.check import Check, diagnostic
 from sameluck.live.diagnostics.snapshot import Snapshot
-from sameluck.live.waiting import moving_caution
+from sameluck.live.state.result_notes import moving_caution
 
 
 @diagnostic(order=45)

@@ -17,9 +17,9 @@ from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Row, SqlValue
 from sameluck.live.databases.report_rows import AnswerRow, OutcomeRow
 from sameluck.live.databases.rows import ProgressRow
-from sameluck.live.ledger import Ledger
 from sameluck.live.options import Live
-from sameluck.live.verification import verify
+from sameluck.live.state.ledger import Ledger
+from sameluck.live.state.verification import verify
 
 if TYPE_CHECKING:
     from sameluck.live.diagnostics.check import Check

@@ -21,7 +21,7 @@ from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid, shown
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.records import Description
-from sameluck.live.waiting import moving_caution
+from sameluck.live.state.result_notes import moving_caution
 from sameluck.policies.base import needs_binary
 from sameluck.simulation.rewards import bits_at
 from sameluck.validation import is_whole, require_fields, require_number

@@ -7,10 +7,10 @@ import time
 from typing import NamedTuple
 
 from sameluck.experiment import Experiment
+from sameluck.live.control.history import Change
 from sameluck.live.databases.rows import ENDED
 from sameluck.live.diagnostics.check import Check
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.history import Change
 from sameluck.live.options import Live
 from sameluck.live.records import ReplicationStatus, Status
 from sameluck.runs import Runs

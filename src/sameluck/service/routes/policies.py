@@ -7,9 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from pydantic import Field, StrictStr
 
+from sameluck.live.control.policy_migration import Rederivation
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.records import Joining
-from sameluck.live.rederivation import Rederivation
 from sameluck.service.access import Caller, Managing, Reading
 from sameluck.service.documents import (
     Body,

@@ -8,7 +8,7 @@ from sameluck.live import records
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import HistoryRow
 from sameluck.live.records import Assignment
-from sameluck.live.units import hash_unit
+from sameluck.live.users.units import hash_unit
 from sameluck.testing.scenario import (
     TWO,
     Scenario,

@@ -8,11 +8,12 @@ from typing import TypeVar
 import pytest
 
 from sameluck.errors import Invalid, Unavailable
-from sameluck.live import enrolment, records
+from sameluck.live import records
+from sameluck.live.calls.settings import acting_as
 from sameluck.live.databases.base import Work
-from sameluck.live.enrolment import MadeAssignment
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.settings import acting_as
+from sameluck.live.users import enrolment
+from sameluck.live.users.enrolment import MadeAssignment
 from sameluck.testing.scenario import (
     FIVE,
     WINDOW,

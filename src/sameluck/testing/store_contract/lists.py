@@ -13,9 +13,9 @@ from sameluck.errors import Conflict, Invalid, SameluckError, Unknown
 from sameluck.live import records
 from sameluck.live.databases.rows import EventRow, HistoryRow
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.item_lists import MOST_TOGETHER
 from sameluck.live.options import Live
 from sameluck.live.records import Assignment, Receipt
+from sameluck.live.users.batches import MOST_TOGETHER
 from sameluck.policies.external import External
 from sameluck.testing.scenario import (
     FIVE,

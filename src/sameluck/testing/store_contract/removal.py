@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 
 from sameluck.errors import Conflict, Invalid, Unknown
-from sameluck.live import records, removal
+from sameluck.live import records
+from sameluck.live.control import removal
 from sameluck.live.databases.base import Transaction, Values
 from sameluck.live.databases.rows import EventRow, HistoryRow, PrunedRow, TextRow
 from sameluck.live.experiment import LiveExperiment

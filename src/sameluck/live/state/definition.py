@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from sameluck.errors import Diverged, Invalid, OtherVersion, SameluckError
 from sameluck.experiment import Experiment, ExperimentRecord
+from sameluck.live.calls.settings import this_process
 from sameluck.live.databases.rows import DefinitionRow
 from sameluck.live.engine.fingerprints import UNKNOWN, fingerprint
 from sameluck.live.engine.scheduler import Scheduler
 from sameluck.live.options import Live, Makers, needs_binary_rewards
-from sameluck.live.settings import this_process
 from sameluck.policies.base import needs_binary
 from sameluck.policies.external import External, maker_of
 

@@ -17,12 +17,12 @@ from sameluck.live.databases.rows import (
     ProgressRow,
     ReplicationRow,
 )
-from sameluck.live.definitions import Definition, PolicyRecord, records_text
 from sameluck.live.engine.replication import Replication, rebuild
 from sameluck.live.options import Live, check_fit, experiment_as_run
 from sameluck.live.records import Joining
-from sameluck.live.replications import OpenReplications
-from sameluck.live.settlements import Settlements
+from sameluck.live.state.definition import Definition, PolicyRecord, records_text
+from sameluck.live.state.replications import OpenReplications
+from sameluck.live.users.pending_writes import Settlements
 from sameluck.policies.base import Policy
 from sameluck.validation import require_name
 

@@ -7,7 +7,7 @@ import threading
 import time
 
 from sameluck.errors import Closed, Misconfigured, Unavailable
-from sameluck.live.databases.deadline import within
+from sameluck.live.calls.deadline import within
 
 FAILURES = 3  # in a row, until calls are no longer tried
 SECONDS = 1.0  # until one call is tried again

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from sameluck.errors import Conflict, Invalid, did_you_mean, shown
 from sameluck.experiment import ExperimentRecord
-from sameluck.live.definitions import Definition, records_text
-from sameluck.live.history import check_reason
+from sameluck.live.control.history import check_reason
+from sameluck.live.control.policy_migration import Rederivation, Rederiving
 from sameluck.live.options import Makers, checked_makers
-from sameluck.live.rederivation import Rederivation, Rederiving
-from sameluck.live.replications import OpenReplications
+from sameluck.live.state.definition import Definition, records_text
+from sameluck.live.state.replications import OpenReplications
 from sameluck.reporting.wording import counted
 from sameluck.validation import require_flag
 

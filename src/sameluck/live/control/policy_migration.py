@@ -13,11 +13,11 @@ from typing import NamedTuple, TypeAlias
 
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import CurrentRow, DefinitionRow, NumberRow, ReplicationRow
-from sameluck.live.definitions import Definition
-from sameluck.live.digests import check_digest, known_digests
 from sameluck.live.engine.replication import Differences, Replication, differences, rebuild
-from sameluck.live.ledger import Ledger
-from sameluck.live.replications import OpenReplications
+from sameluck.live.state.definition import Definition
+from sameluck.live.state.digests import check_digest, known_digests
+from sameluck.live.state.ledger import Ledger
+from sameluck.live.state.replications import OpenReplications
 from sameluck.reporting.wording import counted
 
 Change: TypeAlias = Callable[[Definition], Definition]  # of the policies, at the next revision

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from sameluck.errors import Diverged, Unknown, Unplayable, shown
+from sameluck.live.calls.deadline import seconds_left, within
+from sameluck.live.calls.settings import SECOND
 from sameluck.live.databases.base import Transaction
-from sameluck.live.databases.deadline import seconds_left, within
 from sameluck.live.databases.rows import LockedAssignment, TextRow
-from sameluck.live.replications import OpenReplications
-from sameluck.live.reports import is_id
-from sameluck.live.settings import SECOND
-from sameluck.live.settlements import Settlements
+from sameluck.live.state.replications import OpenReplications
+from sameluck.live.users.pending_writes import Settlements
+from sameluck.live.users.reward_outcomes import is_id
 
 MOST_OVERDUE = 100  # assignments read at once
 ENOUGH = 0.02  # seconds to expire one

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from sameluck.live.calls.settings import StoreSettings
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.report_rows import ChangeRow
 from sameluck.live.records import moment
-from sameluck.live.settings import StoreSettings
 from sameluck.validation import require_name
 
 

@@ -7,11 +7,11 @@ from functools import partial
 from sameluck.errors import Diverged, OtherVersion, Unplayable
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import CurrentRow, DigestRow
-from sameluck.live.definitions import Definition
-from sameluck.live.digests import check_digest, known_digests
 from sameluck.live.engine.replication import rebuild
-from sameluck.live.ledger import Ledger
-from sameluck.live.replications import OpenReplications
+from sameluck.live.state.definition import Definition
+from sameluck.live.state.digests import check_digest, known_digests
+from sameluck.live.state.ledger import Ledger
+from sameluck.live.state.replications import OpenReplications
 
 
 def verify(ledger: Ledger) -> int:

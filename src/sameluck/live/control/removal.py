@@ -14,6 +14,8 @@ from itertools import groupby
 from operator import attrgetter
 
 from sameluck.errors import Conflict, Invalid, shown
+from sameluck.live.calls.settings import SECOND, StoreSettings
+from sameluck.live.control.history import History, check_reason
 from sameluck.live.databases.base import Database, Transaction, Values
 from sameluck.live.databases.rows import (
     ENDED,
@@ -26,12 +28,10 @@ from sameluck.live.databases.rows import (
     TextRow,
 )
 from sameluck.live.engine.digest import MODULUS, entry_digest
-from sameluck.live.history import History, check_reason
 from sameluck.live.options import LONGEST
 from sameluck.live.records import moment
-from sameluck.live.replications import OpenReplications
-from sameluck.live.settings import SECOND, StoreSettings
-from sameluck.live.settlements import Settlements
+from sameluck.live.state.replications import OpenReplications
+from sameluck.live.users.pending_writes import Settlements
 from sameluck.validation import require_number
 
 MOST_ENTRIES = 2_000  # of one transaction, unless one replication has more

@@ -18,6 +18,7 @@ from threading import Lock
 from typing import NamedTuple, TypeVar
 
 from sameluck.errors import Diverged, Invalid, OtherVersion, Unplayable
+from sameluck.live.calls.settings import StoreSettings
 from sameluck.live.databases.base import Database, Transaction, Work
 from sameluck.live.databases.rows import (
     ACTIVE,
@@ -31,14 +32,13 @@ from sameluck.live.databases.rows import (
     TextRow,
     ValueRow,
 )
-from sameluck.live.digests import digest_after, digest_between, edited
 from sameluck.live.engine.replication import Fetch, Replication, adopt_requests, check_ledger
 from sameluck.live.engine.scheduler import Entry, Scheduler
-from sameluck.live.ledger import Ledger
 from sameluck.live.options import Makers, open_at_once, stop_after_of
-from sameluck.live.settings import StoreSettings
-from sameluck.live.settlements import Settlements
-from sameluck.live.stored_experiment import StoredExperiment
+from sameluck.live.state.digests import digest_after, digest_between, edited
+from sameluck.live.state.ledger import Ledger
+from sameluck.live.state.stored_experiment import StoredExperiment
+from sameluck.live.users.pending_writes import Settlements
 
 T = TypeVar("T")
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 from sameluck.errors import Conflict, Invalid
+from sameluck.live.control.history import check_reason
+from sameluck.live.control.removal import erase_unit, forget_units
+from sameluck.live.control.windows import extend
 from sameluck.live.databases.base import Transaction, Work
 from sameluck.live.databases.rows import ACTIVE, ENDED, CurrentRow, NumberRow, TextRow
-from sameluck.live.extension import extend
-from sameluck.live.history import check_reason
 from sameluck.live.options import LONGEST, arm_index, fallback_arm, options_text, stop_after_of
 from sameluck.live.records import Extension
-from sameluck.live.removal import erase_unit, forget_units
-from sameluck.live.replications import OpenReplications
+from sameluck.live.state.replications import OpenReplications
 from sameluck.validation import require_flag, require_number, require_whole
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from sameluck.errors import Closed, Unavailable
-from sameluck.live.item_lists import MOST_TOGETHER
+from sameluck.live.users.batches import MOST_TOGETHER
 
 T = TypeVar("T")
 Item = TypeVar("Item")

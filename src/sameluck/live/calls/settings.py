@@ -12,9 +12,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from sameluck.errors import Invalid, shown
-from sameluck.live.breaker import CircuitBreaker
-from sameluck.live.databases.clock import SteadyClock
-from sameluck.live.databases.deadline import within
+from sameluck.live.calls.breaker import CircuitBreaker
+from sameluck.live.calls.clock import SteadyClock
+from sameluck.live.calls.deadline import within
 from sameluck.live.options import Clock
 from sameluck.validation import require_name, require_number
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from sameluck.experiment import Experiment
+from sameluck.live.calls.settings import StoreSettings
+from sameluck.live.control.history import History
 from sameluck.live.databases.base import Database, Transaction
 from sameluck.live.databases.rows import (
     CurrentRow,
@@ -14,12 +16,10 @@ from sameluck.live.databases.rows import (
     ExperimentRow,
     ReplicationRow,
 )
-from sameluck.live.definitions import Definition
 from sameluck.live.engine.scheduler import Entry, Scheduler
-from sameluck.live.history import History
-from sameluck.live.ledger import Ledger
 from sameluck.live.options import Maker, Makers, checked_makers, later_options, options_from
-from sameluck.live.settings import StoreSettings
+from sameluck.live.state.definition import Definition
+from sameluck.live.state.ledger import Ledger
 
 T = TypeVar("T")
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.errors import Diverged
+from sameluck.live.calls.settings import SECOND
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import (
     CurrentRow,
@@ -22,11 +23,10 @@ from sameluck.live.databases.rows import (
 from sameluck.live.engine.digest import MODULUS, entry_digest
 from sameluck.live.engine.replication import Replication, SettledEntries, check_requested, rebuild
 from sameluck.live.engine.scheduler import Entry
-from sameluck.live.ledger import Ledger
 from sameluck.live.records import Extension
-from sameluck.live.replications import OpenReplications
-from sameluck.live.settings import SECOND
-from sameluck.live.settlements import Settlements
+from sameluck.live.state.ledger import Ledger
+from sameluck.live.state.replications import OpenReplications
+from sameluck.live.users.pending_writes import Settlements
 
 
 def extend(

@@ -12,7 +12,7 @@ from sameluck.errors import Diverged
 from sameluck.live.databases.rows import DigestRow, EditedRow, SettledRow
 from sameluck.live.engine.digest import MODULUS, entry_digest
 from sameluck.live.engine.replication import SettledEntries
-from sameluck.live.ledger import Ledger
+from sameluck.live.state.ledger import Ledger
 
 Digests: TypeAlias = NDArray[Any]  # of `_DIGEST`, one per replication
 _DIGEST = np.dtype([(name, "i8") for name in DigestRow._fields])

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from sameluck.errors import Closed, OtherVersion, SameluckError, Unavailable
 from sameluck.live import records
+from sameluck.live.calls.settings import SECOND, this_process
 from sameluck.live.databases.base import Transaction, Values
 from sameluck.live.databases.rows import (
     ACTIVE,
@@ -23,13 +24,12 @@ from sameluck.live.databases.rows import (
     ExperimentRow,
     LockedAssignment,
 )
-from sameluck.live.expiry import Expiry
-from sameluck.live.item_lists import MOST_TOGETHER, in_place
 from sameluck.live.options import fallback_arm
 from sameluck.live.records import Assignment
-from sameluck.live.replications import OpenReplications
-from sameluck.live.settings import SECOND, this_process
-from sameluck.live.units import hash_unit, is_in_traffic_share
+from sameluck.live.state.replications import OpenReplications
+from sameluck.live.users.batches import MOST_TOGETHER, in_place
+from sameluck.live.users.expiry import Expiry
+from sameluck.live.users.units import hash_unit, is_in_traffic_share
 
 Unit: TypeAlias = str | SupportsIndex | UUID
 WEEK = 7 * 86_400 * SECOND

@@ -1,0 +1,1 @@
+"""Changes by operators: status, arms, windows, policies, removal, and their history."""

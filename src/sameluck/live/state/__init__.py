@@ -1,0 +1,1 @@
+"""State of an experiment: its definition, its ledger, its open replications, and their verification."""

@@ -1,0 +1,1 @@
+"""Calls for users: assignments, exposures, rewards, expiry."""

@@ -1,46 +1,36 @@
-"""Write the list of classes of docs/glossary.md: each public class, its module, the first line of its docstring."""
+"""Write the list of public classes in docs/glossary.md."""
 
-import ast
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-SOURCE = ROOT / "src" / "sameluck"
-PAGE = ROOT / "docs" / "glossary.md"
-MARK = "## Classes\n"
+import sameluck as sl
+
+PAGE = Path(__file__).parent.parent / "docs" / "glossary.md"
+MARK = "## Public classes\n"
 INTRODUCTION = """
-Every public class, its module in `sameluck` and the first line of its docstring. The classes for users are in
-`sameluck` itself (`sl.Experiment`). `make docs` writes this list.
+The classes of `sameluck` itself (`sl.Experiment`), grouped by the package that defines them. `make docs` writes this
+list from the docstrings. Policies have [their own page](policies.md), environments are in the [guide](guide.md).
 """
+LISTED_ELSEWHERE = {*sl.POLICIES.values(), *sl.ENVIRONMENTS.values()}
 
 
 def public_classes() -> Iterator[tuple[str, str, str]]:
-    """Module, name and summary of every class without a leading underscore."""
-    for path in sorted(SOURCE.rglob("*.py")):
-        module = ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                yield module, node.name, (ast.get_docstring(node) or "").split("\n")[0]
-
-
-def package_of(entry: tuple[str, str, str]) -> str:
-    """The package of a class, or nothing for a module of `sameluck` itself."""
-    module = entry[0]
-    if (SOURCE / Path(*module.split("."))).is_dir():
-        return module
-    return module.rpartition(".")[0]
+    """Yield the package, the name and the docstring's first line of each public class."""
+    for name in sl.__all__:
+        value = getattr(sl, name)
+        if isinstance(value, type) and value not in LISTED_ELSEWHERE:
+            yield value.__module__.split(".")[1], name, (value.__doc__ or "").strip().split("\n")[0]
 
 
 def page() -> str:
-    """The page with the list of today."""
+    """Return the page: its words as they are, its classes as the package has them today."""
     words, _, _ = PAGE.read_text(encoding="utf-8").partition(MARK)
-    parts = [words + MARK + INTRODUCTION]
-    for package, entries in groupby(sorted(public_classes(), key=package_of), package_of):
-        rows = [f"| `{name}` | `{module}` | {summary} |\n" for module, name, summary in entries]
-        title = f"`{package}`" if package else "Modules of `sameluck`"
-        parts.append(f"### {title}\n\n| class | module | meaning |\n|---|---|---|\n{''.join(rows)}")
-    return "\n".join(parts)
+    sections = [words + MARK + INTRODUCTION]
+    for package, classes in groupby(sorted(public_classes()), key=lambda row: row[0]):
+        rows = "".join(f"| `{name}` | {summary} |\n" for _, name, summary in classes)
+        sections.append(f"### `sameluck.{package}`\n\n| class | meaning |\n|---|---|\n{rows}")
+    return "\n".join(sections)
 
 
 if __name__ == "__main__":

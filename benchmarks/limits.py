@@ -55,13 +55,13 @@ class _Noting:
 
     def __getattr__(self, method):
         passed_on = getattr(self._transaction, method)
-        if method in ("defer", "hold", "lock", "undo"):
+        if method in ("defer", "hold_lock", "lock", "try_lock", "on_rollback"):
             return passed_on
 
         def run(*arguments, **values):
             # A row class and a name, a name alone, or a name and rows of parameters.
             name = next(one for one in arguments if isinstance(one, str))
-            rows = arguments[-1] if method in ("many", "find_many") else [values]
+            rows = arguments[-1] if method in ("execute_many", "find_many") else [values]
             self._noted += [(SQL[name], row) for row in rows]
             return passed_on(*arguments, **values)
 

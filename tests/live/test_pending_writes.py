@@ -62,14 +62,14 @@ def database(request):
 
 
 def names(database):
-    return [name for (name,) in database.read(lambda t: t.all(TextRow, "names"))]
+    return [name for (name,) in database.read(lambda t: t.fetch_all(TextRow, "names"))]
 
 
 def test_what_is_deferred_is_done_before_the_next_statement_and_before_the_end(database):
     def work(transaction):
-        transaction.defer(lambda: transaction.run("start", name="a", **START))
-        first = transaction.one(NumberRow, "start", name="b", **START).number
-        transaction.defer(lambda: transaction.many("start", [{"name": "c", **START}]))
+        transaction.defer(lambda: transaction.execute("start", name="a", **START))
+        first = transaction.fetch_one(NumberRow, "start", name="b", **START).number
+        transaction.defer(lambda: transaction.execute_many("start", [{"name": "c", **START}]))
         return first
 
     assert database.write(work) == 2
@@ -81,8 +81,8 @@ def test_what_is_deferred_counts_as_written_if_the_work_fails(database):
     forgotten = []
 
     def work(transaction):
-        transaction.undo(lambda: forgotten.append(1))
-        transaction.defer(lambda: transaction.run("start", name="a", **START))
+        transaction.on_rollback(lambda: forgotten.append(1))
+        transaction.defer(lambda: transaction.execute("start", name="a", **START))
         raise sl.Unplayable("a policy")
 
     with pytest.raises(sl.Unplayable):

@@ -19,7 +19,7 @@ def test_a_token_is_shown_once_and_only_its_digest_is_kept(served):
     assert secret not in listed.text
     shop = listed.json()["tokens"][-1]
     assert (shop["name"], shop["scopes"]) == ("shop", ["serve", "reward"])
-    rows = served.store.database.read(lambda t: t.all(tuple, "api_keys"))
+    rows = served.store.database.read(lambda t: t.fetch_all(tuple, "api_keys"))
     assert digest(secret) in str(rows)
     assert secret not in str(rows)
 

@@ -115,9 +115,9 @@ class Assignments:
             return voided(id)
         if locked.exposed_us is not None or locked.state == "settled":
             return None
-        transaction.run("expose", assignment=id, now=now)
+        transaction.execute("expose", assignment=id, now=now)
         if self._expiry.explicit:
-            transaction.run("set_due", **locked.key(), due=now + self._expiry.window)
+            transaction.execute("set_due", **locked.key(), due=now + self._expiry.window)
         return None
 
     def reward(self, id: str | None, value: float) -> Receipt:

@@ -280,20 +280,20 @@ def status_of(
 def read_status(transaction: Transaction, id: int, name: str, more: Mapping[str, int]) -> Status:
     """The status of an experiment, in constant time; `more` are answers that are not in the database yet."""
     key = {"experiment": id}
-    answers = Counter(dict(transaction.all(AnswerRow, "answers", **key))) + Counter(more)
-    disabled = [arm for (arm,) in transaction.all(NumberRow, "disabled_arms", **key)]
-    row = transaction.one(ProgressRow, "progress", **key)
+    answers = Counter(dict(transaction.fetch_all(AnswerRow, "answers", **key))) + Counter(more)
+    disabled = [arm for (arm,) in transaction.fetch_all(NumberRow, "disabled_arms", **key)]
+    row = transaction.fetch_one(ProgressRow, "progress", **key)
     return status_of(name, row, dict(sorted(answers.items())), disabled)
 
 
 def read_statuses(transaction: Transaction) -> list[Status]:
     """The statuses of all experiments, the oldest first, by a handful of statements."""
-    names = transaction.all(NameRow, "experiments")
+    names = transaction.fetch_all(NameRow, "experiments")
     answers: dict[int, dict[str, int]] = {id: {} for id, _ in names}
     disabled: dict[int, list[int]] = {id: [] for id, _ in names}
-    for id, reason, calls in transaction.all(ExperimentAnswerRow, "all_answers"):
+    for id, reason, calls in transaction.fetch_all(ExperimentAnswerRow, "all_answers"):
         answers[id][reason] = calls
-    for id, arm in transaction.all(DisabledRow, "all_disabled_arms"):
+    for id, arm in transaction.fetch_all(DisabledRow, "all_disabled_arms"):
         disabled[id].append(arm)
     rows = transaction.find_many(ProgressRow, "progress", [{"experiment": id} for id, _ in names])
     return [
@@ -312,7 +312,7 @@ def read_experiments_of(transaction: Transaction, ids: Sequence[str]) -> list[st
 
 def read_replications(transaction: Transaction, id: int) -> list[ReplicationStatus]:
     """The progress of every replication of an experiment, in order."""
-    rows = transaction.all(ReplicationProgress, "replication_progress", experiment=id)
+    rows = transaction.fetch_all(ReplicationProgress, "replication_progress", experiment=id)
     return [
         ReplicationStatus(*row[:5], str(moment(row.opened_us)), moment(row.completed_us))
         for row in rows

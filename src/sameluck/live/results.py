@@ -45,7 +45,7 @@ class Results(Assignments):
         now = self._settings.now()
 
         def work(ledger: Ledger) -> Runs:
-            taken_back = ledger.transaction.one(
+            taken_back = ledger.transaction.fetch_one(
                 NumberRow, "count_taken_back", experiment=ledger.id
             ).number
             changes = taken_back, self._replications.current(ledger.transaction).row.revision

@@ -57,7 +57,7 @@ def checked_request(
 
 def names_in(database: Database) -> list[str]:
     """The experiments of a database, the oldest first."""
-    return [row.text for row in database.read(lambda t: t.all(TextRow, "names"))]
+    return [row.text for row in database.read(lambda t: t.fetch_all(TextRow, "names"))]
 
 
 def find(
@@ -73,7 +73,7 @@ def find_row(database: Database, name: str) -> ExperimentRow:
     if not isinstance(name, str) or name not in known:
         hint = did_you_mean(name, known) if known else "it is empty; start one"
         raise Unknown(f"no experiment {shown(name)} in this store; {hint}")
-    return database.read(lambda t: t.one(ExperimentRow, "experiment", name=name))
+    return database.read(lambda t: t.fetch_one(ExperimentRow, "experiment", name=name))
 
 
 def opened(
@@ -99,7 +99,7 @@ def start(
                 raise Conflict(taken, "name_taken")
             return opened(database, before, settings, request.makers)
         now = settings.now()
-        transaction.one(
+        transaction.fetch_one(
             NumberRow,
             "start",
             name=name,
@@ -110,7 +110,7 @@ def start(
             streams=streams.VERSION,
             now=now,
         )
-        row = transaction.one(ExperimentRow, "experiment", name=name)
+        row = transaction.fetch_one(ExperimentRow, "experiment", name=name)
         if fill is not None:
             fill(transaction, row.id, now)
         live = opened(database, row, settings, request.makers)

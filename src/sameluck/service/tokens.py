@@ -89,12 +89,12 @@ class Tokens:
         allowed, secret = checked_scopes(scopes), new_secret()
 
         def work(transaction: Transaction) -> None:
-            if name in [row.id for row in transaction.all(ApiKeyRow, "api_keys")]:
+            if name in [row.id for row in transaction.fetch_all(ApiKeyRow, "api_keys")]:
                 message = f"there is a token {name!r} already, or was; choose another name"
                 raise Conflict(message, "name_taken")
             now = round(time.time() * 1_000_000)
             values = {"id": name, "digest": digest(secret), "scopes": " ".join(allowed)}
-            transaction.run("add_api_key", **values, now=now)
+            transaction.execute("add_api_key", **values, now=now)
 
         self._database.write(work)
         self._read_at = -FRESH_SECONDS
@@ -110,11 +110,11 @@ class Tokens:
         """Refuse a token from now on; in other processes within a second."""
 
         def work(transaction: Transaction) -> None:
-            names = [row.id for row in transaction.all(ApiKeyRow, "api_keys")]
+            names = [row.id for row in transaction.fetch_all(ApiKeyRow, "api_keys")]
             if name not in names:
                 hint = did_you_mean(name, names) if names else "there is none"
                 raise Unknown(f"no token {name!r}; {hint}")
-            transaction.run("revoke_api_key", id=name, now=round(time.time() * 1_000_000))
+            transaction.execute("revoke_api_key", id=name, now=round(time.time() * 1_000_000))
 
         self._database.write(work)
         self._read_at = -FRESH_SECONDS
@@ -132,7 +132,7 @@ class Tokens:
         ]
 
     def _rows(self) -> list[ApiKeyRow]:
-        return self._database.read(lambda transaction: transaction.all(ApiKeyRow, "api_keys"))
+        return self._database.read(lambda transaction: transaction.fetch_all(ApiKeyRow, "api_keys"))
 
     def is_stale(self) -> bool:
         """Whether the tokens are to be read again before they are compared."""

@@ -39,7 +39,7 @@ def connection(postgres_url, database):
 
 
 def names(database):
-    return [name for (name,) in database.read(lambda t: t.all(TextRow, "names"))]
+    return [name for (name,) in database.read(lambda t: t.fetch_all(TextRow, "names"))]
 
 
 def server_process(database):
@@ -110,7 +110,7 @@ class TestValues:
 
     def test_nothing_is_cut_off_at_a_nul(self, database):
         with pytest.raises(sl.Invalid, match=r"no text with a NUL character, got 'a\\x00b'"):
-            database.write(lambda t: t.run("start", name="a\0b", **START))
+            database.write(lambda t: t.execute("start", name="a\0b", **START))
         assert names(database) == []
 
 
@@ -118,17 +118,17 @@ def test_statements_between_the_rows_of_another(database):
     """More rows than are fetched at once."""
 
     def fill(transaction):
-        transaction.many("start", [{"name": f"n{k}", **START} for k in range(3)])
-        row = transaction.one(ExperimentRow, "experiment", name="n0")
+        transaction.execute_many("start", [{"name": f"n{k}", **START} for k in range(3)])
+        row = transaction.fetch_one(ExperimentRow, "experiment", name="n0")
         insert = "INSERT INTO answer SELECT %s, 'r' || k, k FROM generate_series(1, 45000) k"
         transaction.connection.execute(insert, [row.id])
         return row.id
 
     def look(transaction):
         found = 0
-        for reason, calls in transaction.each(AnswerRow, "answers", experiment=id):
+        for reason, calls in transaction.iterate(AnswerRow, "answers", experiment=id):
             if calls % 9_000 == 0:
-                assert transaction.one(ExperimentRow, "experiment", name="n1").name == "n1"
+                assert transaction.fetch_one(ExperimentRow, "experiment", name="n1").name == "n1"
             found += reason == f"r{calls}"
         return found
 
@@ -145,7 +145,7 @@ class TestFailures:
         def work(transaction):
             runs.append(1)
             if len(runs) == 1:
-                transaction.run("disable_arm", experiment=999, arm=0)
+                transaction.execute("disable_arm", experiment=999, arm=0)
             return transaction.find(CurrentRow, "experiment_now", experiment=999)
 
         assert database.write(work) is None
@@ -155,21 +155,21 @@ class TestFailures:
         before = server_process(database)
 
         def work(transaction):
-            transaction.run("start", name="a", **START)
-            transaction.run("disable_arm", experiment=999, arm=-1)  # no such one
-            transaction.run("start", name="b", **START)
+            transaction.execute("start", name="a", **START)
+            transaction.execute("disable_arm", experiment=999, arm=-1)  # no such one
+            transaction.execute("start", name="b", **START)
 
         with pytest.raises(sl.Diverged):
             database.write(work)
         assert names(database) == []
-        database.write(lambda t: t.run("start", name="c", **START))
+        database.write(lambda t: t.execute("start", name="c", **START))
         assert names(database) == ["c"]
         assert server_process(database) == before
 
     def test_of_a_statement_that_was_sent_earlier(self, database):
         def work(transaction):
-            transaction.run("disable_arm", experiment=999, arm=-1)
-            return transaction.one(NumberRow, "start", name="a", **START)
+            transaction.execute("disable_arm", experiment=999, arm=-1)
+            return transaction.fetch_one(NumberRow, "start", name="a", **START)
 
         with pytest.raises(sl.Diverged):
             database.write(work)
@@ -179,7 +179,7 @@ class TestFailures:
         before = server_process(database)
 
         def work(transaction):
-            transaction.run("start", name="a", **START)
+            transaction.execute("start", name="a", **START)
             raise ValueError("mine")
 
         with pytest.raises(ValueError, match="mine"):
@@ -192,11 +192,11 @@ class TestFailures:
         attempts = []
 
         def work(transaction):
-            transaction.run("start", name="a", **START)
+            transaction.execute("start", name="a", **START)
             attempts.append(server_process_of(transaction))
             if len(attempts) == 1:
                 connection.execute("SELECT pg_terminate_backend(%s)", attempts)
-            transaction.run("start", name="b", **START)
+            transaction.execute("start", name="b", **START)
 
         database.write(work)
         assert names(database) == ["a", "b"]
@@ -270,7 +270,7 @@ class TestWaiting:
             os.kill(os.getpid(), signal.SIGINT)
 
         def work(transaction):
-            transaction.run("start", name="mine", **START)
+            transaction.execute("start", name="mine", **START)
             transaction.lock("7")
             begun.set()
             transaction.find(TextRow, "names")
@@ -284,6 +284,6 @@ class TestWaiting:
             other.join()
             signal.signal(signal.SIGINT, before)
         taken.execute("SELECT pg_advisory_unlock(7)")
-        database.write(lambda t: t.run("start", name="yours", **START))
+        database.write(lambda t: t.execute("start", name="yours", **START))
         taken.execute("SELECT pg_advisory_lock(7)")
         assert names(database) == ["yours"]

@@ -188,7 +188,7 @@ class TestLostConnections:
 
             def used(transaction):
                 together.wait(30)
-                return transaction.all(TextRow, "names")
+                return transaction.fetch_all(TextRow, "names")
 
             with ThreadPoolExecutor(15) as pool:
                 list(pool.map(lambda _: store._database.read(used), range(15)))
@@ -416,10 +416,10 @@ class TestConfiguredServers:
         attempts = []
 
         def slow(transaction):
-            transaction.all(TextRow, "names")
+            transaction.fetch_all(TextRow, "names")
             attempts.append(1)
             threading.Event().wait(1.0 if len(attempts) <= slowly else 0)
-            return transaction.all(TextRow, "names")
+            return transaction.fetch_all(TextRow, "names")
 
         with sl.open(postgres_url) as store:
             slowly = 1

@@ -10,7 +10,7 @@ from sameluck.live.databases import report_rows, rows
 from sameluck.live.databases.base import statements
 
 SOURCES = Path(sl.__file__).parent.rglob("*.py")
-CALL = re.compile(r"\.(?:one|find|find_many|all|each|rows)\(\s*(\w+),\s*\"(\w+)\"")
+CALL = re.compile(r"\.(?:fetch_one|find|find_many|fetch_all|iterate|rows)\(\s*(\w+),\s*\"(\w+)\"")
 PAIRS = {pair for source in SOURCES for pair in CALL.findall(source.read_text())}
 PAIRS |= {("HistoryRow", "history"), ("HistoryRow", "voided")}  # named in a loop
 

@@ -301,7 +301,7 @@ class TestClosing:
         def slow(transaction):
             begun.set()
             assert go.wait(30)
-            return transaction.all(TextRow, "names")
+            return transaction.fetch_all(TextRow, "names")
 
         with ThreadPoolExecutor(2) as pool:
             work = pool.submit(database.write, slow)
@@ -376,7 +376,7 @@ class TestGroupCommit:
                 "streams": 1,
                 "now": 0,
             }
-            row = transaction.one(NumberRow, "start", name=name, **values)
+            row = transaction.fetch_one(NumberRow, "start", name=name, **values)
             if fault is not None:
                 raise fault
             return row
@@ -394,7 +394,7 @@ class TestGroupCommit:
         assert found[1] is fault
         failed = [one for one in found if isinstance(one, sl.Diverged)]
         assert len(failed) == 1
-        names = {name for (name,) in database.read(lambda t: t.all(TextRow, "names"))}
+        names = {name for (name,) in database.read(lambda t: t.fetch_all(TextRow, "names"))}
         assert names == {"a", "c"}
         database.close()
 
@@ -428,7 +428,7 @@ class TestGroupCommit:
             go.set()
             leader.result(timeout=30)
             other.result(timeout=30)
-            names = pool.submit(database.read, lambda t: t.all(TextRow, "names"))
+            names = pool.submit(database.read, lambda t: t.fetch_all(TextRow, "names"))
             assert names.result(timeout=30) == [("other",)]
             pool.submit(database.close).result(timeout=30)
 

@@ -313,7 +313,7 @@ def test_delays_count_from_exposure(store):
 class TestSampleRatio:
     def counted(self, live, **calls):
         rows = [{"experiment": live._id, "reason": r, "calls": n} for r, n in calls.items()]
-        live._database.write(lambda transaction: transaction.many("count_answers", rows))
+        live._database.write(lambda transaction: transaction.execute_many("count_answers", rows))
         return by_name(live.diagnostics())["sample ratio"]
 
     @pytest.mark.slow

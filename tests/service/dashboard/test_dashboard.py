@@ -225,8 +225,8 @@ def test_a_failed_experiment_is_repaired_after_a_preview(served, browser, text_o
     live = served.store.load("socks")
     play(live, until=1)
     database, key = served.store.database, {"experiment": live._id}
-    rows = database.read(lambda t: t.all(EntryRow, "all_outstanding", **key))
-    database.write(lambda t: t.run("release", **key, **rows[0]._asdict()))
+    rows = database.read(lambda t: t.fetch_all(EntryRow, "all_outstanding", **key))
+    database.write(lambda t: t.execute("release", **key, **rows[0]._asdict()))
     assert str(live.repair()) in text_of(browser.get("/experiments/socks/repair"))
     assert browser.send("/experiments/socks/repair", reason="lost rows").status_code == 303
     assert "Repaired." in browser.get("/experiments/socks").text

@@ -77,7 +77,7 @@ class Challenger(NamedTuple):
         """Add the policy. It reads the replications begun so far first; a complete one is opened again for it."""
         # In the order in which a reward locks them: its replication, then the experiment if that is complete.
         key = {"experiment": self.replications.id}
-        self.transaction.all(ReplicationRow, "lock_all_replications", **key)
+        self.transaction.fetch_all(ReplicationRow, "lock_all_replications", **key)
         row = self._one(CurrentRow, "lock_experiment")
         if row.status == "failed":
             raise Invalid(f"cannot add a policy: the experiment's status is failed ({row.reason})")
@@ -136,10 +136,10 @@ class Challenger(NamedTuple):
         return progress
 
     def _all(self, row: type[Row], statement: str) -> list[Row]:
-        return self.transaction.all(row, statement, experiment=self.replications.id)
+        return self.transaction.fetch_all(row, statement, experiment=self.replications.id)
 
     def _one(self, row: type[Row], statement: str) -> Row:
-        return self.transaction.one(row, statement, experiment=self.replications.id)
+        return self.transaction.fetch_one(row, statement, experiment=self.replications.id)
 
     def _users(self) -> int:
         row = self._one(ProgressRow, "progress")

@@ -45,7 +45,7 @@ class History(NamedTuple):
         self, transaction: Transaction, what: str, *, subject: str = "", reason: str = ""
     ) -> None:
         """Add a change, in the transaction that makes it."""
-        transaction.run(
+        transaction.execute(
             "record_change",
             experiment=self.id,
             name=self.name,
@@ -59,13 +59,14 @@ class History(NamedTuple):
     def changes(self, transaction: Transaction) -> list[Change]:
         """Every change of the experiment, the oldest first."""
         return [
-            _change_of(row) for row in transaction.all(ChangeRow, "changes", experiment=self.id)
+            _change_of(row)
+            for row in transaction.fetch_all(ChangeRow, "changes", experiment=self.id)
         ]
 
 
 def all_changes(transaction: Transaction) -> list[Change]:
     """Every change of every experiment, the oldest first."""
-    return [_change_of(row) for row in transaction.all(ChangeRow, "all_changes")]
+    return [_change_of(row) for row in transaction.fetch_all(ChangeRow, "all_changes")]
 
 
 def _change_of(row: ChangeRow) -> Change:

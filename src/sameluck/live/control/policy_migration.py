@@ -104,7 +104,7 @@ class Rederiving(NamedTuple):
     def _derive_each(self, ledger: Ledger) -> dict[int, _Derived]:
         digests, derived = known_digests(ledger), {}
         key = {"experiment": self.replications.id}
-        rows = ledger.transaction.all(ReplicationRow, "replications", **key)
+        rows = ledger.transaction.fetch_all(ReplicationRow, "replications", **key)
         by_number = {row.number: row for row in rows}
         for number, settled, outstanding in ledger.entries():
             check_digest(ledger, digests, number, settled)
@@ -132,8 +132,8 @@ class Rederiving(NamedTuple):
     ) -> Rederivation:
         # In the order in which a reward locks them: its replication, then the experiment if that is complete.
         key = {"experiment": self.replications.id}
-        rows = transaction.all(ReplicationRow, "lock_all_replications", **key)
-        before = transaction.one(CurrentRow, "lock_experiment", **key)
+        rows = transaction.fetch_all(ReplicationRow, "lock_all_replications", **key)
+        before = transaction.fetch_one(CurrentRow, "lock_experiment", **key)
         if plan is None or plan.before != before.policies:
             plan = self._derive(transaction)
         after, by_number = plan.after, plan.states
@@ -145,7 +145,7 @@ class Rederiving(NamedTuple):
         ]
         ledger = self.replications.ledger(transaction, after.scheduler)
         by_number = by_number | self._derive_each(ledger._replace(numbers=stale))
-        open_before = transaction.one(NumberRow, "count_open", **key).number
+        open_before = transaction.fetch_one(NumberRow, "count_open", **key).number
         now = self.replications.settings.now()
         self.replications.set_definition(transaction, after)
         for row in rows:
@@ -159,10 +159,10 @@ class Rederiving(NamedTuple):
     ) -> None:
         key = {"experiment": self.replications.id, "replication": number}
         surplus = [{**key, **entry._asdict()} for entry in derived.found.surplus]
-        transaction.many("release", surplus)
+        transaction.execute_many("release", surplus)
         wanted = [{**key, **entry._asdict()} for entry in derived.found.missing]
-        transaction.many("want", wanted)
-        transaction.run(
+        transaction.execute_many("want", wanted)
+        transaction.execute(
             "advance_replication",
             **key,
             version=derived.version,

@@ -56,9 +56,9 @@ def delete_experiment(
         if current is not None and current.reason != "being deleted":
             history.record(transaction, "deleted", reason=reason)
             values = {"status": "stopped", "reason": "being deleted"}
-            transaction.run("set_status", **key, **values)
-            transaction.run("set_sticky", **key, sticky=0)
-        return transaction.all(ReplicationRow, "replications", **key)
+            transaction.execute("set_status", **key, **values)
+            transaction.execute("set_sticky", **key, sticky=0)
+        return transaction.fetch_all(ReplicationRow, "replications", **key)
 
     for first, _ in reversed(list(_spans(database.write(begin)))):
         database.write(partial(_delete_replications, key=key, first=first))
@@ -80,13 +80,13 @@ def _spans(rows: Sequence[ReplicationRow]) -> Iterator[tuple[int, int]]:
 
 def _delete_replications(transaction: Transaction, key: Values, first: int) -> None:
     for table in ("events", "assignments", "entries", "replications"):
-        transaction.run(f"delete_{table}", **key, first=first)
+        transaction.execute(f"delete_{table}", **key, first=first)
 
 
 def _delete_arrivals(database: Database, experiment: int) -> None:
     def work(transaction: Transaction) -> int:
-        transaction.run("delete_arrivals", experiment=experiment, limit=MOST_ENTRIES)
-        return transaction.one(NumberRow, "any_arrival", experiment=experiment).number
+        transaction.execute("delete_arrivals", experiment=experiment, limit=MOST_ENTRIES)
+        return transaction.fetch_one(NumberRow, "any_arrival", experiment=experiment).number
 
     while database.write(work):
         pass
@@ -94,7 +94,7 @@ def _delete_arrivals(database: Database, experiment: int) -> None:
 
 def _delete_rest(transaction: Transaction, key: Values) -> None:
     for table in ("answers", "disabled_arms", "experiment"):
-        transaction.run(f"delete_{table}", **key)
+        transaction.execute(f"delete_{table}", **key)
 
 
 def erase_unit(
@@ -104,18 +104,18 @@ def erase_unit(
     now = replications.settings.now()
     key: Values = {"experiment": replications.id, "unit": code}
     transaction.lock([code])  # as `assign` does
-    ids = [row.text for row in transaction.all(TextRow, "assignments_of", **key)]
+    ids = [row.text for row in transaction.fetch_all(TextRow, "assignments_of", **key)]
     for id in ids:
-        locked = transaction.one(LockedAssignment, "lock_assignment", assignment=id)
+        locked = transaction.fetch_one(LockedAssignment, "lock_assignment", assignment=id)
         if locked.state == "assigned" and not locked.voided:
             _end(transaction, replications, locked, now)
         _erase_rewards(transaction, replications.id, id)
         new, unit = f"asg_{secrets.token_hex(16)}", f"{ERASED}{secrets.token_hex(16)}"
-        transaction.run("erase_entry", **locked.key(), assignment=id, new=new, hour=HOUR)
-        transaction.run("erase_assignment", assignment=id, new=new, unit=unit, hour=HOUR)
+        transaction.execute("erase_entry", **locked.key(), assignment=id, new=new, hour=HOUR)
+        transaction.execute("erase_assignment", assignment=id, new=new, unit=unit, hour=HOUR)
     arrived = transaction.find(NumberRow, "arrived", **key) is not None
     if ids or arrived:
-        transaction.run("erase_arrival", **key)
+        transaction.execute("erase_arrival", **key)
         replications.history.record(transaction, "unit erased", reason=reason)
     return len(ids)
 
@@ -132,9 +132,9 @@ def _end(
 
 
 def _erase_rewards(transaction: Transaction, experiment: int, id: str) -> None:
-    rows = transaction.all(RewardRow, "applied_reward", assignment=id)
+    rows = transaction.fetch_all(RewardRow, "applied_reward", assignment=id)
     _note_pruned(transaction, experiment, rows)
-    transaction.run("erase_events", assignment=id)
+    transaction.execute("erase_events", assignment=id)
 
 
 def _note_pruned(transaction: Transaction, experiment: int, rows: Iterable[RewardRow]) -> None:
@@ -142,21 +142,21 @@ def _note_pruned(transaction: Transaction, experiment: int, rows: Iterable[Rewar
     for number, some in groupby(rows, attrgetter("replication")):
         digests = [entry_digest(*one[1:]) for one in some]
         values = {"pruned": len(digests), "digest": sum(digests) % MODULUS}
-        transaction.run("note_pruned", experiment=experiment, replication=number, **values)
+        transaction.execute("note_pruned", experiment=experiment, replication=number, **values)
 
 
 def forget_units(transaction: Transaction, replications: OpenReplications, reason: str) -> None:
     """Destroy the key of the hashes of an experiment's units."""
     key = {"experiment": replications.id}
-    status = transaction.one(CurrentRow, "lock_experiment", **key).status
+    status = transaction.fetch_one(CurrentRow, "lock_experiment", **key).status
     if status not in ENDED:
         message = (
             f"experiment {replications.name!r} is {status}, and its units may return; stop it first"
         )
         raise Conflict(message, "invalid_transition")
-    if transaction.one(TextRow, "salt", **key).text:
-        transaction.run("set_salt", **key, salt="")
-        transaction.run("set_sticky", **key, sticky=0)
+    if transaction.fetch_one(TextRow, "salt", **key).text:
+        transaction.execute("set_salt", **key, salt="")
+        transaction.execute("set_sticky", **key, sticky=0)
         replications.history.record(transaction, "units forgotten", reason=reason)
 
 
@@ -166,7 +166,7 @@ def prune(
     """Remove old lines of the audit log of complete replications; returns how many."""
     check_reason(reason)
     before = settings.now() - _microseconds(older_than)
-    names = [row.text for row in database.read(lambda t: t.all(TextRow, "names"))]
+    names = [row.text for row in database.read(lambda t: t.fetch_all(TextRow, "names"))]
     return sum(_prune_one(database, settings, name, before, reason) for name in names)
 
 
@@ -185,13 +185,13 @@ def _prune_one(
     if row is None:  # deleted meanwhile
         return 0
     key = {"experiment": row.id}
-    rows = database.read(lambda t: t.all(ReplicationRow, "replications", **key))
+    rows = database.read(lambda t: t.fetch_all(ReplicationRow, "replications", **key))
     removed = 0
     for first, last in _spans(rows):
         values = {**key, "first": first, "last": last, "before": before}
         removed += database.write(partial(_prune_span, values=values))
     if row.status in ENDED and database.read(
-        lambda t: t.one(NumberRow, "last_change", **key).number < before
+        lambda t: t.fetch_one(NumberRow, "last_change", **key).number < before
     ):
         _delete_arrivals(database, row.id)
     if removed:
@@ -206,10 +206,10 @@ def _prune_one(
 def _prune_span(transaction: Transaction, values: Values) -> int:
     experiment = int(values["experiment"] or 0)
     span = {name: values[name] for name in ("experiment", "first", "last")}
-    transaction.all(NumberRow, "lock_span", **span)
-    removed = transaction.one(NumberRow, "count_old_events", **values).number
+    transaction.fetch_all(NumberRow, "lock_span", **span)
+    removed = transaction.fetch_one(NumberRow, "count_old_events", **values).number
     if removed:
-        rows = transaction.all(RewardRow, "old_rewards", **values)
+        rows = transaction.fetch_all(RewardRow, "old_rewards", **values)
         _note_pruned(transaction, experiment, rows)
-        transaction.run("delete_old_events", **values)
+        transaction.execute("delete_old_events", **values)
     return removed

@@ -31,7 +31,7 @@ class Control(NamedTuple):
         def work(transaction: Transaction) -> None:
             before = self._lock(transaction).status
             key = {"experiment": self.replications.id}
-            resumed = transaction.one(TextRow, "resumes_as", **key).text
+            resumed = transaction.fetch_one(TextRow, "resumes_as", **key).text
             after = resumed if change == "resumed" else change
             if before != after:
                 self._check_transition(before, change, allowed)
@@ -84,16 +84,16 @@ class Control(NamedTuple):
         elif row.sticky:
             self.replications.history.record(transaction, "stickiness ended", reason=reason)
         if row.sticky:
-            transaction.run("set_sticky", experiment=self.replications.id, sticky=0)
+            transaction.execute("set_sticky", experiment=self.replications.id, sticky=0)
 
     def _set_stop_after(self, transaction: Transaction, stop_after: int | None) -> None:
         key = {"experiment": self.replications.id}
         if stop_after is not None:
-            last = transaction.one(NumberRow, "last_replication", **key).number
+            last = transaction.fetch_one(NumberRow, "last_replication", **key).number
             name = f"after_replications ({last + 1:,} have begun and are completed)"
             require_whole(name, stop_after, last + 1, self.replications.experiment.replications)
         text = options_text(self.replications.live, stop_after)
-        transaction.run("set_options", **key, options=text)
+        transaction.execute("set_options", **key, options=text)
 
     def disable_arm(self, arm: str | int, fallback: str | int | None, reason: str) -> int:
         """Show an arm to nobody from now on; returns the fallback arm. See `LiveExperiment.disable_arm`."""
@@ -113,8 +113,8 @@ class Control(NamedTuple):
             self._check_fallback(place, shown, disabled)
             key = {"experiment": self.replications.id}
             if shown != used:
-                transaction.run("set_fallback", **key, fallback=shown)
-            transaction.run("disable_arm", **key, arm=place)
+                transaction.execute("set_fallback", **key, fallback=shown)
+            transaction.execute("disable_arm", **key, arm=place)
             subject = experiment.arm_names[place]
             self.replications.history.record(
                 transaction, "arm disabled", subject=subject, reason=reason
@@ -144,7 +144,7 @@ class Control(NamedTuple):
         def work(transaction: Transaction) -> None:
             self._lock(transaction)
             if place in self._disabled(transaction):
-                transaction.run("enable_arm", experiment=self.replications.id, arm=place)
+                transaction.execute("enable_arm", experiment=self.replications.id, arm=place)
                 self.replications.history.record(
                     transaction, "arm enabled", subject=names[place], reason=reason
                 )
@@ -174,11 +174,11 @@ class Control(NamedTuple):
         )
 
     def _disabled(self, transaction: Transaction) -> list[int]:
-        rows = transaction.all(NumberRow, "disabled_arms", experiment=self.replications.id)
+        rows = transaction.fetch_all(NumberRow, "disabled_arms", experiment=self.replications.id)
         return [row.number for row in rows]
 
     def _lock(self, transaction: Transaction) -> CurrentRow:
-        return transaction.one(CurrentRow, "lock_experiment", experiment=self.replications.id)
+        return transaction.fetch_one(CurrentRow, "lock_experiment", experiment=self.replications.id)
 
     def _check_transition(self, before: str, change: str, allowed: Sequence[str]) -> None:
         if before not in allowed:

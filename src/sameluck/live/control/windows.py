@@ -36,13 +36,13 @@ def extend(
     more = round(seconds * SECOND)
     key = {"experiment": replications.id}
     # In the order in which a reward locks them: its replication, then the experiment if that is complete.
-    rows = transaction.all(ReplicationRow, "lock_all_replications", **key)
-    transaction.one(CurrentRow, "lock_experiment", **key)
+    rows = transaction.fetch_all(ReplicationRow, "lock_all_replications", **key)
+    transaction.fetch_one(CurrentRow, "lock_experiment", **key)
     leases = int(replications.live.exposure == "implicit")
-    transaction.run("extend_windows", **key, more=more, leases=leases)
+    transaction.execute("extend_windows", **key, more=more, leases=leases)
     now, window = replications.settings.now(), replications.live.reward.window_seconds
     values = {"more": more, "window": round(window * SECOND), "now": now}
-    defaults = transaction.all(DefaultRow, "defaults", **key, **values)
+    defaults = transaction.fetch_all(DefaultRow, "defaults", **key, **values)
     taken: list[DefaultRow] = []
     for number, some in groupby(defaults, attrgetter("replication")):
         taken += _TakingBack(transaction, replications, rows[number], now).take_back(list(some))
@@ -52,10 +52,10 @@ def extend(
         if one.event is not None and one.late is not None
     )
     for _, id, value in late:
-        locked = transaction.one(LockedAssignment, "lock_assignment", assignment=id)
-        transaction.run("note_reward", assignment=id, value=value, now=now, outcome="applied")
+        locked = transaction.fetch_one(LockedAssignment, "lock_assignment", assignment=id)
+        transaction.execute("note_reward", assignment=id, value=value, now=now, outcome="applied")
         replications.settle(Settlements(transaction), locked, value, "observed", now)
-    awaited = transaction.one(NumberRow, "count_awaited", **key, leases=leases).number
+    awaited = transaction.fetch_one(NumberRow, "count_awaited", **key, leases=leases).number
     counts = len(taken) - len(late), len(late), len(defaults) - len(taken)
     subject = f"by {more / SECOND:g} seconds"
     if defaults:
@@ -81,7 +81,7 @@ class _TakingBack(NamedTuple):
         scheduler = self.replications.current(self.transaction).scheduler
         ledger = Ledger(self.transaction, self.replications.id, scheduler, [self.row.number])
         ((_, settled, _),) = ledger.entries()
-        outstanding = self.transaction.all(TouchedRow, "touched", **self.key)
+        outstanding = self.transaction.fetch_all(TouchedRow, "touched", **self.key)
         touched = {_entry(one) for one in outstanding if one.touched}
         taken: list[DefaultRow] = []
         final: Replication | None = None
@@ -105,14 +105,14 @@ class _TakingBack(NamedTuple):
         digest = 0
         for one in sorted(taken, key=attrgetter("settled"), reverse=True):
             entry = _entry(one)
-            self.transaction.run("unsettle", **self.key, **entry._asdict(), due=one.due_us)
-            self.transaction.run("close_gap", **self.key, settled=one.settled)
+            self.transaction.execute("unsettle", **self.key, **entry._asdict(), due=one.due_us)
+            self.transaction.execute("close_gap", **self.key, settled=one.settled)
             digest -= entry_digest(*entry, one.value)
         values = {"taken": len(taken), "digest": digest % MODULUS}
-        self.transaction.run("take_back", **self.key, **values)
+        self.transaction.execute("take_back", **self.key, **values)
         wanted = set(state.want_afresh())
         for entry in sorted(wanted_before - wanted):
-            self.transaction.run("withdraw", **self.key, **entry._asdict())
+            self.transaction.execute("withdraw", **self.key, **entry._asdict())
         state.taken_back = self.row.taken_back + 1
         self.replications.states[self.row.number] = state
         settlements = Settlements(self.transaction)

@@ -25,7 +25,7 @@ Values: TypeAlias = Mapping[str, SqlValue]  # of a statement's parameters
 class Transaction(Protocol):
     """Runs statements by name; rows are returned as the given class of `databases.rows`."""
 
-    def one(self, row: type[Row], name: str, /, **values: SqlValue) -> Row:
+    def fetch_one(self, row: type[Row], name: str, /, **values: SqlValue) -> Row:
         """The first row; there is one."""
 
     def find(self, row: type[Row], name: str, /, **values: SqlValue) -> Row | None:
@@ -34,16 +34,16 @@ class Transaction(Protocol):
     def find_many(self, row: type[Row], name: str, /, rows: Sequence[Values]) -> list[Row | None]:
         """`find` for several rows of parameters, one after the other."""
 
-    def all(self, row: type[Row], name: str, /, **values: SqlValue) -> list[Row]:
+    def fetch_all(self, row: type[Row], name: str, /, **values: SqlValue) -> list[Row]:
         """Every row."""
 
-    def each(self, row: type[Row], name: str, /, **values: SqlValue) -> Iterator[Row]:
+    def iterate(self, row: type[Row], name: str, /, **values: SqlValue) -> Iterator[Row]:
         """Row by row, for results that may be long."""
 
-    def run(self, name: str, /, **values: SqlValue) -> None:
+    def execute(self, name: str, /, **values: SqlValue) -> None:
         """Run a statement that returns no rows."""
 
-    def many(self, name: str, /, rows: Iterable[Values]) -> None:
+    def execute_many(self, name: str, /, rows: Iterable[Values]) -> None:
         """Run a statement for several rows of parameters."""
 
     def lock(self, codes: Sequence[str]) -> None:
@@ -52,10 +52,10 @@ class Transaction(Protocol):
     def try_lock(self, codes: Sequence[str]) -> list[bool]:
         """As `lock` for several hashes, but without a wait: whether each of them was free."""
 
-    def hold(self, lock: Lock) -> None:
+    def hold_lock(self, lock: Lock) -> None:
         """Take a lock of this process until the transaction ends."""
 
-    def undo(self, forget: Callable[[], object]) -> None:
+    def on_rollback(self, forget: Callable[[], object]) -> None:
         """Call a function if the transaction is not committed."""
 
     def defer(self, write: Callable[[], object]) -> None:

@@ -61,7 +61,7 @@ class PostgresTransaction:
         self.pipeline.leave()
         return self._connection
 
-    def one(self, row: type[Row], name: str, /, **values: SqlValue) -> Row:
+    def fetch_one(self, row: type[Row], name: str, /, **values: SqlValue) -> Row:
         (cells,) = self.pipeline.rows(name, [values])
         if cells is None:
             raise deleted()
@@ -77,11 +77,11 @@ class PostgresTransaction:
         )  # a pipeline has a statement at least
         return [None if cells is None else tuple.__new__(row, cells) for cells in found]
 
-    def all(self, row: type[Row], name: str, /, **values: SqlValue) -> list[Row]:
+    def fetch_all(self, row: type[Row], name: str, /, **values: SqlValue) -> list[Row]:
         cursor = self.connection.execute(_SQL[name], values, binary=True)
         return [tuple.__new__(row, cells) for cells in cursor]
 
-    def each(self, row: type[Row], name: str, /, **values: SqlValue) -> Iterator[Row]:
+    def iterate(self, row: type[Row], name: str, /, **values: SqlValue) -> Iterator[Row]:
         cursor = self.connection.cursor(name="rows", binary=True)
         # Closed twice: the first time leaves it open if the connection is lost just then.
         with contextlib.closing(cursor), cursor:
@@ -90,10 +90,10 @@ class PostgresTransaction:
                 yield from map(partial(tuple.__new__, row), rows)
                 self.pipeline.leave()  # a statement may have been sent between two rows
 
-    def run(self, name: str, /, **values: SqlValue) -> None:
+    def execute(self, name: str, /, **values: SqlValue) -> None:
         self.pipeline.send(name, values)
 
-    def many(self, name: str, /, rows: Iterable[Values]) -> None:
+    def execute_many(self, name: str, /, rows: Iterable[Values]) -> None:
         following = iter(rows)
         while some := list(islice(following, MOST_ROWS)):
             self.pipeline.send_list(name, some)
@@ -109,14 +109,14 @@ class PostgresTransaction:
         found = self.pipeline.rows("try_lock", [{"number": lock_number(code)} for code in codes])
         return [cells == (True,) for cells in found]
 
-    def hold(self, lock: Lock) -> None:
+    def hold_lock(self, lock: Lock) -> None:
         if lock in self.locked:
             return
         if not lock.acquire(timeout=seconds_left(TIMEOUT)):
             raise Again("another call of this process is busy with the same replication")
         self.locked.append(lock)
 
-    def undo(self, forget: Callable[[], object]) -> None:
+    def on_rollback(self, forget: Callable[[], object]) -> None:
         self.forget.append(forget)
 
     def defer(self, write: Callable[[], object]) -> None:

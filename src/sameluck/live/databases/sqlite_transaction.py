@@ -60,7 +60,7 @@ class SqliteTransaction:
         sql = _SQL[name]
         return self.connection.execute(sql.text, sql.values(values))
 
-    def one(self, row: type[Row], name: str, /, **values: SqlValue) -> Row:
+    def fetch_one(self, row: type[Row], name: str, /, **values: SqlValue) -> Row:
         cursor = self._execute(name, values)
         cells = cursor.fetchone()
         cursor.close()  # a statement that is not finished would keep the transaction open
@@ -77,16 +77,16 @@ class SqliteTransaction:
     def find_many(self, row: type[Row], name: str, /, rows: Sequence[Values]) -> list[Row | None]:
         return [self.find(row, name, **values) for values in rows]
 
-    def all(self, row: type[Row], name: str, /, **values: SqlValue) -> list[Row]:
+    def fetch_all(self, row: type[Row], name: str, /, **values: SqlValue) -> list[Row]:
         return [tuple.__new__(row, cells) for cells in self._execute(name, values)]
 
-    def each(self, row: type[Row], name: str, /, **values: SqlValue) -> Iterator[Row]:
+    def iterate(self, row: type[Row], name: str, /, **values: SqlValue) -> Iterator[Row]:
         return map(partial(tuple.__new__, row), self._execute(name, values))
 
-    def run(self, name: str, /, **values: SqlValue) -> None:
+    def execute(self, name: str, /, **values: SqlValue) -> None:
         self._execute(name, values)
 
-    def many(self, name: str, /, rows: Iterable[Values]) -> None:
+    def execute_many(self, name: str, /, rows: Iterable[Values]) -> None:
         self._flush()
         sql = _SQL[name]
         self.connection.executemany(sql.text, map(sql.values, rows))
@@ -98,10 +98,10 @@ class SqliteTransaction:
         """There is one writer."""
         return [True] * len(codes)
 
-    def hold(self, lock: Lock) -> None:
+    def hold_lock(self, lock: Lock) -> None:
         """There is one writer."""
 
-    def undo(self, forget: Callable[[], object]) -> None:
+    def on_rollback(self, forget: Callable[[], object]) -> None:
         self.forget.append(forget)
 
     def defer(self, write: Callable[[], object]) -> None:

@@ -51,7 +51,9 @@ def _replay_audit(snapshot: Snapshot) -> Iterator[Check]:
     if not snapshot.ledger.scheduler.audit_share:
         return
     sums: dict[int, float] = {}  # NaN if a step is not settled
-    for step in snapshot.ledger.transaction.each(AuditRow, "audits", experiment=snapshot.ledger.id):
+    for step in snapshot.ledger.transaction.iterate(
+        AuditRow, "audits", experiment=snapshot.ledger.id
+    ):
         difference = math.nan if step.difference is None else step.difference
         sums[step.replication] = sums.get(step.replication, 0.0) + difference
     differences = []

@@ -45,7 +45,7 @@ def _audit_log(snapshot: Snapshot) -> Iterator[Check]:
 
 def _unlogged(snapshot: Snapshot) -> dict[int, tuple[int, int]]:
     """Per replication the number and the digest of the reported rewards that have no line in the audit log."""
-    rows = snapshot.ledger.transaction.each(RewardRow, "unlogged", experiment=snapshot.ledger.id)
+    rows = snapshot.ledger.transaction.iterate(RewardRow, "unlogged", experiment=snapshot.ledger.id)
     found = {}
     for number, some in groupby(rows, attrgetter("replication")):
         count = digest = 0

@@ -82,7 +82,9 @@ class Snapshot:
 
     def rows(self, row: type[Row], statement: str, **values: SqlValue) -> list[Row]:
         """The rows that a statement returns for this experiment."""
-        return self.ledger.transaction.all(row, statement, experiment=self.ledger.id, **values)
+        return self.ledger.transaction.fetch_all(
+            row, statement, experiment=self.ledger.id, **values
+        )
 
     @cached_property
     def calls(self) -> dict[str, int]:
@@ -105,7 +107,7 @@ class Snapshot:
         (row,) = self.rows(ProgressRow, "progress")
         many = row.settled - row.imported + row.waiting + row.voided
         every = -(-many // MOST_ENDED) or 1
-        rows = self.ledger.transaction.each(OutcomeRow, "assignments", **key, now=self.now)
+        rows = self.ledger.transaction.iterate(OutcomeRow, "assignments", **key, now=self.now)
         parts, read = [], 0
         while (part := np.fromiter(islice(rows, CHUNK), _ASSIGNMENT)).size:
             part, whole = self._ended(part)

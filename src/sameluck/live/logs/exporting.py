@@ -82,7 +82,7 @@ def export(
     with draft_of(target) as draft:
 
         def work(transaction: Transaction) -> int:
-            row = transaction.one(CurrentRow, "experiment_now", experiment=live._id)
+            row = transaction.fetch_one(CurrentRow, "experiment_now", experiment=live._id)
             definition = live._replications.current(transaction)
             experiment = definition.experiment
             about = {
@@ -125,7 +125,7 @@ def _ledger(transaction: Transaction, id: int, definition: Definition) -> Iterat
     """Every entry in order with its assignment, then the voided assignments."""
     arms, policies = definition.experiment.arm_names, definition.owner_names
     for statement in ("history", "voided"):
-        for one in transaction.each(HistoryRow, statement, experiment=id):
+        for one in transaction.iterate(HistoryRow, statement, experiment=id):
             policy = policies[one.owner] if one.owner > 0 else None
             exposed = one.state == "assigned" and one.exposed_us is not None
             state = "exposed" if exposed else one.state
@@ -138,7 +138,7 @@ def _ledger(transaction: Transaction, id: int, definition: Definition) -> Iterat
 def _rewards(transaction: Transaction, id: int, definition: Definition) -> Iterator[Row]:
     """Every reported reward with its outcome, in order of arrival."""
     arms = definition.experiment.arm_names
-    for row in transaction.each(EventRow, "events", experiment=id):
+    for row in transaction.iterate(EventRow, "events", experiment=id):
         assignment, replication, arm, *rest = row
         yield assignment, replication, arms[arm], arm, *rest
 

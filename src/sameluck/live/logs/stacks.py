@@ -132,11 +132,11 @@ def write_ledger(
         }
         for one in replications
     ]
-    transaction.many("import_replication", rows)
-    transaction.many("import_entry", stacks.rows(experiment, now))
+    transaction.execute_many("import_replication", rows)
+    transaction.execute_many("import_entry", stacks.rows(experiment, now))
     wanted = [
         {"experiment": experiment, "replication": one.number, **entry._asdict()}
         for one in replications
         for entry in one.outstanding
     ]
-    transaction.many("want", wanted)
+    transaction.execute_many("want", wanted)

@@ -21,7 +21,7 @@ NO_DIGESTS: Digests = np.empty(0, _DIGEST)
 
 def known_digests(ledger: Ledger) -> dict[int, int]:
     """The digests of the replications that have one."""
-    rows = ledger.transaction.all(DigestRow, "digests", experiment=ledger.id)
+    rows = ledger.transaction.fetch_all(DigestRow, "digests", experiment=ledger.id)
     return {row.number: row.digest for row in rows if row.is_known}
 
 
@@ -36,7 +36,7 @@ def check_digest(
 def edited(ledger: Ledger, number: int) -> Diverged:
     """The error for a replication whose rewards are not those that were acknowledged."""
     span = {"experiment": ledger.id, "first": number, "stop": number + 1}
-    rows = ledger.transaction.all(EditedRow, "edited", **span)
+    rows = ledger.transaction.fetch_all(EditedRow, "edited", **span)
     what = f"replication {number}: its rewards are not those that were acknowledged"
     if rows:
         what = edited_text(rows[0], ledger.scheduler.arm_names)
@@ -63,7 +63,9 @@ def digest_between(before: int, after: int) -> int:
 
 def all_digests(ledger: Ledger) -> Digests:
     """The digests of all replications at this moment, for `has_grown`."""
-    return np.fromiter(ledger.transaction.each(DigestRow, "digests", experiment=ledger.id), _DIGEST)
+    return np.fromiter(
+        ledger.transaction.iterate(DigestRow, "digests", experiment=ledger.id), _DIGEST
+    )
 
 
 def has_grown(ledger: Ledger, before: Digests, now: Digests) -> bool:
@@ -74,7 +76,7 @@ def has_grown(ledger: Ledger, before: Digests, now: Digests) -> bool:
     for number in np.flatnonzero(before != now).tolist():
         old, new = DigestRow(*before[number].tolist()), DigestRow(*now[number].tolist())
         key = {"experiment": ledger.id, "replication": number, "version": old.version}
-        rows = ledger.transaction.all(SettledRow, "settled_since", **key)
+        rows = ledger.transaction.fetch_all(SettledRow, "settled_since", **key)
         known = old.is_known and new.is_known and old.version + len(rows) == new.version
         if not known or digest_after(old.digest, rows) != new.digest:
             return False

@@ -57,9 +57,9 @@ class Ledger(NamedTuple):
         for start in range(0, len(self.numbers), together):
             chunk = self.numbers[start : start + together]
             span = {"experiment": self.id, "first": chunk[0], "stop": chunk[-1] + 1}
-            rows = np.fromiter(self.transaction.each(LedgerRow, "ledger", **span), _LEDGER)
+            rows = np.fromiter(self.transaction.iterate(LedgerRow, "ledger", **span), _LEDGER)
             outstanding: dict[int, list[Entry]] = {}
-            for number, *entry in self.transaction.all(EntryRow, "outstanding", **span):
+            for number, *entry in self.transaction.fetch_all(EntryRow, "outstanding", **span):
                 outstanding.setdefault(number, []).append(Entry(*entry))
             for number in chunk:
                 first, stop = np.searchsorted(rows["replication"], [number, number + 1])

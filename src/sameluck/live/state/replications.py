@@ -91,7 +91,7 @@ class OpenReplications(StoredExperiment):
         """Set the status to failed."""
 
         def work(transaction: Transaction) -> None:
-            row = transaction.one(CurrentRow, "lock_experiment", experiment=self.id)
+            row = transaction.fetch_one(CurrentRow, "lock_experiment", experiment=self.id)
             if (row.status, row.reason) != ("failed", reason):
                 self.set_status(transaction, "failed", reason)
 
@@ -107,7 +107,7 @@ class OpenReplications(StoredExperiment):
         subject: str = "",
     ) -> None:
         """Set the status and record it; the next replications are opened if it is active."""
-        transaction.run("set_status", experiment=self.id, status=status, reason=reason)
+        transaction.execute("set_status", experiment=self.id, status=status, reason=reason)
         self.history.record(transaction, what or status, subject=subject, reason=reason)
         if status in ACTIVE:
             self.open_next(transaction, self.settings.now())
@@ -156,7 +156,7 @@ class OpenReplications(StoredExperiment):
     def _fall_behind(
         self, transaction: Transaction, locked: LockedAssignment, counts: Counts
     ) -> None:
-        transaction.run(
+        transaction.execute(
             "fall_behind",
             experiment=self.id,
             replication=locked.replication,
@@ -167,7 +167,7 @@ class OpenReplications(StoredExperiment):
 
     def advance_behind(self) -> int:
         """Run the policies of replications that are behind; returns how many there were."""
-        rows = self.database.read(lambda t: t.all(NumberRow, "behind", experiment=self.id))
+        rows = self.database.read(lambda t: t.fetch_all(NumberRow, "behind", experiment=self.id))
         if rows and self.definition.refusal is None:
             return sum(self.write(partial(self._advance, number=number)) for (number,) in rows)
         return 0
@@ -188,9 +188,9 @@ class OpenReplications(StoredExperiment):
 
     def void(self, transaction: Transaction, locked: LockedAssignment, now: int) -> None:
         """Void an assignment: its entry is wanted again."""
-        transaction.run("void", assignment=locked.id, now=now)
-        transaction.run("count_void", experiment=self.id, replication=locked.replication)
-        transaction.run("want_again", **locked.key(), assignment=locked.id)
+        transaction.execute("void", assignment=locked.id, now=now)
+        transaction.execute("count_void", experiment=self.id, replication=locked.replication)
+        transaction.execute("want_again", **locked.key(), assignment=locked.id)
 
     def _state(
         self, transaction: Transaction, locked: LockedAssignment | LockedReplication
@@ -220,8 +220,8 @@ class OpenReplications(StoredExperiment):
         """Change the state of a replication, in this process alone; it is dropped unless that is committed."""
         with self._guard:
             lock = self._locks.setdefault(number, Lock())
-        transaction.hold(lock)
-        transaction.undo(lambda: self.states.pop(number, None))
+        transaction.hold_lock(lock)
+        transaction.on_rollback(lambda: self.states.pop(number, None))
 
     def _catch_up(
         self,
@@ -243,7 +243,7 @@ class OpenReplications(StoredExperiment):
             return []
         self._settle_each(transaction, state, since)
         span = {"experiment": self.id, "first": state.number, "stop": state.number + 1}
-        rows = transaction.all(EntryRow, "outstanding", **span)
+        rows = transaction.fetch_all(EntryRow, "outstanding", **span)
         requested = {Entry(*entry) for _, *entry in rows}
         return adopt_requests(state, requested, behind=locked.behind > 0)
 
@@ -255,7 +255,7 @@ class OpenReplications(StoredExperiment):
 
     def _settled_since(self, transaction: Transaction, state: Replication) -> list[SettledRow]:
         key = {"experiment": self.id, "replication": state.number, "version": state.version}
-        return transaction.all(SettledRow, "settled_since", **key)
+        return transaction.fetch_all(SettledRow, "settled_since", **key)
 
     def _settle_each(
         self, transaction: Transaction, state: Replication, rows: Sequence[SettledRow]
@@ -267,7 +267,7 @@ class OpenReplications(StoredExperiment):
     def _fetch(self, transaction: Transaction, number: int) -> Fetch:
         def fetch(owner: int, arm: int, first: int, stop: int) -> list[float]:
             key = {"experiment": self.id, "replication": number, "owner": owner, "arm": arm}
-            rows = transaction.all(ValueRow, "values", **key, first=first, stop=stop)
+            rows = transaction.fetch_all(ValueRow, "values", **key, first=first, stop=stop)
             return [row.value for row in rows]
 
         return fetch
@@ -302,17 +302,17 @@ class OpenReplications(StoredExperiment):
 
     def open_next(self, transaction: Transaction, now: int) -> None:
         """Open the next replications; or end the experiment if no entry is outstanding, not even of an audit."""
-        row = transaction.one(CurrentRow, "lock_experiment", experiment=self.id)
+        row = transaction.fetch_one(CurrentRow, "lock_experiment", experiment=self.id)
         definition = self._take(row)
-        open_now = transaction.one(NumberRow, "count_open", experiment=self.id).number
-        last = transaction.one(NumberRow, "last_replication", experiment=self.id).number
+        open_now = transaction.fetch_one(NumberRow, "count_open", experiment=self.id).number
+        last = transaction.fetch_one(NumberRow, "last_replication", experiment=self.id).number
         planned = definition.experiment.replications
         most = open_at_once(definition.experiment, self.live)
         to_begin = {"running": planned, "draining": stop_after_of(row.options) or 0}
         while last + 1 < to_begin.get(row.status, 0) and open_now < most:
             last, open_now = last + 1, open_now + 1
             self._open(transaction, definition.scheduler, row.policy_revision, last, now)
-        outstanding = transaction.one(NumberRow, "any_outstanding", experiment=self.id).number
+        outstanding = transaction.fetch_one(NumberRow, "any_outstanding", experiment=self.id).number
         if open_now == 0 and not outstanding and row.status in ACTIVE:
             status = "complete" if last + 1 == planned else "stopped"
             self.set_status(transaction, status, row.reason)
@@ -323,14 +323,14 @@ class OpenReplications(StoredExperiment):
         """Go on after a change of the policies: one that had ended is running again if it needs users."""
         status, key = before.status, {"experiment": self.id}
         drained = status == "stopped" and not open_before  # stopped at once: it stays stopped
-        if (status == "complete" or drained) and transaction.one(
+        if (status == "complete" or drained) and transaction.fetch_one(
             NumberRow, "count_open", **key
         ).number:
-            if not transaction.one(TextRow, "salt", **key).text:
+            if not transaction.fetch_one(TextRow, "salt", **key).text:
                 raise Invalid(
                     "the policies need users, but those of this experiment were forgotten; start another"
                 )
-            transaction.run("set_sticky", **key, sticky=1)
+            transaction.execute("set_sticky", **key, sticky=1)
             again = "running" if status == "complete" else "draining"
             self.set_status(transaction, again, before.reason)
         elif status in ACTIVE:
@@ -343,9 +343,9 @@ class OpenReplications(StoredExperiment):
         state = Replication(scheduler, number)
         wanted = state.start()
         values = {"policies": state.policies, "revision": revision, "now": now}
-        transaction.run("open_replication", experiment=self.id, number=number, **values)
+        transaction.execute("open_replication", experiment=self.id, number=number, **values)
         key = {"experiment": self.id, "replication": number}
-        transaction.many("want", [{**key, **entry._asdict()} for entry in wanted])
+        transaction.execute_many("want", [{**key, **entry._asdict()} for entry in wanted])
         self.states[number] = state
 
 

@@ -13,13 +13,13 @@ from sameluck.reporting.wording import counted
 def notes(ledger: Ledger, complete: int, now: int) -> tuple[str, ...]:
     """Why results use no more than the first `complete` replications, at a time in microseconds."""
     key = {"experiment": ledger.id, "replication": complete}
-    later = ledger.transaction.one(NumberRow, "count_complete_after", **key).number
+    later = ledger.transaction.fetch_one(NumberRow, "count_complete_after", **key).number
     names = ledger.scheduler.arm_names
-    disabled = ledger.transaction.all(NumberRow, "disabled_arms", experiment=ledger.id)
-    moving = ledger.transaction.all(TextRow, "rehearsed_on", experiment=ledger.id)
+    disabled = ledger.transaction.fetch_all(NumberRow, "disabled_arms", experiment=ledger.id)
+    moving = ledger.transaction.fetch_all(TextRow, "rehearsed_on", experiment=ledger.id)
     sentences = [moving_caution(ledger.scheduler.experiment, *one) for one in dict.fromkeys(moving)]
     if later:
-        row = ledger.transaction.one(WaitingRow, "waiting", **key)
+        row = ledger.transaction.fetch_one(WaitingRow, "waiting", **key)
         sentences.append(
             f"Results use the first {counted(complete, 'replication')} and wait for replication {complete}, although "
             f"{counted(later, 'later one is', 'later ones are')} complete: {_waits(row, now)}."

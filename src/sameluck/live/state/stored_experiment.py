@@ -75,20 +75,22 @@ class StoredExperiment:
 
     def ledger(self, transaction: Transaction, scheduler: Scheduler) -> Ledger:
         """The ledger of every replication, for some policies."""
-        rows = transaction.all(ReplicationRow, "replications", experiment=self.id)
+        rows = transaction.fetch_all(ReplicationRow, "replications", experiment=self.id)
         behind = {row.number for row in rows if row.behind}
         return Ledger(transaction, self.id, scheduler, [row.number for row in rows], behind)
 
     def outstanding(self, transaction: Transaction) -> dict[int, set[Entry]]:
         """The entries that are wanted or assigned, by replication."""
         entries: dict[int, set[Entry]] = {}
-        for number, *entry in transaction.all(EntryRow, "all_outstanding", experiment=self.id):
+        for number, *entry in transaction.fetch_all(
+            EntryRow, "all_outstanding", experiment=self.id
+        ):
             entries.setdefault(number, set()).add(Entry(*entry))
         return entries
 
     def current(self, transaction: Transaction) -> Definition:
         """The policies as the database has them now; another process may have changed them."""
-        return self._take(transaction.one(CurrentRow, "experiment_now", experiment=self.id))
+        return self._take(transaction.fetch_one(CurrentRow, "experiment_now", experiment=self.id))
 
     def refresh(self, transaction: Transaction) -> None:
         """As `current`, unless the experiment was deleted."""
@@ -113,8 +115,8 @@ class StoredExperiment:
     def set_definition(self, transaction: Transaction, after: Definition) -> None:
         """Use a definition from now on, in all processes; the rows of all replications are locked."""
         key, before, row = {"experiment": self.id}, self.definition, after.row
-        transaction.run("set_definition", **key, **row._asdict())
+        transaction.execute("set_definition", **key, **row._asdict())
         policies = len(after.experiment.policies)
-        transaction.run("set_policies", **key, policies=policies, revision=row.revision)
-        transaction.undo(lambda: setattr(self, "definition", before))
+        transaction.execute("set_policies", **key, policies=policies, revision=row.revision)
+        transaction.on_rollback(lambda: setattr(self, "definition", before))
         self.definition = after

@@ -42,7 +42,7 @@ def verify_or_fail(replications: OpenReplications) -> None:
         raise
     if database.read_only:
         return
-    rows = database.read(lambda t: t.all(DigestRow, "digests", experiment=replications.id))
+    rows = database.read(lambda t: t.fetch_all(DigestRow, "digests", experiment=replications.id))
     for number in [row.number for row in rows if not row.is_known]:
         database.write(partial(_add_digest, replications=replications, number=number))
     if definition.with_versions() != definition.row:
@@ -57,11 +57,11 @@ def _only_added_missing(definition: Definition) -> bool:
 
 def _record_versions(transaction: Transaction, replications: OpenReplications) -> None:
     """Store the versions of policies that have none; another process may have been first."""
-    transaction.one(CurrentRow, "lock_experiment", experiment=replications.id)
+    transaction.fetch_one(CurrentRow, "lock_experiment", experiment=replications.id)
     definition = replications.current(transaction)
     after = definition.with_versions()
     if after != definition.row:
-        transaction.run("set_definition", experiment=replications.id, **after._asdict())
+        transaction.execute("set_definition", experiment=replications.id, **after._asdict())
         replications.history.record(transaction, "policy versions recorded")
     if definition.other_version is not None:
         raise OtherVersion(str(definition.other_version))
@@ -69,7 +69,7 @@ def _record_versions(transaction: Transaction, replications: OpenReplications) -
 
 def _add_digest(transaction: Transaction, replications: OpenReplications, number: int) -> None:
     key = {"experiment": replications.id, "replication": number}
-    if not transaction.one(DigestRow, "lock_digest", **key).is_known:
+    if not transaction.fetch_one(DigestRow, "lock_digest", **key).is_known:
         ledger = replications.ledger(transaction, replications.definition.playable)
         ((_, settled, _),) = ledger._replace(numbers=[number]).entries()
-        transaction.run("set_digest", **key, digest=settled.digest())
+        transaction.execute("set_digest", **key, digest=settled.digest())

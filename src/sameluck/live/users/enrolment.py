@@ -164,7 +164,7 @@ class Enrolment:
         now = self._settings.now()
         if now >= self._next_count:
             self._next_count = now + SECOND
-            transaction.undo(self._look_again)
+            transaction.on_rollback(self._look_again)
             self._write_counts(transaction)
             self._note_clock(transaction, now)
             self._replications.refresh(transaction)  # another process may have changed the policies
@@ -172,7 +172,7 @@ class Enrolment:
         if self._unanswered:
             self._void_unanswered(transaction, now)
         for code in sorted(waived):
-            transaction.run("unarrive", experiment=self._id, unit=code)
+            transaction.execute("unarrive", experiment=self._id, unit=code)
         enrolled: dict[str, Assignment | str] = {}
         if not self._diverged:
             enrolled = self._enrol_each(transaction, dict.fromkeys(codes), now, made)
@@ -201,8 +201,8 @@ class Enrolment:
             if entry is not None
         ]
         made.extend(MadeAssignment(one["assignment"], one["unit"]) for one in enrolled)
-        transaction.many("enrol", enrolled)
-        transaction.many("arrive", enrolled)
+        transaction.execute_many("enrol", enrolled)
+        transaction.execute_many("arrive", enrolled)
         return {
             one["unit"]: self._enrolled(one["assignment"], one["arm"], records.ASSIGNED)
             for one in enrolled
@@ -220,12 +220,12 @@ class Enrolment:
         for code, row in zip(codes, rows, strict=True):
             answer = self._enrolment(row, now)
             if row is not None and answer.reason == records.STICKY and not row.told:
-                transaction.run("tell", assignment=row.id)
+                transaction.execute("tell", assignment=row.id)
             if answer.reason in FULL:
                 if code in away and until > now:
                     answer = self.not_enrolled(records.EXCLUDED)
                 else:
-                    transaction.run("arrive", experiment=self._id, unit=code, until=until)
+                    transaction.execute("arrive", experiment=self._id, unit=code, until=until)
                     away.add(code)
             answers.append(answer)
         return answers
@@ -234,7 +234,9 @@ class Enrolment:
         """The assignment of a unit; None if it is not enrolled."""
         values: Values = {"experiment": self._id, "unit": code}
         read = self._replications.database.read
-        return read(lambda transaction: transaction.one(EnrolmentRow, "enrolment", **values)).id
+        return read(
+            lambda transaction: transaction.fetch_one(EnrolmentRow, "enrolment", **values)
+        ).id
 
     def _enrolment(self, row: EnrolmentRow | None, now: int) -> Assignment:
         if row is None:  # the experiment was deleted
@@ -282,7 +284,7 @@ class Enrolment:
         busy = [one for one, locked in zip(made, free, strict=True) if not locked]
         if busy:
             self.was_not_told(busy)
-        transaction.undo(lambda: self._take_back(lists, busy))
+        transaction.on_rollback(lambda: self._take_back(lists, busy))
         values: list[Values] = [{"assignment": one.id} for one in compress(made, free)]
         for row in transaction.find_many(LockedAssignment, "lock_assignment", values):
             if row is None or row.told or row.voided:
@@ -309,8 +311,8 @@ class Enrolment:
             return
         self._next_clock = now + 60 * SECOND
         ahead = round(machine.ahead() * SECOND)
-        transaction.run("note_clock", process=this_process(), ahead=ahead, now=now)
-        transaction.run("forget_clocks", before=now - WEEK)
+        transaction.execute("note_clock", process=this_process(), ahead=ahead, now=now)
+        transaction.execute("forget_clocks", before=now - WEEK)
 
     def count(self, answers: Iterable[Assignment | SameluckError]) -> None:
         """Count how calls were answered."""
@@ -339,12 +341,12 @@ class Enrolment:
         with self._guard:
             answers, self._answers = self._answers, Counter()
         if answers:
-            transaction.undo(lambda: self._answers.update(answers))
+            transaction.on_rollback(lambda: self._answers.update(answers))
             rows: list[Values] = [
                 {"experiment": self._id, "reason": reason, "calls": calls}
                 for reason, calls in sorted(answers.items())
             ]
-            transaction.many("count_answers", rows)
+            transaction.execute_many("count_answers", rows)
         self._write_visits(transaction)
 
     def _write_visits(self, transaction: Transaction) -> None:
@@ -355,12 +357,12 @@ class Enrolment:
         with self._guard:
             visits = {code: self._visits.pop(code, 0) for code in free}
         if visits:
-            transaction.undo(lambda: self._visits.update(visits))
+            transaction.on_rollback(lambda: self._visits.update(visits))
             rows: list[Values] = [
                 {"experiment": self._id, "unit": code, "visits": count}
                 for code, count in sorted(visits.items())
             ]
-            transaction.many("count_visits", rows)
+            transaction.execute_many("count_visits", rows)
 
 
 def _new_id(now: int) -> str:

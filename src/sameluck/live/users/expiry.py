@@ -62,7 +62,7 @@ class Expiry:
     def _overdue(self, transaction: Transaction) -> list[TextRow]:
         """Assignments whose lease or window has ended, the oldest first."""
         values = {"experiment": self._replications.id, "now": self._now(), "limit": MOST_OVERDUE}
-        return transaction.all(TextRow, "overdue", **values)
+        return transaction.fetch_all(TextRow, "overdue", **values)
 
     def _expire_if_due(self, transaction: Transaction, id: str) -> bool:
         locked, now = self.read(transaction, id), self._now()

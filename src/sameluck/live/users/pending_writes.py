@@ -53,6 +53,6 @@ class Settlements:
         self._begin()
         for statement, some in rows.items():
             if some:
-                self.transaction.many(statement, some)
+                self.transaction.execute_many(statement, some)
         if replications:
-            self.transaction.many("advance_replication", list(replications.values()))
+            self.transaction.execute_many("advance_replication", list(replications.values()))

@@ -142,8 +142,8 @@ class AssignmentRules:
 
         def insert(transaction: Transaction) -> None:
             if not same_entry:
-                transaction.run("want", **key, **other)
-            transaction.run("enrol", assignment="asg_raw", **key, **other, unit=code, now=0)
+                transaction.execute("want", **key, **other)
+            transaction.execute("enrol", assignment="asg_raw", **key, **other, unit=code, now=0)
 
         with pytest.raises(Exception, match=r"(?i)unique"):
             database.write(insert)

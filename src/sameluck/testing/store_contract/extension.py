@@ -129,7 +129,7 @@ class ExtensionRules:
             assert conflict_code(partial(scenario.pay, live, id)) == "reward_late"
         assert live.extend_windows(100) == (0, 0, 2, 0)
         rows = scenario.store._database.read(
-            lambda t: t.all(
+            lambda t: t.fetch_all(
                 SettledRow, "settled_since", experiment=live._id, replication=0, version=0
             )
         )

@@ -160,7 +160,7 @@ class ParticipationRules:
         def forget(transaction: object) -> None:
             values = {"open_replications": 1, "reward": {"window_seconds": WINDOW}}
             text = json.dumps(values)
-            transaction.run("set_options", experiment=live._id, options=text)  # type: ignore[attr-defined]
+            transaction.execute("set_options", experiment=live._id, options=text)  # type: ignore[attr-defined]
 
         scenario.store._database.write(forget)
         live = scenario.store.start("trial", settings[0], live=settings[1], exist_ok=True)

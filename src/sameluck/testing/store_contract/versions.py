@@ -283,8 +283,8 @@ class VersionRules:
         waiting = scenario.enrol(live)
         rows = scenario.rows(live, EntryRow, "all_outstanding")
         wanted: dict[str, SqlValue] = {"experiment": live._id, **rows[0]._asdict()}
-        scenario.store._database.write(lambda t: t.run("release", **wanted))
-        scenario.store._database.write(lambda t: t.run("want", **wanted | {"position": 7}))
+        scenario.store._database.write(lambda t: t.execute("release", **wanted))
+        scenario.store._database.write(lambda t: t.execute("want", **wanted | {"position": 7}))
         with pytest.raises(Diverged, match="repair"):
             scenario.reopen(live)
         live = scenario.store.peek(live.name)
@@ -311,7 +311,7 @@ class VersionRules:
             "replication": 0,
             **Entry(0, 1, 3)._asdict(),
         }
-        scenario.store._database.write(lambda t: t.run("want", **next_but_one))
+        scenario.store._database.write(lambda t: t.execute("want", **next_but_one))
         waiting = scenario.enrol(live)
         with pytest.raises(Diverged, match="contradicts its rows"):
             scenario.pay(live, waiting)
@@ -329,7 +329,7 @@ class VersionRules:
         text = live.experiment.to_json()
         values: Values = {"definition": text, "fingerprints": "{}", "revision": 0}
         scenario.store._database.write(
-            lambda t: t.run("set_definition", experiment=live._id, **values)
+            lambda t: t.execute("set_definition", experiment=live._id, **values)
         )
         live = scenario.reopen(live, makers=OLD)
         assert [one.what for one in live.history()] == ["started", "policy versions recorded"]

@@ -11,7 +11,7 @@ import httpx
 
 from sameluck.client.answers import AGAIN, Answer
 from sameluck.client.calls import LONGEST, Call
-from sameluck.live.calls.deadline import seconds_left, within
+from sameluck.live.calls.deadline import seconds_left, time_limit
 
 TIMEOUT, PATIENCE = 1.0, 5.0  # seconds: for an arm, and for the other calls for a user
 NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout)  # the service has not received the call
@@ -35,9 +35,9 @@ class Attempts:
         """Until the deadline; a little at least, so that a call can be tried."""
         return max(0.001, self._deadline - time.monotonic())
 
-    def in_time(self) -> within:
+    def in_time(self) -> time_limit:
         """What is read within must come before the deadline; see `limit_reads`."""
-        return within(self.seconds_left)
+        return time_limit(self.seconds_left)
 
     def content(self, chunks: Iterable[bytes]) -> bytes:
         """The content of an answer, if it comes before the deadline: httpx limits the time of each part alone."""

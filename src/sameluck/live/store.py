@@ -12,7 +12,7 @@ from typing import Any
 
 from sameluck.errors import Conflict, Invalid, SameluckError, shown
 from sameluck.experiment import Experiment
-from sameluck.live.calls.deadline import within
+from sameluck.live.calls.deadline import time_limit
 from sameluck.live.calls.settings import check_settings, store_settings, timeout_of
 from sameluck.live.databases import Database, open_database
 from sameluck.live.experiment import LiveExperiment
@@ -95,7 +95,7 @@ class Store(Maintenance):
 
     def close(self) -> None:
         """Close the database; what was acknowledged is durable whether or not this is called."""
-        with within(CLOSE_SECONDS):
+        with time_limit(CLOSE_SECONDS):
             for live in list(self._loaded):
                 with contextlib.suppress(SameluckError):
                     live._enrolment.flush()

@@ -19,7 +19,7 @@ from anyio import CapacityLimiter, to_thread
 
 from sameluck.errors import Diverged, SameluckError, Unavailable, Unknown, shown
 from sameluck.live.async_store import AsyncLiveExperiment, AsyncStore
-from sameluck.live.calls.deadline import within
+from sameluck.live.calls.deadline import time_limit
 from sameluck.live.calls.settings import acting_as
 from sameluck.live.databases.rows import ACTIVE
 from sameluck.live.experiment import LiveExperiment
@@ -201,7 +201,7 @@ class Experiments:
 
     async def _write_nothing(self) -> bool:
         def write() -> None:
-            with within(CHECK_SECONDS):
+            with time_limit(CHECK_SECONDS):
                 self.store.database.write(lambda _: None)
 
         try:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from sameluck.errors import Conflict, Invalid, Unavailable, Unknown, did_you_mean
-from sameluck.live.calls.deadline import within
+from sameluck.live.calls.deadline import time_limit
 from sameluck.live.databases.base import Database, Transaction
 from sameluck.live.databases.rows import ApiKeyRow
 from sameluck.live.records import moment
@@ -142,7 +142,7 @@ class Tokens:
         """Read the tokens again; while the database is away, those that are known stay valid."""
         self._read_at = time.monotonic()  # one call at a time reads them
         try:
-            with within(READ_SECONDS):
+            with time_limit(READ_SECONDS):
                 rows = self._rows()
         except Unavailable:
             if self._known is None:

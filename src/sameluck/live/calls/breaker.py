@@ -7,7 +7,7 @@ import threading
 import time
 
 from sameluck.errors import Closed, Misconfigured, Unavailable
-from sameluck.live.calls.deadline import within
+from sameluck.live.calls.deadline import time_limit
 
 FAILURES = 3  # in a row, until calls are no longer tried
 SECONDS = 1.0  # until one call is tried again
@@ -16,7 +16,7 @@ QUIET_SECONDS = 10.0  # after a recovery was logged, until a failure is: an over
 _log = logging.getLogger("sameluck")
 
 
-class Attempt(within):
+class Attempt(time_limit):
     """One call of a store, as a context manager. Every call of a user has one, so that few functions are called."""
 
     __slots__ = ("_breaker",)
@@ -27,10 +27,10 @@ class Attempt(within):
     def __enter__(self) -> None:
         if self._breaker.failures >= FAILURES:
             self._breaker.wait_for_turn()
-        within.__enter__(self)
+        time_limit.__enter__(self)
 
     def __exit__(self, *raised: object) -> None:
-        within.__exit__(self)
+        time_limit.__exit__(self)
         if raised[1] is not None or self._breaker.failures:
             self._breaker.end(raised[1])
 

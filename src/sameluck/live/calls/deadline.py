@@ -8,7 +8,7 @@ from contextvars import ContextVar
 _deadline: ContextVar[float] = ContextVar("deadline", default=float("inf"))  # of time.monotonic
 
 
-class within:  # noqa: N801 a context manager, and faster than one from a generator
+class time_limit:  # noqa: N801 a context manager, and faster than one from a generator
     """Give what is called within so many seconds, or fewer if there is an earlier deadline; None sets no deadline."""
 
     __slots__ = ("_seconds", "_token")

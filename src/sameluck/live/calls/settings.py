@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sameluck.errors import Invalid, shown
 from sameluck.live.calls.breaker import CircuitBreaker
 from sameluck.live.calls.clock import SteadyClock
-from sameluck.live.calls.deadline import within
+from sameluck.live.calls.deadline import time_limit
 from sameluck.live.options import Clock
 from sameluck.validation import require_name, require_number
 
@@ -76,9 +76,9 @@ class StoreSettings:
         """The seconds that the other calls for a user may take."""
         return None if self.timeout is None else max(self.timeout, PATIENCE)
 
-    def in_time(self) -> within:
+    def in_time(self) -> time_limit:
         """A call within that many seconds, also while the circuit breaker keeps the calls of users back."""
-        return within(self.patience)
+        return time_limit(self.patience)
 
     def after_fork(self) -> None:
         """Forget the failures of the process that this one was forked from."""

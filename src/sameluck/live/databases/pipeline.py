@@ -36,7 +36,7 @@ _Encoder: TypeAlias = Callable[[Any], Any]
 _POLLIN, _POLLOUT = getattr(select, "POLLIN", 1), getattr(select, "POLLOUT", 4)
 
 
-class Late(Exception):
+class DeadlineExceeded(Exception):
     """The server did not answer before the deadline of the call."""
 
 
@@ -272,7 +272,7 @@ class Pipeline:
         if (moment := deadline()) < _NEVER:
             left = moment + LATE_SECONDS - time.monotonic()
             if left <= 0:
-                raise Late("the server did not answer in time")
+                raise DeadlineExceeded("the server did not answer in time")
             milliseconds = min(CHECK_MS, 1 + 1_000 * left)
         self._ready.poll(milliseconds)
 

@@ -29,14 +29,18 @@ from sameluck.live.databases.base import (
     contradiction,
     for_postgres,
 )
-from sameluck.live.databases.pipeline import Late, Pipeline
+from sameluck.live.databases.pipeline import DeadlineExceeded, Pipeline
 from sameluck.live.databases.postgres_errors import (
     connection_error,
     first_line,
     message_of,
     unavailable,
 )
-from sameluck.live.databases.postgres_transaction import TIMEOUT, Again, PostgresTransaction
+from sameluck.live.databases.postgres_transaction import (
+    TIMEOUT,
+    PostgresTransaction,
+    RetryTransaction,
+)
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -200,8 +204,8 @@ class Postgres:
             errors.InvalidSqlStatementName,  # the connection has lost our statements
             errors.DuplicatePreparedStatement,
             self._psycopg.OperationalError,
-            Late,
-            Again,
+            DeadlineExceeded,
+            RetryTransaction,
         )
         for attempt in range(ATTEMPTS):
             try:
@@ -304,13 +308,15 @@ class Postgres:
         errors = self._psycopg.errors
         lost_statements = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
         # After Ctrl-C, or when the time is over, there is none to wait for results.
-        if not isinstance(error, Exception) or isinstance(error, (*lost_statements, Late)):
+        if not isinstance(error, Exception) or isinstance(
+            error, (*lost_statements, DeadlineExceeded)
+        ):
             connection.close()
             return
         try:
             pipeline.abandon()
             connection.execute("ROLLBACK")
-        except Late:
+        except DeadlineExceeded:
             connection.close()
         except self._psycopg.Error:
             connection.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from sameluck.errors import Misconfigured, Unavailable
-from sameluck.live.databases.pipeline import Late
+from sameluck.live.databases.pipeline import DeadlineExceeded
 
 _POOLER = "a connection pooler must support prepared statements (PgBouncer does from 1.21 on), or pool whole sessions"
 _SCHEMA = "tables were dropped or changed while the store was open; restore a backup, and open the store again"
@@ -72,7 +72,7 @@ def unavailable(error: BaseException) -> Unavailable:
 
 def message_of(error: BaseException) -> str:
     """What went wrong, and what to do if that is known."""
-    code = "57014" if isinstance(error, Late) else getattr(error, "sqlstate", None)
+    code = "57014" if isinstance(error, DeadlineExceeded) else getattr(error, "sqlstate", None)
     remedy = _REMEDIES.get(code or "")
     return f"PostgreSQL: {first_line(error)}" + (f"; {remedy}" if remedy else "")
 

@@ -34,7 +34,7 @@ _SQL = {
 }
 
 
-class Again(Exception):
+class RetryTransaction(Exception):
     """Another call of this process holds a lock for too long; run the work again."""
 
 
@@ -113,7 +113,7 @@ class PostgresTransaction:
         if lock in self.locked:
             return
         if not lock.acquire(timeout=seconds_left(TIMEOUT)):
-            raise Again("another call of this process is busy with the same replication")
+            raise RetryTransaction("another call of this process is busy with the same replication")
         self.locked.append(lock)
 
     def on_rollback(self, forget: Callable[[], object]) -> None:

@@ -36,7 +36,7 @@ WEEK = 7 * 86_400 * SECOND
 FOREVER = 1 << 62  # microseconds
 MOST_UNITS = 500  # whose visits are written at once
 MOST_VOIDED = MOST_TOGETHER  # assignments at once, and the rest of those that one call has made
-FULL = (records.NO_OPEN_SLOT, records.DRAINING)  # no entry was wanted
+NO_ENTRY = (records.NO_OPEN_SLOT, records.DRAINING)  # no entry was wanted
 AGAIN = (records.STICKY, records.EXCLUDED, records.ARM_DISABLED)  # the unit has called before
 
 
@@ -136,7 +136,7 @@ class Enrolment:
         self.expiry.sweep_each_second()
         assign = partial(self._assign_each, made=made)
         answers = self._replications.write(partial(assign, codes=codes))
-        without = [n for n, answer in enumerate(answers) if answer.reason in FULL]
+        without = [n for n, answer in enumerate(answers) if answer.reason in NO_ENTRY]
         if without and self.expiry.sweep(behind=self._behind):
             # As one by one: the sweep may have voided the assignment of a unit after the first without.
             after = range(without[0], len(codes))
@@ -221,7 +221,7 @@ class Enrolment:
             answer = self._enrolment(row, now)
             if row is not None and answer.reason == records.STICKY and not row.told:
                 transaction.execute("tell", assignment=row.id)
-            if answer.reason in FULL:
+            if answer.reason in NO_ENTRY:
                 if code in away and until > now:
                     answer = self.not_enrolled(records.EXCLUDED)
                 else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from sameluck.errors import Diverged, Unknown, Unplayable, shown
-from sameluck.live.calls.deadline import seconds_left, within
+from sameluck.live.calls.deadline import seconds_left, time_limit
 from sameluck.live.calls.settings import SECOND
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import LockedAssignment, TextRow
@@ -53,7 +53,7 @@ class Expiry:
         """`tick`, and the policies where they are `behind`, for a unit that waits: for half of its call's time."""
         timeout = self._replications.settings.timeout
         try:
-            with within(timeout and timeout / 2):
+            with time_limit(timeout and timeout / 2):
                 advanced = self._replications.advance_behind() if behind else 0
                 return advanced + self.tick()
         except (Diverged, Unplayable):

@@ -11,7 +11,7 @@ import pytest
 import sameluck as sl
 from sameluck.service.addresses import Address
 from sameluck.service.app import create_app
-from sameluck.service.serving import Serving
+from sameluck.service.process import ServiceProcess
 from sameluck.service.tokens import SCOPES, Tokens
 
 SOCKS = {
@@ -120,15 +120,15 @@ class Server:
 
     def __init__(self, store):
         address = Address("127.0.0.1", 0)
-        self.store, self.serving = store, Serving(store, address, address.bind())
-        self.thread = threading.Thread(target=self.serving.run)
+        self.store, self.process = store, ServiceProcess(store, address, address.bind())
+        self.thread = threading.Thread(target=self.process.run)
         self.thread.start()
 
     def client(self, **options):
-        return sl.Client(self.serving.url, token=self.serving.token, **{"timeout": 5.0, **options})
+        return sl.Client(self.process.url, token=self.process.token, **{"timeout": 5.0, **options})
 
     def stop(self):
-        self.serving.server.should_exit = True
+        self.process.server.should_exit = True
         self.thread.join()
 
 

@@ -119,7 +119,7 @@ def test_a_window_ends_while_nobody_calls(server):
 
 def test_coroutines_have_the_same_methods(server):
     async def main():
-        url, token = server.serving.url, server.serving.token
+        url, token = server.process.url, server.process.token
         async with sl.AsyncClient(url, token=token, timeout=5.0) as client:
             live = await client.start("async", EXPERIMENT, live=LIVE)
             answers = await asyncio.gather(*(live.assign(unit) for unit in range(5)))
@@ -240,7 +240,7 @@ def test_what_is_no_address_is_refused():
 
 
 def test_a_wrong_token_is_reported_and_users_get_the_fallback_arm(server):
-    with sl.Client(server.serving.url, token="sl_wrong") as client:
+    with sl.Client(server.process.url, token="sl_wrong") as client:
         with pytest.raises(sl.Misconfigured, match="valid token"):
             client.names()
         assert client.load("socks", fallback="red").assign("u").reason == "UNAVAILABLE"

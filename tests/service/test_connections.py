@@ -7,7 +7,7 @@ import time
 import pytest
 
 import sameluck as sl
-from sameluck.service import serving
+from sameluck.service import process
 
 SOCKS = sl.Experiment(
     policies={"ucb": "ucb1(alpha=2)", "greedy": "epsilon_greedy(epsilon=0.2)"},
@@ -25,7 +25,7 @@ def wire(server):
 
 
 def connected(server):
-    host, port = server.serving.url.removeprefix("http://").split(":")
+    host, port = server.process.url.removeprefix("http://").split(":")
     return socket.create_connection((host, int(port)), timeout=20)
 
 
@@ -34,7 +34,7 @@ def post(server, body, *headers, host="localhost", name="wire"):
     head = [
         f"POST /v1/experiments/{name}/assignments HTTP/1.1",
         f"Host: {host}",
-        f"Authorization: Bearer {server.serving.token}",
+        f"Authorization: Bearer {server.process.token}",
         "Content-Type: application/json",
         *(headers or [f"Content-Length: {len(body)}"]),
     ]
@@ -101,7 +101,7 @@ def test_a_client_that_goes_while_it_sends_is_no_failure_of_the_server(wire, cap
 
 @pytest.mark.slow
 def test_a_connection_on_which_no_request_begins_is_closed(wire, monkeypatch):
-    monkeypatch.setattr(serving, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(process, "HEAD_SECONDS", 0.2)
     with connected(wire) as silent, connected(wire) as slow, wire.client() as client:
         slow.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
         kept = client._http.get("/healthz").extensions["network_stream"]

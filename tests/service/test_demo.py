@@ -6,7 +6,7 @@ import pytest
 
 import sameluck as sl
 from sameluck.service import demo
-from sameluck.service.experiments import Experiments
+from sameluck.service.loaded_experiments import LoadedExperiments
 
 
 @pytest.mark.slow
@@ -16,7 +16,7 @@ def test_the_demonstration_ends_with_a_result_of_every_policy(monkeypatch):
     monkeypatch.setattr(demo, "LATE_AFTER", 2)
     monkeypatch.setattr(demo, "EXPERIMENT", demo.EXPERIMENT.replace(horizon=20, replications=7))
     with sl.open("sqlite://") as store:
-        asyncio.run(demo.run_demo(Experiments(store)))
+        asyncio.run(demo.run_demo(LoadedExperiments(store)))
         live = store.peek(demo.NAME)
         assert live.status().status == "complete"
         assert live.runs().replications == 7
@@ -37,5 +37,5 @@ def test_the_demonstration_ends_when_somebody_stops_it(monkeypatch):
         await asyncio.wait_for(task, 20)
 
     with sl.open("sqlite://") as store:
-        asyncio.run(stopped(Experiments(store)))
+        asyncio.run(stopped(LoadedExperiments(store)))
         assert store.peek(demo.NAME).status().status == "stopped"

@@ -41,8 +41,8 @@ def until(true, seconds=60):
 @pytest.mark.slow
 def test_an_outage_costs_no_user_an_arm_and_no_acknowledged_reward(url, gone, listening):
     server = listening(sl.open(url, timeout=0.5))
-    headers = {"Authorization": f"Bearer {server.serving.token}"}
-    with httpx.Client(base_url=server.serving.url, headers=headers, timeout=20) as http:
+    headers = {"Authorization": f"Bearer {server.process.token}"}
+    with httpx.Client(base_url=server.process.url, headers=headers, timeout=20) as http:
 
         def assign(unit):
             answer = http.post("/v1/experiments/socks/assignments", json={"unit": unit})

@@ -23,8 +23,8 @@ RUN = {
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("node"), reason="the example in JavaScript needs node")
 def test_the_examples_run_in_their_order(server, monkeypatch, capsys):
-    monkeypatch.setenv("SAMELUCK_URL", server.serving.url)
-    monkeypatch.setenv("SAMELUCK_TOKEN", server.serving.token)
+    monkeypatch.setenv("SAMELUCK_URL", server.process.url)
+    monkeypatch.setenv("SAMELUCK_TOKEN", server.process.token)
     assert {language for language, _ in BLOCKS} == {"bash", "javascript", "python"}
     names: dict[str, object] = {"__name__": "docs"}
     for language, block in BLOCKS:

@@ -60,7 +60,7 @@ def serve_command(
     optional("fastapi", "service")
     optional("uvicorn", "service")
     optional("jinja2", "service")
-    from sameluck.service.serving import Serving
+    from sameluck.service.process import ServiceProcess
 
     source = click.get_current_context().get_parameter_source("url")
     if demo and source is ParameterSource.COMMANDLINE:
@@ -72,19 +72,19 @@ def serve_command(
     opened = sl.open("sqlite://", timeout=None) if demo else database.open(new=True, timeout=None)
     shown = "a demonstration in memory" if demo else database.safe_url
     with opened as store, address.bind() as listener:
-        serving = Serving(store, address, listener, database.import_makers(), demo=demo)
+        process = ServiceProcess(store, address, listener, database.import_makers(), demo=demo)
         record = {
-            "url": serving.url,
+            "url": process.url,
             "database": shown,
-            "token": serving.token,
-            "dashboard": serving.dashboard,
+            "token": process.token,
+            "dashboard": process.dashboard,
         }
         text = format_rows(
             ("serving", shown),
-            ("at", serving.url),
-            ("token", serving.token or "those of: sameluck token list"),
-            ("browser", serving.dashboard),
+            ("at", process.url),
+            ("token", process.token or "those of: sameluck token list"),
+            ("browser", process.dashboard),
         )
         click.echo(to_json(record) if as_json else text)
         with suppress(KeyboardInterrupt):
-            serving.run()
+            process.run()

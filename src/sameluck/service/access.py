@@ -14,9 +14,9 @@ from fastapi.openapi.models import HTTPBearer
 from fastapi.security import SecurityScopes
 from fastapi.security.base import SecurityBase
 
-from sameluck.service.comparisons import Comparisons
-from sameluck.service.experiments import Experiments
+from sameluck.service.comparison_cache import ComparisonCache
 from sameluck.service.limits import Limits
+from sameluck.service.loaded_experiments import LoadedExperiments
 from sameluck.service.problems import Refused
 from sameluck.service.tokens import PREFIX, Holder, Tokens
 
@@ -28,10 +28,10 @@ NOBODY = ""  # in whose name requests without a valid token are counted
 class Service:
     """What every route may use."""
 
-    experiments: Experiments
+    experiments: LoadedExperiments
     tokens: Tokens
     limits: Limits
-    comparisons: Comparisons = field(default_factory=Comparisons)
+    comparison_cache: ComparisonCache = field(default_factory=ComparisonCache)
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def fresh_tokens(self) -> Tokens:
@@ -66,7 +66,7 @@ class Caller(NamedTuple):
     service: Service
 
     @property
-    def experiments(self) -> Experiments:
+    def experiments(self) -> LoadedExperiments:
         """The experiments of the store."""
         return self.service.experiments
 
@@ -107,7 +107,7 @@ async def _holder(service: Service, header: str) -> Holder | None:
 
 
 _bearer = Bearer()
-Serving: TypeAlias = Annotated[Caller, Security(_bearer, scopes=["serve"])]
-Rewarding: TypeAlias = Annotated[Caller, Security(_bearer, scopes=["reward"])]
-Reading: TypeAlias = Annotated[Caller, Security(_bearer, scopes=["read"])]
-Managing: TypeAlias = Annotated[Caller, Security(_bearer, scopes=["manage"])]
+ServeCaller: TypeAlias = Annotated[Caller, Security(_bearer, scopes=["serve"])]
+RewardCaller: TypeAlias = Annotated[Caller, Security(_bearer, scopes=["reward"])]
+ReadCaller: TypeAlias = Annotated[Caller, Security(_bearer, scopes=["read"])]
+ManageCaller: TypeAlias = Annotated[Caller, Security(_bearer, scopes=["manage"])]

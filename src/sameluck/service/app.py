@@ -14,9 +14,9 @@ from sameluck.live.options import Makers
 from sameluck.live.store import Store
 from sameluck.service.access import Rates, Service
 from sameluck.service.dashboard.pages import add_dashboard
-from sameluck.service.experiments import Experiments
 from sameluck.service.guard import Guard
 from sameluck.service.limits import Limits
+from sameluck.service.loaded_experiments import LoadedExperiments
 from sameluck.service.metrics import Measured, Metrics
 from sameluck.service.problems import add_problem_documents
 from sameluck.service.routes import add_routes
@@ -30,7 +30,7 @@ def create_app(
     makers: Makers | None = None,
     hosts: Iterable[str] | None = None,
     limits: Limits = Limits(),  # noqa: B008 it is immutable
-    background: Callable[[Experiments], Coroutine[None, None, None]] | None = None,
+    background: Callable[[LoadedExperiments], Coroutine[None, None, None]] | None = None,
 ) -> FastAPI:
     """The service of a store.
 
@@ -43,7 +43,7 @@ def create_app(
         limits: What it accepts at most.
         background: What runs as long as the service does, on its experiments: the traffic of a demonstration.
     """
-    experiments = Experiments(store, makers)
+    experiments = LoadedExperiments(store, makers)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

@@ -12,7 +12,7 @@ from sameluck.live.options import Live, Reward
 from sameluck.live.records import Assignment
 from sameluck.policies.thompson import ThompsonBernoulli
 from sameluck.policies.ucb import UCB1
-from sameluck.service.experiments import Experiments
+from sameluck.service.loaded_experiments import LoadedExperiments
 
 NAME = "onboarding-hints"
 MEANS = {"checklist": 0.62, "video": 0.40, "tour": 0.35, "no hint": 0.30}
@@ -31,7 +31,7 @@ EXPERIMENT = Experiment(
 LIVE = Live(fallback="no hint", reward=Reward(min=0, max=1, window_seconds=60), open_replications=6)
 
 
-async def run_demo(experiments: Experiments) -> None:
+async def run_demo(experiments: LoadedExperiments) -> None:
     """Start an experiment and send it users until it is complete."""
     await experiments.change_store("demo", lambda store: store.start(NAME, EXPERIMENT, live=LIVE))
     traffic, step, added = _Traffic(), 0, False

@@ -12,7 +12,7 @@ from sameluck.service.access import NOBODY, Rates, Service
 from sameluck.service.dashboard.overview import Overviews
 from sameluck.service.dashboard.rendering import HEADERS
 from sameluck.service.dashboard.sessions import COOKIE, Session, Sessions
-from sameluck.service.experiments import Experiments
+from sameluck.service.loaded_experiments import LoadedExperiments
 from sameluck.service.problems import Refused
 from sameluck.service.tokens import Holder
 
@@ -29,7 +29,7 @@ class Visitor(NamedTuple):
     overviews: Overviews
 
     @property
-    def experiments(self) -> Experiments:
+    def experiments(self) -> LoadedExperiments:
         """The experiments of the store."""
         return self.service.experiments
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 from pydantic import StrictStr
 
-from sameluck.service.access import Managing
+from sameluck.service.access import ManageCaller
 from sameluck.service.documents import Name, Reason, StatusModel
 from sameluck.service.routes.control import WITHOUT_REASON, changed
 
@@ -22,7 +22,9 @@ AS_IT_IS = Disabling()
 
 
 @router.post("/disable", response_model=StatusModel)
-async def disable(name: Name, arm: Name, caller: Managing, body: Disabling = AS_IT_IS) -> Response:
+async def disable(
+    name: Name, arm: Name, caller: ManageCaller, body: Disabling = AS_IT_IS
+) -> Response:
     """Show an arm to nobody: no call for an arm that begins after this is answered gets it."""
     fallback, reason = body.fallback, body.reason
     return await changed(
@@ -32,7 +34,7 @@ async def disable(name: Name, arm: Name, caller: Managing, body: Disabling = AS_
 
 @router.post("/enable", response_model=StatusModel)
 async def enable(
-    name: Name, arm: Name, caller: Managing, body: Reason = WITHOUT_REASON
+    name: Name, arm: Name, caller: ManageCaller, body: Reason = WITHOUT_REASON
 ) -> Response:
     """Show a disabled arm again."""
     return await changed(caller, name, lambda live: live.enable_arm(arm, reason=body.reason))

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel
 
 from sameluck.live.records import ASSIGNED
-from sameluck.service.access import Reading, Serving
+from sameluck.service.access import ReadCaller, ServeCaller
 from sameluck.service.direct_routes import DirectRoute
 from sameluck.service.documents import (
     AssignmentModel,
@@ -58,14 +58,14 @@ class AssignmentList(BaseModel):
         200: {"model": AssignmentModel, "description": "The same arm again, or the fallback arm"}
     },
 )
-async def assign(name: Name, body: Arrival, caller: Serving) -> Response:
+async def assign(name: Name, body: Arrival, caller: ServeCaller) -> Response:
     """Return the arm to show a unit: 201 if it was enrolled by this call, 200 otherwise. It is safe to repeat."""
     answer = await caller.experiments.assign(name, body.unit)
     return respond_record(answer, 201 if answer.reason == ASSIGNED else 200)
 
 
 @router.post("/v1/experiments/{name}/assignments/batch", response_model=AssignmentList)
-async def assign_batch(name: Name, body: Arrivals, caller: Serving) -> Response:
+async def assign_batch(name: Name, body: Arrivals, caller: ServeCaller) -> Response:
     """Return the arms to show several units; an error stands in the place of its unit."""
     caller.service.limits.check_items("units", len(body.units))
     answers = await caller.experiments.assign_many(name, body.units)
@@ -73,26 +73,26 @@ async def assign_batch(name: Name, body: Arrivals, caller: Serving) -> Response:
 
 
 @router.post("/v1/experiments/{name}/assignments/void", status_code=204)
-async def void_units(name: Name, body: Units, caller: Serving) -> None:
+async def void_units(name: Name, body: Units, caller: ServeCaller) -> None:
     """Void the assignments of units that were not told their arm, since the answer was lost. It is safe to repeat."""
     caller.service.limits.check_items("units", len(body.units))
     await caller.experiments.void_units(name, body.units)
 
 
 @router.post("/v1/assignments/{id}/exposure", status_code=204)
-async def expose(id: Id, caller: Serving) -> None:
+async def expose(id: Id, caller: ServeCaller) -> None:
     """Report that the unit has seen its arm. It is safe to repeat."""
     await caller.experiments.expose(id)
 
 
 @router.post("/v1/assignments/{id}/void", status_code=204)
-async def void(id: Id, caller: Serving) -> None:
+async def void(id: Id, caller: ServeCaller) -> None:
     """Report that the unit never saw its arm: its entry goes to another. It is safe to repeat."""
     await caller.experiments.void(id)
 
 
 @router.get("/v1/assignments/{id}", response_model=DescriptionModel)
-async def describe(id: Id, caller: Reading) -> Response:
+async def describe(id: Id, caller: ReadCaller) -> Response:
     """Return everything about an assignment, for the analyst."""
     description = await caller.experiments.describe(id)
     return respond(description._asdict())

@@ -10,7 +10,7 @@ from pydantic import Field, StrictBool, StrictInt
 from sameluck.errors import Conflict
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.start import NOT_STARTED
-from sameluck.service.access import Caller, Managing
+from sameluck.service.access import Caller, ManageCaller
 from sameluck.service.documents import (
     ExtensionModel,
     Name,
@@ -54,7 +54,7 @@ async def changed(
 
 
 @router.post("/start", response_model=StatusModel)
-async def start(name: Name, caller: Managing) -> Response:
+async def start(name: Name, caller: ManageCaller) -> Response:
     """Let a new experiment enrol units. On one that has started it changes nothing."""
 
     def change(live: LiveExperiment) -> None:
@@ -69,19 +69,19 @@ async def start(name: Name, caller: Managing) -> Response:
 
 
 @router.post("/pause", response_model=StatusModel)
-async def pause(name: Name, caller: Managing, body: Reason = WITHOUT_REASON) -> Response:
+async def pause(name: Name, caller: ManageCaller, body: Reason = WITHOUT_REASON) -> Response:
     """Enrol no unit until it is resumed; rewards are accepted."""
     return await changed(caller, name, lambda live: live.pause(body.reason))
 
 
 @router.post("/resume", response_model=StatusModel)
-async def resume(name: Name, caller: Managing, body: Reason = WITHOUT_REASON) -> Response:
+async def resume(name: Name, caller: ManageCaller, body: Reason = WITHOUT_REASON) -> Response:
     """Continue after a pause or a failure."""
     return await changed(caller, name, lambda live: live.resume(body.reason))
 
 
 @router.post("/stop", response_model=StatusModel)
-async def stop(name: Name, caller: Managing, body: StopRequest = DRAINING) -> Response:
+async def stop(name: Name, caller: ManageCaller, body: StopRequest = DRAINING) -> Response:
     """End the experiment before the planned number of replications."""
     after, drain, reason = body.after_replications, body.drain, body.reason
     return await changed(
@@ -92,7 +92,7 @@ async def stop(name: Name, caller: Managing, body: StopRequest = DRAINING) -> Re
 
 
 @router.post("/windows", response_model=ExtensionModel)
-async def extend_windows(name: Name, body: MoreTime, caller: Managing) -> Response:
+async def extend_windows(name: Name, body: MoreTime, caller: ManageCaller) -> Response:
     """Let the rewards that are awaited now come later, after an outage for instance."""
     extension = await caller.experiments.change(
         caller.name, name, lambda live: live.extend_windows(body.seconds, reason=body.reason)

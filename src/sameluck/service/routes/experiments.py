@@ -15,7 +15,7 @@ from sameluck.experiment import Experiment
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.options import Live
 from sameluck.live.store import Store
-from sameluck.service.access import Managing, Reading
+from sameluck.service.access import ManageCaller, ReadCaller
 from sameluck.service.documents import Body, ExperimentModel, Name, StatusModel, Text, respond
 
 router = APIRouter(tags=["experiments"])
@@ -71,7 +71,7 @@ def record_of(live: LiveExperiment) -> dict[str, object]:
         }
     },
 )
-async def create_experiment(body: NewExperiment, caller: Managing) -> Response:
+async def create_experiment(body: NewExperiment, caller: ManageCaller) -> Response:
     """Create an experiment: 201, or 200 if it was created before with the same settings. It is safe to repeat."""
     _check_name(body.name)
     arms = body.arms if isinstance(body.arms, int) else len(body.arms)
@@ -118,21 +118,21 @@ def _check_name(name: str) -> None:
 
 
 @router.get("/v1/experiments", response_model=ExperimentList)
-async def list_experiments(caller: Reading) -> Response:
+async def list_experiments(caller: ReadCaller) -> Response:
     """Return the statuses of all experiments, the oldest first."""
     statuses = await caller.experiments.read_store(lambda store: store.statuses())
     return respond({"experiments": [status._asdict() for status in statuses]})
 
 
 @router.get("/v1/experiments/{name}", response_model=ExperimentModel)
-async def get_experiment(name: Name, caller: Reading) -> Response:
+async def get_experiment(name: Name, caller: ReadCaller) -> Response:
     """Return an experiment: its definition, its options and its status."""
     return respond(await caller.experiments.read(name, record_of))
 
 
 @router.delete("/v1/experiments/{name}", status_code=204)
 async def delete_experiment(
-    name: Name, caller: Managing, reason: Annotated[str, Query(max_length=200)] = ""
+    name: Name, caller: ManageCaller, reason: Annotated[str, Query(max_length=200)] = ""
 ) -> None:
     """Delete an experiment that has ended, with its ledger; its lines in the history stay."""
     await caller.experiments.delete(caller.name, name, reason)

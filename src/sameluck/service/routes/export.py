@@ -13,7 +13,7 @@ from starlette.background import BackgroundTask
 
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.logs.exporting import MEDIA_TYPES
-from sameluck.service.access import Reading
+from sameluck.service.access import ReadCaller
 from sameluck.service.documents import Name
 
 router = APIRouter(tags=["results"])
@@ -27,7 +27,7 @@ _FILE: dict[str, object] = {
 @router.get("/v1/experiments/{name}/export", response_class=FileResponse, responses={200: _FILE})
 async def export(
     name: Name,
-    caller: Reading,
+    caller: ReadCaller,
     format: Annotated[Literal["csv", "jsonl", "parquet"], Query()] = "csv",
     what: Annotated[Literal["ledger", "rewards"], Query()] = "ledger",
 ) -> Response:

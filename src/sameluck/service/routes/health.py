@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
-from sameluck.service.access import Reading, Service
+from sameluck.service.access import ReadCaller, Service
 from sameluck.service.documents import respond
 
 router = APIRouter(tags=["health"])
@@ -38,7 +38,7 @@ async def readyz(request: Request) -> Response:
         200: {"content": {"text/plain": {}}, "description": "The text format of Prometheus"}
     },
 )
-async def metrics(request: Request, caller: Reading) -> Response:
+async def metrics(request: Request, caller: ReadCaller) -> Response:
     """Return the metrics in the text format of Prometheus: requests, and the counts of every experiment."""
     statuses = await caller.experiments.read_store(lambda store: store.statuses())
     return Response(*request.app.state.metrics.text(statuses))

@@ -10,7 +10,7 @@ from pydantic import Field, StrictStr
 from sameluck.live.control.policy_migration import Rederivation
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.records import Joining
-from sameluck.service.access import Caller, Managing, Reading
+from sameluck.service.access import Caller, ManageCaller, ReadCaller
 from sameluck.service.documents import (
     Body,
     JoiningModel,
@@ -57,7 +57,7 @@ def _check(caller: Caller, live: LiveExperiment) -> None:
 
 
 @router.post("", status_code=201, response_model=JoiningModel)
-async def add_policy(name: Name, body: NewPolicy, caller: Managing) -> Response:
+async def add_policy(name: Name, body: NewPolicy, caller: ManageCaller) -> Response:
     """Add a challenger, even to a finished experiment: it replays the ledger first."""
 
     def work(live: LiveExperiment) -> Joining:
@@ -69,7 +69,7 @@ async def add_policy(name: Name, body: NewPolicy, caller: Managing) -> Response:
 
 
 @router.post("/preview", response_model=JoiningModel)
-async def preview_policy(name: Name, body: NewPolicy, caller: Reading) -> Response:
+async def preview_policy(name: Name, body: NewPolicy, caller: ReadCaller) -> Response:
     """Return what adding a challenger would return; nothing is changed."""
 
     def work(live: LiveExperiment) -> Joining:
@@ -81,7 +81,10 @@ async def preview_policy(name: Name, body: NewPolicy, caller: Reading) -> Respon
 
 @router.delete("/{policy:path}", response_model=RederivationModel)
 async def remove_policy(
-    name: Name, policy: Name, caller: Managing, reason: Annotated[str, Query(max_length=200)] = ""
+    name: Name,
+    policy: Name,
+    caller: ManageCaller,
+    reason: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
     """Remove a policy: its results go, the rewards that were requested for it stay. The control cannot be removed."""
     done = await caller.experiments.change(
@@ -91,7 +94,9 @@ async def remove_policy(
 
 
 @router.post("/code", response_model=RederivationModel)
-async def replace_policy_code(name: Name, body: PoliciesWithReason, caller: Managing) -> Response:
+async def replace_policy_code(
+    name: Name, body: PoliciesWithReason, caller: ManageCaller
+) -> Response:
     """Continue with the code that this server has for some policies, in place of the experiment's."""
 
     def work(live: LiveExperiment) -> Rederivation:
@@ -101,7 +106,7 @@ async def replace_policy_code(name: Name, body: PoliciesWithReason, caller: Mana
 
 
 @router.post("/code/preview", response_model=RederivationModel)
-async def preview_policy_code(name: Name, body: PolicyNames, caller: Reading) -> Response:
+async def preview_policy_code(name: Name, body: PolicyNames, caller: ReadCaller) -> Response:
     """Return what continuing with this server's code of some policies would change; nothing is changed."""
     shown = await caller.experiments.read(
         name, lambda live: live.replace_policy_code(body.policies)

@@ -14,7 +14,7 @@ from sameluck.intervals import check_level
 from sameluck.live.experiment import LiveExperiment
 from sameluck.reporting.wording import counted
 from sameluck.runs import Runs
-from sameluck.service.access import Reading
+from sameluck.service.access import ReadCaller
 from sameluck.service.documents import (
     ChangeModel,
     CheckModel,
@@ -107,7 +107,9 @@ class TraceModel(BaseModel):
 
 
 @router.get("/results", response_model=ResultsModel)
-async def results(name: Name, query: Annotated[ResultsQuery, Query()], caller: Reading) -> Response:
+async def results(
+    name: Name, query: Annotated[ResultsQuery, Query()], caller: ReadCaller
+) -> Response:
     """Compare the policies so far; `effects` is empty until there are two replications to compare."""
 
     def work(live: LiveExperiment) -> dict[str, object]:
@@ -123,7 +125,7 @@ async def results(name: Name, query: Annotated[ResultsQuery, Query()], caller: R
         }
         if record["verdict"]:
             return record
-        result = caller.service.comparisons.compare(live, runs, query.options())
+        result = caller.service.comparison_cache.compare(live, runs, query.options())
         return record | {
             "effects": result.to_dicts(),
             "standings": [one._asdict() for one in result.standings],
@@ -152,7 +154,7 @@ def _too_early(runs: Runs) -> str:
     },
 )
 async def runs_file(
-    name: Name, query: Annotated[ResultsQuery, Query()], caller: Reading
+    name: Name, query: Annotated[ResultsQuery, Query()], caller: ReadCaller
 ) -> Response:
     """Return the runs of the complete prefix as the file that `sl.Runs.load` reads."""
 
@@ -167,7 +169,7 @@ async def runs_file(
 
 
 @router.get("/diagnostics", response_model=CheckList)
-async def diagnostics(name: Name, caller: Reading, *, silence_is_zero: bool = False) -> Response:
+async def diagnostics(name: Name, caller: ReadCaller, *, silence_is_zero: bool = False) -> Response:
     """Check what the experiment assumes against its data."""
     checks = await caller.experiments.read(
         name, lambda live: live.diagnostics(silence_is_zero=silence_is_zero)
@@ -176,7 +178,7 @@ async def diagnostics(name: Name, caller: Reading, *, silence_is_zero: bool = Fa
 
 
 @router.get("/replications", response_model=ReplicationList)
-async def replications(name: Name, caller: Reading) -> Response:
+async def replications(name: Name, caller: ReadCaller) -> Response:
     """Return the progress of every replication, with the policies' rewards where results use them."""
 
     def work(live: LiveExperiment) -> list[dict[str, object]]:
@@ -197,7 +199,7 @@ async def replications(name: Name, caller: Reading) -> Response:
 
 @router.get("/trace", response_model=TraceModel)
 async def trace(
-    name: Name, caller: Reading, replication: Annotated[int, Query(ge=0)] = 0
+    name: Name, caller: ReadCaller, replication: Annotated[int, Query(ge=0)] = 0
 ) -> Response:
     """Return one replication period by period."""
     found = await caller.experiments.read(name, lambda live: live.trace(replication))
@@ -206,7 +208,7 @@ async def trace(
 
 
 @router.get("/history", response_model=ChangeList)
-async def history(name: Name, caller: Reading) -> Response:
+async def history(name: Name, caller: ReadCaller) -> Response:
     """Return every change of the experiment: when, what, by whom and why."""
     changes = await caller.experiments.read(name, lambda live: live.history())
     return respond({"changes": [change._asdict() for change in changes]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, StrictBool
 
-from sameluck.service.access import Rewarding
+from sameluck.service.access import RewardCaller
 from sameluck.service.direct_routes import DirectRoute
 from sameluck.service.documents import (
     Body,
@@ -47,7 +47,7 @@ class ReceiptList(BaseModel):
 
 
 @router.post("/v1/assignments/{id}/reward", response_model=ReceiptModel)
-async def reward(id: Id, body: RewardBody, caller: Rewarding) -> Response:
+async def reward(id: Id, body: RewardBody, caller: RewardCaller) -> Response:
     """Report the reward of a unit; it is durable once this is answered.
 
     The first value counts. The same value again is a duplicate, so that it is safe to repeat; another value, or one
@@ -58,7 +58,7 @@ async def reward(id: Id, body: RewardBody, caller: Rewarding) -> Response:
 
 
 @router.post("/v1/rewards/batch", response_model=ReceiptList)
-async def reward_batch(body: Rewards, caller: Rewarding) -> Response:
+async def reward_batch(body: Rewards, caller: RewardCaller) -> Response:
     """Report several rewards; an error stands in the place of its reward and does not affect the others."""
     caller.service.limits.check_items("rewards", len(body.rewards))
     pairs = [(one.id, one.value) for one in body.rewards]

@@ -7,7 +7,7 @@ from typing import Literal
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
-from sameluck.service.access import Managing
+from sameluck.service.access import ManageCaller
 from sameluck.service.documents import Body, Name, Text, TokenModel, respond
 
 router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
@@ -34,7 +34,7 @@ class TokenList(BaseModel):
 
 
 @router.post("", status_code=201, response_model=CreatedToken)
-async def create_token(body: NewToken, caller: Managing) -> Response:
+async def create_token(body: NewToken, caller: ManageCaller) -> Response:
     """Create a token; it is in this response and nowhere else."""
     tokens = caller.service.tokens
     secret = await caller.experiments.change_store(
@@ -44,7 +44,7 @@ async def create_token(body: NewToken, caller: Managing) -> Response:
 
 
 @router.get("", response_model=TokenList)
-async def list_tokens(caller: Managing) -> Response:
+async def list_tokens(caller: ManageCaller) -> Response:
     """Return every token without its secret."""
     tokens = caller.service.tokens
     found = await caller.experiments.read_store(lambda _: tokens.every())
@@ -52,7 +52,7 @@ async def list_tokens(caller: Managing) -> Response:
 
 
 @router.delete("/{token:path}", status_code=204)
-async def revoke_token(token: Name, caller: Managing) -> None:
+async def revoke_token(token: Name, caller: ManageCaller) -> None:
     """Revoke a token; it is refused within a second. It is safe to repeat."""
     tokens = caller.service.tokens
     await caller.experiments.change_store(caller.name, lambda _: tokens.revoke(token))

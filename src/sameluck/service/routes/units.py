@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 from pydantic import BaseModel
 
-from sameluck.service.access import Managing
+from sameluck.service.access import ManageCaller
 from sameluck.service.documents import Name, Reason, StatusModel, UnitField, respond
 from sameluck.service.routes.control import WITHOUT_REASON, changed
 
@@ -25,7 +25,7 @@ class Erased(BaseModel):
 
 
 @router.post("/erase", response_model=Erased)
-async def erase_unit(name: Name, body: Erasure, caller: Managing) -> Response:
+async def erase_unit(name: Name, body: Erasure, caller: ManageCaller) -> Response:
     """Erase a unit: nothing in the database leads from it to its rewards, which stay. It is safe to repeat."""
     erased = await caller.experiments.change(
         caller.name, name, lambda live: live.erase(body.unit, reason=body.reason)
@@ -34,6 +34,6 @@ async def erase_unit(name: Name, body: Erasure, caller: Managing) -> Response:
 
 
 @router.post("/forget-units", response_model=StatusModel)
-async def forget_units(name: Name, caller: Managing, body: Reason = WITHOUT_REASON) -> Response:
+async def forget_units(name: Name, caller: ManageCaller, body: Reason = WITHOUT_REASON) -> Response:
     """Destroy the key of the hashes of the units of an experiment that has ended. It is safe to repeat."""
     return await changed(caller, name, lambda live: live.forget_units(reason=body.reason))

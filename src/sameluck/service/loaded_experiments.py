@@ -1,4 +1,4 @@
-"""`Experiments`: the experiments of a store, for a service that runs in an event loop.
+"""`LoadedExperiments`: the experiments of a store, for a service that runs in an event loop.
 
 This is the only module of the service that calls a store. Calls for users that wait at the same moment share a
 transaction; the others wait for the database in threads, few at a time, so that users do not wait for them.
@@ -44,7 +44,7 @@ class Loaded(NamedTuple):
     awaited: AsyncLiveExperiment
 
 
-class Experiments:
+class LoadedExperiments:
     """The experiments of a store by name, each loaded once.
 
     Args:

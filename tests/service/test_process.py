@@ -21,7 +21,7 @@ import pytest
 import sameluck as sl
 from sameluck import cli
 from sameluck.service.addresses import Address
-from sameluck.service.serving import Serving
+from sameluck.service.process import ServiceProcess
 from sameluck.service.tokens import Tokens
 
 EXPERIMENT = {
@@ -55,7 +55,7 @@ def test_loaded_experiments_are_exempt_from_the_garbage_collector(monkeypatch):
     with sl.open("sqlite://") as store:
         address = Address("127.0.0.1", 0)
         with address.bind() as listener:
-            server = Serving(store, address, listener).server
+            server = ServiceProcess(store, address, listener).server
         try:
             server.exempt_loaded()
             loaded = gc.get_freeze_count()

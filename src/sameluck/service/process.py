@@ -1,4 +1,4 @@
-"""`Serving`: a service that listens at an address, run by uvicorn."""
+"""`ServiceProcess`: a service that listens at an address, run by uvicorn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sameluck.service.addresses import Address
 from sameluck.service.app import create_app
 from sameluck.service.dashboard.sessions import Sessions
 from sameluck.service.demo import run_demo
-from sameluck.service.experiments import Experiments
+from sameluck.service.loaded_experiments import LoadedExperiments
 from sameluck.service.tokens import SESSION, Tokens
 
 GRACE_SECONDS = 3  # for requests that are being answered when the service is told to end
@@ -35,7 +35,7 @@ class Server(uvicorn.Server):
 
     _stalled: frozenset[Any] = frozenset()
 
-    def __init__(self, config: uvicorn.Config, experiments: Experiments) -> None:
+    def __init__(self, config: uvicorn.Config, experiments: LoadedExperiments) -> None:
         super().__init__(config)
         self._experiments = experiments
         self._exempt_loads = -1  # of experiments
@@ -78,7 +78,7 @@ def _waits_for_request(connection: Any) -> bool:
     return answered and not kept_alive
 
 
-class Serving:
+class ServiceProcess:
     """The service of a store at an address.
 
     Args:

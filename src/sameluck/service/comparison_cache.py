@@ -1,4 +1,4 @@
-"""`Comparisons`: results that are computed once, however many ask for them."""
+"""`ComparisonCache`: results that are computed once, however many ask for them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST = 100  # that are kept
 Key: TypeAlias = tuple[str, int, tuple[int, ...], str]
 
 
-class Comparisons:
+class ComparisonCache:
     """The last comparisons of each experiment; a complete prefix never changes, so that its comparison is kept."""
 
     def __init__(self) -> None:

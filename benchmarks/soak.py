@@ -45,7 +45,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import sameluck as sl
-from sameluck.testing import reward_at
+from sameluck.simulation.rewards import reward_at
 
 SERVER = Path(__file__).parent.parent / "tests" / "live" / "server.py"
 NAME, WINDOW, THREADS, OPEN = "soak", 30.0, 4, 40

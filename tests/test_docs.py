@@ -300,7 +300,6 @@ def test_the_database_of_the_recipes_keeps_the_contract(tmp_path):
     (path,) = (path for path in RECIPES if path.startswith("tests/"))
     (tmp_path / "test_it.py").write_text(RECIPES[path])
     options = ["-q", "-p", "no:randomly", "-p", "no:cacheprovider", "-k", "value or unit"]
-    printed = run_python(
-        "-m", "pytest", *options, "test_it.py", folder=tmp_path, PYTHONPATH=SOURCE.parent
-    )
+    path = os.pathsep.join([str(SOURCE.parent), str(ROOT / "tests" / "live")])
+    printed = run_python("-m", "pytest", *options, "test_it.py", folder=tmp_path, PYTHONPATH=path)
     assert int(re.search(r"(\d+) passed", printed)[1]) > 5

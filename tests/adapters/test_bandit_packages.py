@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from contract.scenario import Scenario, assert_same
 from scipy import integrate, stats
 
 import bandit_packages as packages
@@ -19,7 +20,6 @@ import literal_rules
 import sameluck as sl
 from sameluck.adapters.adapted_maker import AdaptedMaker
 from sameluck.randomness.streams import DECISION, owner_of, stream
-from sameluck.testing.scenario import Scenario, assert_same
 
 pytestmark = [
     pytest.mark.slow,  # importing the packages takes seconds

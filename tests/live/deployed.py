@@ -3,8 +3,9 @@
 import json
 import sys
 
+from contract.versions import Edited
+
 import sameluck as sl
-from sameluck.testing.store_contract.versions import Edited
 
 
 def main():

@@ -9,13 +9,13 @@ import random
 import threading
 
 import pytest
+from contract import StoreContract
+from contract.assignments import AssignmentRules
+from contract.rewards import RewardRules
 
 import sameluck as sl
 from sameluck.live.calls import call_queue
 from sameluck.live.databases.sqlite import Sqlite
-from sameluck.testing.store_contract import StoreContract
-from sameluck.testing.store_contract.assignments import AssignmentRules
-from sameluck.testing.store_contract.rewards import RewardRules
 
 EXPERIMENT = sl.Experiment(
     policies={"a": "ucb1", "b": "epsilon_greedy"}, arms=2, horizon=50, replications=600

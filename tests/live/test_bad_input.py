@@ -8,10 +8,10 @@ from uuid import UUID
 
 import numpy as np
 import pytest
+from contract.scenario import FIVE, TWO, WINDOW, Scenario, assert_finished, options
 from tables import TABLES, reading
 
 import sameluck as sl
-from sameluck.testing.scenario import FIVE, TWO, WINDOW, Scenario, assert_finished, options
 
 BAD_IDS = [
     "nothing",

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from contract.scenario import ENVIRONMENT, TWO, Scenario, assert_same, options, simulated
 
 import literal
 import sameluck as sl
 from sameluck.live.databases.rows import HistoryRow
 from sameluck.policies.external import makers_for
 from sameluck.randomness.streams import ALL_POLICIES, DECISION, owner_of, stream, word
-from sameluck.testing.scenario import ENVIRONMENT, TWO, Scenario, assert_same, options, simulated
 
 
 class Bound:

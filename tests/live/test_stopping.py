@@ -7,13 +7,13 @@ others emulate ways to stop. Every statistical check raises a false alarm with p
 
 import numpy as np
 import pytest
+from contract.scenario import Scenario, assert_same, options, simulated
 from scipy import stats
 
 import budget
 import sameluck as sl
 from sameluck.intervals import anytime_half_widths, t_critical
 from sameluck.live.options import ORDERS
-from sameluck.testing.scenario import Scenario, assert_same, options, simulated
 
 LEVEL = 0.95
 FAR = 10.0  # standard errors

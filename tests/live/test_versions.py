@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from contract.scenario import ENVIRONMENT, START, TWO, Scenario, assert_same
+from contract.versions import NEW, OLD
 
 import sameluck as sl
 from sameluck.policies.base import POLICIES
-from sameluck.testing.scenario import ENVIRONMENT, START, TWO, Scenario, assert_same
-from sameluck.testing.store_contract.versions import NEW, OLD
 
 DEPLOYED = Path(__file__).with_name("deployed.py")
 

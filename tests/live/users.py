@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 import sameluck as sl
-from sameluck.testing import reward_at
+from sameluck.simulation.rewards import reward_at
 
 ENDED = ("complete", "stopped", "failed")
 

@@ -1,10 +1,10 @@
 """Policies over HTTP: removed, continued with the server's code, and a ledger that is repaired."""
 
 import pytest
+from contract.versions import NEW, OLD
 
 import sameluck as sl
 from sameluck.live.databases.rows import EntryRow
-from sameluck.testing.store_contract.versions import NEW, OLD
 
 EXTERNAL = {"policies": {"ucb": "ucb1(alpha=2)", "own": "external(name=own)"}, "arms": 3}
 

@@ -20,7 +20,7 @@ from sameluck.policies.external import object_seed
 from sameluck.randomness.streams import DECISION, owner_of, stream, word
 from sameluck.simulation import mapping, object_checks
 from sameluck.simulation.object_runner import ObjectRunner
-from sameluck.testing import reward_at
+from sameluck.simulation.rewards import reward_at
 
 ARMS = 3
 BERNOULLI = sl.Bernoulli((0.6, 0.5, 0.4))

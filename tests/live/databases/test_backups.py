@@ -9,10 +9,10 @@ import threading
 import psycopg
 import pytest
 import server
+from contract.scenario import FIVE, START, Scenario, assert_finished, options
 
 import sameluck as sl
-from sameluck.testing import VirtualClock
-from sameluck.testing.scenario import FIVE, START, Scenario, assert_finished, options
+from sameluck.live.rehearsal.rehearsal import VirtualClock
 
 OTHERS = sl.Gaussian((3.0, 2.0, 1.0))  # the rewards of users after a backup was restored
 

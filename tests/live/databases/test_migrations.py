@@ -7,11 +7,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from contract.scenario import Scenario, assert_finished
 
 import sameluck as sl
 from sameluck.live.databases import base, sqlite
 from sameluck.live.databases.base import migrations
-from sameluck.testing.scenario import Scenario, assert_finished
 
 WIDER = "ALTER TABLE experiment ADD COLUMN note TEXT NOT NULL DEFAULT '';"
 NARROWER = "CREATE TABLE remark (text TEXT NOT NULL);"

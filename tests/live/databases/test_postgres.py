@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 
 import psycopg
 import pytest
+from contract import StoreContract
+from contract.scenario import ENVIRONMENT, FIVE, START, Scenario, assert_finished, options
 from users import Users, assert_same, finish
 
 import sameluck as sl
@@ -21,8 +23,6 @@ from sameluck.live.databases.postgres_transaction import lock_number
 from sameluck.live.databases.rows import TextRow
 from sameluck.live.state.replications import OpenReplications
 from sameluck.live.users.enrolment import MadeAssignment
-from sameluck.testing.scenario import ENVIRONMENT, FIVE, START, Scenario, assert_finished, options
-from sameluck.testing.store_contract import StoreContract
 
 KILL = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity

@@ -4,10 +4,10 @@ import contextlib
 import sqlite3
 
 import psycopg
+from contract.scenario import FIVE, Scenario, options
 
 import sameluck as sl
 from sameluck.live.databases.backups import TABLES
-from sameluck.testing.scenario import FIVE, Scenario, options
 
 KEPT = {"change", "schema_version", "api_key", "process_clock"}  # of no experiment, or its history
 

@@ -11,13 +11,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from contract import StoreContract
+from contract.scenario import Scenario, assert_finished, assert_same, options, simulated
 
 import sameluck as sl
 from sameluck.live.databases.rows import NumberRow, TextRow
 from sameluck.live.databases.sqlite import Sqlite
 from sameluck.live.store import Store
-from sameluck.testing.scenario import Scenario, assert_finished, assert_same, options, simulated
-from sameluck.testing.store_contract import StoreContract
 
 HOLDER = """
 import sys

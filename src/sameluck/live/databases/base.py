@@ -1,7 +1,7 @@
 """What a database must do for live experiments: run a piece of work as one transaction.
 
 All logic is in work on named statements (`statements.sql`), the same for every database. Another store is a class
-with `write`, `read` and `close`; `sameluck.testing.store_contract.StoreContract` tests it.
+with `write`, `read` and `close`; `tests/live/contract` tests it.
 """
 
 from __future__ import annotations

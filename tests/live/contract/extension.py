@@ -5,9 +5,7 @@ from __future__ import annotations
 import random
 from functools import partial
 
-from sameluck.live.databases.rows import ReplicationRow, SettledRow
-from sameluck.live.experiment import LiveExperiment
-from sameluck.testing.scenario import (
+from contract.scenario import (
     FIVE,
     WINDOW,
     Scenario,
@@ -16,6 +14,8 @@ from sameluck.testing.scenario import (
     explicit,
     options,
 )
+from sameluck.live.databases.rows import ReplicationRow, SettledRow
+from sameluck.live.experiment import LiveExperiment
 
 
 class ExtensionRules:

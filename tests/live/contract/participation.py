@@ -6,11 +6,7 @@ import json
 
 import pytest
 
-from sameluck.errors import Invalid
-from sameluck.live import records
-from sameluck.live.databases.report_rows import ArrivalRow
-from sameluck.live.experiment import LiveExperiment
-from sameluck.testing.scenario import (
+from contract.scenario import (
     LEASE,
     MICROSECOND,
     WINDOW,
@@ -20,6 +16,10 @@ from sameluck.testing.scenario import (
     explicit,
     options,
 )
+from sameluck.errors import Invalid
+from sameluck.live import records
+from sameluck.live.databases.report_rows import ArrivalRow
+from sameluck.live.experiment import LiveExperiment
 
 
 class ParticipationRules:

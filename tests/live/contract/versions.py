@@ -7,6 +7,15 @@ from typing import Any
 
 import pytest
 
+from contract.scenario import (
+    ENVIRONMENT,
+    FIVE,
+    TWO,
+    Scenario,
+    assert_same,
+    conflict_code,
+    options,
+)
 from sameluck.errors import Diverged, Invalid, OtherVersion
 from sameluck.live import records
 from sameluck.live.databases.base import SqlValue, Values
@@ -16,15 +25,6 @@ from sameluck.live.experiment import LiveExperiment
 from sameluck.live.options import Makers
 from sameluck.policies.external import External, makers_for
 from sameluck.simulation.simulate import simulate
-from sameluck.testing.scenario import (
-    ENVIRONMENT,
-    FIVE,
-    TWO,
-    Scenario,
-    assert_same,
-    conflict_code,
-    options,
-)
 
 
 class Cyclic:

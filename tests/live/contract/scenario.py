@@ -20,9 +20,11 @@ from sameluck.experiment import Experiment
 from sameluck.live import Assignment, Description, Live, LiveExperiment, Receipt, Reward, Store
 from sameluck.live.databases.rows import EventRow
 from sameluck.live.options import Makers
+from sameluck.live.rehearsal.rehearsal import VirtualClock
 from sameluck.runs import Runs
+from sameluck.simulation.observed import observed_rewards
+from sameluck.simulation.rewards import reward_at
 from sameluck.simulation.simulate import simulate
-from sameluck.testing import VirtualClock, observed_rewards, reward_at
 
 Row = TypeVar("Row", bound=tuple[object, ...])
 OpenStore: TypeAlias = Callable[[Callable[[], float]], Store]

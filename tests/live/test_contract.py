@@ -4,11 +4,11 @@ import subprocess
 import sys
 
 import pytest
+from contract import StoreContract
+from contract.scenario import Scenario
 
 from sameluck.live.databases.sqlite import Sqlite
 from sameluck.live.store import Store
-from sameluck.testing.scenario import Scenario
-from sameluck.testing.store_contract import StoreContract
 
 
 class Careless(Sqlite):

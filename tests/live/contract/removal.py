@@ -6,13 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from sameluck.errors import Conflict, Invalid, Unknown
-from sameluck.live import records
-from sameluck.live.control import removal
-from sameluck.live.databases.base import Transaction, Values
-from sameluck.live.databases.rows import EventRow, HistoryRow, PrunedRow, TextRow
-from sameluck.live.experiment import LiveExperiment
-from sameluck.testing.scenario import (
+from contract.scenario import (
     FIVE,
     WINDOW,
     Scenario,
@@ -22,6 +16,12 @@ from sameluck.testing.scenario import (
     explicit,
     options,
 )
+from sameluck.errors import Conflict, Invalid, Unknown
+from sameluck.live import records
+from sameluck.live.control import removal
+from sameluck.live.databases.base import Transaction, Values
+from sameluck.live.databases.rows import EventRow, HistoryRow, PrunedRow, TextRow
+from sameluck.live.experiment import LiveExperiment
 
 MONTH = 30 * 86_400.0
 
@@ -139,7 +139,7 @@ class RemovalRules:
         assert self._audit(live) == "fine"
 
     @pytest.mark.parametrize("exposed", [False, True])
-    def test_a_unit_that_is_erased_in_flight(self, scenario: Scenario, exposed: bool) -> None:  # noqa: FBT001
+    def test_a_unit_that_is_erased_in_flight(self, scenario: Scenario, exposed: bool) -> None:
         """Exposed, its entry gets the default reward; otherwise it goes to another unit."""
         live = scenario.start({"ucb": "ucb1"}, live=explicit())
         ann = live.assign("ann")

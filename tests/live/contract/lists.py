@@ -9,15 +9,8 @@ from typing import Any, TypeAlias, TypeVar
 
 import pytest
 
-from sameluck.errors import Conflict, Invalid, SameluckError, Unknown
-from sameluck.live import records
-from sameluck.live.databases.rows import EventRow, HistoryRow
-from sameluck.live.experiment import LiveExperiment
-from sameluck.live.options import Live
-from sameluck.live.records import Assignment, Receipt
-from sameluck.live.users.batches import MOST_TOGETHER
-from sameluck.policies.external import External
-from sameluck.testing.scenario import (
+from contract.control import THREADS, together
+from contract.scenario import (
     FIVE,
     LEASE,
     TWO,
@@ -27,7 +20,14 @@ from sameluck.testing.scenario import (
     explicit,
     options,
 )
-from sameluck.testing.store_contract.control import THREADS, together
+from sameluck.errors import Conflict, Invalid, SameluckError, Unknown
+from sameluck.live import records
+from sameluck.live.databases.rows import EventRow, HistoryRow
+from sameluck.live.experiment import LiveExperiment
+from sameluck.live.options import Live
+from sameluck.live.records import Assignment, Receipt
+from sameluck.live.users.batches import MOST_TOGETHER
+from sameluck.policies.external import External
 
 T = TypeVar("T")
 Item: TypeAlias = Any  # a unit or a pair, valid or not, or the answer to one

@@ -7,11 +7,7 @@ from functools import partial
 
 import pytest
 
-from sameluck.live import records
-from sameluck.live.databases.base import Values
-from sameluck.live.options import Reward
-from sameluck.live.records import Description
-from sameluck.testing.scenario import (
+from contract.scenario import (
     FIVE,
     LEASE,
     MICROSECOND,
@@ -23,6 +19,10 @@ from sameluck.testing.scenario import (
     explicit,
     options,
 )
+from sameluck.live import records
+from sameluck.live.databases.base import Values
+from sameluck.live.options import Reward
+from sameluck.live.records import Description
 
 
 class RewardRules:

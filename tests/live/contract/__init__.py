@@ -17,17 +17,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from sameluck.testing.scenario import OpenStore, Scenario
-from sameluck.testing.store_contract.assignments import AssignmentRules
-from sameluck.testing.store_contract.control import ConcurrencyRules, ControlRules
-from sameluck.testing.store_contract.extension import ExtensionRules
-from sameluck.testing.store_contract.incidents import IncidentRules
-from sameluck.testing.store_contract.lists import ListRules
-from sameluck.testing.store_contract.participation import ParticipationRules
-from sameluck.testing.store_contract.removal import RemovalRules
-from sameluck.testing.store_contract.results import ResultRules
-from sameluck.testing.store_contract.rewards import RewardRules
-from sameluck.testing.store_contract.versions import VersionRules
+from contract.assignments import AssignmentRules
+from contract.control import ConcurrencyRules, ControlRules
+from contract.extension import ExtensionRules
+from contract.incidents import IncidentRules
+from contract.lists import ListRules
+from contract.participation import ParticipationRules
+from contract.removal import RemovalRules
+from contract.results import ResultRules
+from contract.rewards import RewardRules
+from contract.scenario import OpenStore, Scenario
+from contract.versions import VersionRules
 
 
 class StoreContract(

@@ -7,14 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from sameluck.errors import Invalid, Unavailable
-from sameluck.live import records
-from sameluck.live.calls.settings import acting_as
-from sameluck.live.databases.base import Work
-from sameluck.live.experiment import LiveExperiment
-from sameluck.live.users import enrolment
-from sameluck.live.users.enrolment import MadeAssignment
-from sameluck.testing.scenario import (
+from contract.scenario import (
     FIVE,
     WINDOW,
     Scenario,
@@ -25,6 +18,13 @@ from sameluck.testing.scenario import (
     options,
     simulated,
 )
+from sameluck.errors import Invalid, Unavailable
+from sameluck.live import records
+from sameluck.live.calls.settings import acting_as
+from sameluck.live.databases.base import Work
+from sameluck.live.experiment import LiveExperiment
+from sameluck.live.users import enrolment
+from sameluck.live.users.enrolment import MadeAssignment
 
 T = TypeVar("T")
 

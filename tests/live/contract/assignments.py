@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sameluck.live import records
-from sameluck.live.databases.base import Transaction
-from sameluck.live.databases.rows import HistoryRow
-from sameluck.live.records import Assignment
-from sameluck.live.users.units import hash_unit
-from sameluck.testing.scenario import (
+from contract.scenario import (
     TWO,
     Scenario,
     assert_finished,
@@ -17,6 +12,11 @@ from sameluck.testing.scenario import (
     options,
     simulated,
 )
+from sameluck.live import records
+from sameluck.live.databases.base import Transaction
+from sameluck.live.databases.rows import HistoryRow
+from sameluck.live.records import Assignment
+from sameluck.live.users.units import hash_unit
 
 
 class AssignmentRules:

@@ -9,10 +9,7 @@ from typing import Any
 
 import pytest
 
-from sameluck.errors import Conflict, Invalid
-from sameluck.live import records
-from sameluck.live.experiment import LiveExperiment
-from sameluck.testing.scenario import (
+from contract.scenario import (
     FIVE,
     TWO,
     Scenario,
@@ -23,6 +20,9 @@ from sameluck.testing.scenario import (
     options,
     simulated,
 )
+from sameluck.errors import Conflict, Invalid
+from sameluck.live import records
+from sameluck.live.experiment import LiveExperiment
 
 
 class ControlRules:

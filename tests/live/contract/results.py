@@ -9,15 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from sameluck.environments.bernoulli import Bernoulli
-from sameluck.errors import Diverged, Unknown
-from sameluck.live.databases.base import Values
-from sameluck.live.databases.rows import HistoryRow
-from sameluck.live.engine.scheduler import AUDITED, Entry
-from sameluck.live.experiment import LiveExperiment
-from sameluck.live.options import Reward
-from sameluck.simulation.trace import trace
-from sameluck.testing.scenario import (
+from contract.scenario import (
     ENVIRONMENT,
     FIVE,
     TWO,
@@ -31,6 +23,14 @@ from sameluck.testing.scenario import (
     options,
     simulated,
 )
+from sameluck.environments.bernoulli import Bernoulli
+from sameluck.errors import Diverged, Unknown
+from sameluck.live.databases.base import Values
+from sameluck.live.databases.rows import HistoryRow
+from sameluck.live.engine.scheduler import AUDITED, Entry
+from sameluck.live.experiment import LiveExperiment
+from sameluck.live.options import Reward
+from sameluck.simulation.trace import trace
 
 
 class ResultRules:

@@ -33,9 +33,8 @@ import numpy as np
 import sameluck as sl
 from sameluck.arrays import Floats
 from sameluck.files import write_whole
-from sameluck.inference.twins.bands import Bounds, half_width
 from sameluck.inference.twins.bernoulli_confidence_set import means_ball
-from sameluck.inference.twins.copies import BernoulliCopy, EmpiricalCopy
+from sameluck.inference.twins.copies import BernoulliCopy
 from sameluck.inference.twins.draws import drawn_effects
 from sameluck.inference.twins.long_run import (
     effects_around_mean,
@@ -67,7 +66,6 @@ class Case(NamedTuple):
     policies: dict[str, Any]
     environment: Any
     horizon: int = 1_000
-    bounds: Bounds | None = None  # of rewards other than 0 and 1
 
 
 def _rare(policy: Any, means: tuple[float, float], horizon: int = 1_000) -> Case:
@@ -107,12 +105,10 @@ CASES = {
     "revenue": Case(
         {"ucb1(50)": sl.UCB1(50.0), "epsilon 0.1": sl.EpsilonGreedy(0.1)},
         sl.Empirical(REVENUE),
-        bounds=(0.0, 50.0),
     ),
     "ratings": Case(
         {"ucb1(20)": sl.UCB1(20.0), "epsilon 0.1": sl.EpsilonGreedy(0.1)},
         sl.Empirical(RATINGS),
-        bounds=(1.0, 5.0),
     ),
     "three policies": Case(
         {"ucb1(2)": sl.UCB1(2.0), "thompson": THOMPSON, "epsilon 0.1": sl.EpsilonGreedy(0.1)},
@@ -168,26 +164,11 @@ def measure(case: Case, count: int, number: int, effort: Effort, true: float) ->
     if isinstance(long.copy, BernoulliCopy):
         means = np.array([case.environment.means])
         line["outside"] = not bool(means_ball(long.copy, LEVEL).contains(means)[0])
-    elif case.bounds and isinstance(long.copy, EmpiricalCopy):
-        line["outside"] = _is_outside(long.copy, case.environment)
     flagged = [
         one for one in rare_failures(long) if {one.policy, one.control} == set(copies.pairs[pair])
     ]
     line["flagged"], line["met"] = bool(flagged), sum(one.met for one in flagged)
     return line
-
-
-def _is_outside(copy: EmpiricalCopy, true: sl.Empirical) -> bool:
-    """Whether the true law of an arm is outside its band."""
-    alpha = (1 - LEVEL) / len(copy.values)
-    for values, law in zip(copy.values, true.samples, strict=True):
-        points = np.unique(law)
-        seen, expected = (
-            np.searchsorted(np.sort(one), points, "right") / len(one) for one in (values, law)
-        )
-        if np.abs(seen - expected).max() > half_width(values.size, alpha):
-            return True
-    return False
 
 
 def _judged(low: float, high: float, true: float) -> list[float]:

@@ -130,20 +130,6 @@ def test_a_twin_needs_one_replication(capsys):
     assert twin["effects"][0]["guaranteed_low"] < twin["effects"][0]["effect"]
 
 
-@pytest.mark.slow
-def test_bounds_give_other_rewards_a_guaranteed_interval(capsys):
-    words = ("compare", "a=ucb1(20)", "b=uniform", "--env", "empirical([1,4,5],[1,2,5])")
-    words += ("--horizon", "50", "--replications", "1", "--bounds", "1", "5")
-    code, out, _ = run(capsys, *words, "--twin", "--json")
-    (effect,) = json.loads(out)["twin"]["effects"]
-
-    assert code == 0
-    assert effect["guaranteed_low"] < effect["effect"] < effect["guaranteed_high"]
-    code, _, err = run(capsys, *words)
-    assert code == 2
-    assert "give --twin too" in err
-
-
 def test_files_are_written_to_the_named_paths(capsys, tmp_path):
     paths = {kind: tmp_path / f"out.{kind}" for kind in ("csv", "svg", "html", "npz")}
     flags = zip(("--csv", "--plot", "--report", "--save"), paths.values(), strict=True)

@@ -49,27 +49,12 @@ simultaneous_option = click.option(
 workers_option = click.option("--workers", type=int, help="Threads.  [default: all cores]")
 
 
-def twin_options(command: Command) -> Command:
-    """Whether there is a twin, and what it is told of the rewards."""
-    wanted = click.option(
-        "--twin",
-        "with_twin",
-        is_flag=True,
-        help="Also simulate a copy of the arms as measured; one replication is enough.",
-    )
-    bounds = click.option(
-        "--bounds",
-        type=(float, float),
-        metavar="LOW HIGH",
-        help="The smallest and largest possible reward, for a guaranteed interval of --twin.",
-    )
-    return wanted(bounds(command))
-
-
-def check_twin(bounds: tuple[float, float] | None, *, with_twin: bool) -> None:
-    """Raise `Invalid` for bounds without a twin."""
-    if bounds and not with_twin:
-        raise sl.Invalid("--bounds is for the guaranteed interval of a twin; give --twin too")
+twin_option = click.option(
+    "--twin",
+    "with_twin",
+    is_flag=True,
+    help="Also simulate a copy of the arms as measured; one replication is enough.",
+)
 
 
 def output_options(command: Command) -> Command:
@@ -112,7 +97,6 @@ def write_comparison(
     split: sl.VarianceSplit | None = None,
     *,
     with_twin: bool = False,
-    bounds: tuple[float, float] | None = None,
     makers: Makers | None = None,
 ) -> Output:
     """Compare and write the files: the figure has all horizons of the runs, text and numbers the checkpoints."""
@@ -123,7 +107,7 @@ def write_comparison(
     result = sl.compare(runs.at(checkpoints), **request)
     curve = sl.compare(runs, **request) if len(runs.checkpoints) > len(checkpoints) else result
     note = [Card("Where the variance comes from", split.verdict)] if split else []
-    twin = _twin(runs.at(checkpoints), request, bounds, makers) if with_twin else None
+    twin = _twin(runs.at(checkpoints), request, makers) if with_twin else None
     if twin is not None and outputs["report"]:
         note.append(twin.card())
     writers: dict[str, Callable[[Path], object]] = {
@@ -144,12 +128,10 @@ def write_comparison(
     return Output("\n\n".join(texts), record, written(outputs))
 
 
-def _twin(
-    runs: sl.Runs, request: OptionValues, bounds: tuple[float, float] | None, makers: Makers | None
-) -> sl.Twin:
+def _twin(runs: sl.Runs, request: OptionValues, makers: Makers | None) -> sl.Twin:
     level = request.get("level", 0.95)
     with progress_bar("simulating a copy of the arms", "replications") as progress:
-        return sl.twin(runs, level=level, bounds=bounds, progress=progress, makers=makers)
+        return sl.twin(runs, level=level, progress=progress, makers=makers)
 
 
 def comparison_record(
@@ -207,7 +189,7 @@ def _csv(records: list[dict[str, object]]) -> str:
     is_flag=True,
     help="With a prior: report which share of the variance is due to the drawn instance.",
 )
-@twin_options
+@twin_option
 @workers_option
 @click.option("--dask", metavar="ADDRESS", help="Run on the Dask cluster at tcp://host:port.")
 @json_option
@@ -219,7 +201,6 @@ def compare_command(
     *,
     split: bool,
     with_twin: bool,
-    bounds: tuple[float, float] | None,
     **options: object,
 ) -> Output:
     """Compare policies by simulation.
@@ -227,7 +208,6 @@ def compare_command(
     Policies are written as in `sameluck policies`; `NAME=POLICY` gives one a name. The settings may be in a TOML file
     instead, under the same names (environment, horizon, ... and a table [policies]); options override the file.
     """
-    check_twin(bounds, with_twin=with_twin)
     outputs = take_outputs(options)
     experiment, settings = read_experiment(policies, options)
     environment = settings["environment"]
@@ -246,9 +226,7 @@ def compare_command(
     )
     request["best"] = settings.get("best", False)
     parts = sl.split_variance(experiment, environment) if split else None
-    return write_comparison(
-        runs, checkpoints, request, outputs, parts, with_twin=with_twin, bounds=bounds
-    )
+    return write_comparison(runs, checkpoints, request, outputs, parts, with_twin=with_twin)
 
 
 @click.command("designs")

@@ -9,14 +9,13 @@ import click
 
 import sameluck as sl
 from sameluck.cli.compare import (
-    check_twin,
     metric_option,
     output_options,
     pairs_option,
     read_request,
     simultaneous_option,
     take_outputs,
-    twin_options,
+    twin_option,
     with_curve,
     write_comparison,
 )
@@ -44,7 +43,7 @@ HELP_POSITION = 5
 )
 @simultaneous_option
 @click.option("--best", is_flag=True, help="Report which policies may be the best of all.")
-@twin_options
+@twin_option
 @output_options
 def results_command(
     name: str,
@@ -53,7 +52,6 @@ def results_command(
     policies: str | None,
     best: bool,
     with_twin: bool,
-    bounds: tuple[float, float] | None,
     **options: object,
 ) -> Output:
     """Compare the policies on the rewards so far.
@@ -61,7 +59,6 @@ def results_command(
     Results use the complete prefix of replications. With lockstep order, earlier horizons are known sooner:
     --checkpoints 10,50.
     """
-    check_twin(bounds, with_twin=with_twin)
     outputs = take_outputs(options)
     with database.open_experiment(name, read_only=True) as live:
         if len(live.experiment.policies) < 2:
@@ -77,9 +74,7 @@ def results_command(
             raise _too_early(live, names, runs.replications, checkpoints[-1], needed)
     request["best"] = best
     makers = makers_for(runs.experiment.policies, database.import_makers())
-    return write_comparison(
-        runs, checkpoints, request, outputs, with_twin=with_twin, bounds=bounds, makers=makers
-    )
+    return write_comparison(runs, checkpoints, request, outputs, with_twin=with_twin, makers=makers)
 
 
 def _parse_names(names: str | None, live: sl.LiveExperiment) -> list[str] | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sameluck.errors import Invalid
-from sameluck.inference.twins.bands import Bounds, check_bounds
 from sameluck.inference.twins.draws import drawn_effects
 from sameluck.inference.twins.guaranteed import guaranteed_intervals, points_visited
 from sameluck.inference.twins.long_run import (
@@ -29,7 +28,6 @@ def twin(  # noqa: PLR0913 all but one are optional
     *,
     level: float = 0.95,
     family: str | None = None,
-    bounds: Bounds | None = None,
     replications: int = Effort().replications,
     draws: int | None = None,
     draw_replications: int | None = None,
@@ -46,8 +44,6 @@ def twin(  # noqa: PLR0913 all but one are optional
         level: Confidence of the intervals, each for one pair at one horizon.
         family: How arms are copied: `"bernoulli"` (rewards 0 and 1, the default for them), `"empirical"` (the
             observed values, the default for others) or `"gaussian"`.
-        bounds: The smallest and the largest possible reward, if they are not 0 and 1: with them such rewards have a
-            guaranteed interval too. Arms are then copied as their observed values, even if all are 0 and 1 so far.
         replications: Of the long run on the copy.
         draws: Of arms that the ledger leaves possible; if not given 200, and more for a level above 0.98.
         draw_replications: On each draw; doubled, at most twice, where that is not precise enough. If not given 192;
@@ -62,14 +58,9 @@ def twin(  # noqa: PLR0913 all but one are optional
         )
     if len(runs.policies) < 2:
         raise Invalid("twin needs at least two policies, got one")
-    if bounds is not None:
-        check_bounds(bounds, runs, family)
-        family = "empirical"
     effort = checked_effort(level, replications, draws, draw_replications)
     copies = Copies(runs, workers, progress, makers=makers)
-    visited = effort.draw_replications * points_visited(
-        runs.experiment.n_arms, len(copies.pairs), bounds
-    )
+    visited = effort.draw_replications * points_visited(runs.experiment.n_arms, len(copies.pairs))
     copies.expect(effort.replications + effort.draws * effort.weighted + visited)
     long = run_long(runs, family, copies, effort.replications)
     stability = check_stability(long.stacks, long.runs, copies.generator(0))
@@ -81,7 +72,7 @@ def twin(  # noqa: PLR0913 all but one are optional
         each = [one for of_pair in drawn for one in of_pair]
         records = zip(copied, each, strict=True)
         effects = [with_interval(one, by.effect, by.interval) for one, by in records]
-    guaranteed = guaranteed_intervals(long, effort.draw_replications, level, bounds)
+    guaranteed = guaranteed_intervals(long, effort.draw_replications, level)
     copies.finish()
     return Twin(
         tuple(effects),

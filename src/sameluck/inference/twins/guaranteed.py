@@ -8,24 +8,20 @@ simulation and of the search for the ends.
 
 from __future__ import annotations
 
-from sameluck.inference.twins.bands import Bands, BandSearch, Bounds, bands_of
-from sameluck.inference.twins.bernoulli_confidence_set import BallSearch, MeansBall, means_ball
-from sameluck.inference.twins.copies import BernoulliCopy, EmpiricalCopy
+from sameluck.inference.twins.bernoulli_confidence_set import BallSearch, means_ball
+from sameluck.inference.twins.copies import BernoulliCopy
 from sameluck.inference.twins.extremes import MOST_SETTLED, SETTLED, Extremes
 from sameluck.inference.twins.intervals import quantile
 from sameluck.inference.twins.long_run import LongRun
 from sameluck.inference.twins.records import Guaranteed
 
 
-def points_visited(arms: int, pairs: int, bounds: Bounds | None) -> int:
+def points_visited(arms: int, pairs: int) -> int:
     """About how many points are simulated to find the ends, those of longer simulations more than once."""
-    search = BallSearch if bounds is None else BandSearch
-    return search.points(arms, pairs) + SETTLED * min(MOST_SETTLED, 2 * pairs)
+    return BallSearch.points(arms, pairs) + SETTLED * min(MOST_SETTLED, 2 * pairs)
 
 
-def guaranteed_intervals(
-    long: LongRun, count: int, level: float, bounds: Bounds | None
-) -> tuple[Guaranteed, ...]:
+def guaranteed_intervals(long: LongRun, count: int, level: float) -> tuple[Guaranteed, ...]:
     """The range of the effect over a set of arms, from `count` replications at each of many points.
 
     The set is of means for rewards 0 and 1, and of distribution functions for others with bounds; none without. The
@@ -33,17 +29,11 @@ def guaranteed_intervals(
     same: 0 is then in the interval, though the search seldom meets such arms exactly.
     """
     arms = long.observed.experiment.n_arms
-    possible: MeansBall | Bands
-    if isinstance(long.copy, BernoulliCopy):
-        possible = means_ball(long.copy, level)
-        extremes = Extremes(long, arms, possible.environments)
-        BallSearch(extremes, possible).run(count, long.copies.generator(3))
-    elif isinstance(long.copy, EmpiricalCopy) and bounds is not None:
-        possible = bands_of(long.copy.values, bounds, level)
-        extremes = Extremes(long, 2 * arms, possible.environments)
-        BandSearch(extremes, arms).run(count, long.copies.generator(3))
-    else:
+    if not isinstance(long.copy, BernoulliCopy):
         return ()
+    possible = means_ball(long.copy, level)
+    extremes = Extremes(long, arms, possible.environments)
+    BallSearch(extremes, possible).run(count, long.copies.generator(3))
     extremes.settle(count, quantile(level))
     if possible.has_equal_arms:
         extremes.include(0.0)

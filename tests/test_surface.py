@@ -150,7 +150,12 @@ def imported_modules(path):
             yield from (name if name in MODULES else node.module for name in names)
 
 
-WORDS = {"sameluck.arrays", "sameluck.errors", "sameluck.validation"}  # which every module may use
+WORDS = {
+    "sameluck.arrays",
+    "sameluck.errors",
+    "sameluck.validation",
+    "sameluck.wording",
+}  # for every module
 # What puts the service together, and the client, which mirrors all of a live experiment.
 MOST = {"sameluck.service.app": 11, "sameluck.client.calls": 12, "sameluck.client.threads": 11}
 

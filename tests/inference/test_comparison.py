@@ -10,7 +10,8 @@ import pytest
 
 import sameluck as sl
 from sameluck import text_forms
-from sameluck.reporting.wording import amount, probability, times
+from sameluck.reporting.effect_tables import page_table
+from sameluck.wording import amount, probability, times
 
 POLICIES = {"steady": sl.UCB1(2.5), "eager": sl.UCB1(3.0)}
 BERNOULLI = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
@@ -223,7 +224,7 @@ def test_the_table_and_the_figure_say_what_the_intervals_hold_for(
     experiment = EXPERIMENT.replace(policies=field)
     runs = sl.simulate(experiment, sl.Bernoulli([0.6, 0.4]), checkpoints=[25, 50][-checkpoints:])
     result = sl.compare(runs, simultaneous=simultaneous)
-    assert result.table()[0][4] == f"95% interval{scope}"
+    assert page_table(result)[0][4] == f"95% interval{scope}"
     assert f"95% interval{scope}" in str(result)
     legend = result.plot().axes[0].get_legend_handles_labels()[1]
     texts = [*legend, *(text.get_text() for text in result.plot().findobj(matplotlib.text.Text))]

@@ -6,6 +6,7 @@ import pytest
 
 import sameluck as sl
 from sameluck.reporting import tables
+from sameluck.reporting.effect_tables import page_table
 
 POLICIES = {f"ucb({k / 10:g})": sl.UCB1(k / 10) for k in range(1, 21)}
 
@@ -31,7 +32,7 @@ def test_table_board_and_figure_have_the_lowest_regret_first(by_regret):
     effects = {one.policy: one.effect for one in by_regret.effects}
     order = sorted(effects, key=lambda name: effects[name])
 
-    assert [row[0] for row in by_regret.table()[1]] == order
+    assert [row[0] for row in page_table(by_regret)[1]] == order
     (axes,) = by_regret.plot().axes
     assert [label.get_text() for label in axes.get_yticklabels()] == order
     board = by_regret.to_html().partition("board")[2]

@@ -11,7 +11,8 @@ import pytest
 import sameluck as sl
 from sameluck import cli
 from sameluck.files import made_with
-from sameluck.inference.commands import compare_command, designs_command
+from sameluck.reporting.commands import compare_command, designs_command
+from sameluck.reporting.sentences import about_unseen
 
 BERNOULLI = "bernoulli(0.7, 0.3)"
 TWO = sl.Experiment(
@@ -45,7 +46,7 @@ def test_two_policies_have_an_answer_a_curve_and_each_replication():
     assert f"steady earned {-effect.effect:.1f} more than ucb1(alpha=5) over 200 periods." in text
     assert f"The 99% interval runs from {-effect.high:.1f} to {-effect.low:.1f} more." in text
     assert f"Users asked, a replication {effect.interactions:,.0f} instead of 400" in text
-    assert result.about_unseen[0] in text
+    assert about_unseen(result)[0] in text
     rewards = runs.rewards[:, :, -1]
     ahead = int((rewards[:, 1] > rewards[:, 0]).sum())
     assert f"ucb1(alpha=5) was ahead in {ahead} of 10." in text

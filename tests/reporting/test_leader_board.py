@@ -2,7 +2,7 @@
 
 import re
 
-from sameluck.reporting.leader_board import Place, leader_board
+from sameluck.reporting.pages.leader_board import Place, leader_board
 
 CONTROL = Place("control", 0.0, 0.0, 0.0)
 

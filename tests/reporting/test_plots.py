@@ -3,8 +3,8 @@
 import pytest
 
 import sameluck as sl
-from sameluck.inference.figures import effect_curves
 from sameluck.reporting import plots
+from sameluck.reporting.plots import effect_curves
 
 POLICIES = {"a": sl.UCB1(), "b": sl.UCB1(3.0), "c": sl.EpsilonGreedy()}
 

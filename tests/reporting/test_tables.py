@@ -5,8 +5,8 @@ import sys
 import pytest
 
 import sameluck as sl
-from sameluck.inference.figures import effect_curves
 from sameluck.reporting import plots, tables
+from sameluck.reporting.plots import effect_curves
 
 HEADER = ["policy", "horizon", "effect", "95% interval"]
 ROWS = [["a", "1,000", "-3.5", "-4 to -3"], ["a long name", "1,000", "0.25", "0.1 to 0.4"]]

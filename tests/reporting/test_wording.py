@@ -2,7 +2,7 @@
 
 import pytest
 
-from sameluck.reporting.wording import AT_MOST, arm_in, counted, digits_of, listed, sentence
+from sameluck.wording import AT_MOST, arm_in, counted, digits_of, listed, sentence
 
 
 @pytest.mark.parametrize(

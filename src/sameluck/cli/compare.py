@@ -33,7 +33,7 @@ from sameluck.cli.simulation import simulate
 from sameluck.files import made_with, make_folder, write_whole
 from sameluck.inference.requests import Request, check_request
 from sameluck.policies.external import Makers
-from sameluck.reporting.pages import Card
+from sameluck.reporting.pages.page import Card
 from sameluck.reporting.tables import csv_table, wrapped
 
 pairs_option = click.option("--pairs", help="control, all or best.  [default: control]")

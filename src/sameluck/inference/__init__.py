@@ -1,6 +1,6 @@
 """Inference: effects, intervals, comparisons, plans and races."""
 
-from sameluck.inference.comparing import compare
+from sameluck.inference.compare import compare
 from sameluck.inference.comparison import Comparison
 from sameluck.inference.effects import Effect
 from sameluck.inference.planning.coverage import Coverage, coverage

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from sameluck.arrays import Floats
-from sameluck.inference.effects import Effect, Request, differences, has_prior, is_same_policy
+from sameluck.inference.effects import Effect, Request, differences, has_prior, is_interim
 from sameluck.inference.metrics import measured
 from sameluck.inference.movement import movement_cautions
 from sameluck.inference.scale import scale_caution
-from sameluck.reporting.wording import listed
 from sameluck.runs import Runs
+from sameluck.wording import listed
 
 FEW_REPLICATIONS = 10
 LARGE_SKEWNESS = 1.0
@@ -45,11 +45,6 @@ def scale_cautions(runs: Runs) -> Iterator[str]:
     """A sentence if policies assume another scale of rewards."""
     if caution := scale_caution(runs):
         yield caution
-
-
-def is_interim(runs: Runs) -> bool:
-    """Whether a live experiment has planned more replications than these."""
-    return runs.environment is None and runs.replications < runs.experiment.replications
 
 
 def _interim(runs: Runs, request: Request) -> Iterator[str]:
@@ -104,7 +99,7 @@ def _names(effects: Sequence[Effect]) -> str:
 
 
 def _never_diverge(runs: Runs, effects: Sequence[Effect]) -> Iterator[str]:
-    if same := [one for one in effects if _identical(runs, one) and not is_same_policy(one)]:
+    if same := [one for one in effects if _identical(runs, one) and not one.is_same_policy]:
         yield (
             f"{_names(same)} pulled every arm equally often in every replication: this environment cannot "
             "distinguish them. Try one in which they differ."

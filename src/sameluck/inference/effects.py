@@ -71,6 +71,21 @@ class Effect(NamedTuple):
     )
     plain_sd: float
 
+    @property
+    def shows_difference(self) -> bool:
+        """Whether the interval excludes 0."""
+        return not self.low <= 0 <= self.high
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether both bounds are finite and the differences vary."""
+        return self.sd > 0 and math.isfinite(self.high - self.low)
+
+    @property
+    def is_same_policy(self) -> bool:
+        """Whether both names stand for one policy with the same pulls and rewards."""
+        return self.low == self.high == self.sd == 0
+
 
 def effects(
     runs: Runs, request: Request, pairs: Sequence[Pair] | None = None
@@ -97,11 +112,6 @@ def requested_pairs(runs: Runs, request: Request) -> list[Pair]:
     """The pairs of policies to compare."""
     best = best_policy(runs, request.by)
     return list(pairings[request.pairs](runs.policies, str(request.control), best))
-
-
-def is_same_policy(effect: Effect) -> bool:
-    """Whether the two names stand for one policy that did the same."""
-    return effect.low == effect.high == effect.sd == 0
 
 
 def _same(runs: Runs, pair: Pair) -> bool:
@@ -150,6 +160,11 @@ def is_paired(runs: Runs) -> bool:
 def has_prior(runs: Runs) -> bool:
     """Whether the environment is a prior: one instance per replication."""
     return runs.environment is not None and runs.environment.is_prior
+
+
+def is_interim(runs: Runs) -> bool:
+    """Whether a live experiment has planned more replications than these."""
+    return runs.environment is None and runs.replications < runs.experiment.replications
 
 
 def differences(runs: Runs, pair: Pair, index: int, request: Request | None = None) -> Floats:

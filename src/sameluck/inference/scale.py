@@ -16,9 +16,9 @@ from sameluck.environments.base import Environment, compiled_law, draw
 from sameluck.experiment import Experiment
 from sameluck.policies.base import Policy, RewardScale, rescaled, reward_scale
 from sameluck.randomness.streams import AUDIT, stream, word
-from sameluck.reporting.wording import listed
 from sameluck.runs import Runs
 from sameluck.text_forms import is_parameters
+from sameluck.wording import listed
 
 FACTOR = 2.0  # by which the scales may differ
 LIVE_FACTOR = 3.0  # if the rewards' is estimated from sums

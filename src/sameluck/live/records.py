@@ -28,7 +28,7 @@ from sameluck.live.databases.rows import (
 from sameluck.live.engine.scheduler import AUDITED
 from sameluck.live.options import stop_after_of
 from sameluck.live.users.reward_outcomes import is_id
-from sameluck.reporting.wording import counted
+from sameluck.wording import counted
 
 ASSIGNED = "ASSIGNED"
 STICKY = "STICKY"

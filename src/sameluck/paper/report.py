@@ -10,7 +10,8 @@ from sameluck.files import make_folder, to_json, write_whole
 from sameluck.paper import checks, published
 from sameluck.paper.parts import Cell, Part, Record, Section, Settings, Table
 from sameluck.randomness import streams
-from sameluck.reporting import pages, plots, tables
+from sameluck.reporting import plots, tables
+from sameluck.reporting.pages import page as pages
 
 TITLE = "The paper, reproduced"
 SCHEMA = 1

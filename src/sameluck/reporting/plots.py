@@ -6,7 +6,7 @@ With `drawing` and `trace_figures` this is `sl.plots`. Needs `sameluck[plots]`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sameluck.reporting.drawing import (
     COLOURS,
@@ -36,7 +36,11 @@ from sameluck.reporting.trace_figures import (
     draw_trajectories,
     visits,
 )
-from sameluck.reporting.wording import percent
+from sameluck.wording import percent
+
+if TYPE_CHECKING:
+    from sameluck.inference.effects import Effect
+    from sameluck.inference.policy_summaries import PolicyMetric
 
 __all__ = [
     "BANDS",
@@ -66,6 +70,8 @@ __all__ = [
     "draw_stacks",
     "draw_trajectories",
     "drawing",
+    "effect_curves",
+    "metric_curves",
     "panels",
     "save",
     "saved",
@@ -192,6 +198,35 @@ def _draw_ranking(
     if len(curves) > BARS:
         notes.append(f"the {BARS} largest of {len(curves):,} differences")
     axes.set_xlabel("\n".join([*notes, axes.get_xlabel()]))
+
+
+def metric_curves(values: Sequence[PolicyMetric]) -> list[Curve]:
+    """One curve for each policy."""
+    points: dict[str, list[PolicyMetric]] = {}
+    for one in values:
+        points.setdefault(one.policy, []).append(one)
+    return [
+        Curve(
+            policy,
+            *(
+                tuple(getattr(one, f) for one in group)
+                for f in ("checkpoint", "value", "low", "high")
+            ),
+        )
+        for policy, group in points.items()
+    ]
+
+
+def effect_curves(effects: Sequence[Effect]) -> list[Curve]:
+    """One curve for each pair of policies."""
+    points: dict[tuple[str, str], list[Effect]] = {}
+    for effect in effects:
+        points.setdefault((effect.policy, effect.control), []).append(effect)
+    fields = ("checkpoint", "effect", "low", "high")
+    return [
+        Curve(" minus ".join(pair), *(tuple(getattr(e, field) for e in group) for field in fields))
+        for pair, group in points.items()
+    ]
 
 
 class PowerCurve(NamedTuple):

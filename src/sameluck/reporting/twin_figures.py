@@ -9,7 +9,7 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.reporting.drawing import Axes, Figure, colour, drawing, panels
-from sameluck.reporting.wording import amount, percent
+from sameluck.wording import amount, percent
 
 _POINTER = {"arrowprops": {"arrowstyle": "-", "color": "0.5"}, "ha": "right", "va": "top"}
 

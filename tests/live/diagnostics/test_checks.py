@@ -21,7 +21,7 @@ from sameluck.live.diagnostics.loss import loss, stratified_p_value, user_blocks
 from sameluck.live.diagnostics.same_policy import same_policy
 from sameluck.live.diagnostics.snapshot import End
 from sameluck.live.diagnostics.traffic import enrolment, sample_ratio, visits
-from sameluck.reporting.wording import duration
+from sameluck.wording import duration
 
 
 def assert_at_most(hits, trials, rate):

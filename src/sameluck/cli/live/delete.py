@@ -10,7 +10,7 @@ import click
 import sameluck as sl
 from sameluck.cli.live.store_options import DatabaseOptions, live_command, name_argument
 from sameluck.cli.output import Output
-from sameluck.reporting.wording import counted
+from sameluck.wording import counted
 
 HELP_POSITION = 15
 

@@ -12,7 +12,7 @@ from sameluck.cli.live.store_options import DatabaseOptions, live_command
 from sameluck.cli.output import Output
 from sameluck.live.diagnostics.database import examine
 from sameluck.reporting.tables import wrapped
-from sameluck.reporting.wording import sentence
+from sameluck.wording import sentence
 
 HELP_POSITION = 6
 

@@ -24,7 +24,7 @@ from sameluck.cli.live.store_options import DatabaseOptions, live_command, name_
 from sameluck.cli.output import Output
 from sameluck.live.databases.rows import ACTIVE
 from sameluck.policies.external import makers_for
-from sameluck.reporting.wording import counted
+from sameluck.wording import counted
 
 HELP_POSITION = 5
 

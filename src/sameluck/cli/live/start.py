@@ -17,7 +17,7 @@ from sameluck.cli.live.store_options import (
     name_option,
 )
 from sameluck.cli.output import Output
-from sameluck.reporting.wording import counted
+from sameluck.wording import counted
 
 HELP_POSITION = 2
 

@@ -8,7 +8,7 @@ import sameluck as sl
 from sameluck.cli.live.store_options import DatabaseOptions, live_command, name_argument
 from sameluck.cli.output import Output, check_outputs
 from sameluck.reporting.tables import text_table
-from sameluck.reporting.wording import counted
+from sameluck.wording import counted
 
 HELP_POSITION = 7
 

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import scipy
 
 from sameluck.frames import Frames
-from sameluck.inference import reports
 from sameluck.inference.comparison import Comparison
+from sameluck.inference.display import reporting, written
 from sameluck.inference.effects import Effect
-from sameluck.inference.figures import effect_curves
-from sameluck.inference.sentences import cost, findings, setting
-from sameluck.reporting import pages, plots, tables
-from sameluck.reporting.wording import amount, percent
+from sameluck.reporting import plots, tables
+from sameluck.reporting.pages import page as pages
+from sameluck.reporting.plots import effect_curves
+from sameluck.wording import amount, percent
 
 
 class DesignRow(NamedTuple):
@@ -86,8 +86,11 @@ class DesignComparison(Frames):
             and row.design != self._reference
             and math.isfinite(row.users_needed)
         ]
-        found = [*findings(reference.last_effects), *reference.about_unseen]
-        return " ".join([*found, cost(effect, self._reference), *others])
+        found = [
+            *reporting("sentences").findings(reference.last_effects),
+            *reporting("sentences").about_unseen(reference),
+        ]
+        return " ".join([*found, reporting("sentences").cost(effect, self._reference), *others])
 
     def __str__(self) -> str:
         table = tables.text_table(self._header, self.cells(), index=2)
@@ -101,7 +104,7 @@ class DesignComparison(Frames):
 
     @property
     def _title(self) -> str:
-        return setting(self.results[self._first].runs)
+        return reporting("sentences").setting(self.results[self._first].runs)
 
     @property
     def _sentences(self) -> list[str]:
@@ -148,14 +151,18 @@ class DesignComparison(Frames):
         one = first.effects[0]
         pair = f"minus {one.control}" if several else f"{one.policy} minus {one.control}"
         title = f"{pair}, {one.replications:,} replications"
-        figure = plots.draw_effects(curves, level=one.level, title=title, scope=first.scope, ax=ax)
+        figure = plots.draw_effects(
+            curves, level=one.level, title=title, scope=reporting("sentences").scope(first), ax=ax
+        )
         return plots.saved(figure, path)
 
     def to_html(self, path: str | Path | None = None) -> str:
         """A self-contained page: the answer of the reference design, all side by side, each design's own verdict."""
         card = pages.Card("Side by side", self.verdict, self._header, self.cells())
-        content = reports.designs_page(self.results, self.results[self._reference], card)
-        return reports.write(content, path)
+        content = reporting("pages.comparison_page").designs_page(
+            self.results, self.results[self._reference], card
+        )
+        return written(content, path)
 
 
 def _replications_needed(

@@ -10,7 +10,7 @@ from sameluck.environments.base import EnvironmentLike
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment, require_experiment
-from sameluck.inference.comparing import compare
+from sameluck.inference.compare import compare
 from sameluck.inference.planning.design_results import DesignComparison
 from sameluck.policies.external import Makers
 from sameluck.simulation.preconditions import fits

@@ -17,7 +17,7 @@ from sameluck.inference.planning.coverage import Coverage
 from sameluck.inference.planning.power import power_of
 from sameluck.inference.unseen import unseen_share
 from sameluck.reporting import plots, tables
-from sameluck.reporting.wording import percent
+from sameluck.wording import percent
 
 _NUMBERS = ("sd", "effect", "power", "replications", "users each", "users", "days")
 _HEADER = ("design", "horizon", *_NUMBERS)

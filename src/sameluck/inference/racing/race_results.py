@@ -13,7 +13,7 @@ from sameluck.frames import Frames
 from sameluck.inference.unseen import unseen_share
 from sameluck.inference.variance_ratios import variance_ratio
 from sameluck.reporting import plots, tables
-from sameluck.reporting.wording import percent
+from sameluck.wording import percent
 
 LARGE_SKEWNESS = 2.0
 

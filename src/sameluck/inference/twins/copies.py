@@ -15,8 +15,8 @@ from sameluck.environments.empirical import Empirical
 from sameluck.environments.gaussian import Gaussian
 from sameluck.errors import Invalid
 from sameluck.inference.twins.observed_rewards import ObservedStacks
-from sameluck.reporting.wording import counted
 from sameluck.validation import require_one_of
+from sameluck.wording import counted
 
 _LEAST_CHANCE = 2.0**-53  # that also leaves room below 1
 

@@ -8,8 +8,8 @@ from sameluck.environments.base import Environment
 from sameluck.experiment import Experiment
 from sameluck.inference.twins.failures import failure_of
 from sameluck.inference.twins.simulations import has_objects, twin_seed
-from sameluck.reporting.wording import amount
 from sameluck.simulation.simulate import simulate
+from sameluck.wording import amount
 
 REPLICATIONS = 4_000
 STEPS = 20_000_000  # periods, at most

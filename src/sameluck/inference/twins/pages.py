@@ -11,10 +11,11 @@ from sameluck.arrays import Floats
 from sameluck.files import made_with
 from sameluck.inference.effects import Effect
 from sameluck.inference.twins.records import Failure, Guaranteed
-from sameluck.reporting import pages, plots, tables
-from sameluck.reporting.pages import Card
+from sameluck.reporting import plots, tables
+from sameluck.reporting.pages import page as pages
+from sameluck.reporting.pages.page import Card
 from sameluck.reporting.twin_figures import Bar, PairFigure, Tail, draw_twin
-from sameluck.reporting.wording import amount, percent
+from sameluck.wording import amount, percent
 
 if TYPE_CHECKING:
     from sameluck.inference.twins.result import Twin

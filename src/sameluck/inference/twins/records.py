@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sameluck.reporting.wording import amount
+from sameluck.wording import amount
 
 REJECTED = 0.05
 

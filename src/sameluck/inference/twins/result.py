@@ -13,7 +13,7 @@ from sameluck.inference.twins import pages, sentences
 from sameluck.inference.twins.long_run import LongRun
 from sameluck.inference.twins.records import Failure, Guaranteed, Stability
 from sameluck.reporting import plots
-from sameluck.reporting.pages import Card
+from sameluck.reporting.pages.page import Card
 from sameluck.runs import Runs
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sameluck.arrays import Ints
-from sameluck.inference.cautions import is_interim
-from sameluck.inference.effects import Effect, is_same_policy
-from sameluck.inference.sentences import shows_difference
+from sameluck.inference.effects import Effect, is_interim
 from sameluck.inference.twins.records import Failure, Guaranteed, Stability
-from sameluck.reporting.wording import amount, counted, listed, percent
 from sameluck.runs import Runs
+from sameluck.wording import amount, counted, listed, percent
 
 FEW_USERS = 20  # of an arm
 MOST = 5  # findings or failures that are listed
@@ -45,7 +43,7 @@ def _finding(effect: Effect, *, withheld: bool) -> str:
     if withheld:
         return f"{earns} {over}."
     bounds = f"{percent(effect.level)} interval {amount(effect.low)} to {amount(effect.high)}"
-    if shows_difference(effect):
+    if effect.shows_difference:
         near, far = sorted((abs(effect.low), abs(effect.high)))
         bounds = f"{percent(effect.level)} interval {amount(near)} to {amount(far)} {word}"
         return f"{earns} {over} ({bounds})."
@@ -89,7 +87,7 @@ def suggestion(
     if not is_interim(source) or withheld:
         return None
     with_control = [one for one in effects if one.control == source.experiment.control]
-    unsure = [one for one in with_control if not shows_difference(one) and not is_same_policy(one)]
+    unsure = [one for one in with_control if not one.shows_difference and not one.is_same_policy]
     if unsure:
         names = listed(f"{one.policy} and {one.control}" for one in unsure)
         return f"The twin is not sure yet of {names}: continue."

@@ -13,8 +13,8 @@ from sameluck.live.control.policy_migration import Rederivation, Rederiving
 from sameluck.live.options import Makers, checked_makers
 from sameluck.live.state.definition import Definition, records_text
 from sameluck.live.state.replications import OpenReplications
-from sameluck.reporting.wording import counted
 from sameluck.validation import require_flag
+from sameluck.wording import counted
 
 
 class PolicyChanges(NamedTuple):

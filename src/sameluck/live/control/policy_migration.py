@@ -18,7 +18,7 @@ from sameluck.live.state.definition import Definition
 from sameluck.live.state.digests import check_digest, known_digests
 from sameluck.live.state.ledger import Ledger
 from sameluck.live.state.replications import OpenReplications
-from sameluck.reporting.wording import counted
+from sameluck.wording import counted
 
 Change: TypeAlias = Callable[[Definition], Definition]  # of the policies, at the next revision
 

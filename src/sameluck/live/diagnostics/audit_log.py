@@ -11,7 +11,7 @@ from sameluck.live.diagnostics.check import Check, diagnostic
 from sameluck.live.diagnostics.snapshot import Snapshot
 from sameluck.live.engine.digest import MODULUS, entry_digest
 from sameluck.live.state.digests import edited_text
-from sameluck.reporting.wording import counted
+from sameluck.wording import counted
 
 
 @diagnostic(order=15)

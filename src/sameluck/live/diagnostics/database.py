@@ -8,7 +8,7 @@ from typing import Any
 from sameluck.live.databases.base import Database, migrations
 from sameluck.live.diagnostics.check import Check
 from sameluck.live.store import Store
-from sameluck.reporting.wording import duration
+from sameluck.wording import duration
 
 # Two processes that write or checkpoint at the same time may corrupt a database in WAL mode: sqlite.org/wal.html
 WAL_BUG = (3, 7, 0), (3, 51, 2)

@@ -12,7 +12,7 @@ from sameluck.arrays import Floats, Ints
 from sameluck.errors import Invalid
 from sameluck.live.diagnostics.check import WATCH, Check, diagnostic
 from sameluck.live.diagnostics.snapshot import End, Snapshot
-from sameluck.reporting.wording import arm_in, duration, listed
+from sameluck.wording import arm_in, duration, listed
 
 DELAYS = 50
 TAIL_WATCH, TAIL_ALARM = 0.01, 0.03  # share of the window's rewards that came in its last tenth

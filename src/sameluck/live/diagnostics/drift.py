@@ -15,7 +15,7 @@ from sameluck.errors import Invalid
 from sameluck.intervals import holm
 from sameluck.live.diagnostics.check import WATCH, Check, diagnostic, p_text, verdict_of
 from sameluck.live.diagnostics.snapshot import End, Snapshot
-from sameluck.reporting.wording import arm_in, listed
+from sameluck.wording import arm_in, listed
 
 REWARDS = 50  # of an arm, and among them
 UNUSUAL = 20  # other than the commonest one: with fewer the mean is not yet normal

@@ -14,7 +14,7 @@ from sameluck.intervals import holm
 from sameluck.live.databases.report_rows import ArmCount
 from sameluck.live.diagnostics.check import Check, Details, diagnostic, p_text, verdict_of
 from sameluck.live.diagnostics.snapshot import End, Snapshot
-from sameluck.reporting.wording import arm_in, counted, listed
+from sameluck.wording import arm_in, counted, listed
 
 LOSSES = 20  # of a kind, over all arms
 LATE_WATCH = 0.05  # share of rewards after the window, of all reported

@@ -13,7 +13,7 @@ from sameluck.live.diagnostics.check import Check, Details, diagnostic
 from sameluck.live.diagnostics.snapshot import SECOND, Snapshot
 from sameluck.live.options import DAY, LONG
 from sameluck.live.records import moment
-from sameluck.reporting.wording import counted, duration, sentence
+from sameluck.wording import counted, duration, sentence
 
 OFTEN = 20  # voids of one entry; more deserve attention
 SLOW, ENOUGH = 3, 10  # times the slowest complete replication, of at least so many

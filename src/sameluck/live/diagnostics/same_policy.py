@@ -12,7 +12,7 @@ from sameluck.intervals import anytime_p_values
 from sameluck.live.diagnostics.check import Check, Details, diagnostic, p_text, verdict_of
 from sameluck.live.diagnostics.snapshot import Snapshot
 from sameluck.policies.base import is_randomised
-from sameluck.reporting.wording import counted
+from sameluck.wording import counted
 
 REPLICATIONS = 10
 

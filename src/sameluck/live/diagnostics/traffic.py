@@ -15,8 +15,8 @@ from sameluck.live import records
 from sameluck.live.databases.report_rows import ArrivalRow
 from sameluck.live.diagnostics.check import ALARM, Check, Details, diagnostic, p_text, verdict_of
 from sameluck.live.diagnostics.snapshot import Snapshot
-from sameluck.reporting.wording import counted
 from sameluck.validation import require_number
+from sameluck.wording import counted
 
 CALLS = 100
 PRIOR_USERS = 100  # weight of the prior on the gate's share: standard deviation 0.05 at one half

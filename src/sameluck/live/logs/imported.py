@@ -14,7 +14,7 @@ from sameluck.live.logs.stacks import LoggedReplication
 from sameluck.live.records import Joining
 from sameluck.logs.rows import Log
 from sameluck.policies.base import is_randomised
-from sameluck.reporting.wording import counted, sentence
+from sameluck.wording import counted, sentence
 
 
 class Imported(NamedTuple):

@@ -7,7 +7,7 @@ from sameluck.live.databases.report_rows import WaitingRow
 from sameluck.live.databases.rows import NumberRow, TextRow
 from sameluck.live.records import moment
 from sameluck.live.state.ledger import Ledger
-from sameluck.reporting.wording import counted
+from sameluck.wording import counted
 
 
 def notes(ledger: Ledger, complete: int, now: int) -> tuple[str, ...]:

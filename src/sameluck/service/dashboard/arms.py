@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
-from sameluck.reporting.charts import Chart, Label, Mark, Scale, band
+from sameluck.reporting.pages.charts import Chart, Label, Mark, Scale, band
 from sameluck.runs import Runs
 
 SHOWN_ARMS = 4  # shades of the ramp; further arms share the last

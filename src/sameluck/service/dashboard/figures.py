@@ -7,8 +7,7 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from sameluck.inference.effect_charts import effect_chart, naive_factor, within
-from sameluck.reporting.charts import (
+from sameluck.reporting.pages.charts import (
     Chart,
     Label,
     Mark,
@@ -20,11 +19,12 @@ from sameluck.reporting.charts import (
     x_axis,
     y_axis,
 )
-from sameluck.reporting.leader_board import Place, leader_board
-from sameluck.reporting.wording import digits_for, signed
+from sameluck.reporting.pages.effect_charts import clamp, effect_chart, naive_factor
+from sameluck.reporting.pages.leader_board import Place, leader_board
 from sameluck.runs import Runs
 from sameluck.service.dashboard.findings import LEVEL, Finding
 from sameluck.service.dashboard.verdicts import Verdict
+from sameluck.wording import digits_for, signed
 
 TABLE_ROWS = 200
 MANY = 4  # challengers, from which on a board has them
@@ -151,11 +151,11 @@ def users_chart(runs: Runs) -> Chart | None:
         x_ticks=x_axis(x) if count > 1 else [Label(100, 100, "1", anchor="end")],
         labels=[
             Label(
-                82, within(float(naive_at[-1]) / 10 + 8), f"naive {naive[-1]:,.0f}", "ghost", "end"
+                82, clamp(float(naive_at[-1]) / 10 + 8), f"naive {naive[-1]:,.0f}", "ghost", "end"
             ),
             Label(
                 99,
-                within(float(y.up([0.7 * asked[-1]])[0]) / 10 + 7),
+                clamp(float(y.up([0.7 * asked[-1]])[0]) / 10 + 7),
                 f"asked {asked[-1]:,.0f}",
                 "strong",
                 "end",

@@ -14,9 +14,7 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.experiment import Experiment
-from sameluck.inference.cautions import is_interim
-from sameluck.inference.effects import Effect, Request, effects, is_same_policy
-from sameluck.inference.sentences import shows_difference
+from sameluck.inference.effects import Effect, Request, effects, is_interim
 from sameluck.intervals import anytime_half_widths
 from sameluck.live.experiment import LiveExperiment
 from sameluck.runs import Runs
@@ -51,12 +49,12 @@ class Finding(NamedTuple):
     @property
     def is_same(self) -> bool:
         """Whether the two names stand for one policy that did the same."""
-        return self.effect is not None and is_same_policy(self.effect)
+        return self.effect is not None and self.effect.is_same_policy
 
     @property
     def is_decided(self) -> bool:
         """Whether the interval leaves out 0."""
-        return self.effect is not None and shows_difference(self.effect)
+        return self.effect is not None and self.effect.shows_difference
 
     @property
     def wins(self) -> int:

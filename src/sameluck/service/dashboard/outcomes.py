@@ -7,15 +7,15 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.inference import Effect, compare
-from sameluck.inference.commands import compare_command
-from sameluck.inference.effect_charts import effect_chart
-from sameluck.inference.leaders import board, leading
-from sameluck.reporting.charts import Chart
-from sameluck.reporting.wording import digits_for, signed
+from sameluck.reporting.commands import compare_command
+from sameluck.reporting.leaders import board, leading
+from sameluck.reporting.pages.charts import Chart
+from sameluck.reporting.pages.effect_charts import effect_chart
 from sameluck.runs import Runs
 from sameluck.service.dashboard.findings import LEVEL, finding_of
 from sameluck.service.dashboard.simulations import Answer
 from sameluck.service.dashboard.verdicts import Verdict, verdict_of
+from sameluck.wording import digits_for, signed
 
 SHADES = 4  # of the ramp of arms; further arms share the last
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from sameluck.live.records import ReplicationStatus, Status
-from sameluck.reporting.wording import counted, duration
 from sameluck.service.dashboard.findings import Finding
+from sameluck.wording import counted, duration
 
 RECENT = 20  # completed replications from which the pace is measured
 MOST_BARS = 120

@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from sameluck.errors import SameluckError
-from sameluck.reporting import markup
+from sameluck.reporting.pages import markup
 from sameluck.service.problems import Refused, status_of
 
 HEADERS = {

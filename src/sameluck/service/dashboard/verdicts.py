@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sameluck.inference.sentences import finding as sentence_on
-from sameluck.reporting.wording import counted, digits_for, signed
+from sameluck.reporting.sentences import finding as sentence_on
 from sameluck.service.dashboard.findings import Finding
+from sameluck.wording import counted, digits_for, signed
 
 
 class Verdict(NamedTuple):

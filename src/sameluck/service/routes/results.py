@@ -12,7 +12,6 @@ from pydantic import BaseModel
 from sameluck.errors import Invalid
 from sameluck.intervals import check_level
 from sameluck.live.experiment import LiveExperiment
-from sameluck.reporting.wording import counted
 from sameluck.runs import Runs
 from sameluck.service.access import ReadCaller
 from sameluck.service.documents import (
@@ -25,6 +24,7 @@ from sameluck.service.documents import (
     StatusModel,
     respond,
 )
+from sameluck.wording import counted
 
 router = APIRouter(prefix="/v1/experiments/{name}", tags=["results"])
 

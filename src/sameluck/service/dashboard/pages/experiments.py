@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 from sameluck.errors import SameluckError
 from sameluck.live.databases.rows import ENDED
 from sameluck.live.records import Status
-from sameluck.reporting.charts import Chart
+from sameluck.reporting.pages.charts import Chart
 from sameluck.service.dashboard.figures import sparkline
 from sameluck.service.dashboard.overview import Overview
 from sameluck.service.dashboard.rendering import PageRoute, page, unless_known

@@ -7,7 +7,7 @@ from importlib.resources import files
 
 from fastapi import APIRouter, Response
 
-from sameluck.reporting.markup import stylesheet
+from sameluck.reporting.pages.markup import stylesheet
 from sameluck.service.dashboard.rendering import PageRoute, page
 
 router = APIRouter(route_class=PageRoute)

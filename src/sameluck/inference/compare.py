@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from sameluck.errors import Invalid
-from sameluck.inference.cautions import is_interim
 from sameluck.inference.comparison import Comparison
-from sameluck.inference.effects import Effect, effects
+from sameluck.inference.effects import Effect, effects, is_interim
 from sameluck.inference.metrics import as_metric, measured
 from sameluck.inference.policy_summaries import standings
 from sameluck.inference.requests import Request, check_request

@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sameluck.inference.effect_tables import metric_table
-from sameluck.inference.figures import metric_curves
 from sameluck.inference.metrics import Metric
 from sameluck.inference.policy_summaries import PolicyMetric
-from sameluck.reporting import markup, pages, tables
-from sameluck.reporting.charts import Chart, Label, Mark, Scale, line, scale_around, x_axis, y_axis
-from sameluck.reporting.wording import amount
+from sameluck.reporting import tables
+from sameluck.reporting.effect_tables import metric_table
+from sameluck.reporting.pages import markup
+from sameluck.reporting.pages import page as pages
+from sameluck.reporting.pages.charts import (
+    Chart,
+    Label,
+    Mark,
+    Scale,
+    line,
+    scale_around,
+    x_axis,
+    y_axis,
+)
+from sameluck.reporting.plots import metric_curves
+from sameluck.wording import amount
 
 if TYPE_CHECKING:
     from sameluck.inference.comparison import Comparison

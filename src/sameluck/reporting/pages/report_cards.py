@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sameluck.inference.effect_charts import effect_chart
 from sameluck.inference.effects import Effect, shown_differences
-from sameluck.inference.leaders import board
-from sameluck.inference.sentences import finding, has_interval
-from sameluck.reporting import markup, pages, tables
-from sameluck.reporting.strips import Strip, strips
-from sameluck.reporting.wording import amount, percent
+from sameluck.reporting import tables
+from sameluck.reporting.effect_tables import page_table
+from sameluck.reporting.leaders import board
+from sameluck.reporting.pages import markup
+from sameluck.reporting.pages import page as pages
+from sameluck.reporting.pages.effect_charts import effect_chart
+from sameluck.reporting.pages.strips import Strip, strips
+from sameluck.reporting.sentences import finding, scope
+from sameluck.wording import amount, percent
 
 if TYPE_CHECKING:
     from sameluck.inference.comparison import Comparison
@@ -24,21 +27,21 @@ TABLE_ROWS = 200
 def curve_cards(result: Comparison, curve: Comparison) -> list[pages.Card]:
     """Two policies over the horizon, and each replication."""
     (effect,) = result.last_effects
-    header, rows = result.table()
+    header, rows = page_table(result)
     header, rows = header[2:], [row[2:] for row in rows]  # one pair: the page says which
     drawn = ""
-    if len(curve.effects) > 1 and has_interval(curve.effects[-1]):
+    if len(curve.effects) > 1 and curve.effects[-1].has_interval:
         sentence = finding(effect, metric=result.request.by)
         chart = effect_chart(curve.effects, sentence, quantity=result.request.by.quantity)
         drawn = markup.figure(chart, "effect")
     words = (
-        f"{effect.policy} minus {effect.control}, with {percent(effect.level)} intervals{result.scope}."
+        f"{effect.policy} minus {effect.control}, with {percent(effect.level)} intervals{scope(result)}."
         + " Grey: the naive design with as many replications, estimated from the same runs."
         * bool(drawn and not result.request.by.is_quantile)
     )
     cards = [pages.Card("The difference over the horizon", words, header, rows, drawn)]
     paired = result.runs.experiment.design.label != "naive" and result.request.by.is_mean
-    if paired and has_interval(effect):
+    if paired and effect.has_interval:
         lowest = result.request.by.lower_is_better
         cards.append(_replications_card([_strip(result, is_naive=False)], effect, lowest=lowest))
     return cards
@@ -47,7 +50,7 @@ def curve_cards(result: Comparison, curve: Comparison) -> list[pages.Card]:
 def design_cards(result: Comparison, naive: Comparison | None) -> list[pages.Card]:
     """Two policies under a design and, measured, under the naive one: the curve and each replication."""
     effects = result.effects
-    if len(result.runs.policies) > 2 or not has_interval(effects[-1]):
+    if len(result.runs.policies) > 2 or not effects[-1].has_interval:
         return []
     behind = naive.effects if naive is not None and naive is not result else None
     chart = markup.figure(effect_chart(effects, finding(effects[-1]), behind), "effect")
@@ -92,9 +95,9 @@ def board_cards(result: Comparison) -> list[pages.Card]:
         f"{of} to {effects[0].control} over {effects[0].checkpoint:,} periods; one whose interval crosses "
         "the zero line is not told apart from it."
     )
-    header, rows = result.table()
+    header, rows = page_table(result)
     values = () if by_reward else result.values
-    drawn = board(effects, last, result.standings, result.scope, result.request.by, values)
+    drawn = board(effects, last, result.standings, scope(result), result.request.by, values)
     folded = ("Every pair and horizon", tables.html_table(header, rows, label="Every pair"))
     return [pages.Card("Leader board", words, figure=drawn, folded=folded)]
 

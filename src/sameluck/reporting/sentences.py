@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from sameluck import text_forms
-from sameluck.inference.effects import Effect, Request, is_same_policy
+from sameluck.inference.effects import Effect, Request
 from sameluck.inference.metrics import REWARD, Metric
 from sameluck.inference.unseen import (
     possible_loss,
@@ -15,10 +16,71 @@ from sameluck.inference.unseen import (
     reversing_loss,
     unseen_share,
 )
-from sameluck.reporting.wording import amount, counted, duration, listed, percent
 from sameluck.runs import Runs
+from sameluck.wording import amount, counted, duration, listed, percent
+
+if TYPE_CHECKING:
+    from sameluck.inference.comparison import Comparison
 
 FINDINGS = 5  # that a verdict lists
+
+
+def title(result: Comparison) -> str:
+    """Return what was compared, on one line."""
+    design = result.runs.experiment.design.label
+    return f"{result.request.by.description}{design} design on {setting(result.runs)}"
+
+
+def verdict(result: Comparison) -> str:
+    """Return the effects at the last checkpoint, what they cannot exclude and the users they cost."""
+    effects = result.last_effects
+    median = result.request.interval == "median"
+    sentences = [*findings(effects, median=median, metric=result.request.by), *remarks(result)]
+    if result.standings:
+        names = [row.policy for row in result.standings if row.may_be_best]
+        sentences.append(may_be_best(names, result.request))
+    return " ".join([*sentences, cost(effects[0], result.runs.experiment.design.label)])
+
+
+def remarks(result: Comparison) -> list[str]:
+    """Return what a reader must know beside the effects at the last checkpoint."""
+    sentences = [*about_unseen(result), *result.failures]
+    if result.request.interval == "median":
+        sentences.append(
+            "The intervals are of the medians over replications, in which rare failures do not show."
+        )
+    if result.request.adjust:
+        sentences.append(without_adjustment(result.last_effects[0]))
+    return sentences
+
+
+def about_unseen(result: Comparison) -> list[str]:
+    """Say what rare replications that were not met could do to the weakest finding."""
+    if result.request.interval == "median":
+        return []
+    by_reward = result.request.by.is_reward  # how much can be lost is known for rewards alone
+    shown = [
+        abs(effect.effect)
+        for effect in result.last_effects
+        if by_reward and effect.shows_difference
+    ]
+    return [unseen_replications(result.runs, result.request.level, shown)]
+
+
+def scope(result: Comparison) -> str:
+    """Return in brackets which intervals hold together; nothing if there is one."""
+    pairs, horizons = len(result.last_effects) > 1, result.runs.checkpoints.size > 1
+    covered = str(result.request.simultaneous)
+    over_pairs, over_horizons = covered in ("pairs", "both"), covered in ("checkpoints", "both")
+    if not pairs and not horizons:
+        return ""
+    if (over_pairs or not pairs) and (over_horizons or not horizons):
+        return " (simultaneous)"
+    if pairs and over_pairs:
+        return " (over pairs, pointwise)"
+    if pairs and over_horizons:
+        return " (over horizons, each alone)"
+    return " (each alone)" if pairs else " (pointwise)"
 
 
 def setting(runs: Runs) -> str:
@@ -31,16 +93,6 @@ def setting(runs: Runs) -> str:
     )
 
 
-def shows_difference(effect: Effect) -> bool:
-    """Whether the interval leaves out 0."""
-    return not effect.low <= 0 <= effect.high
-
-
-def has_interval(effect: Effect) -> bool:
-    """Whether there is an interval to speak of."""
-    return effect.sd > 0 and math.isfinite(effect.high - effect.low)
-
-
 def findings(
     effects: Sequence[Effect], *, median: bool = False, metric: Metric = REWARD
 ) -> list[str]:
@@ -49,14 +101,14 @@ def findings(
         of_many = _findings_of_many if metric == REWARD else partial(_metric_of_many, metric=metric)
         return [
             *of_many(effects),
-            *(finding(one) for one in effects if is_same_policy(one)),
+            *(finding(one) for one in effects if one.is_same_policy),
         ]
-    shown = [one for one in effects if shows_difference(one)]
+    shown = [one for one in effects if one.shows_difference]
     sentences = [finding(one, median=median, metric=metric) for one in shown[:FINDINGS]]
     if len(shown) > FINDINGS:
         sentences.append(f"{len(shown) - FINDINGS} more pairs differ (see the table).")
-    sentences += [finding(one) for one in effects if is_same_policy(one)]
-    others = [one for one in effects if not shows_difference(one) and not is_same_policy(one)]
+    sentences += [finding(one) for one in effects if one.is_same_policy]
+    others = [one for one in effects if not one.shows_difference and not one.is_same_policy]
     if len(others) > 1:
         pairs = listed(f"{one.policy} and {one.control}" for one in others)
         return [*sentences, f"No difference{_in(metric)} is shown between: {pairs}."]
@@ -69,10 +121,10 @@ def _findings_of_many(effects: Sequence[Effect]) -> list[str]:
     ranked = sorted(effects, key=lambda one: -one.effect)
     best = ranked[0].policy if ranked[0].effect > 0 else control
     most = max(0.0, ranked[0].effect) + effects[0].reward - effects[0].effect
-    differ = [one for one in ranked if shows_difference(one)]
+    differ = [one for one in ranked if one.shows_difference]
     more = [one.policy for one in differ if one.effect > 0]
     less = [one.policy for one in reversed(differ) if one.effect < 0]
-    equal = [one.policy for one in ranked if not shows_difference(one) and not is_same_policy(one)]
+    equal = [one.policy for one in ranked if not one.shows_difference and not one.is_same_policy]
     level, over = percent(effects[0].level), f"over {effects[0].checkpoint:,} periods"
     sentences = [f"Most by mean reward {over}: {best}, {amount(most)}."]
     for names, word in ((more, "more"), (less, "less")):
@@ -95,7 +147,7 @@ def _metric_of_many(effects: Sequence[Effect], metric: Metric) -> list[str]:
     sign = -1.0 if metric.lower_is_better else 1.0
     control, ranked = effects[0].control, sorted(effects, key=lambda one: -sign * one.effect)
     best = ranked[0].policy if sign * ranked[0].effect > 0 else control
-    differ = [one for one in ranked if shows_difference(one)]
+    differ = [one for one in ranked if one.shows_difference]
     better = [one.policy for one in differ if sign * one.effect > 0]
     worse = [one.policy for one in reversed(differ) if sign * one.effect < 0]
     level, over = percent(effects[0].level), f"over {effects[0].checkpoint:,} periods"
@@ -110,7 +162,7 @@ def finding(effect: Effect, *, median: bool = False, metric: Metric = REWARD) ->
     """One effect, of the mean or of the median, as a sentence."""
     pair = f"{effect.policy} and {effect.control}"
     level, over = percent(effect.level), f"over {effect.checkpoint:,} periods"
-    if is_same_policy(effect):
+    if effect.is_same_policy:
         return f"{pair} are the same policy and earned exactly the same {over}."
     if effect.sd == 0:
         equal = "earned exactly the same" if metric == REWARD else f"did not differ{_in(metric)}"
@@ -118,7 +170,7 @@ def finding(effect: Effect, *, median: bool = False, metric: Metric = REWARD) ->
         return f"{pair} {same} {over} in each of {effect.replications:,} replications: no interval can be given."
     if math.isinf(effect.low) and math.isinf(effect.high):
         return f"Too few replications to compare {pair}: the interval has no bounds yet."
-    if not shows_difference(effect):
+    if not effect.shows_difference:
         bounds = f"{amount(effect.low)} to {amount(effect.high)}"
         none = f"No difference{_in(metric)} between {pair} is shown {over}"
         return f"{none}: the {level} interval, {bounds}, contains 0."

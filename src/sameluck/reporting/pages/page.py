@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from sameluck.errors import Invalid
 from sameluck.files import write_whole
-from sameluck.reporting.markup import LOGO, cautions, stylesheet
+from sameluck.reporting.pages.markup import LOGO, cautions, stylesheet
 from sameluck.reporting.tables import html_table
 
 
@@ -89,7 +89,7 @@ def write(path: str | Path, page: str) -> None:
 
 @cache
 def _style() -> str:
-    own = files("sameluck.reporting").joinpath("report.css").read_text(encoding="utf-8")
+    own = files("sameluck.reporting.pages").joinpath("report.css").read_text(encoding="utf-8")
     return f"{stylesheet()}\n{own}"
 
 

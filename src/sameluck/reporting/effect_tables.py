@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sameluck.inference.effects import Effect, Request
-from sameluck.inference.leaders import ranked
 from sameluck.inference.policy_summaries import PolicyMetric
-from sameluck.reporting import tables
+from sameluck.reporting.leaders import ranked
 from sameluck.reporting.plots import BANDS
-from sameluck.reporting.wording import amount, percent, probability, times
+from sameluck.reporting.sentences import scope
+from sameluck.wording import amount, percent, probability, times
 
 if TYPE_CHECKING:
     from sameluck.inference.comparison import Comparison
@@ -21,30 +21,11 @@ Table = tuple[list[str], list[list[str]]]  # header and rows
 HEADER = ("policy", "control", "horizon", "effect", "interval", "p-value", "sd", "variance v naive")
 
 
-def as_text(result: Comparison) -> str:
-    """Title, table and sentences for a terminal."""
-    about, (header, rows), index = _shown_effects(result)
-    parts = [tables.wrapped(f"{result.title}{about}"), tables.text_table(header, rows, index)]
-    if not result.request.by.is_reward:
-        header, rows = metric_table(_shown_values(result), result.request)
-        parts.append(tables.text_table(header, rows, index=2))
-    return "\n\n".join([*parts, *map(tables.wrapped, _sentences(result))])
-
-
-def as_html(result: Comparison) -> str:
-    """The same as HTML."""
-    about, table, _ = _shown_effects(result)
-    shown = tables.notebook(f"{result.title}{about}", *table, _sentences(result))
-    if result.request.by.is_reward:
-        return shown
-    return shown + tables.html_table(*metric_table(_shown_values(result), result.request))
-
-
 def _has_many(result: Comparison) -> bool:
     return len(result.last_effects) > BANDS
 
 
-def _shown_effects(result: Comparison) -> tuple[str, Table, int]:
+def shown_effects(result: Comparison) -> tuple[str, Table, int]:
     """What to say before the table, the table, and how many of its columns tell its rows apart.
 
     Of many pairs it has the last checkpoint alone, and no columns that are the same in every row.
@@ -63,7 +44,7 @@ def _shown_effects(result: Comparison) -> tuple[str, Table, int]:
     return about, ([header[at] for at in kept], [[row[at] for at in kept] for row in rows]), pair
 
 
-def _shown_values(result: Comparison) -> Sequence[PolicyMetric]:
+def shown_values(result: Comparison) -> Sequence[PolicyMetric]:
     """The metric of each policy; of many policies at the last checkpoint, the best first."""
     if not _has_many(result):
         return result.values
@@ -72,27 +53,26 @@ def _shown_values(result: Comparison) -> Sequence[PolicyMetric]:
     return sorted(last, key=lambda one: sign * one.value)
 
 
-def as_latex(result: Comparison) -> str:
-    """The table as a LaTeX tabular."""
-    return tables.latex_table(*effects_table(result, result.effects))
-
-
-def _sentences(result: Comparison) -> list[str]:
-    return [result.verdict, *(f"Caution: {caution}" for caution in result.cautions)]
-
-
 def effects_table(result: Comparison, effects: Sequence[Effect]) -> Table:
     """Header and rows of some effects; those of many policies against one are a leader board."""
     effects = ranked(effects, result.request.by)
     is_naive = result.runs.experiment.design.label == "naive"
-    return _header(result.request, result.scope), _rows(effects, is_naive=is_naive)
+    return _header(result.request, scope(result)), _rows(effects, is_naive=is_naive)
 
 
-def _header(request: Request, scope: str) -> list[str]:
+def page_table(result: Comparison) -> Table:
+    """Return the effects at no more than eight of the checkpoints, for a page."""
+    last = result.runs.checkpoints.size - 1
+    checkpoints = {int(result.runs.checkpoints[round(last * k / 7)]) for k in range(8)}
+    shown = [effect for effect in result.effects if effect.checkpoint in checkpoints]
+    return effects_table(result, shown)
+
+
+def _header(request: Request, scope_words: str) -> list[str]:
     kind = "" if request.interval == "t" else f"{request.interval} "
     if request.adjust:
         kind = f"{kind}adjusted "
-    names = {"interval": f"{percent(request.level)} {kind}interval{scope}"}
+    names = {"interval": f"{percent(request.level)} {kind}interval{scope_words}"}
     if request.adjust:
         names["variance v naive"] = "unadjusted variance v naive"
     return [names.get(cell, cell) for cell in HEADER]

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sameluck import text_forms
 from sameluck.files import made_with
-from sameluck.inference.answers import answer_of
-from sameluck.inference.commands import compare_command, designs_command
-from sameluck.inference.metric_cards import metric_card
-from sameluck.inference.report_cards import (
+from sameluck.reporting.commands import compare_command, designs_command
+from sameluck.reporting.effect_tables import page_table
+from sameluck.reporting.pages import page as pages
+from sameluck.reporting.pages.answers import answer_of
+from sameluck.reporting.pages.metric_cards import metric_card
+from sameluck.reporting.pages.report_cards import (
     board_cards,
     curve_cards,
     design_cards,
     policies_card,
 )
-from sameluck.reporting import pages
-from sameluck.reporting.wording import listed, percent
+from sameluck.reporting.sentences import scope
+from sameluck.wording import listed, percent
 
 if TYPE_CHECKING:
     from sameluck.inference.comparison import Comparison
 
-Card = pages.Card
 
-
-def page(result: Comparison, curve: Comparison, more: Sequence[pages.Card]) -> str:
+def comparison_page(result: Comparison, curve: Comparison, more: Sequence[pages.Card]) -> str:
     """The page; `curve` is the same comparison at more checkpoints."""
     many = len(result.runs.policies) > 2
     cards = [
@@ -47,7 +46,7 @@ def designs_page(
     cards = [
         side_by_side,
         *design_cards(reference, results.get("naive")),
-        *(result.card(f"{label} design") for label, result in results.items()),
+        *(_design_card(label, result) for label, result in results.items()),
         _reproduction_card(reference, designs_command(reference)),
     ]
     return _page_of(reference, cards)
@@ -64,11 +63,10 @@ def _page_of(result: Comparison, cards: Sequence[pages.Card]) -> str:
     return pages.render(title, cards, footer, about=about, answer=answer_of(result))
 
 
-def write(content: str, path: str | Path | None) -> str:
-    """The page, written to `path` if given."""
-    if path is not None:
-        pages.write(path, content)
-    return content
+def _design_card(label: str, result: Comparison) -> pages.Card:
+    """Return the verdict and the table of one design."""
+    table = page_table(result)
+    return pages.Card(f"{label} design", result.verdict, *table, notes=result.cautions)
 
 
 def _interval_name(result: Comparison) -> str:
@@ -93,7 +91,7 @@ def _reproduction_card(result: Comparison, command: str) -> pages.Card:
         ("horizon", f"{experiment.horizon:,}"),
         ("checkpoints", listed(f"{one:,}" for one in runs.checkpoints)),
         ("replications", f"{runs.replications:,}"),
-        ("interval", f"{_interval_name(result)}, {percent(request.level)}{result.scope}"),
+        ("interval", f"{_interval_name(result)}, {percent(request.level)}{scope(result)}"),
         *([] if result.request.by.is_reward else [("metric", result.request.by.name)]),
     ]
     words = "The same seed gives the same bits, on any machine and with any number of workers."

@@ -7,7 +7,7 @@ from html import escape
 from typing import NamedTuple
 
 from sameluck.arrays import Floats
-from sameluck.reporting.charts import Scale, scale_around, tick_text
+from sameluck.reporting.pages.charts import Scale, scale_around, tick_text
 
 MOST_DOTS = 1_000
 

@@ -11,7 +11,7 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 
-from sameluck.reporting.charts import Chart, Label
+from sameluck.reporting.pages.charts import Chart, Label
 from sameluck.reporting.tables import html_table
 
 LOGO = (
@@ -23,7 +23,7 @@ LOGO = (
 @cache
 def stylesheet() -> str:
     """Colours, type, tables and charts, which pages and reports share."""
-    return files("sameluck.reporting").joinpath("look.css").read_text(encoding="utf-8")
+    return files("sameluck.reporting.pages").joinpath("look.css").read_text(encoding="utf-8")
 
 
 def plot(chart: Chart) -> str:

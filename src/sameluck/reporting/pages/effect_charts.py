@@ -9,7 +9,7 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.inference.effects import Effect
-from sameluck.reporting.charts import (
+from sameluck.reporting.pages.charts import (
     Chart,
     Label,
     Mark,
@@ -20,7 +20,7 @@ from sameluck.reporting.charts import (
     x_axis,
     y_axis,
 )
-from sameluck.reporting.wording import digits_for, signed
+from sameluck.wording import digits_for, signed
 
 ROOM = 70.0  # of a label, in thousandths of the height
 CLIPPED = 3  # times the last interval: what is outside does not widen the scale
@@ -89,11 +89,11 @@ def _beside_band(at: Floats, *gaps: tuple[Floats, Floats]) -> list[Label]:
     top, bottom = max(gaps, key=lambda gap: float(gap[1][place] - gap[0][place]))
     if bottom[place] - top[place] < ROOM:
         return []
-    middle = within(float(top[place] + bottom[place]) / 20 + 1)
+    middle = clamp(float(top[place] + bottom[place]) / 20 + 1)
     return [Label(float(at[place]) / 10, middle, "naive design", "ghost")]
 
 
-def within(per_cent: float) -> float:
+def clamp(per_cent: float) -> float:
     """A place for a label that is not cut at an edge."""
     return min(max(per_cent, 5.0), 95.0)
 

@@ -7,10 +7,11 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from sameluck.inference.effects import Effect
-from sameluck.inference.leaders import leading
-from sameluck.inference.sentences import finding, has_interval, shows_difference
-from sameluck.reporting import markup, pages
-from sameluck.reporting.wording import amount, digits_for, digits_of, percent, signed, times
+from sameluck.reporting.leaders import leading
+from sameluck.reporting.pages import markup
+from sameluck.reporting.pages import page as pages
+from sameluck.reporting.sentences import finding, remarks
+from sameluck.wording import amount, digits_for, digits_of, percent, signed, times
 
 if TYPE_CHECKING:
     from sameluck.inference.comparison import Comparison
@@ -24,14 +25,14 @@ def answer_of(result: Comparison) -> pages.Answer:
 def _of_two(result: Comparison) -> pages.Answer:
     """Who earned more, and what it cost."""
     (effect,) = result.last_effects
-    level, decided = percent(effect.level), has_interval(effect) and shows_difference(effect)
+    level, decided = percent(effect.level), effect.has_interval and effect.shows_difference
     sentence, detail = escape(finding(effect, metric=result.request.by)), []
     if decided and result.request.interval != "median" and result.request.by.is_reward:
         sentence = _sentence(effect)
         detail = [_interval(effect)]
     chip = f"Decided at {level}" if decided else "Not decided"
     numbers = _numbers(result, effect)
-    return pages.Answer(chip, decided, sentence, " ".join([*detail, *result.remarks]), numbers)
+    return pages.Answer(chip, decided, sentence, " ".join([*detail, *remarks(result)]), numbers)
 
 
 def _sentence(effect: Effect) -> str:
@@ -79,13 +80,16 @@ def _of_many(result: Comparison) -> pages.Answer:
     effects = result.last_effects
     sentence, detail = leading(effects, result.standings, result.request.by)
     level, count = percent(effects[0].level), len(result.runs.policies)
-    chip, decided = f"{count} policies at {level}", any(map(shows_difference, effects))
+    chip, decided = (
+        f"{count} policies at {level}",
+        any(effect.shows_difference for effect in effects),
+    )
     if result.standings:
         ruled_out = sum(not one.may_be_best for one in result.standings)
         chip, decided = f"{ruled_out} of {count} ruled out at {level}", ruled_out > 0
     numbers = [*_numbers(result, effects[0])[:1], *_best_and_worst(result)]
-    remarks = " ".join(filter(None, [detail, *result.remarks]))
-    return pages.Answer(chip, decided, escape(sentence), remarks, numbers)
+    details = " ".join(filter(None, [detail, *remarks(result)]))
+    return pages.Answer(chip, decided, escape(sentence), details, numbers)
 
 
 def _best_and_worst(result: Comparison) -> list[tuple[str, str, str]]:

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from sameluck.inference.effects import Effect
 from sameluck.inference.metrics import REWARD, Metric
 from sameluck.inference.policy_summaries import PolicyMetric, PolicySummary, Standing
-from sameluck.inference.sentences import shows_difference
-from sameluck.reporting.leader_board import Place, leader_board
-from sameluck.reporting.wording import counted, listed, percent
+from sameluck.reporting.pages.leader_board import Place, leader_board
+from sameluck.wording import counted, listed, percent
 
 
 def board(
@@ -73,8 +72,8 @@ def leading(
         )
     against = sorted(against, key=lambda one: -sign * one.effect)
     best = against[0].policy if sign * against[0].effect > 0 else reference
-    more = [one.policy for one in against if shows_difference(one) and sign * one.effect > 0]
-    less = [one.policy for one in against if shows_difference(one) and sign * one.effect < 0]
+    more = [one.policy for one in against if one.shows_difference and sign * one.effect > 0]
+    less = [one.policy for one in against if one.shows_difference and sign * one.effect < 0]
     open_, by_reward = len(against) - len(more) - len(less), metric == REWARD
     of_all = f"{len(more)} of {counted(len(against), 'policy', 'policies')}"
     first = (

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
-from sameluck.reporting.charts import Scale, tick_text
-from sameluck.reporting.wording import amount, counted, digits_of, percent, signed
+from sameluck.reporting.pages.charts import Scale, tick_text
+from sameluck.wording import amount, counted, digits_of, percent, signed
 
 CLOSE = 3.0  # times the middle difference of those whose interval has 0
 OFF_SCALE = 3.0  # times the middle difference of a part

@@ -1,0 +1,96 @@
+"""Presentation of a `Comparison`: as text, in notebooks, as LaTeX, as a figure and as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sameluck.inference.cautions import cautions as _cautions
+from sameluck.reporting import plots, tables
+from sameluck.reporting.effect_tables import (
+    effects_table,
+    metric_table,
+    shown_effects,
+    shown_values,
+)
+from sameluck.reporting.pages.comparison_page import comparison_page
+from sameluck.reporting.pages.page import Card
+from sameluck.reporting.sentences import scope, title, verdict
+
+if TYPE_CHECKING:
+    from sameluck.inference.comparison import Comparison
+
+__all__ = [
+    "cautions",
+    "figure",
+    "latex",
+    "metric_figure",
+    "notebook",
+    "page",
+    "text",
+    "title",
+    "verdict",
+]
+
+
+def cautions(result: Comparison) -> tuple[str, ...]:
+    """Return the sentences to read before relying on the intervals."""
+    return _cautions(result.runs, result.effects, result.request)
+
+
+def text(result: Comparison) -> str:
+    """Return title, tables and sentences for a terminal."""
+    about, (header, rows), index = shown_effects(result)
+    parts = [tables.wrapped(f"{result.title}{about}"), tables.text_table(header, rows, index)]
+    if not result.request.by.is_reward:
+        header, rows = metric_table(shown_values(result), result.request)
+        parts.append(tables.text_table(header, rows, index=2))
+    return "\n\n".join([*parts, *map(tables.wrapped, _sentences(result))])
+
+
+def notebook(result: Comparison) -> str:
+    """Return title, tables and sentences as HTML."""
+    about, table, _ = shown_effects(result)
+    shown = tables.notebook(f"{result.title}{about}", *table, _sentences(result))
+    if result.request.by.is_reward:
+        return shown
+    return shown + tables.html_table(*metric_table(shown_values(result), result.request))
+
+
+def _sentences(result: Comparison) -> list[str]:
+    return [result.verdict, *(f"Caution: {caution}" for caution in result.cautions)]
+
+
+def latex(result: Comparison) -> str:
+    """Return the table of all effects as a LaTeX tabular."""
+    return tables.latex_table(*effects_table(result, result.effects))
+
+
+def figure(result: Comparison, ax: plots.Axes | None) -> plots.Figure:
+    """Draw the effects over the horizon; those of many policies at the last checkpoint, in their order."""
+    runs, request = result.runs, result.request
+    return plots.draw_effects(
+        plots.effect_curves(result.effects),
+        level=request.level,
+        title=f"{runs.experiment.design.label} design, {runs.replications:,} replications",
+        scope=scope(result),
+        quantity=request.by.quantity,
+        lowest_first=request.by.lower_is_better,
+        ax=ax,
+    )
+
+
+def metric_figure(result: Comparison, ax: plots.Axes | None) -> plots.Figure:
+    """Draw each policy's metric over the horizon."""
+    request = result.request
+    return plots.draw_policies(
+        plots.metric_curves(result.values),
+        level=request.level,
+        quantity=request.by.quantity,
+        ax=ax,
+    )
+
+
+def page(result: Comparison, curve: Comparison, more: Sequence[Card]) -> str:
+    """Return the page; `curve` is the same comparison at more checkpoints."""
+    return comparison_page(result, curve, more)

@@ -85,7 +85,7 @@ def _replication(made, policies):
 
 def _places(made):
     known = made.settled
-    columns = (known.owner, known.arm, known.position)
+    columns = (known.stack_owner, known.arm, known.position)
     return zip(*(column.tolist() for column in columns), strict=True)
 
 

@@ -56,8 +56,8 @@ def play(scheduler, number, user, *, by_arrival=False):
             waiting.add(entry)
             heapq.heappush(coming, (now + delay, next(ties), entry, value))
 
-    def fetch(owner, arm, first, stop):
-        return [values[owner, arm, position] for position in range(first, stop)]
+    def fetch(stack_owner, arm, first, stop):
+        return [values[stack_owner, arm, position] for position in range(first, stop)]
 
     welcome(replication.start())
     while coming:

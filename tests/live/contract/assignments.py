@@ -134,7 +134,7 @@ class AssignmentRules:
     def _insert_refused(self, scenario: Scenario, *, same_entry: bool, unit: str | None) -> None:
         live = scenario.start()
         assignment = live.describe(scenario.enrol(live))
-        place = {"owner": 0, "arm": assignment.arm_index, "position": assignment.position}
+        place = {"stack_owner": 0, "arm": assignment.arm_index, "position": assignment.position}
         other = place if same_entry else {**place, "position": 5}
         key = {"experiment": live._id, "replication": 0}
         code = unit or hash_unit("unit 0", live._enrolment._salt)

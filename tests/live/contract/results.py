@@ -141,7 +141,9 @@ class ResultRules:
         scenario.reopen(live).verify()
         live = scenario.store.load(live.name)
         (row, *_) = [row for row in scenario.rows(live, HistoryRow, "history") if row[3] == which]
-        key: Values = dict(zip(("replication", "owner", "arm", "position"), row[:4], strict=True))
+        key: Values = dict(
+            zip(("replication", "stack_owner", "arm", "position"), row[:4], strict=True)
+        )
         values: Values = {
             "value": 99.5,
             "source": "observed",

@@ -10,9 +10,9 @@ from sameluck.live.engine.replication import SettledEntries
 @pytest.fixture
 def settled():
     generator = np.random.default_rng(3)
-    owner, arm = generator.integers(-1, 4, 500), generator.integers(0, 9, 500)
+    stack_owner, arm = generator.integers(-1, 4, 500), generator.integers(0, 9, 500)
     values = np.append(generator.normal(size=497), [0.0, -0.0, 1e50])
-    return SettledEntries(owner, arm, np.arange(500), values)
+    return SettledEntries(stack_owner, arm, np.arange(500), values)
 
 
 def entries(settled):

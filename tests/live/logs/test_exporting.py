@@ -282,7 +282,7 @@ def test_memory_does_not_grow_with_the_ledger(tmp_path, monkeypatch, suffix):
     with sl.open(f"sqlite:///{tmp_path / 'live.db'}?synchronous=normal") as store:
         live = store.start("shop", experiment(arms=2))
         live.export(tmp_path / f"b.{suffix}")  # whatever is imported meanwhile
-        key = {"experiment": 1, "replication": 0, "owner": 0, "arm": 0}
+        key = {"experiment": 1, "replication": 0, "stack_owner": 0, "arm": 0}
         wide = ({**key, "position": place + 1} for place in range(20_000))
         store._database.write(lambda transaction: transaction.execute_many("want", wide))
         tracemalloc.start()

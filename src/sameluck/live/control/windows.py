@@ -120,7 +120,7 @@ class _TakingBack(NamedTuple):
 
 
 def _without(settled: SettledEntries, entries: set[Entry]) -> SettledEntries:
-    columns = (settled.owner.tolist(), settled.arm.tolist(), settled.position.tolist())
+    columns = (settled.stack_owner.tolist(), settled.arm.tolist(), settled.position.tolist())
     kept = np.array([Entry(*one) not in entries for one in zip(*columns, strict=True)], bool)
     return SettledEntries(*(column[kept] for column in settled if column is not None))
 
@@ -135,4 +135,4 @@ def _all_requested(state: Replication) -> bool:
 
 
 def _entry(row: DefaultRow | TouchedRow) -> Entry:
-    return Entry(row.owner, row.arm, row.position)
+    return Entry(row.stack_owner, row.arm, row.position)

@@ -55,7 +55,7 @@ UPDATE entry e SET state = 'assigned', assignment = unit.assignment, due_us = :d
 FROM wanted w JOIN unit ON unit.n = w.n
 WHERE (e.experiment, e.replication, e.owner, e.arm, e.position)
     = (w.experiment, w.replication, w.owner, w.arm, w.position)
-RETURNING unit.place, e.replication, e.owner, e.arm, e.position"""
+RETURNING unit.place, e.replication, e.owner AS stack_owner, e.arm, e.position"""
 
 # Assignments are locked in the same order by every transaction, so that no two wait for each other.
 IN_ORDER = """(SELECT one.* FROM {rows} JOIN assignment a ON a.id = one._assignment

@@ -149,7 +149,7 @@ class EntryRow(NamedTuple):
     """An entry of the ledger."""
 
     replication: int
-    owner: int
+    stack_owner: int
     arm: int
     position: int
 
@@ -157,7 +157,7 @@ class EntryRow(NamedTuple):
 class SettledRow(NamedTuple):
     """A settled entry of one replication."""
 
-    owner: int
+    stack_owner: int
     arm: int
     position: int
     value: float
@@ -167,7 +167,7 @@ class RewardRow(NamedTuple):
     """A reward that was reported for an entry."""
 
     replication: int
-    owner: int
+    stack_owner: int
     arm: int
     position: int
     value: float
@@ -185,7 +185,7 @@ class DefaultRow(NamedTuple):
     """A default reward, and the reward that came after its window if there is one."""
 
     replication: int
-    owner: int
+    stack_owner: int
     arm: int
     position: int
     value: float
@@ -199,7 +199,7 @@ class DefaultRow(NamedTuple):
 class TouchedRow(NamedTuple):
     """An entry that is outstanding."""
 
-    owner: int
+    stack_owner: int
     arm: int
     position: int
     wanted: bool
@@ -210,7 +210,7 @@ class LedgerRow(NamedTuple):
     """A settled entry."""
 
     replication: int
-    owner: int
+    stack_owner: int
     arm: int
     position: int
     value: float
@@ -238,7 +238,7 @@ class LockedAssignment(NamedTuple):
     id: str
     experiment: int
     replication: int
-    owner: int
+    stack_owner: int
     arm: int
     position: int
     exposed_us: int | None
@@ -270,7 +270,7 @@ class LockedAssignment(NamedTuple):
         return {
             "experiment": self.experiment,
             "replication": self.replication,
-            "owner": self.owner,
+            "stack_owner": self.stack_owner,
             "arm": self.arm,
             "position": self.position,
         }
@@ -281,7 +281,7 @@ class AssignmentRow(NamedTuple):
 
     experiment: int
     replication: int
-    owner: int
+    stack_owner: int
     arm: int
     position: int
     assigned_us: int
@@ -298,7 +298,7 @@ class HistoryRow(NamedTuple):
     """An entry with its assignment, if it has one; or a voided assignment."""
 
     replication: int
-    owner: int
+    stack_owner: int
     arm: int
     position: int
     state: str

@@ -133,13 +133,13 @@ SELECT COALESCE(MAX(number), -1) FROM replication WHERE experiment = :experiment
 -- An entry that was released is needed again. Any other that exists already is an error: released must not be null.
 -- name: want
 INSERT INTO entry (experiment, replication, owner, arm, position, state)
-VALUES (:experiment, :replication, :owner, :arm, :position, 'wanted')
+VALUES (:experiment, :replication, :stack_owner, :arm, :position, 'wanted')
 ON CONFLICT (experiment, replication, owner, arm, position)
 DO UPDATE SET released = CASE WHEN entry.released = 1 AND entry.state <> 'settled' THEN 0 END
 
 -- name: release
 UPDATE entry SET released = 1
-WHERE experiment = :experiment AND replication = :replication AND owner = :owner AND arm = :arm
+WHERE experiment = :experiment AND replication = :replication AND owner = :stack_owner AND arm = :arm
   AND position = :position
 
 -- name: import_replication
@@ -148,7 +148,7 @@ VALUES (:experiment, :number, :state, :version, :version, :policies, :now, CASE 
 
 -- name: import_entry
 INSERT INTO entry (experiment, replication, owner, arm, position, state, value, source, settled, settled_us)
-VALUES (:experiment, :replication, :owner, :arm, :position, :state, :value, :source, :settled, :now)
+VALUES (:experiment, :replication, :stack_owner, :arm, :position, :state, :value, :source, :settled, :now)
 
 -- name: enrolment
 SELECT e.status, e.fallback, e.sticky, a.id, a.arm, a.told,
@@ -173,11 +173,11 @@ WHERE (experiment, replication, owner, arm, position) = (
                                               AND v.away_until_us > :now)
     AND NOT EXISTS (SELECT 1 FROM disabled_arm d WHERE d.experiment = :experiment AND d.arm = w.arm)
   ORDER BY w.replication, w.owner, w.arm, w.position LIMIT 1 /*pg FOR UPDATE OF w SKIP LOCKED */)
-RETURNING replication, owner, arm, position
+RETURNING replication, owner AS stack_owner, arm, position
 
 -- name: enrol
 INSERT INTO assignment (id, experiment, replication, owner, arm, position, unit, assigned_us)
-VALUES (:assignment, :experiment, :replication, :owner, :arm, :position, :unit, :now)
+VALUES (:assignment, :experiment, :replication, :stack_owner, :arm, :position, :unit, :now)
 
 -- A unit is assigned an entry, or turned away until a time.
 -- name: arrive
@@ -207,7 +207,7 @@ GROUP BY least ORDER BY least
 -- while the entry is locked. Without "+ 0" it may look for the entry among all of its replication: where it has planned
 -- while the tables were empty.
 -- name: lock_assignment
-SELECT a.id, a.experiment, a.replication, a.owner, a.arm, a.position, a.exposed_us, e.assignment, e.state, e.due_us,
+SELECT a.id, a.experiment, a.replication, a.owner AS stack_owner, a.arm, a.position, a.exposed_us, e.assignment, e.state, e.due_us,
        e.value, e.source, a.told, r.version, r.taken_back, r.policy_revision, r.behind, r.digest, r.digested
 FROM assignment a
 JOIN entry e ON e.experiment = a.experiment AND e.replication = a.replication AND e.owner = a.owner
@@ -222,7 +222,7 @@ UPDATE assignment SET told = 1
 WHERE id = (SELECT id FROM assignment WHERE id = :assignment /*pg FOR NO KEY UPDATE SKIP LOCKED */)
 
 -- name: describe
-SELECT a.experiment, a.replication, a.owner, a.arm, a.position, a.assigned_us, a.exposed_us, a.voided_us,
+SELECT a.experiment, a.replication, a.owner AS stack_owner, a.arm, a.position, a.assigned_us, a.exposed_us, a.voided_us,
        e.state, e.value, e.source, e.settled_us, e.due_us
 FROM assignment a
 JOIN entry e ON e.experiment = a.experiment AND e.replication = a.replication AND e.owner = a.owner
@@ -236,13 +236,13 @@ INSERT INTO reward_event (assignment, value, received_us, outcome) VALUES (:assi
 -- name: settle
 UPDATE entry SET state = 'settled', value = :value, source = :source, settled = :settled, settled_us = :now,
                  due_us = CASE WHEN :source = 'default' THEN due_us END
-WHERE experiment = :experiment AND replication = :replication AND owner = :owner AND arm = :arm
+WHERE experiment = :experiment AND replication = :replication AND owner = :stack_owner AND arm = :arm
   AND position = :position AND assignment = :assignment
 
 -- The default rewards of open replications whose extended window is not over, or in which a reward has come meanwhile;
 -- the last first.
 -- name: defaults
-SELECT d.replication, d.owner, d.arm, d.position, d.value, d.settled, d.assignment, d.due_us, v.id AS event,
+SELECT d.replication, d.owner AS stack_owner, d.arm, d.position, d.value, d.settled, d.assignment, d.due_us, v.id AS event,
        v.value AS late
 FROM (SELECT e.replication, e.owner, e.arm, e.position, e.value, e.settled, e.assignment,
              COALESCE(e.due_us, COALESCE(a.exposed_us, a.assigned_us) + CAST(:window AS BIGINT)) + :more AS due_us
@@ -260,7 +260,7 @@ ORDER BY d.replication, d.settled DESC
 
 -- The outstanding entries of a replication; those that have had an assignment, also a voided one, are touched.
 -- name: touched
-SELECT e.owner, e.arm, e.position, e.state = 'wanted' AS wanted,
+SELECT e.owner AS stack_owner, e.arm, e.position, e.state = 'wanted' AS wanted,
        EXISTS (SELECT 1 FROM assignment a
                WHERE a.experiment = e.experiment AND a.replication = e.replication AND a.owner = e.owner
                  AND a.arm = e.arm AND a.position = e.position) AS touched
@@ -270,7 +270,7 @@ WHERE e.experiment = :experiment AND e.replication = :replication AND e.state IN
 
 -- name: unsettle
 UPDATE entry SET state = 'assigned', value = NULL, source = NULL, settled = NULL, settled_us = NULL, due_us = :due
-WHERE experiment = :experiment AND replication = :replication AND owner = :owner AND arm = :arm
+WHERE experiment = :experiment AND replication = :replication AND owner = :stack_owner AND arm = :arm
   AND position = :position
 
 -- name: close_gap
@@ -279,7 +279,7 @@ WHERE experiment = :experiment AND replication = :replication AND state = 'settl
 
 -- name: withdraw
 DELETE FROM entry
-WHERE experiment = :experiment AND replication = :replication AND owner = :owner AND arm = :arm
+WHERE experiment = :experiment AND replication = :replication AND owner = :stack_owner AND arm = :arm
   AND position = :position AND state = 'wanted'
 
 -- name: take_back
@@ -300,7 +300,7 @@ UPDATE assignment SET exposed_us = :now WHERE id = :assignment
 
 -- name: set_due
 UPDATE entry SET due_us = :due
-WHERE experiment = :experiment AND replication = :replication AND owner = :owner AND arm = :arm
+WHERE experiment = :experiment AND replication = :replication AND owner = :stack_owner AND arm = :arm
   AND position = :position
 
 -- name: void
@@ -311,7 +311,7 @@ UPDATE replication SET voided = voided + 1 WHERE experiment = :experiment AND nu
 
 -- name: want_again
 UPDATE entry SET state = 'wanted', assignment = NULL, due_us = NULL
-WHERE experiment = :experiment AND replication = :replication AND owner = :owner AND arm = :arm
+WHERE experiment = :experiment AND replication = :replication AND owner = :stack_owner AND arm = :arm
   AND position = :position AND assignment = :assignment
 
 -- name: overdue
@@ -320,28 +320,28 @@ WHERE experiment = :experiment AND state = 'assigned' AND due_us <= :now ORDER B
 
 -- name: values
 SELECT value FROM entry
-WHERE experiment = :experiment AND replication = :replication AND owner = :owner AND arm = :arm
+WHERE experiment = :experiment AND replication = :replication AND owner = :stack_owner AND arm = :arm
   AND position >= :first AND position < :stop AND state = 'settled' ORDER BY position
 
 -- name: settled_since
-SELECT owner, arm, position, value FROM entry
+SELECT owner AS stack_owner, arm, position, value FROM entry
 WHERE experiment = :experiment AND replication = :replication AND state = 'settled' AND settled > :version
 ORDER BY settled
 
 -- name: ledger
-SELECT replication, owner, arm, position, value, source = 'imported' AS imported, released = 1 AS released FROM entry
+SELECT replication, owner AS stack_owner, arm, position, value, source = 'imported' AS imported, released = 1 AS released FROM entry
 WHERE experiment = :experiment AND replication >= :first AND replication < :stop AND state = 'settled'
 ORDER BY experiment, replication, owner, arm, position
 
 -- name: all_outstanding
-SELECT replication, owner, arm, position FROM entry
+SELECT replication, owner AS stack_owner, arm, position FROM entry
 WHERE experiment = :experiment AND state = 'wanted' AND released = 0
 UNION ALL
-SELECT replication, owner, arm, position FROM entry
+SELECT replication, owner AS stack_owner, arm, position FROM entry
 WHERE experiment = :experiment AND state = 'assigned' AND released = 0
 
 -- name: outstanding
-SELECT replication, owner, arm, position FROM entry
+SELECT replication, owner AS stack_owner, arm, position FROM entry
 WHERE experiment = :experiment AND replication >= :first AND replication < :stop AND state IN ('wanted', 'assigned')
   AND released = 0
 ORDER BY experiment, replication, owner, arm, position
@@ -413,14 +413,14 @@ SELECT reason, calls FROM answer WHERE experiment = :experiment ORDER BY reason
 
 -- In the order of the primary key, each assignment found by its own: no sorting, however long the ledger.
 -- name: history
-SELECT e.replication, e.owner, e.arm, e.position, e.state, e.value, e.source, e.settled_us,
+SELECT e.replication, e.owner AS stack_owner, e.arm, e.position, e.state, e.value, e.source, e.settled_us,
        a.id, a.unit, a.assigned_us, a.exposed_us, a.voided_us
 FROM entry e LEFT JOIN assignment a ON a.id = e.assignment
 WHERE e.experiment = :experiment AND NOT (e.state = 'wanted' AND e.released = 1)
 ORDER BY e.experiment, e.replication, e.owner, e.arm, e.position
 
 -- name: voided
-SELECT replication, owner, arm, position, 'voided' AS state, NULL AS value, NULL AS source, NULL AS settled_us, id, unit,
+SELECT replication, owner AS stack_owner, arm, position, 'voided' AS state, NULL AS value, NULL AS source, NULL AS settled_us, id, unit,
        assigned_us, exposed_us, voided_us
 FROM assignment WHERE experiment = :experiment AND voided_us IS NOT NULL ORDER BY id
 
@@ -511,7 +511,7 @@ DELETE FROM experiment WHERE id = :experiment
 SELECT id FROM assignment WHERE experiment = :experiment AND unit = :unit ORDER BY +replication, id
 
 -- name: applied_reward
-SELECT a.replication, a.owner, a.arm, a.position, v.value FROM reward_event v JOIN assignment a ON a.id = v.assignment
+SELECT a.replication, a.owner AS stack_owner, a.arm, a.position, v.value FROM reward_event v JOIN assignment a ON a.id = v.assignment
 WHERE v.assignment = :assignment AND v.outcome = 'applied'
 
 -- name: erase_events
@@ -520,7 +520,7 @@ DELETE FROM reward_event WHERE assignment = :assignment
 -- Times are kept to the hour, or they would lead back to the visit.
 -- name: erase_entry
 UPDATE entry SET assignment = :new, settled_us = settled_us - settled_us % :hour, due_us = NULL
-WHERE experiment = :experiment AND replication = :replication AND owner = :owner AND arm = :arm
+WHERE experiment = :experiment AND replication = :replication AND owner = :stack_owner AND arm = :arm
   AND position = :position AND assignment = :assignment
 
 -- name: erase_assignment
@@ -559,7 +559,7 @@ WHERE r.experiment = :experiment AND r.number >= :first AND r.number <= :last AN
   AND v.received_us < :before
 
 -- name: old_rewards
-SELECT a.replication, a.owner, a.arm, a.position, v.value FROM replication r
+SELECT a.replication, a.owner AS stack_owner, a.arm, a.position, v.value FROM replication r
 JOIN assignment a ON a.experiment = r.experiment AND a.replication = r.number
 JOIN reward_event v ON v.assignment = a.id
 WHERE r.experiment = :experiment AND r.number >= :first AND r.number <= :last AND r.state = 'complete'
@@ -576,7 +576,7 @@ DELETE FROM reward_event WHERE id IN (
 
 -- Rewards that were reported and are not in the audit log, and what was pruned of it.
 -- name: unlogged
-SELECT e.replication, e.owner, e.arm, e.position, e.value FROM entry e
+SELECT e.replication, e.owner AS stack_owner, e.arm, e.position, e.value FROM entry e
 WHERE e.experiment = :experiment AND e.source = 'observed'
   AND NOT EXISTS (SELECT 1 FROM reward_event v WHERE v.assignment = e.assignment AND v.outcome = 'applied')
 ORDER BY e.experiment, e.replication, e.owner, e.arm, e.position

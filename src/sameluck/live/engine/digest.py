@@ -17,11 +17,11 @@ _MASK = (1 << 64) - 1
 _STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # SplitMix64
 
 
-def entry_digest(owner: int, arm: int, position: int, value: float) -> int:
+def entry_digest(stack_owner: int, arm: int, position: int, value: float) -> int:
     """The digest of one entry."""
     (bits,) = struct.unpack("<Q", struct.pack("<d", value))
     mixed = 0
-    for word in (owner + 1, arm, position, bits):
+    for word in (stack_owner + 1, arm, position, bits):
         mixed = (mixed + word + _STEP) & _MASK
         mixed = ((mixed ^ (mixed >> 30)) * _FIRST) & _MASK
         mixed = ((mixed ^ (mixed >> 27)) * _SECOND) & _MASK
@@ -29,9 +29,9 @@ def entry_digest(owner: int, arm: int, position: int, value: float) -> int:
     return mixed % MODULUS
 
 
-def entries_digest(owner: Ints, arm: Ints, position: Ints, value: Floats) -> int:
+def entries_digest(stack_owner: Ints, arm: Ints, position: Ints, value: Floats) -> int:
     """The digest of several entries: the sum of theirs modulo 2^62."""
-    words = (owner + 1, arm, position, value.astype("<f8"))
+    words = (stack_owner + 1, arm, position, value.astype("<f8"))
     mixed = np.zeros(value.size, np.uint64)
     for word in words:
         mixed += word.view(np.uint64) + np.uint64(_STEP)

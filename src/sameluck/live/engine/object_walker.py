@@ -32,8 +32,8 @@ class ObjectWalker:
         self._end = np.zeros(experiment.n_arms, np.int64)
         self._batch: list[int] = []
         self._checkpoints_passed = 0
-        owner = experiment.design.noise_owner(prepared.name)
-        seed = object_seed(experiment.seed, replication, owner)
+        stream_owner = experiment.design.noise_owner(prepared.name)
+        seed = object_seed(experiment.seed, replication, stream_owner)
         assert prepared.make is not None
         self._pair = ObjectPair(prepared.name, prepared.make, experiment.n_arms, seed)
 

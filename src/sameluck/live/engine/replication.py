@@ -19,14 +19,14 @@ from sameluck.live.engine.digest import MODULUS, entries_digest, entry_digest
 from sameluck.live.engine.scheduler import AUDITED, SHARED, Entry, Scheduler, Walker
 from sameluck.live.engine.walker import ArmPosition, WalkResults, empty_results
 
-# Settled rewards of an owner's arm, from one position to before another: (owner, arm, first, stop)
+# Settled rewards of an stack_owner's arm, from one position to before another: (stack_owner, arm, first, stop)
 Fetch: TypeAlias = Callable[[int, int, int, int], Sequence[float] | Floats]
 
 
 class SettledEntries(NamedTuple):
-    """The settled entries of one replication, ordered by owner, arm and position."""
+    """The settled entries of one replication, ordered by stack_owner, arm and position."""
 
-    owner: Ints
+    stack_owner: Ints
     arm: Ints
     position: Ints
     value: Floats
@@ -35,7 +35,7 @@ class SettledEntries(NamedTuple):
 
     def digest(self) -> int:
         """The digest of these entries."""
-        return entries_digest(self.owner, self.arm, self.position, self.value)
+        return entries_digest(self.stack_owner, self.arm, self.position, self.value)
 
 
 class Replication:
@@ -53,8 +53,10 @@ class Replication:
             walkers = [scheduler.walker(k, number) for k in range(len(scheduler.prepared))]
         self.walkers = walkers
         arms = scheduler.experiment.n_arms
-        # Per owner and arm: the length of the stack's settled beginning, without a gap.
-        self.known: dict[int, list[int]] = {owner: [0] * arms for owner in scheduler.owners}
+        # Per stack_owner and arm: the length of the stack's settled beginning, without a gap.
+        self.known: dict[int, list[int]] = {
+            stack_owner: [0] * arms for stack_owner in scheduler.stack_owners
+        }
         self.after_gap: dict[Entry, float] = {}  # settled, but not an entry before them
         self.outstanding: set[Entry] = set()  # wanted or assigned
         self.needed: list[set[ArmPosition]] = [set() for _ in scheduler.prepared]
@@ -86,14 +88,14 @@ class Replication:
         self.outstanding.discard(entry)
         self.version += 1
         self.digest = (self.digest + entry_digest(*entry, value)) % MODULUS
-        if entry.owner == AUDITED:
+        if entry.stack_owner == AUDITED:
             self.settled_audits.add(entry)
             return []
-        if entry.owner not in self.known:  # of a policy that is not run here
+        if entry.stack_owner not in self.known:  # of a policy that is not run here
             return []
         self._extend_stack(entry, value)
         arm_position = entry[1:]
-        for k in self.scheduler.readers[entry.owner]:
+        for k in self.scheduler.readers[entry.stack_owner]:
             needed = self.needed[k]
             if arm_position in needed:
                 needed.discard(arm_position)
@@ -102,25 +104,25 @@ class Replication:
         return self.want()
 
     def _extend_stack(self, entry: Entry, value: float) -> None:
-        owner, arm, position = entry
-        known = self.known[owner]
+        stack_owner, arm, position = entry
+        known = self.known[stack_owner]
         if position != known[arm]:
             self.after_gap[entry] = value
             return
         values = [value]
         while self.after_gap:
-            following = Entry(owner, arm, position + len(values))
+            following = Entry(stack_owner, arm, position + len(values))
             if following not in self.after_gap:
                 break
             values.append(self.after_gap.pop(following))
         known[arm] += len(values)
-        for k in self.scheduler.readers[owner]:
+        for k in self.scheduler.readers[stack_owner]:
             self.walkers[k].push_if_next(arm, position, values)
 
     def advance(self, k: int, fetch: Fetch) -> None:
         """Let one policy read until it needs an entry that is not settled."""
-        walker, owner = self.walkers[k], self.scheduler.owners[k]
-        known = self.known[owner]
+        walker, stack_owner = self.walkers[k], self.scheduler.stack_owners[k]
+        known = self.known[stack_owner]
         while True:
             walker.advance()
             entries = walker.next_entries()
@@ -134,18 +136,18 @@ class Replication:
             for arm in short:
                 first = walker.buffer_end(arm)
                 stop = min(first + walker.buffer_room(arm), known[arm])
-                walker.push(arm, fetch(owner, arm, first, stop))
+                walker.push(arm, fetch(stack_owner, arm, first, stop))
         self.periods_done[k] = walker.periods_done
         self.needed[k] = {
             entry
             for entry in entries
-            if entry[1] >= known[entry[0]] and (owner, *entry) not in self.after_gap
+            if entry[1] >= known[entry[0]] and (stack_owner, *entry) not in self.after_gap
         }
 
     def needed_by(self, policies: Iterable[int]) -> set[Entry]:
         """The entries, not settled, that some policies need next."""
-        owners = self.scheduler.owners
-        return {Entry(owners[k], *entry) for k in policies for entry in self.needed[k]}
+        stack_owners = self.scheduler.stack_owners
+        return {Entry(stack_owners[k], *entry) for k in policies for entry in self.needed[k]}
 
     def want(self) -> list[Entry]:
         """The entries to want now; from then on they are outstanding."""
@@ -181,10 +183,10 @@ class Replication:
             return set()
         return self._audits(np.zeros_like(self.audit_drawn), self._replayed())
 
-    def read_ends(self, owner: int) -> Ints:
-        """Per arm of an owner's stacks: the first position that no policy has read or needs."""
+    def read_ends(self, stack_owner: int) -> Ints:
+        """Per arm of an stack_owner's stacks: the first position that no policy has read or needs."""
         ends = np.zeros(self.scheduler.experiment.n_arms, np.int64)
-        for k in self.scheduler.readers[owner]:
+        for k in self.scheduler.readers[stack_owner]:
             np.maximum(ends, self.walkers[k].pulls, out=ends)
             for arm, position in self.walkers[k].next_entries():
                 ends[arm] = max(ends[arm], position + 1)
@@ -208,11 +210,11 @@ def rebuild(
     replication.outstanding = set(outstanding)
     results = results or [empty_results(scheduler.experiment) for _ in scheduler.prepared]
     stacks = _load_stacks(replication, settled)
-    for k, owner in enumerate(scheduler.owners):
-        known = np.array(replication.known[owner])
+    for k, stack_owner in enumerate(scheduler.stack_owners):
+        known = np.array(replication.known[stack_owner])
         walker = scheduler.walker(k, number, known, results[k])
         for arm in np.flatnonzero(known).tolist():
-            walker.push(arm, stacks[owner, arm])
+            walker.push(arm, stacks[stack_owner, arm])
         walker.advance()
         walker.shrink_buffers()
         replication.walkers.append(walker)
@@ -225,36 +227,36 @@ def _load_stacks(
 ) -> dict[tuple[int, int], Floats]:
     """The settled beginning of every stack; entries after a gap go to `after_gap`."""
     arms = replication.scheduler.experiment.n_arms
-    codes = settled.owner * arms + settled.arm
+    codes = settled.stack_owner * arms + settled.arm
     starts = np.flatnonzero(np.diff(codes, prepend=codes[:1] - 1))
     stacks: dict[tuple[int, int], Floats] = {}
     for start, stop in pairwise([*starts.tolist(), codes.size]):
-        owner, arm = int(settled.owner[start]), int(settled.arm[start])
+        stack_owner, arm = int(settled.stack_owner[start]), int(settled.arm[start])
         positions, values = settled.position[start:stop], settled.value[start:stop]
-        if owner == AUDITED:
+        if stack_owner == AUDITED:
             audits = (Entry(AUDITED, arm, position) for position in positions.tolist())
             replication.settled_audits.update(audits)
             continue
-        if owner in replication.scheduler.unread_owners:
+        if stack_owner in replication.scheduler.unread_stack_owners:
             continue
-        if owner not in replication.known or not 0 <= arm < arms:
+        if stack_owner not in replication.known or not 0 <= arm < arms:
             raise Diverged(
-                f"replication {replication.number}: the ledger has owner {owner} and arm {arm}, which this "
-                "experiment does not have. The database was edited; restore a backup"
+                f"replication {replication.number}: the ledger has stack owner {stack_owner} and arm {arm}, which "
+                "this experiment does not have. The database was edited; restore a backup"
             )
         if settled.released is not None:
             spare = positions[settled.released[start:stop]].tolist()
-            replication.released.update(Entry(owner, arm, position) for position in spare)
-        if owner == SHARED and settled.imported is not None:
+            replication.released.update(Entry(stack_owner, arm, position) for position in spare)
+        if stack_owner == SHARED and settled.imported is not None:
             replication.imported[arm] = np.count_nonzero(settled.imported[start:stop])
         gaps = np.flatnonzero(positions != np.arange(positions.size))
         whole = int(gaps[0]) if gaps.size else positions.size
-        stacks[owner, arm] = values[:whole]
-        replication.known[owner][arm] = whole
+        stacks[stack_owner, arm] = values[:whole]
+        replication.known[stack_owner][arm] = whole
         for position, value in zip(
             positions[whole:].tolist(), values[whole:].tolist(), strict=True
         ):
-            replication.after_gap[Entry(owner, arm, position)] = value
+            replication.after_gap[Entry(stack_owner, arm, position)] = value
     return stacks
 
 
@@ -287,19 +289,19 @@ def _unneeded(replication: Replication) -> list[Entry]:
 
 def _unread(replication: Replication) -> Iterator[Entry]:
     """Settled entries that no policy reads, but for those of a log and those that were released."""
-    for owner, known in replication.known.items():
-        read = replication.read_ends(owner)
-        if owner == SHARED:
+    for stack_owner, known in replication.known.items():
+        read = replication.read_ends(stack_owner)
+        if stack_owner == SHARED:
             read = np.maximum(read, replication.imported)
         within = (
-            Entry(owner, arm, position)
+            Entry(stack_owner, arm, position)
             for arm in np.flatnonzero(np.array(known) > read).tolist()
             for position in range(int(read[arm]), known[arm])
         )
         after = (
             entry
             for entry in sorted(replication.after_gap)
-            if entry.owner == owner and entry.position >= read[entry.arm]
+            if entry.stack_owner == stack_owner and entry.position >= read[entry.arm]
         )
         yield from (one for one in chain(within, after) if one not in replication.released)
 
@@ -333,11 +335,13 @@ def adopt_requests(
     others that a policy needs may be among them. The replay audit does not depend on it. If the replication is
     `behind`, the entries that are needed next need not be requested yet; they are returned.
     """
-    audits = {entry for entry in replication.outstanding if entry.owner == AUDITED} - requested
+    audits = {
+        entry for entry in replication.outstanding if entry.stack_owner == AUDITED
+    } - requested
     needed = replication.needed_by(range(replication.policies))
     replication.outstanding = requested
     for entry in sorted(requested - needed):
-        if entry.owner != AUDITED:
+        if entry.stack_owner != AUDITED:
             raise _diverged(replication, entry, "was requested, but no policy needs it")
     missing = sorted(audits.union(replication.want()))
     replication.outstanding |= audits

@@ -16,8 +16,8 @@ from sameluck.policies.external import External, Makers, maker_of
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import ALL_POLICIES, AUDIT, stream, within, word
 
-SHARED = 0  # the owner of stacks that all policies read; the k-th policy's own stacks have owner k
-AUDITED = -1  # the owner of entries of the replay audit
+SHARED = 0  # the stack_owner of stacks that all policies read; the k-th policy's own stacks have stack_owner k
+AUDITED = -1  # the stack_owner of entries of the replay audit
 
 Walker: TypeAlias = CompiledWalker | ObjectWalker  # one policy in one replication
 
@@ -25,7 +25,7 @@ Walker: TypeAlias = CompiledWalker | ObjectWalker  # one policy in one replicati
 class Entry(NamedTuple):
     """A place in the ledger of a replication."""
 
-    owner: int
+    stack_owner: int
     arm: int
     position: int
 
@@ -38,10 +38,10 @@ class Scheduler:
         experiment: Experiment,
         live: Live | None = None,
         makers: Makers | None = None,
-        owners: Mapping[str, int] | None = None,
-        unread_owners: Collection[int] = (),
+        stack_owners: Mapping[str, int] | None = None,
+        unread_stack_owners: Collection[int] = (),
     ) -> None:
-        """`owners` are the numbers of the policies' own stacks, 1, 2, ... if not given."""
+        """`stack_owners` are the numbers of the policies' own stacks, 1, 2, ... if not given."""
         self.experiment = experiment
         live = live or Live()
         self.order = live.order
@@ -49,11 +49,14 @@ class Scheduler:
         self.binary_rewards = needs_binary_rewards(experiment)
         self.prepared = [_prepare(experiment, name, makers or {}) for name in experiment.policies]
         alone = not experiment.design.shares_rewards
-        numbers = owners or {name: k for k, name in enumerate(experiment.policies, start=1)}
-        self.owners = [numbers[name] if alone else SHARED for name in experiment.policies]
-        self.unread_owners = unread_owners  # of policies that were removed, or are not run here
+        numbers = stack_owners or {name: k for k, name in enumerate(experiment.policies, start=1)}
+        self.stack_owners = [numbers[name] if alone else SHARED for name in experiment.policies]
+        self.unread_stack_owners = (
+            unread_stack_owners  # of policies that were removed, or are not run here
+        )
         self.readers = {
-            owner: [k for k, own in enumerate(self.owners) if own == owner] for owner in self.owners
+            stack_owner: [k for k, own in enumerate(self.stack_owners) if own == stack_owner]
+            for stack_owner in self.stack_owners
         }
         self.audit_share = 0.0 if alone else live.audit_share
 

@@ -126,8 +126,8 @@ def _walk(  # noqa: C901 one loop, kept whole for the compiler
 
 
 @compiled
-def _decision_key(seed: np.uint64, replication: int, owner: np.uint64) -> Key:
-    return stream(seed, DECISION, replication, owner)
+def _decision_key(seed: np.uint64, replication: int, stream_owner: np.uint64) -> Key:
+    return stream(seed, DECISION, replication, stream_owner)
 
 
 class PreparedPolicy(NamedTuple):
@@ -170,8 +170,8 @@ class CompiledWalker:
         arms = experiment.n_arms
         self.prepared = prepared
         self.results = results
-        owner = experiment.design.noise_owner(prepared.name)
-        key = _decision_key(np.uint64(experiment.seed), replication, np.uint64(owner))
+        stream_owner = experiment.design.noise_owner(prepared.name)
+        key = _decision_key(np.uint64(experiment.seed), replication, np.uint64(stream_owner))
         self.luck = Key(*map(np.uint64, key))  # machine code returns plain integers
         self.state = PolicyState(
             pulls=np.zeros(arms, np.int64),

@@ -126,12 +126,12 @@ def _ledger(transaction: Transaction, id: int, definition: Definition) -> Iterat
     arms, policies = definition.experiment.arm_names, definition.owner_names
     for statement in ("history", "voided"):
         for one in transaction.iterate(HistoryRow, statement, experiment=id):
-            policy = policies[one.owner] if one.owner > 0 else None
+            policy = policies[one.stack_owner] if one.stack_owner > 0 else None
             exposed = one.state == "assigned" and one.exposed_us is not None
             state = "exposed" if exposed else one.state
             entry = one.replication, policy, arms[one.arm], one.arm, one.position
             times = one.assigned_us, one.exposed_us, one.voided_us, one.settled_us
-            audit = one.owner == AUDITED
+            audit = one.stack_owner == AUDITED
             yield *entry, state, one.value, one.source, audit, one.id, one.unit, *times
 
 

@@ -61,8 +61,8 @@ class LogStacks:
         """The settled entries of one replication."""
         span = self.span(number)
         value = self.value[span]
-        owner, imported = np.full(value.size, SHARED), np.ones(value.size, bool)
-        return SettledEntries(owner, self.arm[span], self.position[span], value, imported)
+        stack_owner, imported = np.full(value.size, SHARED), np.ones(value.size, bool)
+        return SettledEntries(stack_owner, self.arm[span], self.position[span], value, imported)
 
     def replay_all(
         self, experiment: Experiment, live: Live, makers: Makers | None, logged_by: str | None
@@ -104,7 +104,11 @@ class LogStacks:
 
     def rows(self, experiment: int, now: int) -> Iterator[dict[str, str | float]]:
         """The parameters of `import_entry` for every entry."""
-        common: dict[str, str | float] = {"experiment": experiment, "owner": SHARED, "now": now}
+        common: dict[str, str | float] = {
+            "experiment": experiment,
+            "stack_owner": SHARED,
+            "now": now,
+        }
         common |= {"state": "settled", "source": "imported"}
         names = ("replication", "arm", "position", "value", "settled")
         columns = (getattr(self, name).tolist() for name in names)

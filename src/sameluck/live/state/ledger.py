@@ -132,7 +132,7 @@ class Ledger(NamedTuple):
                 rewards[row, column], pulls[row, column] = one.rewards, one.pulls
         users = experiment.design.interactions(pulls)
         runs = Runs(experiment, checkpoints, rewards, pulls, users, None, first)
-        owners = list(dict.fromkeys(self.scheduler.owners[column] for column in columns))
+        owners = list(dict.fromkeys(self.scheduler.stack_owners[column] for column in columns))
         read = [
             _read(settled, owners, depths)
             for settled, depths in zip(ledgers, runs.stack_depths, strict=True)
@@ -153,14 +153,19 @@ class Ledger(NamedTuple):
             one = own.trajectory.until(periods)
             replayed = replayed_by(experiment, one.arms, one.positions, list(trajectories.values()))
             trajectories[name] = one._replace(replayed=replayed)
-        awaited = tuple((arm, place) for owner, arm, place in outstanding if owner != AUDITED)
+        awaited = tuple(
+            (arm, place) for stack_owner, arm, place in outstanding if stack_owner != AUDITED
+        )
         return Trace(experiment, None, number, trajectories, awaited)
 
 
 def _read(settled: SettledEntries, owners: Sequence[int], depths: Ints) -> Floats:
-    """The settled rewards that policies have read of their owners' stacks (owner, arm), in that order."""
+    """The settled rewards that policies have read of their owners' stacks (stack_owner, arm), in that order."""
     arms = depths.shape[1]
-    codes, first = settled.owner * arms + settled.arm, [owner * arms for owner in owners]
+    codes, first = (
+        settled.stack_owner * arms + settled.arm,
+        [stack_owner * arms for stack_owner in owners],
+    )
     starts = np.searchsorted(codes, np.add.outer(first, np.arange(arms)).ravel())
     places = zip(starts.tolist(), depths.ravel().tolist(), strict=True)
     return np.concatenate([settled.value[start : start + depth] for start, depth in places])

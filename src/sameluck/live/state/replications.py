@@ -137,7 +137,7 @@ class OpenReplications(StoredExperiment):
             now=now,
         )
         entry, defaulted = (
-            Entry(locked.owner, locked.arm, locked.position),
+            Entry(locked.stack_owner, locked.arm, locked.position),
             int(source == "default"),
         )
         if state is None:
@@ -265,8 +265,13 @@ class OpenReplications(StoredExperiment):
             state.settle(Entry(*entry), value, fetch)
 
     def _fetch(self, transaction: Transaction, number: int) -> Fetch:
-        def fetch(owner: int, arm: int, first: int, stop: int) -> list[float]:
-            key = {"experiment": self.id, "replication": number, "owner": owner, "arm": arm}
+        def fetch(stack_owner: int, arm: int, first: int, stop: int) -> list[float]:
+            key = {
+                "experiment": self.id,
+                "replication": number,
+                "stack_owner": stack_owner,
+                "arm": arm,
+            }
             rows = transaction.fetch_all(ValueRow, "values", **key, first=first, stop=stop)
             return [row.value for row in rows]
 

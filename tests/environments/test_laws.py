@@ -1,4 +1,4 @@
-"""Every environment of `laws` has its law, and pays the same compiled, in lanes and in plain Python."""
+"""Every environment of `laws` has its law, and pays the same compiled and in plain Python."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,6 @@ from sameluck.simulation.rewards import RewardSource, bits_at
 
 EVERY = pytest.mark.parametrize("environment", LAWS, ids=cases.name)
 DRAWS = 20_000
-WITHOUT_LANES = sl.ByFamily | sl.Categorical | sl.GaussianMixture | sl.Drifting | sl.Switching
 
 
 def experiment_of(horizon):
@@ -72,15 +71,12 @@ def test_compiled_is_plain_python(environment):
 
 @pytest.mark.slow
 @EVERY
-def test_lanes_are_plain_python(environment):
-    """Each period, bit for bit; without lanes the loop of one replication."""
+def test_the_loop_is_plain_python(environment):
+    """Each period, bit for bit."""
     runner = PolicyRunner(experiment_of(60), environment, "it")
     checkpoints, some = np.arange(1, 61), range(3, 5)
-    compiled = runner._in_lanes(some, checkpoints)
-    in_lanes = compiled is not None
-    compiled = compiled or runner._one_by_one(some, checkpoints, None)
+    compiled = runner.run(some, checkpoints)
 
-    assert in_lanes is not isinstance(environment, WITHOUT_LANES)
     for row, replication in enumerate(some):
         plain = runner.run_in_python(replication, checkpoints)
         np.testing.assert_array_equal(plain.rewards[0], compiled.rewards[row])

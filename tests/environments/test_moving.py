@@ -128,9 +128,7 @@ def test_replay_is_refused_with_the_reason_and_the_remedy(call):
         call(experiment_of("replay"), SWITCHING)
 
 
-def test_no_lanes_and_no_pooled_stacks():
-    runner = PolicyRunner(experiment_of(horizon=60), NORMAL, "it")
-    assert runner._in_lanes(range(2), np.arange(1, 61)) is None
+def test_no_pooled_stacks():
     runs = sl.simulate(experiment_of(), SWITCHING)
     for call in (sl.twin, lambda one: sl.compare(one, interval="twin")):
         with pytest.raises(sl.Invalid, match="a twin copies arms that pay by one law throughout"):

@@ -2,13 +2,11 @@
 
 import random
 
-import numpy as np
 import pytest
 
 import sameluck as sl
 from budget import SEED
 from sameluck import text_forms
-from sameluck.simulation.policy_runner import PolicyRunner
 from sameluck.simulation.rewards import reward_at
 
 EXPERIMENT = sl.Experiment(
@@ -23,13 +21,12 @@ def squares(arm, uniform):
 
 @pytest.mark.slow
 def test_the_function_is_called_for_every_reward():
-    """Compiled and in plain Python, in the addresses' order; not in lanes; as text; saved as its name."""
+    """Compiled and in plain Python, in the addresses' order; as text; saved as its name."""
     environment = sl.python_environment(squares, [1 / 2, 2 / 3])
     trace = sl.trace(EXPERIMENT, environment, 1, guard=True)["it"]
 
     for arm, position, reward in zip(trace.arms, trace.positions, trace.rewards, strict=True):
         assert reward == reward_at(EXPERIMENT, environment, 1, None, int(arm), int(position))
-    assert PolicyRunner(EXPERIMENT, environment, "it")._in_lanes(range(3), np.array([30])) is None
     assert (environment.best_arm, environment.binary) == (1, False)
     assert text_forms.write(environment) == f"squares(0.5, {2 / 3})"
 

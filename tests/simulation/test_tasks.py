@@ -53,14 +53,14 @@ def test_a_long_job_is_cut_by_its_work_not_by_the_number_of_workers():
     assert len(split(large, 1, 1.0)) > 10 * len(split(small, 1, 1.0))
 
 
-def test_a_short_job_has_four_tasks_per_worker_or_more_if_they_are_blocks():
+def test_a_short_job_has_four_tasks_per_worker_or_as_many_as_asked():
     work = work_of({"a": "ucb1", "b": "uniform"}, horizon=1_000, replications=10_000)
     assert 2 * 30 <= len(split(work, 8, 1.0)) <= 2 * 32
     long = work_of({"a": "ucb1"}, horizon=100_000, replications=512)
-    assert sizes(split(long, 4, 1.0, tasks_each=16), "a") == [32] * 16
+    assert sizes(split(long, 4, 1.0, tasks_each=16), "a") == [8] * 64
     assert sizes(split(long, 1, 1.0, tasks_each=16), "a") == [32] * 16
     few = long._replace(replications=range(32))
-    assert sizes(split(few, 4, 1.0, tasks_each=16), "a") == [2] * 16
+    assert sizes(split(few, 4, 1.0, tasks_each=16), "a") == [1] * 32
 
 
 def test_no_task_is_shorter_than_a_millisecond():

@@ -42,7 +42,6 @@ _CALLED = {**_INLINED, "forceinline": False}
 
 # A Python function, what chooses its replacement in compiled code from the types of the arguments, and options.
 _overloads: list[tuple[Body, Body, dict[str, object]]] = []
-_inlined: dict[Body, Body] = {}  # the bodies of what is inlined
 _lock = threading.RLock()
 _silent = threading.local()  # whether NumPy's warnings are off in this thread
 
@@ -92,8 +91,6 @@ def _plain(body: B, options: dict[str, object]) -> B:
         return _wrapping_around(body, *arguments)
 
     _replace(plain, lambda *_: body, options)
-    if options is _INLINED:
-        _inlined[plain] = body
     return plain  # type: ignore[return-value]
 
 
@@ -152,15 +149,9 @@ def compiled_as(replacement: Body) -> Callable[[B], B]:
 
     def decorate(function: B) -> B:
         _replace(function, lambda *_: inspect.unwrap(replacement), _INLINED)
-        _inlined[function] = inspect.unwrap(replacement)
         return function
 
     return decorate
-
-
-def inlined_body(function: object) -> Body | None:
-    """The body of a function that is inlined into compiled code."""
-    return _inlined.get(function) if callable(function) else None
 
 
 def _replace(function: Body, choose: Body, options: dict[str, object]) -> None:

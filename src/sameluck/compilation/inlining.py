@@ -83,7 +83,7 @@ class LinkedLowering(NativeLowering):  # type: ignore[misc]
 
 
 class LinkedCompiler(CompilerBase):  # type: ignore[misc]
-    """Numba's compiler with `LinkedLowering` as its last step: for bodies of a user, and for lanes."""
+    """Numba's compiler with `LinkedLowering` as its last step: for bodies of a user."""
 
     def define_pipelines(self) -> list[PassManager]:
         """The passes that Numba runs."""

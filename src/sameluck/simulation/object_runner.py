@@ -125,7 +125,7 @@ class ObjectRunner:
             clock.restore()
         return arms
 
-    def compile(self, count: int, *, recorded: bool) -> None:
+    def compile(self, *, recorded: bool) -> None:
         """Compile what draws the rewards and what computes the seed."""
         self._seed_in(0)
         RewardSource(self.experiment, self.environment, self.name, range(1)).draw(0, 0, 0, 0)

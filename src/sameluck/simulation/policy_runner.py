@@ -1,10 +1,9 @@
-"""`PolicyRunner`: runs one policy through replications, compiled, in lanes or in plain Python."""
+"""`PolicyRunner`: runs one policy through replications, compiled or in plain Python."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -46,10 +45,6 @@ Number = TypeVar("Number", np.float64, np.int64, np.uint64)
 
 _SELECT_RULE = "a select body returns an arm's index, keeps numbers in tally.memory"
 _SAYS_ALL = (Misuse, NameError, AttributeError, ZeroDivisionError, FloatingPointError)
-_LEAST_IN_LANES = 16  # replications; a block has 32
-_MOST_ARMS_IN_LANES = 64
-_LEAST_STEPS_IN_LANES = {True: 1 << 20, False: 1 << 25}  # by whether the bodies are sameluck's
-_COMPARED = 250  # periods
 _MOST_ROWS, _MOST_CELLS = 10_000, 1_000_000  # of a law that is checked
 
 
@@ -78,11 +73,7 @@ class PolicyRunner:
         self, replications: range, checkpoints: Ints, trajectory: Trajectory | None = None
     ) -> Results:
         """The results of some replications; a trajectory is filled if there is only one."""
-        results = None
-        if trajectory is None and self._pays_in_lanes(len(replications)):
-            results = self._in_lanes(replications, checkpoints)
-        if results is None:
-            results = self._one_by_one(replications, checkpoints, trajectory)
+        results = self._one_by_one(replications, checkpoints, trajectory)
         if not self._ours() and not bool((results.pulls.sum(axis=-1) == checkpoints).all()):
             raise Invalid(
                 f"policy {self.name!r} changed its tally; a select body may write to tally.memory only"
@@ -107,53 +98,10 @@ class PolicyRunner:
         self._check_arm(*where)
         return results
 
-    def compile(self, count: int, *, recorded: bool) -> None:
-        """Compile the loop that runs this many replications at once; no result is kept."""
+    def compile(self, *, recorded: bool) -> None:
+        """Compile the loop; no result is kept."""
         end = np.array([self.experiment.horizon])
-        if recorded or not self._pays_in_lanes(count) or self._in_lanes(range(0), end) is None:
-            self._one_by_one(range(0), end, empty_trajectory(0) if recorded else None)
-
-    def _pays_in_lanes(self, count: int) -> bool:
-        # Whether to run replications 32 in step: if it is worth compiling that, and the machine has the vectors.
-        experiment, ours = self.experiment, self._ours() and is_all_ours(self.environment)
-        steps = experiment.replications * experiment.horizon
-        if count < _LEAST_IN_LANES or steps < _LEAST_STEPS_IN_LANES[ours]:
-            return False
-        if experiment.n_arms > _MOST_ARMS_IN_LANES:
-            return False
-        from sameluck.simulation.lanes import blocks
-
-        return blocks.is_fast() and (ours or self._lanes_agree)
-
-    def _in_lanes(self, replications: range, checkpoints: Ints) -> Results | None:
-        """The same in lanes; None if the bodies cannot be run so."""
-        if self.environment.is_moving:
-            return None
-        from sameluck.simulation.lanes import blocks
-
-        rule = self.prepared.batched() if hasattr(self.prepared, "batched") else self.prepared
-        arms = self.experiment.n_arms
-        # To compile, one period is run. A last block that is not full is filled up with further replications.
-        periods = checkpoints if replications else np.ones(1, np.int64)
-        rows = blocks.fill_blocks(len(replications))
-        results = self._empty_results(rows, periods)
-        law = self._law(range(replications.start, replications.start + rows))
-        arrays = blocks.lane_arrays(arms, memory_of(rule, arms))
-        where = (self.owners, replications.start, arrays, periods)
-        if not blocks.run_blocks(as_compiled(rule), law, *where, results.rewards, results.pulls):
-            return None
-        wanted = slice(0, len(replications))
-        return results._replace(rewards=results.rewards[wanted], pulls=results.pulls[wanted])
-
-    @cached_property
-    def _lanes_agree(self) -> bool:
-        # A user's bodies are rewritten: what comes out is compared with what they do.
-        first, periods = range(2), np.arange(1, min(_COMPARED, self.experiment.horizon) + 1)
-        ours, theirs = self._one_by_one(first, periods, None), self._in_lanes(first, periods)
-        return theirs is not None and all(
-            np.array_equal(one, other)
-            for one, other in ((ours.rewards, theirs.rewards), (ours.pulls, theirs.pulls))
-        )
+        self._one_by_one(range(0), end, empty_trajectory(0) if recorded else None)
 
     def run_in_python(
         self,

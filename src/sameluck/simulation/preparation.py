@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 
@@ -12,7 +11,7 @@ from sameluck.compilation.decorators import announcing, load_compiler
 from sameluck.simulation.body_checks import Probe, probe_bodies
 from sameluck.simulation.object_checks import check_object, with_bodies
 from sameluck.simulation.object_runner import ObjectRunner
-from sameluck.simulation.tasks import Task, Work
+from sameluck.simulation.tasks import Work
 
 log = logging.getLogger("sameluck")
 
@@ -28,18 +27,17 @@ def check_objects(work: Work) -> dict[str, float]:
     for name in work.makers:
         runner = ObjectRunner(work.experiment, work.environment, name, work.makers[name])
         with _announced(work, name):
-            runner.compile(0, recorded=False)
+            runner.compile(recorded=False)
         measured[name] = check_object(runner)
     return measured
 
 
-def compile_loops(work: Work, tasks: Sequence[Task]) -> None:
+def compile_loops(work: Work) -> None:
     """Compile what the tasks run; in the threads, each would wait for the others."""
     load_compiler()
-    counts = {name: len(task.replications) for task in reversed(tasks) for name in task.policies}
     for name in work.experiment.policies:
         with _announced(work, name):
-            work.runner(name).compile(counts[name], recorded=work.recorded)
+            work.runner(name).compile(recorded=work.recorded)
 
 
 def _announced(work: Work, policy: str) -> AbstractContextManager[None]:

@@ -105,7 +105,7 @@ def simulate(  # noqa: PLR0913 all but two are optional
     )
     tasks = split(work, workers, seconds, measured, tasks_each=tasks_each)
     if map is None:
-        compile_loops(work, tasks)
+        compile_loops(work)
     for probe in probes:
         probe.compare(recorded=work.recorded)
     started = time.perf_counter()

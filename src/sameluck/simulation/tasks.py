@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from math import ceil
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -22,7 +23,6 @@ from sameluck.simulation.object_runner import ObjectRunner
 from sameluck.simulation.policy_runner import PolicyRunner
 from sameluck.trajectories import Trajectory, empty_trajectory
 
-_BLOCK = 32  # replications that may run in step
 _ROWS = 1 << 16  # replications of which interactions are counted at once
 # Seconds of a period, and of each arm in it: those of UCB, and of Thompson sampling if the policy is randomised.
 _PERIOD, _ARM, _RANDOMISED_ARM = 5e-9, 2e-9, 1e-8
@@ -89,7 +89,7 @@ def split(
 ) -> list[Task]:
     """Tasks of about some seconds, and at least `tasks_each` per worker and policy.
 
-    Fewer, if they would not last a millisecond; but not more than four, if they would be less than a block.
+    Fewer, if they would not last a millisecond.
     What a policy needs is an estimate from the number of arms, unless the seconds of a period were measured. A timed
     design needs all policies of a replication in one task.
     """
@@ -99,11 +99,9 @@ def split(
     for group in groups:
         period = sum((measured or {}).get(name) or seconds_of_period(work, name) for name in group)
         each = period * int(work.checkpoints[-1])
-        most, least = max(1, int(seconds / each)), int(_LEAST_SECONDS / each)
-        small, large = (-(-len(work.replications) // (n * workers)) for n in (tasks_each, 4))
-        count = min(most, max(least, small, min(large, _BLOCK)))
-        in_step = not work.makers.keys() & set(group)
-        for part in _cut(work.replications, count, in_step=in_step):
+        most, least = max(1, int(seconds / each)), ceil(_LEAST_SECONDS / each)
+        small = -(-len(work.replications) // (tasks_each * workers))
+        for part in _cut(work.replications, min(most, max(least, small))):
             tasks.append(Task(len(tasks), group, part, each * len(part)))
     return tasks
 
@@ -116,9 +114,7 @@ def seconds_of_period(work: Work, policy: str) -> float:
     return _PERIOD + arms * (_RANDOMISED_ARM if is_randomised(rule, arms) else _ARM)
 
 
-def _cut(replications: range, count: int, *, in_step: bool) -> Iterator[range]:
-    if in_step and count > _BLOCK // 2:
-        count = -(-count // _BLOCK) * _BLOCK
+def _cut(replications: range, count: int) -> Iterator[range]:
     starts = list(replications[::count])
     if len(starts) > 1 and replications.stop - starts[-1] < count // 2:
         del starts[-1]

@@ -1,11 +1,9 @@
 """Print docs/cli.md: the current help of every command."""
 
-from collections.abc import Iterator
-
 import click
 
 from sameluck.cli import commands
-from sameluck.cli.discovery import DiscoveredGroup
+from sameluck.cli.command_list import COMMANDS
 
 INTRODUCTION = """\
 Every command prints text or, with `--json`, JSON, on standard output. An error is one line on standard error: the
@@ -21,23 +19,27 @@ cause and the remedy. Exit codes:
 """
 
 
-def every_command(words: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
-    """A command, followed by those of its group."""
-    yield words, command
-    if isinstance(command, DiscoveredGroup):
-        for name, one in command.every_command().items():
-            yield from every_command(f"{words} {name}", one)
+def find_command(words: str) -> click.Command:
+    """Return the command that the words name, such as "live start"."""
+    command: click.Command = commands
+    for word in words.split():
+        assert isinstance(command, click.Group)
+        found = command.get_command(click.Context(command), word)
+        assert found is not None
+        command = found
+    return command
 
 
 def page() -> str:
-    """The whole page."""
-    parts = [f"# Command line\n\n{INTRODUCTION}"]
-    for words, command in every_command("sameluck", commands):
+    """Return the whole page."""
+    sections = [f"# Command line\n\n{INTRODUCTION}"]
+    for words in ["", *COMMANDS]:
+        command, title = find_command(words), f"sameluck {words}".strip()
         context = click.Context(
-            command, info_name=words, terminal_width=100, help_option_names=["-h", "--help"]
+            command, info_name=title, terminal_width=100, help_option_names=["-h", "--help"]
         )
-        parts.append(f"## {words}\n\n```text\n{command.get_help(context)}\n```\n")
-    return "\n".join(parts)
+        sections.append(f"## {title}\n\n```text\n{command.get_help(context)}\n```\n")
+    return "\n".join(sections)
 
 
 if __name__ == "__main__":

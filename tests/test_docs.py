@@ -284,12 +284,15 @@ def run_python(*arguments, folder, **variables):
 
 @pytest.mark.slow
 def test_the_recipes_work_in_a_copy_of_the_package(tmp_path):
-    """One file each, and nothing else is touched."""
+    """One file each; a command is also listed."""
     source, cache = tmp_path / "src", tmp_path / "cache"
     shutil.copytree(SOURCE, source / "sameluck")
     for path, code in RECIPES.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(code)
+    commands = source / "sameluck" / "cli" / "command_list.py"
+    first = '    "demo": "compare",\n'
+    commands.write_text(commands.read_text().replace(first, f'    "arms": "arms",\n{first}'))
     variables = {"PYTHONPATH": source, "SAMELUCK_CACHE_DIR": cache}
     assert str(source) in run_python("-c", USE_OF_THE_RECIPES, folder=tmp_path, **variables)
 

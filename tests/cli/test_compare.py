@@ -9,7 +9,6 @@ import subprocess
 import sys
 from datetime import UTC, date, datetime
 
-import click
 import numpy as np
 import pytest
 
@@ -17,29 +16,12 @@ import sameluck as sl
 from sameluck import cli
 
 COMPARE = ["compare", "ucb1(alpha=2.5)", "ucb1(alpha=3)", "--env", "bernoulli(0.9,0.7,0.5,0.3,0.1)"]
-COMMANDS = sorted(  # those of a group have tests of their own: test_live.py
-    name
-    for name, command in cli.commands.every_command().items()
-    if not isinstance(command, click.Group)
-)
 
 
 def run(capsys, *words: str) -> tuple[int, str, str]:
     code = cli.run(list(words))
     shown = capsys.readouterr()
     return code, shown.out, shown.err
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help_that_explains_each_option_and_json(name, capsys):
-    code, out, err = run(capsys, name, "--help")
-
-    command = cli.commands.every_command()[name]
-    options = [one for one in command.params if isinstance(one, click.Option)]
-    assert (code, err) == (0, "")
-    assert command.help
-    assert all(option.help for option in options)
-    assert "--json" in out
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 import pytest
 
 import sameluck as sl
-from sameluck.cli.log_columns import is_log, log_columns
+from sameluck.cli.experiment_options import is_log, log_columns
 
 
 @pytest.mark.parametrize(

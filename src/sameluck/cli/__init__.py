@@ -11,7 +11,7 @@ import sys
 
 import click
 
-from sameluck.cli.discovery import DiscoveredGroup
+from sameluck.cli.command_list import CommandGroup
 from sameluck.errors import SameluckError
 
 
@@ -43,8 +43,7 @@ def _print_error(message: str, code: int) -> int:
 
 
 @click.group(
-    cls=DiscoveredGroup,
-    package=__name__,
+    cls=CommandGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     invoke_without_command=True,
 )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
 import sameluck as sl
 from sameluck import text_forms
+from sameluck.adapters import dask as dask_adapter
 from sameluck.cli.experiment_options import (
     Command,
     OptionValues,
@@ -29,12 +32,16 @@ from sameluck.cli.output import (
     report_option,
     written,
 )
-from sameluck.cli.simulation import simulate
+from sameluck.environments.base import Environment
+from sameluck.experiment import checked_checkpoints
 from sameluck.files import made_with, make_folder, write_whole
 from sameluck.inference.requests import Request, check_request
 from sameluck.policies.external import Makers
 from sameluck.reporting.pages.page import Card
 from sameluck.reporting.tables import csv_table, wrapped
+from sameluck.simulation.keeping import KeptRuns
+from sameluck.simulation.simulate import available_workers
+from sameluck.simulation.tasks import Work
 
 pairs_option = click.option("--pairs", help="control, all or best.  [default: control]")
 metric_option = click.option(
@@ -293,3 +300,54 @@ def demo_command(out: str) -> Output:
         f"{comparison}\n\nfigure  {plot}\nreport  {report}"
     )
     return Output(text, comparison.to_dicts())
+
+
+def simulate(
+    experiment: sl.Experiment,
+    environment: Environment,
+    *,
+    keep: str | None,
+    dask: str | None,
+    **options: Any,
+) -> sl.Runs:
+    """The runs, on the cluster at an address if given; after Ctrl-C complete replications are saved, if to a file."""
+    with ExitStack() as stack, progress_bar("simulating") as progress:
+        if dask is not None:
+            client = stack.enter_context(closing(dask_adapter.connect(dask)))
+            options["map"] = dask_adapter.on(client)
+        if keep is None:
+            return sl.simulate(experiment, environment, progress=progress, **options)
+        return _simulate_kept(keep, experiment, environment, progress, **options)
+
+
+def _simulate_kept(
+    path: str,
+    experiment: sl.Experiment,
+    environment: Environment,
+    progress: Callable[[int, int], object],
+    *,
+    checkpoints: list[int] | None,
+    detail: bool,
+    **options: Any,
+) -> sl.Runs:
+    """Continues the beginning that the file holds; anything else is overwritten, as other files of results are."""
+    options |= {"checkpoints": checkpoints, "detail": detail}
+    run = partial(sl.simulate, experiment, environment, **options)
+    horizons, numbers = (
+        checked_checkpoints(experiment, checkpoints),
+        range(experiment.replications),
+    )
+    workers = options["workers"] or available_workers()
+    kept = KeptRuns(path, Work(experiment, environment, horizons, numbers, detail), workers)
+    try:
+        known = kept.known(run)
+    except sl.Invalid:
+        known = kept.nothing
+    if known.replications == experiment.replications:  # not interrupted: the user wants them anew
+        known = kept.nothing
+    try:
+        return kept.complete(run, known, progress)
+    except KeyboardInterrupt as error:
+        if notes := getattr(error, "__notes__", []):
+            raise sl.Interrupted(notes[-1]) from None
+        raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -12,12 +13,11 @@ from typing import Any, TypeAlias, TypeVar
 import click
 
 from sameluck import text_forms
-from sameluck.cli.log_columns import is_log, log_columns
-from sameluck.cli.own_code import import_option, mention_import
+from sameluck.cli.import_option import import_option, mention_import
 from sameluck.environments.base import Environment
 from sameluck.environments.empirical import Empirical
 from sameluck.environments.registry import as_environment
-from sameluck.errors import Invalid, did_you_mean
+from sameluck.errors import Invalid, did_you_mean, shown
 from sameluck.experiment import Experiment, checked_checkpoints, read_toml
 from sameluck.logs.rows import read_log, refuse_problems, rewards_by_arm
 from sameluck.policies.base import POLICIES, Policy
@@ -221,3 +221,26 @@ def parse_checkpoints(checkpoints: object, experiment: Experiment) -> list[int]:
             )
         checkpoints = [int(word) for word in words]
     return [int(horizon) for horizon in checked_checkpoints(experiment, checkpoints)]
+
+
+_TEXT_FORM = re.compile(r"\s*\w*\s*(\(.*)?", re.DOTALL)  # a name, with or without parameters
+_LOG = re.compile(r"(?P<path>.+?\.(?:csv|jsonl|ndjson|parquet))(?::(?P<columns>.*))?", re.I)
+
+
+def is_log(text: str) -> bool:
+    """Whether it is the path of a log, with or without its columns, rather than the text form of an environment."""
+    return _LOG.fullmatch(text) is not None or _TEXT_FORM.fullmatch(text) is None
+
+
+def log_columns(text: str) -> tuple[str, str, str]:
+    """The path and the columns of arms and rewards, which are written as in CSV; or `Invalid`."""
+    path, _, columns = text.partition(":")
+    if log := _LOG.fullmatch(text):
+        path, columns = log["path"], log["columns"] or ""
+    names = [name.strip() for name in next(csv.reader([columns], skipinitialspace=True), [])]
+    if len(names) != 2 or "" in names:
+        raise Invalid(
+            f"{shown(text)} is neither an environment, such as bernoulli(0.7, 0.3), nor a log with its columns of "
+            'arms and rewards, such as log.csv:arm,reward or log.csv:arm,"paid, net"'
+        )
+    return path, names[0], names[1]

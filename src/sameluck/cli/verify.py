@@ -6,8 +6,8 @@ import click
 
 import sameluck as sl
 from sameluck import text_forms
+from sameluck.cli.import_option import import_option, mention_import
 from sameluck.cli.output import Output, json_option, progress_bar
-from sameluck.cli.own_code import import_option, mention_import
 from sameluck.simulation.rerun import difference_from_rerun
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from sameluck.cli.discovery import DiscoveredGroup
+from sameluck.cli.command_list import CommandGroup
 
 
-@click.group("live", cls=DiscoveredGroup, package=__name__, invoke_without_command=True)
+@click.group("live", cls=CommandGroup, prefix="live ", invoke_without_command=True)
 @click.pass_context
 def live_commands(context: click.Context) -> None:
     """Run an experiment on real users; try `sameluck live simulate` first.

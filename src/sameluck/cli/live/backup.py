@@ -9,8 +9,6 @@ from sameluck.cli.live.store_options import DatabaseOptions, live_command
 from sameluck.cli.output import Output
 from sameluck.wording import counted
 
-HELP_POSITION = 14
-
 _file_argument = click.argument("file")
 
 

@@ -21,8 +21,6 @@ from sameluck.cli.live.store_options import (
 )
 from sameluck.cli.output import Output
 
-HELP_POSITION = 10
-
 
 @live_command(
     "import",

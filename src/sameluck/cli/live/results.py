@@ -26,8 +26,6 @@ from sameluck.live.databases.rows import ACTIVE
 from sameluck.policies.external import makers_for
 from sameluck.wording import counted
 
-HELP_POSITION = 5
-
 
 @live_command("results")
 @name_argument

@@ -19,7 +19,7 @@ from sameluck.cli.experiment_options import (
     read_experiment,
     toml_file,
 )
-from sameluck.cli.live.doctor import format_checks
+from sameluck.cli.live.monitoring import format_checks
 from sameluck.cli.live.results import common_horizon
 from sameluck.cli.live.store_options import (
     URL_VARIABLE,
@@ -31,8 +31,6 @@ from sameluck.cli.live.store_options import (
 from sameluck.cli.output import Output, json_option, progress_bar
 from sameluck.live.rehearsal.rehearsal import days_text
 from sameluck.reporting.tables import wrapped
-
-HELP_POSITION = 1
 
 POLICIES = ("ucb1(alpha=2)", "thompson_bernoulli")
 ENVIRONMENT = "bernoulli(0.6, 0.4, 0.2)"

@@ -19,8 +19,6 @@ from sameluck.cli.live.store_options import (
 from sameluck.cli.output import Output
 from sameluck.wording import counted
 
-HELP_POSITION = 2
-
 
 @live_command("start", epilog="Example: sameluck live start shop.toml --db sqlite:///shop.db")
 @click.argument("file", metavar="FILE.toml")

@@ -17,8 +17,8 @@ from typing import NamedTuple, TypeAlias
 import click
 
 import sameluck as sl
+from sameluck.cli.import_option import import_option
 from sameluck.cli.output import Output, json_flag, prints
-from sameluck.cli.own_code import import_option
 from sameluck.live.databases import without_password
 from sameluck.live.options import Clock, Maker
 from sameluck.reporting.tables import wrapped

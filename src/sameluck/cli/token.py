@@ -1,4 +1,4 @@
-"""`sameluck token create`, `list` and `revoke`."""
+"""`sameluck token`: who may call the service, and for what."""
 
 from __future__ import annotations
 
@@ -8,11 +8,25 @@ from contextlib import contextmanager
 import click
 
 import sameluck as sl
+from sameluck.cli.command_list import CommandGroup
 from sameluck.cli.live.store_options import DatabaseOptions, format_rows, url_option
 from sameluck.cli.output import Output, json_option
 from sameluck.live.store import Store
 from sameluck.reporting.tables import text_table
 from sameluck.service.tokens import SCOPES, Tokens
+
+
+@click.group("token", cls=CommandGroup, prefix="token ", invoke_without_command=True)
+@click.pass_context
+def token_commands(context: click.Context) -> None:
+    """Create, list and revoke the tokens with which applications call `sameluck serve`.
+
+    They are kept in the database of the experiments, as SHA-256 digests. While a service has a SQLite file open, this
+    command cannot change it: create tokens before, or over HTTP (POST /v1/tokens).
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
 
 _SCOPES_HELP = "; ".join(f"{scope}: {purpose}" for scope, purpose in SCOPES.items())
 

@@ -10,8 +10,6 @@ from sameluck.cli.output import Output, check_outputs
 from sameluck.reporting.tables import text_table
 from sameluck.wording import counted
 
-HELP_POSITION = 7
-
 MOST_ROWS = 5_000
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import click
 
 from sameluck import text_forms
+from sameluck.cli.import_option import import_option
 from sameluck.cli.output import Output, json_option
-from sameluck.cli.own_code import import_option
 from sameluck.environments.base import ENVIRONMENTS
 from sameluck.policies.base import POLICIES
 

@@ -12,8 +12,6 @@ from sameluck.cli.live.store_options import DatabaseOptions, live_command, name_
 from sameluck.cli.output import Output
 from sameluck.wording import counted
 
-HELP_POSITION = 15
-
 _reason_option = click.option("--reason", default="", help="The reason, for the history.")
 _yes_option = click.option("--yes", is_flag=True, help="Do it without asking.")
 

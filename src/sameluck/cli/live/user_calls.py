@@ -14,8 +14,6 @@ from sameluck.cli.live.store_options import (
 from sameluck.cli.output import Output
 from sameluck.live.records import REASONS
 
-HELP_POSITION = 3
-
 _id_argument = click.argument("id")
 
 

@@ -1,4 +1,4 @@
-"""`sameluck live doctor`: checks of the database and its experiments."""
+"""`sameluck live status`: the progress of experiments."""
 
 from __future__ import annotations
 
@@ -10,11 +10,41 @@ import click
 import sameluck as sl
 from sameluck.cli.live.store_options import DatabaseOptions, live_command
 from sameluck.cli.output import Output
+from sameluck.live.databases.rows import ENDED
 from sameluck.live.diagnostics.database import examine
-from sameluck.reporting.tables import wrapped
+from sameluck.reporting.tables import text_table, wrapped
 from sameluck.wording import sentence
 
-HELP_POSITION = 6
+
+@live_command("status")
+@click.argument("name", required=False)
+def status_command(name: str | None, database: DatabaseOptions) -> Output:
+    """Show the progress of an experiment; without a name, of all experiments."""
+    with database.open(read_only=True) as store:
+        makers = database.import_makers()
+        statuses = [store.peek(name, makers=makers).status()] if name else store.statuses()
+    if name:
+        return Output(statuses[0], statuses[0]._asdict())
+    start = database.next_command("start", "FILE.toml")
+    text = _overview(statuses) if statuses else f"no experiments yet; start one with: {start}"
+    return Output(text, [status._asdict() for status in statuses])
+
+
+def _overview(statuses: Sequence[sl.Status]) -> str:
+    header = ("experiment", "status", "complete", "open", "users", "awaited", "wanted")
+    rows = [
+        (
+            one.name,
+            one.status,
+            f"{one.complete:,} of {one.planned:,}",
+            f"{one.opened - one.complete:,}",
+            f"{one.users:,}",
+            f"{one.waiting:,}",
+            "0" if one.status in ENDED else f"{one.wanted:,}",
+        )
+        for one in statuses
+    ]
+    return text_table(header, rows)
 
 
 @live_command("doctor")
@@ -57,3 +87,14 @@ def format_checks(checks: Sequence[sl.Check]) -> str:
         wrapped(one.sentence, f"  {one.verdict:<7}  {one.name:<{width}}  ", " " * (width + 13))
         for one in checks
     )
+
+
+@live_command("history")
+@click.argument("name", required=False)
+def history_command(name: str | None, database: DatabaseOptions) -> Output:
+    """Show every change of an experiment (status, policies, arms): when, by whom and why; without a name, of all."""
+    with database.open(read_only=True) as store:
+        changes = (
+            store.peek(name, makers=database.import_makers()).history() if name else store.history()
+        )
+    return Output("\n".join(map(str, changes)), [change._asdict() for change in changes])

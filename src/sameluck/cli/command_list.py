@@ -1,0 +1,86 @@
+"""List of all commands in the order of the help, and the click group that reads it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import click
+
+COMMANDS = {  # the words of a command -> its module in sameluck.cli
+    "demo": "compare",
+    "compare": "compare",
+    "designs": "compare",
+    "plan": "plan",
+    "race": "plan",
+    "verify": "verify",
+    "policies": "listings",
+    "environments": "listings",
+    "paper": "paper",
+    "live": "live",
+    "live simulate": "live.simulate",
+    "live start": "live.start",
+    "live assign": "live.user_calls",
+    "live expose": "live.user_calls",
+    "live reward": "live.user_calls",
+    "live void": "live.user_calls",
+    "live tick": "live.user_calls",
+    "live status": "live.monitoring",
+    "live results": "live.results",
+    "live doctor": "live.monitoring",
+    "live history": "live.monitoring",
+    "live trace": "live.ledger_export",
+    "live export": "live.ledger_export",
+    "live add-policy": "live.policy_changes",
+    "live remove-policy": "live.policy_changes",
+    "live replace-policy-code": "live.policy_changes",
+    "live repair": "live.policy_changes",
+    "live import": "live.import_log",
+    "live pause": "live.operation",
+    "live resume": "live.operation",
+    "live stop": "live.operation",
+    "live disable-arm": "live.operation",
+    "live enable-arm": "live.operation",
+    "live extend-windows": "live.operation",
+    "live backup": "live.backup",
+    "live restore": "live.backup",
+    "live delete": "live.data_removal",
+    "live erase": "live.data_removal",
+    "live forget-units": "live.data_removal",
+    "live prune": "live.data_removal",
+    "serve": "serve",
+    "token": "token",
+    "token create": "token",
+    "token list": "token",
+    "token revoke": "token",
+}
+
+
+class CommandGroup(click.Group):
+    """Group of the commands in `COMMANDS` that begin with `prefix`.
+
+    A command's module is imported when the command is called or listed, so that `sameluck compare` does not wait for
+    the packages of `sameluck serve`.
+
+    Args:
+        prefix: The group's words, such as "live "; empty for the group of all commands.
+        attributes: Attributes of `click.Group`.
+    """
+
+    def __init__(self, *, prefix: str = "", **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.prefix = prefix
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        names = [
+            words.removeprefix(self.prefix) for words in COMMANDS if words.startswith(self.prefix)
+        ]
+        return [name for name in names if " " not in name]
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        module_name = COMMANDS.get(self.prefix + name)
+        if module_name is None:
+            return None
+        module = import_module(f"sameluck.cli.{module_name}")
+        commands = (value for value in vars(module).values() if isinstance(value, click.Command))
+        return next(command for command in commands if command.name == name)

@@ -24,7 +24,7 @@ class Coroutines:
 
     async def _run(self, callers, seconds):
         async with sl.open_async(self.url, timeout=5) as store:
-            live = await store.start("bench", self.experiment, live=self.options)
+            live = await store.start("bench", self.experiment, options=self.options)
             await self._serve(live, callers, 0.3, "first")
             beats = []
             beat = asyncio.create_task(_beat(beats))

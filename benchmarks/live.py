@@ -50,7 +50,7 @@ def experiment_of(horizon=100_000, replications=OPEN, arms=ARMS):
 
 
 def options_of(open_replications=OPEN):
-    return sl.Live(open_replications=open_replications, reward=sl.Reward(window_seconds=60))
+    return sl.LiveOptions(open_replications=open_replications, reward=sl.Reward(window_seconds=60))
 
 
 class Places(NamedTuple):
@@ -239,7 +239,7 @@ def new_file(folder):
 
 def sqlite_round(folder, threads, seconds, *, lists=False):
     with sl.open(f"sqlite:///{new_file(folder)}") as store:
-        live = store.start("bench", experiment_of(), live=options_of())
+        live = store.start("bench", experiment_of(), options=options_of())
         return serve(live, threads, seconds, lists=lists)
 
 
@@ -247,7 +247,7 @@ def recorded(pairs):
     """The statements of so many pairs of calls by the callers in turn, and before them those of the start."""
     recorder = limits.Recorder()
     with contextlib.closing(Store(recorder)) as store:
-        live = store.start("bench", experiment_of(), live=options_of())
+        live = store.start("bench", experiment_of(), options=options_of())
         generator = random.Random(1)
         for first in range(0, pairs, CALLERS):
             given = [live.assign(first + k) for k in range(CALLERS)]
@@ -320,7 +320,7 @@ def on_postgres(places, size, goals):
 @contextlib.contextmanager
 def started_on_postgres(server):
     with new_database(server) as url, sl.open(url, connections=CONNECTIONS) as store:
-        yield url, store.start("bench", experiment_of(), live=options_of())
+        yield url, store.start("bench", experiment_of(), options=options_of())
 
 
 def postgres_round(server, threads, seconds, *, lists=False):
@@ -414,7 +414,7 @@ def at(folder, experiment, reaches, open_replications):
     path = new_file(folder)
     address = f"sqlite:///{path}?synchronous=normal"
     with sl.open(address) as store:
-        store.start("bench", experiment, live=options_of(open_replications))
+        store.start("bench", experiment, options=options_of(open_replications))
     made = ledgers.make(experiment, reaches, MEANS[: experiment.n_arms])
     ledgers.fill_sqlite(path, len(POLICIES), made)
     with sl.open(address) as store:
@@ -506,7 +506,7 @@ def per_open_replication(folder, arms, opened):
         experiment = experiment_of(1_000, opened, arms)
         with sl.open(f"sqlite:///{new_file(folder)}?synchronous=normal") as store:
             before = traced()
-            live = store.start("bench", experiment, live=options_of(replications))
+            live = store.start("bench", experiment, options=options_of(replications))
             locked = traced() - before
             assert live.status().opened == replications
         return locked
@@ -530,7 +530,7 @@ def while_completing(folder, completed):
     """Kilobytes locked more once three times as many replications are complete."""
     with sl.open(f"sqlite:///{new_file(folder)}?synchronous=normal") as store:
         experiment = experiment_of(2, 10 * completed)
-        users = Users(store.start("bench", experiment, live=options_of(10)), "user")
+        users = Users(store.start("bench", experiment, options=options_of(10)), "user")
         completes(users, completed)
         before = traced()
         completes(users, 3 * completed)
@@ -564,7 +564,7 @@ def opening(places, size, goals):
             kinds["PostgreSQL"] = (url, url, ledgers.fill_postgres)
         for name, (address, where, fill) in kinds.items():
             with sl.open(address) as store:
-                store.start("bench", experiment, live=options_of(10))
+                store.start("bench", experiment, options=options_of(10))
             entries = fill(where, len(POLICIES), made, whole=False)
             seconds, first = zip(*(open_once(address) for _ in range(3)), strict=True)
             row = {"entries": entries, "seconds": statistics.median(seconds)}
@@ -605,7 +605,7 @@ def joining(places, size, goals):
             kinds["PostgreSQL"] = (url, url, ledgers.fill_postgres)
         for name, (address, where, fill) in kinds.items():
             with sl.open(address) as store:
-                store.start("bench", experiment, live=options_of(10))
+                store.start("bench", experiment, options=options_of(10))
             entries = fill(where, len(POLICIES), made)
             rows = [join_once(address, f"late {k}") for k in range(3)]
             seconds, before, meanwhile = (

@@ -331,10 +331,10 @@ class Soak:
 
     def start(self) -> None:
         with sl.open(self.store.url) as opened:
-            options = sl.Live(
+            options = sl.LiveOptions(
                 open_replications=OPEN, reward=sl.Reward(min=0, max=1, window_seconds=self.window)
             )
-            opened.start(NAME, EXPERIMENT, live=options, makers=makers())
+            opened.start(NAME, EXPERIMENT, options=options, makers=makers())
         for number in self.every:
             self.launch(number)
 

@@ -462,7 +462,7 @@ def test_a_name_is_typed_or_written_or_the_files(url, tmp_path, capsys):
     assert answer(capsys, "start", "other.toml")["name"] == "written"
     started = answer(capsys, "start", "other.toml", "--name", "typed")
     assert started["name"] == "typed"
-    assert sl.Live.from_dict(started["live"]).fallback == "red"
+    assert sl.LiveOptions.from_dict(started["live"]).fallback == "red"
     assert sl.Experiment.from_dict(started["experiment"]).digest == started["digest"]
     code, _, err = run(capsys, "start", "shop.toml")
     assert code == 2
@@ -497,9 +497,11 @@ BAD_FILES = {
     "arms = 2": "an experiment needs policies, horizon, replications",
     "live = 3": "live must be a table [live], got 3",
     FILE.replace("fallback", "fallbck"): "unknown field 'fallbck' in live; did you mean 'fallback'",
-    FILE.replace('"red"\nexp', '"pink"\nexp'): "Live.fallback 'pink' is not an arm",
+    FILE.replace('"red"\nexp', '"pink"\nexp'): "LiveOptions.fallback 'pink' is not an arm",
     FILE.replace("min = 0", "min = 2"): "Reward.min must be below Reward.max",
-    FILE.replace("{exposure}", "some"): "unknown Live.exposure 'some'; known: implicit, explicit",
+    FILE.replace(
+        "{exposure}", "some"
+    ): "unknown LiveOptions.exposure 'some'; known: implicit, explicit",
     FILE.replace("seed", 'design = "time_coupled"\nseed'): "live use Replay() or Naive()",
     FILE.replace(
         "ucb1(alpha=2)", "ucb1(alpha=-2)"
@@ -543,7 +545,7 @@ def test_a_file_is_named_with_the_options_that_override_it(url, tmp_path, capsys
     (tmp_path / "options.toml").write_text('[live]\norder = "any"\n')
     words = ("log.csv", "ucb1", "uniform", "--arm", "arm", "--reward", "value")
     _, _, err = run(capsys, "import", "old", *words, "--options", "options.toml")
-    assert err.startswith("error: options.toml: unknown Live.order")
+    assert err.startswith("error: options.toml: unknown LiveOptions.order")
 
 
 def test_settings_that_a_live_experiment_does_not_keep_give_a_caution(url, tmp_path, capsys):
@@ -721,7 +723,7 @@ def test_nonsense_is_one_clear_line(name, url, tmp_path, capsys):
         (("simulate", "--loss", "2"), "Traffic.loss must be <= 1"),
         (("simulate", "--delay", "soon"), "unknown delay 'soon'"),
         (("simulate", "--env", "switching(bernoulli(0.5, 0.4), every=2)"), "2 to 10 environments"),
-        (("simulate", "--order", "random"), "unknown Live.order 'random'; "),
+        (("simulate", "--order", "random"), "unknown LiveOptions.order 'random'; "),
         (("simulate", "--days", "0"), "days must be > 0"),
         (("simulate", "--window", "0"), "Reward.window_seconds must be > 0"),
         (("simulate", "--level", "95"), "level must be between 0 and 1"),

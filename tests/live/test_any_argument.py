@@ -91,8 +91,8 @@ def test_functions_and_options(tmp_path, monkeypatch, runner):
     }
     for name in ("LiveExperiment", "AsyncLiveExperiment", "AsyncStore"):
         del calls[name]
-    assert {"open", "restore", "rehearse", "Live", "Reward", "Store"} < calls.keys()
-    more = (sl.Live.from_dict, sl.Traffic.from_dict, sl.VirtualClock().advance)
+    assert {"open", "restore", "rehearse", "LiveOptions", "Reward", "Store"} < calls.keys()
+    more = (sl.LiveOptions.from_dict, sl.Traffic.from_dict, sl.VirtualClock().advance)
     outcomes, names = {}, count()
     url = f"sqlite:///{tmp_path / 'a.db'}?synchronous=normal"
     with sl.open(url, clock=sl.VirtualClock()) as store:

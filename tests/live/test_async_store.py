@@ -20,7 +20,7 @@ from sameluck.live.databases.sqlite import Sqlite
 EXPERIMENT = sl.Experiment(
     policies={"a": "ucb1", "b": "epsilon_greedy"}, arms=2, horizon=50, replications=600
 )
-MANY = sl.Live(open_replications=600)
+MANY = sl.LiveOptions(open_replications=600)
 LONG = 30.0  # seconds until a test that waits for nothing fails
 
 
@@ -32,7 +32,7 @@ def public(kind):
     ("own", "synchronous", "more"),
     [
         (sl.AsyncStore, sl.Store, set()),
-        (sl.AsyncLiveExperiment, sl.LiveExperiment, {"name", "live", "started_at"}),
+        (sl.AsyncLiveExperiment, sl.LiveExperiment, {"name", "options", "started_at"}),
     ],
 )
 def test_the_names_and_the_signatures_are_those_of_the_synchronous_class(own, synchronous, more):
@@ -151,7 +151,7 @@ class Slow:
 @contextlib.asynccontextmanager
 async def started(database, **settings):
     async with sl.AsyncStore(sl.Store(database, **settings)) as store:
-        yield await store.start("trial", EXPERIMENT, live=MANY)
+        yield await store.start("trial", EXPERIMENT, options=MANY)
 
 
 async def begun(database, transactions=1):
@@ -390,7 +390,7 @@ def test_users_who_leave_at_random(url):
                 await task
 
         async with sl.open_async(url, timeout=LONG) as store:
-            live = await store.start("trial", EXPERIMENT, live=MANY)
+            live = await store.start("trial", EXPERIMENT, options=MANY)
             for first in range(0, 400, 100):
                 await asyncio.gather(*(visit(live, unit) for unit in range(first, first + 100)))
             await live.assign("last")
@@ -412,7 +412,7 @@ def test_a_loop_that_ends_with_calls_in_flight_and_another_one():
     store = sl.AsyncStore(sl.Store(database, timeout=LONG))
 
     async def abandon():
-        live = await store.start("trial", EXPERIMENT, live=MANY)
+        live = await store.start("trial", EXPERIMENT, options=MANY)
         given = await live.assign("ann")
         database.hold_up()
         tasks = [live.assign("bob"), live.reward(given.id, 1.0)]
@@ -439,7 +439,7 @@ def test_a_loop_that_ends_with_calls_in_flight_and_another_one():
 @pytest.mark.slow
 def test_two_loops_at_once():
     with contextlib.closing(sl.Store(Slow(), timeout=LONG)) as synchronous:
-        synchronous.start("trial", EXPERIMENT, live=MANY)
+        synchronous.start("trial", EXPERIMENT, options=MANY)
         store, answers = sl.AsyncStore(synchronous), []
 
         async def serve(first):
@@ -464,7 +464,7 @@ def test_closing_answers_the_calls_that_wait_even_if_it_is_cancelled():
     async def main():
         database = Slow()
         store = sl.AsyncStore(sl.Store(database, timeout=LONG))
-        live = await store.start("trial", EXPERIMENT, live=MANY)
+        live = await store.start("trial", EXPERIMENT, options=MANY)
         with database.held_up():
             tasks = [asyncio.create_task(live.assign(n)) for n in range(5)]
             await begun(database)
@@ -514,7 +514,7 @@ def test_a_forked_process_has_threads_of_its_own(url):
 
     async def main():
         async with sl.open_async(url, timeout=LONG) as store:
-            live = await store.start("trial", EXPERIMENT, live=MANY)
+            live = await store.start("trial", EXPERIMENT, options=MANY)
             await live.assign("ann")
             tasks = [asyncio.create_task(live.assign(n)) for n in range(300)]
             await asyncio.sleep(0)

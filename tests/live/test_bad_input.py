@@ -192,11 +192,11 @@ class TestRewards:
         assert_finished(live)
 
     def test_a_negative_zero_is_zero_in_every_store(self, url):
-        live = sl.Live(reward=sl.Reward(min=-1, max=1, default=-0.0, window_seconds=60))
+        live = sl.LiveOptions(reward=sl.Reward(min=-1, max=1, default=-0.0, window_seconds=60))
         experiment = sl.Experiment(policies=TWO, arms=2, horizon=5, replications=2)
         clock = sl.VirtualClock()
         with sl.open(url, clock=clock) as store:
-            trial = store.start("zero", experiment, live=live)
+            trial = store.start("zero", experiment, options=live)
             first, second = trial.assign("a"), trial.assign("b")
             assert math.copysign(1, trial.reward(first.id, -0.0).value) == 1
             assert trial.reward(first.id, 0.0).duplicate
@@ -208,7 +208,9 @@ class TestRewards:
             assert [one.verdict for one in audit] == ["fine"]
 
     def test_those_out_of_range(self, scenario, unchanged):
-        live = scenario.start(live=options(reward=sl.Reward(min=-9, max=9, window_seconds=WINDOW)))
+        live = scenario.start(
+            options=options(reward=sl.Reward(min=-9, max=9, window_seconds=WINDOW))
+        )
         waiting = scenario.enrol(live)
         with unchanged(sl.Invalid) as refused:
             for value in (9.000001, -9.000001, 10, np.float32(9.5)):
@@ -218,7 +220,9 @@ class TestRewards:
         assert_finished(live)
 
     def test_the_ends_of_the_range_are_in_it(self, scenario):
-        live = scenario.start(live=options(reward=sl.Reward(min=-9, max=9, window_seconds=WINDOW)))
+        live = scenario.start(
+            options=options(reward=sl.Reward(min=-9, max=9, window_seconds=WINDOW))
+        )
         assert live.reward(scenario.enrol(live), 9).value == 9.0
         assert live.reward(scenario.enrol(live), -9).value == -9.0
 
@@ -246,7 +250,7 @@ class TestRewards:
 
 class TestUnits:
     def test_bad_ones(self, scenario, unchanged):
-        live = scenario.start(live=options(traffic_share=0.5))
+        live = scenario.start(options=options(traffic_share=0.5))
         with unchanged(sl.Invalid) as refused:
             for unit in BAD_UNITS:
                 refused(live.assign, unit)
@@ -257,7 +261,7 @@ class TestUnits:
         assert_finished(live)
 
     def test_odd_ones_are_different_units(self, scenario):
-        live = scenario.start(replications=20, live=options(open_replications=20))
+        live = scenario.start(replications=20, options=options(open_replications=20))
         units = ["a", "A", "a ", " a", "a\0", "a\n", "é", "e\u0301", "🎲", "x" * 1_000, 0, -1, "00"]
         ids = [live.assign(unit).id for unit in units]
         assert len(set(ids)) == len(units)

@@ -53,7 +53,7 @@ class Setup(NamedTuple):
     """An experiment, how it is run, and the environment of its users."""
 
     experiment: sl.Experiment
-    live: sl.Live
+    options: sl.LiveOptions
     environment: object
     checkpoints: tuple
 
@@ -72,7 +72,7 @@ def setup_of(luck):
         design=random.choice([sl.Replay(), sl.Naive(), sl.Replay(share_noise=True)]),
         seed=luck,
     )
-    live = sl.Live(
+    live = sl.LiveOptions(
         reward=sl.Reward(default=0.0 if binary else -0.5, window_seconds=WINDOW / SECOND),
         exposure=random.choice(["implicit", "explicit"]),
         lease_seconds=LEASE / SECOND,
@@ -158,7 +158,7 @@ class Schedule:
         self.setup, self.urls, self.now = setup, urls, 1_700_000_000 * SECOND
         self.name = f"experiment {next(NAMES)}"
         self.stores = [sl.open(url, clock=self.clock) for url in urls]
-        first = self.stores[0].start(self.name, setup.experiment, live=setup.live)
+        first = self.stores[0].start(self.name, setup.experiment, options=setup.options)
         self.lives = [first, *(store.load(self.name) for store in self.stores[1:])]
         self.users = users.Users(first.experiment, setup.environment)
         self.assignments = []
@@ -186,7 +186,7 @@ class Schedule:
     def expire(self):
         for assignment in self.assignments:
             if assignment.live and assignment.due <= self.now:
-                exposed = assignment.state == "exposed" or self.setup.live.exposure == "implicit"
+                exposed = assignment.state == "exposed" or self.setup.options.exposure == "implicit"
                 assignment.state = "defaulted" if exposed else "voided"
 
     def pick(self, number, *states):
@@ -235,7 +235,7 @@ class Schedule:
         }
         assert place not in taken
         assert given.arm == live.experiment.arm_names[place.arm]
-        patience = LEASE if live.live.exposure == "explicit" else WINDOW
+        patience = LEASE if live.options.exposure == "explicit" else WINDOW
         self.assignments.append(Assignment(given.id, unit, given.arm, place, self.now + patience))
 
     def expose(self, live, number):
@@ -247,7 +247,7 @@ class Schedule:
         live.expose(assignment.id)
         if assignment.state == "assigned":
             assignment.state = "exposed"
-            if live.live.exposure == "explicit":
+            if live.options.exposure == "explicit":
                 assignment.due = self.now + WINDOW
 
     def reward(self, live, number):
@@ -358,7 +358,9 @@ def compare(schedule, live):
     runs = live.runs(setup.checkpoints)
 
     def value(place):
-        return setup.live.reward.default if place in defaults else schedule.users.reward_at(place)
+        return (
+            setup.options.reward.default if place in defaults else schedule.users.reward_at(place)
+        )
 
     users.assert_same(runs, oracle(live.experiment, setup.checkpoints, value))
     if not defaults:
@@ -394,7 +396,7 @@ def test_a_failed_commit_leaves_nothing_in_memory(postgres_url):
             design=sl.Naive(),
             seed=1,
         ),
-        sl.Live(batch=4),
+        sl.LiveOptions(batch=4),
         sl.Bernoulli((0.3, 0.7)),
         (6, 12),
     )

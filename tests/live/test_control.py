@@ -30,7 +30,7 @@ def serve(live, count=10_000):
 
 
 def test_a_drain_continues_after_a_pause(store):
-    live = store.start("x", EXPERIMENT, live=sl.Live(open_replications=2))
+    live = store.start("x", EXPERIMENT, options=sl.LiveOptions(open_replications=2))
     live.stop(reason="enough")
     live.pause()
     live.resume()
@@ -60,7 +60,7 @@ def test_while_a_challenger_joins_only_replications_with_new_rewards_are_read(
     tmp_path, monkeypatch
 ):
     with sl.open(f"sqlite:///{tmp_path / 'x.db'}?synchronous=normal") as store:
-        live = store.start("x", EXPERIMENT, live=sl.Live(open_replications=4))
+        live = store.start("x", EXPERIMENT, options=sl.LiveOptions(open_replications=4))
         serve(live, 9)
         executed, execute, catch_up = [], SqliteTransaction._execute, Challenger.catch_up
 
@@ -166,7 +166,7 @@ def test_a_live_experiment_is_not_its_runs(store):
 
 
 def test_an_experiment_is_over_when_its_audits_are(store):
-    live = store.start("x", EXPERIMENT, live=sl.Live(audit_share=1.0))
+    live = store.start("x", EXPERIMENT, options=sl.LiveOptions(audit_share=1.0))
     serve(live)
     status = live.status()
     assert (status.status, status.complete, status.wanted) == ("complete", 4, 0)
@@ -175,7 +175,9 @@ def test_an_experiment_is_over_when_its_audits_are(store):
 
 
 def test_results_do_not_wait_for_audits(store):
-    live = store.start("x", EXPERIMENT, live=sl.Live(audit_share=1.0, open_replications=1))
+    live = store.start(
+        "x", EXPERIMENT, options=sl.LiveOptions(audit_share=1.0, open_replications=1)
+    )
     units = itertools.count()
     while live.status().complete < 4:
         answer = live.assign(next(units))

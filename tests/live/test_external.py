@@ -137,7 +137,7 @@ class TestPlay:
     @pytest.mark.parametrize("batch", [1, 3, 100])
     def test_as_a_literal_loop_does(self, scenario, design, order, batch):
         live = scenario.start(
-            ALL, makers=MAKERS, design=design, horizon=10, live=options(order=order, batch=batch)
+            ALL, makers=MAKERS, design=design, horizon=10, options=options(order=order, batch=batch)
         )
         scenario.finish(live)
         assert_by_hand(live, ALL)
@@ -191,7 +191,7 @@ class TestPlay:
                 assert runs.pulls[replication, column, place].tolist() == counts.tolist()
 
     def test_a_rehearsal_lets_all_play_the_same_object(self, scenario):
-        live = scenario.start(ALL, makers=MAKERS, live=options(aa=True))
+        live = scenario.start(ALL, makers=MAKERS, options=options(aa=True))
         assert set(live.experiment.policies.values()) == {sl.External("bound")}
         scenario.finish(live)
         assert_by_hand(live, ALL)

@@ -211,7 +211,7 @@ class TestFailPoints:
         now = victim.START + (victim.LEASE if "ticked" in words else 0)
         with databases.open(arguments["url"], clock=lambda: now) as store:
             if "started" not in words and arguments["name"] not in store.names():
-                store.start(arguments["name"], victim.SHORT, live=victim.short_options())
+                store.start(arguments["name"], victim.SHORT, options=victim.short_options())
             live = store.load(arguments["name"])
             assert_kept(databases, arguments["url"], acks)
             for _, id in acks_of(acks, "exposed"):

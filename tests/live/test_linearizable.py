@@ -34,7 +34,7 @@ EXPERIMENT = sl.Experiment(
     design="naive",
     seed=1,
 )
-LIVE = sl.Live(
+LIVE = sl.LiveOptions(
     reward=sl.Reward(default=DEFAULT, window_seconds=WINDOW), batch=50, open_replications=2
 )
 
@@ -92,7 +92,7 @@ def race(postgres_url, racers):
         name = postgres_url.rpartition("/")[2]
         connection.execute(f"ALTER DATABASE {name} SET deadlock_timeout = '30s'")
     with sl.open(postgres_url, clock=lambda: now[0]) as store:
-        store.start(NAME, EXPERIMENT, live=LIVE)
+        store.start(NAME, EXPERIMENT, options=LIVE)
         racers.serve(postgres_url, NAME)
         yield Race(store.load(NAME), racers, postgres_url)
         racers.serve()

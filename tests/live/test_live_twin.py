@@ -21,7 +21,7 @@ def live(request):
     )
     users = Users(experiment, sl.Bernoulli([0.8, 0.3]))
     with sl.open("sqlite://") as store:
-        yield store.start("coins", experiment, live=sl.Live(open_replications=1)), users
+        yield store.start("coins", experiment, options=sl.LiveOptions(open_replications=1)), users
 
 
 def assert_equal(twin, expected):

@@ -138,7 +138,7 @@ class Machine(RuleBasedStateMachine):
             design=design,
             seed=seed,
         )
-        live = sl.Live(
+        live = sl.LiveOptions(
             reward=sl.Reward(default=DEFAULT, window_seconds=WINDOW),
             exposure=exposure,
             lease_seconds=LEASE,
@@ -148,7 +148,7 @@ class Machine(RuleBasedStateMachine):
             audit_share=audit_share,
         )
         self.store = sl.open(self.url, clock=lambda: self.now)
-        self.live = self.store.start(NAME, experiment, live=live)
+        self.live = self.store.start(NAME, experiment, options=live)
         self.connection = sqlite3.connect(f"file:{self.folder}/live.db?mode=ro", uri=True)
 
     def teardown(self):

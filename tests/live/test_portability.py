@@ -22,7 +22,7 @@ import sameluck as sl
 experiment = sl.Experiment(policies={"a": "ucb1", "b": "thompson_bernoulli"}, arms=2, horizon=20, replications=5)
 print(len(sl.compare(sl.simulate(experiment, "bernoulli(0.4, 0.6)")).effects))
 with sl.open("sqlite://") as store:
-    live = store.start("trial", experiment, live={"reward": {"min": 0, "max": 1}})
+    live = store.start("trial", experiment, options={"reward": {"min": 0, "max": 1}})
     unit = 0
     while live.status().status == "running":
         answer = live.assign(unit)

@@ -119,7 +119,7 @@ class Traffic:
     def __init__(self, experiment, options, user, *, replaced=False):
         self.now, self.user, self.replaced = 0.0, user, replaced
         self.store = sl.open("sqlite://", clock=lambda: self.now)
-        self.live = self.store.start("traffic", experiment, live=options)
+        self.live = self.store.start("traffic", experiment, options=options)
         self.explicit = options.exposure == "explicit"
         self.coming, self.units, self.ties = [], itertools.count(), itertools.count()
 
@@ -135,11 +135,11 @@ class Traffic:
     def await_reward(self, given):
         value, delay = self.user(int(given.arm))
         if value is None:
-            delay = self.live.live.lease_seconds
+            delay = self.live.options.lease_seconds
         elif self.explicit:
             self.live.expose(given.id)
         if delay is None:
-            value, delay = None, self.live.live.reward.window_seconds - self.replaced
+            value, delay = None, self.live.options.reward.window_seconds - self.replaced
         heapq.heappush(self.coming, (self.now + delay, next(self.ties), given.id, value))
 
     def go_on(self):
@@ -186,7 +186,7 @@ class TestPrefixAndDrain:
 
     def look(self, seed, user):
         """An experiment stopped when someone looks: who had finished, what `runs` returned then, and in the end."""
-        options = sl.Live(open_replications=12, reward=sl.Reward(window_seconds=60))
+        options = sl.LiveOptions(open_replications=12, reward=sl.Reward(window_seconds=60))
         traffic = Traffic(self.experiment.replace(seed=seed), options, user)
         while traffic.live.status().complete < 6:
             for _ in range(15):
@@ -246,7 +246,7 @@ class TestDefaultReward:
             lost = arm == 0 and not success and rng.random() < 0.9
             return float(success), None if lost else 1.0
 
-        options = sl.Live(
+        options = sl.LiveOptions(
             reward=sl.Reward(default=0.0, window_seconds=60),
             open_replications=20,
             exposure="explicit" if leave else "implicit",
@@ -284,7 +284,7 @@ class TestLockStep:
         def user(arm, users):
             return rng.normal(self.means[arm] + 0.02 * users), 1.0
 
-        found = effects(Scheduler(self.experiment, sl.Live(order=order)), 400, user)
+        found = effects(Scheduler(self.experiment, sl.LiveOptions(order=order)), 400, user)
         return found - true_effect(self.experiment, sl.Gaussian(self.means))
 
     def test_suffers_less_from_drift_than_phase_order(self):
@@ -296,4 +296,4 @@ class TestLockStep:
         assert gap > budget.z_bound() * se
 
     def test_is_the_default(self):
-        assert sl.Live().order == "lockstep"
+        assert sl.LiveOptions().order == "lockstep"

@@ -16,11 +16,11 @@ EXPERIMENT = sl.Experiment(
     replications=3,
     seed=4,
 )
-LIVE = sl.Live(fallback="red", batch={"ts": 2}, reward=sl.Reward(window_seconds=900))
+LIVE = sl.LiveOptions(fallback="red", batch={"ts": 2}, reward=sl.Reward(window_seconds=900))
 
 
-def start(store, experiment=EXPERIMENT, live=LIVE, **options):
-    return store.start("socks", experiment, live=live, exist_ok=True, **options)
+def start(store, experiment=EXPERIMENT, live=LIVE, **more):
+    return store.start("socks", experiment, options=live, exist_ok=True, **more)
 
 
 def test_every_start_continues_the_same_experiment(url):
@@ -65,15 +65,19 @@ def test_policies_that_joined_are_no_difference(url):
         (
             EXPERIMENT.replace(policies={"ucb": "ucb1(alpha=2)"}),
             replace(LIVE, batch=1),
-            "Live.batch is",
+            "LiveOptions.batch is",
         ),
         (
             EXPERIMENT.replace(policies={**EXPERIMENT.policies, "new": "uniform"}),
             LIVE,
             "policies is .* there and .*new.* here",
         ),
-        (EXPERIMENT, replace(LIVE, traffic_share=0.5), "Live.traffic_share is 1.* there and 0.5"),
-        (EXPERIMENT, replace(LIVE, reward=sl.Reward(window_seconds=60)), "Live.reward is"),
+        (
+            EXPERIMENT,
+            replace(LIVE, traffic_share=0.5),
+            "LiveOptions.traffic_share is 1.* there and 0.5",
+        ),
+        (EXPERIMENT, replace(LIVE, reward=sl.Reward(window_seconds=60)), "LiveOptions.reward is"),
     ],
 )
 def test_another_experiment_of_the_same_name_is_refused(experiment, live, message):
@@ -92,7 +96,7 @@ def test_without_it_a_name_is_taken(url):
     with sl.open(url) as store:
         start(store)
         with pytest.raises(sl.Conflict, match="already; load it"):
-            store.start("socks", EXPERIMENT, live=LIVE)
+            store.start("socks", EXPERIMENT, options=LIVE)
 
 
 def test_of_several_processes_that_begin_at_once_one_starts_it(postgres_url):

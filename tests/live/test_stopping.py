@@ -41,7 +41,9 @@ def passed_at(runs, order):
 @pytest.mark.parametrize("open_at_once", [1, 3])
 def test_simulated_runs_say_what_is_complete_when_a_user_arrives(order, open_at_once):
     scenario = Scenario(lambda clock: sl.open("sqlite://", clock=clock))
-    live = scenario.start(replications=6, live=options(order=order, open_replications=open_at_once))
+    live = scenario.start(
+        replications=6, options=options(order=order, open_replications=open_at_once)
+    )
     horizon = live.experiment.horizon
     passed = passed_at(simulated(live.experiment, checkpoints=range(1, horizon + 1)), order)
 

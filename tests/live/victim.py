@@ -161,7 +161,7 @@ class Victim:
 
     def short(self):
         store = sl.open(self.command["url"], clock=self.clock, connections=2)
-        live = self.live = store.start(self.name, SHORT, live=short_options())
+        live = self.live = store.start(self.name, SHORT, options=short_options())
         self.record("started")
         self.users = users.Users(live.experiment, ENVIRONMENT)
         first = self.assign(0)
@@ -276,7 +276,7 @@ class Victim:
 
 
 def short_options():
-    return sl.Live(exposure="explicit", lease_seconds=LEASE, open_replications=1)
+    return sl.LiveOptions(exposure="explicit", lease_seconds=LEASE, open_replications=1)
 
 
 def warm_up():

@@ -79,7 +79,7 @@ def rehearsed() -> Iterator[tuple[str, str]]:
             with warnings.catch_warnings(), sl.open("sqlite://", clock=clock) as store:
                 warnings.simplefilter("ignore")
                 live = store.start(
-                    "recorded", definition, live={"order": order, "audit_share": 0.1}
+                    "recorded", definition, options={"order": order, "audit_share": 0.1}
                 )
                 sl.rehearse(live, "bernoulli(0.7, 0.5, 0.3)")
                 runs = live.runs()
@@ -107,7 +107,7 @@ def record_database(path: Path) -> None:
     traffic = {"arrivals_per_day": 500, "loss": 0.05, "unexposed": 0.1, "delay": "exponential(600)"}
     with warnings.catch_warnings(), sl.open(f"sqlite:///{path}", clock=clock) as store:
         warnings.simplefilter("ignore")
-        live = store.start("colours", definition, live=settings)
+        live = store.start("colours", definition, options=settings)
         sl.rehearse(live, "bernoulli(0.6, 0.4)", traffic=traffic, days=0.25)
         live.add_policy("thompson", "thompson_bernoulli()")
         sl.rehearse(live, "bernoulli(0.6, 0.4)", traffic=traffic, days=0.35, seed=1)

@@ -36,8 +36,8 @@ def play(live):
 @pytest.mark.slow
 def test_an_experiment_over_http_is_that_of_the_store(server, tmp_path):
     with server.client() as client:
-        live = client.start("socks", EXPERIMENT, live=LIVE)
-        assert client.start("socks", EXPERIMENT, live=LIVE).experiment == EXPERIMENT
+        live = client.start("socks", EXPERIMENT, options=LIVE)
+        assert client.start("socks", EXPERIMENT, options=LIVE).experiment == EXPERIMENT
         assert play(live) == (None, "50/50", False, "NOT_RUNNING")
         ours = server.store.peek("socks")
         assert live.status()._replace(answers={}) == ours.status()._replace(answers={})
@@ -60,7 +60,7 @@ def test_an_experiment_over_http_is_that_of_the_store(server, tmp_path):
 @pytest.mark.slow
 def test_errors_are_those_of_the_embedded_calls(server):
     with server.client() as client:
-        live = client.start("errors", EXPERIMENT, live=LIVE)
+        live = client.start("errors", EXPERIMENT, options=LIVE)
         id = live.assign("u").id
         assert live.describe(id).status == "assigned"
         assert live.reward(id, 1.0) == (True, False, 1.0)
@@ -76,7 +76,7 @@ def test_errors_are_those_of_the_embedded_calls(server):
         with pytest.raises(sl.Unknown):
             client.load("nobody")
         with pytest.raises(sl.Conflict):
-            client.start("errors", EXPERIMENT.replace(seed=1), live=LIVE)
+            client.start("errors", EXPERIMENT.replace(seed=1), options=LIVE)
         with pytest.raises(sl.Invalid):
             live.disable_arm("50/50")
         live.disable_arm("50/50", fallback="red", reason="broken")
@@ -92,7 +92,7 @@ def test_errors_are_those_of_the_embedded_calls(server):
 
 def test_lists_have_an_answer_for_each_item(server):
     with server.client() as client:
-        live = client.start("lists", EXPERIMENT, live=LIVE)
+        live = client.start("lists", EXPERIMENT, options=LIVE)
         one, bad, two, again = live.assign_many(["a", "", "b", "a"])
         assert isinstance(bad, sl.Invalid)
         assert (again.id, again.reason) == (one.id, "STICKY")
@@ -108,7 +108,7 @@ def test_lists_have_an_answer_for_each_item(server):
 
 @pytest.mark.slow
 def test_a_window_ends_while_nobody_calls(server):
-    live = server.store.start("overdue", EXPERIMENT, live={"reward": {"window_seconds": 0.2}})
+    live = server.store.start("overdue", EXPERIMENT, options={"reward": {"window_seconds": 0.2}})
     with server.client() as client:
         assert client.load("overdue").assign("u").enrolled
     until = time.monotonic() + 30
@@ -121,7 +121,7 @@ def test_coroutines_have_the_same_methods(server):
     async def main():
         url, token = server.process.url, server.process.token
         async with sl.AsyncClient(url, token=token, timeout=5.0) as client:
-            live = await client.start("async", EXPERIMENT, live=LIVE)
+            live = await client.start("async", EXPERIMENT, options=LIVE)
             answers = await asyncio.gather(*(live.assign(unit) for unit in range(5)))
             ids = [answer.id for answer in answers if answer.enrolled]
             receipts = await asyncio.gather(*(live.reward(id, 1) for id in ids))
@@ -138,7 +138,7 @@ def test_coroutines_have_the_same_methods(server):
 
 
 # Of the server, or local.
-MORE = {"verify", "twin", "tick", "void_units", "started_at", "live"}
+MORE = {"verify", "twin", "tick", "void_units", "started_at", "options"}
 
 
 def test_the_clients_have_the_methods_of_the_embedded_object():
@@ -177,7 +177,7 @@ class Flaky(httpx.BaseTransport):
 @pytest.mark.slow
 def test_a_call_is_repeated_until_it_is_answered_and_counts_once(server):
     with server.client() as client:
-        client.start("flaky", EXPERIMENT, live=LIVE)
+        client.start("flaky", EXPERIMENT, options=LIVE)
     faults = Flaky(["lost", 503, "lost", None, "away", 429, "lost"])
     with server.client(transport=faults, timeout=20.0) as client:
         live = client.load("flaky", fallback="red")
@@ -190,7 +190,7 @@ def test_a_call_is_repeated_until_it_is_answered_and_counts_once(server):
 
 def test_a_call_that_counts_twice_is_not_repeated(server):
     with server.client() as client:
-        client.start("once", EXPERIMENT, live=LIVE)
+        client.start("once", EXPERIMENT, options=LIVE)
     faults = Flaky(["away", "lost"])
     with server.client(transport=faults, timeout=20.0) as client:
         live = client.load("once", fallback="red")
@@ -202,7 +202,7 @@ def test_a_call_that_counts_twice_is_not_repeated(server):
 @pytest.mark.slow
 def test_a_unit_whose_answer_was_lost_does_not_count(server):
     with server.client() as client:
-        client.start("lost", EXPERIMENT, live=LIVE)
+        client.start("lost", EXPERIMENT, options=LIVE)
     faults = Flaky(["lost"] * 3)
     with server.client(transport=faults, timeout=0.2) as client:
         live = client.load("lost", fallback="red")
@@ -279,7 +279,7 @@ def test_what_is_no_answer_of_the_service_acknowledges_nothing(answer):
 @pytest.mark.slow
 def test_a_disabled_fallback_arm_is_not_shown_while_the_service_is_away(server):
     with server.client() as client:
-        live = client.start("broken", EXPERIMENT, live=LIVE)
+        live = client.start("broken", EXPERIMENT, options=LIVE)
         live.disable_arm("50/50", fallback="red", reason="broken")
         for known in (live, client.load("broken")):
             known._client = sl.Client("http://127.0.0.1:9", token="sl_x", timeout=0.1)
@@ -374,9 +374,9 @@ def test_only_a_file_of_the_service_is_saved(answer, tmp_path):
 
 
 def test_what_is_no_unit_or_no_reward_is_refused_as_by_the_embedded_object(server):
-    ours = sl.open("sqlite://").start("input", EXPERIMENT, live=LIVE)
+    ours = sl.open("sqlite://").start("input", EXPERIMENT, options=LIVE)
     with server.client() as client:
-        live = client.start("input", EXPERIMENT, live=LIVE)
+        live = client.start("input", EXPERIMENT, options=LIVE)
         bad = [None, 1.5, float("nan"), True, b"x", [1], "", "\ud800", "x" * 1_001, 10**1_000]
         for one in (ours, live):
             for unit in bad:
@@ -399,7 +399,7 @@ def test_what_is_no_unit_or_no_reward_is_refused_as_by_the_embedded_object(serve
 def test_names_are_parts_of_a_path(server):
     with server.client() as client:
         live = client.start(
-            "dots", EXPERIMENT.replace(arms=["..", "red"]), live={"fallback": "red"}
+            "dots", EXPERIMENT.replace(arms=["..", "red"]), options={"fallback": "red"}
         )
         live.disable_arm("..", reason="broken")
         assert live.status().disabled == ("..",)

@@ -20,7 +20,7 @@ SOCKS = sl.Experiment(
 @pytest.fixture(scope="module")
 def wire(server):
     with server.client() as client:
-        client.start("wire", SOCKS, live={"open_replications": 3})
+        client.start("wire", SOCKS, options={"open_replications": 3})
     return server
 
 

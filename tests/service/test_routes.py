@@ -398,7 +398,7 @@ def test_every_call_finds_an_experiment_that_another_process_has_replaced(served
         served.store.delete("socks")  # as another process does: the service is not told
         experiment = {name: served.socks[name] for name in ("policies", "arms", "horizon")}
         experiment = sl.Experiment(**experiment, replications=3)
-        other = served.store.start("socks", experiment, live=served.socks["live"])
+        other = served.store.start("socks", experiment, options=served.socks["live"])
         answer = call(other.assign("v").id)
         assert answer.status_code < 300, answer.text
         assert "unknown" not in answer.text
@@ -410,7 +410,7 @@ def test_every_call_finds_an_experiment_that_another_process_has_replaced(served
 def test_users_get_the_fallback_arm_in_time_while_an_experiment_is_loaded(serve, monkeypatch):
     served = serve(timeout=0.1)
     experiment = sl.Experiment(policies=served.socks["policies"], arms=2, horizon=2, replications=1)
-    served.store.start("large", experiment, live={"fallback": 1})
+    served.store.start("large", experiment, options={"fallback": 1})
     load, may_load, loads = served.store.load, threading.Event(), []
 
     def slow(name, **options):
@@ -446,7 +446,7 @@ def test_what_is_voided_is_voided_where_another_process_has_replaced_the_experim
         served.assign("v")
         served.store.load("socks").stop(drain=False)
         served.store.delete("socks")  # as another process does: the service is not told
-        other = served.store.start("socks", experiment, live={"exposure": "explicit"})
+        other = served.store.start("socks", experiment, options={"exposure": "explicit"})
         id = other.assign("v").id
         assert call(id).status_code == 204
         assert other.describe(id).status == "voided"

@@ -37,7 +37,9 @@ texts: dict[str, str] = experiment.to_dict()["policies"]
 
 with sl.open("sqlite://", clock=sl.VirtualClock()) as store:
     live: sl.LiveExperiment = store.start(
-        "socks", experiment, live=sl.Live(reward=sl.Reward(min=0, max=1), batch={"ucb": 5})
+        "socks",
+        experiment,
+        options=sl.LiveOptions(reward=sl.Reward(min=0, max=1), batch={"ucb": 5}),
     )
     answer: sl.Assignment = live.assign("user-1")
     shown: str = answer.arm
@@ -71,7 +73,7 @@ async def open_for_long(url: str) -> sl.AsyncStore:
 
 def call_service(url: str) -> sl.Comparison:
     with sl.Client(url, token="sl_", timeout=0.5) as client:
-        live = client.start("socks", experiment, live=sl.Live(fallback="red"))
+        live = client.start("socks", experiment, options=sl.LiveOptions(fallback="red"))
         answer: sl.Assignment = live.assign("user-1", strict=True)
         receipt: sl.Receipt = live.reward(answer.id, 1.0)
         live.stop(drain=False, reason=str(receipt))

@@ -41,7 +41,7 @@ from sameluck.live import (
     Description,
     Extension,
     Joining,
-    Live,
+    LiveOptions,
     Receipt,
     Rederivation,
     ReplicationStatus,
@@ -109,12 +109,12 @@ def list_statuses() -> Call[list[Status]]:
 
 
 def create(
-    name: str, experiment: Experiment, live: Live, *, paused: bool
+    name: str, experiment: Experiment, options: LiveOptions, *, paused: bool
 ) -> Call[ExperimentDocument]:
     """A new experiment."""
     require_experiment("start", experiment)
     start = not require_flag("paused", paused)
-    values = {**experiment.to_dict(), "name": name, "live": live.to_dict(), "start": start}
+    values = {**experiment.to_dict(), "name": name, "live": options.to_dict(), "start": start}
     return Call("POST", "/v1/experiments", document_of, values)
 
 

@@ -29,8 +29,8 @@ from sameluck.client.remote import (
 from sameluck.client.retries import NOT_SENT, TIMEOUT, Attempts, limit_reads, seconds_for
 from sameluck.errors import SameluckError, Unavailable
 from sameluck.experiment import Experiment
-from sameluck.live import Assignment, Live, Receipt, Status
-from sameluck.live.options import as_live
+from sameluck.live import Assignment, LiveOptions, Receipt, Status
+from sameluck.live.options import as_options
 from sameluck.live.users.enrolment import Unit
 from sameluck.trajectories import Trace
 
@@ -87,7 +87,7 @@ class Client:
         name: str,
         experiment: Experiment,
         *,
-        live: Live | Mapping[str, object] | None = None,
+        options: LiveOptions | Mapping[str, object] | None = None,
         paused: bool = False,
     ) -> RemoteExperiment:
         """Start an experiment, or load the one of this name that was started with the same settings.
@@ -95,10 +95,10 @@ class Client:
         Args:
             name: 1 to 200 printable characters without a slash.
             experiment: What to compare.
-            live: How to run it; `Live()` if not given.
+            options: How to run it; `LiveOptions()` if not given.
             paused: Enrol no unit until `resume` is called.
         """
-        document = self.send(calls.create(name, experiment, as_live(live), paused=paused))
+        document = self.send(calls.create(name, experiment, as_options(options), paused=paused))
         return RemoteExperiment(self, name, None, document)
 
     def load(self, name: str, *, fallback: str | None = None) -> RemoteExperiment:

@@ -7,7 +7,7 @@ from sameluck.live.databases import restore
 from sameluck.live.diagnostics.check import Check
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.logs.imported import Imported
-from sameluck.live.options import Live, Reward
+from sameluck.live.options import LiveOptions, Reward
 from sameluck.live.records import (
     Assignment,
     Description,
@@ -34,8 +34,8 @@ __all__ = [
     "Imported",
     "Joining",
     "LedgerDifference",
-    "Live",
     "LiveExperiment",
+    "LiveOptions",
     "Receipt",
     "Rederivation",
     "Rehearsal",

@@ -48,7 +48,7 @@ class Assignments:
         self._settings = replications.settings
         self._id = row.id
         self.name = row.name
-        self.live = replications.live
+        self.options = replications.options
         self.started_at = moment(row.started_us)
         self._enrolment = Enrolment(replications, row)
         self._expiry = self._enrolment.expiry
@@ -169,7 +169,7 @@ class Assignments:
     def _checked_report(self, id: str | None, value: float) -> Report | Receipt:
         """A reward to write, or the receipt of one for a unit that is not enrolled."""
         binary = self._replications.definition.binary_rewards
-        number = checked_reward(value, self.live.reward.bounds, binary=binary)
+        number = checked_reward(value, self.options.reward.bounds, binary=binary)
         if id is None:
             return Receipt(applied=False, duplicate=False, value=number)
         if not is_id(id):
@@ -196,7 +196,7 @@ class Assignments:
                 locked = rows.pop(id, None) or self._expiry.read(transaction, id)
                 if locked.policy_revision != self._replications.definition.row.revision:
                     binary = self._replications.current(transaction).binary_rewards
-                    checked_reward(value, self.live.reward.bounds, binary=binary)
+                    checked_reward(value, self.options.reward.bounds, binary=binary)
             except (Invalid, Unknown) as error:  # before anything is written
                 answers.append(error.with_traceback(None))
                 continue

@@ -16,7 +16,7 @@ from sameluck.live.assignments import Assignments
 from sameluck.live.calls.call_queue import CallKind, CallQueue
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.maintenance import Maintenance
-from sameluck.live.options import Clock, Live, check_flags
+from sameluck.live.options import Clock, LiveOptions, check_flags
 from sameluck.live.records import Assignment, Receipt
 from sameluck.live.store import Store
 from sameluck.live.store import open as open_store
@@ -150,9 +150,9 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
         return self._synchronous.name
 
     @property
-    def live(self) -> Live:
+    def options(self) -> LiveOptions:
         """How it is run."""
-        return self._synchronous.live
+        return self._synchronous.options
 
     @property
     def started_at(self) -> str | None:

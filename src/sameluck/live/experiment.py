@@ -153,7 +153,7 @@ class LiveExperiment(Policies):
         self._enrolment.flush()
         now = self._settings.now()
         return self._replications.read(
-            lambda ledger: diagnostics(Snapshot(ledger, self.live, now, silence_is_zero))
+            lambda ledger: diagnostics(Snapshot(ledger, self.options, now, silence_is_zero))
         )
 
     def export(

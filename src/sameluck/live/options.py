@@ -1,4 +1,4 @@
-"""`Live` and `Reward`: how an experiment is run on real users, checked before the first of them."""
+"""`LiveOptions` and `Reward`: how an experiment is run on real users, checked before the first of them."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Reward:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Live:
+class LiveOptions:
     """How to run an experiment on real users; fixed once it has started.
 
     Args:
@@ -133,24 +133,24 @@ class Live:
         if isinstance(self.reward, Mapping):
             object.__setattr__(self, "reward", _from_mapping(Reward, self.reward, "reward"))
         if not isinstance(self.reward, Reward):
-            raise Invalid(f"Live.reward must be a Reward, got {shown(self.reward)}")
-        require_one_of("Live.order", self.order, ORDERS)
-        require_one_of("Live.exposure", self.exposure, EXPOSURES)
-        require_number("Live.lease_seconds", self.lease_seconds, above=0, at_most=LONGEST)
-        require_number("Live.traffic_share", self.traffic_share, above=0, at_most=1)
+            raise Invalid(f"LiveOptions.reward must be a Reward, got {shown(self.reward)}")
+        require_one_of("LiveOptions.order", self.order, ORDERS)
+        require_one_of("LiveOptions.exposure", self.exposure, EXPOSURES)
+        require_number("LiveOptions.lease_seconds", self.lease_seconds, above=0, at_most=LONGEST)
+        require_number("LiveOptions.traffic_share", self.traffic_share, above=0, at_most=1)
         if self.sticky_exclusion is not None:
             longest = {"at_least": 0, "at_most": LONGEST}
-            require_number("Live.sticky_exclusion", self.sticky_exclusion, **longest)
-        require_number("Live.audit_share", self.audit_share, at_least=0, at_most=1)
+            require_number("LiveOptions.sticky_exclusion", self.sticky_exclusion, **longest)
+        require_number("LiveOptions.audit_share", self.audit_share, at_least=0, at_most=1)
         if not isinstance(self.aa, bool):
-            raise Invalid(f"Live.aa must be true or false, got {shown(self.aa)}")
+            raise Invalid(f"LiveOptions.aa must be true or false, got {shown(self.aa)}")
         if self.open_replications is not None:
-            many = require_whole("Live.open_replications", self.open_replications, 1, MOST)
+            many = require_whole("LiveOptions.open_replications", self.open_replications, 1, MOST)
             object.__setattr__(self, "open_replications", many)
         object.__setattr__(self, "batch", _checked_batch(self.batch))
         for name in ("arrivals_per_day", "days"):
             if getattr(self, name) is not None:
-                require_number(f"Live.{name}", getattr(self, name), above=0)
+                require_number(f"LiveOptions.{name}", getattr(self, name), above=0)
         _make_plain(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -158,7 +158,7 @@ class Live:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, object]) -> Live:
+    def from_dict(cls, values: Mapping[str, object]) -> LiveOptions:
         """The options that `to_dict` described."""
         return _from_mapping(cls, values, "live")
 
@@ -166,10 +166,10 @@ class Live:
 def _checked_batch(batch: object) -> int | dict[str, int]:
     if isinstance(batch, Mapping):
         return {name: cast(int, _checked_batch(size)) for name, size in batch.items()}
-    return require_whole("Live.batch", batch, 1, MOST)
+    return require_whole("LiveOptions.batch", batch, 1, MOST)
 
 
-def _make_plain(options: Reward | Live) -> None:
+def _make_plain(options: Reward | LiveOptions) -> None:
     """Replace numbers of other kinds, NumPy's for instance, by floats, as in JSON."""
     for item in fields(options):
         value = getattr(options, item.name)
@@ -182,21 +182,21 @@ def _from_mapping(kind: type[Options], values: object, what: str) -> Options:
     return kind(**require_fields(what, values, known))
 
 
-def as_live(live: Live | Mapping[str, object] | None, **defaults: Any) -> Live:
+def as_options(options: LiveOptions | Mapping[str, object] | None, **defaults: Any) -> LiveOptions:
     """The options themselves, or those of a mapping; the defaults if none are given."""
-    if isinstance(live, Live):
-        return live
-    return Live(**defaults) if live is None else Live.from_dict(live)
+    if isinstance(options, LiveOptions):
+        return options
+    return LiveOptions(**defaults) if options is None else LiveOptions.from_dict(options)
 
 
-def options_text(live: Live, stop_after: int | None = None) -> str:
+def options_text(options: LiveOptions, stop_after: int | None = None) -> str:
     """The options as JSON, and beside them the number of replications after which the experiment is stopped."""
-    return json.dumps(live.to_dict() | ({} if stop_after is None else {STOP_AFTER: stop_after}))
+    return json.dumps(options.to_dict() | ({} if stop_after is None else {STOP_AFTER: stop_after}))
 
 
-def options_from(text: str) -> Live:
+def options_from(text: str) -> LiveOptions:
     """The options in such a text; those that came later have the value that was the rule before."""
-    return Live.from_dict(LATER | _stored(text))
+    return LiveOptions.from_dict(LATER | _stored(text))
 
 
 def later_options(text: str) -> list[str]:
@@ -225,13 +225,13 @@ def check_name(name: str) -> None:
     require_name("an experiment's name", name)
 
 
-def fallback_arm(experiment: Experiment, live: Live, changed: int | None = None) -> int:
+def fallback_arm(experiment: Experiment, options: LiveOptions, changed: int | None = None) -> int:
     """The index of the arm for units that are not enrolled: the one declared, unless it was `changed` since."""
     if changed is not None:
         return changed
-    if live.fallback is None:
+    if options.fallback is None:
         return 0
-    return arm_index("Live.fallback", live.fallback, experiment.arm_names)
+    return arm_index("LiveOptions.fallback", options.fallback, experiment.arm_names)
 
 
 def arm_index(what: str, arm: object, names: Sequence[str]) -> int:
@@ -243,22 +243,24 @@ def arm_index(what: str, arm: object, names: Sequence[str]) -> int:
     raise Invalid(f"{what} {shown(arm)} is not an arm; {did_you_mean(arm, names[:50])}")
 
 
-def open_at_once(experiment: Experiment, live: Live) -> int:
+def open_at_once(experiment: Experiment, options: LiveOptions) -> int:
     """How many replications are open at once."""
-    return live.open_replications or min(10, experiment.replications)
+    return options.open_replications or min(10, experiment.replications)
 
 
-def experiment_as_run(experiment: Experiment, live: Live) -> Experiment:
+def experiment_as_run(experiment: Experiment, options: LiveOptions) -> Experiment:
     """The experiment as it is run: its policies batched, all equal to the control in an A/A rehearsal."""
     names = tuple(experiment.policies)
-    sizes = live.batch if isinstance(live.batch, Mapping) else dict.fromkeys(names, live.batch)
+    sizes = (
+        options.batch if isinstance(options.batch, Mapping) else dict.fromkeys(names, options.batch)
+    )
     for name in sizes:
         if name not in names:
-            raise Invalid(f"Live.batch names {name!r}; {did_you_mean(str(name), names)}")
+            raise Invalid(f"LiveOptions.batch names {name!r}; {did_you_mean(str(name), names)}")
     policies = {
         name: _batched(policy, sizes.get(name, 1)) for name, policy in experiment.policies.items()
     }
-    if live.aa:
+    if options.aa:
         policies = dict.fromkeys(names, policies[experiment.control])
     return experiment.replace(policies=policies)
 
@@ -270,7 +272,7 @@ def _batched(policy: Policy, size: int) -> Policy:
         return policy._replace(batch=size)
     if isinstance(policy, Batched):
         raise Invalid(
-            f"Live.batch: {text_forms.write(policy)} is batched already; leave it out of batch"
+            f"LiveOptions.batch: {text_forms.write(policy)} is batched already; leave it out of batch"
         )
     return Batched(policy, size)
 
@@ -279,11 +281,11 @@ def _batch_size(policy: Policy) -> int:
     return policy.batch if isinstance(policy, external.External) else batch_of(policy)
 
 
-def check_fit(experiment: Experiment, live: Live) -> None:
+def check_fit(experiment: Experiment, options: LiveOptions) -> None:
     """Raise `Invalid` if the options do not fit the experiment, or if it is too large to serve."""
     if experiment.design.timed:
         raise Invalid("time_coupled is for simulation; live use Replay() or Naive()")
-    fallback_arm(experiment, live)
+    fallback_arm(experiment, options)
     sizes = (
         ("arms", experiment.n_arms, MOST_ARMS),
         ("policies", len(experiment.policies), MOST_POLICIES),
@@ -293,10 +295,11 @@ def check_fit(experiment: Experiment, live: Live) -> None:
     for what, value, most in sizes:
         if value > most:
             raise Invalid(f"a live experiment takes at most {most:,} {what}, got {value:,}")
-    at_once = open_at_once(experiment, live)
+    at_once = open_at_once(experiment, options)
     if at_once > experiment.replications:
         raise Invalid(
-            f"Live.open_replications is {at_once:,}, but the experiment has {experiment.replications:,} replications"
+            f"LiveOptions.open_replications is {at_once:,}, but the experiment has "
+            f"{experiment.replications:,} replications"
         )
     deepest = max(8, *(_batch_size(policy) for policy in experiment.policies.values()))
     policies, arms = len(experiment.policies), experiment.n_arms
@@ -305,7 +308,7 @@ def check_fit(experiment: Experiment, live: Live) -> None:
             f"{at_once:,} open replications x {policies} policies x {arms:,} arms x "
             f"batches of {deepest:,} need too much memory; open fewer replications at once or make smaller batches"
         )
-    _check_binary(experiment, live.reward)
+    _check_binary(experiment, options.reward)
     probe_bodies(experiment, Bernoulli((0.5,) * experiment.n_arms))
 
 
@@ -325,12 +328,12 @@ def needs_binary_rewards(experiment: Experiment) -> bool:
     return any(map(needs_binary, experiment.policies.values()))
 
 
-def feasibility(experiment: Experiment, live: Live) -> list[str]:
+def feasibility(experiment: Experiment, options: LiveOptions) -> list[str]:
     """Cautions about a plan that may not finish; raises `Invalid` if it cannot."""
     cautions = []
-    for days, message, remedy in (_delays(experiment, live), *_traffic(experiment, live)):
-        if live.days is not None and days > live.days:
-            raise Invalid(f"{message}, but Live.days is {live.days:g}; {remedy}")
+    for days, message, remedy in (_delays(experiment, options), *_traffic(experiment, options)):
+        if options.days is not None and days > options.days:
+            raise Invalid(f"{message}, but LiveOptions.days is {options.days:g}; {remedy}")
         if days > ABSURD:
             raise Invalid(f"{message}; {remedy}")
         if days > LONG:
@@ -338,23 +341,23 @@ def feasibility(experiment: Experiment, live: Live) -> list[str]:
     return cautions
 
 
-def _delays(experiment: Experiment, live: Live) -> tuple[float, str, str]:
+def _delays(experiment: Experiment, options: LiveOptions) -> tuple[float, str, str]:
     """A replication is sequential: a policy waits for one batch of rewards before it chooses the next."""
     smallest = min(_batch_size(policy) for policy in experiment.policies.values())
-    window = live.reward.window_seconds / DAY
+    window = options.reward.window_seconds / DAY
     days = math.ceil(experiment.horizon / smallest) * window
     message = (
-        f"if rewards take the whole window ({live.reward.window_seconds:,.10g} seconds), one replication of "
+        f"if rewards take the whole window ({options.reward.window_seconds:,.10g} seconds), one replication of "
         f"{experiment.horizon:,} periods in batches of {smallest:,} takes {days:,.0f} days"
     )
     return days, message, "shorten the window, enlarge the batches, or lower the horizon"
 
 
-def _traffic(experiment: Experiment, live: Live) -> list[tuple[float, str, str]]:
-    if live.arrivals_per_day is None:
+def _traffic(experiment: Experiment, options: LiveOptions) -> list[tuple[float, str, str]]:
+    if options.arrivals_per_day is None:
         return []
     copies = 1 if experiment.design.shares_rewards else len(experiment.policies)
     users = copies * experiment.horizon * experiment.replications
-    per_day = live.arrivals_per_day * live.traffic_share
+    per_day = options.arrivals_per_day * options.traffic_share
     message = f"it needs at least {users:,} users, which at {per_day:,.4g} per day is {users / per_day:,.0f} days"
     return [(users / per_day, message, "choose fewer replications or a lower horizon")]

@@ -14,7 +14,7 @@ from sameluck.live.databases.base import Database, Transaction
 from sameluck.live.databases.rows import ExperimentRow, NumberRow, TextRow
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.options import (
-    Live,
+    LiveOptions,
     Makers,
     check_name,
     checked_makers,
@@ -35,7 +35,7 @@ class StartRequest(NamedTuple):
 
     name: str
     experiment: Experiment  # with its policies as they are run
-    live: Live
+    options: LiveOptions
     makers: Makers | None
     paused: bool = False
 
@@ -44,7 +44,7 @@ Start: TypeAlias = Callable[[StartRequest, Fill], LiveExperiment]
 
 
 def checked_request(
-    name: str, experiment: Experiment, live: Live, makers: Makers | None
+    name: str, experiment: Experiment, options: LiveOptions, makers: Makers | None
 ) -> StartRequest:
     """A request to start an experiment, or `Invalid` for a name or an experiment that is none."""
     check_name(name)
@@ -52,7 +52,7 @@ def checked_request(
         raise Invalid(f"start needs an Experiment, got {shown(experiment)}")
     experiment.require_replications("start")
     _ = experiment.n_arms  # which must be known
-    return StartRequest(name, experiment_as_run(experiment, live), live, makers)
+    return StartRequest(name, experiment_as_run(experiment, options), options, makers)
 
 
 def names_in(database: Database) -> list[str]:
@@ -89,7 +89,7 @@ def start(
     """Start an experiment in one transaction; `fill` writes the entries that are known already."""
     name, salt = request.name, secrets.token_hex(16)
     makers = checked_makers(request.makers)
-    first = first_definition(request.experiment, request.live, makers)
+    first = first_definition(request.experiment, request.options, makers)
 
     def work(transaction: Transaction) -> LiveExperiment:
         before = transaction.find(ExperimentRow, "experiment", name=name)
@@ -105,7 +105,7 @@ def start(
             name=name,
             definition=first.row.definition,
             fingerprints=first.row.fingerprints,
-            options=options_text(request.live),
+            options=options_text(request.options),
             salt=salt,
             streams=streams.VERSION,
             now=now,
@@ -133,7 +133,7 @@ def first_difference(live: LiveExperiment, request: StartRequest) -> str | None:
     theirs, ours = live.experiment.to_dict(), request.experiment.to_dict()
     options = {
         name: value
-        for name, value in request.live.to_dict().items()
+        for name, value in request.options.to_dict().items()
         if name not in live._replications.later_options
     }
     records = live._replications.definition.records
@@ -144,7 +144,7 @@ def first_difference(live: LiveExperiment, request: StartRequest) -> str | None:
         "policies": (list(islice(policies, len(requested))), list(requested)),
         **_pairs("policy ", policies, requested),
         **_pairs("", theirs, {name: value for name, value in ours.items() if name != "policies"}),
-        **_pairs("Live.", live.live.to_dict(), options),
+        **_pairs("LiveOptions.", live.options.to_dict(), options),
     }
     for what, (one, other) in pairs.items():
         if one != other:

@@ -20,9 +20,9 @@ from sameluck.live.logs.importing import Imported, ImportRequest, import_log
 from sameluck.live.maintenance import Maintenance
 from sameluck.live.options import (
     Clock,
-    Live,
+    LiveOptions,
     Makers,
-    as_live,
+    as_options,
     check_fit,
     check_flags,
     check_name,
@@ -106,7 +106,7 @@ class Store(Maintenance):
         name: str,
         experiment: Experiment,
         *,
-        live: Live | Mapping[str, object] | None = None,
+        options: LiveOptions | Mapping[str, object] | None = None,
         makers: Makers | None = None,
         exist_ok: bool = False,
         paused: bool = False,
@@ -116,19 +116,19 @@ class Store(Maintenance):
         Args:
             name: 1 to 200 printable characters.
             experiment: What to compare. Its seed decides the policies' random choices; rewards are the users'.
-            live: How to run it; `Live()` if not given.
+            options: How to run it; `LiveOptions()` if not given.
             makers: For `External` policies: name -> function of a seed that returns the policy.
             exist_ok: Load the experiment of this name if it was started with the same settings, as an application
                 that is restarted does; several processes may. Policies that were added since are no difference.
             paused: Enrol no unit until `resume` is called.
         """
-        live = as_live(live)
+        options = as_options(options)
         check_flags(exist_ok=exist_ok, paused=paused)
-        request = checked_request(name, experiment, live, makers)._replace(paused=paused)
+        request = checked_request(name, experiment, options, makers)._replace(paused=paused)
         if exist_ok and name in self.names():
             return self._load_same(request)
-        check_fit(request.experiment, live)
-        for caution in feasibility(request.experiment, live):
+        check_fit(request.experiment, options)
+        for caution in feasibility(request.experiment, options):
             warnings.warn(f"experiment {name!r}: {caution}", stacklevel=2)
         try:
             return self._remember(start(self._database, self._settings, request))
@@ -159,7 +159,7 @@ class Store(Maintenance):
         time: str | None = None,
         arms: Sequence[str] | None = None,
         logged_by: str | None = None,
-        live: Live | Mapping[str, object] | None = None,
+        options: LiveOptions | Mapping[str, object] | None = None,
         skip_bad: bool = False,
         seed: int = 0,
         horizon: int | None = None,
@@ -185,7 +185,7 @@ class Store(Maintenance):
             arms: All arms, in their order; those in the log if not given.
             logged_by: Which of `policies` wrote the log: it becomes the control, and what it would have done is
                 compared with the log row by row.
-            live: How to run it; `Live(order="phase")` if not given. Rewards outside its range are bad rows.
+            options: How to run it; `LiveOptions(order="phase")` if not given. Rewards outside its range are bad rows.
             skip_bad: Leave out rows that cannot be used; they are listed in the result.
             seed: Decides the policies' random choices.
             horizon: Periods per replication; as many as the shortest has rows if not given. Further rows are kept as
@@ -199,7 +199,7 @@ class Store(Maintenance):
         check_name(name)
         columns = arm, reward, policies, replication, time, arms, logged_by
         more = skip_bad, seed, horizon, replications, makers, sorted_ok, mismatch_ok
-        request = ImportRequest(name, source, *columns, as_live(live, order="phase"), *more)
+        request = ImportRequest(name, source, *columns, as_options(options, order="phase"), *more)
         return import_log(request, partial(start, self._database, self._settings))
 
     def load(self, name: str, *, makers: Makers | None = None) -> LiveExperiment:

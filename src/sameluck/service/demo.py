@@ -8,7 +8,7 @@ import heapq
 import numpy as np
 
 from sameluck.experiment import Experiment
-from sameluck.live.options import Live, Reward
+from sameluck.live.options import LiveOptions, Reward
 from sameluck.live.records import Assignment
 from sameluck.policies.thompson import ThompsonBernoulli
 from sameluck.policies.ucb import UCB1
@@ -28,12 +28,16 @@ EXPERIMENT = Experiment(
     replications=30,
     seed=7,
 )
-LIVE = Live(fallback="no hint", reward=Reward(min=0, max=1, window_seconds=60), open_replications=6)
+LIVE = LiveOptions(
+    fallback="no hint", reward=Reward(min=0, max=1, window_seconds=60), open_replications=6
+)
 
 
 async def run_demo(experiments: LoadedExperiments) -> None:
     """Start an experiment and send it users until it is complete."""
-    await experiments.change_store("demo", lambda store: store.start(NAME, EXPERIMENT, live=LIVE))
+    await experiments.change_store(
+        "demo", lambda store: store.start(NAME, EXPERIMENT, options=LIVE)
+    )
     traffic, step, added = _Traffic(), 0, False
     while True:
         status = await experiments.read(NAME, lambda live: live.status())

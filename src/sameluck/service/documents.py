@@ -34,7 +34,8 @@ Name: TypeAlias = Annotated[str, Path(min_length=1, max_length=200)]
 Id: TypeAlias = Annotated[str, Path(min_length=1, max_length=100)]
 Text: TypeAlias = Annotated[StrictStr, Field(max_length=200)]
 UnitField: TypeAlias = (
-    Annotated[StrictStr, Field(min_length=1, max_length=1_000)] | StrictInt  # as `sl.Live.assign`
+    Annotated[StrictStr, Field(min_length=1, max_length=1_000)]
+    | StrictInt  # as `sl.LiveOptions.assign`
 )
 Number: TypeAlias = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 

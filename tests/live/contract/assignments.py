@@ -49,7 +49,7 @@ class AssignmentRules:
 
     def test_traffic_share_is_a_fixed_function_of_the_unit(self, scenario: Scenario) -> None:
         """A unit outside stays outside; of 400 units 58 to 144 are inside with probability 1 - 1e-6."""
-        live = scenario.start(live=options(traffic_share=0.25))
+        live = scenario.start(options=options(traffic_share=0.25))
         units = [scenario.unit() for _ in range(400)]
         outside = [live.assign(unit).reason == records.NOT_IN_TRAFFIC_SHARE for unit in units]
         assert 58 <= 400 - sum(outside) <= 144
@@ -61,7 +61,7 @@ class AssignmentRules:
     def test_policies_that_wait_for_the_same_entry_share_one_user(self, scenario: Scenario) -> None:
         """Three equal policies need one user per period, not three."""
         policies = dict.fromkeys(["a", "b", "c"], "ucb1(alpha=2)")
-        live = scenario.start(policies, live=options(open_replications=1))
+        live = scenario.start(policies, options=options(open_replications=1))
         assert len(scenario.enrol_all(live)) == 1
         live.stop(drain=False)
         live = scenario.start(policies, name="whole")
@@ -71,7 +71,7 @@ class AssignmentRules:
     def test_position_is_fixed_at_assignment(self, scenario: Scenario) -> None:
         """Rewards reported in reverse order count at the position of the assignment, not of arrival."""
         live = scenario.start(
-            {"fixed": "always(1)"}, horizon=6, replications=1, live=options(batch=6)
+            {"fixed": "always(1)"}, horizon=6, replications=1, options=options(batch=6)
         )
         assignments = scenario.enrol_all(live)
         assert [one.position for one in assignments.values()] == list(range(6))
@@ -84,7 +84,7 @@ class AssignmentRules:
 
     def test_the_lowest_open_replication_comes_first(self, scenario: Scenario) -> None:
         """A unit is assigned to the first replication that wants one."""
-        live = scenario.start({"ucb": "ucb1"}, live=options(open_replications=3))
+        live = scenario.start({"ucb": "ucb1"}, options=options(open_replications=3))
         assignments = scenario.enrol_all(live)
         assert [one.replication for one in assignments.values()] == [0, 1, 2]
         for id in reversed(assignments):
@@ -93,7 +93,7 @@ class AssignmentRules:
 
     def test_in_lock_step_policies_advance_together(self, scenario: Scenario) -> None:
         """A policy that is ahead waits: no user is requested for it until the others have reached its period."""
-        live = scenario.start(design="naive", live=options(open_replications=1))
+        live = scenario.start(design="naive", options=options(open_replications=1))
         for _ in range(8):
             first, second = scenario.enrol_all(live).values()
             assert (first.policy, second.policy) == tuple(TWO)
@@ -104,7 +104,7 @@ class AssignmentRules:
 
     def test_in_phase_order_one_policy_follows_the_other(self, scenario: Scenario) -> None:
         """The second requests no user before the first has reached the horizon."""
-        live = scenario.start(design="naive", replications=1, live=options(order="phase"))
+        live = scenario.start(design="naive", replications=1, options=options(order="phase"))
         for policy in TWO:
             for _ in range(8):
                 (assignment,) = scenario.enrol_all(live).values()
@@ -114,7 +114,7 @@ class AssignmentRules:
 
     def test_replications_open_one_after_the_other(self, scenario: Scenario) -> None:
         """As soon as one is complete, and never more at once than `open_replications`."""
-        live = scenario.start({"ucb": "ucb1"}, horizon=2, live=options(open_replications=2))
+        live = scenario.start({"ucb": "ucb1"}, horizon=2, options=options(open_replications=2))
         for opened, complete in [(2, 0), (2, 0), (3, 1), (3, 1), (3, 2), (3, 2)]:
             status = live.status()
             assert (status.opened, status.complete) == (opened, complete)
@@ -154,7 +154,7 @@ class AssignmentRules:
     def test_a_unit_that_is_not_needed_gets_the_fallback_arm(self, scenario: Scenario) -> None:
         """No reward is expected, and reporting one has no effect."""
         live = scenario.start(
-            arms=("old", "new", "odd"), live=options(open_replications=1, fallback="odd")
+            arms=("old", "new", "odd"), options=options(open_replications=1, fallback="odd")
         )
         scenario.enrol_all(live)
         answer = live.assign(scenario.unit())
@@ -166,7 +166,7 @@ class AssignmentRules:
 
     def test_every_reason(self, scenario: Scenario) -> None:
         """Paused, draining, stopped, complete: no call raises an error, and calls are counted by reason."""
-        live = scenario.start(live=options(open_replications=1))
+        live = scenario.start(options=options(open_replications=1))
         waiting = list(scenario.enrol_all(live))
         live.pause()
         assert live.assign(scenario.unit()).reason == records.NOT_RUNNING

@@ -47,7 +47,7 @@ class ControlRules:
 
     def test_stopping_finishes_what_was_begun(self, scenario: Scenario) -> None:
         """And opens no other replication: dropping those that take long would bias the result."""
-        live = scenario.start(replications=6, live=options(open_replications=2))
+        live = scenario.start(replications=6, options=options(open_replications=2))
         for _ in range(12):
             scenario.serve(live)
         opened = live.status().opened
@@ -61,7 +61,7 @@ class ControlRules:
 
     def test_a_pause_does_not_undo_a_stop(self, scenario: Scenario) -> None:
         """After `resume` it finishes what was begun and no more."""
-        live = scenario.start(replications=6, live=options(open_replications=2))
+        live = scenario.start(replications=6, options=options(open_replications=2))
         live.stop()
         live.pause()
         assert not live.assign(scenario.unit()).enrolled
@@ -71,7 +71,7 @@ class ControlRules:
 
     def test_stopping_at_once_leaves_the_prefix(self, scenario: Scenario) -> None:
         """No unit is enrolled any more, and rewards reported later are kept."""
-        live = scenario.start(replications=6, live=options(open_replications=2))
+        live = scenario.start(replications=6, options=options(open_replications=2))
         while live.status().complete < 2:
             scenario.serve(live)
         pending = scenario.enrol(live)
@@ -85,7 +85,7 @@ class ControlRules:
 
     def test_stopping_after_replications_completes_exactly_those(self, scenario: Scenario) -> None:
         """The first ones, as many open at once as before, whatever is restarted or paused in between."""
-        live = scenario.start(replications=9, live=options(open_replications=2))
+        live = scenario.start(replications=9, options=options(open_replications=2))
         live.stop(after_replications=5, reason="the month is over")
         assert (live.status().status, live.status().opened, live.status().stop_after) == (
             "draining",
@@ -105,7 +105,7 @@ class ControlRules:
 
     def test_stopping_after_replications_again_changes_nothing(self, scenario: Scenario) -> None:
         """Not even when they are complete; another number of them is refused then."""
-        live = scenario.start(replications=6, live=options(open_replications=2))
+        live = scenario.start(replications=6, options=options(open_replications=2))
         for reason in ("enough", "again"):
             live.stop(after_replications=3, reason=reason)
         scenario.finish(live)
@@ -116,13 +116,13 @@ class ControlRules:
 
     def test_the_last_stop_counts(self, scenario: Scenario) -> None:
         """A number replaces another or a plain stop, and a plain stop replaces a number."""
-        live = scenario.start(replications=6, live=options(open_replications=2))
+        live = scenario.start(replications=6, options=options(open_replications=2))
         live.stop()
         live.stop(after_replications=6)
         live.stop(after_replications=3)
         scenario.finish(live)
         assert (live.status().status, live.status().opened) == ("stopped", 3)
-        other = scenario.start(name="other", replications=6, live=options(open_replications=2))
+        other = scenario.start(name="other", replications=6, options=options(open_replications=2))
         other.stop(after_replications=4)
         other.stop(reason="now")
         scenario.finish(other)
@@ -132,7 +132,7 @@ class ControlRules:
 
     def test_stopping_after_fewer_than_have_begun_is_refused(self, scenario: Scenario) -> None:
         """What has begun is completed; nothing changes. All that are planned are allowed, and no more."""
-        live = scenario.start(replications=6, live=options(open_replications=2))
+        live = scenario.start(replications=6, options=options(open_replications=2))
         while live.status().opened < 3:
             scenario.serve(live)
         before = live.status()
@@ -148,7 +148,7 @@ class ControlRules:
 
     def test_stopping_after_replications_at_once_leaves_no_number(self, scenario: Scenario) -> None:
         """Stopped at once, it has the complete prefix."""
-        live = scenario.start(replications=6, live=options(open_replications=2))
+        live = scenario.start(replications=6, options=options(open_replications=2))
         live.stop(after_replications=4)
         for _ in range(2):
             live.stop(drain=False)
@@ -199,7 +199,7 @@ class ControlRules:
 
     def test_a_drained_experiment_drains_again_for_a_challenger(self, scenario: Scenario) -> None:
         """It opens no further replication."""
-        live = scenario.start(replications=6, live=options(open_replications=2))
+        live = scenario.start(replications=6, options=options(open_replications=2))
         live.stop()
         scenario.finish(live)
         live.add_policy("late", self.challenger)
@@ -212,7 +212,7 @@ class ControlRules:
         self, scenario: Scenario
     ) -> None:
         """One that joins meanwhile, and one that joins when they are complete."""
-        live = scenario.start(replications=6, live=options(open_replications=2))
+        live = scenario.start(replications=6, options=options(open_replications=2))
         live.stop(after_replications=4)
         live.add_policy("late", self.challenger)
         scenario.finish(live)
@@ -227,7 +227,7 @@ class ControlRules:
         live = scenario.start()
         with pytest.raises(Invalid, match="has a policy 'ucb' already"):
             live.add_policy("ucb", self.challenger)
-        rehearsal = scenario.start(name="rehearsal", live=options(aa=True))
+        rehearsal = scenario.start(name="rehearsal", options=options(aa=True))
         with pytest.raises(Invalid, match="A/A rehearsal"):
             rehearsal.add_policy("late", self.challenger)
         assert_finishes(scenario, live)
@@ -254,7 +254,7 @@ class ConcurrencyRules:
 
     def test_a_unit_that_many_callers_assign_is_enrolled_once(self, scenario: Scenario) -> None:
         """All callers get the same assignment."""
-        live = scenario.start(live=options(open_replications=3))
+        live = scenario.start(options=options(open_replications=3))
         for number in range(5):
             unit = f"ann {number}"
             answers = together([partial(live.assign, unit)] * THREADS)
@@ -278,7 +278,7 @@ class ConcurrencyRules:
         self, scenario: Scenario, design: str
     ) -> None:
         """With the runs of the simulation."""
-        live = scenario.start(FIVE, design=design, live=options(open_replications=3))
+        live = scenario.start(FIVE, design=design, options=options(open_replications=3))
         self._serve_together(scenario, live)
         assert_finished(live)
 
@@ -286,7 +286,7 @@ class ConcurrencyRules:
         self, scenario: Scenario
     ) -> None:
         """With exactly those replications, whichever caller completes the last of them."""
-        live = scenario.start(replications=9, live=options(open_replications=3))
+        live = scenario.start(replications=9, options=options(open_replications=3))
         serving = [partial(self._serve_until, scenario, live, 10)] * THREADS
         stopping = partial(live.stop, after_replications=7)
         assert together([*serving, stopping, stopping]) == [None] * (THREADS + 2)
@@ -296,7 +296,7 @@ class ConcurrencyRules:
 
     def test_a_challenger_joins_while_many_callers_are_served(self, scenario: Scenario) -> None:
         """No call fails because of it, and nothing is lost."""
-        live = scenario.start(replications=6, live=options(open_replications=3))
+        live = scenario.start(replications=6, options=options(open_replications=3))
 
         serving = [partial(self._serve_until, scenario, live, 25)] * THREADS
         *served, joining = together([*serving, partial(live.add_policy, "late", "uniform")])

@@ -29,7 +29,7 @@ class ExtensionRules:
 
     def test_late_rewards_are_accepted_if_no_policy_has_played(self, scenario: Scenario) -> None:
         """The runs are those of the simulation, and the audit log has both."""
-        live = scenario.start(FIVE, live=options(open_replications=3))
+        live = scenario.start(FIVE, options=options(open_replications=3))
         for _ in range(6):
             scenario.serve(live)
         ids = list(scenario.enrol_all(live))
@@ -54,7 +54,7 @@ class ExtensionRules:
     def test_a_default_on_which_a_policy_has_played_stays(self, scenario: Scenario) -> None:
         """A unit was assigned an entry that the policies requested because of it."""
         live, id = scenario.start_and_enrol(
-            policies={"ucb": "ucb1"}, live=options(open_replications=1)
+            policies={"ucb": "ucb1"}, options=options(open_replications=1)
         )
         self._outage(scenario, live, [id])
         following = scenario.enrol(live)
@@ -67,7 +67,7 @@ class ExtensionRules:
 
     def test_nor_after_that_unit_was_voided(self, scenario: Scenario) -> None:
         """It may have seen its arm."""
-        live, id = scenario.start_and_enrol(policies={"ucb": "ucb1"}, live=explicit())
+        live, id = scenario.start_and_enrol(policies={"ucb": "ucb1"}, options=explicit())
         live.expose(id)
         self._outage(scenario, live, [id])
         live.void(scenario.enrol(live))
@@ -86,7 +86,7 @@ class ExtensionRules:
     def test_without_a_late_reward_the_entry_waits_again(self, scenario: Scenario) -> None:
         """Until the extended window ends: then the default counts, or a second extension."""
         live, id = scenario.start_and_enrol(
-            policies={"ucb": "ucb1"}, live=options(open_replications=1)
+            policies={"ucb": "ucb1"}, options=options(open_replications=1)
         )
         scenario.clock.advance(WINDOW + 50)
         assert live.tick() == 1
@@ -102,7 +102,7 @@ class ExtensionRules:
 
     def test_a_reward_after_the_extended_window_stays_late(self, scenario: Scenario) -> None:
         """And of two that came in time, the first counts."""
-        live = scenario.start(FIVE, live=options(open_replications=3))
+        live = scenario.start(FIVE, options=options(open_replications=3))
         first, second, *_ = scenario.enrol_all(live)
         live.pause()
         self._outage(scenario, live, [first])
@@ -115,7 +115,7 @@ class ExtensionRules:
 
     def test_in_a_batch_nobody_plays_until_the_last(self, scenario: Scenario) -> None:
         """Rewards of the same batch that came later stay as they are, in their order."""
-        live = scenario.start({"ucb": "ucb1"}, live=options(batch=4, open_replications=1))
+        live = scenario.start({"ucb": "ucb1"}, options=options(batch=4, open_replications=1))
         ids = list(scenario.enrol_all(live))
         scenario.clock.advance(WINDOW)
         assert live.tick() == len(ids) == 4
@@ -141,7 +141,7 @@ class ExtensionRules:
 
     def test_another_process_forgets_what_it_remembers(self, scenario: Scenario) -> None:
         """Its policies have read the default; its results may have too."""
-        live = scenario.start(FIVE, live=options(open_replications=2))
+        live = scenario.start(FIVE, options=options(open_replications=2))
         other = scenario.store.load("trial")
         for _ in range(3):
             scenario.serve(other)
@@ -166,7 +166,7 @@ class ExtensionRules:
             FIVE,
             replications=2,
             horizon=12,
-            live=explicit(open_replications=2, batch=2, audit_share=0.3),
+            options=explicit(open_replications=2, batch=2, audit_share=0.3),
         )
         waiting: list[str] = []
         accepted = reopened = 0

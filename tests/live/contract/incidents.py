@@ -49,7 +49,7 @@ class IncidentRules:
 
     def test_a_disabled_arm_is_shown_to_nobody(self, scenario: Scenario) -> None:
         """Neither to new units nor to those that return, also after a restart; rewards still count."""
-        live = scenario.start(FIVE, arms=["red", "green", "blue"], live=options(fallback="red"))
+        live = scenario.start(FIVE, arms=["red", "green", "blue"], options=options(fallback="red"))
         unit, id = self._enrolled_on(live, "green")
         live.disable_arm("green", reason="broken page")
         again = live.assign(unit)
@@ -65,7 +65,7 @@ class IncidentRules:
 
     def test_an_experiment_continues_when_its_arm_is_enabled(self, scenario: Scenario) -> None:
         """Entries of the arm waited; the runs are those of the simulation, and returning units get their arm."""
-        live = scenario.start(FIVE, live=options(open_replications=2))
+        live = scenario.start(FIVE, options=options(open_replications=2))
         unit, id = self._enrolled_on(live, "1")
         live.disable_arm(1)
         self._serve_all(scenario, live)
@@ -87,7 +87,7 @@ class IncidentRules:
         self, scenario: Scenario
     ) -> None:
         """Also for units outside the traffic share, at the latest after a second."""
-        live = scenario.start(arms=["red", "green", "blue"], live=options(traffic_share=0.25))
+        live = scenario.start(arms=["red", "green", "blue"], options=options(traffic_share=0.25))
         outside = next(
             unit
             for unit in map(str, range(1_000))
@@ -124,7 +124,7 @@ class IncidentRules:
         self, scenario: Scenario
     ) -> None:
         """Its entry waits; a unit that is exposed all the same counts."""
-        live = scenario.start(live=explicit(sticky_exclusion=0))
+        live = scenario.start(options=explicit(sticky_exclusion=0))
         unit = scenario.unit()
         first = live.assign(unit)
         other = next(arm for arm in ("0", "1", "2") if arm != first.arm)
@@ -137,7 +137,7 @@ class IncidentRules:
 
     def test_stopping_at_once_ends_stickiness(self, scenario: Scenario) -> None:
         """Units that return get the fallback arm; rewards are still accepted."""
-        live = scenario.start(arms=["red", "green", "blue"], live=options(fallback="blue"))
+        live = scenario.start(arms=["red", "green", "blue"], options=options(fallback="blue"))
         answer = live.assign("ann")
         live.stop(drain=False, reason="broken")
         live = scenario.reopen(live)
@@ -170,7 +170,7 @@ class IncidentRules:
         self, scenario: Scenario, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Whether or not its assignment was committed: it never saw its arm, so that it is voided, and may return."""
-        live = scenario.start(live=options(fallback=2))
+        live = scenario.start(options=options(fallback=2))
         write = live._replications.write
 
         def lost(work: Work[T]) -> T:
@@ -197,7 +197,7 @@ class IncidentRules:
         self, scenario: Scenario, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Each call voids some of the assignments whose units were not told; closing voids all of them."""
-        live, not_told = scenario.start(live=options(batch=8)), []
+        live, not_told = scenario.start(options=options(batch=8)), []
         monkeypatch.setattr(enrolment, "MOST_VOIDED", 3)
         for size in (1, 1, 2, 4, 1, 1):  # assignments of one call
             units = [scenario.unit() for _ in range(size)]
@@ -239,7 +239,7 @@ class IncidentRules:
     @pytest.mark.parametrize("late", [0, 50, 200])
     def test_windows_that_are_extended_end_later(self, scenario: Scenario, late: int) -> None:
         """Also those that are over, unless the default reward was recorded; a lease does not."""
-        live, id = scenario.start_and_enrol(live=explicit(open_replications=3))
+        live, id = scenario.start_and_enrol(options=explicit(open_replications=3))
         live.expose(id)
         leased = scenario.enrol(live)
         scenario.clock.advance(WINDOW + late)
@@ -257,7 +257,7 @@ class IncidentRules:
 
     def test_the_history_has_every_change_with_its_reason(self, scenario: Scenario) -> None:
         """When, what, by whom and why; it survives restarts."""
-        live = scenario.start(replications=6, live=options(open_replications=2))
+        live = scenario.start(replications=6, options=options(open_replications=2))
         live.pause("maintenance")
         live.pause("again")
         scenario.clock.advance(60)

@@ -24,7 +24,7 @@ from sameluck.errors import Conflict, Invalid, SameluckError, Unknown
 from sameluck.live import records
 from sameluck.live.databases.rows import EventRow, HistoryRow
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.options import Live
+from sameluck.live.options import LiveOptions
 from sameluck.live.records import Assignment, Receipt
 from sameluck.live.users.batches import MOST_TOGETHER
 from sameluck.policies.external import External
@@ -135,12 +135,12 @@ class ListRules:
         ids=["explicit", "audits", "batches"],
     )
     def test_a_list_does_what_single_calls_do(
-        self, scenario: Scenario, policies: Mapping[str, str], design: str, live: Live
+        self, scenario: Scenario, policies: Mapping[str, str], design: str, live: LiveOptions
     ) -> None:
         """The same answers, ledger, trajectories and audit log, whatever is in the list."""
         generator = random.Random(5)
         callers = [
-            Caller(scenario, name, policies=policies, design=design, live=live) for name in LISTS
+            Caller(scenario, name, policies=policies, design=design, options=live) for name in LISTS
         ]
         for _ in range(30):
             units: list[Item] = [generator.randrange(60) for _ in range(generator.randrange(9))]
@@ -164,7 +164,7 @@ class ListRules:
 
     def test_a_bad_item_does_not_affect_the_others(self, scenario: Scenario) -> None:
         """It has its own error in its place, with a code that a program can test."""
-        live = scenario.start(live=options(open_replications=3))
+        live = scenario.start(options=options(open_replications=3))
         answers = live.assign_many(["ann", "", "ann", "bob"])
         assert codes_of(answers) == [records.ASSIGNED, "invalid", records.STICKY, records.ASSIGNED]
         assert isinstance(answers.pop(1), Invalid)
@@ -186,7 +186,7 @@ class ListRules:
 
     def test_late_and_voided_rewards_have_their_codes(self, scenario: Scenario) -> None:
         """And a unit whose assignment was voided is enrolled again by the next list."""
-        live = scenario.start(live=explicit(open_replications=3))
+        live = scenario.start(options=explicit(open_replications=3))
         late, gone = (str(one.id) for one in all_of(Assignment, live.assign_many([1, 2])))
         live.expose(late)
         scenario.clock.advance(WINDOW)
@@ -199,7 +199,7 @@ class ListRules:
     def test_an_entry_that_is_due_is_offered_within_the_list(self, scenario: Scenario) -> None:
         """To the first unit without one; a unit after it that had the entry has it no more, as with single calls."""
         policies, live = {"ucb": "ucb1"}, explicit()
-        callers = [Caller(scenario, name, policies=policies, live=live) for name in LISTS]
+        callers = [Caller(scenario, name, policies=policies, options=live) for name in LISTS]
         for seconds, units in ((LEASE - 0.5, ["ann"]), (0.5, ["ann"]), (0, ["bob", "ann", "bob"])):
             answers, expected = (caller.assign(list(units)) for caller in callers)
             assert answers == expected
@@ -209,7 +209,7 @@ class ListRules:
 
     def test_a_long_list_is_several_transactions(self, scenario: Scenario) -> None:
         """With an answer for each item all the same."""
-        live = scenario.start(replications=40, live=options(open_replications=40))
+        live = scenario.start(replications=40, options=options(open_replications=40))
         units = [f"ann {number % 90}" for number in range(2 * MOST_TOGETHER + 5)]
         answers = all_of(Assignment, live.assign_many(iter(units)))
         first = dict(zip(units[:90], answers[:90], strict=True))
@@ -221,7 +221,7 @@ class ListRules:
 
     def test_lists_run_an_experiment_to_its_end(self, scenario: Scenario) -> None:
         """With the runs of the simulation; the last lists complete several replications."""
-        live = scenario.start(FIVE, replications=9, live=options(open_replications=4))
+        live = scenario.start(FIVE, replications=9, options=options(open_replications=4))
         while self._serve_list(scenario, live, 8):
             pass
         assert_finished(live)
@@ -236,7 +236,7 @@ class ListRules:
 
     def test_many_callers_with_lists_run_an_experiment_to_its_end(self, scenario: Scenario) -> None:
         """Beside callers of single calls."""
-        live = scenario.start(FIVE, replications=6, live=options(open_replications=4))
+        live = scenario.start(FIVE, replications=6, options=options(open_replications=4))
 
         def serve_lists() -> None:
             while self._serve_list(scenario, live, 5):
@@ -251,7 +251,7 @@ class ListRules:
 
     def test_lists_of_the_same_items_in_any_order(self, scenario: Scenario) -> None:
         """Many callers at once: one enrolment per unit, one applied reward per assignment, and no error."""
-        live = scenario.start(replications=20, live=options(open_replications=20))
+        live = scenario.start(replications=20, options=options(open_replications=20))
         units, generator = [scenario.unit() for _ in range(30)], random.Random(2)
         orders = [generator.sample(units, len(units)) for _ in range(THREADS)]
         answers = together([partial(live.assign_many, order) for order in orders])
@@ -279,7 +279,7 @@ class ListRules:
         policies, makers = {"fragile": External("fragile")}, {"fragile": make}
         live = options(open_replications=3)
         callers = [
-            Caller(scenario, name, policies=policies, makers=makers, live=live) for name in LISTS
+            Caller(scenario, name, policies=policies, makers=makers, options=live) for name in LISTS
         ]
         for caller in callers:
             caller.assign(["ann", "bob", "carl"])

@@ -27,7 +27,7 @@ class ParticipationRules:
 
     def _full(self, scenario: Scenario, **changes: object) -> tuple[LiveExperiment, str]:
         """An experiment without an open entry, and the id of the assignment that it waits for."""
-        live = scenario.start({"ucb": "ucb1"}, live=options(open_replications=1, **changes))
+        live = scenario.start({"ucb": "ucb1"}, options=options(open_replications=1, **changes))
         return live, scenario.enrol(live)
 
     def _arrivals(self, scenario: Scenario, live: LiveExperiment) -> list[ArrivalRow]:
@@ -82,7 +82,7 @@ class ParticipationRules:
 
     def test_a_pause_turns_nobody_away(self, scenario: Scenario) -> None:
         """Nor does an experiment that is not running; one that drains does."""
-        live = scenario.start(live=options(open_replications=1))
+        live = scenario.start(options=options(open_replications=1))
         live.pause()
         assert live.assign("ann").reason == records.NOT_RUNNING
         live.resume()
@@ -97,7 +97,7 @@ class ParticipationRules:
 
     def test_an_entry_that_is_overdue_goes_to_the_unit_that_calls(self, scenario: Scenario) -> None:
         """It is turned away only after what is due was expired, and counts once."""
-        live = scenario.start({"ucb": "ucb1"}, live=explicit())
+        live = scenario.start({"ucb": "ucb1"}, options=explicit())
         late = scenario.enrol(live)
         scenario.clock.advance(0.5)
         assert live.assign("ann").reason == records.NO_OPEN_SLOT
@@ -128,7 +128,9 @@ class ParticipationRules:
 
     def test_the_chance_of_a_unit_does_not_grow_with_its_visits(self, scenario: Scenario) -> None:
         """Every unit calls until it is enrolled or the experiment ends: each has its first call alone."""
-        live = scenario.start({"ucb": "ucb1"}, replications=20, live=options(open_replications=2))
+        live = scenario.start(
+            {"ucb": "ucb1"}, replications=20, options=options(open_replications=2)
+        )
         first: dict[str, bool] = {}
         pending: list[str] = []
         turn = 0
@@ -149,13 +151,13 @@ class ParticipationRules:
     @pytest.mark.parametrize("seconds", [-1, float("nan"), 1e12, "1 day"])
     def test_a_time_that_is_none(self, seconds: float) -> None:
         """Is refused."""
-        with pytest.raises(Invalid, match=r"Live\.sticky_exclusion must be"):
+        with pytest.raises(Invalid, match=r"LiveOptions\.sticky_exclusion must be"):
             options(sticky_exclusion=seconds)
 
     def test_an_experiment_from_before_the_option_is_as_it_was(self, scenario: Scenario) -> None:
         """Every visit is a chance, and starting it again with other settings there is no difference."""
         live, waiting = self._full(scenario)
-        settings = live.experiment, live.live
+        settings = live.experiment, live.options
 
         def forget(transaction: object) -> None:
             values = {"open_replications": 1, "reward": {"window_seconds": WINDOW}}
@@ -163,8 +165,8 @@ class ParticipationRules:
             transaction.execute("set_options", experiment=live._id, options=text)  # type: ignore[attr-defined]
 
         scenario.store._database.write(forget)
-        live = scenario.store.start("trial", settings[0], live=settings[1], exist_ok=True)
-        assert live.live.sticky_exclusion == 0
+        live = scenario.store.start("trial", settings[0], options=settings[1], exist_ok=True)
+        assert live.options.sticky_exclusion == 0
         assert live.assign("ann").reason == records.NO_OPEN_SLOT
         scenario.pay(live, waiting)
         ann = live.assign("ann")

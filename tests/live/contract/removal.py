@@ -141,7 +141,7 @@ class RemovalRules:
     @pytest.mark.parametrize("exposed", [False, True])
     def test_a_unit_that_is_erased_in_flight(self, scenario: Scenario, exposed: bool) -> None:
         """Exposed, its entry gets the default reward; otherwise it goes to another unit."""
-        live = scenario.start({"ucb": "ucb1"}, live=explicit())
+        live = scenario.start({"ucb": "ucb1"}, options=explicit())
         ann = live.assign("ann")
         if exposed:
             live.expose(ann.id)
@@ -158,7 +158,7 @@ class RemovalRules:
 
     def test_a_unit_that_was_turned_away_is_erased(self, scenario: Scenario) -> None:
         """It is a new one, also if its visits were not written yet."""
-        live = scenario.start({"ucb": "ucb1"}, live=options(open_replications=1))
+        live = scenario.start({"ucb": "ucb1"}, options=options(open_replications=1))
         waiting = scenario.enrol(live)
         for _ in range(3):
             live.assign("ann")
@@ -185,7 +185,7 @@ class RemovalRules:
 
     def test_units_are_forgotten_once_the_experiment_has_ended(self, scenario: Scenario) -> None:
         """The key is destroyed: a guess cannot be confirmed, and no user can be requested any more."""
-        live = scenario.start(live=options(open_replications=1))
+        live = scenario.start(options=options(open_replications=1))
         ann = live.assign("ann")
         assert conflict_code(live.forget_units) == "invalid_transition"
         scenario.finish(live, waiting=[str(ann.id)])
@@ -204,7 +204,7 @@ class RemovalRules:
 
     def test_old_lines_of_the_audit_log_are_pruned(self, scenario: Scenario) -> None:
         """Those of complete replications; the ledger can still be compared with what is left."""
-        live = scenario.start(FIVE, live=options(open_replications=2))
+        live = scenario.start(FIVE, options=options(open_replications=2))
         while live.status().complete < 1:
             for each, one in scenario.enrol_all(live).items():
                 if one.replication == 0 or one.position == 0:
@@ -242,7 +242,7 @@ class RemovalRules:
     )
     def test_after_pruning_an_edit_is_found(self, scenario: Scenario, edit: str) -> None:
         """Of a reward whose line is gone, or of a line that was not pruned."""
-        live = scenario.start(FIVE, live=options(open_replications=1))
+        live = scenario.start(FIVE, options=options(open_replications=1))
         while live.status().complete < 1:
             scenario.serve(live)
         scenario.clock.advance(MONTH)

@@ -38,7 +38,7 @@ class ResultRules:
 
     def test_only_the_complete_prefix_counts(self, scenario: Scenario) -> None:
         """A complete replication does not count while an earlier one is open: its duration depends on its rewards."""
-        live = scenario.start(replications=2, live=options(open_replications=2))
+        live = scenario.start(replications=2, options=options(open_replications=2))
         locked = []
         while live.status().complete < 1:
             for id, assignment in scenario.enrol_all(live).items():
@@ -54,7 +54,7 @@ class ResultRules:
 
     def test_checkpoints_count_before_the_horizon(self, scenario: Scenario) -> None:
         """In lock-step a replication counts at a checkpoint once every policy has passed it."""
-        live = scenario.start(FIVE, replications=2, live=options(open_replications=2))
+        live = scenario.start(FIVE, replications=2, options=options(open_replications=2))
         expected = simulated(live.experiment, checkpoints=[2, 5])
         seen = []
         while live.status().complete < 2:
@@ -68,7 +68,7 @@ class ResultRules:
 
     def test_some_policies_need_not_wait_for_the_others(self, scenario: Scenario) -> None:
         """In phase order the first policy is complete long before the last."""
-        live = scenario.start(replications=1, live=options(order="phase"))
+        live = scenario.start(replications=1, options=options(order="phase"))
         while live.runs(policies=["ucb"]).replications == 0:
             scenario.serve(live)
         assert live.status().complete == 0
@@ -90,7 +90,7 @@ class ResultRules:
 
     def test_reopening_gives_the_same_state_at_any_time(self, scenario: Scenario) -> None:
         """After any rewards, assignments and voids."""
-        live = scenario.start(FIVE, horizon=4, live=explicit(open_replications=2))
+        live = scenario.start(FIVE, horizon=4, options=explicit(open_replications=2))
         generator, pending = random.Random(5), []
         while live.status().status != "complete":
             before, runs = live.status(), live.runs([1, 3])
@@ -107,7 +107,7 @@ class ResultRules:
 
     def test_counts_are_those_of_the_ledger(self, scenario: Scenario) -> None:
         """At any time; they are kept in counters, and the list of all experiments has the same."""
-        live = scenario.start(FIVE, live=explicit(open_replications=2, audit_share=0.3))
+        live = scenario.start(FIVE, options=explicit(open_replications=2, audit_share=0.3))
         generator, ends = random.Random(9), ["paid", "paid", "void", "silence", "exposed"]
         while live.status().status == "running":
             for id in scenario.enrol_all(live):
@@ -135,7 +135,7 @@ class ResultRules:
 
         Also where the policies would do the same with it.
         """
-        live = scenario.start({"fixed": "always(1)"}, live=options(open_replications=1))
+        live = scenario.start({"fixed": "always(1)"}, options=options(open_replications=1))
         for _ in range(6):
             scenario.serve(live)
         scenario.reopen(live).verify()
@@ -182,26 +182,28 @@ class ResultRules:
         self, scenario: Scenario, design: str, order: str
     ) -> None:
         """For five policies and rewards in any order."""
-        live = scenario.start(FIVE, design=design, live=options(order=order, open_replications=2))
+        live = scenario.start(
+            FIVE, design=design, options=options(order=order, open_replications=2)
+        )
         assert_finishes(scenario, live)
 
     @pytest.mark.parametrize("batch", [3, {"ucb": 4}, 100])
     @pytest.mark.parametrize("design", ["replay", "naive"])
     def test_batches(self, scenario: Scenario, design: str, batch: int | dict[str, int]) -> None:
         """A policy plays several arms, then sees their rewards."""
-        live = scenario.start(design=design, live=options(batch=batch))
+        live = scenario.start(design=design, options=options(batch=batch))
         assert_finishes(scenario, live)
 
     def test_policies_that_count_successes(self, scenario: Scenario) -> None:
         """With rewards of 0 and 1."""
         environment = Bernoulli((0.2, 0.5, 0.8))
         binary = options(reward=Reward(min=0, max=1, window_seconds=WINDOW))
-        live = scenario.start({"beta": "thompson_bernoulli", "ucb": "ucb1"}, live=binary)
+        live = scenario.start({"beta": "thompson_bernoulli", "ucb": "ucb1"}, options=binary)
         assert_finishes(scenario, live, environment)
 
     def test_audits_change_no_result(self, scenario: Scenario) -> None:
         """Every entry drawn for the audit is requested once, and its reward is only compared."""
-        live = scenario.start(FIVE, live=options(audit_share=0.3, open_replications=2))
+        live = scenario.start(FIVE, options=options(audit_share=0.3, open_replications=2))
         scenario.finish(live)
         rows = scenario.rows(live, HistoryRow, "history")
         audited = [(row[0], Entry(*row[1:4])) for row in rows if row[1] == AUDITED]
@@ -222,7 +224,7 @@ class ResultRules:
         self, scenario: Scenario
     ) -> None:
         """The notes say which replication they wait for, and until when; then the default reward counts."""
-        live = scenario.start({"ucb": "ucb1"}, live=options(open_replications=2))
+        live = scenario.start({"ucb": "ucb1"}, options=options(open_replications=2))
         lost = live.describe(scenario.enrol(live))
         scenario.finish(live)
         runs = live.runs()
@@ -243,7 +245,7 @@ class ResultRules:
 
     def test_in_an_aa_rehearsal_all_policies_are_the_control(self, scenario: Scenario) -> None:
         """With a deterministic control every difference is zero."""
-        live = scenario.start(live=options(aa=True))
+        live = scenario.start(options=options(aa=True))
         assert_finishes(scenario, live)
         rewards = live.runs().rewards
         assert (rewards[:, 0] == rewards[:, 1]).all()

@@ -65,7 +65,7 @@ class RewardRules:
         """To the microsecond, whether or not `tick` was called."""
         late = microseconds >= 0
         live, id = scenario.start_and_enrol(
-            live=options(reward=Reward(default=-2.0, window_seconds=10))
+            options=options(reward=Reward(default=-2.0, window_seconds=10))
         )
         scenario.clock.advance(10 + microseconds * MICROSECOND)
         for _ in range(ticks):
@@ -81,7 +81,7 @@ class RewardRules:
 
     def test_no_reward_in_the_window_is_the_default_reward(self, scenario: Scenario) -> None:
         """The policies see it like any other, and the next call of `assign` is enough to make it count."""
-        live = scenario.start({"fixed": "always(2)"}, horizon=2, replications=1, live=options())
+        live = scenario.start({"fixed": "always(2)"}, horizon=2, replications=1, options=options())
         scenario.enrol(live)
         scenario.clock.advance(WINDOW)
         second = scenario.enrol(live)
@@ -92,7 +92,7 @@ class RewardRules:
 
     def test_tick_returns_how_many_were_due(self, scenario: Scenario) -> None:
         """And has no effect the second time."""
-        live = scenario.start(live=options(open_replications=3))
+        live = scenario.start(options=options(open_replications=3))
         assignments = scenario.enrol_all(live)
         assert live.tick() == 0
         scenario.clock.advance(WINDOW)
@@ -102,7 +102,7 @@ class RewardRules:
 
     def test_a_voided_entry_is_offered_again(self, scenario: Scenario) -> None:
         """To another unit; the reward of the first one no longer counts."""
-        live, id = scenario.start_and_enrol(live=explicit())
+        live, id = scenario.start_and_enrol(options=explicit())
         before = live.describe(id)
         live.void(id)
         live.void(id)
@@ -118,7 +118,7 @@ class RewardRules:
 
     def test_a_unit_that_was_voided_may_take_part_again(self, scenario: Scenario) -> None:
         """It has not seen an arm."""
-        live = scenario.start(live=explicit())
+        live = scenario.start(options=explicit())
         first = live.assign("ann")
         live.void(first.id)
         second = live.assign("ann")
@@ -128,7 +128,7 @@ class RewardRules:
     @pytest.mark.parametrize("microseconds", [-1, 0, 1])
     def test_a_lease_that_is_over_voids(self, scenario: Scenario, microseconds: int) -> None:
         """To the microsecond: without exposure in time the entry is offered again."""
-        live, id = scenario.start_and_enrol(live=explicit())
+        live, id = scenario.start_and_enrol(options=explicit())
         scenario.clock.advance(LEASE + microseconds * MICROSECOND)
         if microseconds < 0:
             live.expose(id)
@@ -139,7 +139,7 @@ class RewardRules:
 
     def test_the_next_unit_gets_an_entry_whose_lease_is_over(self, scenario: Scenario) -> None:
         """Without a call of `tick`."""
-        live = scenario.start(live=explicit())
+        live = scenario.start(options=explicit())
         first = live.describe(scenario.enrol(live))
         assert live.assign(scenario.unit()).reason == records.NO_OPEN_SLOT
         scenario.clock.advance(LEASE)
@@ -147,7 +147,7 @@ class RewardRules:
 
     def test_an_exposed_entry_is_never_offered_again(self, scenario: Scenario) -> None:
         """Neither by `void` nor when the lease is over: at the end of its window it gets the default reward."""
-        live, id = scenario.start_and_enrol(live=explicit())
+        live, id = scenario.start_and_enrol(options=explicit())
         scenario.clock.advance(LEASE - 1)
         live.expose(id)
         assert conflict_code(lambda: live.void(id)) == "already_exposed"
@@ -160,7 +160,7 @@ class RewardRules:
 
     def test_the_window_begins_with_exposure(self, scenario: Scenario) -> None:
         """The first one: exposing again does not extend it."""
-        live, id = scenario.start_and_enrol(live=explicit())
+        live, id = scenario.start_and_enrol(options=explicit())
         scenario.clock.advance(LEASE / 2)
         live.expose(id)
         due = live.describe(id).due_at
@@ -174,7 +174,7 @@ class RewardRules:
 
     def test_a_reward_is_proof_of_exposure(self, scenario: Scenario) -> None:
         """It counts although `expose` was not called."""
-        live, id = scenario.start_and_enrol(live=explicit())
+        live, id = scenario.start_and_enrol(options=explicit())
         assert live.reward(id, 0.5).applied
         scenario.clock.advance(10 * LEASE)
         assert live.tick() == 0
@@ -183,7 +183,7 @@ class RewardRules:
     def test_losing_users_costs_users_and_nothing_else(self, scenario: Scenario) -> None:
         """Some never see their arm; the runs are still those of a simulation."""
         generator = random.Random(3)
-        live = scenario.start(FIVE, live=explicit(open_replications=2))
+        live = scenario.start(FIVE, options=explicit(open_replications=2))
         lost = 0
         while assignments := scenario.enrol_all(live):
             for id in assignments:

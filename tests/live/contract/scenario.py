@@ -17,7 +17,15 @@ from sameluck.environments.base import Environment
 from sameluck.environments.gaussian import Gaussian
 from sameluck.errors import Conflict
 from sameluck.experiment import Experiment
-from sameluck.live import Assignment, Description, Live, LiveExperiment, Receipt, Reward, Store
+from sameluck.live import (
+    Assignment,
+    Description,
+    LiveExperiment,
+    LiveOptions,
+    Receipt,
+    Reward,
+    Store,
+)
 from sameluck.live.databases.rows import EventRow
 from sameluck.live.options import Makers
 from sameluck.live.rehearsal.rehearsal import VirtualClock
@@ -53,14 +61,15 @@ class Scenario:
         policies: Mapping[str, Any] = TWO,
         *,
         name: str = "trial",
-        live: Live | None = None,
+        options: LiveOptions | None = None,
         makers: Makers | None = None,
         **changes: Any,
     ) -> LiveExperiment:
         """Start an experiment, a small one by default; `changes` are further arguments of `Experiment`."""
         usual: dict[str, object] = {"arms": 3, "horizon": 8, "replications": 3, "seed": 11}
         experiment = Experiment(policies=policies, **{**usual, **changes})
-        return self.store.start(name, experiment, live=live or options(), makers=makers)
+        options = options or LiveOptions(reward=Reward(window_seconds=WINDOW))
+        return self.store.start(name, experiment, options=options, makers=makers)
 
     def reopen(self, live: LiveExperiment, makers: Makers | None = None) -> LiveExperiment:
         """Close the store, open the same database again and load the experiment."""
@@ -140,12 +149,12 @@ class Scenario:
         self.store.close()
 
 
-def options(**changes: Any) -> Live:
+def options(**changes: Any) -> LiveOptions:
     """Options with a short window."""
-    return Live(**{"reward": Reward(window_seconds=WINDOW), **changes})
+    return LiveOptions(**{"reward": Reward(window_seconds=WINDOW), **changes})
 
 
-def explicit(**changes: Any) -> Live:
+def explicit(**changes: Any) -> LiveOptions:
     """Options with explicit exposure and a short lease."""
     usual = {"exposure": "explicit", "lease_seconds": LEASE, "open_replications": 1}
     return options(**{**usual, **changes})

@@ -95,7 +95,7 @@ class VersionRules:
         shown: str,
     ) -> None:
         """Its users get the fallback arm or keep theirs, its rewards count, and the others carry on."""
-        live = scenario.start(WITH_OBJECT, makers={"own": old}, live=options(fallback=2))
+        live = scenario.start(WITH_OBJECT, makers={"own": old}, options=options(fallback=2))
         self._serve_some(scenario, live)
         enrolled = live.assign("ann")
         message = rf"process .*:\d+ has another version of policy 'own' \({shown}\)"
@@ -118,7 +118,7 @@ class VersionRules:
         self, scenario: Scenario
     ) -> None:
         """Every reward is reported to it; the ledger is advanced by the version of the experiment alone."""
-        live = scenario.start(WITH_OBJECT, makers=OLD, live=options(open_replications=1))
+        live = scenario.start(WITH_OBJECT, makers=OLD, options=options(open_replications=1))
         other = scenario.store.peek(live.name, makers=NEW)
         while (answer := live.assign(scenario.unit())).reason != records.NOT_RUNNING:
             waiting = [id for id in (answer.id, *scenario.enrol_all(live)) if id is not None]
@@ -168,9 +168,9 @@ class VersionRules:
     @pytest.mark.parametrize(
         ("name", "changes"),
         [
-            ("thompson", {"design": "naive", "live": options(batch=3)}),
-            ("fixed", {"live": options(batch=3, order="phase")}),
-            ("thompson", {"live": options(audit_share=0.3, open_replications=2)}),
+            ("thompson", {"design": "naive", "options": options(batch=3)}),
+            ("fixed", {"options": options(batch=3, order="phase")}),
+            ("thompson", {"options": options(audit_share=0.3, open_replications=2)}),
         ],
     )
     def test_a_policy_is_removed(
@@ -304,7 +304,7 @@ class VersionRules:
 
     def test_a_ledger_that_is_edited_while_it_serves(self, scenario: Scenario) -> None:
         """A process that has the state in memory finds out when it wants an entry that is there already."""
-        live = scenario.start({"fixed": "always(1)"}, live=options(open_replications=1))
+        live = scenario.start({"fixed": "always(1)"}, options=options(open_replications=1))
         self._serve_some(scenario, live, 2)
         next_but_one: Values = {
             "experiment": live._id,

@@ -46,7 +46,7 @@ def rows(live, scenario):
 def test_a_backup_made_while_users_are_served_is_one_moment(url, other_url, tmp_path):
     """It continues as the original does, with the runs of the simulation."""
     scenario = scenario_of(url)
-    live = scenario.start(FIVE, replications=6, live=options(open_replications=3))
+    live = scenario.start(FIVE, replications=6, options=options(open_replications=3))
     live.disable_arm(2)
     live.enable_arm(2)
     stop, enough, paid = threading.Event(), threading.Event(), []
@@ -101,7 +101,7 @@ def test_a_copy_is_equal(url, other_url, tmp_path):
 def test_a_process_that_serves_while_a_backup_is_restored(postgres_url, tmp_path):
     """It forgets what it remembers of entries that are gone, even where the ledger has become as long again."""
     old, clock = scenario_of(postgres_url), VirtualClock(START)
-    live = old.start(replications=4, live=options(open_replications=2))
+    live = old.start(replications=4, options=options(open_replications=2))
     for _ in range(4):
         old.serve(live)
     old.store.backup(tmp_path / "old.backup")

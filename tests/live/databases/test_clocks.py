@@ -11,7 +11,7 @@ from sameluck.live.calls.clock import SteadyClock
 from sameluck.live.diagnostics.database import examine
 
 SMALL = sl.Experiment(policies={"a": "ucb1"}, arms=2, horizon=50, replications=1)
-LIVE = sl.Live(reward=sl.Reward(window_seconds=600))
+LIVE = sl.LiveOptions(reward=sl.Reward(window_seconds=600))
 HOURS = 7_200
 
 
@@ -50,7 +50,7 @@ def test_a_jump_does_not_change_a_steady_clock(jump):
 @pytest.mark.parametrize("seconds", [HOURS, -HOURS])
 def test_a_clock_that_jumps_ends_no_window(url, jump, seconds):
     with sl.open(url, timeout=60) as store:
-        live = store.start("trial", SMALL, live=LIVE)
+        live = store.start("trial", SMALL, options=LIVE)
         first = live.assign("ann").id
         jump(seconds)
         assert live.tick() == 0
@@ -63,7 +63,7 @@ def test_a_clock_that_jumps_ends_no_window(url, jump, seconds):
 
 def test_a_process_whose_clock_is_off_serves_by_that_of_the_server(postgres_url, jump):
     with sl.open(postgres_url, timeout=60) as right:
-        live = right.start("trial", SMALL, live=LIVE)
+        live = right.start("trial", SMALL, options=LIVE)
         id = live.assign("ann").id
         first = due(live, id)
         jump(HOURS)

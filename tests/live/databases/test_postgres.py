@@ -82,7 +82,7 @@ class TestSeveralProcesses:
     @pytest.mark.parametrize("design", ["replay", "naive"])
     def test_take_turns(self, scenarios, design):
         """Assigned by one, rewarded by another, ticked by the third, in any order."""
-        scenarios[0].start(FIVE, design=design, live=options(open_replications=2))
+        scenarios[0].start(FIVE, design=design, options=options(open_replications=2))
         served, generator, pending = everywhere(scenarios), random.Random(1), []
         reason = ""
         while reason != "NOT_RUNNING":
@@ -98,7 +98,7 @@ class TestSeveralProcesses:
             assert_finished(live)
 
     def test_serve_at_the_same_time(self, scenarios):
-        scenarios[0].start(FIVE, replications=6, live=options(open_replications=3))
+        scenarios[0].start(FIVE, replications=6, options=options(open_replications=3))
         served = everywhere(scenarios)
         with ThreadPoolExecutor(6) as pool:
             calls = [
@@ -110,7 +110,7 @@ class TestSeveralProcesses:
             assert_finished(live)
 
     def test_a_unit_is_known_to_all(self, scenarios):
-        scenarios[0].start(live=options(open_replications=1))
+        scenarios[0].start(options=options(open_replications=1))
         answers = [live.assign("ann") for live in everywhere(scenarios)]
         assert {answer.id for answer in answers} == {answers[0].id}
         assert [answer.reason for answer in answers] == ["ASSIGNED", "STICKY", "STICKY"]
@@ -140,7 +140,7 @@ class TestSeveralProcesses:
         assert one.assign("ann").enrolled
 
     def test_a_stop_after_replications_holds_for_all(self, scenarios):
-        scenarios[0].start(replications=9, live=options(open_replications=2))
+        scenarios[0].start(replications=9, options=options(open_replications=2))
         one, other, third = everywhere(scenarios)
         one.stop(after_replications=5)
         with ThreadPoolExecutor(2) as pool:
@@ -199,7 +199,7 @@ class TestLostConnections:
             assert store.start("trial", small).assign("ann").enrolled
 
     def test_in_the_midst_of_calls(self, postgres_url, scenarios):
-        scenarios[0].start(FIVE, replications=5, live=options(open_replications=3))
+        scenarios[0].start(FIVE, replications=5, options=options(open_replications=3))
         served = everywhere(scenarios)
         with ThreadPoolExecutor(3) as pool:
             calls = [

@@ -38,7 +38,7 @@ def test_a_backup_has_every_table(url):
 def test_nothing_of_a_deleted_experiment_is_left(url):
     """A table of a later version has to be deleted too."""
     scenario = scenario_of(url)
-    live = scenario.start(FIVE, live=options(traffic_share=0.9))
+    live = scenario.start(FIVE, options=options(traffic_share=0.9))
     for _ in range(60):
         scenario.serve(live)
         live.assign("unit 0")
@@ -110,7 +110,7 @@ def test_another_process_that_flushes_visits_brings_no_unit_back(postgres_url):
 def test_several_processes_exclude_the_same_units(postgres_url):
     """A unit that one has turned away is turned away by the other."""
     scenario = scenario_of(postgres_url)
-    live = scenario.start({"ucb": "ucb1"}, live=options(open_replications=1))
+    live = scenario.start({"ucb": "ucb1"}, options=options(open_replications=1))
     with sl.open(postgres_url, clock=scenario.clock) as store:
         other = store.load("trial")
         waiting = other.assign("bob").id

@@ -116,7 +116,7 @@ class TestReaders:
     @pytest.mark.slow
     def test_see_whole_states_while_another_thread_writes(self, tmp_path):
         scenario = Scenario(lambda clock: sl.open(url_of(tmp_path), clock=clock))
-        live = scenario.start(replications=8, live=options(open_replications=4))
+        live = scenario.start(replications=8, options=options(open_replications=4))
         expected = simulated(live.experiment)
         seen = [0]
 
@@ -316,7 +316,7 @@ class TestClosing:
     def test_while_many_are_served(self, tmp_path):
         """Each call works or says that the store is closed, and what worked is there afterwards."""
         scenario = Scenario(lambda clock: sl.open(url_of(tmp_path), clock=clock))
-        live = scenario.start(replications=40, live=options(open_replications=40))
+        live = scenario.start(replications=40, options=options(open_replications=40))
         started = threading.Barrier(5)
 
         def paid():

@@ -612,8 +612,8 @@ class TestEnrolment:
         assert (
             "every open replication waits for rewards, or for a disabled arm: 400" in found.sentence
         )
-        assert "More open replications (Live.open_replications)" in found.sentence
-        assert "_" not in found.sentence.replace("Live.open_replications", "")
+        assert "More open replications (LiveOptions.open_replications)" in found.sentence
+        assert "_" not in found.sentence.replace("LiveOptions.open_replications", "")
         assert found.details["left_out"] == 0.8
 
     def test_other_reasons(self):

@@ -83,7 +83,9 @@ def by_name(found):
 class TestAnEmptyExperiment:
     @pytest.mark.parametrize("design", ["replay", "naive"])
     def test_nothing_is_known_and_nothing_breaks(self, any_store, design):
-        live = any_store.start("shop", experiment(design=design), live=sl.Live(audit_share=0.1))
+        live = any_store.start(
+            "shop", experiment(design=design), options=sl.LiveOptions(audit_share=0.1)
+        )
 
         found = by_name(live.diagnostics())
 
@@ -95,7 +97,7 @@ class TestAnEmptyExperiment:
             assert found[name].verdict == "fine"
 
     def test_equal_policies_and_no_replication_complete(self, store):
-        live = store.start("shop", experiment(), live=sl.Live(aa=True))
+        live = store.start("shop", experiment(), options=sl.LiveOptions(aa=True))
 
         assert by_name(live.diagnostics())["same policy"].verdict == "unknown"
 
@@ -120,7 +122,9 @@ class TestAnEmptyExperiment:
 @pytest.mark.slow
 def test_a_sound_experiment_raises_no_alarm(any_store):
     live = any_store.start(
-        "shop", experiment(), live=sl.Live(traffic_share=0.7, audit_share=0.2, open_replications=12)
+        "shop",
+        experiment(),
+        options=sl.LiveOptions(traffic_share=0.7, audit_share=0.2, open_replications=12),
     )
     users = Users(live.experiment, BERNOULLI)
     for unit in range(10_000):
@@ -163,8 +167,8 @@ def test_drift_is_seen_in_the_order_of_assignment(store):
 @pytest.mark.slow
 def test_of_the_latest_users_only_the_quick_have_ended_and_they_are_not_judged(store):
     """Only purchases are reported: a unit that has ended within the last window has bought."""
-    options = sl.Live(open_replications=60, reward=sl.Reward(window_seconds=100))
-    live = store.start("shop", experiment(replications=60), live=options)
+    options = sl.LiveOptions(open_replications=60, reward=sl.Reward(window_seconds=100))
+    live = store.start("shop", experiment(replications=60), options=options)
     given = []
 
     def answer(assignment, n):
@@ -187,7 +191,7 @@ def test_of_the_latest_users_only_the_quick_have_ended_and_they_are_not_judged(s
 
 def test_a_long_ledger_is_read_in_part_and_in_parts(any_store, monkeypatch):
     """Of more assignments than fit every third is read, whatever its reward; the checks say so."""
-    live = any_store.start("shop", experiment(), live=sl.Live(open_replications=4))
+    live = any_store.start("shop", experiment(), options=sl.LiveOptions(open_replications=4))
     users = Users(live.experiment, BERNOULLI)
     for unit in range(100):
         any_store._settings.clock.advance(1.0)
@@ -195,7 +199,7 @@ def test_a_long_ledger_is_read_in_part_and_in_parts(any_store, monkeypatch):
             live.reward(given, users.reward(live, given))
 
     def ended():
-        return live._replications.read(lambda ledger: Snapshot(ledger, live.live, 0).ended)
+        return live._replications.read(lambda ledger: Snapshot(ledger, live.options, 0).ended)
 
     whole = ended()
     assert whole.every == 1
@@ -214,8 +218,8 @@ def test_a_long_ledger_is_read_in_part_and_in_parts(any_store, monkeypatch):
 
 
 def test_time_is_up_whether_or_not_anybody_ticked(store):
-    options = sl.Live(open_replications=12, reward=sl.Reward(window_seconds=100))
-    live = store.start("shop", experiment(), live=options)
+    options = sl.LiveOptions(open_replications=12, reward=sl.Reward(window_seconds=100))
+    live = store.start("shop", experiment(), options=options)
     for unit in range(10):
         live.assign(unit)
     assert by_name(live.diagnostics())["loss"].verdict == "unknown"
@@ -230,12 +234,12 @@ def test_time_is_up_whether_or_not_anybody_ticked(store):
 @pytest.mark.slow
 class TestLoss:
     def options(self):
-        return sl.Live(
+        return sl.LiveOptions(
             exposure="explicit", open_replications=12, reward=sl.Reward(window_seconds=2)
         )
 
     def lossy(self, store, lost):
-        live = store.start("shop", experiment(replications=60), live=self.options())
+        live = store.start("shop", experiment(replications=60), options=self.options())
         clock = store._settings.clock
         for n in range(1_500):
             clock.advance(1.0)
@@ -265,7 +269,7 @@ class TestLoss:
         assert found.details["silence_is_zero"]
 
     def test_late_rewards_are_counted_once(self, store):
-        live = store.start("shop", experiment(), live=self.options())
+        live = store.start("shop", experiment(), options=self.options())
         id = live.assign("slow").id
         live.expose(id)
         store._settings.clock.advance(5)
@@ -290,13 +294,13 @@ def test_a_clock_that_is_far_off(tmp_path, now):
 
 
 def test_delays_count_from_exposure(store):
-    options = sl.Live(
+    options = sl.LiveOptions(
         exposure="explicit",
         lease_seconds=60,
         reward=sl.Reward(window_seconds=100),
         open_replications=12,
     )
-    live = store.start("shop", experiment(replications=20), live=options)
+    live = store.start("shop", experiment(replications=20), options=options)
     for n in range(200):
         given = live.assign(n)
         store._settings.clock.advance(50)
@@ -318,7 +322,7 @@ class TestSampleRatio:
 
     @pytest.mark.slow
     def test_the_gate(self, store):
-        live = store.start("shop", experiment(), live=sl.Live(traffic_share=0.5))
+        live = store.start("shop", experiment(), options=sl.LiveOptions(traffic_share=0.5))
 
         fine = self.counted(live, ASSIGNED=400, NO_OPEN_SLOT=580, NOT_IN_TRAFFIC_SHARE=1_000)
         broken = self.counted(live, NOT_IN_TRAFFIC_SHARE=1_000)
@@ -327,7 +331,7 @@ class TestSampleRatio:
         assert broken.verdict == "alarm"
 
     def test_calls_of_one_user_are_not_several_users(self, store):
-        live = store.start("shop", experiment(), live=sl.Live(traffic_share=0.5))
+        live = store.start("shop", experiment(), options=sl.LiveOptions(traffic_share=0.5))
 
         found = self.counted(live, ASSIGNED=400, STICKY=7_600, NOT_IN_TRAFFIC_SHARE=8_600)
 
@@ -349,7 +353,7 @@ class TestReplayAudit:
         live = store.start(
             "shop",
             experiment(replications=replications, horizon=20),
-            live=sl.Live(audit_share=0.5, open_replications=1),
+            options=sl.LiveOptions(audit_share=0.5, open_replications=1),
         )
         users = Users(live.experiment, BERNOULLI)
         differences = {}
@@ -485,7 +489,7 @@ def test_a_ledger_that_was_edited(any_store):
 
 class TestOpenSlots:
     def test_the_head_of_the_line(self, store):
-        live = store.start("shop", experiment(), live=sl.Live(open_replications=3))
+        live = store.start("shop", experiment(), options=sl.LiveOptions(open_replications=3))
         live.assign("somebody")
         store._settings.clock.advance(7_200)
 
@@ -504,7 +508,7 @@ class TestOpenSlots:
         live = store.start(
             "shop",
             experiment(replications=30),
-            live=sl.Live(open_replications=2, reward=sl.Reward(window_seconds=1e6)),
+            options=sl.LiveOptions(open_replications=2, reward=sl.Reward(window_seconds=1e6)),
         )
         users = Users(live.experiment, BERNOULLI)
         first = live.assign("never answers")

@@ -48,8 +48,8 @@ def memory():
 
 def of_every_kind(store):
     """An experiment with entries wanted, assigned, exposed, observed and defaulted, and a voided assignment."""
-    options = sl.Live(exposure="explicit", lease_seconds=60, open_replications=3)
-    live = store.start("shop", experiment(), live=options)
+    options = sl.LiveOptions(exposure="explicit", lease_seconds=60, open_replications=3)
+    live = store.start("shop", experiment(), options=options)
     given = [live.assign(unit).id for unit in range(6)]
     live.void(given[0])
     for id in given[1:5]:
@@ -98,7 +98,7 @@ def test_every_entry_and_every_assignment_is_there(store, tmp_path):
     assert about["kind"] == "experiment"
     assert sl.Experiment.from_dict(about["definition"]) == live.experiment
     assert about["digest"] == live.experiment.digest
-    assert sl.Live.from_dict(about["options"]) == live.live
+    assert sl.LiveOptions.from_dict(about["options"]) == live.options
 
 
 def test_a_row_says_what_describe_says(store, tmp_path):
@@ -182,7 +182,7 @@ def test_text_that_a_spreadsheet_would_run_is_kept_from_it(memory, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("design", ["replay", "naive"])
 def test_the_ledger_read_back_gives_the_same_runs(memory, tmp_path, design):
-    live = memory.start("shop", experiment(design=design), live=sl.Live(audit_share=0.5))
+    live = memory.start("shop", experiment(design=design), options=sl.LiveOptions(audit_share=0.5))
     users = Users(live.experiment, ENVIRONMENT)
     audits = 0
     for unit in range(1_000):
@@ -192,7 +192,9 @@ def test_the_ledger_read_back_gives_the_same_runs(memory, tmp_path, design):
     live.export(tmp_path / "ledger.jsonl")
 
     about, rows = read_jsonl(tmp_path / "ledger.jsonl")
-    scheduler = Scheduler(sl.Experiment.from_dict(about["definition"]), sl.Live(audit_share=0.5))
+    scheduler = Scheduler(
+        sl.Experiment.from_dict(about["definition"]), sl.LiveOptions(audit_share=0.5)
+    )
     names = [None, *scheduler.experiment.policies]
     runs = live.runs()
     for number in range(runs.replications):

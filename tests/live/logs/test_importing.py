@@ -63,7 +63,7 @@ def test_the_challenger_asks_only_for_what_the_log_cannot_answer(url):
         assert record.rows == 4 * 40
         assert record.replications == ("r0", "r1", "r2", "r3")
         assert record.live.experiment == design
-        assert record.live.live.order == "phase"
+        assert record.live.options.order == "phase"
     with sl.open(url) as store:
         live = store.load("shop")
         finish(live, users)
@@ -278,9 +278,9 @@ def test_more_replications_may_be_planned(store):
 
 def test_lock_step_if_requested(store):
     design = experiment()
-    record = imported(store, design, log_of(design), live={"order": "lockstep"})
+    record = imported(store, design, log_of(design), options={"order": "lockstep"})
 
-    assert record.live.live.order == "lockstep"
+    assert record.live.options.order == "lockstep"
     finish(record.live, Users(design, BERNOULLI))
     assert_same(record.live.runs(), Users(design, BERNOULLI).simulated())
 
@@ -309,8 +309,8 @@ def test_a_challenger_may_join_later(store):
 def test_what_was_imported_is_audited_once_it_is_replayed(store):
     """The log's users are long gone: the audit asks whether today's give the same."""
     design = experiment(policies={"new": "thompson_bernoulli"})
-    live = sl.Live(order="phase", audit_share=0.5)
-    record = imported(store, design, log_of(experiment()), live=live)
+    live = sl.LiveOptions(order="phase", audit_share=0.5)
+    record = imported(store, design, log_of(experiment()), options=live)
     assert record.policies["new"].replayed > 60
     assert record.policies["new"].finished < 4
     assert record.live.verify() == 4
@@ -396,11 +396,11 @@ class TestBadRows:
         assert record.agrees or "rows left out may be why" in record.agreement
 
     def test_rewards_out_of_range(self, store):
-        live = sl.Live(reward=sl.Reward(min=-1, max=1))
+        live = sl.LiveOptions(reward=sl.Reward(min=-1, max=1))
         rows = [{"run": 0, "shown": ARMS[n % 3], "paid": n} for n in range(4)]
 
         with pytest.raises(sl.Invalid, match="record 3: reward 2 is above the highest, 1"):
-            imported(store, experiment(), rows, policies={"new": "ucb1"}, live=live)
+            imported(store, experiment(), rows, policies={"new": "ucb1"}, options=live)
 
     def test_a_policy_that_counts_successes(self, store):
         rows = log_of(experiment())
@@ -431,8 +431,8 @@ class TestBadRows:
         ({"replications": 3}, "replications is 3, but the log has 4"),
         ({"horizon": 0}, "Experiment.horizon must be a whole number from 1"),
         ({"arm": "colour"}, "no column 'colour' for arm"),
-        ({"live": {"order": "no"}}, "unknown Live.order 'no'; "),
-        ({"live": sl.Live(open_replications=5)}, "Live.open_replications is 5"),
+        ({"options": {"order": "no"}}, "unknown LiveOptions.order 'no'; "),
+        ({"options": sl.LiveOptions(open_replications=5)}, "LiveOptions.open_replications is 5"),
         ({"policies": {"mine": sl.External("x")}}, "makers"),
     ],
 )

@@ -30,7 +30,7 @@ def start():
         options.setdefault("reward", {"window_seconds": 3600})
         store = sl.open("sqlite://", clock=sl.VirtualClock())
         stores.append(store)
-        return store.start("x", experiment or experiment_of(), live=sl.Live(**options))
+        return store.start("x", experiment or experiment_of(), options=sl.LiveOptions(**options))
 
     yield new
     for store in stores:

@@ -214,7 +214,7 @@ def watched(server):
         seed=3,
     )
     live = server.store.start(
-        "pricing-page", experiment, live=sl.Live(reward=sl.Reward(min=0, max=1))
+        "pricing-page", experiment, options=sl.LiveOptions(reward=sl.Reward(min=0, max=1))
     )
     play(live, 12)
     return live
@@ -231,7 +231,7 @@ def crowded(server):
         replications=8,
     )
     live = server.store.start(
-        "<i>crowded", experiment, live=sl.Live(reward=sl.Reward(min=0, max=1))
+        "<i>crowded", experiment, options=sl.LiveOptions(reward=sl.Reward(min=0, max=1))
     )
     play(live, 8)
     return live

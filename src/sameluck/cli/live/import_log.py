@@ -65,7 +65,7 @@ def import_command(
     if options:
         with prefix_errors(options):
             table = read_settings_file(options).get("live", {})
-            live = sl.Live.from_dict({key: table[key] for key in table if key != "name"})
+            live = sl.LiveOptions.from_dict({key: table[key] for key in table if key != "name"})
     with (
         database.open(new=True) as store,
         collect_cautions() as cautions,
@@ -76,7 +76,7 @@ def import_command(
             file,
             policies=parse_policies(policies),
             arms=[one for one in re.split(r"\s*,\s*", arms.strip()) if one] if arms else None,
-            live=live,
+            options=live,
             makers=database.import_makers(),
             **columns,
         )

@@ -108,7 +108,7 @@ def simulate_command(
             prefix_errors(toml_file(policies), {**options, **typed}),
             database.explain_name_conflict(name, "give this one another name: --name NAME"),
         ):
-            live = store.start(name, experiment, live=live_options)
+            live = store.start(name, experiment, options=live_options)
         try:
             rehearsal = _rehearse(live, settings["environment"], traffic, days, traffic_seed)
         except KeyboardInterrupt:
@@ -126,7 +126,9 @@ def _traffic(settings: OptionValues, typed: OptionValues) -> sl.Traffic:
     return sl.Traffic.from_dict(planned | settings.get("traffic", {}) | _pick(typed, TRAFFIC))
 
 
-def _live_options(settings: OptionValues, typed: OptionValues, traffic: sl.Traffic) -> sl.Live:
+def _live_options(
+    settings: OptionValues, typed: OptionValues, traffic: sl.Traffic
+) -> sl.LiveOptions:
     values = settings.get("live", {}) | _pick(typed, LIVE)
     if traffic.unexposed:
         values.setdefault("exposure", "explicit")
@@ -135,7 +137,7 @@ def _live_options(settings: OptionValues, typed: OptionValues, traffic: sl.Traff
     if isinstance(reward, dict):
         window = typed.get("window", reward.get("window_seconds", WINDOW))
         values["reward"] = {**reward, "window_seconds": window}
-    return sl.Live.from_dict(values)
+    return sl.LiveOptions.from_dict(values)
 
 
 def _pick(values: OptionValues, names: tuple[str, ...]) -> OptionValues:

@@ -27,7 +27,7 @@ def start_command(file: str, name: str | None, database: DatabaseOptions) -> Out
     """Start an experiment on real users.
 
     The file has the settings of `sameluck compare` (arms, horizon, replications, seed, ... and a table [policies]),
-    and may have a name, a table [live] with the options of sameluck.Live (fallback, exposure, order,
+    and may have a name, a table [live] with the options of sameluck.LiveOptions (fallback, exposure, order,
     open_replications, ...) and a table [live.reward] (min, max, default, window_seconds). For example:
 
     \b
@@ -54,14 +54,14 @@ def start_command(file: str, name: str | None, database: DatabaseOptions) -> Out
     name = settings.get("name", Path(file).stem) if name is None else name
     functions = database.import_makers()
     with prefix_errors(file):
-        options = sl.Live.from_dict(settings.get("live", {}))
+        options = sl.LiveOptions.from_dict(settings.get("live", {}))
     with (
         database.open(new=True) as store,
         collect_cautions() as cautions,
         prefix_errors(file),
         database.explain_name_conflict(name, "give this one another name: --name NAME"),
     ):
-        live = store.start(name, experiment, live=options, makers=functions)
+        live = store.start(name, experiment, options=options, makers=functions)
     if unused := [one for one in FOR_RESULTS if one in settings]:
         cautions.append(
             f"{file}: {', '.join(unused)} {'is' if len(unused) == 1 else 'are'} not kept with a live experiment; "
@@ -72,7 +72,7 @@ def start_command(file: str, name: str | None, database: DatabaseOptions) -> Out
         "started_at": live.started_at,
         "experiment": live.experiment.to_dict(),
         "digest": live.experiment.digest,
-        "live": live.live.to_dict(),
+        "live": live.options.to_dict(),
         "cautions": cautions,
     }
     return Output(_text(live, database), record, caution_notes(cautions))
@@ -87,7 +87,7 @@ def _text(live: sl.LiveExperiment, database: DatabaseOptions) -> str:
         f"{counted(experiment.replications, 'replication')} of {counted(experiment.horizon, 'period')}, "
         f"{experiment.n_arms:,} arms"
     )
-    if live.live.aa:
+    if live.options.aa:
         plan += "; A/A: every policy plays the control's rule"
     rows = format_rows(
         ("policies", ", ".join(policies)), ("plan", plan), ("kept in", database.safe_url)

@@ -38,7 +38,7 @@ def _assignment_text(
         )
     rows = [("arm", assignment.arm), ("assignment", assignment.id), ("reason", reason)]
     words = (live.name, assignment.id)
-    if live.live.exposure == "explicit":
+    if live.options.exposure == "explicit":
         rows.append(("once shown", database.next_command("expose", *words)))
     rows.append(("report", database.next_command("reward", *words, "VALUE")))
     return format_rows(*rows)

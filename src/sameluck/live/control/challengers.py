@@ -18,7 +18,7 @@ from sameluck.live.databases.rows import (
     ReplicationRow,
 )
 from sameluck.live.engine.replication import Replication, rebuild
-from sameluck.live.options import Live, check_fit, experiment_as_run
+from sameluck.live.options import LiveOptions, check_fit, experiment_as_run
 from sameluck.live.records import Joining
 from sameluck.live.state.definition import Definition, PolicyRecord, records_text
 from sameluck.live.state.replications import OpenReplications
@@ -146,20 +146,20 @@ class Challenger(NamedTuple):
         return row.settled - row.imported + row.waiting
 
     def _added_to(self, before: Definition) -> Definition:
-        experiment, live, name = before.experiment, self.replications.live, self.name
+        experiment, options, name = before.experiment, self.replications.options, self.name
         require_name("a policy's name", name)
         if name in before.records:
             what = "had" if before.records[name].removed else "has"
             raise Invalid(f"the experiment {what} a policy {name!r} already; choose another name")
-        if live.aa:
+        if options.aa:
             raise Invalid(
                 "cannot add a policy to an A/A rehearsal: every policy plays the control's rule. Start another "
                 "experiment"
             )
         wider = experiment.replace(policies={**experiment.policies, name: self.policy})
-        if isinstance(live.batch, int):
-            wider = experiment_as_run(wider, Live(batch={name: live.batch}))
-        check_fit(wider, live)
+        if isinstance(options.batch, int):
+            wider = experiment_as_run(wider, LiveOptions(batch={name: options.batch}))
+        check_fit(wider, options)
         owner = 1 + max(record.owner for record in before.records.values())
         records = before.records | {name: PolicyRecord(owner, added=True)}
         row = DefinitionRow(wider.to_json(), records_text(records), before.row.revision + 1)

@@ -124,10 +124,10 @@ def _end(
     transaction: Transaction, replications: OpenReplications, locked: LockedAssignment, now: int
 ) -> None:
     """No reward can be reported any more: the default reward counts, or the entry is wanted again if not exposed."""
-    if locked.exposed_us is None and replications.live.exposure == "explicit":
+    if locked.exposed_us is None and replications.options.exposure == "explicit":
         replications.void(transaction, locked, now)
     else:
-        default = replications.live.reward.default
+        default = replications.options.reward.default
         replications.settle(Settlements(transaction), locked, default, "default", now)
 
 

@@ -92,7 +92,7 @@ class Control(NamedTuple):
             last = transaction.fetch_one(NumberRow, "last_replication", **key).number
             name = f"after_replications ({last + 1:,} have begun and are completed)"
             require_whole(name, stop_after, last + 1, self.replications.experiment.replications)
-        text = options_text(self.replications.live, stop_after)
+        text = options_text(self.replications.options, stop_after)
         transaction.execute("set_options", **key, options=text)
 
     def disable_arm(self, arm: str | int, fallback: str | int | None, reason: str) -> int:
@@ -106,7 +106,7 @@ class Control(NamedTuple):
 
         def work(transaction: Transaction) -> int:
             row, disabled = self._lock(transaction), self._disabled(transaction)
-            used = fallback_arm(experiment, self.replications.live, row.fallback)
+            used = fallback_arm(experiment, self.replications.options, row.fallback)
             if place in disabled:
                 return used
             shown = used if other is None else other

@@ -38,9 +38,9 @@ def extend(
     # In the order in which a reward locks them: its replication, then the experiment if that is complete.
     rows = transaction.fetch_all(ReplicationRow, "lock_all_replications", **key)
     transaction.fetch_one(CurrentRow, "lock_experiment", **key)
-    leases = int(replications.live.exposure == "implicit")
+    leases = int(replications.options.exposure == "implicit")
     transaction.execute("extend_windows", **key, more=more, leases=leases)
-    now, window = replications.settings.now(), replications.live.reward.window_seconds
+    now, window = replications.settings.now(), replications.options.reward.window_seconds
     values = {"more": more, "window": round(window * SECOND), "now": now}
     defaults = transaction.fetch_all(DefaultRow, "defaults", **key, **values)
     taken: list[DefaultRow] = []

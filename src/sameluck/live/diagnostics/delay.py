@@ -87,5 +87,5 @@ def _delays_of(name: str, seconds: Floats, window: float | None, arms: int) -> A
 @diagnostic(order=70)
 def _delay(snapshot: Snapshot) -> Iterator[Check]:
     ended, names = snapshot.ended, snapshot.experiment.arm_names
-    arm, window = ended.arm[ended.end == End.OBSERVED], snapshot.live.reward.window_seconds
+    arm, window = ended.arm[ended.end == End.OBSERVED], snapshot.options.reward.window_seconds
     yield ended.describe(delay(arm, ended.delay, names, window=window))

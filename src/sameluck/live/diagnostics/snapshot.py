@@ -17,7 +17,7 @@ from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Row, SqlValue
 from sameluck.live.databases.report_rows import AnswerRow, OutcomeRow
 from sameluck.live.databases.rows import ProgressRow
-from sameluck.live.options import Live
+from sameluck.live.options import LiveOptions
 from sameluck.live.state.ledger import Ledger
 from sameluck.live.state.verification import verify
 
@@ -71,7 +71,7 @@ class Snapshot:
     """One experiment on one consistent state of the database."""
 
     ledger: Ledger
-    live: Live
+    options: LiveOptions
     now: int  # microseconds
     silence_is_zero: bool = False  # see `loss.loss`
 
@@ -120,15 +120,15 @@ class Snapshot:
     def _ended(self, rows: Rows) -> tuple[Rows, bool]:
         """The rows before the first assignment that is still open, and whether those are all."""
         # An overdue assignment has ended, whether or not `tick` has been called since.
-        overdue, shown = rows["overdue"], rows["exposed"] | (self.live.exposure == "implicit")
+        overdue, shown = rows["overdue"], rows["exposed"] | (self.options.exposure == "implicit")
         rows["outcome"][overdue] = np.where(shown[overdue], End.DEFAULTED, End.VOIDED)
-        rows["value"][overdue & shown] = self.live.reward.default
+        rows["value"][overdue & shown] = self.options.reward.default
         still_open = np.flatnonzero(rows["outcome"] == _OPEN)
         return (rows[: still_open[0]], False) if still_open.size else (rows, True)
 
     def _columns(self, rows: Rows, every: int) -> EndedAssignments:
         observed = rows[rows["outcome"] == End.OBSERVED]
-        shown_us = observed["assigned_us" if self.live.exposure == "implicit" else "shown_us"]
+        shown_us = observed["assigned_us" if self.options.exposure == "implicit" else "shown_us"]
         delay = (observed["settled_us"] - shown_us) / SECOND
         arm, end, value = (rows[name].copy() for name in ("arm", "outcome", "value"))
         return EndedAssignments(arm, end, value, delay, every)

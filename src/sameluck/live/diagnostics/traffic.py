@@ -93,8 +93,8 @@ def enrolment(calls_by_reason: Mapping[str, int]) -> Check:
     remedy = " The experiment ends later than it could; the largest number above is the cause."
     if eligible.get(records.NO_OPEN_SLOT, 0) > sum(eligible.values()) / 2:
         remedy = (
-            " More open replications (Live.open_replications) would use them: about as many are needed as users "
-            "arrive in the time a reward takes."
+            " More open replications (LiveOptions.open_replications) would use them: about as many are needed as "
+            "users arrive in the time a reward takes."
         )
     return Check("enrolment", "watch", sentence + remedy, None, details)
 
@@ -105,8 +105,8 @@ def visits(groups: Sequence[ArrivalRow]) -> Check:
     `groups` are units by their number of visits: 1, 2 to 3, 4 to 7, ... The verdict is "watch" if the share among
     those that called more than once is 1.5 times that among the others or more, or less than 1 / 1.5 of it, and
     the z test of two equal shares has a p-value below 0.001. That a unit had a chance at every visit is one
-    cause (`Live.sticky_exclusion`), that units which called early had more time to return is another; so it is never
-    an alarm.
+    cause (`LiveOptions.sticky_exclusion`), that units which called early had more time to return is another; so it
+    is never an alarm.
     """
     arrived, enrolled = (
         sum(getattr(one, name) for one in groups) for name in ("arrived", "enrolled")
@@ -131,7 +131,7 @@ def visits(groups: Sequence[ArrivalRow]) -> Check:
     if p_value >= ALARM or high < UNEVEN * low:
         return Check("visits", "fine", sentence, p_value, details)
     sentence += (
-        " The result is that of units weighed by their visits. Under Live.sticky_exclusion=None (the default) a unit "
+        " The result weighs units by their visits. Under LiveOptions.sticky_exclusion=None (the default) a unit "
         "has one chance, at its first call."
     )
     return Check("visits", "watch", sentence, p_value, details)
@@ -168,6 +168,6 @@ def _sample_ratio(snapshot: Snapshot) -> Iterator[Check]:
     inside = sum(calls.values()) - outside
     enrolled = calls.get(records.ASSIGNED, 0)
     per_user = 1 + calls.get(records.STICKY, 0) / enrolled if enrolled else 1.0
-    share = snapshot.live.traffic_share
+    share = snapshot.options.traffic_share
     check = sample_ratio(round(inside / per_user), round(outside / per_user), share)
     yield check._replace(details=check.details | {"calls_a_user": per_user})

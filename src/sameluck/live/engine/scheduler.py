@@ -9,7 +9,7 @@ from sameluck.arrays import Ints
 from sameluck.experiment import Experiment
 from sameluck.live.engine.object_walker import ObjectWalker
 from sameluck.live.engine.walker import CompiledWalker, PreparedPolicy, WalkResults, empty_results
-from sameluck.live.options import Live, needs_binary_rewards
+from sameluck.live.options import LiveOptions, needs_binary_rewards
 from sameluck.policies.base import as_compiled, memory_of, prepare
 from sameluck.policies.batched import batch_of
 from sameluck.policies.external import External, Makers, maker_of
@@ -36,15 +36,15 @@ class Scheduler:
     def __init__(
         self,
         experiment: Experiment,
-        live: Live | None = None,
+        options: LiveOptions | None = None,
         makers: Makers | None = None,
         stack_owners: Mapping[str, int] | None = None,
         unread_stack_owners: Collection[int] = (),
     ) -> None:
         """`stack_owners` are the numbers of the policies' own stacks, 1, 2, ... if not given."""
         self.experiment = experiment
-        live = live or Live()
-        self.order = live.order
+        options = options or LiveOptions()
+        self.order = options.order
         self.arm_names = experiment.arm_names
         self.binary_rewards = needs_binary_rewards(experiment)
         self.prepared = [_prepare(experiment, name, makers or {}) for name in experiment.policies]
@@ -58,7 +58,7 @@ class Scheduler:
             stack_owner: [k for k, own in enumerate(self.stack_owners) if own == stack_owner]
             for stack_owner in self.stack_owners
         }
-        self.audit_share = 0.0 if alone else live.audit_share
+        self.audit_share = 0.0 if alone else options.audit_share
 
     def walker(
         self,

@@ -92,7 +92,7 @@ def export(
                 "definition": experiment.to_dict(),
                 "digest": experiment.digest,
                 "streams": streams.VERSION,
-                "options": live.live.to_dict(),
+                "options": live.options.to_dict(),
                 "status": row.status,
             }
             read, kind, columns = TABLES[what]

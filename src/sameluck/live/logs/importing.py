@@ -18,7 +18,7 @@ from sameluck.live.logs.imported import Agreement, Imported, agreement, imported
 from sameluck.live.logs.order import sorted_by_arm, sorted_by_reward
 from sameluck.live.logs.stacks import LogStacks, write_ledger
 from sameluck.live.options import (
-    Live,
+    LiveOptions,
     Makers,
     check_fit,
     check_flags,
@@ -45,7 +45,7 @@ class ImportRequest(NamedTuple):
     time: str | None
     arms: Sequence[str] | None
     logged_by: str | None
-    live: Live
+    options: LiveOptions
     skip_bad: bool
     seed: int
     horizon: int | None
@@ -72,7 +72,7 @@ class ImportRequest(NamedTuple):
     def read(self) -> Log:
         """The log without rows that cannot be used; raise `Invalid` for these unless they may be skipped."""
         columns = {role: getattr(self, role) for role in ("arm", "reward", "replication", "time")}
-        low, high = self.live.reward.min, self.live.reward.max
+        low, high = self.options.reward.min, self.options.reward.max
         log = read_log(self.source, **columns, arm_names=self.arms, low=low, high=high)
         if len(log.arms) <= 1:
             raise Invalid(f"{log.name} has one arm, {log.arms[0]!r}; name all arms: arms=[...]")
@@ -101,8 +101,8 @@ class ImportRequest(NamedTuple):
                 f"import_log: replications is {shown(self.replications)}, but the log has {lengths.size:,}; plan at "
                 "least as many"
             )
-        experiment = experiment_as_run(experiment, self.live)
-        check_fit(experiment, self.live)
+        experiment = experiment_as_run(experiment, self.options)
+        check_fit(experiment, self.options)
         return experiment
 
 
@@ -127,13 +127,13 @@ def _binary(log: Log) -> Log:
 def import_log(request: ImportRequest, start: Start) -> Imported:
     """Read a log, run every policy on it, and begin an experiment with the resulting ledger."""
     request.check()
-    log, live, makers = request.read(), request.live, checked_makers(request.makers)
+    log, options, makers = request.read(), request.options, checked_makers(request.makers)
     experiment = request.experiment(log)
     stacks = LogStacks(log)
-    replications = stacks.replay_all(experiment, live, makers, request.logged_by)
+    replications = stacks.replay_all(experiment, options, makers, request.logged_by)
     found = agreement(experiment, log, replications, request.logged_by)
     refuse_order(request, log, found)
-    new = StartRequest(request.name, experiment, live, makers)
+    new = StartRequest(request.name, experiment, options, makers)
     begun = start(new, lambda *at: write_ledger(stacks, replications, *at))
     return imported(begun, log, replications, found)
 

@@ -13,7 +13,7 @@ from sameluck.live.databases.base import Transaction
 from sameluck.live.engine.replication import SettledEntries, rebuild
 from sameluck.live.engine.scheduler import SHARED, Entry, Scheduler
 from sameluck.live.engine.walker import empty_results
-from sameluck.live.options import Live, Makers
+from sameluck.live.options import LiveOptions, Makers
 from sameluck.logs.rows import Log
 
 
@@ -65,10 +65,14 @@ class LogStacks:
         return SettledEntries(stack_owner, self.arm[span], self.position[span], value, imported)
 
     def replay_all(
-        self, experiment: Experiment, live: Live, makers: Makers | None, logged_by: str | None
+        self,
+        experiment: Experiment,
+        options: LiveOptions,
+        makers: Makers | None,
+        logged_by: str | None,
     ) -> list[LoggedReplication]:
         """Run every policy on the entries of every replication; compare the one that wrote the log with it."""
-        scheduler = Scheduler(experiment, live, makers)
+        scheduler = Scheduler(experiment, options, makers)
         numbers = range(len(self.log.replications))
         return [self._replay(scheduler, number, logged_by) for number in numbers]
 

@@ -135,9 +135,9 @@ def rehearse(
     require_callable("progress", progress)
     if not isinstance(traffic, Traffic):
         traffic = Traffic.from_dict({} if traffic is None else traffic)
-    if live.live.exposure != "explicit" and traffic.unexposed != 0:
+    if live.options.exposure != "explicit" and traffic.unexposed != 0:
         raise Invalid(
-            "Traffic.unexposed needs Live(exposure='explicit'): otherwise every assigned unit counts as exposed"
+            "Traffic.unexposed needs LiveOptions(exposure='explicit'): otherwise an assigned unit counts as exposed"
         )
     status = live.status().status
     if status not in ACTIVE:
@@ -176,7 +176,7 @@ class _EventLoop:
     ) -> None:
         self.live, self.clock, self.rewards = live, clock, rewards
         self.traffic, self.generator = traffic, generator
-        self.explicit = live.live.exposure == "explicit"
+        self.explicit = live.options.exposure == "explicit"
         self.began = clock()
         self.events: list[Event] = []
         self.numbers = count()

@@ -14,7 +14,7 @@ from sameluck.live.calls.settings import this_process
 from sameluck.live.databases.rows import DefinitionRow
 from sameluck.live.engine.fingerprints import UNKNOWN, fingerprint
 from sameluck.live.engine.scheduler import Scheduler
-from sameluck.live.options import Live, Makers, needs_binary_rewards
+from sameluck.live.options import LiveOptions, Makers, needs_binary_rewards
 from sameluck.policies.base import needs_binary
 from sameluck.policies.external import External, maker_of
 
@@ -53,11 +53,11 @@ def records_text(records: Mapping[str, PolicyRecord]) -> str:
 class Definition:
     """An experiment as it was defined at one time; its policies are prepared when they are first run."""
 
-    def __init__(self, row: DefinitionRow, live: Live, makers: Makers) -> None:
+    def __init__(self, row: DefinitionRow, options: LiveOptions, makers: Makers) -> None:
         self.row = row
         self.records = read_records(row)
         self.experiment, self._missing = _known(row.definition, makers)
-        self._live, self._makers = live, makers
+        self._options, self._makers = options, makers
 
     @property
     def missing(self) -> dict[str, Invalid]:
@@ -87,7 +87,7 @@ class Definition:
             experiment = experiment.replace(policies=known)
         owners = {name: record.owner for name, record in self.records.items()}
         unread = {owner for name, owner in owners.items() if name not in known}
-        return Scheduler(experiment, self._live, self._makers, owners, unread)
+        return Scheduler(experiment, self._options, self._makers, owners, unread)
 
     @property
     def scheduler(self) -> Scheduler:
@@ -101,7 +101,7 @@ class Definition:
         """The fingerprints of the policies that this process has the code for."""
         if len(self._missing) >= len(self.experiment.policies):
             return {}
-        reward = self._live.reward
+        reward = self._options.reward
         return {one.name: fingerprint(one, reward) for one in self.playable.prepared}
 
     @cached_property
@@ -150,11 +150,11 @@ class Definition:
         return self.row._replace(fingerprints=records_text(records))
 
 
-def first_definition(experiment: Experiment, live: Live, makers: Makers) -> Definition:
+def first_definition(experiment: Experiment, options: LiveOptions, makers: Makers) -> Definition:
     """The definition of an experiment that starts, with the versions of this process."""
     row = DefinitionRow(experiment.to_json(), "{}", 0)
-    before = Definition(row, live, makers)
-    after = Definition(before.with_versions(), live, makers)
+    before = Definition(row, options, makers)
+    after = Definition(before.with_versions(), options, makers)
     after.playable, after.fingerprints = before.playable, before.fingerprints
     return after
 

@@ -312,7 +312,7 @@ class OpenReplications(StoredExperiment):
         open_now = transaction.fetch_one(NumberRow, "count_open", experiment=self.id).number
         last = transaction.fetch_one(NumberRow, "last_replication", experiment=self.id).number
         planned = definition.experiment.replications
-        most = open_at_once(definition.experiment, self.live)
+        most = open_at_once(definition.experiment, self.options)
         to_begin = {"running": planned, "draining": stop_after_of(row.options) or 0}
         while last + 1 < to_begin.get(row.status, 0) and open_now < most:
             last, open_now = last + 1, open_now + 1

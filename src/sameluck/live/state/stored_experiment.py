@@ -38,7 +38,7 @@ class StoredExperiment:
         self.settings = settings
         self.id, self.name = row.id, row.name
         self.history = History(row.id, row.name, settings)
-        self.live = options_from(row.options)
+        self.options = options_from(row.options)
         self.later_options = later_options(row.options)
         self._makers = checked_makers(makers)
         self.definition = self.read_definition(row.policies)
@@ -110,7 +110,7 @@ class StoredExperiment:
     def read_definition(self, row: DefinitionRow, makers: Makers | None = None) -> Definition:
         """A definition, with the makers of this process, or others."""
         known = self._makers if makers is None else makers
-        return Definition(row, self.live, known)
+        return Definition(row, self.options, known)
 
     def set_definition(self, transaction: Transaction, after: Definition) -> None:
         """Use a definition from now on, in all processes; the rows of all replications are locked."""

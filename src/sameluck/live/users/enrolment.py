@@ -55,10 +55,10 @@ class Enrolment:
         self._id, self.expiry = row.id, Expiry(replications)
         self._settings = replications.settings
         self._salt = bytes.fromhex(row.salt)
-        self._share = replications.live.traffic_share
-        self._exclusion = replications.live.sticky_exclusion
+        self._share = replications.options.traffic_share
+        self._exclusion = replications.options.sticky_exclusion
         self._arm_names = replications.experiment.arm_names
-        self._declared = fallback_arm(replications.experiment, replications.live)
+        self._declared = fallback_arm(replications.experiment, replications.options)
         self._fallback = row.fallback  # in place of the declared one, as far as this process knows
         self._behind = False  # whether some replication is, as far as this process knows
         self._next_look = self._next_count = self._next_clock = 0

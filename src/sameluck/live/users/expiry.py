@@ -21,13 +21,13 @@ class Expiry:
     """The leases and windows of one experiment; an assignment is read as it is at this moment."""
 
     def __init__(self, replications: OpenReplications) -> None:
-        live = replications.live
+        options = replications.options
         self._replications = replications
         self._now = replications.settings.now
-        self._default = live.reward.default
-        self.explicit = live.exposure == "explicit"
-        self.window = round(live.reward.window_seconds * SECOND)
-        self.lease = round(live.lease_seconds * SECOND) if self.explicit else self.window
+        self._default = options.reward.default
+        self.explicit = options.exposure == "explicit"
+        self.window = round(options.reward.window_seconds * SECOND)
+        self.lease = round(options.lease_seconds * SECOND) if self.explicit else self.window
         self._next_sweep = 0
 
     def tick(self) -> int:

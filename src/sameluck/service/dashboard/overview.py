@@ -11,7 +11,7 @@ from sameluck.live.control.history import Change
 from sameluck.live.databases.rows import ENDED
 from sameluck.live.diagnostics.check import Check
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.options import Live
+from sameluck.live.options import LiveOptions
 from sameluck.live.records import ReplicationStatus, Status
 from sameluck.runs import Runs
 from sameluck.service.dashboard.findings import (
@@ -34,7 +34,7 @@ class Overview(NamedTuple):
     name: str
     started_at: str | None
     experiment: Experiment
-    live: Live
+    options: LiveOptions
     status: Status
     findings: list[Finding]
     runs: Runs  # of the policies that have completed the most replications
@@ -55,7 +55,7 @@ class Overview(NamedTuple):
     @property
     def verdicts(self) -> list[Verdict]:
         """Every finding in words."""
-        return [verdict_of(one, aa=self.live.aa, alarm=self.alarm) for one in self.findings]
+        return [verdict_of(one, aa=self.options.aa, alarm=self.alarm) for one in self.findings]
 
     @property
     def summary(self) -> str:
@@ -129,7 +129,7 @@ def _overview(live: LiveExperiment, before: Overview | None) -> Overview:
         live.name,
         live.started_at,
         experiment,
-        live.live,
+        live.options,
         status,
         findings,
         runs,

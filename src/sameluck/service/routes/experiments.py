@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, StrictBool, StrictInt, StrictStr
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.options import Live
+from sameluck.live.options import LiveOptions
 from sameluck.live.store import Store
 from sameluck.service.access import ManageCaller, ReadCaller
 from sameluck.service.documents import Body, ExperimentModel, Name, StatusModel, Text, respond
@@ -22,7 +22,7 @@ router = APIRouter(tags=["experiments"])
 
 
 class NewExperiment(Body):
-    """The fields of `sl.Experiment` with policies in text form, a name, and those of `sl.Live`."""
+    """The fields of `sl.Experiment` with policies in text form, a name, and those of `sl.LiveOptions`."""
 
     name: Text = Field(min_length=1)
     policies: dict[str, StrictStr]
@@ -54,7 +54,7 @@ def record_of(live: LiveExperiment) -> dict[str, object]:
         "started_at": live.started_at,
         "digest": live.experiment.digest,
         "experiment": live.experiment.to_dict(),
-        "live": live.live.to_dict(),
+        "live": live.options.to_dict(),
         "fallback": live._enrolment.read_fallback(),
         "status": live.status()._asdict(),
     }
@@ -75,7 +75,7 @@ async def create_experiment(body: NewExperiment, caller: ManageCaller) -> Respon
     """Create an experiment: 201, or 200 if it was created before with the same settings. It is safe to repeat."""
     _check_name(body.name)
     arms = body.arms if isinstance(body.arms, int) else len(body.arms)
-    live = Live.from_dict(body.live)
+    live = LiveOptions.from_dict(body.live)
     caller.service.limits.check_experiment(
         arms, len(body.policies), body.horizon, body.replications, live.open_replications
     )
@@ -88,7 +88,7 @@ async def create_experiment(body: NewExperiment, caller: ManageCaller) -> Respon
             started = store.start(
                 body.name,
                 body.experiment(),
-                live=live,
+                options=live,
                 makers=experiments.makers,
                 exist_ok=True,
                 paused=not body.start,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sameluck import text_forms
 from sameluck.errors import Invalid
-from sameluck.policies.base import POLICIES, Policy, is_randomised, prepare, states_chances
+from sameluck.policies.base import POLICIES, Policy, is_randomised, prepare, states_probabilities
 from sameluck.policies.batched import Batched
 from sameluck.policies.external import External
 from sameluck.policies.registry import as_policy
@@ -32,7 +32,7 @@ Conventions, where books and packages differ:
 * The variance in a confidence bound divides by the number of rewards, not by one less.
 * Bounds and posteriors have a scale; the cautions of `compare` say if the rewards have another.
 
-*Randomised* policies have random numbers of their own. Those that *state chances* can be compared with
+*Randomised* policies have random numbers of their own. Those that *state probabilities* can be compared with
 `adjust="exploration"`. *In batches* is whether `Batched` takes the policy: one that learns from every single reward
 is refused.
 """
@@ -61,7 +61,7 @@ def overview(kind: type) -> str:
         f"[`{name}`](#{name.lower()})",
         f"`{text_forms.write(policy, brief=True)}`",
         mark(is_randomised(policy, ARMS)),
-        mark(prepared is not None and states_chances(prepared)),
+        mark(prepared is not None and states_probabilities(prepared)),
         mark(may_be_batched(policy)),
     ]
     return f"| {' | '.join(cells)} |\n"
@@ -107,7 +107,10 @@ def section(kind: type) -> str:
 def page() -> str:
     """The page of today."""
     kinds = [kind for kind in POLICIES.values() if kind.__module__.startswith("sameluck.")]
-    parts = [INTRODUCTION, "| policy | text form | randomised | states chances | in batches |\n"]
+    parts = [
+        INTRODUCTION,
+        "| policy | text form | randomised | states probabilities | in batches |\n",
+    ]
     parts += ["|---|---|---|---|---|\n", *map(overview, kinds), REGRET]
     parts += [OTHER_PACKAGES.read_text(encoding="utf-8"), "\n", *map(section, kinds)]
     return "".join(parts).rstrip() + "\n"

@@ -153,7 +153,7 @@ def choose(experiment, replication, name, history, period):
     owner = owner_of(name)
     if getattr(experiment.design, "share_noise", False):
         owner = ALL_POLICIES
-    luck = stream(np.uint64(experiment.seed), DECISION, replication, np.uint64(owner))
+    noise = stream(np.uint64(experiment.seed), DECISION, replication, np.uint64(owner))
     policy = experiment.policies[name]
-    inputs = RuleInputs(history, period, experiment.n_arms, experiment.horizon, luck)
+    inputs = RuleInputs(history, period, experiment.n_arms, experiment.horizon, noise)
     return RULES[type(policy)](policy, inputs)

@@ -28,7 +28,7 @@ class RuleInputs(NamedTuple):
     period: int
     arms: int
     horizon: int
-    luck: tuple
+    noise: tuple
 
     def rewards(self):
         """The rewards of each arm so far."""
@@ -73,7 +73,7 @@ def thompson_bernoulli(policy, inputs):
     draws = []
     for arm, seen in enumerate(inputs.rewards()):
         successes, failures = seen.count(1.0), seen.count(0.0)
-        bits = at(inputs.luck, inputs.period, arm)
+        bits = at(inputs.noise, inputs.period, arm)
         draws.append(beta_order(bits, policy, successes, failures))
     return first_of_the_largest(draws)
 
@@ -94,8 +94,8 @@ def thompson_gaussian(policy, inputs):
     for arm, seen in enumerate(inputs.rewards()):
         precision = 1 / policy.prior_sd**2 + len(seen) / policy.noise_sd**2
         weighted = policy.prior_mean / policy.prior_sd**2 + sum(seen) / policy.noise_sd**2
-        luck = normal(at(inputs.luck, inputs.period, arm))
-        draws.append(weighted / precision + luck / math.sqrt(precision))
+        standard = normal(at(inputs.noise, inputs.period, arm))
+        draws.append(weighted / precision + standard / math.sqrt(precision))
     return first_of_the_largest(draws)
 
 
@@ -103,16 +103,16 @@ def epsilon_greedy(policy, inputs):
     if inputs.period <= inputs.arms:
         return inputs.period - 1
     greedy = first_of_the_largest([mean(seen) for seen in inputs.rewards()])
-    if uniform(at(inputs.luck, inputs.period, 0)) >= policy.epsilon:
+    if uniform(at(inputs.noise, inputs.period, 0)) >= policy.epsilon:
         return greedy
     candidates = list(range(inputs.arms))
     if policy.explore == "others":
         candidates.remove(greedy)
-    return candidates[math.floor(uniform(at(inputs.luck, inputs.period, 1)) * len(candidates))]
+    return candidates[math.floor(uniform(at(inputs.noise, inputs.period, 1)) * len(candidates))]
 
 
 def uniform_choice(policy, inputs):
-    return math.floor(uniform(at(inputs.luck, inputs.period, 0)) * inputs.arms)
+    return math.floor(uniform(at(inputs.noise, inputs.period, 0)) * inputs.arms)
 
 
 def always(policy, inputs):
@@ -275,7 +275,7 @@ def thompson_normal_inverse_gamma(policy, inputs):
         centre = (policy.prior_weight * policy.prior_mean + sum(seen)) / weight
         squares = sum((reward - mean(seen)) ** 2 for reward in seen)
         squares += policy.prior_weight * len(seen) * (mean(seen) - policy.prior_mean) ** 2 / weight
-        bits = at(inputs.luck, inputs.period, arm)
+        bits = at(inputs.noise, inputs.period, arm)
         precision = gamma(again(bits, 1), policy.a + len(seen) / 2) / (policy.b + squares / 2)
         draws.append(centre + normal(again(bits, 2)) / math.sqrt(precision * weight))
     return first_of_the_largest(draws)
@@ -286,7 +286,7 @@ def thompson_poisson(policy, inputs):
         return (inputs.period - 1) % inputs.arms
     draws = []
     for arm, seen in enumerate(inputs.rewards()):
-        drawn = gamma(at(inputs.luck, inputs.period, arm), policy.a + max(0.0, sum(seen)))
+        drawn = gamma(at(inputs.noise, inputs.period, arm), policy.a + max(0.0, sum(seen)))
         draws.append(drawn / (policy.b + len(seen)))
     return first_of_the_largest(draws)
 
@@ -296,15 +296,15 @@ def thompson_poisson(policy, inputs):
 
 def decreasing_epsilon_greedy(policy, inputs):
     epsilon = min(1.0, policy.c * inputs.arms / (policy.d**2 * inputs.period))
-    if uniform(at(inputs.luck, inputs.period, 0)) < epsilon:
-        return math.floor(uniform(at(inputs.luck, inputs.period, 1)) * inputs.arms)
+    if uniform(at(inputs.noise, inputs.period, 0)) < epsilon:
+        return math.floor(uniform(at(inputs.noise, inputs.period, 1)) * inputs.arms)
     return first_of_the_largest([mean(seen) for seen in inputs.rewards()])
 
 
 def softmax(policy, inputs):
     """Exponential clocks whose rates are the weights: the first to ring."""
     rates = exponentials([mean(seen) / policy.temperature for seen in inputs.rewards()])
-    clocks = [exponential(at(inputs.luck, inputs.period, arm)) for arm in range(inputs.arms)]
+    clocks = [exponential(at(inputs.noise, inputs.period, arm)) for arm in range(inputs.arms)]
     return first_of_the_largest(
         [-clock / rate if rate else -math.inf for clock, rate in zip(clocks, rates, strict=True)]
     )
@@ -321,7 +321,7 @@ def shares(weights):
 
 def drawn_by(probabilities, inputs):
     """The arm in whose part of [0, 1) the random number is."""
-    number, ends = uniform(at(inputs.luck, inputs.period, 0)), list(accumulate(probabilities))
+    number, ends = uniform(at(inputs.noise, inputs.period, 0)), list(accumulate(probabilities))
     return next((arm for arm, end in enumerate(ends) if number < end), inputs.arms - 1)
 
 
@@ -403,7 +403,7 @@ def discounted_ucb(policy, inputs):
 def discounted_thompson(policy, inputs):
     draws = []
     for arm, (count, won) in enumerate(zip(*discounted(policy, inputs), strict=True)):
-        bits = at(inputs.luck, inputs.period, arm)
+        bits = at(inputs.noise, inputs.period, arm)
         draws.append(beta_log_odds(bits, policy.a + won, policy.b + count - won))
     return first_of_the_largest(draws)
 

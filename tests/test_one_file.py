@@ -29,7 +29,7 @@ class LastArm(NamedTuple):
 
 
 @selects(LastArm)
-def _last(policy: LastArm, tally: Tally, period: int, luck: Key) -> int:
+def _last(policy: LastArm, tally: Tally, period: int, noise: Key) -> int:
     return min(period, tally.pulls.size) - 1
 '''
 
@@ -61,8 +61,8 @@ class Fixed(_Parameters, Environment):
 
 
 @draws(Fixed)
-def _mean(law: Fixed, row: int, arm: int, bits: Bits) -> float:
-    return law.means[arm]
+def _mean(parameters: Fixed, row: int, arm: int, bits: Bits) -> float:
+    return parameters.means[arm]
 '''
 
 USE = """
@@ -172,13 +172,13 @@ class {name}(NamedTuple):
 """
 SELECTS = """
 @selects({name})
-def _first(policy, tally, period, luck):
+def _first(policy, tally, period, noise):
     return 0
 """
 DRAWS = """
 @draws({name})
-def _mean(law, row, arm, bits):
-    return law.means[arm]
+def _mean(parameters, row, arm, bits):
+    return parameters.means[arm]
 """
 BASE = """
 class Based({name}, Environment):

@@ -40,7 +40,7 @@ from sameluck.errors import (
     Unplayable,
 )
 from sameluck.experiment import Experiment
-from sameluck.policies.base import POLICIES, Policy, Tally, chances, selects
+from sameluck.policies.base import POLICIES, Policy, Tally, probabilities, selects
 from sameluck.policies.baselines import Always, Uniform
 from sameluck.policies.batched import Batched
 from sameluck.policies.epsilon_greedy import EpsilonGreedy
@@ -147,7 +147,6 @@ __all__ = [
     "VarianceSplit",
     "VirtualClock",
     "ZeroInflatedLognormal",
-    "chances",
     "check_policy",
     "compare",
     "coverage",
@@ -155,6 +154,7 @@ __all__ = [
     "draws",
     "open_async",
     "plan",
+    "probabilities",
     "python_environment",
     "race",
     "rehearse",

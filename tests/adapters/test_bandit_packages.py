@@ -144,8 +144,8 @@ DETERMINISTIC = {
 
 def literal(policy, history, period):
     """The arm of a policy of ours by its literal rule, which equals the compiled one period by period."""
-    luck = stream(np.uint64(budget.SEED), DECISION, 0, np.uint64(owner_of("it")))
-    inputs = literal_rules.RuleInputs(history, period, ARMS, HORIZON, luck)
+    noise = stream(np.uint64(budget.SEED), DECISION, 0, np.uint64(owner_of("it")))
+    inputs = literal_rules.RuleInputs(history, period, ARMS, HORIZON, noise)
     return literal_rules.RULES[type(policy)](policy, inputs)
 
 

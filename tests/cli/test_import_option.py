@@ -21,7 +21,7 @@ class EveryOther(NamedTuple):
 
 
 @sl.selects(EveryOther)
-def _(policy, tally, period, luck):
+def _(policy, tally, period, noise):
     return 1 if period % policy.gap == 0 else 0
 """
 ENV = ["--env", "bernoulli(0.75,0.25)", "--horizon", "20", "--replications", "4"]
@@ -114,7 +114,7 @@ def test_an_environment_without_an_example_is_listed_by_its_fields(tmp_path, cap
     path.write_text(
         "from typing import NamedTuple\nimport sameluck as sl\n"
         "class Halves(NamedTuple):\n    means: tuple\n"
-        "@sl.draws(Halves)\ndef _(law, row, arm, bits):\n    return law.means[arm] / 2\n"
+        "@sl.draws(Halves)\ndef _(parameters, row, arm, bits):\n    return parameters.means[arm] / 2\n"
     )
     code, out, _ = run(capsys, "environments", "--import", path)
     assert (code, "halves(means=...)" in out) == (0, True)

@@ -16,8 +16,8 @@ from numba import njit, vectorize
 from sameluck.compilation import machine_code
 from sameluck.compilation.body_digests import compiled_bodies, has_digest, why_no_digest
 from sameluck.compilation.decorators import Loop
-from sameluck.environments.base import compiled_law, draw, draws
-from sameluck.policies.base import Tally, as_compiled, fill_chances, select, selects
+from sameluck.environments.base import draw, draws, prepared_parameters
+from sameluck.policies.base import Tally, as_compiled, fill_probabilities, select, selects
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import Key, at
 
@@ -55,7 +55,7 @@ class Mine(NamedTuple):
     first: float = 1.0
     second: float = 10.0
 
-def body(policy, tally, period, luck):
+def body(policy, tally, period, noise):
     made = Limits(policy.first, 5.0)
     total = SCALE * bonus(period) + TABLE[1] + LIMITS.high + Level.SECOND.value + shifted(1.0)
     total += own_helpers.own_constants.STEP + np.floor(made.high) + 100.0 * policy.second
@@ -124,8 +124,8 @@ class Unnamed(NamedTuple):
     first: float = 1.0
 
 
-def choose(policy, tally, period, luck):
-    return select(policy, tally, period, luck)
+def choose(policy, tally, period, noise):
+    return select(policy, tally, period, noise)
 
 
 @pytest.fixture
@@ -233,37 +233,37 @@ def test_a_constant_changed_while_python_runs_is_noticed(cache, own_modules):
 
 
 def returning(value):
-    def body(policy, tally, period, luck):
+    def body(policy, tally, period, noise):
         return value
 
     return body
 
 
 def calling(function):
-    def body(policy, tally, period, luck):
+    def body(policy, tally, period, noise):
         return function(period)
 
     return body
 
 
-def passes_a_module_on(policy, tally, period, luck):
+def passes_a_module_on(policy, tally, period, noise):
     module = np
     return module.int64(1)
 
 
-def uses_what_is_not_defined(policy, tally, period, luck):
+def uses_what_is_not_defined(policy, tally, period, noise):
     return nowhere  # noqa: F821
 
 
-def uses_global_randomness(policy, tally, period, luck):
+def uses_global_randomness(policy, tally, period, noise):
     return np.random.randint(2)  # noqa: NPY002
 
 
-def uses_the_clock(policy, tally, period, luck):
+def uses_the_clock(policy, tally, period, noise):
     return int(time.time())
 
 
-def imports(policy, tally, period, luck):
+def imports(policy, tally, period, noise):
     import random
 
     return random.getrandbits(1)
@@ -321,7 +321,7 @@ WITHOUT_DIGEST = {
     "an array with gaps": (returning(np.zeros((4, 4))[::2, ::2]), "not contiguous"),
     "a large array": (returning(np.zeros(10**6)), "8000000 bytes"),
     "the bodies of other policies": (calling(select), "_select"),
-    "the probabilities of other policies": (calling(fill_chances), "_fill_chances"),
+    "the probabilities of other policies": (calling(fill_probabilities), "_fill_probabilities"),
     "the bodies of other environments": (calling(draw), "_draw"),
     "a module": (passes_a_module_on, "np is a module that is passed on"),
     "an undefined name": (uses_what_is_not_defined, "nowhere is not defined"),
@@ -342,12 +342,12 @@ def test_a_body_without_an_exact_digest_is_compiled_as_it_is(body, reason):
 
 def test_a_body_of_a_module_that_cannot_be_imported_has_no_digest():
     namespace = {"__name__": "nowhere_at_all"}
-    exec("def body(policy, tally, period, luck):\n    return 1", namespace)
+    exec("def body(policy, tally, period, noise):\n    return 1", namespace)
 
     assert class_of(namespace["body"]) is Unnamed
 
 
-@pytest.mark.parametrize("number", [0, 1], ids=["select", "chances"])
+@pytest.mark.parametrize("number", [0, 1], ids=["select", "probabilities"])
 def test_each_body_of_a_class_is_in_its_name(number):
     bodies = [returning(1), returning(2)]
     before = compiled_bodies(Mine, bodies, otherwise=Unnamed).kind
@@ -362,16 +362,16 @@ def test_the_name_of_a_law_is_that_of_its_draw_body():
         means: tuple = (1.0, 2.0)
 
     @draws(Certain)
-    def reward(law, row, arm, bits):
-        return law.means[arm]
+    def reward(parameters, row, arm, bits):
+        return parameters.means[arm]
 
-    before = type(compiled_law(Certain(), 0, range(1), 2))
-    draws(Certain)(lambda law, row, arm, bits: 2.0 * law.means[arm])
+    before = type(prepared_parameters(Certain(), 0, range(1), 2))
+    draws(Certain)(lambda parameters, row, arm, bits: 2.0 * parameters.means[arm])
 
     assert has_digest(before)
-    assert type(compiled_law(Certain(), 0, range(1), 2)) is not before
+    assert type(prepared_parameters(Certain(), 0, range(1), 2)) is not before
     draws(Certain)(reward)
-    assert type(compiled_law(Certain(), 0, range(1), 2)) is before
+    assert type(prepared_parameters(Certain(), 0, range(1), 2)) is before
 
 
 def test_equal_bodies_of_two_modules_have_names_of_their_own(own_modules):
@@ -394,8 +394,8 @@ def test_constants_that_python_takes_for_equal_are_told_apart():
 
 
 def test_a_body_that_uses_python_numpy_and_sameluck_has_a_digest():
-    def body(policy, tally, period, luck):
-        return int(abs(math.floor(np.log(uniform(at(luck, period, 0))))) > max(1, math.pi))
+    def body(policy, tally, period, noise):
+        return int(abs(math.floor(np.log(uniform(at(noise, period, 0))))) > max(1, math.pi))
 
     assert has_digest(class_of(body))
 

@@ -38,15 +38,15 @@ class Mine(NamedTuple):
     pass
 
 @sl.selects(Mine)
-def mine(policy, tally, period, luck):
+def mine(policy, tally, period, noise):
     return other(0)
 
 class Certain(NamedTuple):
     means: tuple
 
 @sl.draws(Certain)
-def certain(law, row, arm, bits):
-    return law.means[arm]
+def certain(parameters, row, arm, bits):
+    return parameters.means[arm]
 """,
     "mine_helpers": """
 from numba import njit

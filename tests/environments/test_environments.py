@@ -138,7 +138,7 @@ def test_a_prior_draws_one_instance_a_replication(prior, law):
 
     assert np.unique(np.array(instances)).size == 12_000
     assert_law(first, law.cdf)
-    chances = prior.laws(SEED, range(7, 10), 3)[0]
+    chances = prior.compiled_parameters(SEED, range(7, 10), 3)[0]
     np.testing.assert_array_equal(chances, instances[7:10])
 
 

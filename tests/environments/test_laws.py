@@ -65,7 +65,7 @@ def test_compiled_is_plain_python(environment):
     source = RewardSource(experiment, environment, "it", range(1))
     for arm in range(3):
         bits = [bits_at(experiment, 0, "it", arm, position) for position in range(300)]
-        plain = [float(draw(source.law, 0, arm, word)) for word in bits]
+        plain = [float(draw(source.parameters, 0, arm, word)) for word in bits]
         assert source.draw(0, arm, 0, 300) == plain
 
 

@@ -11,7 +11,7 @@ from scipy import stats
 import sameluck as sl
 from budget import SEED, assert_chances, assert_law
 from laws import Mixed, lognormal
-from sameluck.environments.base import at_time, compiled_law, draw
+from sameluck.environments.base import at_time, draw, prepared_parameters
 from sameluck.environments.registry import as_environment
 from sameluck.simulation.policy_runner import PolicyRunner
 from sameluck.simulation.rewards import RewardSource, bits_at
@@ -84,7 +84,7 @@ def test_every_reward_of_a_simulation_has_the_law_of_its_period(environment, des
     """Compiled, in plain Python and by a Python object: the draw at the address and the period, bit for bit."""
     experiment = experiment_of(design, it=sl.Uniform())
     one = sl.trace(experiment, environment, 2, guard=True)["it"]
-    law = compiled_law(environment, SEED, range(2, 3), 2)
+    law = prepared_parameters(environment, SEED, range(2, 3), 2)
     plain = []
     for period, (arm, position) in enumerate(zip(one.arms, one.positions, strict=True), 1):
         bits = bits_at(experiment, 2, "it", int(arm), int(position))
@@ -182,8 +182,8 @@ class Lopsided(NamedTuple):
 
 
 @sl.draws(Lopsided)
-def _lopsided(law, row, arm, bits):
-    return 2.0 * law.means[arm] if bits & np.uint64(1) else 0.0
+def _lopsided(parameters, row, arm, bits):
+    return 2.0 * parameters.means[arm] if bits & np.uint64(1) else 0.0
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 import sameluck as sl
 from budget import SEED, assert_mean
 from sameluck import randomness, text_forms
-from sameluck.environments.base import ENVIRONMENTS, compiled_law, draw_body_of
+from sameluck.environments.base import ENVIRONMENTS, draw_body_of, prepared_parameters
 from sameluck.randomness import discrete, exponential, gamma, normal, poisson, uniform
 
 pytestmark = pytest.mark.slow  # each test compiles a loop of its own
@@ -27,8 +27,8 @@ def exponential_waits():
         scale: float = 1.0
 
     @sl.draws(Waits)
-    def _(law, row, arm, bits):
-        return law.scale * law.means[arm] * exponential(bits)
+    def _(parameters, row, arm, bits):
+        return parameters.scale * parameters.means[arm] * exponential(bits)
 
     return Waits
 
@@ -78,12 +78,12 @@ def test_a_class_defined_again_runs_its_new_body():
         if reward == 1.0:
 
             @sl.draws(Fixed)
-            def _one(law, row, arm, bits):
+            def _one(parameters, row, arm, bits):
                 return 1.0
         else:
 
             @sl.draws(Fixed)
-            def _two(law, row, arm, bits):
+            def _two(parameters, row, arm, bits):
                 return 2.0
 
         runs = sl.simulate(experiment_of(sl.Uniform(), horizon=5), Fixed((1.0, 1.0)))
@@ -94,10 +94,10 @@ def test_a_class_registered_again_runs_its_new_body():
     class Fixed(NamedTuple):
         means: Sequence[float]
 
-    sl.draws(Fixed)(lambda law, row, arm, bits: 1.0)
+    sl.draws(Fixed)(lambda parameters, row, arm, bits: 1.0)
     experiment, environment = experiment_of(sl.Uniform(), horizon=5), Fixed((1.0, 1.0))
     assert (sl.simulate(experiment, environment).rewards == 5).all()
-    sl.draws(Fixed)(lambda law, row, arm, bits: 3.0)
+    sl.draws(Fixed)(lambda parameters, row, arm, bits: 3.0)
     assert (sl.simulate(experiment, environment).rewards == 15).all()
 
 
@@ -112,24 +112,24 @@ def test_a_prior_of_its_own_reads_the_row_of_its_replication():
         def is_prior(self):
             return True
 
-        def laws(self, seed, replications, arms):
+        def compiled_parameters(self, seed, replications, arms):
             return Law(self.instance_means(seed, replications, arms))
 
         def instance_means(self, seed, replications, arms):
             return np.array([[r + arm / 10 for arm in range(arms)] for r in replications])
 
-    sl.draws(Levels)(lambda law, row, arm, bits: law.means[row, arm])
+    sl.draws(Levels)(lambda parameters, row, arm, bits: parameters.means[row, arm])
     runs = sl.simulate(experiment_of(sl.Always(1), horizon=10), Levels((1.0, 1.0)), workers=2)
 
     np.testing.assert_allclose(runs.rewards[:, 0, 0], [1.0, 11.0, 21.0])
 
 
 SAMPLERS = {
-    "uniform": (lambda law, row, arm, bits: uniform(bits), 0.5),
-    "normal": (lambda law, row, arm, bits: 4.0 + normal(bits), 4.0),
-    "gamma": (lambda law, row, arm, bits: gamma(bits, 2.5), 2.5),
-    "poisson": (lambda law, row, arm, bits: poisson(bits, 12.0), 12.0),
-    "discrete": (lambda law, row, arm, bits: 1.0 * discrete(bits, law.means), 1.5),
+    "uniform": (lambda parameters, row, arm, bits: uniform(bits), 0.5),
+    "normal": (lambda parameters, row, arm, bits: 4.0 + normal(bits), 4.0),
+    "gamma": (lambda parameters, row, arm, bits: gamma(bits, 2.5), 2.5),
+    "poisson": (lambda parameters, row, arm, bits: poisson(bits, 12.0), 12.0),
+    "discrete": (lambda parameters, row, arm, bits: 1.0 * discrete(bits, parameters.means), 1.5),
 }
 
 
@@ -150,40 +150,44 @@ def test_every_sampler_works_in_a_body(name):
     assert name in randomness.__all__
 
 
-def a_new_array(law, row, arm, bits):
-    return (law.means + 1.0)[arm]
+def a_new_array(parameters, row, arm, bits):
+    return (parameters.means + 1.0)[arm]
 
 
-def a_slip(law, row, arm, bits):
-    return law.menas[arm]
+def a_slip(parameters, row, arm, bits):
+    return parameters.menas[arm]
 
 
-def no_number(law, row, arm, bits):
+def no_number(parameters, row, arm, bits):
     return None
 
 
-def a_changed_law(law, row, arm, bits):
-    law.means[arm] += 1.0
-    return law.means[arm]
+def a_changed_law(parameters, row, arm, bits):
+    parameters.means[arm] += 1.0
+    return parameters.means[arm]
 
 
-def true_or_false(law, row, arm, bits):
-    return uniform(bits) < law.means[arm]
+def true_or_false(parameters, row, arm, bits):
+    return uniform(bits) < parameters.means[arm]
 
 
-def an_unknown_name(law, row, arm, bits):
+def an_unknown_name(parameters, row, arm, bits):
     return unknown_name  # noqa: F821
 
 
-def not_a_number(law, row, arm, bits):
+def not_a_number(parameters, row, arm, bits):
     return np.nan
 
 
-def endless(law, row, arm, bits):
+def endless(parameters, row, arm, bits):
     return np.inf
 
 
-def other_names(law, row, arm):
+def other_names(parameters, row, arm):
+    return 0.0
+
+
+def an_old_name(law, row, arm, bits):
     return 0.0
 
 
@@ -191,7 +195,7 @@ def test_a_whole_number_is_a_reward():
     class Whole(NamedTuple):
         means: Sequence[float]
 
-    sl.draws(Whole)(lambda law, row, arm, bits: 1 if arm == 0 else 0)
+    sl.draws(Whole)(lambda parameters, row, arm, bits: 1 if arm == 0 else 0)
     experiment = experiment_of(sl.Always(0), horizon=4)
     assert (sl.simulate(experiment, Whole((1.0, 0.0))).rewards == 4).all()
 
@@ -200,12 +204,13 @@ BAD = {
     a_new_array: r"environment Bad cannot be run: it makes a new array \(line \d+\); a draw body returns a number",
     a_slip: r"environment Bad cannot be run: Unknown attribute 'menas'.* \(line \d+\)",
     no_number: "environment Bad cannot be run: what it returns, None, is not a number",
-    a_changed_law: r"environment Bad cannot be run: it writes to law\.means, which it must not change",
+    a_changed_law: r"environment Bad cannot be run: it writes to parameters\.means, which it must not change",
     true_or_false: "what it returns, .*, is not a number, but True or False: write 1.0 if",
     an_unknown_name: "environment Bad cannot be run: name 'unknown_name' is not defined",
     not_a_number: "environment Bad cannot be run: it returns nan, which is not a finite number",
     endless: "environment Bad cannot be run: it returns inf, which is not a finite number",
-    other_names: r"a body of Bad must take \(law, row, arm, bits\), got \(law, row, arm\)",
+    other_names: r"a body of Bad must take \(parameters, row, arm, bits\), got \(parameters, row, arm\)",
+    an_old_name: r"must take \(parameters, row, arm, bits\), got \(law, .*\); rename law to parameters",
 }
 
 
@@ -234,7 +239,7 @@ def test_what_may_not_be_registered_is_refused():
     class Meanless(NamedTuple):
         chance: float = 0.5
 
-    def body(law, row, arm, bits):
+    def body(parameters, row, arm, bits):
         return 0.0
 
     refusals = {
@@ -266,7 +271,7 @@ def test_lists_of_unequal_lengths_are_refused():
         means: Sequence[float]
         table: Sequence[Sequence[float]] = ((1.0,), (2.0, 3.0))
 
-    sl.draws(Ragged)(lambda law, row, arm, bits: law.means[arm])
+    sl.draws(Ragged)(lambda parameters, row, arm, bits: parameters.means[arm])
     with pytest.raises(
         sl.Invalid, match=r"Ragged\.table must be numbers in lists of equal lengths"
     ):
@@ -279,9 +284,10 @@ def test_the_guard_finds_a_wrong_index_before_machine_code_reads_it():
     class Beyond(NamedTuple):
         means: Sequence[float]
 
-    sl.draws(Beyond)(lambda law, row, arm, bits: law.means[arm + 100_000_000])
+    sl.draws(Beyond)(lambda parameters, row, arm, bits: parameters.means[arm + 100_000_000])
     with pytest.raises(
-        sl.Invalid, match=r"environment Beyond cannot be run: it reads law\.means\[10000000[01]\]"
+        sl.Invalid,
+        match=r"environment Beyond cannot be run: it reads parameters\.means\[10000000[01]\]",
     ):
         sl.trace(experiment_of(sl.Uniform()), Beyond((1.0, 2.0)), guard=True)
 
@@ -294,15 +300,15 @@ def test_environments_whose_laws_are_of_one_class_keep_their_bodies():
         class Add(NamedTuple):
             means: Sequence[float]
 
-            def laws(self, seed, replications, arms):
+            def compiled_parameters(self, seed, replications, arms):
                 return Law(np.asarray(self.means))
 
-        sl.draws(Add)(lambda law, row, arm, bits: law.means[arm] + amount)
+        sl.draws(Add)(lambda parameters, row, arm, bits: parameters.means[arm] + amount)
         return Add
 
     one, two = add(1.0)((0.0, 0.0)), add(2.0)((0.0, 0.0))
-    laws = [compiled_law(env, SEED, range(1), 2) for env in (one, two, one)]
-    assert [draw_body_of(law)(law, 0, 0, 0) for law in laws] == [1.0, 2.0, 1.0]
+    laws = [prepared_parameters(env, SEED, range(1), 2) for env in (one, two, one)]
+    assert [draw_body_of(parameters)(parameters, 0, 0, 0) for parameters in laws] == [1.0, 2.0, 1.0]
     assert type(laws[0]) is type(laws[2])
 
 
@@ -317,11 +323,13 @@ def test_means_may_be_a_property_that_returns_an_array_and_laws_return_a_named_t
     class Lawless(NamedTuple):
         means: Sequence[float]
 
-        def laws(self, seed, replications, arms):
+        def compiled_parameters(self, seed, replications, arms):
             return None
 
     for kind in (Slope, Lawless):
-        sl.draws(kind)(lambda law, row, arm, bits: law.top)
+        sl.draws(kind)(lambda parameters, row, arm, bits: parameters.top)
     assert (sl.simulate(experiment_of(sl.Uniform()), Slope()).rewards == 40).all()
-    with pytest.raises(sl.Invalid, match=r"Lawless\.laws must return a NamedTuple, got None"):
+    with pytest.raises(
+        sl.Invalid, match=r"Lawless\.compiled_parameters must return a NamedTuple, got None"
+    ):
         sl.simulate(experiment_of(sl.Uniform()), Lawless((1.0, 2.0)))

@@ -14,15 +14,15 @@ import sameluck as sl
 from sameluck.compilation.bodies import is_ours
 from sameluck.inference.adjustments import adjusted_differences, known_means
 from sameluck.policies.base import (
-    _CHANCES_BODIES,
+    _PROBABILITIES_BODIES,
     Tally,
-    chances,
-    fill_chances,
+    fill_probabilities,
     memory_of,
     prepare,
+    probabilities,
     select,
     selects,
-    states_chances,
+    states_probabilities,
 )
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import DECISION, at, stream
@@ -454,7 +454,7 @@ def test_the_exploration_adjustment_halves_the_variance_of_two_greedy_policies()
 
 
 @pytest.mark.slow
-def test_policies_that_state_no_chances_have_no_exploration_luck():
+def test_policies_that_state_no_probabilities_have_no_exploration_luck():
     quiet = {"a": sl.UCB1(), "b": sl.ThompsonBernoulli(), "c": sl.UCBDelta(), "d": sl.Always(1)}
     quiet["e"] = sl.Batched(sl.UCB1(), 3)
     runs = played(quiet, BERNOULLI)
@@ -464,7 +464,7 @@ def test_policies_that_state_no_chances_have_no_exploration_luck():
     assert [one.effect for one in found] == [one.effect for one in plain]
 
 
-def chances_literally(policy, means, period):
+def probabilities_literally(policy, means, period):
     """What the rule says: each arm once in order, then epsilon shared out and the rest for the greedy arm."""
     arms = len(means)
     if isinstance(policy, sl.Uniform):
@@ -499,7 +499,7 @@ def test_luck_and_totals_are_those_of_the_trace_summed_in_plain_python(environme
             for period, (arm, reward) in enumerate(zip(one.arms, one.rewards, strict=True), 1):
                 means = [t / n if n else 0.0 for t, n in zip(totals, pulls, strict=True)]
                 if name in COIN_TOSSERS:
-                    stated = chances_literally(policy, means, period)
+                    stated = probabilities_literally(policy, means, period)
                     luck += means[arm] - sum(p * m for p, m in zip(stated, means, strict=True))
                 totals[arm] += float(reward)
                 pulls[arm] += 1
@@ -521,11 +521,11 @@ EVERY_KIND = (
     *cases.FIRST_OF_OTHERS,
     *cases.policy_examples(sl.Batched),
 )
-STATING = [policy for policy in EVERY_KIND if states_chances(prepare(policy, 4, 100))]
+STATING = [policy for policy in EVERY_KIND if states_probabilities(prepare(policy, 4, 100))]
 
 
 def test_every_stated_chance_is_of_a_policy_that_the_tests_play():
-    ours = {kind for kind, body in _CHANCES_BODIES.items() if is_ours(body)} - {GuardedPolicy}
+    ours = {kind for kind, body in _PROBABILITIES_BODIES.items() if is_ours(body)} - {GuardedPolicy}
 
     prepared = [prepare(policy, arms, 100) for policy in STATING for arms in (4, 100)]
     batched = [one.batched() for one in prepared if hasattr(one, "batched")]
@@ -534,25 +534,25 @@ def test_every_stated_chance_is_of_a_policy_that_the_tests_play():
 
 
 def tally_after(ready, pulls, totals):
-    """The tally after these pulls, arm by arm; its memory is what the chances of every period before left there."""
+    """The tally after these pulls, arm by arm; the probabilities of every period before have left its memory."""
     arms = len(pulls)
     tally = Tally(*(np.zeros(arms, kind) for kind in (int, float, float)), None, 0, 0.0)
     tally = tally._replace(memory=np.zeros(memory_of(ready, arms)))
     played = [arm for arm in range(arms) for _ in range(pulls[arm])]
     for period, arm in enumerate(played, start=1):
-        fill_chances(ready, tally, period, np.empty(arms))
+        fill_probabilities(ready, tally, period, np.empty(arms))
         reward = totals[arm] / pulls[arm]
         tally.pulls[arm] += 1
         tally.totals[arm] += reward
         tally.means[arm] = tally.totals[arm] / tally.pulls[arm]
-        tally = tally._replace(last=arm, reward=reward)
+        tally = tally._replace(last_arm=arm, last_reward=reward)
     return tally
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seen", TALLIES)
 @pytest.mark.parametrize("policy", STATING, ids=cases.name)
-def test_stated_chances_are_those_of_the_arms_played(policy, seen):
+def test_stated_probabilities_are_those_of_the_arms_played(policy, seen):
     """Nonnegative, together 1, and 3,000 choices with new random numbers are spread like that (1e-6 over all cases).
 
     It sees a chance that is off by a tenth.
@@ -565,7 +565,7 @@ def test_stated_chances_are_those_of_the_arms_played(policy, seen):
     def before():
         return tally._replace(memory=tally.memory.copy())
 
-    fill_chances(ready, before(), period, stated)
+    fill_probabilities(ready, before(), period, stated)
 
     assert (stated >= 0).all()
     assert stated.sum() == pytest.approx(1, abs=1e-12)
@@ -582,16 +582,16 @@ def test_stated_chances_are_those_of_the_arms_played(policy, seen):
 
 
 @pytest.fixture
-def own_chances():
-    """A test that states chances of its own leaves the list as it found it."""
-    before = dict(_CHANCES_BODIES)
+def own_probabilities():
+    """A test that states probabilities of its own leaves the list as it found it."""
+    before = dict(_PROBABILITIES_BODIES)
     yield
-    _CHANCES_BODIES.clear()
-    _CHANCES_BODIES.update(before)
+    _PROBABILITIES_BODIES.clear()
+    _PROBABILITIES_BODIES.update(before)
 
 
 @pytest.mark.slow
-def test_a_policy_of_ones_own_states_its_chances_from_what_it_knew(own_chances):
+def test_a_policy_of_ones_own_states_its_probabilities_from_what_it_knew(own_probabilities):
     """A policy that repeats its last arm half of the time; its tally must be the one it chose with.
 
     The luck is the literal sum, and its mean over 1,000 replications is zero (1e-6; sees 0.15 standard deviations).
@@ -601,16 +601,18 @@ def test_a_policy_of_ones_own_states_its_chances_from_what_it_knew(own_chances):
         stay: float = 0.5
 
     @selects(Sticky)
-    def choose(policy, tally, period, luck):
-        if period > 1 and uniform(at(luck, period, 0)) < policy.stay:
-            return np.int64(tally.last)
-        return np.int64(uniform(at(luck, period, 1)) * tally.pulls.size)
+    def choose(policy, tally, period, noise):
+        if period > 1 and uniform(at(noise, period, 0)) < policy.stay:
+            return np.int64(tally.last_arm)
+        return np.int64(uniform(at(noise, period, 1)) * tally.pulls.size)
 
-    @chances(Sticky)
-    def state(policy, tally, period, chances):
+    @probabilities(Sticky)
+    def state(policy, tally, period, probabilities):
         stay = policy.stay if period > 1 else 0.0
-        for arm in range(chances.size):
-            chances[arm] = (1.0 - stay) / chances.size + (stay if arm == tally.last else 0.0)
+        for arm in range(probabilities.size):
+            probabilities[arm] = (1.0 - stay) / probabilities.size + (
+                stay if arm == tally.last_arm else 0.0
+            )
 
     runs = played({"it": Sticky(), "other": sl.Uniform()}, GAUSSIAN, replications=1_000)
     one = sl.trace(runs.experiment, GAUSSIAN, 0)["it"]

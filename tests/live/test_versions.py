@@ -145,7 +145,7 @@ STEP = 1
 
 def register():
     @sl.selects(Stepping)
-    def body(policy, tally, period, luck):
+    def body(policy, tally, period, noise):
         return (policy.offset + period * STEP) % tally.pulls.size
 
 

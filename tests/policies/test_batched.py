@@ -132,8 +132,8 @@ class Follower(NamedTuple):
     """Play the last arm again if it paid, else the next one."""
 
 
-def follower(policy, tally, period, luck):
-    return tally.last if tally.reward > 0.5 else (tally.last + 1) % tally.pulls.size
+def follower(policy, tally, period, noise):
+    return tally.last_arm if tally.last_reward > 0.5 else (tally.last_arm + 1) % tally.pulls.size
 
 
 @pytest.mark.slow
@@ -179,14 +179,14 @@ def test_batch_of_says_when_rewards_are_seen():
     assert batch_of(sl.Batched(sl.UCB1(), 12)) == 12
 
 
-# --- its chances ------------------------------------------------------------------------------------------------
+# --- its probabilities ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("explore", ["all", "others"])
-def test_chances_are_those_of_the_tally_before_the_batch(explore, size):
-    """Exploration luck, summed in plain Python: arms valued at their current means, chances from the batch's."""
+def test_probabilities_are_those_of_the_tally_before_the_batch(explore, size):
+    """Summed in plain Python: arms valued at their current means, probabilities from the batch's."""
     policy = sl.EpsilonGreedy(0.3, explore)
     experiment = experiment_of(sl.Batched(policy, size))
     runs = sl.simulate(experiment, GAUSSIAN, detail=True)
@@ -295,7 +295,7 @@ class NoVariant(NamedTuple):
         return None
 
 
-def counts_in_memory(policy, tally, period, luck):
+def counts_in_memory(policy, tally, period, noise):
     tally.memory[0] += 1.0
     return int(tally.memory[0]) % tally.pulls.size
 
@@ -338,23 +338,23 @@ def test_a_policy_for_binary_rewards_needs_them_in_batches_too():
 # --- policies of one's own --------------------------------------------------------------------------------------
 
 
-def first_arm(policy, tally, period, luck):
+def first_arm(policy, tally, period, noise):
     return 0
 
 
-def second_arm(policy, tally, period, luck):
+def second_arm(policy, tally, period, noise):
     return 1
 
 
-def a_float(policy, tally, period, luck):
+def a_float(policy, tally, period, noise):
     return 1.7
 
 
-def an_arm_too_many(policy, tally, period, luck):
+def an_arm_too_many(policy, tally, period, noise):
     return 3
 
 
-def a_slip(policy, tally, period, luck):
+def a_slip(policy, tally, period, noise):
     return tally.puls[0]
 
 
@@ -424,9 +424,9 @@ class WinsAnew(NamedTuple):
     """The same, from the totals."""
 
 
-def wins(policy, tally, period, luck):
+def wins(policy, tally, period, noise):
     if period > 1:
-        tally.memory[tally.last] += tally.reward
+        tally.memory[tally.last_arm] += tally.last_reward
     best = 0
     for arm in range(1, tally.pulls.size):
         if tally.memory[arm] > tally.memory[best]:
@@ -434,7 +434,7 @@ def wins(policy, tally, period, luck):
     return best if period > tally.pulls.size else period - 1
 
 
-def wins_anew(policy, tally, period, luck):
+def wins_anew(policy, tally, period, noise):
     best = 0
     for arm in range(1, tally.pulls.size):
         if tally.totals[arm] > tally.totals[best]:

@@ -13,7 +13,7 @@ from sameluck.policies.branch_hints import with_branch_hints
 SMALLEST = 0
 
 
-def with_score(policy, tally, period, luck):
+def with_score(policy, tally, period, noise):
     best, highest = SMALLEST, -np.inf
     for arm in range(tally.pulls.size):
         score = policy.optimism if tally.pulls[arm] == 0 else tally.means[arm]
@@ -22,7 +22,7 @@ def with_score(policy, tally, period, luck):
     return best
 
 
-def by_index(policy, tally, period, luck):
+def by_index(policy, tally, period, noise):
     best = 0
     for arm in range(1, tally.pulls.size):
         if tally.pulls[arm] > 0 and tally.means[best] < tally.means[arm]:
@@ -30,7 +30,7 @@ def by_index(policy, tally, period, luck):
     return best
 
 
-def maximum_alone(policy, tally, period, luck):
+def maximum_alone(policy, tally, period, noise):
     highest = 0.0
     for arm in range(tally.pulls.size):
         if tally.means[arm] > highest:
@@ -38,7 +38,7 @@ def maximum_alone(policy, tally, period, luck):
     return int(highest > 0.5)
 
 
-def without_a_loop(policy, tally, period, luck):
+def without_a_loop(policy, tally, period, noise):
     return 0 if tally.means[0] > tally.means[1] else 1
 
 
@@ -73,7 +73,7 @@ def test_other_branches_get_none(body):
 def test_what_a_body_encloses_is_still_shared():
     least = 0
 
-    def body(policy, tally, period, luck):
+    def body(policy, tally, period, noise):
         best = least
         for arm in range(tally.pulls.size):
             if tally.means[arm] > tally.means[best]:
@@ -89,7 +89,7 @@ def test_what_a_body_encloses_is_still_shared():
 
 def test_a_body_without_source_is_compiled_as_it_is(caplog):
     namespace = {}
-    exec("def body(policy, tally, period, luck):\n    return 0", namespace)
+    exec("def body(policy, tally, period, noise):\n    return 0", namespace)
 
     with caplog.at_level(logging.DEBUG, "sameluck"):
         assert with_branch_hints(namespace["body"]) is namespace["body"]
@@ -107,7 +107,7 @@ def test_a_body_with_a_hint_is_equal_to_plain_python_and_its_errors_have_their_l
     sl.trace(experiment, sl.Bernoulli((0.7, 0.5, 0.3)), guard=True)
 
     @sl.selects(Scored)
-    def made_of_text(policy, tally, period, luck):
+    def made_of_text(policy, tally, period, noise):
         best, highest = 0, -np.inf
         for arm in range(tally.pulls.size):
             if tally.means[arm] > highest:

@@ -12,23 +12,23 @@ import sameluck as sl
 ONE_LOOP = sl.TimeCoupled()
 
 
-def a_float(policy, tally, period, luck):
+def a_float(policy, tally, period, noise):
     return 1.7
 
 
-def not_a_number(policy, tally, period, luck):
+def not_a_number(policy, tally, period, noise):
     return float("nan")
 
 
-def a_new_array(policy, tally, period, luck):
+def a_new_array(policy, tally, period, noise):
     return int(np.argmax(tally.means + 1.0))
 
 
-def a_slip(policy, tally, period, luck):
+def a_slip(policy, tally, period, noise):
     return tally.puls[0]
 
 
-def nothing(policy, tally, period, luck):
+def nothing(policy, tally, period, noise):
     return None
 
 
@@ -36,28 +36,32 @@ def _helper(period):
     return 0
 
 
-def a_helper(policy, tally, period, luck):
+def a_helper(policy, tally, period, noise):
     return _helper(period)
 
 
-def a_text(policy, tally, period, luck):
+def a_text(policy, tally, period, noise):
     return hash("abc") % 2 * 0
 
 
-def beyond_the_end(policy, tally, period, luck):
+def beyond_the_end(policy, tally, period, noise):
     return tally.pulls[10] * 0
 
 
-def writes_to_the_tally(policy, tally, period, luck):
+def writes_to_the_tally(policy, tally, period, noise):
     tally.pulls[0] = 99
     return 0
 
 
-def consumes_luck(policy, tally, period, luck):
+def uses_global_randomness(policy, tally, period, noise):
     return np.random.randint(0, 3)  # noqa: NPY002 what a newcomer would write
 
 
 def other_names(p, t, n, rng):
+    return 0
+
+
+def an_old_name(policy, tally, period, luck):
     return 0
 
 
@@ -71,8 +75,9 @@ BAD = {
     a_text: r"it makes a text \(line \d+\)",
     beyond_the_end: r"reads tally\.pulls\[10\], but the indices are 0 to 2 \(line \d+\)",
     writes_to_the_tally: r"it writes to tally\.pulls, which it must not change: only tally\.memory",
-    consumes_luck: r"it uses numpy\.random, which differs from run to run: take random numbers from luck",
-    other_names: r"must take \(policy, tally, period, luck\), got \(p, t, n, rng\)",
+    uses_global_randomness: r"it uses numpy\.random, which differs from run to run: take random numbers from noise",
+    other_names: r"must take \(policy, tally, period, noise\), got \(p, t, n, rng\)",
+    an_old_name: r"must take \(policy, tally, period, noise\), got \(.*\); rename luck to noise",
 }
 
 
@@ -103,11 +108,11 @@ def test_a_policy_of_sameluck_cannot_be_given_another_body(kind):
         sl.selects(kind)(a_float)
 
 
-def first_arm(policy, tally, period, luck):
+def first_arm(policy, tally, period, noise):
     return 0
 
 
-def second_arm(policy, tally, period, luck):
+def second_arm(policy, tally, period, noise):
     return 1
 
 
@@ -172,7 +177,7 @@ def test_a_policy_of_ones_own_may_prepare_tables():
         turns: np.ndarray
 
     @sl.selects(_Turns)
-    def by_turns(policy, tally, period, luck):
+    def by_turns(policy, tally, period, noise):
         return policy.turns[period]
 
     settings = {"arms": 3, "horizon": 12, "replications": 2}
@@ -183,17 +188,17 @@ def test_a_policy_of_ones_own_may_prepare_tables():
 
 
 @pytest.mark.slow
-def test_a_chances_body_that_cannot_be_run_is_refused_with_its_line():
+def test_a_probabilities_body_that_cannot_be_run_is_refused_with_its_line():
     class Vague(NamedTuple):
         share: float = 0.5
 
     @sl.selects(Vague)
-    def _(policy, tally, period, luck):
+    def _(policy, tally, period, noise):
         return 0
 
-    @sl.chances(Vague)
-    def _(policy, tally, period, chances):
-        chances[0] = policy.shore
+    @sl.probabilities(Vague)
+    def _(policy, tally, period, probabilities):
+        probabilities[0] = policy.shore
 
     experiment = sl.Experiment(policies={"vague": Vague()}, arms=2, horizon=4, replications=2)
     message = r"policy 'vague' \(Vague\) cannot be run: Unknown attribute 'shore'.*\(line \d+\)"
@@ -228,22 +233,24 @@ def test_tables_that_are_none_are_refused():
 @pytest.mark.slow
 @pytest.mark.parametrize("stated", [(0.5, 0.4), (1.5, -0.5), (float("nan"), 1.0)], ids=str)
 @pytest.mark.parametrize("batch", [None, 2])
-def test_chances_that_are_no_probabilities_are_refused(stated, batch):
+def test_numbers_that_are_no_probabilities_are_refused(stated, batch):
     """Used as they are, they would bias `compare(adjust="exploration")`."""
 
     class Boastful(NamedTuple):
         first: float = stated[0]
         second: float = stated[1]
 
-    @sl.chances(Boastful)
-    def _(policy, tally, period, chances):
-        chances[0] = policy.first if period > 2 else 0.25
-        chances[1] = policy.second if period > 2 else 0.75
+    @sl.probabilities(Boastful)
+    def _(policy, tally, period, probabilities):
+        probabilities[0] = policy.first if period > 2 else 0.25
+        probabilities[1] = policy.second if period > 2 else 0.75
 
     sl.selects(Boastful)(first_arm)
     policy = Boastful() if batch is None else sl.Batched(Boastful(), batch)
     experiment = sl.Experiment(policies={"it": policy}, arms=2, horizon=4, replications=2)
     values = re.escape(str(list(stated)))
-    message = rf"policy 'it' \(\w+\): its chances in period 3 are {values}, and .* their sum is 1"
+    message = (
+        rf"policy 'it' \(\w+\): its probabilities in period 3 are {values}, and .* their sum is 1"
+    )
     with pytest.raises(sl.Invalid, match=message):
         sl.simulate(experiment, sl.Bernoulli((0.5, 0.5)), detail=True)

@@ -49,8 +49,8 @@ def word(key, index):
     return finish((((x ^ (x >> 30)) * FIRST) & ALL) ^ key[1])
 
 
-def at(luck, period, slot):
-    return word(luck, (period * 2**20 + slot) & ALL)
+def at(noise, period, slot):
+    return word(noise, (period * 2**20 + slot) & ALL)
 
 
 def again(bits, attempt):
@@ -72,8 +72,8 @@ def test_version_one_is_frozen():
     assert streams.ALL_POLICIES == 0
     key = streams.stream(7, streams.REWARD, 5, streams.owner_of("ucb"))
     stack = streams.within(key, 3)
-    luck = streams.stream(7, streams.DECISION, 5, 0)
-    found = [streams.word(stack, 0), streams.word(stack, 10**9), streams.at(luck, 12, 2)]
+    noise = streams.stream(7, streams.DECISION, 5, 0)
+    found = [streams.word(stack, 0), streams.word(stack, 10**9), streams.at(noise, 12, 2)]
     found.append(streams.again(found[0], 1))
     assert [int(bits) for bits in found] == GOLDEN_WORDS
 
@@ -343,12 +343,12 @@ def test_streams_that_share_half_a_key_do_not_move_together(swapped):
 
 def test_the_largest_number_of_arms_has_a_slot_each():
     """The last slot of a period is not the first of the next one."""
-    luck = streams.stream(1, 2, 3, 4)
+    noise = streams.stream(1, 2, 3, 4)
 
-    last = streams.at(luck, 5, streams.SLOTS - 1)
+    last = streams.at(noise, 5, streams.SLOTS - 1)
 
-    assert last != streams.at(luck, 6, 0)
-    assert streams.at(luck, 5, streams.SLOTS) == streams.at(luck, 6, 0)
+    assert last != streams.at(noise, 6, 0)
+    assert streams.at(noise, 5, streams.SLOTS) == streams.at(noise, 6, 0)
 
 
 @pytest.mark.slow

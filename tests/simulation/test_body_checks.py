@@ -39,57 +39,57 @@ def policy_of(body, memory=0):
     return Mine()
 
 
-def reads_luck_twice(policy, tally, period, luck):
-    return 0 if uniform(at(luck, period, 1)) < uniform(at(luck, period, 1)) else 1
+def reads_noise_twice(policy, tally, period, noise):
+    return 0 if uniform(at(noise, period, 1)) < uniform(at(noise, period, 1)) else 1
 
 
-def uses_numpy_random(policy, tally, period, luck):
+def uses_numpy_random(policy, tally, period, noise):
     return np.random.randint(0, 3)  # noqa: NPY002
 
 
-def uses_random(policy, tally, period, luck):
+def uses_random(policy, tally, period, noise):
     return int(random.random() * 3)
 
 
-def uses_the_clock(policy, tally, period, luck):
+def uses_the_clock(policy, tally, period, noise):
     return int(time.time()) % 3
 
 
-def reads_beyond(policy, tally, period, luck):
+def reads_beyond(policy, tally, period, noise):
     return 0 if tally.means[tally.means.size] > 0 else 1
 
 
-def reads_before(policy, tally, period, luck):
-    return 0 if tally.pulls[tally.last - 1] > 0 else 1
+def reads_before(policy, tally, period, noise):
+    return 0 if tally.pulls[tally.last_arm - 1] > 0 else 1
 
 
-def divides_whole_numbers(policy, tally, period, luck):
+def divides_whole_numbers(policy, tally, period, noise):
     return 1 // tally.memory.size
 
 
-def divides(policy, tally, period, luck):
+def divides(policy, tally, period, noise):
     return 0 if 1.0 / tally.pulls[2] > 1.0 else 1
 
 
-def writes_without_memory(policy, tally, period, luck):
+def writes_without_memory(policy, tally, period, noise):
     tally.memory[0] = 1.0
     return 0
 
 
-def writes_to_totals(policy, tally, period, luck):
+def writes_to_totals(policy, tally, period, noise):
     tally.totals[0] += 1.0
     return 0
 
 
-def misspells(policy, tally, period, luck):
-    return tallly.last  # noqa: F821
+def misspells(policy, tally, period, noise):
+    return tallly.last_arm  # noqa: F821
 
 
-def misspells_later(policy, tally, period, luck):
-    return 0 if period < 1_000 else tallly.last  # noqa: F821
+def misspells_later(policy, tally, period, noise):
+    return 0 if period < 1_000 else tallly.last_arm  # noqa: F821
 
 
-def misspells_a_global(policy, tally, period, luck):
+def misspells_a_global(policy, tally, period, noise):
     return 0 if period < TRESHOLD else 1  # noqa: F821
 
 
@@ -97,46 +97,46 @@ def noisy_helper(number):
     return np.random.rand() < number  # noqa: NPY002
 
 
-def calls_a_noisy_helper(policy, tally, period, luck):
+def calls_a_noisy_helper(policy, tally, period, noise):
     return int(noisy_helper(0.5))
 
 
-def imports(policy, tally, period, luck):
+def imports(policy, tally, period, noise):
     import random as other
 
     return other.randint(0, 1)
 
 
-def changes_a_global(policy, tally, period, luck):
+def changes_a_global(policy, tally, period, noise):
     global THRESHOLD  # noqa: PLW0603
     THRESHOLD += 1
     return THRESHOLD % 2
 
 
-def draws_twice_from_its_luck(policy, tally, period, luck):
-    bits = at(luck, period, 0)
+def draws_twice_from_its_noise(policy, tally, period, noise):
+    bits = at(noise, period, 0)
     return 0 if uniform(bits) < 0.5 and normal(bits) < 1 else 1
 
 
-def takes_luck_for_bits(policy, tally, period, luck):
-    return 0 if uniform(luck) < 0.5 else 1
+def takes_noise_for_bits(policy, tally, period, noise):
+    return 0 if uniform(noise) < 0.5 else 1
 
 
-def misspells_a_field(policy, tally, period, luck):
-    return tally.lst
+def misspells_a_field(policy, tally, period, noise):
+    return tally.last_rm
 
 
-def plays_beyond(policy, tally, period, luck):
+def plays_beyond(policy, tally, period, noise):
     return policy.size if period == 5 else 0
 
 
-def returns_a_truth(policy, tally, period, luck):
+def returns_a_truth(policy, tally, period, noise):
     return tally.means[0] > 0.5
 
 
 REFUSED = {
-    reads_luck_twice: r"period 1, slot 1 was read twice.*another slot.*\(line \d+\)",
-    uses_numpy_random: r"it uses numpy\.random, .*: take random numbers from luck.*\(line \d+\)",
+    reads_noise_twice: r"period 1, slot 1 was read twice.*another slot.*\(line \d+\)",
+    uses_numpy_random: r"it uses numpy\.random, .*: take random numbers from noise.*\(line \d+\)",
     uses_random: r"it uses random, which differs from run to run.*\(line \d+\)",
     uses_the_clock: r"it uses time, which differs from run to run.*\(line \d+\)",
     reads_beyond: r"it reads tally\.means\[3\], but the indices are 0 to 2 \(line \d+\)",
@@ -148,12 +148,12 @@ REFUSED = {
     misspells: r"name 'tallly' is not defined \(did you mean 'tally'\?.*\(line \d+\)",
     misspells_later: r"name 'tallly' is not defined \(did you mean 'tally'\?.*\(line \d+\)",
     misspells_a_global: r"name 'TRESHOLD' is not defined \(did you mean 'THRESHOLD'\?\) \(line \d+\)",
-    calls_a_noisy_helper: r"it calls noisy_helper, which uses numpy\.random, .* from luck.*\(line \d+\)",
+    calls_a_noisy_helper: r"it calls noisy_helper, which uses numpy\.random, .* from noise.*\(line \d+\)",
     imports: r"it imports random: import at the top of the file \(line \d+\)",
     changes_a_global: r"changes the global 'THRESHOLD', .*: keep numbers in tally\.memory \(line \d+\)",
-    draws_twice_from_its_luck: r"uniform and normal draw from the same random bits.*\(line \d+\)",
-    takes_luck_for_bits: r"luck is not a number: read random bits from it, as in uniform\(at\(luck",
-    misspells_a_field: r"Unknown attribute 'lst' of the tally \(did you mean 'last'\?.*\(line \d+\)",
+    draws_twice_from_its_noise: r"uniform and normal draw from the same random bits.*\(line \d+\)",
+    takes_noise_for_bits: r"noise is not a number: read random bits from it, as in uniform\(at\(noise",
+    misspells_a_field: r"Unknown attribute 'last_rm' of the tally \(did you mean 'last_arm'\?.*\(line \d+\)",
     plays_beyond: r"an arm outside 0\.\.2 in period 5 of replication 0",
     returns_a_truth: r"what it returns, .*, is not a whole number: return an arm's index",
 }
@@ -182,38 +182,38 @@ def test_a_body_is_refused_before_machine_code_runs(body, batched, play):
     assert len(str(refused.value)) < 350
 
 
-def reads_the_row(law, row, arm, bits):
-    return law.means[row]
+def reads_the_row(parameters, row, arm, bits):
+    return parameters.means[row]
 
 
-def writes_to_its_law(law, row, arm, bits):
-    law.means[arm] += 1.0
-    return law.means[arm]
+def writes_to_its_law(parameters, row, arm, bits):
+    parameters.means[arm] += 1.0
+    return parameters.means[arm]
 
 
-def draws_from_numpy(law, row, arm, bits):
+def draws_from_numpy(parameters, row, arm, bits):
     return np.random.rand()  # noqa: NPY002
 
 
-def draws_twice(law, row, arm, bits):
-    return law.means[arm] * exponential(bits) if uniform(bits) < 0.1 else 0.0
+def draws_twice(parameters, row, arm, bits):
+    return parameters.means[arm] * exponential(bits) if uniform(bits) < 0.1 else 0.0
 
 
-def draws_what_a_sampler_used(law, row, arm, bits):
+def draws_what_a_sampler_used(parameters, row, arm, bits):
     return poisson(bits, 20.0) * uniform(again(bits, 1))
 
 
-def not_finite(law, row, arm, bits):
-    return law.means[arm] / (row - row)
+def not_finite(parameters, row, arm, bits):
+    return parameters.means[arm] / (row - row)
 
 
-def neither_0_nor_1(law, row, arm, bits):
-    return law.means[arm]
+def neither_0_nor_1(parameters, row, arm, bits):
+    return parameters.means[arm]
 
 
 REFUSED_DRAWS = {
-    reads_the_row: r"it reads law\.means\[4\], but the indices are 0 to 2",
-    writes_to_its_law: r"it writes to law\.means, which it must not change \(line",
+    reads_the_row: r"it reads parameters\.means\[4\], but the indices are 0 to 2",
+    writes_to_its_law: r"it writes to parameters\.means, which it must not change \(line",
     draws_from_numpy: r"it uses numpy\.random, .*: take random numbers from bits, as in uniform\(bits\)",
     draws_twice: r"uniform and exponential draw from the same random bits.* again\(bits, 1\).*\(line",
     draws_what_a_sampler_used: r"poisson and uniform draw from the same random bits",
@@ -245,9 +245,9 @@ def test_draws_from_bits_of_their_own_are_accepted(monkeypatch):
         means: Sequence[float]
 
     @sl.draws(Revenue)
-    def _(law, row, arm, bits):
+    def _(parameters, row, arm, bits):
         buys = uniform(again(bits, 1)) < 0.1
-        amount = law.means[arm] * gamma(again(bits, 2), 2.0) + 0.0 * uniform(bits)
+        amount = parameters.means[arm] * gamma(again(bits, 2), 2.0) + 0.0 * uniform(bits)
         return amount if buys else 0.0
 
     monkeypatch.setattr(body_checks, "SECONDS", 60.0)
@@ -268,7 +268,7 @@ def test_a_global_number_that_was_changed_is_refused():
         body_checks.probe_bodies(experiment, BERNOULLI)
 
 
-def reads_a_global(policy, tally, period, luck):
+def reads_a_global(policy, tally, period, noise):
     return 0 if period < THRESHOLD else 1
 
 
@@ -292,7 +292,7 @@ def test_a_tuple_a_function_or_an_attribute_that_was_changed_is_refused(name, va
         body_checks.probe_bodies(experiment, BERNOULLI)
 
 
-def reads_others(policy, tally, period, luck):
+def reads_others(policy, tally, period, noise):
     return (limits[0] + settings.shift + helper(period)) % 3  # noqa: F821
 
 
@@ -300,7 +300,7 @@ def reads_others(policy, tally, period, luck):
 def test_a_body_that_changes_from_run_to_run_is_refused():
     """Here by a global object, which neither its name nor one run gives away."""
 
-    def alternates(policy, tally, period, luck):
+    def alternates(policy, tally, period, noise):
         return next(numbers) % 2
 
     numbers = iter(range(10_000_000_000))
@@ -311,7 +311,7 @@ def test_a_body_that_changes_from_run_to_run_is_refused():
         sl.simulate(experiment_of(policy_of(alternates), horizon=61), BERNOULLI)
 
 
-def overflows(policy, tally, period, luck):
+def overflows(policy, tally, period, noise):
     return 1 if policy.size * 4_611_686_018_427_387_904 * period > 0 else 0
 
 
@@ -332,7 +332,7 @@ class Mine(NamedTuple):
         return 3
 
 @sl.selects(Mine)
-def _(policy, tally, period, luck):
+def _(policy, tally, period, noise):
     if period > 5_000:
         tally.memory[period * 1_000_000] = 1.0
     return 0
@@ -358,10 +358,10 @@ def test_a_wrong_index_never_ends_the_process():
     assert all("an index is out of range" in line and "guard=True" in line for line in lines)
 
 
-def slow(policy, tally, period, luck):
+def slow(policy, tally, period, noise):
     best = 0
     for arm in range(tally.pulls.size):
-        if uniform(at(luck, period, arm)) * (tally.means[arm] + 1) > 0.999:
+        if uniform(at(noise, period, arm)) * (tally.means[arm] + 1) > 0.999:
             best = arm
     return best
 
@@ -384,7 +384,7 @@ def test_a_check_with_a_slow_policy_of_sameluck_ends_in_time():
     class Constant(NamedTuple):
         means: Sequence[float]
 
-    sl.draws(Constant)(lambda law, row, arm, bits: 1.0)
+    sl.draws(Constant)(lambda parameters, row, arm, bits: 1.0)
     experiment = experiment_of(sl.ThompsonGaussian(), arms=100, horizon=1_000)
     started = time.perf_counter()
     (probe,) = body_checks.probe_bodies(experiment, Constant((1.0,) * 100))
@@ -427,7 +427,7 @@ class Mine(NamedTuple):
         return 1
 
 @sl.selects(Mine)
-def select_mine(policy, tally, period, luck):
+def select_mine(policy, tally, period, noise):
     number = 0
     while {condition}:
         number += 0
@@ -460,31 +460,33 @@ def test_a_loop_that_does_not_end_is_refused(condition, period, tmp_path):
     assert line in ("15)", "16)")
 
 
-def divides_the_chances(policy, tally, period, chances):
-    chances[0] = 1.0 / tally.pulls[2]
+def divides_the_probabilities(policy, tally, period, probabilities):
+    probabilities[0] = 1.0 / tally.pulls[2]
 
 
-def fills_beyond(policy, tally, period, chances):
-    chances[tally.pulls.size] = 1.0
+def fills_beyond(policy, tally, period, probabilities):
+    probabilities[tally.pulls.size] = 1.0
 
 
-def denies_what_is_played(policy, tally, period, chances):
-    chances[0], chances[1], chances[2] = (1.0, 0.0, 0.0) if period < 4 else (0.0, 0.5, 0.5)
+def denies_what_is_played(policy, tally, period, probabilities):
+    probabilities[0], probabilities[1], probabilities[2] = (
+        (1.0, 0.0, 0.0) if period < 4 else (0.0, 0.5, 0.5)
+    )
 
 
 REFUSED_CHANCES = {
-    divides_the_chances: r"cannot be run: it divides by zero: test for 0 first \(line \d+\)",
-    fills_beyond: r"cannot be run: it writes chances\[3\], but the indices are 0 to 2 \(line \d+\)",
-    denies_what_is_played: r"its chances in period 4 are \[0\.0, 0\.5, 0\.5\], and it played arm 0",
+    divides_the_probabilities: r"cannot be run: it divides by zero: test for 0 first \(line \d+\)",
+    fills_beyond: r"cannot be run: it writes probabilities\[3\], but the indices are 0 to 2 \(line \d+\)",
+    denies_what_is_played: r"its probabilities in period 4 are \[0\.0, 0\.5, 0\.5\], and it played arm 0",
 }
 
 
 @pytest.mark.usefixtures("machine_code_is_not_run")
 @pytest.mark.parametrize("body", REFUSED_CHANCES, ids=lambda body: body.__name__)
 @pytest.mark.parametrize("batched", [False, True], ids=["alone", "batched"])
-def test_chances_are_checked_before_machine_code_runs(body, batched):
-    policy = policy_of(lambda policy, tally, period, luck: 0)
-    sl.chances(type(policy))(body)
+def test_probabilities_are_checked_before_machine_code_runs(body, batched):
+    policy = policy_of(lambda policy, tally, period, noise: 0)
+    sl.probabilities(type(policy))(body)
     experiment = experiment_of(sl.Batched(policy, 3) if batched else policy)
     with pytest.raises(sl.Invalid, match=REFUSED_CHANCES[body]):
         sl.simulate(experiment, BERNOULLI, detail=True)
@@ -506,7 +508,7 @@ def test_numba_is_not_left_while_it_compiles():
 
 @pytest.mark.skipif(sys.gettrace() is not None, reason="the check does not replace another tracer")
 def test_a_loop_on_one_line_is_left_in_plain_python():
-    def loops(policy, tally, period, luck):
+    def loops(policy, tally, period, noise):
         while True: pass  # noqa: E701  # fmt: skip
 
     deadline = Deadline(0.05, [loops.__code__])

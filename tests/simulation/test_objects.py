@@ -265,19 +265,19 @@ class TestAnyWay:
 
     @pytest.mark.slow
     def test_an_environment_of_ones_own(self):
-        sl.draws(Poor)(lambda law, row, arm, bits: law.means[arm])
+        sl.draws(Poor)(lambda parameters, row, arm, bits: parameters.means[arm])
         experiment, makers = alone(Bound, replications=2)
         runs = sl.simulate(experiment, Poor(), makers=makers)
         assert (runs.rewards[:, 0, 0] == (runs.pulls[:, 0, 0] * (1, 2, 3)).sum(axis=-1)).all()
 
-        def broken(law, row, arm, bits):
-            return law.means[arm + 7]
+        def broken(parameters, row, arm, bits):
+            return parameters.means[arm + 7]
 
         sl.draws(Poor)(broken)
         for check in (True, False):
             with pytest.raises(sl.Invalid, match=r"environment Poor cannot be run.*\(line \d+\)"):
                 sl.simulate(experiment, Poor(), makers=makers, check=check)
-        sl.draws(Poor)(lambda law, row, arm, bits: law.means[arm] / 0.0)
+        sl.draws(Poor)(lambda parameters, row, arm, bits: parameters.means[arm] / 0.0)
         with pytest.raises(sl.Invalid, match="environment Poor gave a reward that is not a finite"):
             sl.simulate(experiment, Poor(), makers=makers, check=False)
 

@@ -20,23 +20,23 @@ class Own(NamedTuple):
     number: object = 1
 
 
-def of_clock(policy, tally, period, luck):
+def of_clock(policy, tally, period, noise):
     return int(time.time()) % 2
 
 
-def of_global_randomness(policy, tally, period, luck):
+def of_global_randomness(policy, tally, period, noise):
     return int(np.random.random() * 2)  # noqa: NPY002
 
 
-def out_of_range(policy, tally, period, luck):
+def out_of_range(policy, tally, period, noise):
     return period
 
 
-def twice(policy, tally, period, luck):
-    return int(uniform(at(luck, period, 0)) + uniform(at(luck, period, 0)))
+def twice(policy, tally, period, noise):
+    return int(uniform(at(noise, period, 0)) + uniform(at(noise, period, 0)))
 
 
-def first(policy, tally, period, luck):
+def first(policy, tally, period, noise):
     return 0
 
 

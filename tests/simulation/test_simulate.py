@@ -560,8 +560,8 @@ class OutOfRange(NamedTuple):
     arm: int = 99
 
 
-def optimist(policy, tally, period, luck):
-    if uniform(at(luck, period, 0)) < policy.chance:
+def optimist(policy, tally, period, noise):
+    if uniform(at(noise, period, 0)) < policy.chance:
         return policy.favourite
     best = 0
     for arm in range(1, tally.pulls.size):
@@ -570,11 +570,11 @@ def optimist(policy, tally, period, luck):
     return best
 
 
-def twice_reader(policy, tally, period, luck):
-    return 0 if uniform(at(luck, period, 0)) < uniform(at(luck, period, 0)) else 1
+def twice_reader(policy, tally, period, noise):
+    return 0 if uniform(at(noise, period, 0)) < uniform(at(noise, period, 0)) else 1
 
 
-def out_of_range(policy, tally, period, luck):
+def out_of_range(policy, tally, period, noise):
     return policy.arm if period == 5 else 0
 
 

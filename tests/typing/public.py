@@ -10,7 +10,7 @@ class Mine(NamedTuple):
 
 
 @sl.selects(Mine)
-def choose(policy: Mine, tally: sl.Tally, period: int, luck: object) -> int:
+def choose(policy: Mine, tally: sl.Tally, period: int, noise: object) -> int:
     return 0 if policy.optimism > tally.means[0] else period % tally.pulls.size
 
 

@@ -18,6 +18,9 @@ from sameluck.errors import Invalid, did_you_mean
 
 Body: TypeAlias = Callable[..., Any]
 
+# Arguments of registered functions until version 0.2, and their names now.
+RENAMED = {"luck": "noise", "chances": "probabilities", "law": "parameters"}
+
 
 def is_ours(thing: type | Body) -> bool:
     """Whether a class or function is defined in sameluck, so that the digest of its sources covers it."""
@@ -44,9 +47,11 @@ def check_registration(
         raise Invalid(f"{kind!r} is not a class for {what}; make it a NamedTuple of parameters")
     if not inspect.isfunction(body):
         raise Invalid(f"a body of {kind.__name__} must be a plain Python function, got {body!r}")
-    names = ", ".join(inspect.signature(body).parameters)
-    if names != arguments:
-        raise Invalid(f"a body of {kind.__name__} must take ({arguments}), got ({names})")
+    names = list(inspect.signature(body).parameters)
+    if names != arguments.split(", "):
+        renames = [f"rename {name} to {RENAMED[name]}" for name in names if name in RENAMED]
+        got = "; ".join([f"got ({', '.join(names)})", *renames])
+        raise Invalid(f"a body of {kind.__name__} must take ({arguments}), {got}")
     if is_ours(body):
         return
     # Machine code of sameluck's own bodies is kept on disk for later processes.
@@ -145,7 +150,9 @@ def _python_reason(body: Body, error: Exception) -> str:
             else "it takes the logarithm of 0"
         )
     if isinstance(error, TypeError) and "OnceKey" in str(error):
-        return "luck is not a number: read random bits from it, as in uniform(at(luck, period, 0))"
+        return (
+            "noise is not a number: read random bits from it, as in uniform(at(noise, period, 0))"
+        )
     return ""
 
 

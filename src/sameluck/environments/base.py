@@ -1,18 +1,18 @@
 """How an environment is written and registered: `Environment`, `draws`.
 
-A draw body is a pure function of (law, row, arm, bits) that turns 64 random bits into a reward of an arm. It runs as
-plain Python and as machine code:
+A draw body is a pure function of (parameters, row, arm, bits) that turns 64 random bits into a reward of an arm. It
+runs as plain Python and as machine code:
 
     class Exponential(NamedTuple):
         means: Sequence[float]
 
     @draws(Exponential)
-    def _(law, row, arm, bits):
-        return law.means[arm] * exponential(bits)
+    def _(parameters, row, arm, bits):
+        return parameters.means[arm] * exponential(bits)
 
-That is all an environment needs: `law` holds the parameters, sequences as arrays of floats. The methods of
+That is all an environment needs: `parameters` holds its fields, sequences as arrays of floats. The methods of
 `Environment` that it does not define are added. An environment that differs between replications (a prior) defines
-`laws` and reads the row of its replication.
+`compiled_parameters` and reads the row of its replication.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from sameluck.errors import Invalid, shown
 from sameluck.randomness.streams import Bits
 from sameluck.validation import is_listed, require_number
 
-Law: TypeAlias = text_forms.Parameters  # what a draw body takes
 DrawBody: TypeAlias = Callable[..., float]
 
 _ROUNDING = 1e-9  # of a sum of probabilities
@@ -89,7 +88,9 @@ class Environment:
         means = self.means.tolist() if isinstance(self.means, np.ndarray) else self.means
         check_means(self, means, arms, **LIMITS)
 
-    def laws(self, seed: int, replications: range, arms: int) -> text_forms.Parameters:
+    def compiled_parameters(
+        self, seed: int, replications: range, arms: int
+    ) -> text_forms.Parameters:
         """The parameters as the draw body takes them: for a prior one instance per replication."""
         parameters: Any = self  # a NamedTuple
         kind, fields = type(self).__name__, parameters._asdict()
@@ -117,13 +118,13 @@ LIMITS = {"at_least": -LARGEST, "at_most": LARGEST}
 
 
 def draws(kind: type) -> Callable[[DrawBody], DrawBody]:
-    """Register the draw body of an environment class; `law` is what its `laws` returns.
+    """Register the draw body of an environment class; `parameters` is what its `compiled_parameters` returns.
 
     A class of your own may be registered again with another body, which replaces the one before.
     """
 
     def register(body: DrawBody) -> DrawBody:
-        check_registration(kind, body, ENVIRONMENTS, "an environment", "law, row, arm, bits")
+        check_registration(kind, body, ENVIRONMENTS, "an environment", "parameters, row, arm, bits")
         _DRAW_BODIES[kind] = body
         if not is_ours(body):
             complete(kind)
@@ -138,12 +139,14 @@ def complete(kind: type) -> None:
     """Add the methods of `Environment` that a user's class does not define."""
     if not hasattr(kind, "means"):
         raise Invalid(f"{kind.__name__} has no means; give it a field `means`, one mean per arm")
+    if hasattr(kind, "laws") and not hasattr(kind, "compiled_parameters"):
+        raise Invalid(f"{kind.__name__}.laws: rename the method to compiled_parameters")
     for name, value in vars(Environment).items():
         if not hasattr(kind, name):
             setattr(kind, name, value)
 
 
-def _draw(law: text_forms.Parameters, row: int, arm: int, bits: Bits) -> float:
+def _draw(parameters: text_forms.Parameters, row: int, arm: int, bits: Bits) -> float:
     """Turn 64 random bits into a reward of an arm, in the instance of the given row."""
     raise NotImplementedError
 
@@ -161,11 +164,11 @@ def moves(kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return register
 
 
-def _always(law: Any, time: int) -> Any:
-    return law
+def _always(parameters: Any, time: int) -> Any:
+    return parameters
 
 
-def _at_time(law: Any, time: int) -> Any:
+def _at_time(parameters: Any, time: int) -> Any:
     """The law at a time, counted from 1: another one for laws that change only."""
 
 
@@ -177,17 +180,21 @@ def is_all_ours(environment: Environment) -> bool:
     return all(is_ours(type(one)) for one in environment.moves_between)
 
 
-def draw_body_of(law: text_forms.Parameters) -> DrawBody:
+def draw_body_of(parameters: text_forms.Parameters) -> DrawBody:
     """The draw body of a law."""
-    if type(law) not in _DRAW_BODIES:
-        raise Invalid(f"{type(law).__name__} has no draw body; register one with sameluck.draws")
-    return _DRAW_BODIES[type(law)]
+    if type(parameters) not in _DRAW_BODIES:
+        raise Invalid(
+            f"{type(parameters).__name__} has no draw body; register one with sameluck.draws"
+        )
+    return _DRAW_BODIES[type(parameters)]
 
 
 def is_complete(kind: type) -> TypeGuard[type[Environment]]:
     """Whether a class of `sameluck.environments` is an environment; False for a law; `Invalid` for neither."""
     has_body = kind in _DRAW_BODIES
-    if issubclass(kind, Environment) and (has_body or kind.laws is not Environment.laws):
+    if issubclass(kind, Environment) and (
+        has_body or kind.compiled_parameters is not Environment.compiled_parameters
+    ):
         return True
     if issubclass(kind, Environment) or hasattr(kind, "means") or not has_body:
         raise Invalid(
@@ -198,25 +205,27 @@ def is_complete(kind: type) -> TypeGuard[type[Environment]]:
     return False
 
 
-def compiled_law(
+def prepared_parameters(
     environment: Environment, seed: int, replications: range, arms: int
 ) -> text_forms.Parameters:
-    """What `environment.laws` returns, under the class that its machine code is compiled for."""
-    law = environment.laws(seed, replications, arms)
-    kind = type(law)
+    """What `environment.compiled_parameters` returns, under the class that its machine code is compiled for."""
+    parameters = environment.compiled_parameters(seed, replications, arms)
+    kind = type(parameters)
     body = _DRAW_BODIES.get(type(environment), _DRAW_BODIES.get(kind))  # or of the law itself
     if body is None:
-        return law
+        return parameters
     if is_ours(body):  # its machine code is kept on disk, by the name of its class
         _DRAW_BODIES[kind] = body
-        return law
-    if not text_forms.is_parameters(law):
-        raise Invalid(f"{type(environment).__name__}.laws must return a NamedTuple, got {law!r}")
+        return parameters
+    if not text_forms.is_parameters(parameters):
+        raise Invalid(
+            f"{type(environment).__name__}.compiled_parameters must return a NamedTuple, got {parameters!r}"
+        )
     if (kind, body) not in _COMPILED_AS:
         _COMPILED_AS.setdefault((kind, body), renamed(kind))  # another thread may have been first
     own = compiled_bodies(kind, [body], otherwise=_COMPILED_AS[kind, body])
     _DRAW_BODIES.setdefault(own.kind, *own.bodies)
-    return own.kind(*map(_read_only, law))
+    return own.kind(*map(_read_only, parameters))
 
 
 def _read_only(value: object) -> object:
@@ -291,7 +300,7 @@ def check_row(name: str, values: object, columns: int | None, **bounds: float) -
     return len(values)
 
 
-def check_chances(name: str, rows: object, arms: int, columns: int | None = None) -> int:
+def check_probabilities(name: str, rows: object, arms: int, columns: int | None = None) -> int:
     """The number of columns, or `Invalid` unless there is one list of probabilities per arm, with the sum 1."""
     columns = check_table(name, rows, arms, columns, at_least=0, at_most=1)
     for arm, total in enumerate(np.sum(np.asarray(rows, float), axis=1)):

@@ -34,24 +34,24 @@ class Bernoulli(_Parameters, Environment):
         """Raise `Invalid` for probabilities outside [0, 1]."""
         check_means(self, self.means, arms, at_least=0, at_most=1)
 
-    def laws(self, seed: int, replications: range, arms: int) -> BernoulliLaw:
+    def compiled_parameters(self, seed: int, replications: range, arms: int) -> CompiledBernoulli:
         """The same instance in all replications."""
-        return bernoulli_law(self.instance_means(seed, replications, arms))
+        return compiled_bernoulli(self.instance_means(seed, replications, arms))
 
 
-class BernoulliLaw(NamedTuple):
+class CompiledBernoulli(NamedTuple):
     """Success probabilities (replication, arm)."""
 
     chance: Floats
     threshold: NDArray[np.uint64]  # how many of the 2^53 values of `uniform` lie below the chance
 
 
-def bernoulli_law(chance: Floats) -> BernoulliLaw:
+def compiled_bernoulli(chance: Floats) -> CompiledBernoulli:
     """The law with the given success probabilities (replication, arm)."""
-    return BernoulliLaw(chance, np.ceil(chance * 2.0**53).astype(np.uint64))
+    return CompiledBernoulli(chance, np.ceil(chance * 2.0**53).astype(np.uint64))
 
 
-@draws(BernoulliLaw)
-def _bernoulli(law: BernoulliLaw, row: int, arm: int, bits: Bits) -> float:
+@draws(CompiledBernoulli)
+def _bernoulli(parameters: CompiledBernoulli, row: int, arm: int, bits: Bits) -> float:
     # 1 if uniform(bits) < chance, which is the sign of a difference: a branch on it could not be predicted.
-    return float(np.int64(((bits >> _11) - law.threshold[row, arm]) >> _63))
+    return float(np.int64(((bits >> _11) - parameters.threshold[row, arm]) >> _63))

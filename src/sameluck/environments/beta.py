@@ -39,19 +39,21 @@ class Beta(_Parameters, Environment):
         check_means(self, self.means, arms, above=0, below=1)
         check_each("Beta.concentration", self.concentration, arms, at_least=1e-6, at_most=1e12)
 
-    def laws(self, seed: int, replications: range, arms: int) -> BetaLaw:
+    def compiled_parameters(self, seed: int, replications: range, arms: int) -> CompiledBeta:
         """The same instance in all replications."""
         means, concentration = np.asarray(self.means, float), per_arm(self.concentration, arms)
-        return BetaLaw(np.maximum(means * concentration, _SMALLEST), (1 - means) * concentration)
+        return CompiledBeta(
+            np.maximum(means * concentration, _SMALLEST), (1 - means) * concentration
+        )
 
 
-class BetaLaw(NamedTuple):
+class CompiledBeta(NamedTuple):
     """The shapes of each arm (arm,)."""
 
     a: Floats
     b: Floats
 
 
-@draws(BetaLaw)
-def _beta(law: BetaLaw, row: int, arm: int, bits: Bits) -> float:
-    return beta(bits, law.a[arm], law.b[arm])
+@draws(CompiledBeta)
+def _beta(parameters: CompiledBeta, row: int, arm: int, bits: Bits) -> float:
+    return beta(bits, parameters.a[arm], parameters.b[arm])

@@ -81,13 +81,19 @@ class ByFamily(_Parameters, Environment):
                 )
             text_forms.normal_form(one).check(one.arms or 0)
 
-    def laws(self, seed: int, replications: range, arms: int) -> text_forms.Parameters:
+    def compiled_parameters(
+        self, seed: int, replications: range, arms: int
+    ) -> text_forms.Parameters:
         """The law of the first environment, then those of the others."""
         *others, last = self._families
-        law = last.laws(seed, replications, len(last.means))
+        parameters = last.compiled_parameters(seed, replications, len(last.means))
         for one in reversed(others):
-            law = ByFamilyLaw(one.laws(seed, replications, len(one.means)), law, len(one.means))
-        return law
+            parameters = CompiledByFamily(
+                one.compiled_parameters(seed, replications, len(one.means)),
+                parameters,
+                len(one.means),
+            )
+        return parameters
 
 
 def _is_family(one: Environment) -> bool:
@@ -95,7 +101,7 @@ def _is_family(one: Environment) -> bool:
     return fixed and is_ours(type(one)) and not isinstance(one, ByFamily)
 
 
-class ByFamilyLaw(NamedTuple):
+class CompiledByFamily(NamedTuple):
     """The law of the first arms, that of the others, and how many the first are."""
 
     first: text_forms.Parameters
@@ -103,8 +109,8 @@ class ByFamilyLaw(NamedTuple):
     arms: int
 
 
-@draws(ByFamilyLaw)
-def _by_family(law: ByFamilyLaw, row: int, arm: int, bits: Bits) -> float:
-    if arm < law.arms:
-        return draw(law.first, row, arm, bits)
-    return draw(law.others, row, arm - law.arms, bits)
+@draws(CompiledByFamily)
+def _by_family(parameters: CompiledByFamily, row: int, arm: int, bits: Bits) -> float:
+    if arm < parameters.arms:
+        return draw(parameters.first, row, arm, bits)
+    return draw(parameters.others, row, arm - parameters.arms, bits)

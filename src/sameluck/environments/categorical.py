@@ -11,7 +11,7 @@ from sameluck.arrays import Floats
 from sameluck.environments.base import (
     LIMITS,
     Environment,
-    check_chances,
+    check_probabilities,
     check_row,
     draws,
 )
@@ -58,22 +58,22 @@ class Categorical(_Parameters, Environment):
 
     def check(self, arms: int) -> None:
         """Raise `Invalid` unless each arm has probabilities whose sum is 1, one per value."""
-        many = check_chances("Categorical.chances", self.chances, arms)
+        many = check_probabilities("Categorical.chances", self.chances, arms)
         if self.values is not None:
             check_row("Categorical.values", self.values, many, **LIMITS)
 
-    def laws(self, seed: int, replications: range, arms: int) -> CategoricalLaw:
+    def compiled_parameters(self, seed: int, replications: range, arms: int) -> CompiledCategorical:
         """The same instance in all replications."""
-        return CategoricalLaw(np.cumsum(self.chances, axis=1), self._rewards())
+        return CompiledCategorical(np.cumsum(self.chances, axis=1), self._rewards())
 
 
-class CategoricalLaw(NamedTuple):
+class CompiledCategorical(NamedTuple):
     """Running sums of each arm's probabilities, and the rewards."""
 
     cumulative: Floats  # (arm, value)
     values: Floats  # (value,)
 
 
-@draws(CategoricalLaw)
-def _categorical(law: CategoricalLaw, row: int, arm: int, bits: Bits) -> float:
-    return law.values[discrete(bits, law.cumulative[arm])]
+@draws(CompiledCategorical)
+def _categorical(parameters: CompiledCategorical, row: int, arm: int, bits: Bits) -> float:
+    return parameters.values[discrete(bits, parameters.cumulative[arm])]

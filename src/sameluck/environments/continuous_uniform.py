@@ -48,19 +48,23 @@ class ContinuousUniform(_Parameters, Environment):
         check_each("ContinuousUniform.high", self.high, arms, **LIMITS)
         check_order("ContinuousUniform", self.low, self.high, arms)
 
-    def laws(self, seed: int, replications: range, arms: int) -> ContinuousUniformLaw:
+    def compiled_parameters(
+        self, seed: int, replications: range, arms: int
+    ) -> CompiledContinuousUniform:
         """The same instance in all replications."""
         low = per_arm(self.low, arms)
-        return ContinuousUniformLaw(low, per_arm(self.high, arms) - low)
+        return CompiledContinuousUniform(low, per_arm(self.high, arms) - low)
 
 
-class ContinuousUniformLaw(NamedTuple):
+class CompiledContinuousUniform(NamedTuple):
     """The lower end and the width of each arm's interval (arm,)."""
 
     low: Floats
     width: Floats
 
 
-@draws(ContinuousUniformLaw)
-def _continuous_uniform(law: ContinuousUniformLaw, row: int, arm: int, bits: Bits) -> float:
-    return law.low[arm] + law.width[arm] * uniform(bits)
+@draws(CompiledContinuousUniform)
+def _continuous_uniform(
+    parameters: CompiledContinuousUniform, row: int, arm: int, bits: Bits
+) -> float:
+    return parameters.low[arm] + parameters.width[arm] * uniform(bits)

@@ -96,11 +96,13 @@ class Empirical(_Parameters, Environment):
             for row, value in enumerate(values):
                 require_number(f"Empirical.samples[{arm}][{row}]", value, **LIMITS)
 
-    def laws(self, seed: int, replications: range, arms: int) -> EmpiricalLaw:
+    def compiled_parameters(self, seed: int, replications: range, arms: int) -> CompiledEmpirical:
         """The same instance in all replications."""
         sizes = [len(values) for values in self.samples]
         start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        return EmpiricalLaw(np.concatenate([np.asarray(v, float) for v in self.samples]), start)
+        return CompiledEmpirical(
+            np.concatenate([np.asarray(v, float) for v in self.samples]), start
+        )
 
 
 def _all_within_limits(values: Sequence[object]) -> bool:
@@ -110,14 +112,14 @@ def _all_within_limits(values: Sequence[object]) -> bool:
     return floats and bool((np.abs(np.array(values)) <= LARGEST).all())
 
 
-class EmpiricalLaw(NamedTuple):
+class CompiledEmpirical(NamedTuple):
     """The observed values of all arms, one arm after another."""
 
     values: Floats
     start: Ints  # (arm + 1,): where each arm's values begin
 
 
-@draws(EmpiricalLaw)
-def _empirical(law: EmpiricalLaw, row: int, arm: int, bits: Bits) -> float:
-    first = law.start[arm]
-    return law.values[first + np.int64(uniform(bits) * (law.start[arm + 1] - first))]
+@draws(CompiledEmpirical)
+def _empirical(parameters: CompiledEmpirical, row: int, arm: int, bits: Bits) -> float:
+    first = parameters.start[arm]
+    return parameters.values[first + np.int64(uniform(bits) * (parameters.start[arm + 1] - first))]

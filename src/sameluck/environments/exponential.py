@@ -30,5 +30,5 @@ class Exponential(_Parameters, Environment):
 
 
 @draws(Exponential)
-def _exponential(law: Exponential, row: int, arm: int, bits: Bits) -> float:
-    return law.means[arm] * exponential(bits)
+def _exponential(parameters: Exponential, row: int, arm: int, bits: Bits) -> float:
+    return parameters.means[arm] * exponential(bits)

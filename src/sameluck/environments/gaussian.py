@@ -39,18 +39,20 @@ class Gaussian(_Parameters, Environment):
         check_means(self, self.means, arms, **LIMITS)
         check_each("Gaussian.sd", self.sd, arms, at_least=0, at_most=LARGEST)
 
-    def laws(self, seed: int, replications: range, arms: int) -> GaussianLaw:
+    def compiled_parameters(self, seed: int, replications: range, arms: int) -> CompiledGaussian:
         """The same instance in all replications."""
-        return GaussianLaw(self.instance_means(seed, replications, arms), per_arm(self.sd, arms))
+        return CompiledGaussian(
+            self.instance_means(seed, replications, arms), per_arm(self.sd, arms)
+        )
 
 
-class GaussianLaw(NamedTuple):
+class CompiledGaussian(NamedTuple):
     """Means and standard deviations of normal rewards."""
 
     mean: Floats  # (replication, arm)
     sd: Floats  # (arm,)
 
 
-@draws(GaussianLaw)
-def _gaussian(law: GaussianLaw, row: int, arm: int, bits: Bits) -> float:
-    return law.mean[row, arm] + law.sd[arm] * normal(bits)
+@draws(CompiledGaussian)
+def _gaussian(parameters: CompiledGaussian, row: int, arm: int, bits: Bits) -> float:
+    return parameters.mean[row, arm] + parameters.sd[arm] * normal(bits)

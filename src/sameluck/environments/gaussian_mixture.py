@@ -12,7 +12,7 @@ from sameluck.environments.base import (
     LARGEST,
     LIMITS,
     Environment,
-    check_chances,
+    check_probabilities,
     check_table,
     draws,
 )
@@ -65,15 +65,17 @@ class GaussianMixture(_Parameters, Environment):
         )
         require_number("GaussianMixture.sd", self.sd, at_least=0, at_most=LARGEST)
         if self.weights is not None:
-            check_chances("GaussianMixture.weights", self.weights, arms, columns=components)
+            check_probabilities("GaussianMixture.weights", self.weights, arms, columns=components)
 
-    def laws(self, seed: int, replications: range, arms: int) -> GaussianMixtureLaw:
+    def compiled_parameters(
+        self, seed: int, replications: range, arms: int
+    ) -> CompiledGaussianMixture:
         """The same instance in all replications."""
         components = np.asarray(self.components, float)
-        return GaussianMixtureLaw(np.cumsum(self._weights(), axis=1), components, self.sd)
+        return CompiledGaussianMixture(np.cumsum(self._weights(), axis=1), components, self.sd)
 
 
-class GaussianMixtureLaw(NamedTuple):
+class CompiledGaussianMixture(NamedTuple):
     """Running sums of each arm's weights, the means of its components, and the standard deviation around them."""
 
     cumulative: Floats  # (arm, component)
@@ -81,7 +83,7 @@ class GaussianMixtureLaw(NamedTuple):
     sd: float
 
 
-@draws(GaussianMixtureLaw)
-def _gaussian_mixture(law: GaussianMixtureLaw, row: int, arm: int, bits: Bits) -> float:
-    component = discrete(bits, law.cumulative[arm])
-    return law.mean[arm, component] + law.sd * normal(again(bits, _NOISE))
+@draws(CompiledGaussianMixture)
+def _gaussian_mixture(parameters: CompiledGaussianMixture, row: int, arm: int, bits: Bits) -> float:
+    component = discrete(bits, parameters.cumulative[arm])
+    return parameters.mean[arm, component] + parameters.sd * normal(again(bits, _NOISE))

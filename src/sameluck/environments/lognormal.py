@@ -48,9 +48,9 @@ class Lognormal(_Parameters, Environment):
         check_means(self, self.means, arms, above=0, at_most=_MOST)
         check_each("Lognormal.sigma", self.sigma, arms, at_least=0, at_most=_MOST_SIGMA)
 
-    def laws(self, seed: int, replications: range, arms: int) -> LognormalLaw:
+    def compiled_parameters(self, seed: int, replications: range, arms: int) -> CompiledLognormal:
         """The same instance in all replications."""
-        return lognormal_law(1.0, self.means, self.sigma, arms)
+        return compiled_lognormal(1.0, self.means, self.sigma, arms)
 
 
 class _ZeroInflatedParameters(NamedTuple):
@@ -86,12 +86,12 @@ class ZeroInflatedLognormal(_ZeroInflatedParameters, Environment):
         check_each(f"{kind}.amount", self.amount, arms, above=0, at_most=_MOST)
         check_each(f"{kind}.sigma", self.sigma, arms, at_least=0, at_most=_MOST_SIGMA)
 
-    def laws(self, seed: int, replications: range, arms: int) -> LognormalLaw:
+    def compiled_parameters(self, seed: int, replications: range, arms: int) -> CompiledLognormal:
         """The same instance in all replications."""
-        return lognormal_law(self.nonzero, self.amount, self.sigma, arms)
+        return compiled_lognormal(self.nonzero, self.amount, self.sigma, arms)
 
 
-class LognormalLaw(NamedTuple):
+class CompiledLognormal(NamedTuple):
     """The probability of a reward other than 0, and the law of its logarithm (arm,)."""
 
     nonzero: Floats
@@ -99,20 +99,20 @@ class LognormalLaw(NamedTuple):
     sigma: Floats
 
 
-def lognormal_law(
+def compiled_lognormal(
     nonzero: float | Sequence[float],
     means: float | Sequence[float],
     sigma: float | Sequence[float],
     arms: int,
-) -> LognormalLaw:
+) -> CompiledLognormal:
     """The law with the given probabilities, and means of rewards other than 0."""
     deviations = per_arm(sigma, arms)
     mu = np.log(per_arm(means, arms)) - deviations**2 / 2
-    return LognormalLaw(per_arm(nonzero, arms), mu, deviations)
+    return CompiledLognormal(per_arm(nonzero, arms), mu, deviations)
 
 
-@draws(LognormalLaw)
-def _lognormal(law: LognormalLaw, row: int, arm: int, bits: Bits) -> float:
-    if uniform(bits) >= law.nonzero[arm]:
+@draws(CompiledLognormal)
+def _lognormal(parameters: CompiledLognormal, row: int, arm: int, bits: Bits) -> float:
+    if uniform(bits) >= parameters.nonzero[arm]:
         return 0.0
-    return math.exp(law.mu[arm] + law.sigma[arm] * normal(again(bits, _AMOUNT)))
+    return math.exp(parameters.mu[arm] + parameters.sigma[arm] * normal(again(bits, _AMOUNT)))

@@ -19,11 +19,11 @@ from sameluck.environments.base import (
     ENVIRONMENTS,
     Environment,
     at_time,
-    compiled_law,
     draw,
     draws,
     moves,
     per_arm,
+    prepared_parameters,
 )
 from sameluck.environments.gaussian import Gaussian
 from sameluck.errors import Invalid, shown
@@ -145,14 +145,18 @@ class Drifting(_DriftingParameters, Moving):
         self._check_arms(arms)
         require_whole("Drifting.over", self.over, 1, _LONGEST)
 
-    def laws(self, seed: int, replications: range, arms: int) -> text_forms.Parameters:
+    def compiled_parameters(
+        self, seed: int, replications: range, arms: int
+    ) -> text_forms.Parameters:
         """The laws of all environments, in the first period."""
         over, legs = float(self.over), len(self.moves_between) - 1
         if all(isinstance(one, Gaussian) for one in self.moves_between):
             means = np.array([one.means for one in self.moves_between], float)
             sds = np.array([per_arm(one.sd, arms) for one in self.moves_between])  # type: ignore[attr-defined]
-            return DriftingGaussianLaw(means, sds, over, 1)
-        return DriftingLaw(_one_of(self.moves_between, seed, replications, arms), legs, over, 1)
+            return CompiledDriftingGaussian(means, sds, over, 1)
+        return CompiledDrifting(
+            _one_of(self.moves_between, seed, replications, arms), legs, over, 1
+        )
 
     def _shares(self, times: Ints) -> Floats:
         places = np.minimum((times - 1) / self.over, 1.0) * (len(self.moves_between) - 1)
@@ -187,10 +191,12 @@ class Switching(_SwitchingParameters, Moving):
         require_whole("Switching.every", self.every, 1, _LONGEST)
         require_flag("Switching.repeat", self.repeat)
 
-    def laws(self, seed: int, replications: range, arms: int) -> SwitchingLaw:
+    def compiled_parameters(self, seed: int, replications: range, arms: int) -> CompiledSwitching:
         """The laws of all environments, in the first period."""
         which = _one_of(self.moves_between, seed, replications, arms)
-        return SwitchingLaw(which, len(self.moves_between), int(self.every), bool(self.repeat), 1)
+        return CompiledSwitching(
+            which, len(self.moves_between), int(self.every), bool(self.repeat), 1
+        )
 
     def _shares(self, times: Ints) -> Floats:
         turns, many = (times - 1) // self.every, len(self.moves_between)
@@ -198,7 +204,7 @@ class Switching(_SwitchingParameters, Moving):
         return np.asarray(np.eye(many)[which])
 
 
-class OneOfLaw(NamedTuple):
+class SelectedParameters(NamedTuple):
     """Several laws: the first is at place 0, the others are at those after it."""
 
     first: text_forms.Parameters
@@ -206,16 +212,16 @@ class OneOfLaw(NamedTuple):
     place: int  # of the one that pays
 
 
-class DriftingLaw(NamedTuple):
+class CompiledDrifting(NamedTuple):
     """The laws that rewards drift through, and the time."""
 
-    laws: text_forms.Parameters
+    selection: text_forms.Parameters
     legs: int  # from one law to the next
     over: float
     time: int
 
 
-class DriftingGaussianLaw(NamedTuple):
+class CompiledDriftingGaussian(NamedTuple):
     """Means and standard deviations of normal rewards that drift (environment, arm), and the time."""
 
     mean: Floats
@@ -224,10 +230,10 @@ class DriftingGaussianLaw(NamedTuple):
     time: int
 
 
-class SwitchingLaw(NamedTuple):
+class CompiledSwitching(NamedTuple):
     """The laws that rewards switch between, and the time."""
 
-    laws: text_forms.Parameters
+    selection: text_forms.Parameters
     many: int
     every: int
     repeat: bool
@@ -237,62 +243,72 @@ class SwitchingLaw(NamedTuple):
 def _one_of(
     parts: Sequence[Environment], seed: int, replications: range, arms: int
 ) -> text_forms.Parameters:
-    *others, last = (compiled_law(one, seed, replications, arms) for one in parts)
-    law = last
+    *others, last = (prepared_parameters(one, seed, replications, arms) for one in parts)
+    parameters = last
     for one in reversed(others):
-        law = OneOfLaw(one, law, 0)
-    return law
+        parameters = SelectedParameters(one, parameters, 0)
+    return parameters
 
 
-@moves(OneOfLaw)
-def _at_place(law: OneOfLaw, time: int) -> OneOfLaw:
-    return OneOfLaw(law.first, law.others, time)
+@moves(SelectedParameters)
+def _at_place(parameters: SelectedParameters, time: int) -> SelectedParameters:
+    return SelectedParameters(parameters.first, parameters.others, time)
 
 
-@moves(DriftingLaw)
-def _drifting_at(law: DriftingLaw, time: int) -> DriftingLaw:
-    return DriftingLaw(law.laws, law.legs, law.over, time)
+@moves(CompiledDrifting)
+def _drifting_at(parameters: CompiledDrifting, time: int) -> CompiledDrifting:
+    return CompiledDrifting(parameters.selection, parameters.legs, parameters.over, time)
 
 
-@moves(DriftingGaussianLaw)
-def _drifting_gaussian_at(law: DriftingGaussianLaw, time: int) -> DriftingGaussianLaw:
-    return DriftingGaussianLaw(law.mean, law.sd, law.over, time)
+@moves(CompiledDriftingGaussian)
+def _drifting_gaussian_at(
+    parameters: CompiledDriftingGaussian, time: int
+) -> CompiledDriftingGaussian:
+    return CompiledDriftingGaussian(parameters.mean, parameters.sd, parameters.over, time)
 
 
-@moves(SwitchingLaw)
-def _switching_at(law: SwitchingLaw, time: int) -> SwitchingLaw:
-    return SwitchingLaw(law.laws, law.many, law.every, law.repeat, time)
+@moves(CompiledSwitching)
+def _switching_at(parameters: CompiledSwitching, time: int) -> CompiledSwitching:
+    return CompiledSwitching(
+        parameters.selection, parameters.many, parameters.every, parameters.repeat, time
+    )
 
 
-@draws(OneOfLaw)
-def _draw_one_of(law: OneOfLaw, row: int, arm: int, bits: Bits) -> float:
-    if law.place == 0:
-        return draw(law.first, row, arm, bits)
-    return draw(at_time(law.others, law.place - 1), row, arm, bits)
+@draws(SelectedParameters)
+def _draw_one_of(parameters: SelectedParameters, row: int, arm: int, bits: Bits) -> float:
+    if parameters.place == 0:
+        return draw(parameters.first, row, arm, bits)
+    return draw(at_time(parameters.others, parameters.place - 1), row, arm, bits)
 
 
-@draws(DriftingLaw)
-def _draw_drifting(law: DriftingLaw, row: int, arm: int, bits: Bits) -> float:
-    place = min((law.time - 1) / law.over, 1.0) * law.legs
+@draws(CompiledDrifting)
+def _draw_drifting(parameters: CompiledDrifting, row: int, arm: int, bits: Bits) -> float:
+    place = min((parameters.time - 1) / parameters.over, 1.0) * parameters.legs
     which = int(place)
     if uniform(bits) < place - which:
         which += 1
-    return draw(at_time(law.laws, which), row, arm, again(bits, 1))
+    return draw(at_time(parameters.selection, which), row, arm, again(bits, 1))
 
 
-@draws(DriftingGaussianLaw)
-def _draw_drifting_gaussian(law: DriftingGaussianLaw, row: int, arm: int, bits: Bits) -> float:
-    last = law.mean.shape[0] - 1
-    place = min((law.time - 1) / law.over, 1.0) * last
+@draws(CompiledDriftingGaussian)
+def _draw_drifting_gaussian(
+    parameters: CompiledDriftingGaussian, row: int, arm: int, bits: Bits
+) -> float:
+    last = parameters.mean.shape[0] - 1
+    place = min((parameters.time - 1) / parameters.over, 1.0) * last
     which = min(int(place), last - 1)
     share = place - which
-    mean = law.mean[which, arm] + share * (law.mean[which + 1, arm] - law.mean[which, arm])
-    sd = law.sd[which, arm] + share * (law.sd[which + 1, arm] - law.sd[which, arm])
+    mean = parameters.mean[which, arm] + share * (
+        parameters.mean[which + 1, arm] - parameters.mean[which, arm]
+    )
+    sd = parameters.sd[which, arm] + share * (
+        parameters.sd[which + 1, arm] - parameters.sd[which, arm]
+    )
     return mean + sd * normal(bits)
 
 
-@draws(SwitchingLaw)
-def _draw_switching(law: SwitchingLaw, row: int, arm: int, bits: Bits) -> float:
-    turn = (law.time - 1) // law.every
-    which = turn % law.many if law.repeat else min(turn, law.many - 1)
-    return draw(at_time(law.laws, which), row, arm, bits)
+@draws(CompiledSwitching)
+def _draw_switching(parameters: CompiledSwitching, row: int, arm: int, bits: Bits) -> float:
+    turn = (parameters.time - 1) // parameters.every
+    which = turn % parameters.many if parameters.repeat else min(turn, parameters.many - 1)
+    return draw(at_time(parameters.selection, which), row, arm, bits)

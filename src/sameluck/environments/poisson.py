@@ -30,5 +30,5 @@ class Poisson(_Parameters, Environment):
 
 
 @draws(Poisson)
-def _poisson(law: Poisson, row: int, arm: int, bits: Bits) -> float:
-    return poisson(bits, law.means[arm])
+def _poisson(parameters: Poisson, row: int, arm: int, bits: Bits) -> float:
+    return poisson(bits, parameters.means[arm])

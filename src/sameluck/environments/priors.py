@@ -17,8 +17,8 @@ from sameluck.environments.base import (
     draws,
     per_arm,
 )
-from sameluck.environments.bernoulli import Bernoulli, BernoulliLaw, bernoulli_law
-from sameluck.environments.gaussian import Gaussian, GaussianLaw
+from sameluck.environments.bernoulli import Bernoulli, CompiledBernoulli, compiled_bernoulli
+from sameluck.environments.gaussian import CompiledGaussian, Gaussian
 from sameluck.environments.poisson import Poisson
 from sameluck.randomness.samplers import beta, gamma, normal, poisson
 from sameluck.randomness.streams import ALL_POLICIES, INSTANCE, Bits, stream, word
@@ -60,16 +60,16 @@ class BernoulliPrior(_BetaParameters, _Prior):
         check_each("BernoulliPrior.a", self.a, arms, above=0)
         check_each("BernoulliPrior.b", self.b, arms, above=0)
 
-    def laws(self, seed: int, replications: range, arms: int) -> BernoulliLaw:
+    def compiled_parameters(self, seed: int, replications: range, arms: int) -> CompiledBernoulli:
         """One instance per replication."""
-        return bernoulli_law(self.instance_means(seed, replications, arms))
+        return compiled_bernoulli(self.instance_means(seed, replications, arms))
 
     def instance_means(self, seed: int, replications: range, arms: int) -> Floats:
         """The success probabilities of each replication's instance (replication, arm)."""
-        chances = np.empty((len(replications), arms))
+        probabilities = np.empty((len(replications), arms))
         prior = per_arm(self.a, arms), per_arm(self.b, arms)
-        _draw_chances(np.uint64(seed), replications.start, *prior, chances)
-        return chances
+        _draw_probabilities(np.uint64(seed), replications.start, *prior, probabilities)
+        return probabilities
 
     def instance(self, seed: int, replication: int, arms: int) -> Bernoulli:
         """The bandit of one replication."""
@@ -102,10 +102,10 @@ class GaussianPrior(_NormalParameters, _Prior):
         check_each("GaussianPrior.sd", self.sd, arms, at_least=0, at_most=LARGEST)
         check_each("GaussianPrior.noise_sd", self.noise_sd, arms, at_least=0, at_most=LARGEST)
 
-    def laws(self, seed: int, replications: range, arms: int) -> GaussianLaw:
+    def compiled_parameters(self, seed: int, replications: range, arms: int) -> CompiledGaussian:
         """One instance per replication."""
         means = self.instance_means(seed, replications, arms)
-        return GaussianLaw(means, per_arm(self.noise_sd, arms))
+        return CompiledGaussian(means, per_arm(self.noise_sd, arms))
 
     def instance_means(self, seed: int, replications: range, arms: int) -> Floats:
         """The means of each replication's instance (replication, arm)."""
@@ -116,8 +116,8 @@ class GaussianPrior(_NormalParameters, _Prior):
 
     def instance(self, seed: int, replication: int, arms: int) -> Gaussian:
         """The bandit of one replication."""
-        law = self.laws(seed, range(replication, replication + 1), arms)
-        return Gaussian(tuple(law.mean[0].tolist()), tuple(law.sd.tolist()))
+        parameters = self.compiled_parameters(seed, range(replication, replication + 1), arms)
+        return Gaussian(tuple(parameters.mean[0].tolist()), tuple(parameters.sd.tolist()))
 
 
 class _GammaParameters(NamedTuple):
@@ -144,9 +144,11 @@ class PoissonPrior(_GammaParameters, _Prior):
         check_each("PoissonPrior.a", self.a, arms, above=0, at_most=1e4)
         check_each("PoissonPrior.b", self.b, arms, at_least=0.01, at_most=1e6)
 
-    def laws(self, seed: int, replications: range, arms: int) -> PoissonPriorLaw:
+    def compiled_parameters(
+        self, seed: int, replications: range, arms: int
+    ) -> CompiledPoissonPrior:
         """One instance per replication."""
-        return PoissonPriorLaw(self.instance_means(seed, replications, arms))
+        return CompiledPoissonPrior(self.instance_means(seed, replications, arms))
 
     def instance_means(self, seed: int, replications: range, arms: int) -> Floats:
         """The means of each replication's instance (replication, arm)."""
@@ -161,15 +163,15 @@ class PoissonPrior(_GammaParameters, _Prior):
         return Poisson(tuple(means.tolist()))
 
 
-class PoissonPriorLaw(NamedTuple):
+class CompiledPoissonPrior(NamedTuple):
     """Means of counts (replication, arm)."""
 
     mean: Floats
 
 
-@draws(PoissonPriorLaw)
-def _poisson(law: PoissonPriorLaw, row: int, arm: int, bits: Bits) -> float:
-    return poisson(bits, law.mean[row, arm])
+@draws(CompiledPoissonPrior)
+def _poisson(parameters: CompiledPoissonPrior, row: int, arm: int, bits: Bits) -> float:
+    return poisson(bits, parameters.mean[row, arm])
 
 
 @compiled
@@ -181,11 +183,13 @@ def _draw_gammas(seed: Bits, first: int, a: Floats, b: Floats, means: Floats) ->
 
 
 @compiled
-def _draw_chances(seed: Bits, first: int, a: Floats, b: Floats, chances: Floats) -> None:
-    for row in range(chances.shape[0]):
+def _draw_probabilities(
+    seed: Bits, first: int, a: Floats, b: Floats, probabilities: Floats
+) -> None:
+    for row in range(probabilities.shape[0]):
         key = stream(seed, INSTANCE, first + row, ALL_POLICIES)
-        for arm in range(chances.shape[1]):
-            chances[row, arm] = beta(word(key, arm), a[arm], b[arm])
+        for arm in range(probabilities.shape[1]):
+            probabilities[row, arm] = beta(word(key, arm), a[arm], b[arm])
 
 
 @compiled

@@ -50,8 +50,8 @@ def python_environment(
             f"{shown(name)}"
         )
     kind = _kind("".join(word.title() for word in words), reward)
-    law = PythonLaw(_callback(reward))
-    kind.laws, kind.binary = lambda *_: law, binary
+    parameters = PythonReward(_callback(reward))
+    kind.compiled_parameters, kind.binary = lambda *_: parameters, binary
     complete(kind)
     environment: Environment = kind(tuple(means))
     _check_rewards(reward, environment)
@@ -90,15 +90,15 @@ def _check_rewards(reward: Reward, environment: Environment) -> None:
                 )
 
 
-class PythonLaw(NamedTuple):
+class PythonReward(NamedTuple):
     """A Python function that machine code can call."""
 
     reward: Reward
 
 
-@draws(PythonLaw)
-def _python(law: PythonLaw, row: int, arm: int, bits: Bits) -> float:
-    return law.reward(arm, uniform(bits))
+@draws(PythonReward)
+def _python(parameters: PythonReward, row: int, arm: int, bits: Bits) -> float:
+    return parameters.reward(arm, uniform(bits))
 
 
 def _callback(reward: Reward) -> Reward:

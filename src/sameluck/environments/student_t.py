@@ -37,12 +37,12 @@ class StudentT(_Parameters, Environment):
         check_each("StudentT.scale", self.scale, arms, at_least=0, at_most=1e30)
         check_each("StudentT.df", self.df, arms, above=2, at_most=1e9)
 
-    def laws(self, seed: int, replications: range, arms: int) -> StudentTLaw:
+    def compiled_parameters(self, seed: int, replications: range, arms: int) -> CompiledStudentT:
         """The same instance in all replications."""
-        return StudentTLaw(*(per_arm(each, arms) for each in self))
+        return CompiledStudentT(*(per_arm(each, arms) for each in self))
 
 
-class StudentTLaw(NamedTuple):
+class CompiledStudentT(NamedTuple):
     """Mean, scale and degrees of freedom of each arm (arm,)."""
 
     mean: Floats
@@ -50,6 +50,6 @@ class StudentTLaw(NamedTuple):
     df: Floats
 
 
-@draws(StudentTLaw)
-def _student_t(law: StudentTLaw, row: int, arm: int, bits: Bits) -> float:
-    return law.mean[arm] + law.scale[arm] * student_t(bits, law.df[arm])
+@draws(CompiledStudentT)
+def _student_t(parameters: CompiledStudentT, row: int, arm: int, bits: Bits) -> float:
+    return parameters.mean[arm] + parameters.scale[arm] * student_t(bits, parameters.df[arm])

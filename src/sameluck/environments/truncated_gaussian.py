@@ -49,10 +49,10 @@ class TruncatedGaussian(_Parameters, Environment):
     @property
     def means(self) -> tuple[float, ...]:
         """The mean reward of each arm."""
-        law = self.laws(0, range(1), len(self.mu))
-        density = np.exp(-0.5 * _standard_bounds(law) ** 2) / np.sqrt(2 * np.pi)
-        means = law.mu + law.scale * (density[0] - density[1]) / law.inside
-        return tuple(np.clip(means, law.low, law.high).tolist())
+        parameters = self.compiled_parameters(0, range(1), len(self.mu))
+        density = np.exp(-0.5 * _standard_bounds(parameters) ** 2) / np.sqrt(2 * np.pi)
+        means = parameters.mu + parameters.scale * (density[0] - density[1]) / parameters.inside
+        return tuple(np.clip(means, parameters.low, parameters.high).tolist())
 
     def check(self, arms: int) -> None:
         """Raise `Invalid` for an `sd` that is not positive, and bounds without a probability."""
@@ -63,23 +63,25 @@ class TruncatedGaussian(_Parameters, Environment):
         check_each(f"{kind}.low", self.low, arms, **LIMITS)
         check_each(f"{kind}.high", self.high, arms, **LIMITS)
         check_order(kind, self.low, self.high, arms)
-        for arm, inside in enumerate(self.laws(0, range(1), arms).inside):
+        for arm, inside in enumerate(self.compiled_parameters(0, range(1), arms).inside):
             if inside < _SMALLEST:
                 raise Invalid(
                     f"{kind}: arm {arm} lies within its bounds with probability 0; widen low and high"
                 )
 
-    def laws(self, seed: int, replications: range, arms: int) -> TruncatedGaussianLaw:
+    def compiled_parameters(
+        self, seed: int, replications: range, arms: int
+    ) -> CompiledTruncatedGaussian:
         """The same instance in all replications."""
         mu, sd, low, high = (per_arm(each, arms) for each in self)
         # In the lower tail, where small probabilities are exact: bounds above the mean are reflected.
         scale = np.where((low - mu) + (high - mu) > 0, -sd, sd)
-        law = TruncatedGaussianLaw(mu, scale, low, high, mu, mu)
-        below, until = scipy.special.ndtr(_standard_bounds(law))
-        return law._replace(below=below, inside=until - below)
+        parameters = CompiledTruncatedGaussian(mu, scale, low, high, mu, mu)
+        below, until = scipy.special.ndtr(_standard_bounds(parameters))
+        return parameters._replace(below=below, inside=until - below)
 
 
-class TruncatedGaussianLaw(NamedTuple):
+class CompiledTruncatedGaussian(NamedTuple):
     """Parameters of each arm (arm,); a negative `scale` where the quantiles of the reflected law are used."""
 
     mu: Floats
@@ -90,12 +92,23 @@ class TruncatedGaussianLaw(NamedTuple):
     inside: Floats  # the probability of the bounds
 
 
-def _standard_bounds(law: TruncatedGaussianLaw) -> Floats:
+def _standard_bounds(parameters: CompiledTruncatedGaussian) -> Floats:
     """The bounds of the standard normal variable (bound, arm)."""
-    return np.sort([(law.low - law.mu) / law.scale, (law.high - law.mu) / law.scale], axis=0)
+    return np.sort(
+        [
+            (parameters.low - parameters.mu) / parameters.scale,
+            (parameters.high - parameters.mu) / parameters.scale,
+        ],
+        axis=0,
+    )
 
 
-@draws(TruncatedGaussianLaw)
-def _truncated_gaussian(law: TruncatedGaussianLaw, row: int, arm: int, bits: Bits) -> float:
-    quantile = normal_quantile(law.below[arm] + law.inside[arm] * uniform(bits))
-    return min(max(law.mu[arm] + law.scale[arm] * quantile, law.low[arm]), law.high[arm])
+@draws(CompiledTruncatedGaussian)
+def _truncated_gaussian(
+    parameters: CompiledTruncatedGaussian, row: int, arm: int, bits: Bits
+) -> float:
+    quantile = normal_quantile(parameters.below[arm] + parameters.inside[arm] * uniform(bits))
+    return min(
+        max(parameters.mu[arm] + parameters.scale[arm] * quantile, parameters.low[arm]),
+        parameters.high[arm],
+    )

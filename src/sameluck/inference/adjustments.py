@@ -3,7 +3,7 @@
 `means` subtracts the arms' rewards less their true means, by ridge regression and only where that lowers the variance
 beyond chance. It needs the true means, so it is for simulations only. `exploration` subtracts the effect of a
 randomised policy's random choices, each arm valued at its mean so far. It needs policies that state their
-probabilities (`chances`), and works on real traffic too.
+probabilities (`probabilities`), and works on real traffic too.
 
 Both need `simulate(..., detail=True)`. Both leave the expected effect unchanged: what is subtracted is a martingale
 at a stopping time (the paper's corollary on moments) or a sum of martingale differences, times a coefficient that

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sameluck.environments.base import Environment, compiled_law, draw
+from sameluck.environments.base import Environment, draw, prepared_parameters
 from sameluck.experiment import Experiment
 from sameluck.policies.base import Policy, RewardScale, rescaled, reward_scale
 from sameluck.randomness.streams import AUDIT, stream, word
@@ -119,12 +119,12 @@ def _drawn_spread(experiment: Experiment, environment: Environment) -> Spread:
     """From a few draws of some arms, which are no part of the simulation."""
     arms = experiment.n_arms
     rows = min(experiment.replications, _MOST_ROWS) if environment.is_prior else 1
-    law = compiled_law(environment, experiment.seed, range(rows), arms)
+    parameters = prepared_parameters(environment, experiment.seed, range(rows), arms)
     key = stream(experiment.seed, AUDIT, 0, 0)
     some = np.unique(np.linspace(0, arms - 1, _MOST_ARMS).astype(int)).tolist()
     rewards = np.array(
         [
-            [float(draw(law, row, arm, word(key, place))) for place in range(_DRAWS)]
+            [float(draw(parameters, row, arm, word(key, place))) for place in range(_DRAWS)]
             for row in range(rows)
             for arm in some
         ]

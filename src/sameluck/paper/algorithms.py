@@ -44,7 +44,7 @@ class Users:
     ) -> None:
         self.altered_arm, self.first_altered = altered or (-1, 0)
         only = range(replication, replication + 1)
-        self.law = environment.laws(experiment.seed, only, experiment.n_arms)
+        self.parameters = environment.compiled_parameters(experiment.seed, only, experiment.n_arms)
         self.key = stream(np.uint64(experiment.seed), REWARD, replication, np.uint64(ALL_POLICIES))
         self.pulls = [0] * experiment.n_arms
 
@@ -55,7 +55,7 @@ class Users:
 
     def reward(self, arm: int, position: int) -> float:
         """The reward at a position of the arm's stack."""
-        reward = float(draw(self.law, 0, arm, word(within(self.key, arm), position)))
+        reward = float(draw(self.parameters, 0, arm, word(within(self.key, arm), position)))
         altered = arm == self.altered_arm and position >= self.first_altered
         return 1.0 - reward if altered else reward
 
@@ -67,7 +67,7 @@ class _Learner:
         arms = experiment.n_arms
         self.policy = prepare(experiment.policies[name], arms, experiment.horizon)
         owner = Replay().noise_owner(name)
-        self.luck = stream(np.uint64(experiment.seed), DECISION, replication, np.uint64(owner))
+        self.noise = stream(np.uint64(experiment.seed), DECISION, replication, np.uint64(owner))
         self.pulls, self.totals = np.zeros(arms, np.int64), np.zeros(arms)
         self.means, self.memory = np.zeros(arms), np.zeros(memory_of(self.policy, arms))
         self.last, self.reward = 0, 0.0
@@ -75,7 +75,7 @@ class _Learner:
 
     def choose(self, period: int) -> int:
         tally = Tally(self.pulls, self.totals, self.means, self.memory, self.last, self.reward)
-        return int(select(self.policy, tally, period, self.luck))
+        return int(select(self.policy, tally, period, self.noise))
 
     def learn(self, arm: int, reward: float, *, replayed: bool) -> None:
         self.pulls[arm] += 1
@@ -112,9 +112,11 @@ def centred_sums(
     experiment: Experiment, environment: Environment, means: Floats, counts: Ints
 ) -> Floats:
     """S of the paper, the centred sum of an arm's first n rewards, at each n of `counts` (replication, stop, arm)."""
-    law = environment.laws(experiment.seed, range(counts.shape[0]), experiment.n_arms)
+    parameters = environment.compiled_parameters(
+        experiment.seed, range(counts.shape[0]), experiment.n_arms
+    )
     sums = np.empty(counts.shape)
-    _sum_stacks(law, np.uint64(experiment.seed), np.ascontiguousarray(counts), sums)
+    _sum_stacks(parameters, np.uint64(experiment.seed), np.ascontiguousarray(counts), sums)
     return np.asarray(sums - counts * means)
 
 
@@ -131,14 +133,14 @@ def transformed_counts(
     from `begins` to `ends` (replication, stop, arm); the weight is 1, and the sign of I_t(B) before the increment.
     """
     rows, stops, arms = ends.shape
-    law = environment.laws(experiment.seed, range(rows), arms)
+    parameters = environment.compiled_parameters(experiment.seed, range(rows), arms)
     sums = np.zeros((rows, stops, 2, arms))
-    _sum_increments(law, np.uint64(experiment.seed), *event, begins, ends, sums)
+    _sum_increments(parameters, np.uint64(experiment.seed), *event, begins, ends, sums)
     return sums
 
 
 @compiled
-def _sum_increments(law, seed, low, high, chance, begins, ends, sums):  # type: ignore[no-untyped-def]
+def _sum_increments(parameters, seed, low, high, chance, begins, ends, sums):  # type: ignore[no-untyped-def]
     for row in range(ends.shape[0]):
         key = stream(seed, REWARD, row, ALL_POLICIES)
         for arm in range(ends.shape[2]):
@@ -146,7 +148,7 @@ def _sum_increments(law, seed, low, high, chance, begins, ends, sums):  # type: 
             for stop in range(ends.shape[1]):
                 count = 0.0
                 for position in range(ends[row, stop, arm]):
-                    reward = draw(law, row, arm, word(stack, position))
+                    reward = draw(parameters, row, arm, word(stack, position))
                     increment = (low[arm] <= reward <= high[arm]) - chance[arm]
                     if position >= begins[row, stop, arm]:
                         sums[row, stop, 0, arm] += increment
@@ -155,7 +157,7 @@ def _sum_increments(law, seed, low, high, chance, begins, ends, sums):  # type: 
 
 
 @compiled
-def _sum_stacks(law, seed, counts, sums):  # type: ignore[no-untyped-def]
+def _sum_stacks(parameters, seed, counts, sums):  # type: ignore[no-untyped-def]
     for row in range(counts.shape[0]):
         key = stream(seed, REWARD, row, ALL_POLICIES)
         for arm in range(counts.shape[2]):
@@ -163,5 +165,5 @@ def _sum_stacks(law, seed, counts, sums):  # type: ignore[no-untyped-def]
             for stop in range(counts.shape[1]):
                 total = 0.0
                 for position in range(counts[row, stop, arm]):
-                    total += draw(law, row, arm, word(stack, position))
+                    total += draw(parameters, row, arm, word(stack, position))
                 sums[row, stop, arm] = total

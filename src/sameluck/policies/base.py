@@ -1,13 +1,13 @@
-"""How a policy is written and registered: `Tally`, `selects`, `chances`.
+"""How a policy is written and registered: `Tally`, `selects`, `probabilities`.
 
-A select body is a pure function of (policy, tally, period, luck); periods count from 1, arms from 0. It runs as
+A select body is a pure function of (policy, tally, period, noise); periods count from 1, arms from 0. It runs as
 plain Python and as machine code, and reads its own randomness by address, each address once:
 
     class Greedy(NamedTuple):
         optimism: float = 1.0
 
     @selects(Greedy)
-    def _(policy, tally, period, luck):
+    def _(policy, tally, period, noise):
         best, highest = 0, -np.inf
         for arm in range(tally.pulls.size):
             score = policy.optimism if tally.pulls[arm] == 0 else tally.means[arm]
@@ -26,7 +26,7 @@ That is all a policy needs. It may also have
 * `reward_scale()`: the `RewardScale` it assumes, and `rescaled(sd, mean)`: the policy for rewards of another scale;
   `compare` has a caution if the rewards' scale is another.
 
-A policy whose body does not use its `luck` argument is deterministic. Ties go to the lowest arm in every policy.
+A policy whose body does not use its `noise` argument is deterministic. Ties go to the lowest arm in every policy.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ from sameluck.randomness.streams import SLOTS, Key, OnceKey
 from sameluck.validation import require_whole
 
 SelectBody: TypeAlias = Callable[..., int | np.int64]
-ChancesBody: TypeAlias = Callable[..., None]
-StaysBody: TypeAlias = Callable[..., bool]
+ProbabilitiesBody: TypeAlias = Callable[..., None]
+RepeatsArmBody: TypeAlias = Callable[..., bool]
 
 
 class Policy(text_forms.Parameters, Protocol):
@@ -66,11 +66,11 @@ class Tally(NamedTuple):
     totals: Floats  # sum of rewards of each arm
     means: Floats  # totals / pulls; 0 for an arm not yet pulled
     memory: Floats  # the policy's own numbers, 0 at the start
-    last: int  # the arm of the period before; 0 in period 1
-    reward: float  # the reward of the period before
+    last_arm: int  # the arm of the period before; 0 in period 1
+    last_reward: float  # the reward of the period before
 
 
-class LastArm(NamedTuple):
+class PlayedArm(NamedTuple):
     """The arm of the period before, as it is now: what decides whether it is played again."""
 
     pulls: int
@@ -90,8 +90,8 @@ class RewardScale(NamedTuple):
 
 POLICIES: dict[str, type[Policy]] = {}  # by the name of their text form
 _SELECT_BODIES: dict[type, SelectBody] = {}
-_CHANCES_BODIES: dict[type, ChancesBody] = {}
-_STAYS_BODIES: dict[type, StaysBody] = {}
+_PROBABILITIES_BODIES: dict[type, ProbabilitiesBody] = {}
+_REPEATS_ARM_BODIES: dict[type, RepeatsArmBody] = {}
 _COMPILED_AS: dict[
     type, type
 ] = {}  # a user's class -> the class that is compiled, if it has no digest
@@ -109,7 +109,7 @@ def selects(kind: type) -> Callable[[SelectBody], SelectBody]:
     """
 
     def register(body: SelectBody) -> SelectBody:
-        check_registration(kind, body, POLICIES, "a policy", "policy, tally, period, luck")
+        check_registration(kind, body, POLICIES, "a policy", "policy, tally, period, noise")
         _SELECT_BODIES[kind] = body
         if not is_ours(body):
             _compile_renamed(kind, body)
@@ -120,17 +120,17 @@ def selects(kind: type) -> Callable[[SelectBody], SelectBody]:
     return register
 
 
-def chances(kind: type) -> Callable[[ChancesBody], ChancesBody]:
-    """Register the body that states a randomised policy's probabilities: `(policy, tally, period, chances)`.
+def probabilities(kind: type) -> Callable[[ProbabilitiesBody], ProbabilitiesBody]:
+    """Register the body that states a randomised policy's probabilities: `(policy, tally, period, probabilities)`.
 
-    It fills `chances`, an array with one entry per arm, and uses no randomness. It is called once per period, with a
-    `tally.memory` of its own: 0 in period 1, then as it left it. With it, `compare(adjust="exploration")` removes
-    the noise of the policy's random choices from the effect.
+    It fills `probabilities`, an array with one entry per arm, and uses no randomness. It is called once per period,
+    with a `tally.memory` of its own: 0 in period 1, then as it left it. With it, `compare(adjust="exploration")`
+    removes the noise of the policy's random choices from the effect.
     """
 
-    def register(body: ChancesBody) -> ChancesBody:
-        check_registration(kind, body, POLICIES, "a policy", "policy, tally, period, chances")
-        _CHANCES_BODIES[kind] = body
+    def register(body: ProbabilitiesBody) -> ProbabilitiesBody:
+        check_registration(kind, body, POLICIES, "a policy", "policy, tally, period, probabilities")
+        _PROBABILITIES_BODIES[kind] = body
         if kind in _COMPILED_AS:
             _compile_renamed(kind, _SELECT_BODIES[kind])
         return body
@@ -138,16 +138,16 @@ def chances(kind: type) -> Callable[[ChancesBody], ChancesBody]:
     return register
 
 
-def stays(kind: type) -> Callable[[StaysBody], StaysBody]:
-    """Register a shortcut of one of sameluck's own policies: `(policy, played, period, luck)`.
+def repeats_arm(kind: type) -> Callable[[RepeatsArmBody], RepeatsArmBody]:
+    """Register a shortcut of one of sameluck's own policies: `(policy, played, period, noise)`.
 
     It may return True only if `select` would choose the arm just played and leave the memory as it is. Compiled loops
     then keep the arm's numbers in registers and do not call `select`. Plain Python does not use it: a shortcut that
     is wrong makes the compiled results differ.
     """
 
-    def register(body: StaysBody) -> StaysBody:
-        _STAYS_BODIES[kind] = body
+    def register(body: RepeatsArmBody) -> RepeatsArmBody:
+        _REPEATS_ARM_BODIES[kind] = body
         return body
 
     return register
@@ -157,8 +157,8 @@ def _compile_renamed(kind: type, body: SelectBody) -> None:
     alias = renamed(kind)
     _COMPILED_AS[kind] = alias
     _SELECT_BODIES[alias] = body
-    if kind in _CHANCES_BODIES:
-        _CHANCES_BODIES[alias] = _CHANCES_BODIES[kind]
+    if kind in _PROBABILITIES_BODIES:
+        _PROBABILITIES_BODIES[alias] = _PROBABILITIES_BODIES[kind]
 
 
 def as_compiled(prepared: Policy) -> Policy:
@@ -166,7 +166,7 @@ def as_compiled(prepared: Policy) -> Policy:
     kind = type(prepared)
     if kind not in _COMPILED_AS:
         return prepared
-    registries = [known for known in (_SELECT_BODIES, _CHANCES_BODIES) if kind in known]
+    registries = [known for known in (_SELECT_BODIES, _PROBABILITIES_BODIES) if kind in known]
     bodies = [known[kind] for known in registries]
     own = compiled_bodies(kind, bodies, otherwise=_COMPILED_AS[kind])
     for known, body in zip(registries, own.bodies, strict=True):
@@ -201,7 +201,7 @@ def _has_body(field: object) -> TypeGuard[Policy]:
 
 
 def _innermost(prepared: Policy) -> Policy:
-    # Whether a batched policy is ours, is randomised or states its chances is decided by the policy that it wraps.
+    # The policy that a batched policy wraps decides whether it is randomised and states its probabilities.
     wrapped = [field for field in prepared if _has_body(field)]
     return _innermost(wrapped[0]) if wrapped else prepared
 
@@ -214,7 +214,7 @@ def replace_innermost(prepared: Policy, change: Callable[[Policy], Policy]) -> P
     return change(prepared)
 
 
-def _select(policy: Policy, tally: Tally, period: int, luck: Key | OnceKey) -> int:
+def _select(policy: Policy, tally: Tally, period: int, noise: Key | OnceKey) -> int:
     """The arm that a policy chooses in a period."""
     raise NotImplementedError
 
@@ -222,54 +222,54 @@ def _select(policy: Policy, tally: Tally, period: int, luck: Key | OnceKey) -> i
 select = dispatched(_select, _SELECT_BODIES, own=with_branch_hints)
 
 
-def plays_again(policy: Policy, played: LastArm, period: int, luck: Key | OnceKey) -> bool:
+def must_repeat(policy: Policy, played: PlayedArm, period: int, noise: Key | OnceKey) -> bool:
     """Whether `select` would surely choose the arm just played; in plain Python, and for most policies, False."""
     return False
 
 
-specialised(plays_again, _STAYS_BODIES)
+specialised(must_repeat, _REPEATS_ARM_BODIES)
 
 
-def _fill_chances(policy: Policy, tally: Tally, period: int, chances: Floats) -> None:
-    """Write the probability of each arm in a period into `chances`."""
+def _fill_probabilities(policy: Policy, tally: Tally, period: int, probabilities: Floats) -> None:
+    """Write the probability of each arm in a period into `probabilities`."""
 
 
-fill_chances = dispatched(_fill_chances, _CHANCES_BODIES)
+fill_probabilities = dispatched(_fill_probabilities, _PROBABILITIES_BODIES)
 
 
 @inlined
-def are_chances(chances: Floats) -> bool:
+def are_probabilities(probabilities: Floats) -> bool:
     """Whether no entry is negative and their sum is 1, but for rounding."""
     total, lowest = 0.0, 0.0
-    for arm in range(chances.size):
-        total += chances[arm]
-        lowest = min(lowest, chances[arm])
+    for arm in range(probabilities.size):
+        total += probabilities[arm]
+        lowest = min(lowest, probabilities[arm])
     return lowest > -1e-6 and abs(total - 1.0) < 1e-6
 
 
-def states_chances(prepared: Policy) -> bool:
+def states_probabilities(prepared: Policy) -> bool:
     """Whether a prepared policy states its probabilities."""
-    return type(_innermost(prepared)) in _CHANCES_BODIES
+    return type(_innermost(prepared)) in _PROBABILITIES_BODIES
 
 
-def chances_body_of(prepared: Policy) -> ChancesBody:
-    """The chances body of a prepared policy that states its probabilities."""
-    return _CHANCES_BODIES[type(_innermost(prepared))]
+def probabilities_body_of(prepared: Policy) -> ProbabilitiesBody:
+    """The probabilities body of a prepared policy that states its probabilities."""
+    return _PROBABILITIES_BODIES[type(_innermost(prepared))]
 
 
 def is_randomised(policy: Policy, arms: int) -> bool:
-    """Whether a policy uses randomness of its own: whether its select body reads its `luck` argument."""
+    """Whether a policy uses randomness of its own: whether its select body reads its `noise` argument."""
     try:
         body = body_of(prepare(policy, arms, _ANY_HORIZON))
     except Invalid:  # an object of the application
         return True
-    return _reads_luck(body.__code__)
+    return _reads_noise(body.__code__)
 
 
 @cache
-def _reads_luck(code: CodeType) -> bool:
+def _reads_noise(code: CodeType) -> bool:
     names = (step.argval for step in dis.get_instructions(code))
-    return any("luck" in (name if isinstance(name, tuple) else (name,)) for name in names)
+    return any("noise" in (name if isinstance(name, tuple) else (name,)) for name in names)
 
 
 def needs_binary(policy: Policy) -> bool:
@@ -371,6 +371,6 @@ def has_body(policy: object, arms: int) -> TypeGuard[Policy]:
     body = _SELECT_BODIES.get(type(policy.prepare(arms, _ANY_HORIZON)))
     if body is None:
         return False
-    check_registration(kind, body, POLICIES, "a policy", "policy, tally, period, luck")
+    check_registration(kind, body, POLICIES, "a policy", "policy, tally, period, noise")
     POLICIES[text_forms.name_of(kind)] = kind
     return True

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.arrays import Floats
-from sameluck.policies.base import Tally, chances, selects
+from sameluck.policies.base import Tally, probabilities, selects
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import Key, at
 from sameluck.validation import require_whole
@@ -18,14 +18,14 @@ class Uniform(NamedTuple):
 
 
 @selects(Uniform)
-def _any(policy: Uniform, tally: Tally, period: int, luck: Key) -> np.int64:
-    return np.int64(uniform(at(luck, period, 0)) * tally.pulls.size)
+def _any(policy: Uniform, tally: Tally, period: int, noise: Key) -> np.int64:
+    return np.int64(uniform(at(noise, period, 0)) * tally.pulls.size)
 
 
-@chances(Uniform)
-def _even_chances(policy: Uniform, tally: Tally, period: int, chances: Floats) -> None:
-    for arm in range(chances.size):
-        chances[arm] = 1.0 / chances.size
+@probabilities(Uniform)
+def _even_probabilities(policy: Uniform, tally: Tally, period: int, probabilities: Floats) -> None:
+    for arm in range(probabilities.size):
+        probabilities[arm] = 1.0 / probabilities.size
 
 
 class Always(NamedTuple):
@@ -43,5 +43,5 @@ class Always(NamedTuple):
 
 
 @selects(Always)
-def _same(policy: Always, tally: Tally, period: int, luck: Key) -> int:
+def _same(policy: Always, tally: Tally, period: int, noise: Key) -> int:
     return policy.arm

@@ -22,13 +22,13 @@ from sameluck.policies.base import (
     Tally,
     as_compiled,
     body_of,
-    chances,
     check_parameters,
-    fill_chances,
+    fill_probabilities,
     has_body,
     memory_of,
     needs_binary,
     prepare,
+    probabilities,
     require_rule,
     rescaled,
     reward_scale,
@@ -57,7 +57,7 @@ class Batched(NamedTuple):
     Args:
         policy: The policy, or its text form; not itself batched. One that keeps memory needs a `batched` method
             (`sameluck.policies.base`); policies of sameluck that learn from single rewards have none
-            and are refused. Its chances, if it states them, are stated for the batches too.
+            and are refused. Its probabilities, if it states them, are stated for the batches too.
         size: Periods in a batch, 1 to 2^40.
     """
 
@@ -163,8 +163,8 @@ def _store_tally(tally: Tally) -> None:
         pulls[arm] = tally.pulls[arm]
         memory[arms + arm] = tally.totals[arm]
         memory[2 * arms + arm] = tally.means[arm]
-    memory[3 * arms] = tally.last
-    memory[3 * arms + 1] = tally.reward
+    memory[3 * arms] = tally.last_arm
+    memory[3 * arms + 1] = tally.last_reward
 
 
 @inlined
@@ -181,14 +181,14 @@ def _stored_tally(tally: Tally) -> Tally:
 
 
 @selects(_Batched)
-def _select_in_batch(policy: _Batched, tally: Tally, period: int, luck: Key) -> int:
+def _select_in_batch(policy: _Batched, tally: Tally, period: int, noise: Key) -> int:
     if (period - 1) % policy.size == 0:
         _store_tally(tally)
-    return select(policy.inner, _stored_tally(tally), period, luck)
+    return select(policy.inner, _stored_tally(tally), period, noise)
 
 
-@chances(_Batched)
-def _chances_in_batch(policy: _Batched, tally: Tally, period: int, chances: Floats) -> None:
+@probabilities(_Batched)
+def _chances_in_batch(policy: _Batched, tally: Tally, period: int, probabilities: Floats) -> None:
     if (period - 1) % policy.size == 0:
         _store_tally(tally)
-    fill_chances(policy.inner, _stored_tally(tally), period, chances)
+    fill_probabilities(policy.inner, _stored_tally(tally), period, probabilities)

@@ -9,7 +9,7 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.compilation.decorators import branch_hint, called, inlined
-from sameluck.policies.base import LastArm, Tally, selects, stays
+from sameluck.policies.base import PlayedArm, Tally, repeats_arm, selects
 from sameluck.policies.logarithms import natural_logs
 from sameluck.randomness.streams import Key
 from sameluck.validation import require_number
@@ -85,8 +85,8 @@ _FIRST = 16  # period with a block
 
 
 @selects(_Quantiles)
-def _highest_quantile(policy: _Quantiles, tally: Tally, period: int, luck: Key) -> int:
-    log_tail, last = policy.log_tail[period], tally.last
+def _highest_quantile(policy: _Quantiles, tally: Tally, period: int, noise: Key) -> int:
+    log_tail, last = policy.log_tail[period], tally.last_arm
     if period <= tally.memory[1]:
         above = _log_tail(_posterior(policy, tally, last), tally.memory[0])
         if above > log_tail + _MARGIN:
@@ -101,8 +101,8 @@ def _highest_quantile(policy: _Quantiles, tally: Tally, period: int, luck: Key) 
     return best
 
 
-@stays(_Quantiles)
-def _mean_above_ceiling(policy: _Quantiles, played: LastArm, period: int, luck: Key) -> bool:
+@repeats_arm(_Quantiles)
+def _mean_above_ceiling(policy: _Quantiles, played: PlayedArm, period: int, noise: Key) -> bool:
     # At least 1 / e of a log-concave law is above its mean (Gruenbaum, 1960), at most 1 / 16 above the quantile.
     mean = (policy.a + played.mean * played.pulls) / (policy.a + policy.b + played.pulls)
     concave = policy.a >= 1.0 and policy.b >= 1.0
@@ -114,7 +114,7 @@ def _highest_quantile_after_batch(
     policy: _BatchedQuantiles,
     tally: Tally,
     period: int,
-    luck: Key,
+    noise: Key,
 ) -> int:
     return _highest(policy, tally, policy.log_tail[period], -1)[0]
 

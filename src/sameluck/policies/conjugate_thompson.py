@@ -54,12 +54,12 @@ class ThompsonNormalInverseGamma(NamedTuple):
 
 @selects(ThompsonNormalInverseGamma)
 def _largest_mean_drawn(
-    policy: ThompsonNormalInverseGamma, tally: Tally, period: int, luck: Key
+    policy: ThompsonNormalInverseGamma, tally: Tally, period: int, noise: Key
 ) -> int:
-    arms, last = tally.pulls.size, tally.last
+    arms, last = tally.pulls.size, tally.last_arm
     if tally.pulls[last] > 1:
         # Of n rewards with mean m, the last of which is x: (x - m)^2 n / (n - 1) more than before it (Welford, 1962).
-        deviation = tally.reward - tally.means[last]
+        deviation = tally.last_reward - tally.means[last]
         tally.memory[last] += deviation * deviation * tally.pulls[last] / (tally.pulls[last] - 1.0)
     if period <= policy.first_plays * arms:
         return (period - 1) % arms
@@ -70,7 +70,7 @@ def _largest_mean_drawn(
         surprise = tally.means[arm] - policy.prior_mean
         shift = policy.prior_weight * pulls / weight * (surprise * surprise)
         scale = policy.b + 0.5 * (tally.memory[arm] + shift)
-        bits = at(luck, period, arm)
+        bits = at(noise, period, arm)
         variance = scale / gamma(again(bits, 1), policy.a + 0.5 * pulls)
         mean = (policy.prior_weight * policy.prior_mean + tally.totals[arm]) / weight
         drawn = mean + math.sqrt(variance / weight) * normal(again(bits, 2))
@@ -109,7 +109,7 @@ class _GammaPosteriors(NamedTuple):
 
 
 @selects(_GammaPosteriors)
-def _largest_rate_drawn(policy: _GammaPosteriors, tally: Tally, period: int, luck: Key) -> int:
+def _largest_rate_drawn(policy: _GammaPosteriors, tally: Tally, period: int, noise: Key) -> int:
     arms = tally.pulls.size
     if period <= policy.first_plays * arms:
         return (period - 1) % arms
@@ -117,7 +117,7 @@ def _largest_rate_drawn(policy: _GammaPosteriors, tally: Tally, period: int, luc
     for arm in range(arms):
         shape = policy.shape + max(tally.totals[arm], 0.0)
         # In logarithms, because a draw of a small shape may round to 0.
-        drawn = log_gamma(at(luck, period, arm), shape) - policy.log_rate[tally.pulls[arm]]
+        drawn = log_gamma(at(noise, period, arm), shape) - policy.log_rate[tally.pulls[arm]]
         if drawn > highest:
             branch_hint()
             best, highest = arm, drawn

@@ -8,7 +8,7 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.compilation.decorators import branch_hint
-from sameluck.policies.base import Tally, chances, selects
+from sameluck.policies.base import Tally, probabilities, selects
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import Key, at
 from sameluck.validation import require_number
@@ -43,11 +43,11 @@ _EXPLORES, _WHICH_ARM = 0, 1  # slots of the decision noise
 
 @selects(_Exploration)
 def _explore_less_and_less(
-    policy: _Exploration, tally: Tally, period: int, luck: Key
+    policy: _Exploration, tally: Tally, period: int, noise: Key
 ) -> int | np.int64:
     arms = tally.pulls.size
-    if uniform(at(luck, period, _EXPLORES)) < policy.epsilon[period]:
-        return np.int64(uniform(at(luck, period, _WHICH_ARM)) * arms)
+    if uniform(at(noise, period, _EXPLORES)) < policy.epsilon[period]:
+        return np.int64(uniform(at(noise, period, _WHICH_ARM)) * arms)
     best, highest = 0, tally.means[0]
     for arm in range(1, arms):
         if tally.means[arm] > highest:
@@ -56,12 +56,12 @@ def _explore_less_and_less(
     return best
 
 
-@chances(_Exploration)
-def _chances(policy: _Exploration, tally: Tally, period: int, chances: Floats) -> None:
-    arms, epsilon = chances.size, policy.epsilon[period]
+@probabilities(_Exploration)
+def _chances(policy: _Exploration, tally: Tally, period: int, probabilities: Floats) -> None:
+    arms, epsilon = probabilities.size, policy.epsilon[period]
     best = 0
     for arm in range(arms):
         if tally.means[arm] > tally.means[best]:
             best = arm
-        chances[arm] = epsilon / arms
-    chances[best] += 1.0 - epsilon
+        probabilities[arm] = epsilon / arms
+    probabilities[best] += 1.0 - epsilon

@@ -11,7 +11,7 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.compilation.decorators import branch_hint, inlined
-from sameluck.policies.base import LastArm, Tally, chances, selects, stays
+from sameluck.policies.base import PlayedArm, Tally, probabilities, repeats_arm, selects
 from sameluck.policies.tournament import MANY_ARMS, highest_mean, highest_other_mean
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import Bits, Key, at
@@ -63,14 +63,14 @@ _EXPLORES, _WHICH_ARM = 0, 1  # slots of the decision noise
 
 
 @selects(_Greedy)
-def _greedy_or_other(policy: _Greedy, tally: Tally, period: int, luck: Key) -> int | np.int64:
+def _greedy_or_other(policy: _Greedy, tally: Tally, period: int, noise: Key) -> int | np.int64:
     arms = tally.pulls.size
     tally.memory[0] = np.inf
     if period <= arms:
         return period - 1
-    exploring = uniform(at(luck, period, _EXPLORES)) < policy.epsilon
+    exploring = uniform(at(noise, period, _EXPLORES)) < policy.epsilon
     if exploring and not policy.others:
-        return np.int64(uniform(at(luck, period, _WHICH_ARM)) * arms)
+        return np.int64(uniform(at(noise, period, _WHICH_ARM)) * arms)
     best, highest, second = 0, tally.means[0], -np.inf
     for arm in range(1, arms):
         mean = tally.means[arm]
@@ -80,53 +80,53 @@ def _greedy_or_other(policy: _Greedy, tally: Tally, period: int, luck: Key) -> i
         else:
             second = max(second, mean)
     if exploring:
-        return _other_than(best, arms, at(luck, period, _WHICH_ARM))
+        return _other_than(best, arms, at(noise, period, _WHICH_ARM))
     tally.memory[0] = second
     return best
 
 
-@stays(_GreedyOfMany)
-@stays(_Greedy)
-def _still_greedy(policy: _Greedy, played: LastArm, period: int, luck: Key) -> bool:
-    exploring = uniform(at(luck, period, _EXPLORES)) < policy.epsilon
+@repeats_arm(_GreedyOfMany)
+@repeats_arm(_Greedy)
+def _still_greedy(policy: _Greedy, played: PlayedArm, period: int, noise: Key) -> bool:
+    exploring = uniform(at(noise, period, _EXPLORES)) < policy.epsilon
     return played.mean > played.memory[0] and not exploring
 
 
 @selects(_BatchedGreedy)
 def _greedy_or_other_in_batch(
-    policy: _BatchedGreedy, tally: Tally, period: int, luck: Key
+    policy: _BatchedGreedy, tally: Tally, period: int, noise: Key
 ) -> int | np.int64:
     arms = tally.pulls.size
     if period <= arms:
         return period - 1
-    exploring = uniform(at(luck, period, _EXPLORES)) < policy.epsilon
+    exploring = uniform(at(noise, period, _EXPLORES)) < policy.epsilon
     if exploring and not policy.others:
-        return np.int64(uniform(at(luck, period, _WHICH_ARM)) * arms)
+        return np.int64(uniform(at(noise, period, _WHICH_ARM)) * arms)
     best, highest = 0, tally.means[0]
     for arm in range(1, arms):
         if tally.means[arm] > highest:
             branch_hint()
             best, highest = arm, tally.means[arm]
     if exploring:
-        return _other_than(best, arms, at(luck, period, _WHICH_ARM))
+        return _other_than(best, arms, at(noise, period, _WHICH_ARM))
     return best
 
 
 @selects(_GreedyOfMany)
 def _greedy_of_many_or_other(
-    policy: _GreedyOfMany, tally: Tally, period: int, luck: Key
+    policy: _GreedyOfMany, tally: Tally, period: int, noise: Key
 ) -> int | np.int64:
     arms = tally.pulls.size
     tally.memory[0] = np.inf
     if period <= arms:
         return period - 1
     best = highest_mean(tally, period)
-    if uniform(at(luck, period, _EXPLORES)) >= policy.epsilon:
+    if uniform(at(noise, period, _EXPLORES)) >= policy.epsilon:
         tally.memory[0] = highest_other_mean(tally, best)
         return best
     if not policy.others:
-        return np.int64(uniform(at(luck, period, _WHICH_ARM)) * arms)
-    return _other_than(best, arms, at(luck, period, _WHICH_ARM))
+        return np.int64(uniform(at(noise, period, _WHICH_ARM)) * arms)
+    return _other_than(best, arms, at(noise, period, _WHICH_ARM))
 
 
 @inlined
@@ -135,11 +135,13 @@ def _other_than(best: int, arms: int, bits: Bits) -> np.int64:
     return other + 1 if other >= best else other
 
 
-@chances(_GreedyOfMany)
-@chances(_Greedy)
-@chances(_BatchedGreedy)
-def _greedy_chances(policy: _Greedy, tally: Tally, period: int, chances: Floats) -> None:
-    arms = chances.size
+@probabilities(_GreedyOfMany)
+@probabilities(_Greedy)
+@probabilities(_BatchedGreedy)
+def _greedy_probabilities(
+    policy: _Greedy, tally: Tally, period: int, probabilities: Floats
+) -> None:
+    arms = probabilities.size
     sharing = arms - 1 if policy.others else arms
     best = 0
     for arm in range(1, arms):
@@ -147,7 +149,7 @@ def _greedy_chances(policy: _Greedy, tally: Tally, period: int, chances: Floats)
             best = arm
     for arm in range(arms):
         if period <= arms:
-            chances[arm] = 1.0 if arm == period - 1 else 0.0
+            probabilities[arm] = 1.0 if arm == period - 1 else 0.0
         else:
             explored = 0.0 if policy.others and arm == best else policy.epsilon / sharing
-            chances[arm] = explored + (1.0 - policy.epsilon if arm == best else 0.0)
+            probabilities[arm] = explored + (1.0 - policy.epsilon if arm == best else 0.0)

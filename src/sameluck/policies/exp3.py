@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sameluck.arrays import Floats
 from sameluck.compilation.decorators import inlined
-from sameluck.policies.base import RewardScale, Tally, chances, selects
+from sameluck.policies.base import RewardScale, Tally, probabilities, selects
 from sameluck.policies.softmax import draw_arm, fill_softmax
 from sameluck.randomness.streams import Key, at
 from sameluck.validation import require_number
@@ -76,10 +76,10 @@ class _ExponentialWeights(NamedTuple):
 @inlined
 def _reweigh(policy: _ExponentialWeights, tally: Tally, period: int) -> None:
     """Take the last reward into account and compute the probabilities of this period."""
-    arms, last = tally.pulls.size, tally.last
+    arms, last = tally.pulls.size, tally.last_arm
     logs, probabilities = tally.memory[:arms], tally.memory[arms:]
     if period > 1:
-        estimate = (tally.reward - policy.offset) / (probabilities[last] + policy.bias)
+        estimate = (tally.last_reward - policy.offset) / (probabilities[last] + policy.bias)
         logs[last] += policy.rate * estimate
     fill_softmax(logs, probabilities)
     for arm in range(arms):
@@ -87,15 +87,15 @@ def _reweigh(policy: _ExponentialWeights, tally: Tally, period: int) -> None:
 
 
 @selects(_ExponentialWeights)
-def _draw_by_weights(policy: _ExponentialWeights, tally: Tally, period: int, luck: Key) -> int:
+def _draw_by_weights(policy: _ExponentialWeights, tally: Tally, period: int, noise: Key) -> int:
     _reweigh(policy, tally, period)
-    return draw_arm(tally.memory[tally.pulls.size :], at(luck, period, 0))
+    return draw_arm(tally.memory[tally.pulls.size :], at(noise, period, 0))
 
 
-@chances(_ExponentialWeights)
-def _weighted_chances(
-    policy: _ExponentialWeights, tally: Tally, period: int, chances: Floats
+@probabilities(_ExponentialWeights)
+def _weighted_probabilities(
+    policy: _ExponentialWeights, tally: Tally, period: int, probabilities: Floats
 ) -> None:
     _reweigh(policy, tally, period)
-    for arm in range(chances.size):
-        chances[arm] = tally.memory[chances.size + arm]
+    for arm in range(probabilities.size):
+        probabilities[arm] = tally.memory[probabilities.size + arm]

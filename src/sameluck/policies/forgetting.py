@@ -50,7 +50,7 @@ class _Window(NamedTuple):
 
 
 @selects(_Window)
-def _highest_recent_bound(policy: _Window, tally: Tally, period: int, luck: Key) -> int:
+def _highest_recent_bound(policy: _Window, tally: Tally, period: int, noise: Key) -> int:
     arms, size = tally.pulls.size, policy.size
     pulls, totals = tally.memory[:arms], tally.memory[arms : 2 * arms]
     players, rewards = tally.memory[2 * arms : 2 * arms + size], tally.memory[2 * arms + size :]
@@ -60,9 +60,9 @@ def _highest_recent_bound(policy: _Window, tally: Tally, period: int, luck: Key)
             oldest = np.int64(players[place])
             pulls[oldest] -= 1.0
             totals[oldest] -= rewards[place]
-        players[place], rewards[place] = tally.last, tally.reward
-        pulls[tally.last] += 1.0
-        totals[tally.last] += tally.reward
+        players[place], rewards[place] = tally.last_arm, tally.last_reward
+        pulls[tally.last_arm] += 1.0
+        totals[tally.last_arm] += tally.last_reward
     if period <= arms:
         return period - 1
     evidence = policy.scale * math.log(min(period - 1, size))
@@ -112,12 +112,12 @@ def _discount(gamma: float, tally: Tally, period: int) -> None:
     for place in range(2 * arms):
         memory[place] *= gamma
     if period > 1:
-        memory[tally.last] += 1.0
-        memory[arms + tally.last] += tally.reward
+        memory[tally.last_arm] += 1.0
+        memory[arms + tally.last_arm] += tally.last_reward
 
 
 @selects(DiscountedUCB)
-def _highest_discounted_bound(policy: DiscountedUCB, tally: Tally, period: int, luck: Key) -> int:
+def _highest_discounted_bound(policy: DiscountedUCB, tally: Tally, period: int, noise: Key) -> int:
     _discount(policy.gamma, tally, period)
     arms, pulls, total = tally.pulls.size, tally.memory[: tally.pulls.size], 0.0
     if period <= arms:
@@ -164,7 +164,7 @@ class DiscountedThompson(NamedTuple):
 
 @selects(DiscountedThompson)
 def _largest_discounted_draw(
-    policy: DiscountedThompson, tally: Tally, period: int, luck: Key
+    policy: DiscountedThompson, tally: Tally, period: int, noise: Key
 ) -> int:
     _discount(policy.gamma, tally, period)
     arms = tally.pulls.size
@@ -172,7 +172,7 @@ def _largest_discounted_draw(
     for arm in range(arms):
         successes = tally.memory[arms + arm]
         failures = max(0.0, tally.memory[arm] - successes)
-        odds = beta_log_odds(at(luck, period, arm), policy.a + successes, policy.b + failures)
+        odds = beta_log_odds(at(noise, period, arm), policy.a + successes, policy.b + failures)
         if odds > highest:
             branch_hint()
             best, highest = arm, odds

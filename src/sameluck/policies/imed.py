@@ -36,7 +36,7 @@ class _LogPulls(NamedTuple):
 
 
 @selects(_LogPulls)
-def _least_refuted(policy: _LogPulls, tally: Tally, period: int, luck: Key) -> int:
+def _least_refuted(policy: _LogPulls, tally: Tally, period: int, noise: Key) -> int:
     if period <= tally.pulls.size:
         return period - 1
     highest = 0.0

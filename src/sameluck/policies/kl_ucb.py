@@ -72,7 +72,7 @@ class _Levels(NamedTuple):
 
 
 @selects(_Levels)
-def _highest_plausible_mean(policy: _Levels, tally: Tally, period: int, luck: Key) -> int:
+def _highest_plausible_mean(policy: _Levels, tally: Tally, period: int, noise: Key) -> int:
     if period <= tally.pulls.size:
         return period - 1
     best, highest = 0, -1.0

@@ -29,12 +29,12 @@ class ExploreThenCommit(NamedTuple):
 
 
 @selects(ExploreThenCommit)
-def _explore_then_commit(policy: ExploreThenCommit, tally: Tally, period: int, luck: Key) -> int:
+def _explore_then_commit(policy: ExploreThenCommit, tally: Tally, period: int, noise: Key) -> int:
     arms = tally.pulls.size
     if period <= policy.plays * arms:
         return (period - 1) % arms
-    if tally.pulls[tally.last] > policy.plays:
-        return tally.last
+    if tally.pulls[tally.last_arm] > policy.plays:
+        return tally.last_arm
     best, highest = 0, -np.inf
     for arm in range(arms):
         if tally.means[arm] > highest:
@@ -74,16 +74,16 @@ class _Distances(NamedTuple):
 
 
 @selects(_Distances)
-def _next_remaining(policy: _Distances, tally: Tally, period: int, luck: Key) -> int:
+def _next_remaining(policy: _Distances, tally: Tally, period: int, noise: Key) -> int:
     arms, memory = tally.pulls.size, tally.memory
-    for arm in range(0 if period == 1 else tally.last + 1, arms):
+    for arm in range(0 if period == 1 else tally.last_arm + 1, arms):
         if memory[arm] == 0.0:
             return arm
     highest = -np.inf
     for arm in range(arms):
         if memory[arm] == 0.0:
             highest = max(highest, tally.means[arm])
-    distance, first = policy.distance[tally.pulls[tally.last]], -1
+    distance, first = policy.distance[tally.pulls[tally.last_arm]], -1
     for arm in range(arms):
         if memory[arm] == 0.0:
             if highest - tally.means[arm] >= distance:

@@ -9,7 +9,7 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.compilation.decorators import branch_hint, inlined
-from sameluck.policies.base import Tally, chances, selects
+from sameluck.policies.base import Tally, probabilities, selects
 from sameluck.randomness.samplers import exponential, uniform
 from sameluck.randomness.streams import Bits, Key, at
 from sameluck.validation import require_flag, require_number
@@ -30,22 +30,24 @@ class Softmax(NamedTuple):
 
 
 @selects(Softmax)
-def _largest_with_gumbel_noise(policy: Softmax, tally: Tally, period: int, luck: Key) -> int:
+def _largest_with_gumbel_noise(policy: Softmax, tally: Tally, period: int, noise: Key) -> int:
     best, highest = 0, -np.inf
     for arm in range(tally.pulls.size):
-        noise = -math.log(exponential(at(luck, period, arm)))
-        score = tally.means[arm] / policy.temperature + noise
+        gumbel = -math.log(exponential(at(noise, period, arm)))
+        score = tally.means[arm] / policy.temperature + gumbel
         if score > highest:
             branch_hint()
             best, highest = arm, score
     return best
 
 
-@chances(Softmax)
-def _softmax_chances(policy: Softmax, tally: Tally, period: int, chances: Floats) -> None:
-    for arm in range(chances.size):
-        chances[arm] = tally.means[arm] / policy.temperature
-    fill_softmax(chances, chances)
+@probabilities(Softmax)
+def _softmax_probabilities(
+    policy: Softmax, tally: Tally, period: int, probabilities: Floats
+) -> None:
+    for arm in range(probabilities.size):
+        probabilities[arm] = tally.means[arm] / policy.temperature
+    fill_softmax(probabilities, probabilities)
 
 
 class GradientBandit(NamedTuple):
@@ -72,31 +74,33 @@ class GradientBandit(NamedTuple):
 @inlined
 def _ascend(policy: GradientBandit, tally: Tally, period: int) -> None:
     """Take the last reward into account and compute the probabilities of this period."""
-    arms, memory, reward = tally.pulls.size, tally.memory, tally.reward
+    arms, memory, reward = tally.pulls.size, tally.memory, tally.last_reward
     preferences, probabilities = memory[:arms], memory[arms : 2 * arms]
     if period > 1:
         usual = 0.0
         if policy.baseline:
             usual = memory[2 * arms] / (period - 2) if period > 2 else reward
         for arm in range(arms):
-            chosen = 1.0 if arm == tally.last else 0.0
+            chosen = 1.0 if arm == tally.last_arm else 0.0
             preferences[arm] += policy.step * (reward - usual) * (chosen - probabilities[arm])
         memory[2 * arms] += reward
     fill_softmax(preferences, probabilities)
 
 
 @selects(GradientBandit)
-def _draw_by_preferences(policy: GradientBandit, tally: Tally, period: int, luck: Key) -> int:
+def _draw_by_preferences(policy: GradientBandit, tally: Tally, period: int, noise: Key) -> int:
     _ascend(policy, tally, period)
     arms = tally.pulls.size
-    return draw_arm(tally.memory[arms : 2 * arms], at(luck, period, 0))
+    return draw_arm(tally.memory[arms : 2 * arms], at(noise, period, 0))
 
 
-@chances(GradientBandit)
-def _gradient_chances(policy: GradientBandit, tally: Tally, period: int, chances: Floats) -> None:
+@probabilities(GradientBandit)
+def _gradient_probabilities(
+    policy: GradientBandit, tally: Tally, period: int, probabilities: Floats
+) -> None:
     _ascend(policy, tally, period)
-    for arm in range(chances.size):
-        chances[arm] = tally.memory[chances.size + arm]
+    for arm in range(probabilities.size):
+        probabilities[arm] = tally.memory[probabilities.size + arm]
 
 
 @inlined

@@ -70,7 +70,7 @@ def _gammas(shape: float, horizon: int) -> _Gammas:
 
 
 @selects(_BetaPosteriors)
-def _largest_beta_draw(policy: _BetaPosteriors, tally: Tally, period: int, luck: Key) -> int:
+def _largest_beta_draw(policy: _BetaPosteriors, tally: Tally, period: int, noise: Key) -> int:
     arms, wins, losses = tally.pulls.size, policy.wins, policy.losses
     if period <= policy.first_plays * arms:
         return (period - 1) % arms
@@ -81,7 +81,7 @@ def _largest_beta_draw(policy: _BetaPosteriors, tally: Tally, period: int, luck:
         lost = np.uint64(tally.pulls[arm]) - won
         # The order of probabilities is the order of odds, which the gamma draws give without rounding to 0 or 1.
         odds = beta_odds(
-            at(luck, period, arm),
+            at(noise, period, arm),
             wins.depth[won],
             wins.spread[won],
             losses.depth[lost],
@@ -95,7 +95,7 @@ def _largest_beta_draw(policy: _BetaPosteriors, tally: Tally, period: int, luck:
 
 @selects(_WideBetaPosteriors)
 def _largest_wide_beta_draw(
-    policy: _WideBetaPosteriors, tally: Tally, period: int, luck: Key
+    policy: _WideBetaPosteriors, tally: Tally, period: int, noise: Key
 ) -> int:
     arms = tally.pulls.size
     if period <= policy.first_plays * arms:
@@ -104,7 +104,7 @@ def _largest_wide_beta_draw(
     for arm in range(arms):
         won = tally.totals[arm]
         a, b = policy.a + won, policy.b + tally.pulls[arm] - won
-        odds = beta_log_odds(at(luck, period, arm), a, b)
+        odds = beta_log_odds(at(noise, period, arm), a, b)
         if odds > highest:
             branch_hint()
             best, highest = arm, odds
@@ -141,9 +141,9 @@ class ThompsonGaussian(NamedTuple):
         return self._replace(noise_sd=sd, prior_sd=prior_sd)
 
     def prepare(self, arms: int, horizon: int) -> _NormalPosteriors:
-        prior, noise = self.prior_sd**-2.0, self.noise_sd**-2.0
-        precision = prior + noise * np.arange(horizon + 1)
-        start, weight = prior * self.prior_mean / precision, noise / precision
+        prior, gain = self.prior_sd**-2.0, self.noise_sd**-2.0
+        precision = prior + gain * np.arange(horizon + 1)
+        start, weight = prior * self.prior_mean / precision, gain / precision
         return _NormalPosteriors(self.first_plays, start, weight, 1 / np.sqrt(precision))
 
 
@@ -155,7 +155,7 @@ class _NormalPosteriors(NamedTuple):
 
 
 @selects(_NormalPosteriors)
-def _largest_normal_draw(policy: _NormalPosteriors, tally: Tally, period: int, luck: Key) -> int:
+def _largest_normal_draw(policy: _NormalPosteriors, tally: Tally, period: int, noise: Key) -> int:
     arms = tally.pulls.size
     if period <= policy.first_plays * arms:
         return (period - 1) % arms
@@ -163,7 +163,7 @@ def _largest_normal_draw(policy: _NormalPosteriors, tally: Tally, period: int, l
     for arm in range(arms):
         pulls = np.uint64(tally.pulls[arm])
         mean = policy.start[pulls] + policy.weight[pulls] * tally.totals[arm]
-        drawn = mean + policy.sd[pulls] * normal(at(luck, period, arm))
+        drawn = mean + policy.sd[pulls] * normal(at(noise, period, arm))
         if drawn > highest:
             branch_hint()
             best, highest = arm, drawn

@@ -131,13 +131,13 @@ def highest_bound(growth: Floats, widths: Floats, tally: Tally, period: int) -> 
     if period == arms + 1:
         _enter_arms(nodes, widths, tally)
     now = growth[np.uint64(period)]
-    last = np.uint64(tally.last)
+    last = np.uint64(tally.last_arm)
     mean, width = tally.means[last], widths[np.uint64(tally.pulls[last])]
     if mean + now * width > nodes[0] and (period & _BLOCK) != 0:
-        return tally.last
+        return tally.last_arm
     later = growth[min(period | _BLOCK, growth.size - 1)]
     ceiling, until = -np.inf, np.inf
-    node, best = arms + tally.last, _Winner(float(tally.last), mean, width, np.inf)
+    node, best = arms + tally.last_arm, _Winner(float(tally.last_arm), mean, width, np.inf)
     _write(nodes, node, best)
     while node > 1:
         if _until(nodes, node ^ 1) < now:
@@ -150,7 +150,7 @@ def highest_bound(growth: Floats, widths: Floats, tally: Tally, period: int) -> 
         node //= 2
         _write(nodes, node, best)
     arm = int(best.arm)
-    nodes[0] = ceiling if arm == tally.last and until >= later else np.inf
+    nodes[0] = ceiling if arm == tally.last_arm and until >= later else np.inf
     return arm
 
 
@@ -178,10 +178,10 @@ def highest_mean(tally: Tally, period: int) -> int:
     if period == arms + 1:
         for node in range(arms - 1, 0, -1):
             winners[node] = _higher_mean(winners, tally.means, node)
-    node = (arms + tally.last) // 2
+    node = (arms + tally.last_arm) // 2
     while node > 0:
         before, winners[node] = winners[node], _higher_mean(winners, tally.means, node)
-        if winners[node] == before and before != tally.last:
+        if winners[node] == before and before != tally.last_arm:
             break  # nor do the nodes above change
         node //= 2
     return winners[1]

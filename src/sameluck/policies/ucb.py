@@ -12,7 +12,7 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.compilation.decorators import branch_hint
-from sameluck.policies.base import LastArm, RewardScale, Tally, selects, stays
+from sameluck.policies.base import PlayedArm, RewardScale, Tally, repeats_arm, selects
 from sameluck.policies.logarithms import natural_logs
 from sameluck.policies.tournament import FLOATS_PER_ARM, MANY_ARMS, highest_bound
 from sameluck.randomness.streams import Key
@@ -114,7 +114,7 @@ _BLOCK = 15  # the ceiling holds for a block of 16 periods
 
 
 @selects(_Bounds)
-def _highest_bound(policy: _Bounds, tally: Tally, period: int, luck: Key) -> int:
+def _highest_bound(policy: _Bounds, tally: Tally, period: int, noise: Key) -> int:
     arms = tally.pulls.size
     if period <= arms:
         tally.memory[0] = np.inf
@@ -137,15 +137,17 @@ def _highest_bound(policy: _Bounds, tally: Tally, period: int, luck: Key) -> int
     return best
 
 
-@stays(_Bounds)
-def _above_ceiling(policy: _Bounds, played: LastArm, period: int, luck: Key) -> bool:
+@repeats_arm(_Bounds)
+def _above_ceiling(policy: _Bounds, played: PlayedArm, period: int, noise: Key) -> bool:
     # Only the arm just played has changed: while its bound exceeds the ceiling it is the argmax.
     bound = played.mean + policy.growth[np.uint64(period)] * policy.width[np.uint64(played.pulls)]
     return bound > played.memory[0] and (period & _BLOCK) != 0
 
 
 @selects(_BatchedBounds)
-def _highest_bound_after_batch(policy: _BatchedBounds, tally: Tally, period: int, luck: Key) -> int:
+def _highest_bound_after_batch(
+    policy: _BatchedBounds, tally: Tally, period: int, noise: Key
+) -> int:
     if period <= tally.pulls.size:
         return period - 1
     best, highest = 0, -np.inf
@@ -159,7 +161,7 @@ def _highest_bound_after_batch(policy: _BatchedBounds, tally: Tally, period: int
 
 
 @selects(_BoundsOfMany)
-def _highest_bound_of_many(policy: _BoundsOfMany, tally: Tally, period: int, luck: Key) -> int:
+def _highest_bound_of_many(policy: _BoundsOfMany, tally: Tally, period: int, noise: Key) -> int:
     if period <= tally.pulls.size:
         return period - 1
     return highest_bound(policy.growth, policy.width, tally, period)

@@ -77,7 +77,7 @@ _BLOCK = 15
 
 @inlined
 def _note_square(tally: Tally) -> None:
-    tally.memory[tally.last] += tally.reward * tally.reward  # 0 in period 1
+    tally.memory[tally.last_arm] += tally.last_reward * tally.last_reward  # 0 in period 1
 
 
 @inlined
@@ -97,15 +97,15 @@ def _bound(policy: _Bounds, tally: Tally, arm: int, evidence: float) -> float:
 
 
 @selects(_Bounds)
-def _highest_bound(policy: _Bounds, tally: Tally, period: int, luck: Key) -> int:
+def _highest_bound(policy: _Bounds, tally: Tally, period: int, noise: Key) -> int:
     _note_square(tally)
     arms = tally.pulls.size
     if period <= arms:
         tally.memory[arms] = np.inf
         return period - 1
     now = policy.evidence[np.uint64(period)]
-    if (period & _BLOCK) != 0 and _bound(policy, tally, tally.last, now) > tally.memory[arms]:
-        return tally.last
+    if (period & _BLOCK) != 0 and _bound(policy, tally, tally.last_arm, now) > tally.memory[arms]:
+        return tally.last_arm
     later = policy.evidence[min(period | _BLOCK, policy.evidence.size - 1)]
     best, highest, highest_later, ceiling = 0, -np.inf, -np.inf, -np.inf
     for arm in range(arms):

@@ -92,9 +92,9 @@ def word(key: Key | OnceKey, index: Integer) -> Bits:
 
 
 @inlined
-def at(luck: Key | OnceKey, period: Integer, slot: Integer) -> Bits:
+def at(noise: Key | OnceKey, period: Integer, slot: Integer) -> Bits:
     """The 64 random bits of a policy's decision noise in a period; one slot per arm, or per use."""
-    return word(luck, np.uint64(period) * _SLOTS + np.uint64(slot))
+    return word(noise, np.uint64(period) * _SLOTS + np.uint64(slot))
 
 
 @inlined
@@ -126,7 +126,7 @@ class OnceKey:
 
 
 class OnceBits(np.uint64, Watched):
-    """64 random bits that raise when a second draw takes them: both would be the same luck (plain Python only)."""
+    """64 random bits that raise when a second draw takes them: both would be the same noise (plain Python only)."""
 
     taken: dict[int, list[str]]  # words -> the draw that took them, by the name of its sampler
     draw: list[str]  # in which the bits are used; empty outside of a sampler

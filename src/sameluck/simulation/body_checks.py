@@ -64,11 +64,11 @@ class Probe(NamedTuple):
             run = partial(self.runner.run, only, periods, trajectory)
             machine = self._in_time(run, replication, periods.size)
             _check_equal(self.runner, plain, machine, COMPILED)
-        if any(use.chances for use in self.uses):
-            self._compare_chances()
+        if any(use.probabilities for use in self.uses):
+            self._compare_probabilities()
         _checked.update(self.uses)
 
-    def _compare_chances(self) -> None:
+    def _compare_probabilities(self) -> None:
         played = _trajectory_of(self.results[0])
         self.runner.exploration_luck(np.empty(0, np.int64), played)  # compiles
         both = self.luck.size
@@ -77,7 +77,7 @@ class Probe(NamedTuple):
         luck = self._in_time(sum_luck, 0, periods.size)[:both]
         if not np.allclose(luck, self.luck, rtol=1e-9, atol=1e-9 * np.abs(played.rewards).sum()):
             raise Invalid(
-                f"policy {self.runner.name!r} states different chances {COMPILED}: {RULE}"
+                f"policy {self.runner.name!r} states different probabilities {COMPILED}: {RULE}"
             )
 
     def _in_time(self, compute: Callable[[], Answer], replication: int, period: int) -> Answer:
@@ -110,7 +110,7 @@ def probe_bodies(
 ) -> list[Probe]:
     """Run the user's bodies that are not checked yet in plain Python; raise `Invalid` if one must not be run.
 
-    Bodies that state chances are checked if their `detail` is wanted.
+    Bodies that state probabilities are checked if their `detail` is wanted.
     """
     probes: list[Probe] = []
     for one, name in product(environment.moves_between, experiment.policies):
@@ -145,7 +145,7 @@ def _probe(runner: PolicyRunner, uses: frozenset[BodyUse]) -> Probe:
         results.append(runner.run_in_python(replication, periods, None, deadlines[-1]))
     _check_equal(runner, results[0], results[1], "when it is run again")
     luck = np.empty(0)
-    if any(use.chances for use in uses):
+    if any(use.probabilities for use in uses):
         played = _trajectory_of(results[1])
         luck = runner.exploration_luck(
             periods[: played.arms.size], played, Deadline(seconds, watched)

@@ -17,19 +17,19 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.compilation.bodies import Misuse, is_ours
-from sameluck.environments.base import LARGEST, Law, draw, draw_body_of, draws
+from sameluck.environments.base import LARGEST, draw, draw_body_of, draws
 from sameluck.policies.base import (
     Policy,
     Tally,
     body_of,
-    chances,
-    fill_chances,
+    fill_probabilities,
+    probabilities,
     replace_innermost,
     select,
     selects,
 )
 from sameluck.randomness.streams import Bits, Key, OnceBits, OnceKey
-from sameluck.text_forms import is_parameters
+from sameluck.text_forms import Parameters, is_parameters
 
 Value = TypeVar("Value")
 Index: TypeAlias = Any  # whatever a body writes in brackets
@@ -99,7 +99,11 @@ class GuardedArray(np.ndarray[Any, Any]):
 
     def __setitem__(self, index: Index, value: Any) -> None:
         if not self.flags.writeable:
-            remedy = "" if self.label.startswith("law") else ": only tally.memory may be written to"
+            remedy = (
+                ""
+                if self.label.startswith("parameters")
+                else ": only tally.memory may be written to"
+            )
             raise Misuse(f"it writes to {self.label}, which it must not change{remedy}")
         self._check("writes", index)
         super().__setitem__(index, value)
@@ -152,12 +156,12 @@ def guarded_policy(policy: Policy, deadline: Deadline) -> Policy:
 
 
 @selects(GuardedPolicy)
-def _select_guarded(policy: GuardedPolicy, tally: Tally, period: int, luck: Key | OnceKey) -> int:
+def _select_guarded(policy: GuardedPolicy, tally: Tally, period: int, noise: Key | OnceKey) -> int:
     rule, deadline = policy
     deadline.check()
     memory = guarded(tally.memory, "tally.memory", deadline, writable=True)
     with np.errstate(divide="raise", invalid="raise"):
-        arm = select(rule, guarded(tally, "tally", deadline)._replace(memory=memory), period, luck)
+        arm = select(rule, guarded(tally, "tally", deadline)._replace(memory=memory), period, noise)
     if not isinstance(arm, int | np.integer) or isinstance(arm, bool):
         raise Misuse(
             f"what it returns, {arm!r}, is not a whole number: return an arm's index", body_of(rule)
@@ -165,41 +169,41 @@ def _select_guarded(policy: GuardedPolicy, tally: Tally, period: int, luck: Key 
     return int(arm)
 
 
-@chances(GuardedPolicy)
-def _fill_guarded(policy: GuardedPolicy, tally: Tally, period: int, chances: Floats) -> None:
+@probabilities(GuardedPolicy)
+def _fill_guarded(policy: GuardedPolicy, tally: Tally, period: int, probabilities: Floats) -> None:
     rule, deadline = policy
     deadline.check()
-    filled = guarded(chances, "chances", deadline, writable=True)
+    filled = guarded(probabilities, "probabilities", deadline, writable=True)
     with np.errstate(divide="raise", invalid="raise"):
-        fill_chances(rule, guarded(tally, "tally", deadline), period, filled)
+        fill_probabilities(rule, guarded(tally, "tally", deadline), period, filled)
 
 
-class GuardedLaw(NamedTuple):
+class GuardedParameters(NamedTuple):
     """A law of a user whose body is checked at every reward."""
 
-    law: Law
+    parameters: Parameters
     deadline: Deadline
     binary: bool
 
 
-def guarded_law(law: Law, deadline: Deadline, *, binary: bool) -> Law:
+def guarded_parameters(parameters: Parameters, deadline: Deadline, *, binary: bool) -> Parameters:
     """A law as it is checked; sameluck's own are not."""
-    if is_ours(draw_body_of(law)):
-        return law
-    return GuardedLaw(guarded(law, "law", deadline), deadline, binary)
+    if is_ours(draw_body_of(parameters)):
+        return parameters
+    return GuardedParameters(guarded(parameters, "parameters", deadline), deadline, binary)
 
 
-@draws(GuardedLaw)
-def _draw_guarded(law: GuardedLaw, row: int, arm: int, bits: Bits) -> float:
-    rule, body = law.law, draw_body_of(law.law)
-    law.deadline.check()
+@draws(GuardedParameters)
+def _draw_guarded(parameters: GuardedParameters, row: int, arm: int, bits: Bits) -> float:
+    rule, body = parameters.parameters, draw_body_of(parameters.parameters)
+    parameters.deadline.check()
     with np.errstate(divide="raise", invalid="raise"):
         reward = draw(rule, row, arm, OnceBits.of(bits))
     if not isinstance(reward, int | float | np.number) or isinstance(reward, bool):
         raise Misuse(f"what it returns, {reward!r}, is not a number{_instead(reward)}", body)
     if not abs(reward) <= LARGEST:
         raise Misuse(f"it returns {reward}, which is not a finite number up to {LARGEST:g}", body)
-    if law.binary and reward not in (0, 1):
+    if parameters.binary and reward not in (0, 1):
         raise Misuse(f"it returns {reward}, but `binary` is True: only 0 and 1 are", body)
     return float(reward)
 

@@ -13,17 +13,18 @@ from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
 from sameluck.compilation.decorators import compiled, inlined
-from sameluck.environments.base import Law, at_time, draw
+from sameluck.environments.base import at_time, draw
 from sameluck.policies.base import (
-    LastArm,
+    PlayedArm,
     Policy,
     Tally,
-    are_chances,
-    fill_chances,
-    plays_again,
+    are_probabilities,
+    fill_probabilities,
+    must_repeat,
     select,
 )
 from sameluck.randomness.streams import DECISION, REWARD, Bits, Key, OnceKey, stream, within, word
+from sameluck.text_forms import Parameters
 from sameluck.trajectories import Trajectory
 
 Owners: TypeAlias = tuple[Bits, Bits, Bits]  # seed, owner of rewards, owner of decision noise
@@ -68,8 +69,8 @@ def _reset(arrays: WorkingArrays, seed: Bits, owner: Bits, replication: int) -> 
 @inlined
 def run_one(
     policy: Policy,
-    law: Law,
-    luck: Key | OnceKey,
+    parameters: Parameters,
+    noise: Key | OnceKey,
     arrays: WorkingArrays,
     row: int,
     results: Results,
@@ -86,14 +87,14 @@ def run_one(
         period = start
         while period < stop:
             tally = Tally(arrays.pulls, arrays.totals, arrays.means, arrays.memory, arm, reward)
-            arm = select(policy, tally, period, luck)
+            arm = select(policy, tally, period, noise)
             if arm < 0 or arm >= arms:
                 return period
             key = Key(arrays.first[arm], arrays.second[arm])
             pulled, total, mean, again = arrays.pulls[arm], arrays.totals[arm], 0.0, True
             while again:
                 position = period - 1 if trajectory is not None and results.timed else pulled
-                now = at_time(law, period)
+                now = at_time(parameters, period)
                 reward = float(draw(now, row, arm, word(key, np.uint64(position))))
                 pulled += 1
                 total += reward
@@ -104,8 +105,8 @@ def run_one(
                     trajectory.positions[period - 1] = position
                     trajectory.rewards[period - 1] = reward
                 period += 1
-                played = LastArm(pulled, mean, arrays.memory)
-                again = period < stop and plays_again(policy, played, period, luck)
+                played = PlayedArm(pulled, mean, arrays.memory)
+                again = period < stop and must_repeat(policy, played, period, noise)
             arrays.pulls[arm], arrays.totals[arm], arrays.means[arm] = pulled, total, mean
         results.rewards[row, checkpoint] = earned
         for each in range(arms):
@@ -117,7 +118,7 @@ def run_one(
 @compiled
 def run_all(
     policy: Policy,
-    law: Law,
+    parameters: Parameters,
     owners: Owners,
     first: int,
     arrays: WorkingArrays,
@@ -129,8 +130,8 @@ def run_all(
     for row in range(results.rewards.shape[0]):
         replication = first + row
         _reset(arrays, seed, reward_owner, replication)
-        luck = stream(seed, DECISION, replication, noise_owner)
-        failed = run_one(policy, law, luck, arrays, row, results, trajectory)
+        noise = stream(seed, DECISION, replication, noise_owner)
+        failed = run_one(policy, parameters, noise, arrays, row, results, trajectory)
         if failed:
             return replication, failed
     return -1, 0
@@ -142,12 +143,12 @@ def sum_luck(
     arrays: WorkingArrays,
     checkpoints: Ints,
     trajectory: Trajectory,
-    chances: Floats,
+    probabilities: Floats,
     luck: Floats,
 ) -> int:
     """By how much the random choices exceeded their expectation, each arm valued at its mean so far.
 
-    Returns 0, or the period in which `chances` are no probabilities, or that of the chosen arm is 0.
+    Returns 0, or the period in which `probabilities` are no probabilities, or that of the chosen arm is 0.
     """
     excess = 0.0
     start = 0
@@ -156,15 +157,15 @@ def sum_luck(
     for checkpoint in range(checkpoints.size):
         for period in range(start, checkpoints[checkpoint]):
             tally = Tally(arrays.pulls, arrays.totals, arrays.means, arrays.memory, arm, reward)
-            fill_chances(policy, tally, period + 1, chances)
-            if not are_chances(chances):
+            fill_probabilities(policy, tally, period + 1, probabilities)
+            if not are_probabilities(probabilities):
                 return period + 1
             arm, reward = trajectory.arms[period], trajectory.rewards[period]
-            if chances[arm] <= 0.0:
+            if probabilities[arm] <= 0.0:
                 return period + 1
             excess += arrays.means[arm]
-            for each in range(chances.size):
-                excess -= chances[each] * arrays.means[each]
+            for each in range(probabilities.size):
+                excess -= probabilities[each] * arrays.means[each]
             arrays.pulls[arm] += 1
             arrays.totals[arm] += reward
             arrays.means[arm] = arrays.totals[arm] / arrays.pulls[arm]

@@ -131,7 +131,7 @@ class ObjectRunner:
         RewardSource(self.experiment, self.environment, self.name, range(1)).draw(0, 0, 0, 0)
 
     def exploration_luck(self, checkpoints: Ints, trajectory: Trajectory) -> Floats:
-        """Zero: an object does not state its chances."""
+        """Zero: an object does not state its probabilities."""
         return np.zeros(checkpoints.size)
 
     def _seed_in(self, replication: int) -> int:

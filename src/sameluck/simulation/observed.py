@@ -6,9 +6,10 @@ import numpy as np
 
 from sameluck.arrays import Floats, Ints
 from sameluck.compilation.decorators import compiled
-from sameluck.environments.base import Law, compiled_law, draw
+from sameluck.environments.base import draw, prepared_parameters
 from sameluck.randomness.streams import REWARD, Bits, stream, within, word
 from sameluck.runs import Runs
+from sameluck.text_forms import Parameters
 
 
 def observed_rewards(runs: Runs) -> Floats:
@@ -17,17 +18,17 @@ def observed_rewards(runs: Runs) -> Floats:
     assert environment is not None
     depths = np.ascontiguousarray(runs.stack_depths)
     replications = range(runs.first, runs.first + runs.replications)
-    law = compiled_law(environment, experiment.seed, replications, experiment.n_arms)
+    parameters = prepared_parameters(environment, experiment.seed, replications, experiment.n_arms)
     names = list(experiment.policies)[: depths.shape[1]]
     owners = np.array([experiment.design.reward_owner(name) for name in names], np.uint64)
     values = np.empty(int(depths.sum()))
-    _read_stacks(law, np.uint64(experiment.seed), runs.first, owners, depths, values)
+    _read_stacks(parameters, np.uint64(experiment.seed), runs.first, owners, depths, values)
     return values
 
 
 @compiled
 def _read_stacks(
-    law: Law, seed: Bits, first: int, owners: Ints, depths: Ints, values: Floats
+    parameters: Parameters, seed: Bits, first: int, owners: Ints, depths: Ints, values: Floats
 ) -> None:
     place = 0
     for row in range(depths.shape[0]):
@@ -36,5 +37,5 @@ def _read_stacks(
             for arm in range(depths.shape[2]):
                 stack = within(key, arm)
                 for position in range(depths[row, owner, arm]):
-                    values[place] = float(draw(law, row, arm, word(stack, position)))
+                    values[place] = float(draw(parameters, row, arm, word(stack, position)))
                     place += 1

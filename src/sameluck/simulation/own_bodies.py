@@ -13,15 +13,15 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.compilation.bodies import Body, Misuse, is_ours
-from sameluck.environments.base import Environment, compiled_law, draw_body_of
+from sameluck.environments.base import Environment, draw_body_of, prepared_parameters
 from sameluck.experiment import Experiment
 from sameluck.policies.base import (
     Policy,
     as_compiled,
     body_of,
-    chances_body_of,
     prepare,
-    states_chances,
+    probabilities_body_of,
+    states_probabilities,
 )
 from sameluck.policies.batched import Batched
 
@@ -30,9 +30,9 @@ _NAME = ("LOAD_GLOBAL", "LOAD_DEREF")
 _IMPURE = ("random", "numpy.random", "secrets", "uuid", "time", "datetime")
 _LIBRARIES = ("sameluck", "numpy", "numba", "scipy")  # whose functions are not looked into
 _RANDOMNESS = {  # by the fourth argument of a body
-    "luck": "take random numbers from luck, as in uniform(at(luck, period, 0))",
+    "noise": "take random numbers from noise, as in uniform(at(noise, period, 0))",
     "bits": "take random numbers from bits, as in uniform(bits)",
-    "chances": "chances are a function of the tally",
+    "probabilities": "probabilities are a function of the tally",
 }
 # Of a body: what an instruction of it, or of a function that it calls, loaded when it was compiled.
 _constants: dict[Body, dict[tuple[Body, int], tuple[str, object]]] = {}
@@ -45,22 +45,24 @@ class BodyUse(NamedTuple):
     parameters: str
     arms: int
     horizon: int
-    chances: bool = False  # whether it states the chances of a policy
+    probabilities: bool = False  # whether it states the probabilities of a policy
 
 
 def own_bodies(
     experiment: Experiment, environment: Environment, policy: Policy, *, detail: bool
 ) -> Iterator[BodyUse]:
-    """The select and draw bodies that are not sameluck's, and with `detail` those that state chances."""
+    """The select and draw bodies that are not sameluck's, and with `detail` those that state probabilities."""
     arms, horizon = experiment.n_arms, experiment.horizon
     if not is_ours(type(policy)) or isinstance(policy, Batched):
         prepared = as_compiled(prepare(policy, arms, horizon))
         if not is_ours(body_of(prepared)):
             yield BodyUse(body_of(prepared), repr(policy), arms, horizon)
-            if detail and states_chances(prepared):
-                yield BodyUse(chances_body_of(prepared), repr(policy), arms, horizon, chances=True)
+            if detail and states_probabilities(prepared):
+                yield BodyUse(
+                    probabilities_body_of(prepared), repr(policy), arms, horizon, probabilities=True
+                )
     if not is_ours(type(environment)):
-        body = draw_body_of(compiled_law(environment, experiment.seed, range(1), arms))
+        body = draw_body_of(prepared_parameters(environment, experiment.seed, range(1), arms))
         if not is_ours(body):
             yield BodyUse(body, repr(environment), arms, 0)
 
@@ -128,7 +130,7 @@ def _reason(
     if step.opname == "IMPORT_NAME":
         return f"{it} imports {name}: import at the top of the file"
     if step.opname == "STORE_GLOBAL":
-        remedy = ": keep numbers in tally.memory" if source == "luck" else ""
+        remedy = ": keep numbers in tally.memory" if source == "noise" else ""
         return f"{it} changes the global {name!r}, which other replications read{remedy}"
     if any(f"{module}.".startswith(f"{one}.") for one in _IMPURE):
         return f"{it} uses {module}, which differs from run to run: {_RANDOMNESS[source]}"

@@ -26,7 +26,7 @@ def check_policy(
 
     Its parameters are valid and survive its text form. In every period it chooses an arm that exists. It is a
     function of its seed and its rewards: a second run repeats the first, compiled code gives the arms of plain
-    Python, no random number is read twice, and the bodies use no clock and no global randomness. The chances it
+    Python, no random number is read twice, and the bodies use no clock and no global randomness. The probabilities it
     states, if any, are probabilities under which the arms it played are possible.
 
     Args:

@@ -13,24 +13,23 @@ from sameluck.arrays import Floats, Ints
 from sameluck.compilation.bodies import Body, Misuse, blames, is_ours, locate_error
 from sameluck.environments.base import (
     Environment,
-    Law,
-    compiled_law,
     draw,
     draw_body_of,
     is_all_ours,
+    prepared_parameters,
 )
 from sameluck.errors import AddressReused, Invalid
 from sameluck.experiment import Experiment
 from sameluck.policies.base import (
     as_compiled,
     body_of,
-    chances_body_of,
     memory_of,
     prepare,
-    states_chances,
+    probabilities_body_of,
+    states_probabilities,
 )
 from sameluck.randomness.streams import DECISION, REWARD, OnceKey, stream, within, word
-from sameluck.simulation.guarded import Deadline, OutOfTime, guarded_law, guarded_policy
+from sameluck.simulation.guarded import Deadline, OutOfTime, guarded_parameters, guarded_policy
 from sameluck.simulation.loop import (
     Owners,
     Results,
@@ -39,6 +38,7 @@ from sameluck.simulation.loop import (
     run_one,
     sum_luck,
 )
+from sameluck.text_forms import Parameters
 from sameluck.trajectories import Trajectory, empty_trajectory
 
 Number = TypeVar("Number", np.float64, np.int64, np.uint64)
@@ -91,9 +91,9 @@ class PolicyRunner:
         trajectory = self._recorded(trajectory, checkpoints)
         results = self._empty_results(len(replications), checkpoints)
         # To compile, no replication is run; the law of one has the same type.
-        law, first = self._law(replications or range(1)), replications.start
-        arguments = (self.policy, law, self.owners, first, self.arrays, results, trajectory)
-        with self._explained(law):
+        parameters, first = self._parameters(replications or range(1)), replications.start
+        arguments = (self.policy, parameters, self.owners, first, self.arrays, results, trajectory)
+        with self._explained(parameters):
             where = run_all(*arguments)
         self._check_arm(*where)
         return results
@@ -123,13 +123,17 @@ class PolicyRunner:
         keys = within(stream(seed, REWARD, replication, reward_owner), arms)
         self.arrays.first[:], self.arrays.second[:] = keys
         key = stream(seed, DECISION, replication, noise_owner)
-        luck = OnceKey(key, f"policy {self.name!r}", bits_once=not self._ours())
+        noise = OnceKey(key, f"policy {self.name!r}", bits_once=not self._ours())
         policy = guarded_policy(self.policy, deadline)
-        law = self._law(range(replication, replication + 1))
-        checked_law = guarded_law(law, deadline, binary=self.environment.binary)
+        parameters = self._parameters(range(replication, replication + 1))
+        checked_parameters = guarded_parameters(
+            parameters, deadline, binary=self.environment.binary
+        )
         try:
-            with self._explained(law), deadline.watching():
-                failed = run_one(policy, checked_law, luck, self.arrays, 0, results, trajectory)
+            with self._explained(parameters), deadline.watching():
+                failed = run_one(
+                    policy, checked_parameters, noise, self.arrays, 0, results, trajectory
+                )
         except OutOfTime:
             done = int(np.searchsorted(checkpoints, self.arrays.pulls.sum(), side="right"))
             pulls = results.pulls[:, :done]
@@ -143,13 +147,15 @@ class PolicyRunner:
         if is_ours(type(self.environment)):
             return
         many = min(experiment.replications, _MOST_ROWS, max(1, _MOST_CELLS // experiment.n_arms))
-        law = self._law(range(many))
-        checked_law = guarded_law(law, deadline, binary=self.environment.binary)
+        parameters = self._parameters(range(many))
+        checked_parameters = guarded_parameters(
+            parameters, deadline, binary=self.environment.binary
+        )
         key = stream(experiment.seed, REWARD, 0, 0)
-        with self._explained(law), suppress(OutOfTime), deadline.watching():
+        with self._explained(parameters), suppress(OutOfTime), deadline.watching():
             for row in (0, many - 1):
                 for arm in range(experiment.n_arms):
-                    draw(checked_law, row, arm, word(key, arm))
+                    draw(checked_parameters, row, arm, word(key, arm))
 
     def exploration_luck(
         self, checkpoints: Ints, trajectory: Trajectory, deadline: Deadline | None = None
@@ -157,35 +163,37 @@ class PolicyRunner:
         """Up to each checkpoint: by how much the policy's random choices exceeded their expectation.
 
         The sum over periods of the chosen arm's mean so far minus the expected one. Its mean is zero. Zero throughout
-        for a policy that is not randomised, or does not state its chances. With a deadline in plain Python, up to the
+        for a policy that is not randomised, or states no probabilities. With a deadline in plain Python, up to the
         last checkpoint that is reached.
         """
         luck = np.full(checkpoints.size, np.nan)
-        if not states_chances(self.policy):
+        if not states_probabilities(self.policy):
             return np.zeros(checkpoints.size)
-        chances = np.zeros(self.experiment.n_arms)
+        probabilities = np.zeros(self.experiment.n_arms)
         policy, loop = self.policy, sum_luck.__call__
         if deadline is not None:
             policy, loop = guarded_policy(self.policy, deadline), sum_luck.body
         try:
             with deadline.watching() if deadline else nullcontext():
-                failed = loop(policy, self._empty_arrays(), checkpoints, trajectory, chances, luck)
+                failed = loop(
+                    policy, self._empty_arrays(), checkpoints, trajectory, probabilities, luck
+                )
         except OutOfTime:
             return luck[np.isfinite(luck)]
         except Exception as error:
             if self._ours():
                 raise
-            raise Invalid(self.refusal(chances_body_of(self.policy), error)) from error
+            raise Invalid(self.refusal(probabilities_body_of(self.policy), error)) from error
         if failed:
             raise Invalid(
-                f"{self._named()}: its chances in period {failed} are {chances.tolist()}, and it played arm "
-                f"{trajectory.arms[failed - 1]}; a chances body fills every entry with the probability that the "
-                "select body plays this arm, so that their sum is 1"
+                f"{self._named()}: its probabilities in period {failed} are {probabilities.tolist()}, and it played "
+                f"arm {trajectory.arms[failed - 1]}; a probabilities body fills every entry with the probability "
+                "that the select body plays this arm, so that their sum is 1"
             )
         return luck
 
     @contextmanager
-    def _explained(self, law: Law) -> Iterator[None]:
+    def _explained(self, parameters: Parameters) -> Iterator[None]:
         """Turn what goes wrong in a user's body into a message with its line; the original error is the cause."""
         try:
             yield
@@ -195,7 +203,7 @@ class PolicyRunner:
             where, _ = locate_error(body_of(self.policy), error)
             raise AddressReused(f"{error} ({where})") from None
         except Exception as error:
-            draw_body, ours = draw_body_of(law), self._ours()
+            draw_body, ours = draw_body_of(parameters), self._ours()
             blamed = not is_ours(draw_body) and (ours or blames(draw_body, error))
             if ours and not blamed:
                 raise
@@ -206,8 +214,8 @@ class PolicyRunner:
         """The message for a body of a user that must not be run."""
         if body is body_of(self.policy):
             what, rule = self._named(), _SELECT_RULE
-        elif states_chances(self.policy) and body is chances_body_of(self.policy):
-            what, rule = self._named(), "a chances body fills `chances`"
+        elif states_probabilities(self.policy) and body is probabilities_body_of(self.policy):
+            what, rule = self._named(), "a probabilities body fills `probabilities`"
         else:
             what, rule = self._environment_named(), "a draw body returns a number"
         where, why = locate_error(body, error)
@@ -219,7 +227,7 @@ class PolicyRunner:
 
     def blamed_for(self, what: str) -> str:
         """The policy, or for rewards of an environment of a user the environment."""
-        own = not is_ours(draw_body_of(self._law(range(1))))
+        own = not is_ours(draw_body_of(self._parameters(range(1))))
         return self._environment_named() if what == "rewards" and own else f"policy {self.name!r}"
 
     def _named(self) -> str:
@@ -251,9 +259,11 @@ class PolicyRunner:
             return empty_trajectory(int(checkpoints[-1]))
         return trajectory
 
-    def _law(self, replications: range) -> Law:
+    def _parameters(self, replications: range) -> Parameters:
         experiment = self.experiment
-        return compiled_law(self.environment, experiment.seed, replications, experiment.n_arms)
+        return prepared_parameters(
+            self.environment, experiment.seed, replications, experiment.n_arms
+        )
 
     def _check_arm(self, replication: int, period: int) -> None:
         arms = self.experiment.n_arms

@@ -9,18 +9,18 @@ from sameluck.compilation.bodies import is_ours
 from sameluck.compilation.decorators import compiled
 from sameluck.environments.base import (
     Environment,
-    Law,
     at_time,
-    compiled_law,
     draw,
     draw_body_of,
     is_all_ours,
+    prepared_parameters,
 )
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.policies.baselines import Uniform
 from sameluck.randomness.streams import REWARD, Bits, stream, within, word
 from sameluck.simulation.policy_runner import PolicyRunner
+from sameluck.text_forms import Parameters
 
 _SMALLEST, _LARGEST = 32, 1024  # rewards in a block
 
@@ -43,13 +43,13 @@ def reward_at(
 ) -> float:
     """The reward of an entry, equal to the one in `simulate` bit for bit; of arms that move, the one in period 1."""
     only = range(replication, replication + 1)
-    law = compiled_law(environment, experiment.seed, only, experiment.n_arms)
-    return float(draw(law, 0, arm, bits_at(experiment, replication, policy, arm, position)))
+    parameters = prepared_parameters(environment, experiment.seed, only, experiment.n_arms)
+    return float(draw(parameters, 0, arm, bits_at(experiment, replication, policy, arm, position)))
 
 
 @compiled
 def _draw_block(
-    law: Law,
+    parameters: Parameters,
     row: int,
     seed: Bits,
     replication: int,
@@ -60,7 +60,7 @@ def _draw_block(
 ) -> None:
     key = within(stream(seed, REWARD, replication, owner), arm)
     for place in range(rewards.size):
-        rewards[place] = draw(law, row, arm, word(key, start + place))
+        rewards[place] = draw(parameters, row, arm, word(key, start + place))
 
 
 class RewardSource:
@@ -73,8 +73,10 @@ class RewardSource:
         self.environment = environment
         self.policy = policy
         self.first = replications.start
-        self.law = compiled_law(environment, experiment.seed, replications, experiment.n_arms)
-        self._body = draw_body_of(self.law)
+        self.parameters = prepared_parameters(
+            environment, experiment.seed, replications, experiment.n_arms
+        )
+        self._body = draw_body_of(self.parameters)
         owner = experiment.design.reward_owner(policy)
         self._seed, self._owner = np.uint64(experiment.seed), np.uint64(owner)
 
@@ -92,7 +94,7 @@ class RewardSource:
         rewards, row = np.empty(count), replication - self.first
         address = (self._seed, replication, self._owner, arm, start)
         try:
-            _draw_block(at_time(self.law, period), row, *address, rewards)
+            _draw_block(at_time(self.parameters, period), row, *address, rewards)
         except Exception as error:
             if is_ours(self._body):
                 raise

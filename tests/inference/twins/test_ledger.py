@@ -50,7 +50,7 @@ def test_rewards_of_an_environment_of_your_own():
         means: tuple[float, ...] = (2.0, 2.0)
 
     @sl.draws(Twos)
-    def _twos(law, row, arm, bits):
+    def _twos(parameters, row, arm, bits):
         return 2.0
 
     runs = simulated("replay", Twos())

@@ -66,7 +66,7 @@ class WalkResults(NamedTuple):
 @compiled
 def _walk(  # noqa: C901 one loop, kept whole for the compiler
     policy: Policy,
-    luck: Key,
+    noise: Key,
     horizon: int,
     state: PolicyState,
     buffers: RewardBuffers,
@@ -82,7 +82,7 @@ def _walk(  # noqa: C901 one loop, kept whole for the compiler
         size = min(state.batch.size, horizon - periods)
         while chosen < size:
             tally = Tally(state.pulls, state.totals, state.means, state.memory, last, reward)
-            arm = select(policy, tally, periods + chosen + 1, luck)
+            arm = select(policy, tally, periods + chosen + 1, noise)
             if arm < 0 or arm >= arms:
                 failed = periods + chosen + 1
                 break
@@ -172,7 +172,7 @@ class CompiledWalker:
         self.results = results
         stream_owner = experiment.design.noise_owner(prepared.name)
         key = _decision_key(np.uint64(experiment.seed), replication, np.uint64(stream_owner))
-        self.luck = Key(*map(np.uint64, key))  # machine code returns plain integers
+        self.noise = Key(*map(np.uint64, key))  # machine code returns plain integers
         self.state = PolicyState(
             pulls=np.zeros(arms, np.int64),
             totals=np.zeros(arms),
@@ -231,7 +231,7 @@ class CompiledWalker:
         horizon = prepared.experiment.horizon
         try:
             failed = _walk(
-                prepared.policy, self.luck, horizon, self.state, self.buffers, self.results
+                prepared.policy, self.noise, horizon, self.state, self.buffers, self.results
             )
         except Exception as error:
             where, why = locate_error(body_of(prepared.policy), error)

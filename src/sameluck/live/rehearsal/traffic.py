@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import numpy as np
 
 from sameluck import text_forms
-from sameluck.environments.base import EnvironmentLike, at_time, compiled_law, draw
+from sameluck.environments.base import EnvironmentLike, at_time, draw, prepared_parameters
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid, shown
 from sameluck.live.experiment import LiveExperiment
@@ -147,12 +147,14 @@ class UserRewards:
         self.shown = text_forms.write_short(self.environment, 160)
         moves = self.environment.is_moving
         self.caution = moving_caution(self.experiment, self.shown) if moves else None
-        self._law = lru_cache(CACHED)(self._law_of)
+        self._parameters = lru_cache(CACHED)(self._parameters_of)
 
-    def _law_of(self, replication: int) -> text_forms.Parameters:
+    def _parameters_of(self, replication: int) -> text_forms.Parameters:
         replications = range(replication, replication + 1)
         experiment = self.experiment
-        return compiled_law(self.environment, experiment.seed, replications, experiment.n_arms)
+        return prepared_parameters(
+            self.environment, experiment.seed, replications, experiment.n_arms
+        )
 
     def reward(self, assignment: Description, user: int, generator: Random) -> float:
         """The reward of one assignment, that of the given user; that of an audit is a new draw."""
@@ -162,5 +164,5 @@ class UserRewards:
         else:
             address = replication, assignment.policy, arm, assignment.position
             bits = bits_at(self.experiment, *address)
-        law = self._law(replication if self.environment.is_prior else 0)
-        return float(draw(at_time(law, user), 0, arm, bits))
+        parameters = self._parameters(replication if self.environment.is_prior else 0)
+        return float(draw(at_time(parameters, user), 0, arm, bits))

@@ -20,7 +20,7 @@ NEW = {"start", "import_log", "add_policy", "preview_policy"}  # they take a nam
 RECORDS = {
     "Check",
     "Imported",
-    "Rederivation",
+    "LedgerChanges",
 }  # that calls return; those that are tuples are known
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # a log without replications, say
 

@@ -193,8 +193,8 @@ def test_groups_in_turn_do_not_overlap_and_do_not_hold_up_others():
 
     async def main():
         queue = call_queue.CallQueue(3, 1, failed=print)
-        in_turn = call_queue.CallKind(together, in_turn=True)
-        other = call_queue.CallKind(lambda items: items)
+        in_turn = call_queue.BatchedCall(together, in_turn=True)
+        other = call_queue.BatchedCall(lambda items: items)
         calls = [asyncio.ensure_future(queue.call(in_turn, 0, None))]
         await asyncio.to_thread(first.wait, LONG)
         calls += [asyncio.ensure_future(queue.call(in_turn, n, None)) for n in range(1, 9)]

@@ -5,7 +5,7 @@ import pytest
 import sameluck as sl
 from sameluck.live.databases.rows import NumberRow, TextRow
 from sameluck.live.engine.digest import MODULUS
-from sameluck.live.users.pending_writes import Settlements
+from sameluck.live.users.pending_writes import PendingWrites
 
 START = {"definition": "", "fingerprints": "{}", "options": "", "salt": "", "streams": 1, "now": 0}
 
@@ -29,7 +29,7 @@ class Recorder:
 
 def test_an_entry_that_is_wanted_again_is_settled_afterwards():
     transaction = Recorder()
-    settlements = Settlements(transaction)
+    settlements = PendingWrites(transaction)
     settlements.add("settle", position=1)
     settlements.add("want", position=2)
     settlements.add("settle", position=2)
@@ -42,7 +42,7 @@ def test_an_entry_that_is_wanted_again_is_settled_afterwards():
 
 def test_a_replication_is_written_once_until_another_statement_comes():
     transaction = Recorder()
-    settlements = Settlements(transaction)
+    settlements = PendingWrites(transaction)
     settlements.advance(3, version=1, before=0, defaulted=1, digest=MODULUS - 1)
     settlements.advance(3, version=2, before=1, defaulted=0, digest=5)
     transaction.end()

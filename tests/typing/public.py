@@ -44,7 +44,7 @@ with sl.open("sqlite://", clock=sl.VirtualClock()) as store:
     answer: sl.Assignment = live.assign("user-1")
     shown: str = answer.arm
     receipt: sl.Receipt = live.reward(answer.id, 1.0)
-    joining: sl.Joining = live.add_policy("late", sl.UCBDelta())
+    joining: sl.AddedPolicy = live.add_policy("late", sl.UCBDelta())
     users: int = live.status().users
     verdicts: list[str] = [check.verdict for check in live.diagnostics()]
     rehearsal: sl.Rehearsal = sl.rehearse(live, "bernoulli(0.7, 0.3)", traffic=sl.Traffic(loss=0.1))
@@ -78,7 +78,9 @@ def call_service(url: str) -> sl.Comparison:
         receipt: sl.Receipt = live.reward(answer.id, 1.0)
         live.stop(drain=False, reason=str(receipt))
         live.pause(why="?")  # type: ignore[call-arg]
-        joining: sl.Joining = client.load("socks", fallback="red").add_policy("late", sl.UCBDelta())
+        joining: sl.AddedPolicy = client.load("socks", fallback="red").add_policy(
+            "late", sl.UCBDelta()
+        )
         return sl.compare(live.runs([joining.replayed]))
 
 

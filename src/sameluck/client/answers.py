@@ -19,7 +19,7 @@ from sameluck.errors import (
 )
 from sameluck.experiment import Experiment, ExperimentRecord
 from sameluck.live.control.history import Change
-from sameluck.live.control.policy_migration import LedgerDifference, Rederivation
+from sameluck.live.control.policy_migration import LedgerChanges, LedgerDifference
 from sameluck.live.diagnostics.check import Check
 from sameluck.live.records import Assignment, Receipt, Status
 from sameluck.trajectories import PeriodRecord, Trace, Trajectory
@@ -130,11 +130,11 @@ def checks_of(answer: Answer) -> tuple[Check, ...]:
     return tuple(Check(**one) for one in answer.json["checks"])
 
 
-def rederivation_of(answer: Answer) -> Rederivation:
+def rederivation_of(answer: Answer) -> LedgerChanges:
     """What deriving the ledger again changes, or has changed."""
     record = answer.json
     differences = tuple(LedgerDifference(**one) for one in record["differences"])
-    return Rederivation(record["replications"], differences, record["applied"])
+    return LedgerChanges(record["replications"], differences, record["applied"])
 
 
 def trace_of(experiment: Experiment, record: TraceDocument) -> Trace:

@@ -35,17 +35,17 @@ from sameluck.errors import SameluckError
 from sameluck.experiment import Experiment, require_experiment
 from sameluck.files import write_whole
 from sameluck.live import (
+    AddedPolicy,
     Assignment,
+    AssignmentDetails,
     Change,
     Check,
-    Description,
-    Extension,
-    Joining,
+    LedgerChanges,
     LiveOptions,
     Receipt,
-    Rederivation,
     ReplicationStatus,
     Status,
+    WindowExtension,
 )
 from sameluck.live.users.enrolment import Unit
 from sameluck.live.users.units import json_unit
@@ -174,9 +174,9 @@ class ExperimentCalls:
         body = {"rewards": [{"id": id, "value": value} for id, value in pairs]}
         return Call("POST", "/v1/rewards/batch", receipts_of, body, for_user=True)
 
-    def describe(self, id: str) -> Call[Description]:
+    def describe(self, id: str) -> Call[AssignmentDetails]:
         """Return everything about an assignment, for the analyst."""
-        return Call("GET", _assignment(id), lambda a: Description(**a.json))
+        return Call("GET", _assignment(id), lambda a: AssignmentDetails(**a.json))
 
     # Control
 
@@ -205,10 +205,10 @@ class ExperimentCalls:
         """Show a disabled arm again."""
         return self._change(f"arms/{part_of_path(arm)}/enable", {"reason": reason})
 
-    def extend_windows(self, seconds: float, *, reason: str = "") -> Call[Extension]:
+    def extend_windows(self, seconds: float, *, reason: str = "") -> Call[WindowExtension]:
         """Let the rewards that are awaited now come so many seconds later."""
         path, body = f"{self.path}/windows", {"seconds": seconds, "reason": reason}
-        return Call("POST", path, lambda a: Extension(**a.json), body, repeatable=False)
+        return Call("POST", path, lambda a: WindowExtension(**a.json), body, repeatable=False)
 
     def erase(self, unit: Unit, *, reason: str = "") -> Call[int]:
         """Erase a unit, as `LiveExperiment.erase` does; returns how many assignments it had."""
@@ -219,24 +219,24 @@ class ExperimentCalls:
         """Destroy the key of the hashes of the units, as `LiveExperiment.forget_units` does."""
         return self._change("forget-units", {"reason": reason})
 
-    def add_policy(self, name: str, policy: PolicyLike) -> Call[Joining]:
+    def add_policy(self, name: str, policy: PolicyLike) -> Call[AddedPolicy]:
         """Add a challenger, even to a finished experiment."""
         return Call(
             "POST", f"{self.path}/policies", _joining, _policy(name, policy), repeatable=False
         )
 
-    def preview_policy(self, name: str, policy: PolicyLike) -> Call[Joining]:
+    def preview_policy(self, name: str, policy: PolicyLike) -> Call[AddedPolicy]:
         """Return what `add_policy` would return; nothing is changed."""
         return Call("POST", f"{self.path}/policies/preview", _joining, _policy(name, policy))
 
-    def remove_policy(self, name: str, *, reason: str = "") -> Call[Rederivation]:
+    def remove_policy(self, name: str, *, reason: str = "") -> Call[LedgerChanges]:
         """Remove a policy from the experiment, as `LiveExperiment.remove_policy` does."""
         path, query = f"{self.path}/policies/{part_of_path(name)}", reason_query(reason)
         return Call("DELETE", path, rederivation_of, query=query, repeatable=False)
 
     def replace_policy_code(
         self, name: str | Sequence[str], *, confirm: bool = False, reason: str = ""
-    ) -> Call[Rederivation]:
+    ) -> Call[LedgerChanges]:
         """Continue with the code that the server has for a policy, or for several, in place of the experiment's.
 
         The result shows what changes; nothing is changed unless `confirm`. No code is sent.
@@ -244,7 +244,7 @@ class ExperimentCalls:
         names = [name] if isinstance(name, str) else require_list("replace_policy_code: name", name)
         return self._rederive("policies/code", {"policies": names}, reason, confirm=confirm)
 
-    def repair(self, *, confirm: bool = False, reason: str = "") -> Call[Rederivation]:
+    def repair(self, *, confirm: bool = False, reason: str = "") -> Call[LedgerChanges]:
         """Bring the ledger in line with the policies again, as `LiveExperiment.repair` does.
 
         The result shows what changes; nothing is changed unless `confirm`.
@@ -253,7 +253,7 @@ class ExperimentCalls:
 
     def _rederive(
         self, what: str, body: Mapping[str, object], reason: str, *, confirm: bool
-    ) -> Call[Rederivation]:
+    ) -> Call[LedgerChanges]:
         path, why = f"{self.path}/{what}", reason_query(reason)
         if not require_flag("confirm", confirm):
             return Call("POST", f"{path}/preview", rederivation_of, body or None)
@@ -329,8 +329,8 @@ def _policy(name: str, policy: PolicyLike) -> dict[str, str]:
     return {"name": name, "policy": policy_text(policy)}
 
 
-def _joining(answer: Answer) -> Joining:
-    return Joining(*(answer.json[field] for field in Joining._fields))
+def _joining(answer: Answer) -> AddedPolicy:
+    return AddedPolicy(*(answer.json[field] for field in AddedPolicy._fields))
 
 
 def _file(answer: Answer) -> bytes:

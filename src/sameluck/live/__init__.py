@@ -2,20 +2,20 @@
 
 from sameluck.live.async_store import AsyncLiveExperiment, AsyncStore, open_async
 from sameluck.live.control.history import Change
-from sameluck.live.control.policy_migration import LedgerDifference, Rederivation
+from sameluck.live.control.policy_migration import LedgerChanges, LedgerDifference
 from sameluck.live.databases import restore
 from sameluck.live.diagnostics.check import Check
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.logs.imported import Imported
 from sameluck.live.options import LiveOptions, Reward
 from sameluck.live.records import (
+    AddedPolicy,
     Assignment,
-    Description,
-    Extension,
-    Joining,
+    AssignmentDetails,
     Receipt,
     ReplicationStatus,
     Status,
+    WindowExtension,
 )
 from sameluck.live.rehearsal.rehearsal import Rehearsal, VirtualClock, rehearse
 from sameluck.live.rehearsal.traffic import Traffic
@@ -24,20 +24,19 @@ from sameluck.live.store import open as open
 
 # Without `open`, which a star import would put in the place of the builtin.
 __all__ = [
+    "AddedPolicy",
     "Assignment",
+    "AssignmentDetails",
     "AsyncLiveExperiment",
     "AsyncStore",
     "Change",
     "Check",
-    "Description",
-    "Extension",
     "Imported",
-    "Joining",
+    "LedgerChanges",
     "LedgerDifference",
     "LiveExperiment",
     "LiveOptions",
     "Receipt",
-    "Rederivation",
     "Rehearsal",
     "ReplicationStatus",
     "Reward",
@@ -45,6 +44,7 @@ __all__ = [
     "Store",
     "Traffic",
     "VirtualClock",
+    "WindowExtension",
     "open_async",
     "rehearse",
     "restore",

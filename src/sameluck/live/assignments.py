@@ -14,11 +14,11 @@ from sameluck.errors import Conflict, Diverged, Invalid, SameluckError, Unknown,
 from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Transaction, Work
 from sameluck.live.databases.rows import AssignmentRow, ExperimentRow, LockedAssignment
-from sameluck.live.records import Assignment, Description, Receipt, description_of, moment
+from sameluck.live.records import Assignment, AssignmentDetails, Receipt, details_of, moment
 from sameluck.live.state.replications import OpenReplications
-from sameluck.live.users.batches import in_place, parts_of, returned
+from sameluck.live.users.batches import batches_of, map_valid, result_or_error
 from sameluck.live.users.enrolment import Enrolment, Unit
-from sameluck.live.users.pending_writes import Settlements
+from sameluck.live.users.pending_writes import PendingWrites
 from sameluck.live.users.reward_outcomes import Report, checked_reward, is_id, outcome_of, voided
 from sameluck.validation import require_flag
 
@@ -88,7 +88,7 @@ class Assignments:
         """
         require_flag("strict", strict)
         answers: list[Assignment | SameluckError] = []
-        for some in parts_of("assign_many: units", units):
+        for some in batches_of("assign_many: units", units):
             answers += self._assign_together(some, strict=strict)
             self._enrolment.count(answers[-len(some) :])
         return answers
@@ -97,8 +97,8 @@ class Assignments:
         self, units: Sequence[Unit], *, strict: bool
     ) -> list[Assignment | SameluckError]:
         """As `assign_many`, in one transaction and without counting the answers."""
-        codes = [returned(self._enrolment.code_or_answer, unit) for unit in units]
-        return in_place(codes, str, partial(self._enrolment.assign_all, strict=strict))
+        codes = [result_or_error(self._enrolment.code_or_answer, unit) for unit in units]
+        return map_valid(codes, str, partial(self._enrolment.assign_all, strict=strict))
 
     def _write(self, work: Work[T]) -> T:
         with self._settings.breaker.call(self._settings.patience):
@@ -145,7 +145,7 @@ class Assignments:
         the others; its `code` is the reason. `Unavailable` is raised; the same call may then be made again.
         """
         answers: list[Receipt | SameluckError] = []
-        for some in parts_of("reward_many: pairs", pairs):
+        for some in batches_of("reward_many: pairs", pairs):
             answers += self._reward_together(some)
         return answers
 
@@ -153,8 +153,8 @@ class Assignments:
         self, pairs: Sequence[tuple[str | None, float]]
     ) -> list[Receipt | SameluckError]:
         """As `reward_many`, in one transaction."""
-        reports = [returned(self._report_of_pair, pair) for pair in pairs]
-        return in_place(reports, Report, self._reward_all)
+        reports = [result_or_error(self._report_of_pair, pair) for pair in pairs]
+        return map_valid(reports, Report, self._reward_all)
 
     def _report_of_pair(self, pair: tuple[str | None, float]) -> Report | Receipt:
         try:
@@ -181,14 +181,14 @@ class Assignments:
             with self._settings.breaker.call(self._settings.patience):
                 return self._database.write(partial(self._reward_each, reports=reports))
         except (Diverged, Unplayable):  # of one replication; the rewards of others count
-            return [returned(self.reward, *report) for report in reports]
+            return [result_or_error(self.reward, *report) for report in reports]
 
     def _reward_each(
         self, transaction: Transaction, reports: Sequence[Report]
     ) -> list[Receipt | SameluckError]:
         """Report rewards in their order. One that is refused changes nothing, or the audit log alone."""
         rows = self._lock_each(transaction, list(dict.fromkeys([id for id, _ in reports])))
-        settlements = Settlements(transaction)
+        settlements = PendingWrites(transaction)
         versions: dict[int, int] = {}  # of replications, once this transaction has changed them
         answers: list[Receipt | SameluckError] = []
         for id, value in reports:
@@ -207,7 +207,7 @@ class Assignments:
         return answers
 
     def _reward(
-        self, settlements: Settlements, locked: LockedAssignment, value: float
+        self, settlements: PendingWrites, locked: LockedAssignment, value: float
     ) -> tuple[Receipt | Conflict, int]:
         """Report a reward; returns the version of its replication too."""
         locked, now = self._expiry.expired(settlements.transaction, locked)
@@ -249,7 +249,7 @@ class Assignments:
 
         As `void` does, but units that are not enrolled, or were exposed or rewarded, stay as they are.
         """
-        for unit in chain.from_iterable(parts_of("void_units: units", units)):
+        for unit in chain.from_iterable(batches_of("void_units: units", units)):
             with suppress(Conflict):
                 self.void(self._enrolment.assignment_of(self._enrolment.code(unit)))
 
@@ -263,16 +263,16 @@ class Assignments:
         self._replications.advance_behind()
         return self._expiry.tick()
 
-    def describe(self, id: str) -> Description:
+    def describe(self, id: str) -> AssignmentDetails:
         """Everything about an assignment, for the analyst; the application that serves users does not need it."""
 
-        def work(transaction: Transaction) -> Description:
+        def work(transaction: Transaction) -> AssignmentDetails:
             row = transaction.find(AssignmentRow, "describe", assignment=id) if is_id(id) else None
             if row is None or row.experiment != self._id:
                 raise self._expiry.unknown(id)
             definition = self._replications.current(transaction)
             owners, arms = definition.owner_names, definition.experiment.arm_names
-            return description_of(id, self.name, owners, arms, row)
+            return details_of(id, self.name, owners, arms, row)
 
         return self._database.read(work)
 

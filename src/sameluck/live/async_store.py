@@ -13,7 +13,7 @@ from sameluck.errors import Closed, Unavailable
 from sameluck.experiment import Experiment
 from sameluck.live import records
 from sameluck.live.assignments import Assignments
-from sameluck.live.calls.call_queue import CallKind, CallQueue
+from sameluck.live.calls.call_queue import BatchedCall, CallQueue
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.maintenance import Maintenance
 from sameluck.live.options import Clock, LiveOptions, check_flags
@@ -132,11 +132,11 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
 
     def __init__(self, synchronous: LiveExperiment, calls: CallQueue) -> None:
         super().__init__(synchronous, calls)
-        self._assigning: dict[bool, CallKind[Unit, Assignment]] = {
-            strict: CallKind(partial(synchronous._assign_together, strict=strict), self._unheard)
+        self._assigning: dict[bool, BatchedCall[Unit, Assignment]] = {
+            strict: BatchedCall(partial(synchronous._assign_together, strict=strict), self._unheard)
             for strict in (False, True)
         }
-        self._rewarding: CallKind[tuple[str | None, float], Receipt] = CallKind(
+        self._rewarding: BatchedCall[tuple[str | None, float], Receipt] = BatchedCall(
             synchronous._reward_together,
             in_turn=True,  # rewards that come at the same time are of few replications, whose rows are locked
         )
@@ -187,7 +187,7 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
     def _unheard(self, unit: Unit, answer: Assignment | BaseException) -> None:
         if isinstance(answer, Assignment) and answer.reason == records.ASSIGNED and answer.id:
             enrolment = self._synchronous._enrolment
-            enrolment.was_not_told([MadeAssignment(answer.id, enrolment.code(unit))])
+            enrolment.mark_undelivered([MadeAssignment(answer.id, enrolment.code(unit))])
 
     async def reward(self, id: str | None, value: float) -> Receipt:
         """Report the reward of a unit, as `LiveExperiment.reward` does.

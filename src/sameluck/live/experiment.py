@@ -12,9 +12,9 @@ from sameluck.live.diagnostics import Check, Snapshot, diagnostics
 from sameluck.live.logs.exporting import export
 from sameluck.live.policies import Policies
 from sameluck.live.records import (
-    Extension,
     ReplicationStatus,
     Status,
+    WindowExtension,
     read_replications,
     read_status,
 )
@@ -81,7 +81,7 @@ class LiveExperiment(Policies):
         """
         self._control.enable_arm(arm, reason)
 
-    def extend_windows(self, seconds: float, *, reason: str = "") -> Extension:
+    def extend_windows(self, seconds: float, *, reason: str = "") -> WindowExtension:
         """Let rewards come so many seconds later, after an outage for instance; returns what that has changed.
 
         Every window that is open, or over without its default reward recorded, ends so much later. A default reward

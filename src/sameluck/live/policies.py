@@ -7,10 +7,10 @@ from functools import partial
 
 from sameluck.live.control.challengers import Challenger
 from sameluck.live.control.policy_changes import PolicyChanges
-from sameluck.live.control.policy_migration import Rederivation
+from sameluck.live.control.policy_migration import LedgerChanges
 from sameluck.live.databases.base import Transaction
 from sameluck.live.options import Maker, Makers
-from sameluck.live.records import Joining
+from sameluck.live.records import AddedPolicy
 from sameluck.live.results import Results
 from sameluck.policies.base import Policy
 from sameluck.validation import require_list
@@ -19,7 +19,9 @@ from sameluck.validation import require_list
 class Policies(Results):
     """The methods of a live experiment that change its policies."""
 
-    def add_policy(self, name: str, policy: Policy | str, *, make: Maker | None = None) -> Joining:
+    def add_policy(
+        self, name: str, policy: Policy | str, *, make: Maker | None = None
+    ) -> AddedPolicy:
         """Add a challenger, even to a finished experiment.
 
         It first reads the entries that are settled, and requests users only for entries that no policy has requested.
@@ -38,7 +40,7 @@ class Policies(Results):
         self._database.read(lambda transaction: new(transaction).catch_up(derived))
         first = [derived]
 
-        def work(transaction: Transaction) -> Joining:
+        def work(transaction: Transaction) -> AddedPolicy:
             challenger = new(transaction)
             # It may be run again, and changes the states.
             return challenger.join(
@@ -49,14 +51,14 @@ class Policies(Results):
 
     def preview_policy(
         self, name: str, policy: Policy | str, *, make: Maker | None = None
-    ) -> Joining:
+    ) -> AddedPolicy:
         """Return what `add_policy` would return; nothing is changed."""
         self._add_maker(name, policy, make)
         return self._database.read(
             lambda transaction: Challenger(transaction, self._replications, name, policy).preview()
         )
 
-    def remove_policy(self, name: str, *, reason: str = "") -> Rederivation:
+    def remove_policy(self, name: str, *, reason: str = "") -> LedgerChanges:
         """Remove a policy from the experiment, in all processes; this one need not have its code.
 
         Its results go. The rewards that were requested for it stay known to the others, and those that are awaited
@@ -72,7 +74,7 @@ class Policies(Results):
         makers: Makers | None = None,
         confirm: bool = False,
         reason: str = "",
-    ) -> Rederivation:
+    ) -> LedgerChanges:
         """Continue with the code that this process has for a policy, or for several, in place of the experiment's.
 
         The policy is run on the known rewards from the start, as a challenger is. The result shows in which
@@ -88,7 +90,7 @@ class Policies(Results):
         names = [name] if isinstance(name, str) else require_list("replace_policy_code: name", name)
         return self._policy_changes.replace_code(names, makers, reason, confirm=confirm)
 
-    def repair(self, *, confirm: bool = False, reason: str = "") -> Rederivation:
+    def repair(self, *, confirm: bool = False, reason: str = "") -> LedgerChanges:
         """Bring the ledger in line with the policies again, after `Diverged`.
 
         The process must have the experiment's code of every policy. The result shows what differs; nothing is

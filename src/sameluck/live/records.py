@@ -72,7 +72,7 @@ class Receipt(NamedTuple):
     value: float  # the value that counts
 
 
-class Description(NamedTuple):
+class AssignmentDetails(NamedTuple):
     """Everything about an assignment, for the analyst."""
 
     id: str
@@ -178,7 +178,7 @@ class ReplicationStatus(NamedTuple):
     completed_at: str | None
 
 
-class Joining(NamedTuple):
+class AddedPolicy(NamedTuple):
     """What a policy that is added to a running experiment will need."""
 
     policy: str
@@ -198,7 +198,7 @@ class Joining(NamedTuple):
         )
 
 
-class Extension(NamedTuple):
+class WindowExtension(NamedTuple):
     """What extending the reward windows has changed."""
 
     awaited: int  # rewards that may come later, those of `reopened` included
@@ -222,13 +222,13 @@ def moment(microseconds: int | None) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest).isoformat()
 
 
-def description_of(
+def details_of(
     id: str, name: str, owners: Mapping[int, str], arms: Sequence[str], row: AssignmentRow
-) -> Description:
+) -> AssignmentDetails:
     """An assignment of an experiment; `owners` are its policies by the owners of their stacks."""
     voided = row.voided_us is not None
     exposed = row.exposed_us is not None and row.state == "assigned"
-    return Description(
+    return AssignmentDetails(
         id=id,
         experiment=name,
         replication=row.replication,

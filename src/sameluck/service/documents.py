@@ -16,16 +16,16 @@ from sameluck.errors import SameluckError
 from sameluck.files import to_json
 from sameluck.inference import Effect, Standing
 from sameluck.live.control.history import Change
-from sameluck.live.control.policy_migration import LedgerDifference, Rederivation
+from sameluck.live.control.policy_migration import LedgerChanges, LedgerDifference
 from sameluck.live.diagnostics.check import Check
 from sameluck.live.records import (
+    AddedPolicy,
     Assignment,
-    Description,
-    Extension,
-    Joining,
+    AssignmentDetails,
     Receipt,
     ReplicationStatus,
     Status,
+    WindowExtension,
 )
 from sameluck.service.problems import document_of
 from sameluck.service.tokens import Token
@@ -67,16 +67,16 @@ def _nullable(kind: object) -> object:
 
 AssignmentModel = model_of(Assignment)
 ReceiptModel = model_of(Receipt)
-DescriptionModel = model_of(Description)
+AssignmentDetailsModel = model_of(AssignmentDetails)
 StatusModel = model_of(Status)
-JoiningModel = model_of(Joining, sentence=(str, ...))
+AddedPolicyModel = model_of(AddedPolicy, sentence=(str, ...))
 DifferenceModel = model_of(LedgerDifference)
-RederivationModel = model_of(
-    Rederivation,
+LedgerChangesModel = model_of(
+    LedgerChanges,
     differences=(list[DifferenceModel], ...),  # type: ignore[valid-type]
     sentence=(str, ...),
 )
-ExtensionModel = model_of(Extension)
+WindowExtensionModel = model_of(WindowExtension)
 ChangeModel = model_of(Change)
 CheckModel = model_of(Check)
 EffectModel = model_of(Effect)

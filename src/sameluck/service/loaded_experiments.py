@@ -24,7 +24,7 @@ from sameluck.live.calls.settings import acting_as
 from sameluck.live.databases.rows import ACTIVE
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.options import Makers
-from sameluck.live.records import NOT_RUNNING, UNAVAILABLE, Assignment, Description, Receipt
+from sameluck.live.records import NOT_RUNNING, UNAVAILABLE, Assignment, AssignmentDetails, Receipt
 from sameluck.live.store import Store
 from sameluck.live.users.enrolment import Unit
 
@@ -181,7 +181,7 @@ class LoadedExperiments:
         """Read the store."""
         return await self._in_thread(lambda: work(self.store), given_up=True)
 
-    async def describe(self, id: str) -> Description:
+    async def describe(self, id: str) -> AssignmentDetails:
         """Everything about an assignment."""
         return await self._for_assignment(
             id,

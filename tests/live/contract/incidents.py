@@ -207,7 +207,7 @@ class IncidentRules:
             ]
             not_told.append(made)
         for made in not_told:
-            live._enrolment.was_not_told(made)
+            live._enrolment.mark_undelivered(made)
         waiting, voided = [], []
         for _ in range(2):
             waiting.append(scenario.enrol(live))
@@ -228,7 +228,7 @@ class IncidentRules:
             MadeAssignment(str(live.assign(unit).id), live._enrolment.code(unit))
             for unit in ("ann", "bob")
         ]
-        live._enrolment.was_not_told(made)
+        live._enrolment.mark_undelivered(made)
         answer = other.assign("ann")
         assert (answer.id, answer.reason) == (made[0].id, records.STICKY)
         waiting = [made[0].id, scenario.enrol(live)]

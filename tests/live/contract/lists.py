@@ -26,7 +26,7 @@ from sameluck.live.databases.rows import EventRow, HistoryRow
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.options import LiveOptions
 from sameluck.live.records import Assignment, Receipt
-from sameluck.live.users.batches import MOST_TOGETHER
+from sameluck.live.users.batches import MAX_BATCH
 from sameluck.policies.external import External
 
 T = TypeVar("T")
@@ -210,7 +210,7 @@ class ListRules:
     def test_a_long_list_is_several_transactions(self, scenario: Scenario) -> None:
         """With an answer for each item all the same."""
         live = scenario.start(replications=40, options=options(open_replications=40))
-        units = [f"ann {number % 90}" for number in range(2 * MOST_TOGETHER + 5)]
+        units = [f"ann {number % 90}" for number in range(2 * MAX_BATCH + 5)]
         answers = all_of(Assignment, live.assign_many(iter(units)))
         first = dict(zip(units[:90], answers[:90], strict=True))
         assert [one.id for one in answers] == [first[unit].id for unit in units]

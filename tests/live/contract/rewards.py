@@ -22,7 +22,7 @@ from contract.scenario import (
 from sameluck.live import records
 from sameluck.live.databases.base import Values
 from sameluck.live.options import Reward
-from sameluck.live.records import Description
+from sameluck.live.records import AssignmentDetails
 
 
 class RewardRules:
@@ -198,5 +198,5 @@ class RewardRules:
         assert_finished(live, voided=lost)
 
 
-def _entry(assignment: Description) -> tuple[int, int, int]:
+def _entry(assignment: AssignmentDetails) -> tuple[int, int, int]:
     return assignment.replication, assignment.arm_index, assignment.position

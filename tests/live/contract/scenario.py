@@ -19,7 +19,7 @@ from sameluck.errors import Conflict
 from sameluck.experiment import Experiment
 from sameluck.live import (
     Assignment,
-    Description,
+    AssignmentDetails,
     LiveExperiment,
     LiveOptions,
     Receipt,
@@ -92,9 +92,9 @@ class Scenario:
         live = self.start(**arguments)
         return live, self.enrol(live)
 
-    def enrol_all(self, live: LiveExperiment) -> dict[str, Description]:
+    def enrol_all(self, live: LiveExperiment) -> dict[str, AssignmentDetails]:
         """Enrol new units until no entry is wanted; the assignments by id."""
-        assignments: dict[str, Description] = {}
+        assignments: dict[str, AssignmentDetails] = {}
         while (assignment := live.assign(self.unit())).id is not None:
             assignments[assignment.id] = live.describe(assignment.id)
         return assignments

@@ -7,7 +7,7 @@ import click
 from sameluck.cli.experiment_options import parse_policies
 from sameluck.cli.live.store_options import DatabaseOptions, live_command, name_argument
 from sameluck.cli.output import Output
-from sameluck.live.control.policy_migration import Rederivation
+from sameluck.live.control.policy_migration import LedgerChanges
 from sameluck.reporting.tables import wrapped
 
 
@@ -98,6 +98,6 @@ def _outcome(*, confirm: bool) -> str:
     return "The change is made." if confirm else "Nothing is changed; --confirm makes the change."
 
 
-def _output(shown: Rederivation, outcome: str) -> Output:
+def _output(shown: LedgerChanges, outcome: str) -> Output:
     record = shown._asdict() | {"differences": [one._asdict() for one in shown.differences]}
     return Output(wrapped(f"{shown} {outcome}"), record)

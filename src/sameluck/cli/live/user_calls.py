@@ -77,7 +77,7 @@ def void_command(name: str, id: str, database: DatabaseOptions) -> Output:
         return _description(live.describe(id))
 
 
-def _description(assignment: sl.Description) -> Output:
+def _description(assignment: sl.AssignmentDetails) -> Output:
     until = f", a reward counts until {assignment.due_at}" if assignment.due_at else ""
     text = f"{assignment.id}: arm {assignment.arm}, {assignment.status}{until}"
     return Output(text, assignment._asdict())

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from sameluck.errors import Closed, Unavailable
-from sameluck.live.users.batches import MOST_TOGETHER
+from sameluck.live.users.batches import MAX_BATCH
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -36,7 +36,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @dataclass(frozen=True, eq=False)
-class CallKind(Generic[Item, Answer]):
+class BatchedCall(Generic[Item, Answer]):
     """Calls that can be made together."""
 
     # An answer or an error for each of some items.
@@ -48,7 +48,7 @@ class CallKind(Generic[Item, Answer]):
 
 
 class _Call(NamedTuple):
-    kind: CallKind[Any, Any]
+    kind: BatchedCall[Any, Any]
     item: object
     future: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
@@ -92,14 +92,16 @@ class CallQueue:
         """Begin without calls and threads, as in a forked process: those of its parent stay there."""
         self._lock = threading.Lock()
         # The kind that waits longest first.
-        self._waiting: dict[CallKind[Any, Any], list[_Call]] = {}
-        self._in_turn: set[CallKind[Any, Any]] = set()  # of which a group is being made
+        self._waiting: dict[BatchedCall[Any, Any], list[_Call]] = {}
+        self._in_turn: set[BatchedCall[Any, Any]] = set()  # of which a group is being made
         self._running = 0  # threads that make calls together
         self._progress = 0.0  # when one of them began or made calls
         self._groups = ThreadPoolExecutor(self._most, "sameluck")
         self._threads = ThreadPoolExecutor(self._others, "sameluck")
 
-    async def call(self, kind: CallKind[Item, Answer], item: Item, seconds: float | None) -> Answer:
+    async def call(
+        self, kind: BatchedCall[Item, Answer], item: Item, seconds: float | None
+    ) -> Answer:
         """Make a call together with others; `Unavailable` if it has no answer after so many seconds."""
         loop = asyncio.get_running_loop()
         call = _Call(kind, item, loop.create_future(), loop)
@@ -193,9 +195,9 @@ class CallQueue:
             calls = self._waiting.pop(kind)
             if kind.in_turn:
                 self._in_turn.add(kind)
-            if len(calls) > MOST_TOGETHER:
-                self._waiting[kind] = calls[MOST_TOGETHER:]  # behind the other kinds
-            return calls[:MOST_TOGETHER]
+            if len(calls) > MAX_BATCH:
+                self._waiting[kind] = calls[MAX_BATCH:]  # behind the other kinds
+            return calls[:MAX_BATCH]
 
 
 def _no_answer() -> Unavailable:

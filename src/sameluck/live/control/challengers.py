@@ -19,10 +19,10 @@ from sameluck.live.databases.rows import (
 )
 from sameluck.live.engine.replication import Replication, rebuild
 from sameluck.live.options import LiveOptions, check_fit, experiment_as_run
-from sameluck.live.records import Joining
+from sameluck.live.records import AddedPolicy
 from sameluck.live.state.definition import Definition, PolicyRecord, records_text
 from sameluck.live.state.replications import OpenReplications
-from sameluck.live.users.pending_writes import Settlements
+from sameluck.live.users.pending_writes import PendingWrites
 from sameluck.policies.base import Policy
 from sameluck.validation import require_name
 
@@ -60,7 +60,7 @@ class Challenger(NamedTuple):
     name: str
     policy: Policy | str
 
-    def preview(self) -> Joining:
+    def preview(self) -> AddedPolicy:
         """What `join` would return; nothing is changed."""
         states = self.derive().states
         return self._summary([one.progress for one in states.values()], self._users())
@@ -73,7 +73,7 @@ class Challenger(NamedTuple):
         rows = self._all(ReplicationRow, "replications")
         return DerivedChallenger(before.row, after, self._derive_each(after, rows))
 
-    def join(self, derived: DerivedChallenger, now: int) -> Joining:
+    def join(self, derived: DerivedChallenger, now: int) -> AddedPolicy:
         """Add the policy. It reads the replications begun so far first; a complete one is opened again for it."""
         # In the order in which a reward locks them: its replication, then the experiment if that is complete.
         key = {"experiment": self.replications.id}
@@ -130,7 +130,7 @@ class Challenger(NamedTuple):
                 state.outstanding = outstanding.get(row.number, set())
                 one = one._replace(progress=_progress(state))
                 self.replications.states[row.number] = state
-                settlements = Settlements(self.transaction)
+                settlements = PendingWrites(self.transaction)
                 self.replications.write_state(settlements, state, state.want_afresh(), now)
             progress.append(one.progress)
         return progress
@@ -172,9 +172,9 @@ class Challenger(NamedTuple):
                 f"policy {self.name!r} needs rewards 0 and 1, but the experiment has had others"
             )
 
-    def _summary(self, progress: Sequence[ChallengerProgress], users: int) -> Joining:
+    def _summary(self, progress: Sequence[ChallengerProgress], users: int) -> AddedPolicy:
         finished, replayed, wanted = map(sum, zip(*progress, strict=True))
-        return Joining(self.name, len(progress), finished, replayed, wanted, users)
+        return AddedPolicy(self.name, len(progress), finished, replayed, wanted, users)
 
 
 def _derived(state: Replication) -> Derived:

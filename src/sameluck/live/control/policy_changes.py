@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sameluck.errors import Conflict, Invalid, did_you_mean, shown
 from sameluck.experiment import ExperimentRecord
 from sameluck.live.control.history import check_reason
-from sameluck.live.control.policy_migration import Rederivation, Rederiving
+from sameluck.live.control.policy_migration import LedgerChanges, PolicyMigration
 from sameluck.live.options import Makers, checked_makers
 from sameluck.live.state.definition import Definition, records_text
 from sameluck.live.state.replications import OpenReplications
@@ -22,10 +22,10 @@ class PolicyChanges(NamedTuple):
 
     replications: OpenReplications
 
-    def remove(self, name: str, reason: str) -> Rederivation:
+    def remove(self, name: str, reason: str) -> LedgerChanges:
         """Remove a policy; see `LiveExperiment.remove_policy`."""
         check_reason(reason)
-        change = Rederiving(self.replications, lambda before: self._without(before, name), ())
+        change = PolicyMigration(self.replications, lambda before: self._without(before, name), ())
         return change.apply("policy removed", name, reason)
 
     def _without(self, before: Definition, name: str) -> Definition:
@@ -47,7 +47,7 @@ class PolicyChanges(NamedTuple):
 
     def replace_code(
         self, names: Sequence[str], makers: Makers | None, reason: str, *, confirm: bool
-    ) -> Rederivation:
+    ) -> LedgerChanges:
         """Take over this process's code of some policies; see `LiveExperiment.replace_policy_code`."""
         check_reason(reason)
         require_flag("confirm", confirm)
@@ -57,7 +57,7 @@ class PolicyChanges(NamedTuple):
             _check_names(before, names)
             return self._with_code(before, names, known)
 
-        rederiving = Rederiving(self.replications, change, names)
+        rederiving = PolicyMigration(self.replications, change, names)
         if not confirm:
             return rederiving.preview()
         done = rederiving.apply("policy code replaced", ", ".join(names), reason)
@@ -81,7 +81,7 @@ class PolicyChanges(NamedTuple):
         after.playable, after.fingerprints = own.playable, own.fingerprints
         return after
 
-    def repair(self, reason: str, *, confirm: bool) -> Rederivation:
+    def repair(self, reason: str, *, confirm: bool) -> LedgerChanges:
         """Bring the ledger in line with the policies; see `LiveExperiment.repair`."""
         check_reason(reason)
         require_flag("confirm", confirm)
@@ -93,7 +93,7 @@ class PolicyChanges(NamedTuple):
             after.playable, after.fingerprints = before.playable, before.fingerprints
             return after
 
-        rederiving = Rederiving(
+        rederiving = PolicyMigration(
             self.replications, change, list(self.replications.experiment.policies)
         )
         preview = rederiving.preview()

@@ -34,7 +34,7 @@ class LedgerDifference(NamedTuple):
     wanted: int  # entries that are needed and were not requested
 
 
-class Rederivation(NamedTuple):
+class LedgerChanges(NamedTuple):
     """What deriving the ledger again with the policies of this process changes, or has changed."""
 
     replications: int  # begun so far
@@ -72,24 +72,24 @@ class _Plan(NamedTuple):
     states: dict[int, _Derived]  # by the number of the replication
 
 
-class Rederiving(NamedTuple):
+class PolicyMigration(NamedTuple):
     """A change of the policies of an experiment, with what follows for its ledger."""
 
     replications: OpenReplications
     change: Change
     changed: Collection[str]  # the policies whose periods are shown
 
-    def preview(self) -> Rederivation:
+    def preview(self) -> LedgerChanges:
         """What `apply` would do; nothing is changed."""
         return self.replications.database.read(
             lambda t: _summary(self._derive(t).states, applied=False)
         )
 
-    def apply(self, what: str, subject: str, reason: str) -> Rederivation:
+    def apply(self, what: str, subject: str, reason: str) -> LedgerChanges:
         """Change the policies and the ledger, and record it; the long part is done before others must wait."""
         first = [self.replications.database.read(self._derive)]
 
-        def work(transaction: Transaction) -> Rederivation:
+        def work(transaction: Transaction) -> LedgerChanges:
             plan = first.pop() if first else None  # it may be run again
             return self._apply(transaction, plan, what, subject, reason)
 
@@ -129,7 +129,7 @@ class Rederiving(NamedTuple):
         what: str,
         subject: str,
         reason: str,
-    ) -> Rederivation:
+    ) -> LedgerChanges:
         # In the order in which a reward locks them: its replication, then the experiment if that is complete.
         key = {"experiment": self.replications.id}
         rows = transaction.fetch_all(ReplicationRow, "lock_all_replications", **key)
@@ -176,10 +176,10 @@ class Rederiving(NamedTuple):
         )
 
 
-def _summary(derived: Mapping[int, _Derived], *, applied: bool) -> Rederivation:
+def _summary(derived: Mapping[int, _Derived], *, applied: bool) -> LedgerChanges:
     found = tuple(
         LedgerDifference(number, one.period, len(one.found.surplus), len(one.found.missing))
         for number, one in sorted(derived.items())
         if one.found
     )
-    return Rederivation(len(derived), found, applied)
+    return LedgerChanges(len(derived), found, applied)

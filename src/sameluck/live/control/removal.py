@@ -31,7 +31,7 @@ from sameluck.live.engine.digest import MODULUS, entry_digest
 from sameluck.live.options import LONGEST
 from sameluck.live.records import moment
 from sameluck.live.state.replications import OpenReplications
-from sameluck.live.users.pending_writes import Settlements
+from sameluck.live.users.pending_writes import PendingWrites
 from sameluck.validation import require_number
 
 MOST_ENTRIES = 2_000  # of one transaction, unless one replication has more
@@ -128,7 +128,7 @@ def _end(
         replications.void(transaction, locked, now)
     else:
         default = replications.options.reward.default
-        replications.settle(Settlements(transaction), locked, default, "default", now)
+        replications.settle(PendingWrites(transaction), locked, default, "default", now)
 
 
 def _erase_rewards(transaction: Transaction, experiment: int, id: str) -> None:

@@ -12,7 +12,7 @@ from sameluck.live.control.windows import extend
 from sameluck.live.databases.base import Transaction, Work
 from sameluck.live.databases.rows import ACTIVE, ENDED, CurrentRow, NumberRow, TextRow
 from sameluck.live.options import LONGEST, arm_index, fallback_arm, options_text, stop_after_of
-from sameluck.live.records import Extension
+from sameluck.live.records import WindowExtension
 from sameluck.live.state.replications import OpenReplications
 from sameluck.validation import require_flag, require_number, require_whole
 
@@ -151,7 +151,7 @@ class Control(NamedTuple):
 
         self._write(work)
 
-    def extend_windows(self, seconds: float, reason: str) -> Extension:
+    def extend_windows(self, seconds: float, reason: str) -> WindowExtension:
         """Let rewards that are awaited come later; see `LiveExperiment.extend_windows`."""
         check_reason(reason)
         require_number("seconds", seconds, above=0, at_most=LONGEST)

@@ -23,15 +23,15 @@ from sameluck.live.databases.rows import (
 from sameluck.live.engine.digest import MODULUS, entry_digest
 from sameluck.live.engine.replication import Replication, SettledEntries, check_requested, rebuild
 from sameluck.live.engine.scheduler import Entry
-from sameluck.live.records import Extension
+from sameluck.live.records import WindowExtension
 from sameluck.live.state.ledger import Ledger
 from sameluck.live.state.replications import OpenReplications
-from sameluck.live.users.pending_writes import Settlements
+from sameluck.live.users.pending_writes import PendingWrites
 
 
 def extend(
     transaction: Transaction, replications: OpenReplications, seconds: float, reason: str
-) -> Extension:
+) -> WindowExtension:
     """Extend every window by some seconds."""
     more = round(seconds * SECOND)
     key = {"experiment": replications.id}
@@ -54,14 +54,14 @@ def extend(
     for _, id, value in late:
         locked = transaction.fetch_one(LockedAssignment, "lock_assignment", assignment=id)
         transaction.execute("note_reward", assignment=id, value=value, now=now, outcome="applied")
-        replications.settle(Settlements(transaction), locked, value, "observed", now)
+        replications.settle(PendingWrites(transaction), locked, value, "observed", now)
     awaited = transaction.fetch_one(NumberRow, "count_awaited", **key, leases=leases).number
     counts = len(taken) - len(late), len(late), len(defaults) - len(taken)
     subject = f"by {more / SECOND:g} seconds"
     if defaults:
         subject += f"; {len(late):,} late rewards accepted, {counts[0]:,} awaited again, {counts[2]:,} defaults stay"
     replications.history.record(transaction, "windows extended", subject=subject, reason=reason)
-    return Extension(awaited, *counts)
+    return WindowExtension(awaited, *counts)
 
 
 class _TakingBack(NamedTuple):
@@ -115,7 +115,7 @@ class _TakingBack(NamedTuple):
             self.transaction.execute("withdraw", **self.key, **entry._asdict())
         state.taken_back = self.row.taken_back + 1
         self.replications.states[self.row.number] = state
-        settlements = Settlements(self.transaction)
+        settlements = PendingWrites(self.transaction)
         self.replications.write_state(settlements, state, sorted(wanted - wanted_before), self.now)
 
 

@@ -11,7 +11,7 @@ from sameluck import text_forms
 from sameluck.experiment import Experiment
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.logs.stacks import LoggedReplication
-from sameluck.live.records import Joining
+from sameluck.live.records import AddedPolicy
 from sameluck.logs.rows import Log
 from sameluck.policies.base import is_randomised
 from sameluck.wording import counted, sentence
@@ -25,7 +25,7 @@ class Imported(NamedTuple):
     skipped: tuple[str, ...]  # rows left out, with the reason
     replications: tuple[str, ...]  # their names in the log; replication 0 is the first of these
     lengths: tuple[int, int]  # rows of the shortest replication and of the longest
-    policies: dict[str, Joining]  # how far each gets on the log alone
+    policies: dict[str, AddedPolicy]  # how far each gets on the log alone
     agrees: bool | None  # whether `logged_by` would have written the log; None if it was not given
     agreement: str | None  # the same as text, with the first difference
 
@@ -67,7 +67,7 @@ class Imported(NamedTuple):
         return [f"{text}."]
 
 
-def _progress(one: Joining) -> str:
+def _progress(one: AddedPolicy) -> str:
     return (
         f"  {one.policy}: without a user {one.finished:,} of {counted(one.replications, 'replication')} finished and "
         f"{counted(one.replayed, 'period')} replayed; at this moment it needs "
@@ -97,7 +97,7 @@ def imported(
         replications=log.replications,
         lengths=(int(lengths.min()), int(lengths.max())),
         policies={
-            policy: Joining(
+            policy: AddedPolicy(
                 policy=policy,
                 replications=len(replications),
                 finished=sum(one.periods_done[k] == experiment.horizon for one in replications),

@@ -20,7 +20,7 @@ from sameluck.environments.base import EnvironmentLike, at_time, draw, prepared_
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid, shown
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.records import Description
+from sameluck.live.records import AssignmentDetails
 from sameluck.live.state.result_notes import moving_caution
 from sameluck.policies.base import needs_binary
 from sameluck.simulation.rewards import bits_at
@@ -156,7 +156,7 @@ class UserRewards:
             self.environment, experiment.seed, replications, experiment.n_arms
         )
 
-    def reward(self, assignment: Description, user: int, generator: Random) -> float:
+    def reward(self, assignment: AssignmentDetails, user: int, generator: Random) -> float:
         """The reward of one assignment, that of the given user; that of an audit is a new draw."""
         arm, replication = assignment.arm_index, assignment.replication
         if assignment.audit:

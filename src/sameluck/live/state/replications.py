@@ -38,7 +38,7 @@ from sameluck.live.options import Makers, open_at_once, stop_after_of
 from sameluck.live.state.digests import digest_after, digest_between, edited
 from sameluck.live.state.ledger import Ledger
 from sameluck.live.state.stored_experiment import StoredExperiment
-from sameluck.live.users.pending_writes import Settlements
+from sameluck.live.users.pending_writes import PendingWrites
 
 T = TypeVar("T")
 
@@ -114,7 +114,7 @@ class OpenReplications(StoredExperiment):
 
     def settle(
         self,
-        settlements: Settlements,
+        settlements: PendingWrites,
         locked: LockedAssignment,
         value: float,
         source: str,
@@ -181,7 +181,7 @@ class OpenReplications(StoredExperiment):
         if state is None:
             return False
         now = self.settings.now()
-        self.write_state(Settlements(transaction), state, needed, now)
+        self.write_state(PendingWrites(transaction), state, needed, now)
         if state.complete:
             self.open_next(transaction, now)
         return True
@@ -279,7 +279,7 @@ class OpenReplications(StoredExperiment):
 
     def write_state(
         self,
-        settlements: Settlements,
+        settlements: PendingWrites,
         state: Replication,
         wanted: Sequence[Entry],
         now: int,

@@ -11,17 +11,17 @@ from sameluck.validation import require_list
 T = TypeVar("T")
 S = TypeVar("S")
 
-MOST_TOGETHER = 100  # items in one transaction
+MAX_BATCH = 100  # items in one transaction
 
 
-def parts_of(name: str, items: Iterable[T]) -> Iterator[list[T]]:
+def batches_of(name: str, items: Iterable[T]) -> Iterator[list[T]]:
     """Some items at a time: a transaction with very many of them would keep others waiting."""
     every = require_list(name, items)
-    for first in range(0, len(every), MOST_TOGETHER):
-        yield every[first : first + MOST_TOGETHER]
+    for first in range(0, len(every), MAX_BATCH):
+        yield every[first : first + MAX_BATCH]
 
 
-def returned(call: Callable[..., T], *arguments: object) -> T | SameluckError:
+def result_or_error(call: Callable[..., T], *arguments: object) -> T | SameluckError:
     """What a call returns, or the error that it raises because of its arguments."""
     try:
         return call(*arguments)
@@ -29,7 +29,7 @@ def returned(call: Callable[..., T], *arguments: object) -> T | SameluckError:
         return error.with_traceback(None)
 
 
-def in_place(
+def map_valid(
     items: Sequence[T | S], kind: type[S], call: Callable[[list[S]], Sequence[T]]
 ) -> list[T]:
     """The items, those of a kind replaced by their results: one call returns them all."""

@@ -27,7 +27,7 @@ from sameluck.live.databases.rows import (
 from sameluck.live.options import fallback_arm
 from sameluck.live.records import Assignment
 from sameluck.live.state.replications import OpenReplications
-from sameluck.live.users.batches import MOST_TOGETHER, in_place
+from sameluck.live.users.batches import MAX_BATCH, map_valid
 from sameluck.live.users.expiry import Expiry
 from sameluck.live.users.units import hash_unit, is_in_traffic_share
 
@@ -35,7 +35,7 @@ Unit: TypeAlias = str | SupportsIndex | UUID
 WEEK = 7 * 86_400 * SECOND
 FOREVER = 1 << 62  # microseconds
 MOST_UNITS = 500  # whose visits are written at once
-MOST_VOIDED = MOST_TOGETHER  # assignments at once, and the rest of those that one call has made
+MOST_VOIDED = MAX_BATCH  # assignments at once, and the rest of those that one call has made
 NO_ENTRY = (records.NO_OPEN_SLOT, records.DRAINING)  # no entry was wanted
 AGAIN = (records.STICKY, records.EXCLUDED, records.ARM_DISABLED)  # the unit has called before
 
@@ -121,7 +121,7 @@ class Enrolment:
             if strict:
                 raise
             # The store may have committed them; their units see the fallback arm, so that they must not count.
-            self.was_not_told(made)
+            self.mark_undelivered(made)
             return [self.not_enrolled(records.UNAVAILABLE)] * len(codes)
         if strict and diverged and any(one.reason == records.DIVERGED for one in answers):
             raise OtherVersion(str(diverged))
@@ -178,7 +178,7 @@ class Enrolment:
             enrolled = self._enrol_each(transaction, dict.fromkeys(codes), now, made)
         # A unit that is in the list again is enrolled already.
         answers = [enrolled.pop(code, code) for code in codes]
-        return in_place(answers, str, partial(self._enrolments, transaction, now))
+        return map_valid(answers, str, partial(self._enrolments, transaction, now))
 
     @property
     def _diverged(self) -> bool:
@@ -265,7 +265,7 @@ class Enrolment:
         arm = self._declared if self._fallback is None else self._fallback
         return Assignment(None, self._arm_names[arm], enrolled=False, reason=reason)
 
-    def was_not_told(self, made: list[MadeAssignment]) -> None:
+    def mark_undelivered(self, made: list[MadeAssignment]) -> None:
         """Void assignments by the next transactions: their units do not see the arm, unless they return before.
 
         The list may grow until the call that makes them has ended.
@@ -283,7 +283,7 @@ class Enrolment:
         free = transaction.try_lock([one.code for one in made])
         busy = [one for one, locked in zip(made, free, strict=True) if not locked]
         if busy:
-            self.was_not_told(busy)
+            self.mark_undelivered(busy)
         transaction.on_rollback(lambda: self._take_back(lists, busy))
         values: list[Values] = [{"assignment": one.id} for one in compress(made, free)]
         for row in transaction.find_many(LockedAssignment, "lock_assignment", values):

@@ -10,7 +10,7 @@ from sameluck.live.calls.settings import SECOND
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import LockedAssignment, TextRow
 from sameluck.live.state.replications import OpenReplications
-from sameluck.live.users.pending_writes import Settlements
+from sameluck.live.users.pending_writes import PendingWrites
 from sameluck.live.users.reward_outcomes import is_id
 
 MOST_OVERDUE = 100  # assignments read at once
@@ -73,7 +73,7 @@ class Expiry:
 
     def _expire(self, transaction: Transaction, locked: LockedAssignment, now: int) -> None:
         if locked.exposed_us is not None or not self.explicit:
-            settlements = Settlements(transaction)
+            settlements = PendingWrites(transaction)
             self._replications.settle(settlements, locked, self._default, "default", now)
         else:
             self._replications.void(transaction, locked, now)

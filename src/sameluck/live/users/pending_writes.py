@@ -1,4 +1,4 @@
-"""`Settlements`: the rewards of one transaction, written together."""
+"""`PendingWrites`: the rewards of one transaction, written together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sameluck.live.databases.base import SqlValue, Transaction
 from sameluck.live.engine.digest import MODULUS
 
 
-class Settlements:
+class PendingWrites:
     """Rows that a transaction writes before its next other statement, those of one statement together.
 
     A replication with several rewards is written once. So a list of rewards is as few statements as a single one.

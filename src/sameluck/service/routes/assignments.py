@@ -11,9 +11,9 @@ from sameluck.live.records import ASSIGNED
 from sameluck.service.access import ReadCaller, ServeCaller
 from sameluck.service.direct_routes import DirectRoute
 from sameluck.service.documents import (
+    AssignmentDetailsModel,
     AssignmentModel,
     Body,
-    DescriptionModel,
     Id,
     ItemError,
     Name,
@@ -91,7 +91,7 @@ async def void(id: Id, caller: ServeCaller) -> None:
     await caller.experiments.void(id)
 
 
-@router.get("/v1/assignments/{id}", response_model=DescriptionModel)
+@router.get("/v1/assignments/{id}", response_model=AssignmentDetailsModel)
 async def describe(id: Id, caller: ReadCaller) -> Response:
     """Return everything about an assignment, for the analyst."""
     description = await caller.experiments.describe(id)

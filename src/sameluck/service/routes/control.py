@@ -12,11 +12,11 @@ from sameluck.live.experiment import LiveExperiment
 from sameluck.live.start import NOT_STARTED
 from sameluck.service.access import Caller, ManageCaller
 from sameluck.service.documents import (
-    ExtensionModel,
     Name,
     Number,
     Reason,
     StatusModel,
+    WindowExtensionModel,
     respond,
 )
 
@@ -91,7 +91,7 @@ async def stop(name: Name, caller: ManageCaller, body: StopRequest = DRAINING) -
     )
 
 
-@router.post("/windows", response_model=ExtensionModel)
+@router.post("/windows", response_model=WindowExtensionModel)
 async def extend_windows(name: Name, body: MoreTime, caller: ManageCaller) -> Response:
     """Let the rewards that are awaited now come later, after an outage for instance."""
     extension = await caller.experiments.change(

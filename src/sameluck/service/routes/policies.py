@@ -7,16 +7,16 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from pydantic import Field, StrictStr
 
-from sameluck.live.control.policy_migration import Rederivation
+from sameluck.live.control.policy_migration import LedgerChanges
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.records import Joining
+from sameluck.live.records import AddedPolicy
 from sameluck.service.access import Caller, ManageCaller, ReadCaller
 from sameluck.service.documents import (
+    AddedPolicyModel,
     Body,
-    JoiningModel,
+    LedgerChangesModel,
     Name,
     Reason,
-    RederivationModel,
     Text,
     respond,
 )
@@ -41,13 +41,13 @@ class PoliciesWithReason(PolicyNames, Reason):
     """Policies of an experiment, and why they are changed."""
 
 
-def rederivation_record(done: Rederivation) -> dict[str, object]:
+def rederivation_record(done: LedgerChanges) -> dict[str, object]:
     """What deriving a ledger again changes, as a document."""
     differences = [one._asdict() for one in done.differences]
     return {**done._asdict(), "differences": differences, "sentence": str(done)}
 
 
-def _record(joining: Joining) -> dict[str, object]:
+def _record(joining: AddedPolicy) -> dict[str, object]:
     return {**joining._asdict(), "sentence": str(joining)}
 
 
@@ -56,11 +56,11 @@ def _check(caller: Caller, live: LiveExperiment) -> None:
     caller.service.limits.check_experiment(0, policies, 0, 0)
 
 
-@router.post("", status_code=201, response_model=JoiningModel)
+@router.post("", status_code=201, response_model=AddedPolicyModel)
 async def add_policy(name: Name, body: NewPolicy, caller: ManageCaller) -> Response:
     """Add a challenger, even to a finished experiment: it replays the ledger first."""
 
-    def work(live: LiveExperiment) -> Joining:
+    def work(live: LiveExperiment) -> AddedPolicy:
         _check(caller, live)
         return live.add_policy(body.name, body.policy)
 
@@ -68,18 +68,18 @@ async def add_policy(name: Name, body: NewPolicy, caller: ManageCaller) -> Respo
     return respond(_record(joining), 201)
 
 
-@router.post("/preview", response_model=JoiningModel)
+@router.post("/preview", response_model=AddedPolicyModel)
 async def preview_policy(name: Name, body: NewPolicy, caller: ReadCaller) -> Response:
     """Return what adding a challenger would return; nothing is changed."""
 
-    def work(live: LiveExperiment) -> Joining:
+    def work(live: LiveExperiment) -> AddedPolicy:
         _check(caller, live)
         return live.preview_policy(body.name, body.policy)
 
     return respond(_record(await caller.experiments.read(name, work)))
 
 
-@router.delete("/{policy:path}", response_model=RederivationModel)
+@router.delete("/{policy:path}", response_model=LedgerChangesModel)
 async def remove_policy(
     name: Name,
     policy: Name,
@@ -93,19 +93,19 @@ async def remove_policy(
     return respond(rederivation_record(done))
 
 
-@router.post("/code", response_model=RederivationModel)
+@router.post("/code", response_model=LedgerChangesModel)
 async def replace_policy_code(
     name: Name, body: PoliciesWithReason, caller: ManageCaller
 ) -> Response:
     """Continue with the code that this server has for some policies, in place of the experiment's."""
 
-    def work(live: LiveExperiment) -> Rederivation:
+    def work(live: LiveExperiment) -> LedgerChanges:
         return live.replace_policy_code(body.policies, confirm=True, reason=body.reason)
 
     return respond(rederivation_record(await caller.experiments.change(caller.name, name, work)))
 
 
-@router.post("/code/preview", response_model=RederivationModel)
+@router.post("/code/preview", response_model=LedgerChangesModel)
 async def preview_policy_code(name: Name, body: PolicyNames, caller: ReadCaller) -> Response:
     """Return what continuing with this server's code of some policies would change; nothing is changed."""
     shown = await caller.experiments.read(

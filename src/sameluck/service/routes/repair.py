@@ -5,14 +5,14 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 
 from sameluck.service.access import ManageCaller, ReadCaller
-from sameluck.service.documents import Name, Reason, RederivationModel, respond
+from sameluck.service.documents import LedgerChangesModel, Name, Reason, respond
 from sameluck.service.routes.control import WITHOUT_REASON
 from sameluck.service.routes.policies import rederivation_record
 
 router = APIRouter(prefix="/v1/experiments/{name}/repair", tags=["control"])
 
 
-@router.post("", response_model=RederivationModel)
+@router.post("", response_model=LedgerChangesModel)
 async def repair(name: Name, caller: ManageCaller, body: Reason = WITHOUT_REASON) -> Response:
     """Bring the ledger in line with the policies; rewards stay as they are. Resume the experiment afterwards."""
     done = await caller.experiments.change(
@@ -21,7 +21,7 @@ async def repair(name: Name, caller: ManageCaller, body: Reason = WITHOUT_REASON
     return respond(rederivation_record(done))
 
 
-@router.post("/preview", response_model=RederivationModel)
+@router.post("/preview", response_model=LedgerChangesModel)
 async def preview_repair(name: Name, caller: ReadCaller) -> Response:
     """Return what a repair would change; nothing is changed."""
     shown = await caller.experiments.read(name, lambda live: live.repair())

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Response
 from sameluck import text_forms
 from sameluck.errors import SameluckError
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.records import Joining
+from sameluck.live.records import AddedPolicy
 from sameluck.policies.base import POLICIES
 from sameluck.service.dashboard.pages.controls import change
 from sameluck.service.dashboard.rendering import PageRoute, page
@@ -65,7 +65,7 @@ async def add(name: Name, sent: Changing) -> Response:
     return await change(visitor, name, work, f"{policy_name} is a challenger now.")
 
 
-def _preview(visitor: Visitor, live: LiveExperiment, policy_name: str, policy: str) -> Joining:
+def _preview(visitor: Visitor, live: LiveExperiment, policy_name: str, policy: str) -> AddedPolicy:
     _check(visitor, live)
     return live.preview_policy(policy_name, policy)
 

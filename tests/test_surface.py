@@ -157,7 +157,7 @@ WORDS = {
     "sameluck.wording",
 }  # for every module
 # What puts the service together, and the client, which mirrors all of a live experiment.
-MOST = {"sameluck.service.app": 11, "sameluck.client.calls": 12, "sameluck.client.threads": 11}
+MOST = {"sameluck.service.app": 11, "sameluck.client.calls": 12, "sameluck.client.async_client": 13}
 
 
 @pytest.mark.slow

@@ -127,6 +127,10 @@ class Server:
     def client(self, **options):
         return sl.Client(self.process.url, token=self.process.token, **{"timeout": 5.0, **options})
 
+    def http(self):
+        headers = {"Authorization": f"Bearer {self.process.token}"}
+        return httpx.Client(base_url=self.process.url, headers=headers)
+
     def stop(self):
         self.process.server.should_exit = True
         self.thread.join()

@@ -278,13 +278,22 @@ def test_what_is_no_answer_of_the_service_acknowledges_nothing(answer):
 
 @pytest.mark.slow
 def test_a_disabled_fallback_arm_is_not_shown_while_the_service_is_away(server):
-    with server.client() as client:
+    class Unplugged(httpx.HTTPTransport):
+        is_away = False
+
+        def handle_request(self, request):
+            if self.is_away:
+                raise httpx.ConnectError("unplugged", request=request)
+            return super().handle_request(request)
+
+    transport = Unplugged()
+    with server.client(transport=transport) as client:
         live = client.start("broken", EXPERIMENT, options=LIVE)
         live.disable_arm("50/50", fallback="red", reason="broken")
-        for known in (live, client.load("broken")):
-            known._client = sl.Client("http://127.0.0.1:9", token="sl_x", timeout=0.1)
-            assert known.assign("u") == (None, "red", False, "UNAVAILABLE")
-            known._client.close()
+        loaded = client.load("broken")
+        transport.is_away = True
+        for remote in (live, loaded):
+            assert remote.assign("u") == (None, "red", False, "UNAVAILABLE")
 
 
 def test_an_answer_that_does_not_end_is_given_up():

@@ -91,20 +91,20 @@ def test_a_client_that_goes_while_it_sends_is_no_failure_of_the_server(wire, cap
         connection.sendall(post(wire, b"{", "Content-Length: 100"))
     line = 'route="/v1/experiments/{name}/assignments",status="499"'
     until = time.monotonic() + 20
-    with wire.client() as client:
-        while line not in client._http.get("/metrics").text:
+    with wire.http() as http:
+        while line not in http.get("/metrics").text:
             assert time.monotonic() < until
             time.sleep(0.02)
-        assert 'status="500"' not in client._http.get("/metrics").text
+        assert 'status="500"' not in http.get("/metrics").text
     assert not caplog.records
 
 
 @pytest.mark.slow
 def test_a_connection_on_which_no_request_begins_is_closed(wire, monkeypatch):
     monkeypatch.setattr(process, "HEAD_SECONDS", 0.2)
-    with connected(wire) as silent, connected(wire) as slow, wire.client() as client:
+    with connected(wire) as silent, connected(wire) as slow, wire.http() as http:
         slow.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
-        kept = client._http.get("/healthz").extensions["network_stream"]
+        kept = http.get("/healthz").extensions["network_stream"]
         assert silent.recv(1) == slow.recv(1) == b""
-        again = client._http.get("/healthz").extensions["network_stream"]
+        again = http.get("/healthz").extensions["network_stream"]
         assert again is kept  # the same connection: one that is between requests is not closed

@@ -170,4 +170,4 @@ def test_the_schemas_of_requests_forbid_other_fields():
 def test_only_one_module_of_the_service_calls_a_store():
     folder = Path(sl.__file__).parent / "service"
     users = {path.name for path in folder.rglob("*.py") if "self.store." in path.read_text()}
-    assert users == {"experiments.py"}
+    assert users == {"loaded_experiments.py"}

@@ -4,7 +4,7 @@ from sameluck.errors import optional
 
 optional("httpx", "client")
 
-from sameluck.client.coroutines import AsyncClient, AsyncRemoteExperiment  # noqa: E402 httpx is there
-from sameluck.client.threads import Client, RemoteExperiment  # noqa: E402
+from sameluck.client.async_client import AsyncClient, AsyncRemoteExperiment  # noqa: E402 httpx is there
+from sameluck.client.blocking_client import Client, RemoteExperiment  # noqa: E402
 
 __all__ = ["AsyncClient", "AsyncRemoteExperiment", "Client", "RemoteExperiment"]

@@ -24,7 +24,7 @@ from sameluck.live.diagnostics.check import Check
 from sameluck.live.records import Assignment, Receipt, Status
 from sameluck.trajectories import PeriodRecord, Trace, Trajectory
 
-AGAIN = (429, 502, 503, 504)  # statuses of a service that may answer a moment later
+RETRY_STATUSES = (429, 502, 503, 504)  # statuses of a service that may answer a moment later
 _KINDS = {
     kind.code: kind
     for kind in vars(errors).values()

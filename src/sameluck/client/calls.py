@@ -21,13 +21,13 @@ from sameluck.client.answers import (
     rederivation_of,
     status_of,
 )
-from sameluck.client.parts import (
+from sameluck.client.encoding import (
     PolicyLike,
     QueryValue,
     address,
     export_target,
     json_text,
-    part_of_path,
+    path_segment,
     policy_text,
     reason_query,
 )
@@ -53,7 +53,7 @@ from sameluck.runs import Runs
 from sameluck.validation import require_flag, require_list, require_whole
 
 T_co = TypeVar("T_co", covariant=True)
-LONGEST = 35.0  # seconds, for a call that is not for a user
+MAX_SECONDS = 35.0  # seconds, for a call that is not for a user
 
 
 @dataclass(frozen=True)
@@ -120,12 +120,12 @@ def create(
 
 def show(name: str) -> Call[ExperimentDocument]:
     """An experiment."""
-    return Call("GET", f"/v1/experiments/{part_of_path(name)}", document_of)
+    return Call("GET", f"/v1/experiments/{path_segment(name)}", document_of)
 
 
 def delete(name: str, reason: str) -> Call[None]:
     """Delete an experiment."""
-    path = f"/v1/experiments/{part_of_path(name)}"
+    path = f"/v1/experiments/{path_segment(name)}"
     return Call("DELETE", path, nothing, query=reason_query(reason), repeatable=False)
 
 
@@ -133,7 +133,7 @@ class ExperimentCalls:
     """The calls about one experiment, by the methods of `LiveExperiment`."""
 
     def __init__(self, name: str) -> None:
-        self.path = f"/v1/experiments/{part_of_path(name)}"
+        self.path = f"/v1/experiments/{path_segment(name)}"
 
     # Users
 
@@ -199,11 +199,11 @@ class ExperimentCalls:
     def disable_arm(self, arm: str, *, reason: str = "", fallback: str | None = None) -> Call[None]:
         """Show an arm to nobody, as `LiveExperiment.disable_arm` does."""
         body = {"reason": reason, "fallback": fallback}
-        return self._change(f"arms/{part_of_path(arm)}/disable", body)
+        return self._change(f"arms/{path_segment(arm)}/disable", body)
 
     def enable_arm(self, arm: str, *, reason: str = "") -> Call[None]:
         """Show a disabled arm again."""
-        return self._change(f"arms/{part_of_path(arm)}/enable", {"reason": reason})
+        return self._change(f"arms/{path_segment(arm)}/enable", {"reason": reason})
 
     def extend_windows(self, seconds: float, *, reason: str = "") -> Call[WindowExtension]:
         """Let the rewards that are awaited now come so many seconds later."""
@@ -231,7 +231,7 @@ class ExperimentCalls:
 
     def remove_policy(self, name: str, *, reason: str = "") -> Call[LedgerChanges]:
         """Remove a policy from the experiment, as `LiveExperiment.remove_policy` does."""
-        path, query = f"{self.path}/policies/{part_of_path(name)}", reason_query(reason)
+        path, query = f"{self.path}/policies/{path_segment(name)}", reason_query(reason)
         return Call("DELETE", path, rederivation_of, query=query, repeatable=False)
 
     def replace_policy_code(
@@ -322,7 +322,7 @@ class ExperimentCalls:
 
 
 def _assignment(id: str | None) -> str:
-    return f"/v1/assignments/{part_of_path(id)}"
+    return f"/v1/assignments/{path_segment(id)}"
 
 
 def _policy(name: str, policy: PolicyLike) -> dict[str, str]:

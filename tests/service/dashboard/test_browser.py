@@ -76,7 +76,7 @@ def session(playwright, server):
     with launched(playwright) as browser:
         context = browser.new_context()
         page = context.new_page()
-        page.goto(server.serving.dashboard)
+        page.goto(server.process.dashboard)
         assert page.get_by_role("heading", name="Experiments").is_visible()
         return context.storage_state()
 
@@ -85,7 +85,7 @@ def session(playwright, server):
 def opened(chromium, session, server, path, **options):
     """A page whose console has to stay empty."""
     context = chromium.new_context(
-        storage_state=session, base_url=server.serving.url, reduced_motion="reduce", **options
+        storage_state=session, base_url=server.process.url, reduced_motion="reduce", **options
     )
     page, messages = context.new_page(), []
     page.set_default_timeout(30_000)
@@ -99,7 +99,7 @@ def opened(chromium, session, server, path, **options):
 
 def log_in(page, server):
     """A session of its own."""
-    page.get_by_label("Token").fill(server.serving.token)
+    page.get_by_label("Token").fill(server.process.token)
     page.get_by_role("button", name="Log in").click()
 
 

@@ -1,4 +1,4 @@
-"""The routes of the service, one module per family; a module's `router` is found by discovery."""
+"""Routes of the service, one module per family; discovery finds the `router` of each module."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from importlib import import_module
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from sameluck.service.direct_routes import DirectRoute, DirectRoutes
+from sameluck.service.direct_route import DirectRoute
 
 
 def add_routes(app: FastAPI) -> None:
-    """Add the routes to an application, in one list, in which a request is matched once; direct ones come first."""
+    """Add the routes to an application in one list, the calls for users first: a request is matched in order."""
     routes = discovered_routes()
+    routes.sort(key=lambda route: not isinstance(route, DirectRoute))
     app.router.routes.extend(routes)
-    direct = [route for route in routes if isinstance(route, DirectRoute)]
-    app.add_middleware(DirectRoutes, routes=direct)
 
 
 def discovered_routes() -> list[APIRoute]:
-    """The routes of all modules of this package, each called after its function in the OpenAPI document."""
+    """Return the routes of every module of this package; the OpenAPI document names each after its function."""
     names = [f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)]
     routes: list[APIRoute] = [
         route for name in names for route in import_module(name).router.routes

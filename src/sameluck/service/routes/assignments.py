@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from sameluck.live.records import ASSIGNED
 from sameluck.service.access import ReadCaller, ServeCaller
-from sameluck.service.direct_routes import DirectRoute
+from sameluck.service.direct_route import DirectRoute
 from sameluck.service.documents import (
     AssignmentDetailsModel,
     AssignmentModel,

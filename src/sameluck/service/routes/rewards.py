@@ -6,7 +6,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, StrictBool
 
 from sameluck.service.access import RewardCaller
-from sameluck.service.direct_routes import DirectRoute
+from sameluck.service.direct_route import DirectRoute
 from sameluck.service.documents import (
     Body,
     Id,

@@ -23,7 +23,7 @@ from sameluck.validation import is_whole
 Plain: TypeAlias = str | int | float | bool | None
 QueryValue: TypeAlias = Plain | Sequence[Plain]
 PolicyLike: TypeAlias = Policy | str
-LONGEST_ADDRESS = 60_000  # characters; httpx and servers take no longer ones
+MAX_ADDRESS = 60_000  # characters; httpx and servers take no longer ones
 
 
 class ExportTarget(NamedTuple):
@@ -49,12 +49,12 @@ def address(path: str, query: Mapping[str, QueryValue]) -> str:
         for one in (value if isinstance(value, list) else [value])
     ]
     whole = f"{path}?{urlencode(pairs, errors='replace')}" if pairs else path
-    if len(whole) > LONGEST_ADDRESS:
+    if len(whole) > MAX_ADDRESS:
         raise Invalid(f"the call is too long for an address: {shown(whole)}")
     return whole
 
 
-def part_of_path(text: object) -> str:
+def path_segment(text: object) -> str:
     """A name as one part of a path; what is no text as one that no experiment, arm or policy has."""
     if not isinstance(text, str):
         text = f"\0{shown(text)[:99]}"

@@ -1,12 +1,14 @@
-"""`DirectRoute`: a route for each user, which must be fast.
+"""`DirectRoute`: a route that calls its function without FastAPI's general dependency solver.
 
-FastAPI describes it as any other, but it is found and called without the general solution of dependencies, which
-takes longer than an assignment: the parameters of its function are those of the path, a body, and the caller.
+The calls for a user (assign, reward, exposure, void) use it. With plain FastAPI routes in its place, the service
+answered 28% fewer assignment-and-reward pairs per second (612 instead of 851) and used 46% more processor time per
+pair (1.17 instead of 0.80 ms), measured with the loops of `benchmarks/service.py`, SQLite, 8 interleaved rounds of
+4 seconds. FastAPI matches and describes such a route like any other route.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, get_type_hints
 
 from fastapi import Response
@@ -14,8 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
-from starlette.routing import Match
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from sameluck.service.access import Bearer
 from sameluck.service.problems import HANDLERS, Refused, problem_of
@@ -51,43 +52,14 @@ class DirectRoute(APIRoute):
         arguments: dict[str, Any] = dict(scope["path_params"])
         arguments["caller"] = await self._bearer.caller(scope["app"], authorization, self._scopes)
         if self._model is not None:
-            kind = headers.get(b"content-type", b"").decode("latin-1")
-            arguments["body"] = read_body(kind, self._model, content)
+            content_type = headers.get(b"content-type", b"").decode("latin-1")
+            arguments["body"] = _body(content_type, self._model, content)
         response = await self._function(**arguments)
         return Response(status_code=self.status_code or 200) if response is None else response
 
 
-class DirectRoutes:
-    """An ASGI application that calls direct routes at once, and passes other requests on.
-
-    A request is compared with the routes that end as its path does, or in a parameter.
-    """
-
-    def __init__(self, app: ASGIApp, *, routes: Sequence[DirectRoute]) -> None:
-        self._app = app
-        self._any_end = [route for route in routes if _end(route.path).startswith("{")]
-        self._by_end = {
-            end: [route for route in routes if _end(route.path) == end or route in self._any_end]
-            for end in {_end(route.path) for route in routes}
-        }
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            for route in self._by_end.get(_end(scope["path"]), self._any_end):
-                match, found = route.matches(scope)
-                if match is Match.FULL:
-                    scope.update(found)
-                    await route.app(scope, receive, send)
-                    return
-        await self._app(scope, receive, send)
-
-
-def _end(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
 async def _content(receive: Receive) -> bytes:
-    """The body of a request."""
+    """Return the body of a request."""
     content = b""
     while True:
         message = await receive()
@@ -98,15 +70,15 @@ async def _content(receive: Receive) -> bytes:
             return content
 
 
-def read_body(content_type: str, model: type[BaseModel], content: bytes) -> BaseModel:
-    """The body of a request; raises as FastAPI does if it is not valid."""
-    kind = content_type.partition(";")[0].strip().lower()
-    if kind != "application/json" and not kind.endswith("+json"):
+def _body(content_type: str, model: type[BaseModel], content: bytes) -> BaseModel:
+    """Return the body of a request as its model; raise as FastAPI does if it is not valid."""
+    media_type = content_type.partition(";")[0].strip().lower()
+    if media_type != "application/json" and not media_type.endswith("+json"):
         detail = "send the body as JSON, with the header Content-Type: application/json"
         raise Refused(422, "invalid", detail)
     try:
         return model.model_validate_json(content)
     except ValidationError as error:
         errors = error.errors(include_url=False, include_context=False)
-        located = [{**one, "loc": ("body", *one["loc"])} for one in errors]
+        located = [{**item, "loc": ("body", *item["loc"])} for item in errors]
         raise RequestValidationError(located) from None

@@ -1,0 +1,345 @@
+"""`AsyncClient`: a service, called from coroutines.
+
+`ClientCore` and `AsyncRemoteExperiment` hold the behaviour of both clients. The blocking client runs the same
+coroutines with a sender that never suspends.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+
+import httpx
+
+from sameluck.client import calls
+from sameluck.client.answers import ExperimentDocument, trace_of
+from sameluck.client.attempts import ASSIGN_SECONDS, AsyncSender, Sender
+from sameluck.client.calls import Call, ExperimentCalls
+from sameluck.client.connection import Connection, NotReceived
+from sameluck.errors import Invalid, SameluckError, Unavailable, Unknown, shown
+from sameluck.experiment import Experiment
+from sameluck.live import Assignment, LiveOptions, Receipt, Reward, Status
+from sameluck.live.options import as_options
+from sameluck.live.records import UNAVAILABLE
+from sameluck.live.users.enrolment import Unit
+from sameluck.live.users.reward_outcomes import checked_reward, is_id
+from sameluck.trajectories import Trace
+from sameluck.validation import require_flag, require_list, require_name
+
+MAX_ITEMS = 1_000  # in one request
+MAX_UNDELIVERED = 10_000  # units that are remembered
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class ClientCore:
+    """The experiments of a service, called through a sender."""
+
+    def __init__(self, connection: Connection, sender: Sender) -> None:
+        self._connection, self._sender = connection, sender
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._sender.close()
+
+    async def names(self) -> list[str]:
+        """Return the names of the service's experiments, the oldest first."""
+        return [status.name for status in await self.statuses()]
+
+    async def statuses(self) -> list[Status]:
+        """Return the status of every experiment, the oldest first."""
+        return await self.send(calls.list_statuses())
+
+    async def start(
+        self,
+        name: str,
+        experiment: Experiment,
+        *,
+        options: LiveOptions | Mapping[str, object] | None = None,
+        paused: bool = False,
+    ) -> AsyncRemoteExperiment:
+        """Start an experiment, or load the experiment of this name that was started with the same settings.
+
+        Args:
+            name: 1 to 200 printable characters without a slash.
+            experiment: What to compare.
+            options: How to run it; `LiveOptions()` if not given.
+            paused: Enrol no unit until `resume` is called.
+        """
+        document = await self.send(
+            calls.create(name, experiment, as_options(options), paused=paused)
+        )
+        return AsyncRemoteExperiment(self, name, None, document)
+
+    async def load(self, name: str, *, fallback: str | None = None) -> AsyncRemoteExperiment:
+        """Return an experiment of the service.
+
+        Args:
+            name: Its name.
+            fallback: The arm for units while the service is unavailable. If it is given, this call sends nothing;
+                otherwise the fallback arm is read from the service now.
+        """
+        document = await self.send(calls.show(name)) if fallback is None else None
+        return AsyncRemoteExperiment(self, name, fallback, document)
+
+    async def delete(self, name: str, *, reason: str = "") -> None:
+        """Delete an experiment that is stopped, complete or failed, with its ledger and its audit log."""
+        await self.send(calls.delete(name, reason))
+
+    async def send(self, call: Call[T], *, is_assign: bool = False) -> T:
+        """Send a call, again where that is safe; raise the embedded call's error, or `Unavailable`."""
+        return await self._connection.send(self._sender, call, is_assign=is_assign)
+
+
+class AsyncClient(ClientCore):
+    """The experiments of a service, with the methods of a `Store`; use it with `async with`.
+
+    Args:
+        url: The address of the service, such as `http://127.0.0.1:8321`.
+        token: A token; the variable SAMELUCK_TOKEN if not given.
+        timeout: Seconds that `assign` may take, all attempts together, before it answers with the fallback arm.
+            The other calls for users have 5 seconds, or `timeout` if that is longer.
+        transport: A transport of httpx, in place of the network.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        timeout: float = ASSIGN_SECONDS,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        connection = Connection(url, token, timeout)
+        super().__init__(connection, AsyncSender(connection.url, connection.headers, transport))
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+def _sent(
+    method: Callable[Concatenate[ExperimentCalls, P], Call[T]],
+) -> Callable[Concatenate[AsyncRemoteExperiment, P], Coroutine[Any, Any, T]]:
+    """Return the method that sends a call."""
+
+    @wraps(method)
+    async def send(self: AsyncRemoteExperiment, /, *arguments: P.args, **named: P.kwargs) -> T:
+        return await self._client.send(method(self._calls, *arguments, **named))
+
+    return send
+
+
+class AsyncRemoteExperiment:
+    """An experiment of a service, with the methods of a `LiveExperiment` as coroutines."""
+
+    def __init__(
+        self,
+        client: ClientCore,
+        name: str,
+        fallback: str | None,
+        document: ExperimentDocument | None = None,
+    ) -> None:
+        self.name = name
+        self.last_read: Experiment | None = None
+        self._client = client
+        self._calls = ExperimentCalls(name)
+        self._fallback = fallback
+        # Units that may be enrolled although their answer was lost: they saw the fallback arm, so that their
+        # assignments are voided before the next call. Threads share the blocking client, hence the lock.
+        self._undelivered: dict[Unit, None] = {}
+        self._lock = threading.Lock()
+        if document is not None:
+            self._take(document)
+        if fallback is not None:
+            require_name("fallback", fallback)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+    @property
+    def experiment(self) -> Experiment:
+        """The experiment when it was last read; `refresh` reads it again."""
+        if self.last_read is None:
+            raise Invalid(
+                f"experiment {self.name!r} was loaded with a fallback arm and not read; await refresh() first"
+            )
+        return self.last_read
+
+    async def refresh(self) -> Experiment:
+        """Read the experiment again, with the policies that were added since."""
+        return self._take(await self._client.send(calls.show(self.name)))
+
+    def _take(self, document: ExperimentDocument) -> Experiment:
+        self.last_read = Experiment.from_dict(document["experiment"])
+        self._fallback = document["fallback"]
+        return self.last_read
+
+    async def assign(self, unit: Unit, *, strict: bool = False) -> Assignment:
+        """Return the arm to show a unit that has just arrived, as `LiveExperiment.assign` does.
+
+        If the service is unavailable or does not answer in time, the unit gets the fallback arm with the reason
+        UNAVAILABLE, unless `strict`, which raises `Unavailable`. If the service enrolled the unit nevertheless, its
+        assignment is voided once the service answers again, so that it does not count.
+        """
+        require_flag("strict", strict)
+        try:
+            await self._void_undelivered()
+            answer = await self._client.send(self._calls.assign(unit), is_assign=True)
+        except Unavailable as error:
+            if strict:
+                raise
+            return self._mark_undelivered([unit], error)
+        self._note_fallback([answer])
+        return answer
+
+    async def assign_many(
+        self, units: Iterable[Unit], *, strict: bool = False
+    ) -> list[Assignment | SameluckError]:
+        """Return what `assign` returns for several units, in their order; an error takes the place of its answer."""
+        answers: list[Assignment | SameluckError] = []
+        require_flag("strict", strict)
+        for batch in _batches("assign_many: units", units):
+            try:
+                await self._void_undelivered()
+                answers += await self._client.send(self._calls.assign_many(batch), is_assign=True)
+            except Unavailable as error:
+                if strict:
+                    raise
+                answers += [self._mark_undelivered(batch, error)] * len(batch)
+        self._note_fallback(answers)
+        return answers
+
+    def _note_fallback(self, answers: Iterable[Assignment | SameluckError]) -> None:
+        """Remember the fallback arm of answers: an operator may have changed it since the start."""
+        for answer in answers:
+            if isinstance(answer, Assignment) and not answer.enrolled:
+                self._fallback = answer.arm
+
+    def _mark_undelivered(self, units: Iterable[Unit], error: Unavailable) -> Assignment:
+        """Return the fallback answer for units, and remember to void assignments that the service may have made."""
+        if self._fallback is None:
+            raise error
+        with self._lock:
+            if not isinstance(error, NotReceived) and len(self._undelivered) < MAX_UNDELIVERED:
+                self._undelivered.update(dict.fromkeys(units))
+        return Assignment(None, self._fallback, enrolled=False, reason=UNAVAILABLE)
+
+    async def _void_undelivered(self) -> None:
+        with self._lock:
+            units = list(self._undelivered)[:MAX_ITEMS]
+            for unit in units:
+                del self._undelivered[unit]
+        if units:
+            try:
+                await self._client.send(self._calls.void_units(units), is_assign=True)
+            except Unavailable:
+                with self._lock:
+                    self._undelivered.update(dict.fromkeys(units))
+                raise
+
+    async def reward(self, id: str | None, value: float) -> Receipt:
+        """Report the reward of a unit, as `LiveExperiment.reward` does; it is durable once this returns."""
+        report = _checked_report((id, value))
+        if isinstance(report, SameluckError):
+            raise report
+        if id is None:
+            return _not_enrolled(report.value)
+        return await self._client.send(self._calls.reward(*report))
+
+    async def reward_many(
+        self, pairs: Iterable[tuple[str | None, float]]
+    ) -> list[Receipt | SameluckError]:
+        """Report several rewards; return what `reward` returns for each, or its error in its place."""
+        reports = [_checked_report(pair) for pair in require_list("reward_many: pairs", pairs)]
+        enrolled = [
+            report for report in reports if isinstance(report, _Report) and report.id is not None
+        ]
+        answers: list[Receipt | SameluckError] = []
+        for batch in _batches("reward_many: pairs", enrolled):
+            answers += await self._client.send(self._calls.reward_many(batch))
+        received = iter(answers)
+        return [_unsent(report) or next(received) for report in reports]
+
+    async def expose(self, id: str | None) -> None:
+        """Report that the unit has seen its arm."""
+        if id is not None:
+            await self._client.send(self._calls.expose(id))
+
+    async def void(self, id: str | None) -> None:
+        """Report that the unit never saw its arm."""
+        if id is not None:
+            await self._client.send(self._calls.void(id))
+
+    async def disable_arm(self, arm: str, *, reason: str = "", fallback: str | None = None) -> None:
+        """Show an arm to nobody, as `LiveExperiment.disable_arm` does."""
+        await self._client.send(self._calls.disable_arm(arm, reason=reason, fallback=fallback))
+        self._fallback = fallback or self._fallback  # also while the service is unavailable
+
+    async def trace(self, replication: int = 0) -> Trace:
+        """Return every period of one replication that each policy has completed."""
+        record = await self._client.send(self._calls.trace(replication))
+        return trace_of(await self.refresh(), record)
+
+    describe = _sent(ExperimentCalls.describe)
+    pause = _sent(ExperimentCalls.pause)
+    resume = _sent(ExperimentCalls.resume)
+    stop = _sent(ExperimentCalls.stop)
+    enable_arm = _sent(ExperimentCalls.enable_arm)
+    erase = _sent(ExperimentCalls.erase)
+    forget_units = _sent(ExperimentCalls.forget_units)
+    extend_windows = _sent(ExperimentCalls.extend_windows)
+    add_policy = _sent(ExperimentCalls.add_policy)
+    preview_policy = _sent(ExperimentCalls.preview_policy)
+    remove_policy = _sent(ExperimentCalls.remove_policy)
+    replace_policy_code = _sent(ExperimentCalls.replace_policy_code)
+    repair = _sent(ExperimentCalls.repair)
+    status = _sent(ExperimentCalls.status)
+    history = _sent(ExperimentCalls.history)
+    diagnostics = _sent(ExperimentCalls.diagnostics)
+    replications = _sent(ExperimentCalls.replications)
+    results = _sent(ExperimentCalls.results)
+    runs = _sent(ExperimentCalls.runs)
+    export = _sent(ExperimentCalls.export)
+
+
+class _Report(NamedTuple):
+    """A reward to report; id None is a unit that is not enrolled."""
+
+    id: str | None
+    value: float
+
+
+def _batches(name: str, items: Iterable[T]) -> list[Sequence[T]]:
+    checked = require_list(name, items)
+    return [checked[first : first + MAX_ITEMS] for first in range(0, len(checked), MAX_ITEMS)]
+
+
+def _checked_report(pair: Any) -> _Report | SameluckError:
+    """Return a reward to report, or the embedded call's error; the service checks the reward's range."""
+    try:
+        id, value = pair
+    except (TypeError, ValueError):
+        return Invalid(f"a pair is the id of an assignment and its reward, got {shown(pair)}")
+    try:
+        number = checked_reward(value, Reward().bounds, binary=False)
+    except Invalid as error:
+        return error.with_traceback(None)
+    if id is not None and not is_id(id):
+        return Unknown(f"no assignment {shown(id)}; use the id that assign returned")
+    return _Report(id, number)
+
+
+def _not_enrolled(value: float) -> Receipt:
+    return Receipt(applied=False, duplicate=False, value=float(value))
+
+
+def _unsent(report: _Report | SameluckError) -> Receipt | SameluckError | None:
+    if isinstance(report, SameluckError):
+        return report
+    return _not_enrolled(report.value) if report.id is None else None

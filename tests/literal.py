@@ -20,7 +20,7 @@ from sameluck.randomness.streams import (
     REWARD,
     owner_of,
     stream,
-    within,
+    subkey,
     word,
 )
 
@@ -127,7 +127,7 @@ class RealUsers:
         return self.reward(arm, self.pulled[arm] - 1)
 
     def reward(self, arm, position):
-        bits = word(within(self.key, arm), position)
+        bits = word(subkey(self.key, arm), position)
         return DRAWS[type(self.environment)](self.environment, arm, bits)
 
 

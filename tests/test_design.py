@@ -27,7 +27,7 @@ def test_owners_are_shared_by_all_or_by_none(design):
 
 
 @pytest.mark.parametrize(
-    ("design", "rewards_shared", "noise_shared", "timed"),
+    ("design", "rewards_shared", "noise_shared", "indexed_by_period"),
     [
         (sl.Naive(), False, False, False),
         (sl.Replay(), True, False, False),
@@ -36,11 +36,11 @@ def test_owners_are_shared_by_all_or_by_none(design):
     ],
     ids=str,
 )
-def test_what_each_design_shares(design, rewards_shared, noise_shared, timed):
+def test_what_each_design_shares(design, rewards_shared, noise_shared, indexed_by_period):
     """The whole of a design: who owns rewards, who owns noise, and whether the period indexes rewards."""
     assert (design.reward_owner("a") == design.reward_owner("b")) is rewards_shared
     assert (design.noise_owner("a") == design.noise_owner("b")) is noise_shared
-    assert design.timed is timed
+    assert design.indexed_by_period is indexed_by_period
 
 
 @pytest.mark.parametrize("design", cases.ALL_DESIGNS, ids=cases.name)
@@ -52,7 +52,7 @@ def test_a_design_holds_its_parameters_and_nothing_else(design):
     assert not any(design == other for other in others)
     assert all(design != other for other in others)
     assert design != tuple(design)
-    for name in ("timed", "shares_rewards", "shares_noise", "share_noise", "note"):
+    for name in ("indexed_by_period", "shares_rewards", "shares_noise", "share_noise", "note"):
         with pytest.raises(AttributeError):
             setattr(design, name, True)
     assert not hasattr(design, "__dict__")

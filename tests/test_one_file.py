@@ -186,7 +186,7 @@ class Based({name}, Environment):
 """
 IMPORT = ["-c", "import sameluck"]
 NO_SELECT_BODY = (
-    "wrong.Tables has no select body; register one with sameluck.selects, or start its name"
+    "wrong.Tables has no select function; register one with sameluck.selects, or start its name"
 )
 NO_ENVIRONMENT = (
     "sameluck.environments.wrong.{} is not complete: an environment has the base class Environment and a body "

@@ -48,9 +48,9 @@ from sameluck.policies.external import External
 from sameluck.policies.thompson import ThompsonBernoulli, ThompsonGaussian
 from sameluck.policies.ucb import UCB1, UCBDelta
 from sameluck.runs import Runs
-from sameluck.simulation.policy_checks import check_policy
 from sameluck.simulation.simulate import simulate
 from sameluck.simulation.trace import trace
+from sameluck.simulation.verification import check_policy
 from sameluck.trajectories import Trace, Trajectory
 
 if TYPE_CHECKING:

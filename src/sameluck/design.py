@@ -19,7 +19,9 @@ class Design:
 
     __slots__ = ()
     shares_rewards = False  # whether all policies of a replication read the same rewards
-    timed = False  # whether rewards are indexed by period rather than by position in the stack
+    indexed_by_period = (
+        False  # whether rewards are indexed by period rather than by position in the stack
+    )
 
     @property
     def label(self) -> str:
@@ -106,7 +108,7 @@ class TimeCoupled(Design, _NoParameters):
 
     __slots__ = ()
     shares_rewards = True
-    timed = True
+    indexed_by_period = True
 
 
 DESIGNS: dict[str, type[Design]] = {

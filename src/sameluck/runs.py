@@ -22,7 +22,8 @@ from sameluck.experiment import Experiment
 from sameluck.files import write_whole
 from sameluck.frames import Frames
 
-_BY_REPLICATION = ("rewards", "pulls", "interactions", "totals", "luck", "observed")
+_FILE_KEYS = {"exploration_excess": "luck"}  # the arrays whose key in files is not their name
+_BY_REPLICATION = ("rewards", "pulls", "interactions", "totals", "exploration_excess", "observed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +39,8 @@ class Runs(Frames):
         environment: The simulated environment (or its text form); None for real traffic.
         first: The number of the first replication; the others follow it.
         totals: What each arm paid (replication, policy, checkpoint, arm); with `simulate(detail=True)`.
-        luck: By how much the policy's random choices exceeded their expectation (replication, policy, checkpoint);
-            likewise.
+        exploration_excess: Amount by which the policy's random choices exceeded their expectation (replication,
+            policy, checkpoint); likewise.
         observed: Every reward of a real user up to the last checkpoint, in the order replication, owner of the
             stack (see `Design.stack_depths`), arm, position; with live runs. A simulation's can be read again
             from their addresses.
@@ -55,7 +56,7 @@ class Runs(Frames):
     environment: Environment | None = None
     first: int = 0
     totals: Floats | None = None
-    luck: Floats | None = None
+    exploration_excess: Floats | None = None
     observed: Floats | None = None
     seconds: float | None = None
     notes: tuple[str, ...] = ()
@@ -71,7 +72,7 @@ class Runs(Frames):
             and self.pulls.shape == (*shape, self.experiment.n_arms)
             and self.interactions.shape == (shape[0], many)
             and (self.totals is None or self.totals.shape == self.pulls.shape)
-            and (self.luck is None or self.luck.shape == shape)
+            and (self.exploration_excess is None or self.exploration_excess.shape == shape)
             and (self.observed is None or self.observed.shape == (self.stack_depths.sum(),))
         )
         if not fits:
@@ -123,7 +124,7 @@ class Runs(Frames):
     def to_xarray(self) -> Any:
         """The arrays as an xarray Dataset, with what was run in its attributes. Needs `sameluck[data]`."""
         axes = ("replication", "policy", "checkpoint", "arm")
-        names = ("rewards", "pulls", "totals", "luck")
+        names = ("rewards", "pulls", "totals", "exploration_excess")
         arrays = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         data = {name: (axes[: array.ndim], array) for name, array in arrays.items()}
         data["interactions"] = (("replication", "checkpoint"), self.interactions)
@@ -163,7 +164,9 @@ class Runs(Frames):
             pulls=self.pulls[:, :, places],
             interactions=self.interactions[:, places],
             totals=None if self.totals is None else self.totals[:, :, places],
-            luck=None if self.luck is None else self.luck[:, :, places],
+            exploration_excess=None
+            if self.exploration_excess is None
+            else self.exploration_excess[:, :, places],
             observed=self._observed_at(int(places[-1])),
         )
 
@@ -186,7 +189,9 @@ class Runs(Frames):
             interactions=self.interactions[rows],
             first=self.first + start,
             totals=None if self.totals is None else self.totals[rows],
-            luck=None if self.luck is None else self.luck[rows],
+            exploration_excess=None
+            if self.exploration_excess is None
+            else self.exploration_excess[rows],
             observed=None if self.observed is None else self._observed_in(rows),
         )
 
@@ -242,8 +247,8 @@ class Runs(Frames):
             "notes": self.notes,
         }
         names = ("checkpoints", *_BY_REPLICATION)
-        every = {name: getattr(self, name) for name in names}
-        arrays = {name: array for name, array in every.items() if array is not None}
+        named = {_FILE_KEYS.get(name, name): getattr(self, name) for name in names}
+        arrays = {key: array for key, array in named.items() if array is not None}
         content = io.BytesIO()
         text = np.array(json.dumps(about).encode())  # as bytes: characters would take four each
         np.savez_compressed(content, about=text, **arrays)
@@ -257,6 +262,7 @@ class Runs(Frames):
             about = json.loads(arrays.pop("about").item())
             experiment = Experiment.from_dict(about["experiment"])
             arrays |= {name: about[name] for name in ("environment", "first")}
+            arrays |= {name: arrays.pop(key) for name, key in _FILE_KEYS.items() if key in arrays}
             return cls(experiment, notes=tuple(about.get("notes", ())), **arrays)
         except FileNotFoundError:
             raise Invalid(f"no file {str(path)!r}") from None

@@ -118,7 +118,7 @@ def replayed_by(
     """Which periods read an entry that an earlier policy had revealed."""
     if not earlier or not experiment.design.shares_rewards:
         return np.zeros(arms.size, bool)
-    if experiment.design.timed:
+    if experiment.design.indexed_by_period:
         return np.any([one.arms == arms for one in earlier], axis=0)
     pulls = [np.bincount(one.arms, minlength=experiment.n_arms) for one in earlier]
     return positions < np.max(pulls, axis=0)[arms]

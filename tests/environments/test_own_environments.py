@@ -1,4 +1,4 @@
-"""An environment of one's own: one NamedTuple and one draw body."""
+"""An environment of one's own: one NamedTuple and one draw function."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -10,7 +10,7 @@ import pytest
 import sameluck as sl
 from budget import SEED, assert_mean
 from sameluck import randomness, text_forms
-from sameluck.environments.base import ENVIRONMENTS, draw_body_of, prepared_parameters
+from sameluck.environments.base import ENVIRONMENTS, draw_function_of, prepared_parameters
 from sameluck.randomness import discrete, exponential, gamma, normal, poisson, uniform
 
 pytestmark = pytest.mark.slow  # each test compiles a loop of its own
@@ -201,7 +201,7 @@ def test_a_whole_number_is_a_reward():
 
 
 BAD = {
-    a_new_array: r"environment Bad cannot be run: it makes a new array \(line \d+\); a draw body returns a number",
+    a_new_array: r"environment Bad cannot be run: it makes a new array \(line \d+\); a draw function returns",
     a_slip: r"environment Bad cannot be run: Unknown attribute 'menas'.* \(line \d+\)",
     no_number: "environment Bad cannot be run: what it returns, None, is not a number",
     a_changed_law: r"environment Bad cannot be run: it writes to parameters\.means, which it must not change",
@@ -308,7 +308,11 @@ def test_environments_whose_laws_are_of_one_class_keep_their_bodies():
 
     one, two = add(1.0)((0.0, 0.0)), add(2.0)((0.0, 0.0))
     laws = [prepared_parameters(env, SEED, range(1), 2) for env in (one, two, one)]
-    assert [draw_body_of(parameters)(parameters, 0, 0, 0) for parameters in laws] == [1.0, 2.0, 1.0]
+    assert [draw_function_of(parameters)(parameters, 0, 0, 0) for parameters in laws] == [
+        1.0,
+        2.0,
+        1.0,
+    ]
     assert type(laws[0]) is type(laws[2])
 
 

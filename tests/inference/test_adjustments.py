@@ -11,10 +11,10 @@ from scipy import stats
 import budget
 import cases
 import sameluck as sl
-from sameluck.compilation.bodies import is_ours
+from sameluck.compilation.functions import is_builtin
 from sameluck.inference.adjustments import adjusted_differences, known_means
 from sameluck.policies.base import (
-    _PROBABILITIES_BODIES,
+    _PROBABILITIES_FUNCTIONS,
     Tally,
     fill_probabilities,
     memory_of,
@@ -61,7 +61,7 @@ def example(name, **changes):
 def some_rows(runs, start, stop):
     """The same runs, fewer replications; the recorded numbers keep their places."""
     rows = slice(start, stop)
-    names = ("rewards", "pulls", "interactions", "totals", "luck")
+    names = ("rewards", "pulls", "interactions", "totals", "exploration_excess")
     return dataclasses.replace(
         runs, first=runs.first + start, **{name: getattr(runs, name)[rows] for name in names}
     )
@@ -421,7 +421,7 @@ def test_exploration_luck_has_mean_zero(environment):
     )
     for column in range(3):
         for index in range(3):
-            budget.assert_mean(runs.luck[:, column, index], 0.0, looks=9)
+            budget.assert_mean(runs.exploration_excess[:, column, index], 0.0, looks=9)
 
 
 @pytest.mark.slow
@@ -459,7 +459,7 @@ def test_policies_that_state_no_probabilities_have_no_exploration_luck():
     quiet["e"] = sl.Batched(sl.UCB1(), 3)
     runs = played(quiet, BERNOULLI)
 
-    assert (runs.luck == 0).all()
+    assert (runs.exploration_excess == 0).all()
     found, plain = sl.compare(runs, adjust="exploration").effects, sl.compare(runs).effects
     assert [one.effect for one in found] == [one.effect for one in plain]
 
@@ -506,7 +506,9 @@ def test_luck_and_totals_are_those_of_the_trace_summed_in_plain_python(environme
                 if period in runs.checkpoints:
                     index = runs.checkpoints.tolist().index(period)
                     found = runs.totals[replication, column, index]
-                    assert runs.luck[replication, column, index] == pytest.approx(luck, abs=1e-9)
+                    assert runs.exploration_excess[replication, column, index] == pytest.approx(
+                        luck, abs=1e-9
+                    )
                     assert found.tolist() == pytest.approx(totals, rel=1e-12)
     np.testing.assert_allclose(runs.totals.sum(axis=-1), runs.rewards, rtol=1e-10, atol=1e-9)
 
@@ -525,7 +527,9 @@ STATING = [policy for policy in EVERY_KIND if states_probabilities(prepare(polic
 
 
 def test_every_stated_chance_is_of_a_policy_that_the_tests_play():
-    ours = {kind for kind, body in _PROBABILITIES_BODIES.items() if is_ours(body)} - {GuardedPolicy}
+    ours = {kind for kind, body in _PROBABILITIES_FUNCTIONS.items() if is_builtin(body)} - {
+        GuardedPolicy
+    }
 
     prepared = [prepare(policy, arms, 100) for policy in STATING for arms in (4, 100)]
     batched = [one.batched() for one in prepared if hasattr(one, "batched")]
@@ -584,10 +588,10 @@ def test_stated_probabilities_are_those_of_the_arms_played(policy, seen):
 @pytest.fixture
 def own_probabilities():
     """A test that states probabilities of its own leaves the list as it found it."""
-    before = dict(_PROBABILITIES_BODIES)
+    before = dict(_PROBABILITIES_FUNCTIONS)
     yield
-    _PROBABILITIES_BODIES.clear()
-    _PROBABILITIES_BODIES.update(before)
+    _PROBABILITIES_FUNCTIONS.clear()
+    _PROBABILITIES_FUNCTIONS.update(before)
 
 
 @pytest.mark.slow
@@ -626,8 +630,8 @@ def test_a_policy_of_ones_own_states_its_probabilities_from_what_it_knew(own_pro
         pulls[arm] += 1
         last = arm
 
-    assert runs.luck[0, 0, 0] == pytest.approx(luck, abs=1e-9)
-    budget.assert_mean(runs.luck[:, 0, 0], 0.0)
+    assert runs.exploration_excess[0, 0, 0] == pytest.approx(luck, abs=1e-9)
+    budget.assert_mean(runs.exploration_excess[:, 0, 0], 0.0)
 
 
 def test_detail_is_the_same_bits_for_any_workers_parts_and_file(tmp_path):
@@ -645,12 +649,12 @@ def test_detail_is_the_same_bits_for_any_workers_parts_and_file(tmp_path):
     others.append(sl.Runs.load(tmp_path / "runs.npz"))
     for other in others:
         assert other.totals.tobytes() == whole.totals.tobytes()
-        assert other.luck.tobytes() == whole.luck.tobytes()
+        assert other.exploration_excess.tobytes() == whole.exploration_excess.tobytes()
         assert other.totals.shape == whole.pulls.shape
-        assert other.luck.shape == whole.rewards.shape
+        assert other.exploration_excess.shape == whole.rewards.shape
 
     plain = sl.simulate(whole.experiment, GAUSSIAN, checkpoints=[20, 60])
-    assert plain.totals is plain.luck is None
+    assert plain.totals is plain.exploration_excess is None
     assert plain.rewards.tobytes() == whole.rewards.tobytes()
     assert plain.pulls.tobytes() == whole.pulls.tobytes()
     mixed = sl.simulate(

@@ -13,7 +13,7 @@ import literal_rules
 import sameluck as sl
 from sameluck import cli, text_forms
 from sameluck.experiment import MOST
-from sameluck.policies.base import POLICIES, body_of, memory_of, prepare
+from sameluck.policies.base import POLICIES, memory_of, prepare, select_function_of
 from sameluck.policies.batched import batch_of
 from sameluck.randomness.streams import DECISION, owner_of, stream
 from sameluck.simulation.policy_runner import PolicyRunner
@@ -70,7 +70,7 @@ def played_with_a_frozen_tally(experiment, environment, replication, policy, siz
     for period in range(1, experiment.horizon + 1):
         if period % size == 1 or size == 1:
             frozen = sl.Tally(pulls.copy(), totals.copy(), means.copy(), np.zeros(0), arm, reward)
-        arm = int(body_of(prepared)(prepared, frozen, period, luck))
+        arm = int(select_function_of(prepared)(prepared, frozen, period, luck))
         reward = users.pull(arm)
         pulls[arm] += 1
         totals[arm] += reward
@@ -204,7 +204,7 @@ def test_probabilities_are_those_of_the_tally_before_the_batch(explore, size):
                 stated = [float(arm == period) for arm in range(3)]
             luck += means[path.arms[period]] - np.dot(stated, means)
             rewards[path.arms[period]].append(path.rewards[period])
-        assert runs.luck[replication, 0, 0] == pytest.approx(luck, abs=1e-9)
+        assert runs.exploration_excess[replication, 0, 0] == pytest.approx(luck, abs=1e-9)
 
 
 @pytest.mark.slow
@@ -212,7 +212,9 @@ def test_the_exploration_luck_of_a_batched_policy_has_mean_zero():
     """3,000 replications see a mean of 0.1 standard deviations; false alarm 1e-6."""
     experiment = experiment_of(sl.Batched(sl.EpsilonGreedy(0.3), 7), replications=3_000)
 
-    budget.assert_mean(sl.simulate(experiment, GAUSSIAN, detail=True).luck[:, 0, 0], 0.0)
+    budget.assert_mean(
+        sl.simulate(experiment, GAUSSIAN, detail=True).exploration_excess[:, 0, 0], 0.0
+    )
 
 
 # --- its text form ----------------------------------------------------------------------------------------------
@@ -315,7 +317,7 @@ def counts_in_memory(policy, tally, period, noise):
         (sl.Batched(RememberingInVain(), 3), "Forgetful has no body; register one"),
         (
             sl.Batched(NoVariant(), 3),
-            r"NoVariant\.batched must return a NamedTuple that a select body is registered for, got None; return",
+            r"NoVariant\.batched must return a NamedTuple that a select function is registered for, got None; return",
         ),
     ],
 )

@@ -164,7 +164,7 @@ def test_chances_of_epsilon_greedy_do_not_depend_on_the_tournament(explore):
     experiment = experiment_of(sl.EpsilonGreedy(0.2, explore), 70, 300)
     checkpoints, trajectory = np.array([100, 300]), sl.trace(experiment, environment)["it"]
     one, other = (
-        runner_of(experiment, environment, in_tournament=way).exploration_luck(
+        runner_of(experiment, environment, in_tournament=way).exploration_excess(
             checkpoints, trajectory
         )
         for way in (True, False)

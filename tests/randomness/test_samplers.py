@@ -17,7 +17,7 @@ from budget import (
     z_bound,
 )
 from sameluck.randomness import samplers
-from sameluck.randomness.streams import Key, again, stream, within, word
+from sameluck.randomness.streams import Key, again, stream, subkey, word
 
 DRAWS = 200_000
 
@@ -31,7 +31,7 @@ def fill_words(first, second, start, words):
 
 def words_of(name, count=DRAWS, start=0):
     """The words of a stream of a test's own, by the test's name."""
-    key = within(stream(SEED, 1, 0, 0), sum(name.encode()))
+    key = subkey(stream(SEED, 1, 0, 0), sum(name.encode()))
     words = np.empty(count, np.uint64)
     fill_words(key.first, key.second, start, words)
     return words

@@ -32,7 +32,7 @@ def mix(x):
     return finish(((x ^ (x >> 30)) * FIRST) & ALL)
 
 
-def within(key, coordinate):
+def subkey(key, coordinate):
     step = mix((coordinate + GOLDEN) & ALL)
     return mix(key[0] ^ step), mix(((key[1] + step) * LANE) & ALL)
 
@@ -40,7 +40,7 @@ def within(key, coordinate):
 def stream(seed, purpose, replication, owner):
     key = mix((seed + LANE) & ALL), mix(seed ^ FIRST)
     for coordinate in (purpose, replication, owner):
-        key = within(key, coordinate)
+        key = subkey(key, coordinate)
     return key
 
 
@@ -71,7 +71,7 @@ def test_version_one_is_frozen():
     assert (streams.REWARD, streams.DECISION, streams.INSTANCE) == (1, 2, 3)
     assert streams.ALL_POLICIES == 0
     key = streams.stream(7, streams.REWARD, 5, streams.owner_of("ucb"))
-    stack = streams.within(key, 3)
+    stack = streams.subkey(key, 3)
     noise = streams.stream(7, streams.DECISION, 5, 0)
     found = [streams.word(stack, 0), streams.word(stack, 10**9), streams.at(noise, 12, 2)]
     found.append(streams.again(found[0], 1))
@@ -80,12 +80,12 @@ def test_version_one_is_frozen():
 
 @given(WORDS, WORDS, WORDS, WORDS, WORDS, WORDS)
 def test_the_streams_are_what_plain_integers_give(seed, purpose, replication, owner, arm, position):
-    """`stream`, `within`, `word`, `at` and `again` equal an independent implementation, for any coordinates."""
+    """`stream`, `subkey`, `word`, `at` and `again` equal an independent implementation, for any coordinates."""
     key = streams.stream(seed, purpose, replication, owner)
-    stack = streams.within(key, arm)
+    stack = streams.subkey(key, arm)
 
     assert tuple(map(int, key)) == stream(seed, purpose, replication, owner)
-    assert tuple(map(int, stack)) == within(stream(seed, purpose, replication, owner), arm)
+    assert tuple(map(int, stack)) == subkey(stream(seed, purpose, replication, owner), arm)
     expected = word(tuple(map(int, stack)), position)
     assert int(streams.word(stack, position)) == expected
     assert int(streams.at(key, period := arm >> 25, position >> 44)) == at(
@@ -128,7 +128,7 @@ def test_a_guarded_key_refuses_a_second_read():
 @numba.njit(nogil=True)
 def reward_word(address):
     key = streams.stream(address[0], address[1], address[2], address[3])
-    return streams.word(streams.within(key, address[4]), address[5])
+    return streams.word(streams.subkey(key, address[4]), address[5])
 
 
 @numba.njit(nogil=True)
@@ -307,7 +307,7 @@ def fill_keys(seeds, owners, replications, arms, keys):
                 for owner in owners:
                     key = streams.stream(seed, purpose, replication, owner)
                     for arm in range(arms):
-                        stack = streams.within(key, arm)
+                        stack = streams.subkey(key, arm)
                         keys[row, 0], keys[row, 1] = stack.first, stack.second
                         row += 1
 

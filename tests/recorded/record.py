@@ -66,7 +66,10 @@ def simulated() -> Iterator[tuple[str, str]]:
             yield f"{name} {design} interactions", digest(runs.interactions)
             trace = sl.trace(definition, environment, 2)
             for place, policy in enumerate(runs.policies):
-                arrays = [a[:, place] for a in (runs.rewards, runs.pulls, runs.totals, runs.luck)]
+                arrays = [
+                    a[:, place]
+                    for a in (runs.rewards, runs.pulls, runs.totals, runs.exploration_excess)
+                ]
                 yield f"{name} {design} {policy}", digest(*arrays, *trace[policy])
 
 
@@ -128,7 +131,7 @@ def database_facts(path: Path) -> dict[str, object]:
 
 def runs_facts(runs: sl.Runs) -> dict[str, object]:
     """What a reader of the recorded runs sees."""
-    arrays = runs.rewards, runs.pulls, runs.interactions, runs.totals, runs.luck
+    arrays = runs.rewards, runs.pulls, runs.interactions, runs.totals, runs.exploration_excess
     # Version 0.1 had no adjustment for several pairs.
     alone = {} if sl.__dict__.get("__version__") is None else {"simultaneous": "none"}
     effect = sl.compare(runs, **alone).effects[-1]

@@ -51,7 +51,7 @@ def call(served, operation, headers, **content):
     return served.http.request(method, path, headers=headers, **content)
 
 
-def body_of(operation):
+def select_function_of(operation):
     found = OPERATIONS[operation]
     return {"json": BODIES[found["operationId"]]} if found["operationId"] in BODIES else {}
 
@@ -75,7 +75,7 @@ def test_the_routes_are_many_and_their_names_differ():
 @pytest.mark.slow
 @pytest.mark.parametrize("operation", CLOSED)
 def test_a_route_needs_a_token_with_its_scope(shared, operation):
-    content, scope = body_of(operation), scope_of(operation)
+    content, scope = select_function_of(operation), scope_of(operation)
     for wrong in ({"Authorization": ""}, {"Authorization": "Bearer sl_" + "0" * 64}):
         answer = call(shared, operation, wrong, **content)
         assert_problem(answer, 401, "unauthenticated")
@@ -117,7 +117,9 @@ async def in_chunks(content):
 
 @pytest.mark.parametrize("operation", NAMED)
 def test_a_name_that_does_not_exist_is_404(shared, operation):
-    answer = call(shared, operation, shared.as_(scope_of(operation)), **body_of(operation))
+    answer = call(
+        shared, operation, shared.as_(scope_of(operation)), **select_function_of(operation)
+    )
     document = assert_problem(answer, 404, "unknown")
     assert "socks" not in document["detail"]
 

@@ -18,7 +18,7 @@ import cases
 import sameluck as sl
 from sameluck.policies.external import object_seed
 from sameluck.randomness.streams import DECISION, owner_of, stream, word
-from sameluck.simulation import mapping, object_checks
+from sameluck.simulation import object_checks, workers
 from sameluck.simulation.object_runner import ObjectRunner
 from sameluck.simulation.rewards import reward_at
 
@@ -92,7 +92,7 @@ def assert_same(one, other, names=ARRAYS):
 @pytest.fixture
 def forked(monkeypatch):
     """However little there is to do, it is done in processes."""
-    monkeypatch.setattr(mapping, "_WORTH_A_FORK", 0.0)
+    monkeypatch.setattr(workers, "_WORTH_A_FORK", 0.0)
 
 
 class TestSameLuck:
@@ -115,7 +115,7 @@ class TestSameLuck:
         runs = sl.simulate(experiment, environment, makers={"bound": Bound}, **options)
 
         assert_same(runs, expected, ARRAYS if not detail else (*ARRAYS, "totals"))
-        assert not detail or (runs.luck[:, :2] == 0).all()
+        assert not detail or (runs.exploration_excess[:, :2] == 0).all()
 
     def test_a_function_of_the_past_needs_no_object(self):
         """It gets the arms it has played and their rewards; without state, one function may be returned to all."""
@@ -205,10 +205,10 @@ class TestAnyWay:
     def test_of_running_gives_the_same_bits(self, forked, design):
         experiment = experiment_with(design=design)
         call = {"checkpoints": [7, 60], "makers": MAKERS, "detail": True}
-        names = (*ARRAYS, "totals", "luck")
+        names = (*ARRAYS, "totals", "exploration_excess")
         expected = sl.simulate(experiment, sl.BernoulliPrior(), workers=1, **call)
-        for workers in (2, 5):
-            runs = sl.simulate(experiment, sl.BernoulliPrior(), workers=workers, **call)
+        for count in (2, 5):
+            runs = sl.simulate(experiment, sl.BernoulliPrior(), workers=count, **call)
             assert_same(runs, expected, names)
         with ThreadPoolExecutor(2) as pool:
             runs = sl.simulate(experiment, sl.BernoulliPrior(), map=pool.map, **call)
@@ -513,8 +513,8 @@ class TestProcesses:
         assert multiprocessing.active_children() == []
 
     def test_where_processes_cannot_be_forked(self, forked, monkeypatch, caplog):
-        monkeypatch.setattr(mapping, "can_fork", lambda: False)
-        monkeypatch.setattr(mapping, "_LONG", 0.0)
+        monkeypatch.setattr(workers, "can_fork", lambda: False)
+        monkeypatch.setattr(workers, "_LONG", 0.0)
         with caplog.at_level(logging.WARNING, "sameluck"):
             runs = self.run(Bound)
         assert "run in one process here" in caplog.text

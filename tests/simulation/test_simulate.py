@@ -71,7 +71,7 @@ def assert_literal_is_traced(experiment, environment, replication):
         assert traced[name].arms.tolist() == [arm for arm, _ in path.history]
         assert traced[name].rewards.tolist() == [reward for _, reward in path.history]
         assert traced[name].replayed.tolist() == path.replayed
-        timed = experiment.design.timed
+        timed = experiment.design.indexed_by_period
         assert traced[name].positions.tolist() == positions(path.history, timed)
     assert traced.interactions == literal.interactions(paths)
 

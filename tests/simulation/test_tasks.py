@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sameluck as sl
-from sameluck.simulation import mapping
+from sameluck.simulation import workers
 from sameluck.simulation.tasks import Assembly, Work, run_task, split
 
 BERNOULLI = sl.Bernoulli((0.6, 0.5))
@@ -34,8 +34,8 @@ def test_every_replication_of_every_policy_is_in_one_task(design, count):
     makers = {"mine": object}
     policies = {"a": "ucb1", "mine": sl.External("mine")}
     work = work_of(policies, replications=count, makers=makers, design=design)
-    for workers in (1, 2, 500):
-        tasks = split(work, workers, 0.25)
+    for count_of_workers in (1, 2, 500):
+        tasks = split(work, count_of_workers, 0.25)
         assert [task.number for task in tasks] == list(range(len(tasks)))
         for policy in policies:
             done = [r for task in tasks if policy in task.policies for r in task.replications]
@@ -90,7 +90,7 @@ def test_results_that_are_recorded_need_little_more_than_their_size():
         detail=True
     )
     tasks = split(work, 1, 1.0)
-    for result in mapping.run_tasks(work, tasks[:1], 1):  # compiles
+    for result in workers.run_tasks(work, tasks[:1], 1):  # compiles
         size = sum(one.nbytes for one in (*result.rewards, *result.pulls, *result.totals))
     tracemalloc.start()
     run_task(work, tasks[0])
@@ -119,9 +119,9 @@ def test_ctrl_c_does_not_wait_for_a_long_replication(monkeypatch):
             ended.set()
         return threading.current_thread()
 
-    monkeypatch.setattr(mapping, "run_task", run_long)
+    monkeypatch.setattr(workers, "run_task", run_long)
     work = work_of({"a": "ucb1"}, horizon=10**9, replications=2)
-    results = mapping.run_tasks(work, split(work, 1, 0.25), 1)
+    results = workers.run_tasks(work, split(work, 1, 0.25), 1)
     try:
         assert next(results) is not threading.current_thread()
         assert begun.wait(60)

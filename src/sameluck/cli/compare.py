@@ -39,7 +39,7 @@ from sameluck.inference.requests import Request, check_request
 from sameluck.policies.external import Makers
 from sameluck.reporting.pages.page import Card
 from sameluck.reporting.tables import csv_table, wrapped
-from sameluck.simulation.keeping import KeptRuns
+from sameluck.simulation.kept_runs import KeptRuns
 from sameluck.simulation.simulate import available_workers
 from sameluck.simulation.tasks import Work
 

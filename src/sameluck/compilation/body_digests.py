@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sameluck.compilation.bodies import Body
+from sameluck.compilation.functions import Function
 
 Token: TypeAlias = tuple[object, ...]  # of text, bytes and numbers: its repr tells values apart
 
@@ -47,7 +47,7 @@ class CompiledBodies(NamedTuple):
     """The class that a user's class is compiled as, and the copies of its bodies."""
 
     kind: type
-    bodies: tuple[Body, ...]
+    bodies: tuple[Function, ...]
 
 
 class _Constant(NamedTuple):
@@ -61,7 +61,7 @@ _known: dict[str, CompiledBodies] = {}
 _undigested: dict[type, str] = {}
 
 
-def compiled_bodies(kind: type, bodies: Sequence[Body], otherwise: type) -> CompiledBodies:
+def compiled_bodies(kind: type, bodies: Sequence[Function], otherwise: type) -> CompiledBodies:
     """A user's class and its bodies as they are compiled.
 
     The class is named after the digest. Without one it is `otherwise`, and the bodies are compiled as they are.
@@ -144,7 +144,7 @@ def _array(value: NDArray[np.generic]) -> _Constant:
 
 
 def _tuple(
-    values: Sequence[object], named: Token, make: Body, callers: tuple[object, ...]
+    values: Sequence[object], named: Token, make: Function, callers: tuple[object, ...]
 ) -> _Constant:
     entries = [_constant(value, callers) for value in values]
     token = ("tuple", named, *(entry.token for entry in entries))
@@ -204,7 +204,7 @@ def _compiled_function(dispatcher: Any, callers: tuple[object, ...]) -> _Constan
     constant = _function(function, (*callers, function))
     token = ("njit", sorted(options.items()), constant.token)
 
-    def copy() -> Body:
+    def copy() -> Function:
         # Machine code of two functions of one name must not be taken for one another.
         named = constant.copy()
         named.__qualname__ += f"_{_digest(token)}"

@@ -24,10 +24,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from sameluck.compilation.bodies import Body, is_ours
+from sameluck.compilation.functions import Function, is_builtin
 from sameluck.compilation.machine_code import MachineCode
 
-B = TypeVar("B", bound=Body)
+B = TypeVar("B", bound=Function)
 
 # Compiled bodies never allocate, so they need not count references to the arrays passed to them: counting
 # them in every period costs a third of the speed and half of the compile time. A wrapper of each for calls from C,
@@ -41,7 +41,7 @@ _CALLED = {**_INLINED, "forceinline": False}
 
 
 # A Python function, what chooses its replacement in compiled code from the types of the arguments, and options.
-_overloads: list[tuple[Body, Body, dict[str, object]]] = []
+_overloads: list[tuple[Function, Function, dict[str, object]]] = []
 _lock = threading.RLock()
 _silent = threading.local()  # whether NumPy's warnings are off in this thread
 
@@ -49,7 +49,7 @@ _silent = threading.local()  # whether NumPy's warnings are off in this thread
 class Watched:
     """A first argument that sees which function it is passed to, in plain Python only."""
 
-    def passed_to(self, body: Body, *rest: object) -> object:
+    def passed_to(self, body: Function, *rest: object) -> object:
         """What the body returns."""
         return body(self, *rest)
 
@@ -57,9 +57,9 @@ class Watched:
 class Loop:
     """An outer loop that is compiled when it is first called, without the GIL."""
 
-    def __init__(self, body: Body) -> None:
+    def __init__(self, body: Function) -> None:
         self.body = body
-        self._machine_code: Body | None = None
+        self._machine_code: Function | None = None
 
     def __call__(self, *arguments: object) -> Any:
         if self._machine_code is None:
@@ -68,7 +68,7 @@ class Loop:
         return self._machine_code(*arguments)
 
 
-def compiled(body: Body) -> Loop:
+def compiled(body: Function) -> Loop:
     """An outer loop, compiled on first use; the machine code is kept on disk."""
     return Loop(body)
 
@@ -94,7 +94,7 @@ def _plain(body: B, options: dict[str, object]) -> B:
     return plain  # type: ignore[return-value]
 
 
-def _wrapping_around(body: Body, *arguments: object) -> object:
+def _wrapping_around(body: Function, *arguments: object) -> object:
     """What the body returns: addresses are hashed in 64-bit arithmetic that wraps around, in NumPy with a warning."""
     if getattr(
         _silent, "now", False
@@ -110,9 +110,9 @@ def _wrapping_around(body: Body, *arguments: object) -> object:
 
 def dispatched(
     stub: B,
-    bodies: dict[type, Body],
-    own: Callable[[Body], Body] = lambda body: body,
-    otherwise: Body | None = None,
+    bodies: dict[type, Function],
+    own: Callable[[Function], Function] = lambda body: body,
+    otherwise: Function | None = None,
 ) -> B:
     """Call the body registered for the type of the first argument, in Python and in compiled code.
 
@@ -124,9 +124,9 @@ def dispatched(
         body = bodies.get(type(subject), otherwise) or bodies[type(subject)]
         return _wrapping_around(body, subject, *rest)
 
-    def choose(subject: object, *, ours: bool) -> Body | None:
+    def choose(subject: object, *, ours: bool) -> Function | None:
         body = bodies.get(getattr(subject, "instance_class", None), otherwise)  # type: ignore[arg-type]
-        if body is None or is_ours(body) is not ours:
+        if body is None or is_builtin(body) is not ours:
             return None
         return body if ours else own(body)
 
@@ -135,16 +135,16 @@ def dispatched(
     return plain  # type: ignore[return-value]
 
 
-def specialised(function: Body, bodies: dict[type, Body]) -> None:
+def specialised(function: Function, bodies: dict[type, Function]) -> None:
     """In compiled code, call the body for the type of the first argument, if any, in place of a function."""
 
-    def choose(subject: object, *_: object) -> Body:
+    def choose(subject: object, *_: object) -> Function:
         return bodies.get(getattr(subject, "instance_class", type(None)), function)
 
     _replace(function, choose, _INLINED)
 
 
-def compiled_as(replacement: Body) -> Callable[[B], B]:
+def compiled_as(replacement: Function) -> Callable[[B], B]:
     """In compiled code, call another function in place of the decorated one."""
 
     def decorate(function: B) -> B:
@@ -154,7 +154,7 @@ def compiled_as(replacement: Body) -> Callable[[B], B]:
     return decorate
 
 
-def _replace(function: Body, choose: Body, options: dict[str, object]) -> None:
+def _replace(function: Function, choose: Function, options: dict[str, object]) -> None:
     choose.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     _overloads.append((function, choose, options))
 
@@ -220,7 +220,7 @@ def announcing(say: Callable[[], object]) -> Iterator[None]:
         yield
 
 
-def _dispatcher(body: Body) -> Body:
+def _dispatcher(body: Function) -> Function:
     import numba
 
     load_compiler()

@@ -36,7 +36,7 @@ from numba.core.untyped_passes import (
     TranslateByteCode,
 )
 
-from sameluck.compilation.bodies import Body
+from sameluck.compilation.functions import Function
 
 
 class LinkedLibrary(JITCodeLibrary):  # type: ignore[misc]  # Numba is not typed
@@ -97,7 +97,7 @@ class LinkedCompiler(CompilerBase):  # type: ignore[misc]
 class ShortCompiler(CompilerBase):  # type: ignore[misc]
     """The passes that bodies of sameluck need."""
 
-    def compile_extra(self, body: Body) -> CompileResult:
+    def compile_extra(self, body: Function) -> CompileResult:
         """Compile a body for the types of its arguments, unless that is done."""
         key = (body, self.state.args, self.state.flags.copy())
         if key not in _compiled:

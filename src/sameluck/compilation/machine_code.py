@@ -26,8 +26,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from sameluck.compilation.bodies import Body, is_ours
 from sameluck.compilation.body_digests import has_digest, why_no_digest
+from sameluck.compilation.functions import Function, is_builtin
 from sameluck.files import write_whole
 
 NumbaObject: TypeAlias = Any  # signatures, targets and results, which Numba does not annotate
@@ -52,7 +52,7 @@ class MachineCode:
     Numba's index refers to all classes of all signatures, and its file numbers are assigned without a lock.
     """
 
-    def __init__(self, loop: Body) -> None:
+    def __init__(self, loop: Function) -> None:
         self.loop = loop
 
     def load_overload(self, signature: NumbaObject, target: NumbaObject) -> NumbaObject:
@@ -78,7 +78,7 @@ class MachineCode:
             if has_digest(kind):
                 own = True
             elif (
-                not is_ours(kind)
+                not is_builtin(kind)
                 or getattr(sys.modules[kind.__module__], kind.__name__, 0) is not kind
             ):
                 raise NotKept(f"{kind.__name__}: {why_no_digest(kind)}")

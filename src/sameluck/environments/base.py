@@ -1,6 +1,6 @@
 """How an environment is written and registered: `Environment`, `draws`.
 
-A draw body is a pure function of (parameters, row, arm, bits) that turns 64 random bits into a reward of an arm. It
+A draw function is a pure function of (parameters, row, arm, bits) that turns 64 random bits into an arm's reward. It
 runs as plain Python and as machine code:
 
     class Exponential(NamedTuple):
@@ -24,27 +24,27 @@ import numpy as np
 
 from sameluck import text_forms
 from sameluck.arrays import Floats
-from sameluck.compilation.bodies import check_registration, is_ours, renamed
 from sameluck.compilation.body_digests import compiled_bodies
 from sameluck.compilation.decorators import dispatched
+from sameluck.compilation.functions import check_registration, is_builtin, renamed
 from sameluck.errors import Invalid, shown
 from sameluck.randomness.streams import Bits
 from sameluck.validation import is_listed, require_number
 
-DrawBody: TypeAlias = Callable[..., float]
+DrawFunction: TypeAlias = Callable[..., float]
 
 _ROUNDING = 1e-9  # of a sum of probabilities
 LARGEST = 1e50  # a reward; sums of fourth powers of larger ones would overflow
 
 ENVIRONMENTS: dict[str, type[Environment]] = {}  # by the name of their text form
-_DRAW_BODIES: dict[type, DrawBody] = {}
-_TIME_BODIES: dict[type, Callable[..., Any]] = {}  # of the laws that change with time
+_DRAW_FUNCTIONS: dict[type, DrawFunction] = {}
+_TIME_FUNCTIONS: dict[type, Callable[..., Any]] = {}  # of the laws that change with time
 # The class of a user's law and its body -> the class that is compiled, if it has no digest.
-_COMPILED_AS: dict[tuple[type, DrawBody], type] = {}
+_COMPILED_AS: dict[tuple[type, DrawFunction], type] = {}
 
 
 class Environment:
-    """Where simulated rewards come from: a NamedTuple of parameters whose class has a draw body."""
+    """Where simulated rewards come from: a NamedTuple of parameters whose class has a draw function."""
 
     __slots__ = ()
     binary = False  # whether rewards are 0 and 1 only
@@ -91,7 +91,7 @@ class Environment:
     def compiled_parameters(
         self, seed: int, replications: range, arms: int
     ) -> text_forms.Parameters:
-        """The parameters as the draw body takes them: for a prior one instance per replication."""
+        """The parameters as the draw function takes them: for a prior one instance per replication."""
         parameters: Any = self  # a NamedTuple
         kind, fields = type(self).__name__, parameters._asdict()
         arrays = {name: _as_array(f"{kind}.{name}", value) for name, value in fields.items()}
@@ -117,16 +117,16 @@ EnvironmentLike: TypeAlias = Environment | text_forms.Parameters | str  # itself
 LIMITS = {"at_least": -LARGEST, "at_most": LARGEST}
 
 
-def draws(kind: type) -> Callable[[DrawBody], DrawBody]:
-    """Register the draw body of an environment class; `parameters` is what its `compiled_parameters` returns.
+def draws(kind: type) -> Callable[[DrawFunction], DrawFunction]:
+    """Register the draw function of an environment class; `parameters` is what its `compiled_parameters` returns.
 
     A class of your own may be registered again with another body, which replaces the one before.
     """
 
-    def register(body: DrawBody) -> DrawBody:
+    def register(body: DrawFunction) -> DrawFunction:
         check_registration(kind, body, ENVIRONMENTS, "an environment", "parameters, row, arm, bits")
-        _DRAW_BODIES[kind] = body
-        if not is_ours(body):
+        _DRAW_FUNCTIONS[kind] = body
+        if not is_builtin(body):
             complete(kind)
             if not kind.__name__.startswith("_"):
                 ENVIRONMENTS[text_forms.name_of(kind)] = kind
@@ -151,14 +151,14 @@ def _draw(parameters: text_forms.Parameters, row: int, arm: int, bits: Bits) -> 
     raise NotImplementedError
 
 
-draw = dispatched(_draw, _DRAW_BODIES)
+draw = dispatched(_draw, _DRAW_FUNCTIONS)
 
 
 def moves(kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a body (law, time) of a class of laws that change with time: it returns the law at that time."""
 
     def register(body: Callable[..., Any]) -> Callable[..., Any]:
-        _TIME_BODIES[kind] = body
+        _TIME_FUNCTIONS[kind] = body
         return body
 
     return register
@@ -168,35 +168,35 @@ def _always(parameters: Any, time: int) -> Any:
     return parameters
 
 
-def _at_time(parameters: Any, time: int) -> Any:
+def _law_at(parameters: Any, time: int) -> Any:
     """The law at a time, counted from 1: another one for laws that change only."""
 
 
-at_time = dispatched(_at_time, _TIME_BODIES, otherwise=_always)
+law_at = dispatched(_law_at, _TIME_FUNCTIONS, otherwise=_always)
 
 
-def is_all_ours(environment: Environment) -> bool:
+def is_all_builtin(environment: Environment) -> bool:
     """Whether sameluck has written the environment, and those that it moves between."""
-    return all(is_ours(type(one)) for one in environment.moves_between)
+    return all(is_builtin(type(one)) for one in environment.moves_between)
 
 
-def draw_body_of(parameters: text_forms.Parameters) -> DrawBody:
-    """The draw body of a law."""
-    if type(parameters) not in _DRAW_BODIES:
+def draw_function_of(parameters: text_forms.Parameters) -> DrawFunction:
+    """The draw function of a law."""
+    if type(parameters) not in _DRAW_FUNCTIONS:
         raise Invalid(
-            f"{type(parameters).__name__} has no draw body; register one with sameluck.draws"
+            f"{type(parameters).__name__} has no draw function; register one with sameluck.draws"
         )
-    return _DRAW_BODIES[type(parameters)]
+    return _DRAW_FUNCTIONS[type(parameters)]
 
 
 def is_complete(kind: type) -> TypeGuard[type[Environment]]:
     """Whether a class of `sameluck.environments` is an environment; False for a law; `Invalid` for neither."""
-    has_body = kind in _DRAW_BODIES
+    has_select_function = kind in _DRAW_FUNCTIONS
     if issubclass(kind, Environment) and (
-        has_body or kind.compiled_parameters is not Environment.compiled_parameters
+        has_select_function or kind.compiled_parameters is not Environment.compiled_parameters
     ):
         return True
-    if issubclass(kind, Environment) or hasattr(kind, "means") or not has_body:
+    if issubclass(kind, Environment) or hasattr(kind, "means") or not has_select_function:
         raise Invalid(
             f"{kind.__module__}.{kind.__name__} is not complete: an environment has the base class Environment and a "
             "body registered with sameluck.draws; add what is missing, or start its name with an underscore if it is "
@@ -211,11 +211,11 @@ def prepared_parameters(
     """What `environment.compiled_parameters` returns, under the class that its machine code is compiled for."""
     parameters = environment.compiled_parameters(seed, replications, arms)
     kind = type(parameters)
-    body = _DRAW_BODIES.get(type(environment), _DRAW_BODIES.get(kind))  # or of the law itself
+    body = _DRAW_FUNCTIONS.get(type(environment), _DRAW_FUNCTIONS.get(kind))  # or of the law itself
     if body is None:
         return parameters
-    if is_ours(body):  # its machine code is kept on disk, by the name of its class
-        _DRAW_BODIES[kind] = body
+    if is_builtin(body):  # its machine code is kept on disk, by the name of its class
+        _DRAW_FUNCTIONS[kind] = body
         return parameters
     if not text_forms.is_parameters(parameters):
         raise Invalid(
@@ -224,7 +224,7 @@ def prepared_parameters(
     if (kind, body) not in _COMPILED_AS:
         _COMPILED_AS.setdefault((kind, body), renamed(kind))  # another thread may have been first
     own = compiled_bodies(kind, [body], otherwise=_COMPILED_AS[kind, body])
-    _DRAW_BODIES.setdefault(own.kind, *own.bodies)
+    _DRAW_FUNCTIONS.setdefault(own.kind, *own.bodies)
     return own.kind(*map(_read_only, parameters))
 
 

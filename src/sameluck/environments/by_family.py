@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sameluck import text_forms
-from sameluck.compilation.bodies import is_ours
+from sameluck.compilation.functions import is_builtin
 from sameluck.environments.base import Environment, draw, draws
 from sameluck.errors import Invalid, shown
 from sameluck.randomness.streams import Bits
@@ -98,7 +98,7 @@ class ByFamily(_Parameters, Environment):
 
 def _is_family(one: Environment) -> bool:
     fixed = one.arms is not None and not one.is_prior and not one.is_moving
-    return fixed and is_ours(type(one)) and not isinstance(one, ByFamily)
+    return fixed and is_builtin(type(one)) and not isinstance(one, ByFamily)
 
 
 class CompiledByFamily(NamedTuple):

@@ -18,9 +18,9 @@ from sameluck.arrays import Floats, Ints
 from sameluck.environments.base import (
     ENVIRONMENTS,
     Environment,
-    at_time,
     draw,
     draws,
+    law_at,
     moves,
     per_arm,
     prepared_parameters,
@@ -278,7 +278,7 @@ def _switching_at(parameters: CompiledSwitching, time: int) -> CompiledSwitching
 def _draw_one_of(parameters: SelectedParameters, row: int, arm: int, bits: Bits) -> float:
     if parameters.place == 0:
         return draw(parameters.first, row, arm, bits)
-    return draw(at_time(parameters.others, parameters.place - 1), row, arm, bits)
+    return draw(law_at(parameters.others, parameters.place - 1), row, arm, bits)
 
 
 @draws(CompiledDrifting)
@@ -287,7 +287,7 @@ def _draw_drifting(parameters: CompiledDrifting, row: int, arm: int, bits: Bits)
     which = int(place)
     if uniform(bits) < place - which:
         which += 1
-    return draw(at_time(parameters.selection, which), row, arm, again(bits, 1))
+    return draw(law_at(parameters.selection, which), row, arm, again(bits, 1))
 
 
 @draws(CompiledDriftingGaussian)
@@ -311,4 +311,4 @@ def _draw_drifting_gaussian(
 def _draw_switching(parameters: CompiledSwitching, row: int, arm: int, bits: Bits) -> float:
     turn = (parameters.time - 1) // parameters.every
     which = turn % parameters.many if parameters.repeat else min(turn, parameters.many - 1)
-    return draw(at_time(parameters.selection, which), row, arm, bits)
+    return draw(law_at(parameters.selection, which), row, arm, bits)

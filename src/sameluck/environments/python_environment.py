@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-from sameluck.compilation.bodies import is_ours
+from sameluck.compilation.functions import is_builtin
 from sameluck.environments.base import (
     ENVIRONMENTS,
     LIMITS,
@@ -61,7 +61,7 @@ def python_environment(
 
 def _kind(name: str, reward: Reward) -> Any:
     for other in ENVIRONMENTS.values():
-        if is_ours(other) and other.__name__.lower() == name.lower():
+        if is_builtin(other) and other.__name__.lower() == name.lower():
             raise Invalid(
                 f"sameluck has an environment called {other.__name__}; give yours another name"
             )

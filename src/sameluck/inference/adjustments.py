@@ -53,7 +53,7 @@ def adjusted_differences(
     columns = [runs.policies.index(name) for name in pair]
     plain = runs.rewards[:, columns[0], index] - runs.rewards[:, columns[1], index]
     if adjust == "exploration":
-        luck = _detail(runs.luck, adjust)[:, columns, index]
+        luck = _detail(runs.exploration_excess, adjust)[:, columns, index]
         return plain - (luck[:, 0] - luck[:, 1])
     noise = _reward_noise(runs, columns, index)
     if predictable:

@@ -17,7 +17,7 @@ from sameluck.experiment import Experiment
 from sameluck.policies import external
 from sameluck.policies.base import Policy, needs_binary
 from sameluck.policies.batched import Batched, batch_of
-from sameluck.simulation.body_checks import probe_bodies
+from sameluck.simulation.function_checks import probe_bodies
 from sameluck.validation import (
     is_whole,
     require_fields,
@@ -283,7 +283,7 @@ def _batch_size(policy: Policy) -> int:
 
 def check_fit(experiment: Experiment, options: LiveOptions) -> None:
     """Raise `Invalid` if the options do not fit the experiment, or if it is too large to serve."""
-    if experiment.design.timed:
+    if experiment.design.indexed_by_period:
         raise Invalid("time_coupled is for simulation; live use Replay() or Naive()")
     fallback_arm(experiment, options)
     sizes = (

@@ -18,7 +18,7 @@ from sameluck.design import Replay
 from sameluck.environments.base import Environment, draw
 from sameluck.experiment import Experiment
 from sameluck.policies.base import Tally, memory_of, prepare, select
-from sameluck.randomness.streams import ALL_POLICIES, DECISION, REWARD, stream, within, word
+from sameluck.randomness.streams import ALL_POLICIES, DECISION, REWARD, stream, subkey, word
 
 
 class History(NamedTuple):
@@ -55,7 +55,7 @@ class Users:
 
     def reward(self, arm: int, position: int) -> float:
         """The reward at a position of the arm's stack."""
-        reward = float(draw(self.parameters, 0, arm, word(within(self.key, arm), position)))
+        reward = float(draw(self.parameters, 0, arm, word(subkey(self.key, arm), position)))
         altered = arm == self.altered_arm and position >= self.first_altered
         return 1.0 - reward if altered else reward
 
@@ -144,7 +144,7 @@ def _sum_increments(parameters, seed, low, high, chance, begins, ends, sums):  #
     for row in range(ends.shape[0]):
         key = stream(seed, REWARD, row, ALL_POLICIES)
         for arm in range(ends.shape[2]):
-            stack = within(key, arm)
+            stack = subkey(key, arm)
             for stop in range(ends.shape[1]):
                 count = 0.0
                 for position in range(ends[row, stop, arm]):
@@ -161,7 +161,7 @@ def _sum_stacks(parameters, seed, counts, sums):  # type: ignore[no-untyped-def]
     for row in range(counts.shape[0]):
         key = stream(seed, REWARD, row, ALL_POLICIES)
         for arm in range(counts.shape[2]):
-            stack = within(key, arm)
+            stack = subkey(key, arm)
             for stop in range(counts.shape[1]):
                 total = 0.0
                 for position in range(counts[row, stop, arm]):

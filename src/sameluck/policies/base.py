@@ -1,6 +1,6 @@
 """How a policy is written and registered: `Tally`, `selects`, `probabilities`.
 
-A select body is a pure function of (policy, tally, period, noise); periods count from 1, arms from 0. It runs as
+A select function is a pure function of (policy, tally, period, noise); periods count from 1, arms from 0. It runs as
 plain Python and as machine code, and reads its own randomness by address, each address once:
 
     class Greedy(NamedTuple):
@@ -42,25 +42,25 @@ import numpy as np
 
 from sameluck import text_forms
 from sameluck.arrays import Floats, Ints
-from sameluck.compilation.bodies import check_registration, is_ours, renamed
 from sameluck.compilation.body_digests import compiled_bodies
 from sameluck.compilation.decorators import dispatched, inlined, specialised
+from sameluck.compilation.functions import check_registration, is_builtin, renamed
 from sameluck.errors import Invalid
 from sameluck.policies.branch_hints import with_branch_hints
 from sameluck.randomness.streams import SLOTS, Key, OnceKey
 from sameluck.validation import require_whole
 
-SelectBody: TypeAlias = Callable[..., int | np.int64]
-ProbabilitiesBody: TypeAlias = Callable[..., None]
-RepeatsArmBody: TypeAlias = Callable[..., bool]
+SelectFunction: TypeAlias = Callable[..., int | np.int64]
+ProbabilitiesFunction: TypeAlias = Callable[..., None]
+RepeatsArmFunction: TypeAlias = Callable[..., bool]
 
 
 class Policy(text_forms.Parameters, Protocol):
-    """A NamedTuple of parameters whose class has a select body."""
+    """A NamedTuple of parameters whose class has a select function."""
 
 
 class Tally(NamedTuple):
-    """What a policy has observed so far in one replication: all that a select body may know of the past."""
+    """What a policy has observed so far in one replication: all that a select function may know of the past."""
 
     pulls: Ints  # of each arm
     totals: Floats  # sum of rewards of each arm
@@ -89,9 +89,9 @@ class RewardScale(NamedTuple):
 
 
 POLICIES: dict[str, type[Policy]] = {}  # by the name of their text form
-_SELECT_BODIES: dict[type, SelectBody] = {}
-_PROBABILITIES_BODIES: dict[type, ProbabilitiesBody] = {}
-_REPEATS_ARM_BODIES: dict[type, RepeatsArmBody] = {}
+_SELECT_FUNCTIONS: dict[type, SelectFunction] = {}
+_PROBABILITIES_FUNCTIONS: dict[type, ProbabilitiesFunction] = {}
+_REPEATS_ARM_FUNCTIONS: dict[type, RepeatsArmFunction] = {}
 _COMPILED_AS: dict[
     type, type
 ] = {}  # a user's class -> the class that is compiled, if it has no digest
@@ -102,16 +102,16 @@ _tables: dict[tuple[object, ...], Policy] = {}
 _tables_lock = threading.Lock()
 
 
-def selects(kind: type) -> Callable[[SelectBody], SelectBody]:
-    """Register the select body of a policy class, or of the tables that its `prepare` returns.
+def selects(kind: type) -> Callable[[SelectFunction], SelectFunction]:
+    """Register the select function of a policy class, or of the tables that its `prepare` returns.
 
     A class of your own may be registered again with another body, which replaces the one before.
     """
 
-    def register(body: SelectBody) -> SelectBody:
+    def register(body: SelectFunction) -> SelectFunction:
         check_registration(kind, body, POLICIES, "a policy", "policy, tally, period, noise")
-        _SELECT_BODIES[kind] = body
-        if not is_ours(body):
+        _SELECT_FUNCTIONS[kind] = body
+        if not is_builtin(body):
             _compile_renamed(kind, body)
             if not kind.__name__.startswith("_"):
                 POLICIES[text_forms.name_of(kind)] = kind
@@ -120,7 +120,7 @@ def selects(kind: type) -> Callable[[SelectBody], SelectBody]:
     return register
 
 
-def probabilities(kind: type) -> Callable[[ProbabilitiesBody], ProbabilitiesBody]:
+def probabilities(kind: type) -> Callable[[ProbabilitiesFunction], ProbabilitiesFunction]:
     """Register the body that states a randomised policy's probabilities: `(policy, tally, period, probabilities)`.
 
     It fills `probabilities`, an array with one entry per arm, and uses no randomness. It is called once per period,
@@ -128,17 +128,17 @@ def probabilities(kind: type) -> Callable[[ProbabilitiesBody], ProbabilitiesBody
     removes the noise of the policy's random choices from the effect.
     """
 
-    def register(body: ProbabilitiesBody) -> ProbabilitiesBody:
+    def register(body: ProbabilitiesFunction) -> ProbabilitiesFunction:
         check_registration(kind, body, POLICIES, "a policy", "policy, tally, period, probabilities")
-        _PROBABILITIES_BODIES[kind] = body
+        _PROBABILITIES_FUNCTIONS[kind] = body
         if kind in _COMPILED_AS:
-            _compile_renamed(kind, _SELECT_BODIES[kind])
+            _compile_renamed(kind, _SELECT_FUNCTIONS[kind])
         return body
 
     return register
 
 
-def repeats_arm(kind: type) -> Callable[[RepeatsArmBody], RepeatsArmBody]:
+def repeats_arm(kind: type) -> Callable[[RepeatsArmFunction], RepeatsArmFunction]:
     """Register a shortcut of one of sameluck's own policies: `(policy, played, period, noise)`.
 
     It may return True only if `select` would choose the arm just played and leave the memory as it is. Compiled loops
@@ -146,19 +146,19 @@ def repeats_arm(kind: type) -> Callable[[RepeatsArmBody], RepeatsArmBody]:
     is wrong makes the compiled results differ.
     """
 
-    def register(body: RepeatsArmBody) -> RepeatsArmBody:
-        _REPEATS_ARM_BODIES[kind] = body
+    def register(body: RepeatsArmFunction) -> RepeatsArmFunction:
+        _REPEATS_ARM_FUNCTIONS[kind] = body
         return body
 
     return register
 
 
-def _compile_renamed(kind: type, body: SelectBody) -> None:
+def _compile_renamed(kind: type, body: SelectFunction) -> None:
     alias = renamed(kind)
     _COMPILED_AS[kind] = alias
-    _SELECT_BODIES[alias] = body
-    if kind in _PROBABILITIES_BODIES:
-        _PROBABILITIES_BODIES[alias] = _PROBABILITIES_BODIES[kind]
+    _SELECT_FUNCTIONS[alias] = body
+    if kind in _PROBABILITIES_FUNCTIONS:
+        _PROBABILITIES_FUNCTIONS[alias] = _PROBABILITIES_FUNCTIONS[kind]
 
 
 def as_compiled(prepared: Policy) -> Policy:
@@ -166,7 +166,7 @@ def as_compiled(prepared: Policy) -> Policy:
     kind = type(prepared)
     if kind not in _COMPILED_AS:
         return prepared
-    registries = [known for known in (_SELECT_BODIES, _PROBABILITIES_BODIES) if kind in known]
+    registries = [known for known in (_SELECT_FUNCTIONS, _PROBABILITIES_FUNCTIONS) if kind in known]
     bodies = [known[kind] for known in registries]
     own = compiled_bodies(kind, bodies, otherwise=_COMPILED_AS[kind])
     for known, body in zip(registries, own.bodies, strict=True):
@@ -174,42 +174,42 @@ def as_compiled(prepared: Policy) -> Policy:
     return own.kind(*prepared)
 
 
-def body_of(prepared: Policy) -> SelectBody:
-    """The select body of a prepared policy; of a policy that wraps another, the other's."""
+def select_function_of(prepared: Policy) -> SelectFunction:
+    """The select function of a prepared policy; of a policy that wraps another, the other's."""
     kind = type(_innermost(prepared))
-    if kind not in _SELECT_BODIES:
+    if kind not in _SELECT_FUNCTIONS:
         raise Invalid(f"{kind.__name__} has no body; register one with sameluck.selects")
-    return _SELECT_BODIES[kind]
+    return _SELECT_FUNCTIONS[kind]
 
 
-def own_body_of(prepared: Policy) -> SelectBody:
-    """The select body of a prepared policy; of a policy that wraps another, its own."""
-    return _SELECT_BODIES[type(prepared)]
+def outer_select_function_of(prepared: Policy) -> SelectFunction:
+    """The select function of a prepared policy; of a policy that wraps another, its own."""
+    return _SELECT_FUNCTIONS[type(prepared)]
 
 
 def check_complete(kind: type) -> None:
-    """Raise `Invalid` unless a class of `sameluck.policies` has a select body, or tables that may have one."""
-    if kind not in _SELECT_BODIES and not hasattr(kind, "prepare"):
+    """Raise `Invalid` unless a class of `sameluck.policies` has a select function, or tables that may have one."""
+    if kind not in _SELECT_FUNCTIONS and not hasattr(kind, "prepare"):
         raise Invalid(
-            f"{kind.__module__}.{kind.__name__} has no select body; register one with sameluck.selects, or start its "
-            "name with an underscore if it is a helper, such as the tables of a policy"
+            f"{kind.__module__}.{kind.__name__} has no select function; register one with sameluck.selects, or start "
+            "its name with an underscore if it is a helper, such as the tables of a policy"
         )
 
 
-def _has_body(field: object) -> TypeGuard[Policy]:
-    return type(field) in _SELECT_BODIES
+def _has_select_function(field: object) -> TypeGuard[Policy]:
+    return type(field) in _SELECT_FUNCTIONS
 
 
 def _innermost(prepared: Policy) -> Policy:
     # The policy that a batched policy wraps decides whether it is randomised and states its probabilities.
-    wrapped = [field for field in prepared if _has_body(field)]
+    wrapped = [field for field in prepared if _has_select_function(field)]
     return _innermost(wrapped[0]) if wrapped else prepared
 
 
 def replace_innermost(prepared: Policy, change: Callable[[Policy], Policy]) -> Policy:
     """A prepared policy after a change of itself, or of the policy that it wraps."""
     for name, field in prepared._asdict().items():
-        if _has_body(field):
+        if _has_select_function(field):
             return type(prepared)(**{**prepared._asdict(), name: replace_innermost(field, change)})
     return change(prepared)
 
@@ -219,7 +219,7 @@ def _select(policy: Policy, tally: Tally, period: int, noise: Key | OnceKey) -> 
     raise NotImplementedError
 
 
-select = dispatched(_select, _SELECT_BODIES, own=with_branch_hints)
+select = dispatched(_select, _SELECT_FUNCTIONS, own=with_branch_hints)
 
 
 def must_repeat(policy: Policy, played: PlayedArm, period: int, noise: Key | OnceKey) -> bool:
@@ -227,14 +227,14 @@ def must_repeat(policy: Policy, played: PlayedArm, period: int, noise: Key | Onc
     return False
 
 
-specialised(must_repeat, _REPEATS_ARM_BODIES)
+specialised(must_repeat, _REPEATS_ARM_FUNCTIONS)
 
 
 def _fill_probabilities(policy: Policy, tally: Tally, period: int, probabilities: Floats) -> None:
     """Write the probability of each arm in a period into `probabilities`."""
 
 
-fill_probabilities = dispatched(_fill_probabilities, _PROBABILITIES_BODIES)
+fill_probabilities = dispatched(_fill_probabilities, _PROBABILITIES_FUNCTIONS)
 
 
 @inlined
@@ -249,18 +249,18 @@ def are_probabilities(probabilities: Floats) -> bool:
 
 def states_probabilities(prepared: Policy) -> bool:
     """Whether a prepared policy states its probabilities."""
-    return type(_innermost(prepared)) in _PROBABILITIES_BODIES
+    return type(_innermost(prepared)) in _PROBABILITIES_FUNCTIONS
 
 
-def probabilities_body_of(prepared: Policy) -> ProbabilitiesBody:
-    """The probabilities body of a prepared policy that states its probabilities."""
-    return _PROBABILITIES_BODIES[type(_innermost(prepared))]
+def probabilities_function_of(prepared: Policy) -> ProbabilitiesFunction:
+    """The probabilities function of a prepared policy that states its probabilities."""
+    return _PROBABILITIES_FUNCTIONS[type(_innermost(prepared))]
 
 
 def is_randomised(policy: Policy, arms: int) -> bool:
-    """Whether a policy uses randomness of its own: whether its select body reads its `noise` argument."""
+    """Whether a policy uses randomness of its own: whether its select function reads its `noise` argument."""
     try:
-        body = body_of(prepare(policy, arms, _ANY_HORIZON))
+        body = select_function_of(prepare(policy, arms, _ANY_HORIZON))
     except Invalid:  # an object of the application
         return True
     return _reads_noise(body.__code__)
@@ -316,7 +316,7 @@ def prepare(policy: Policy, arms: int, horizon: int) -> Policy:
     """The policy as the compiled loop takes it: itself, or the tables that its body reads."""
     if not hasattr(policy, "prepare"):
         return policy
-    if is_ours(type(policy)) and all(isinstance(field, _PLAIN) for field in policy):
+    if is_builtin(type(policy)) and all(isinstance(field, _PLAIN) for field in policy):
         return _kept_tables(policy, arms, horizon, policy.prepare)
     return require_rule(f"{type(policy).__name__}.prepare", policy.prepare(arms, horizon))
 
@@ -343,11 +343,11 @@ def _bytes(tables: Policy) -> int:
 
 
 def require_rule(method: str, returned: object) -> Policy:
-    """What a method of a policy returned, or `Invalid` unless it is a NamedTuple, as a select body takes it."""
+    """What a method of a policy returned, or `Invalid` unless it is a NamedTuple, as a select function takes it."""
     if not text_forms.is_parameters(returned):
         raise Invalid(
-            f"{method} must return a NamedTuple that a select body is registered for, got {returned!r}; return the "
-            "rule as such a NamedTuple"
+            f"{method} must return a NamedTuple that a select function is registered for, got {returned!r}; return "
+            "the rule as such a NamedTuple"
         )
     return returned
 
@@ -361,14 +361,14 @@ def memory_of(prepared: Policy, arms: int) -> int:
     )
 
 
-def has_body(policy: object, arms: int) -> TypeGuard[Policy]:
+def has_select_function(policy: object, arms: int) -> TypeGuard[Policy]:
     """Whether a body is registered for a policy or for its tables; if so, its class is registered too."""
     kind: type = type(policy)
     if kind in POLICIES.values():
         return True
     if not text_forms.is_parameters(policy) or not hasattr(policy, "prepare"):
         return False
-    body = _SELECT_BODIES.get(type(policy.prepare(arms, _ANY_HORIZON)))
+    body = _SELECT_FUNCTIONS.get(type(policy.prepare(arms, _ANY_HORIZON)))
     if body is None:
         return False
     check_registration(kind, body, POLICIES, "a policy", "policy, tally, period, noise")

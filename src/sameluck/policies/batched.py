@@ -12,8 +12,8 @@ import numpy as np
 
 from sameluck import text_forms
 from sameluck.arrays import Floats
-from sameluck.compilation.bodies import is_ours
 from sameluck.compilation.decorators import inlined
+from sameluck.compilation.functions import is_builtin
 from sameluck.errors import Invalid, shown
 from sameluck.policies.base import (
     POLICIES,
@@ -21,10 +21,9 @@ from sameluck.policies.base import (
     RewardScale,
     Tally,
     as_compiled,
-    body_of,
     check_parameters,
     fill_probabilities,
-    has_body,
+    has_select_function,
     memory_of,
     needs_binary,
     prepare,
@@ -33,6 +32,7 @@ from sameluck.policies.base import (
     rescaled,
     reward_scale,
     select,
+    select_function_of,
     selects,
 )
 from sameluck.policies.external import External
@@ -108,7 +108,7 @@ class Batched(NamedTuple):
     def check(self, arms: int) -> None:
         self.check_alone()
         rule = self._rule
-        self._require_policy(is_one=has_body(rule, arms))
+        self._require_policy(is_one=has_select_function(rule, arms))
         if isinstance(rule, External):
             raise Invalid(
                 f"Batched.policy is an object of the application; write External({rule.name!r}, batch={self.size})"
@@ -132,7 +132,7 @@ def _without_memory(policy: Policy, arms: int, horizon: int) -> Policy:
     fit, kind = prepared, type(prepared).__name__
     if hasattr(prepared, "batched"):
         fit = require_rule(f"{kind}.batched", prepared.batched())
-    if memory_of(fit, arms) != 0 and is_ours(type(fit)):
+    if memory_of(fit, arms) != 0 and is_builtin(type(fit)):
         raise Invalid(
             f"Batched.policy {text_forms.write(policy)} learns from every single reward, and a batch shows only "
             "their sums; use a policy that learns from pulls and means, such as ucb1 or thompson_bernoulli"
@@ -143,7 +143,7 @@ def _without_memory(policy: Policy, arms: int, horizon: int) -> Policy:
             f"batch must not change; give {kind} a method `batched()` that returns the same rule "
             "without memory"
         )
-    body_of(fit)
+    select_function_of(fit)
     return fit
 
 

@@ -10,7 +10,7 @@ from sameluck.policies.base import (
     check_complete,
     check_parameters,
     check_when_made,
-    has_body,
+    has_select_function,
 )
 from sameluck.policies.external import External
 
@@ -26,7 +26,7 @@ _FEWEST = 2  # arms
 def as_policy(value: object, arms: int | None) -> Policy:
     """A policy from itself or from its text form, checked for a number of arms if that is known."""
     policy = text_forms.parse(value, POLICIES, "policy") if isinstance(value, str) else value
-    if not has_body(policy, arms or _FEWEST):
+    if not has_select_function(policy, arms or _FEWEST):
         raise Invalid(f"{shown(value)} is not a policy; {_remedy(value)}")
     policy = text_forms.normal_form(policy, POLICIES)
     if arms is not None:

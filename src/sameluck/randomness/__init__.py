@@ -1,4 +1,4 @@
-"""Random numbers by address, and draws from distributions: what a select or draw body may use."""
+"""Random numbers by address, and draws from distributions: what a select or draw function may use."""
 
 from sameluck.randomness.samplers import (
     beta,

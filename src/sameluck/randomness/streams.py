@@ -19,8 +19,8 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from sameluck.compilation.bodies import Body, Misuse
 from sameluck.compilation.decorators import Watched, compiled_as, inlined
+from sameluck.compilation.functions import Function, Misuse
 from sameluck.errors import AddressReused
 
 Bits: TypeAlias = np.uint64
@@ -59,7 +59,7 @@ def mix(bits: Bits) -> Bits:
 
 
 @inlined
-def within(key: Key, coordinate: Integer) -> Key:
+def subkey(key: Key, coordinate: Integer) -> Key:
     """The key one coordinate further down the address."""
     step = mix(np.uint64(coordinate) + _GOLDEN)
     return Key(mix(key.first ^ step), mix((key.second + step) * _OTHER_LANE))
@@ -69,8 +69,8 @@ def within(key: Key, coordinate: Integer) -> Key:
 def stream(seed: Integer, purpose: Integer, replication: Integer, owner: Integer) -> Key:
     """The key of everything one owner reads for one purpose in one replication."""
     start = Key(mix(np.uint64(seed) + _OTHER_LANE), mix(np.uint64(seed) ^ _FIRST))
-    # As one type, for which alone `within` is then compiled.
-    return within(within(within(start, np.uint64(purpose)), np.uint64(replication)), owner)
+    # As one type, for which alone `subkey` is then compiled.
+    return subkey(subkey(subkey(start, np.uint64(purpose)), np.uint64(replication)), owner)
 
 
 @inlined
@@ -140,7 +140,7 @@ class OnceBits(np.uint64, Watched):
         once.taken, once.draw = {} if taken is None else taken, draw or []
         return once
 
-    def passed_to(self, body: Body, *rest: object) -> object:
+    def passed_to(self, body: Function, *rest: object) -> object:
         """Note that a sampler takes the bits; raise `Misuse` if another draw has taken them."""
         if body.__name__ == "again":
             return self.of(body(np.uint64(self), *rest), self.taken, self.draw)

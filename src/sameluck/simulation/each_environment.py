@@ -24,7 +24,7 @@ def runs_in_each(
     """The runs that `simulate` gives of some replications in each environment, in their order.
 
     What `simulate` checks and prepares anew in every call would take longer than a few hundred replications: here
-    nothing is checked. Policies have a select body, and the environments are of one class that was simulated before.
+    nothing is checked. Every policy has a select function, and the environments' class was simulated before.
     """
 
     def run(place: tuple[Environment, range]) -> Runs:

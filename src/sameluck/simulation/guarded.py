@@ -16,16 +16,16 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from sameluck.arrays import Floats
-from sameluck.compilation.bodies import Misuse, is_ours
-from sameluck.environments.base import LARGEST, draw, draw_body_of, draws
+from sameluck.compilation.functions import Misuse, is_builtin
+from sameluck.environments.base import LARGEST, draw, draw_function_of, draws
 from sameluck.policies.base import (
     Policy,
     Tally,
-    body_of,
     fill_probabilities,
     probabilities,
     replace_innermost,
     select,
+    select_function_of,
     selects,
 )
 from sameluck.randomness.streams import Bits, Key, OnceBits, OnceKey
@@ -148,7 +148,7 @@ class GuardedPolicy(NamedTuple):
 
 def guarded_policy(policy: Policy, deadline: Deadline) -> Policy:
     """A prepared policy as it is checked; sameluck's own are not."""
-    if is_ours(body_of(policy)):
+    if is_builtin(select_function_of(policy)):
         return policy
     return replace_innermost(
         policy, lambda one: GuardedPolicy(guarded(one, "policy", deadline), deadline)
@@ -164,7 +164,8 @@ def _select_guarded(policy: GuardedPolicy, tally: Tally, period: int, noise: Key
         arm = select(rule, guarded(tally, "tally", deadline)._replace(memory=memory), period, noise)
     if not isinstance(arm, int | np.integer) or isinstance(arm, bool):
         raise Misuse(
-            f"what it returns, {arm!r}, is not a whole number: return an arm's index", body_of(rule)
+            f"what it returns, {arm!r}, is not a whole number: return an arm's index",
+            select_function_of(rule),
         )
     return int(arm)
 
@@ -188,14 +189,14 @@ class GuardedParameters(NamedTuple):
 
 def guarded_parameters(parameters: Parameters, deadline: Deadline, *, binary: bool) -> Parameters:
     """A law as it is checked; sameluck's own are not."""
-    if is_ours(draw_body_of(parameters)):
+    if is_builtin(draw_function_of(parameters)):
         return parameters
     return GuardedParameters(guarded(parameters, "parameters", deadline), deadline, binary)
 
 
 @draws(GuardedParameters)
 def _draw_guarded(parameters: GuardedParameters, row: int, arm: int, bits: Bits) -> float:
-    rule, body = parameters.parameters, draw_body_of(parameters.parameters)
+    rule, body = parameters.parameters, draw_function_of(parameters.parameters)
     parameters.deadline.check()
     with np.errstate(divide="raise", invalid="raise"):
         reward = draw(rule, row, arm, OnceBits.of(bits))

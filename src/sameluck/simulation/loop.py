@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
 from sameluck.compilation.decorators import compiled, inlined
-from sameluck.environments.base import at_time, draw
+from sameluck.environments.base import draw, law_at
 from sameluck.policies.base import (
     PlayedArm,
     Policy,
@@ -23,7 +23,7 @@ from sameluck.policies.base import (
     must_repeat,
     select,
 )
-from sameluck.randomness.streams import DECISION, REWARD, Bits, Key, OnceKey, stream, within, word
+from sameluck.randomness.streams import DECISION, REWARD, Bits, Key, OnceKey, stream, subkey, word
 from sameluck.text_forms import Parameters
 from sameluck.trajectories import Trajectory
 
@@ -44,7 +44,7 @@ class WorkingArrays(NamedTuple):
 class Results(NamedTuple):
     """The results of one policy: a row per replication, a column per checkpoint."""
 
-    timed: (
+    indexed_by_period: (
         bool | None
     )  # None without a trajectory: by its type the loop is compiled without this case
     checkpoints: Ints
@@ -57,7 +57,7 @@ def _reset(arrays: WorkingArrays, seed: Bits, owner: Bits, replication: int) -> 
     """Begin a replication: nothing is pulled, and each arm has the key of its reward stack."""
     key = stream(seed, REWARD, replication, owner)
     for arm in range(arrays.pulls.size):
-        stack = within(key, np.uint64(arm))
+        stack = subkey(key, np.uint64(arm))
         arrays.first[arm], arrays.second[arm] = stack.first, stack.second
         arrays.pulls[arm] = 0
         arrays.totals[arm] = 0.0
@@ -93,8 +93,10 @@ def run_one(
             key = Key(arrays.first[arm], arrays.second[arm])
             pulled, total, mean, again = arrays.pulls[arm], arrays.totals[arm], 0.0, True
             while again:
-                position = period - 1 if trajectory is not None and results.timed else pulled
-                now = at_time(parameters, period)
+                position = (
+                    period - 1 if trajectory is not None and results.indexed_by_period else pulled
+                )
+                now = law_at(parameters, period)
                 reward = float(draw(now, row, arm, word(key, np.uint64(position))))
                 pulled += 1
                 total += reward
@@ -138,13 +140,13 @@ def run_all(
 
 
 @compiled
-def sum_luck(
+def sum_exploration_excess(
     policy: Policy,
     arrays: WorkingArrays,
     checkpoints: Ints,
     trajectory: Trajectory,
     probabilities: Floats,
-    luck: Floats,
+    sums: Floats,
 ) -> int:
     """By how much the random choices exceeded their expectation, each arm valued at its mean so far.
 
@@ -169,6 +171,6 @@ def sum_luck(
             arrays.pulls[arm] += 1
             arrays.totals[arm] += reward
             arrays.means[arm] = arrays.totals[arm] / arrays.pulls[arm]
-        luck[checkpoint] = excess
+        sums[checkpoint] = excess
         start = checkpoints[checkpoint]
     return 0

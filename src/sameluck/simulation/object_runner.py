@@ -36,7 +36,7 @@ class ObjectRunner:
         policy = experiment.policies[name]
         assert isinstance(policy, External)
         self.batch = policy.batch
-        self._timed = experiment.design.timed
+        self._indexed_by_period = experiment.design.indexed_by_period
 
     def run(
         self, replications: range, checkpoints: Ints, trajectory: Trajectory | None = None
@@ -44,7 +44,7 @@ class ObjectRunner:
         """The results of some replications; a trajectory is filled if there is only one."""
         shape = (len(replications), checkpoints.size)
         pulls = np.empty((*shape, self.experiment.n_arms), np.int64)
-        results = Results(self._timed, checkpoints, np.empty(shape), pulls)
+        results = Results(self._indexed_by_period, checkpoints, np.empty(shape), pulls)
         source = RewardSource(self.experiment, self.environment, self.name, replications)
         for row, replication in enumerate(replications):
             self._run(replication, source.blocks(replication), row, results, trajectory)
@@ -58,7 +58,12 @@ class ObjectRunner:
         results: Results,
         trajectory: Trajectory | None,
     ) -> None:
-        arms, timed, earned, start = self.experiment.n_arms, self._timed, 0.0, 1
+        arms, indexed_by_period, earned, start = (
+            self.experiment.n_arms,
+            self._indexed_by_period,
+            0.0,
+            1,
+        )
         pulls = [0] * arms
         values, first, end = rewards.values, rewards.start, rewards.end
         policy = ObjectPolicy(self.name, self.make, arms, self._seed_in(replication))
@@ -74,7 +79,7 @@ class ObjectRunner:
                     raise policy.failure(where, error) from error
                 if type(arm) is not int or not 0 <= arm < arms:
                     arm = policy.arm_of(arm, period)
-                position = period - 1 if timed else pulls[arm]
+                position = period - 1 if indexed_by_period else pulls[arm]
                 if position >= end[arm]:
                     rewards.refill(arm, position, period)
                 reward = values[arm][position - first[arm]]
@@ -118,7 +123,12 @@ class ObjectRunner:
             while len(arms) < periods and (not arms or time.perf_counter() < end):
                 period = len(arms) + 1
                 arm = pair.choose(period)
-                observe(arm, rewards.read(arm, period - 1 if self._timed else pulls[arm], period))
+                observe(
+                    arm,
+                    rewards.read(
+                        arm, period - 1 if self._indexed_by_period else pulls[arm], period
+                    ),
+                )
                 pulls[arm] += 1
                 arms.append(arm)
         finally:
@@ -130,7 +140,7 @@ class ObjectRunner:
         self._seed_in(0)
         RewardSource(self.experiment, self.environment, self.name, range(1)).draw(0, 0, 0, 0)
 
-    def exploration_luck(self, checkpoints: Ints, trajectory: Trajectory) -> Floats:
+    def exploration_excess(self, checkpoints: Ints, trajectory: Trajectory) -> Floats:
         """Zero: an object does not state its probabilities."""
         return np.zeros(checkpoints.size)
 

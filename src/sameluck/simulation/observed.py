@@ -7,7 +7,7 @@ import numpy as np
 from sameluck.arrays import Floats, Ints
 from sameluck.compilation.decorators import compiled
 from sameluck.environments.base import draw, prepared_parameters
-from sameluck.randomness.streams import REWARD, Bits, stream, within, word
+from sameluck.randomness.streams import REWARD, Bits, stream, subkey, word
 from sameluck.runs import Runs
 from sameluck.text_forms import Parameters
 
@@ -35,7 +35,7 @@ def _read_stacks(
         for owner in range(depths.shape[1]):
             key = stream(seed, REWARD, first + row, owners[owner])
             for arm in range(depths.shape[2]):
-                stack = within(key, arm)
+                stack = subkey(key, arm)
                 for position in range(depths[row, owner, arm]):
                     values[place] = float(draw(parameters, row, arm, word(stack, position)))
                     place += 1

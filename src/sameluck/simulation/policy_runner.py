@@ -10,25 +10,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
-from sameluck.compilation.bodies import Body, Misuse, blames, is_ours, locate_error
+from sameluck.compilation.functions import Function, Misuse, blames, is_builtin, locate_error
 from sameluck.environments.base import (
     Environment,
     draw,
-    draw_body_of,
-    is_all_ours,
+    draw_function_of,
+    is_all_builtin,
     prepared_parameters,
 )
 from sameluck.errors import AddressReused, Invalid
 from sameluck.experiment import Experiment
 from sameluck.policies.base import (
     as_compiled,
-    body_of,
     memory_of,
     prepare,
-    probabilities_body_of,
+    probabilities_function_of,
+    select_function_of,
     states_probabilities,
 )
-from sameluck.randomness.streams import DECISION, REWARD, OnceKey, stream, within, word
+from sameluck.randomness.streams import DECISION, REWARD, OnceKey, stream, subkey, word
 from sameluck.simulation.guarded import Deadline, OutOfTime, guarded_parameters, guarded_policy
 from sameluck.simulation.loop import (
     Owners,
@@ -36,14 +36,14 @@ from sameluck.simulation.loop import (
     WorkingArrays,
     run_all,
     run_one,
-    sum_luck,
+    sum_exploration_excess,
 )
 from sameluck.text_forms import Parameters
 from sameluck.trajectories import Trajectory, empty_trajectory
 
 Number = TypeVar("Number", np.float64, np.int64, np.uint64)
 
-_SELECT_RULE = "a select body returns an arm's index, keeps numbers in tally.memory"
+_SELECT_RULE = "a select function returns an arm's index, keeps numbers in tally.memory"
 _SAYS_ALL = (Misuse, NameError, AttributeError, ZeroDivisionError, FloatingPointError)
 _MOST_ROWS, _MOST_CELLS = 10_000, 1_000_000  # of a law that is checked
 
@@ -67,7 +67,7 @@ class PolicyRunner:
         self.arrays = self._empty_arrays()
 
     def _ours(self) -> bool:
-        return is_ours(body_of(self.policy))
+        return is_builtin(select_function_of(self.policy))
 
     def run(
         self, replications: range, checkpoints: Ints, trajectory: Trajectory | None = None
@@ -76,12 +76,12 @@ class PolicyRunner:
         results = self._one_by_one(replications, checkpoints, trajectory)
         if not self._ours() and not bool((results.pulls.sum(axis=-1) == checkpoints).all()):
             raise Invalid(
-                f"policy {self.name!r} changed its tally; a select body may write to tally.memory only"
+                f"policy {self.name!r} changed its tally; a select function may write to tally.memory only"
             )
-        if not is_all_ours(self.environment) and not np.isfinite(results.rewards).all():
+        if not is_all_builtin(self.environment) and not np.isfinite(results.rewards).all():
             raise Invalid(
                 f"{self._environment_named()} gave a reward that is not a finite number, or whose "
-                "sum is not; a draw body returns a finite number"
+                "sum is not; a draw function returns a finite number"
             )
         return results
 
@@ -120,7 +120,7 @@ class PolicyRunner:
         seed, reward_owner, noise_owner = self.owners
         self.arrays = self._empty_arrays()
         arms: Any = np.arange(self.experiment.n_arms)  # all at once
-        keys = within(stream(seed, REWARD, replication, reward_owner), arms)
+        keys = subkey(stream(seed, REWARD, replication, reward_owner), arms)
         self.arrays.first[:], self.arrays.second[:] = keys
         key = stream(seed, DECISION, replication, noise_owner)
         noise = OnceKey(key, f"policy {self.name!r}", bits_once=not self._ours())
@@ -137,14 +137,16 @@ class PolicyRunner:
         except OutOfTime:
             done = int(np.searchsorted(checkpoints, self.arrays.pulls.sum(), side="right"))
             pulls = results.pulls[:, :done]
-            return Results(results.timed, checkpoints[:done], results.rewards[:, :done], pulls)
+            return Results(
+                results.indexed_by_period, checkpoints[:done], results.rewards[:, :done], pulls
+            )
         self._check_arm(replication, failed)
         return results
 
     def check_rows(self, deadline: Deadline) -> None:
         """Draw rewards of the first and last of many replications in plain Python, as `run_in_python` does of one."""
         experiment = self.experiment
-        if is_ours(type(self.environment)):
+        if is_builtin(type(self.environment)):
             return
         many = min(experiment.replications, _MOST_ROWS, max(1, _MOST_CELLS // experiment.n_arms))
         parameters = self._parameters(range(many))
@@ -157,7 +159,7 @@ class PolicyRunner:
                 for arm in range(experiment.n_arms):
                     draw(checked_parameters, row, arm, word(key, arm))
 
-    def exploration_luck(
+    def exploration_excess(
         self, checkpoints: Ints, trajectory: Trajectory, deadline: Deadline | None = None
     ) -> Floats:
         """Up to each checkpoint: by how much the policy's random choices exceeded their expectation.
@@ -170,9 +172,9 @@ class PolicyRunner:
         if not states_probabilities(self.policy):
             return np.zeros(checkpoints.size)
         probabilities = np.zeros(self.experiment.n_arms)
-        policy, loop = self.policy, sum_luck.__call__
+        policy, loop = self.policy, sum_exploration_excess.__call__
         if deadline is not None:
-            policy, loop = guarded_policy(self.policy, deadline), sum_luck.body
+            policy, loop = guarded_policy(self.policy, deadline), sum_exploration_excess.body
         try:
             with deadline.watching() if deadline else nullcontext():
                 failed = loop(
@@ -183,12 +185,12 @@ class PolicyRunner:
         except Exception as error:
             if self._ours():
                 raise
-            raise Invalid(self.refusal(probabilities_body_of(self.policy), error)) from error
+            raise Invalid(self.refusal(probabilities_function_of(self.policy), error)) from error
         if failed:
             raise Invalid(
                 f"{self._named()}: its probabilities in period {failed} are {probabilities.tolist()}, and it played "
-                f"arm {trajectory.arms[failed - 1]}; a probabilities body fills every entry with the probability "
-                "that the select body plays this arm, so that their sum is 1"
+                f"arm {trajectory.arms[failed - 1]}; a probabilities function fills every entry with the probability "
+                "that the select function plays this arm, so that their sum is 1"
             )
         return luck
 
@@ -200,24 +202,24 @@ class PolicyRunner:
         except OutOfTime:
             raise
         except AddressReused as error:
-            where, _ = locate_error(body_of(self.policy), error)
+            where, _ = locate_error(select_function_of(self.policy), error)
             raise AddressReused(f"{error} ({where})") from None
         except Exception as error:
-            draw_body, ours = draw_body_of(parameters), self._ours()
-            blamed = not is_ours(draw_body) and (ours or blames(draw_body, error))
+            draw_body, ours = draw_function_of(parameters), self._ours()
+            blamed = not is_builtin(draw_body) and (ours or blames(draw_body, error))
             if ours and not blamed:
                 raise
-            body = draw_body if blamed else body_of(self.policy)
+            body = draw_body if blamed else select_function_of(self.policy)
             raise Invalid(self.refusal(body, error)) from error
 
-    def refusal(self, body: Body, error: Exception) -> str:
+    def refusal(self, body: Function, error: Exception) -> str:
         """The message for a body of a user that must not be run."""
-        if body is body_of(self.policy):
+        if body is select_function_of(self.policy):
             what, rule = self._named(), _SELECT_RULE
-        elif states_probabilities(self.policy) and body is probabilities_body_of(self.policy):
-            what, rule = self._named(), "a probabilities body fills `probabilities`"
+        elif states_probabilities(self.policy) and body is probabilities_function_of(self.policy):
+            what, rule = self._named(), "a probabilities function fills `probabilities`"
         else:
-            what, rule = self._environment_named(), "a draw body returns a number"
+            what, rule = self._environment_named(), "a draw function returns a number"
         where, why = locate_error(body, error)
         message = f"{what} cannot be run: {why} ({where})"
         if isinstance(error, _SAYS_ALL):
@@ -227,7 +229,7 @@ class PolicyRunner:
 
     def blamed_for(self, what: str) -> str:
         """The policy, or for rewards of an environment of a user the environment."""
-        own = not is_ours(draw_body_of(self._parameters(range(1))))
+        own = not is_builtin(draw_function_of(self._parameters(range(1))))
         return self._environment_named() if what == "rewards" and own else f"policy {self.name!r}"
 
     def _named(self) -> str:
@@ -251,11 +253,13 @@ class PolicyRunner:
     def _empty_results(self, count: int, checkpoints: Ints) -> Results:
         shape = (count, checkpoints.size)
         pulls = np.empty((*shape, self.experiment.n_arms), np.int64)
-        return Results(self.experiment.design.timed, checkpoints, np.empty(shape), pulls)
+        return Results(
+            self.experiment.design.indexed_by_period, checkpoints, np.empty(shape), pulls
+        )
 
     def _recorded(self, trajectory: Trajectory | None, checkpoints: Ints) -> Trajectory | None:
         # The loop without a trajectory reads the next reward of an arm's stack.
-        if trajectory is None and self.experiment.design.timed:
+        if trajectory is None and self.experiment.design.indexed_by_period:
             return empty_trajectory(int(checkpoints[-1]))
         return trajectory
 
@@ -270,7 +274,7 @@ class PolicyRunner:
         if period != 0:
             raise Invalid(
                 f"policy {self.name!r} chose an arm outside 0..{arms - 1} in period {period} of replication "
-                f"{replication}; its select body must return an arm's index"
+                f"{replication}; its select function must return an arm's index"
             )
 
 

@@ -42,7 +42,7 @@ def checked_environment(experiment: Experiment, environment: EnvironmentLike) ->
 
 def fits(design: Design, environment: Environment) -> bool:
     """Whether a design is defined on an environment."""
-    return design.timed or not (design.shares_rewards and environment.is_moving)
+    return design.indexed_by_period or not (design.shares_rewards and environment.is_moving)
 
 
 def check_design(design: Design, environment: Environment) -> None:
@@ -85,7 +85,7 @@ def check_memory(
     policies, arms = len(experiment.policies), experiment.n_arms
     cells = replications * policies * checkpoints.size
     results = 8 * cells * (arms + 2) * (2 if detail else 1)
-    tables = 64 * experiment.horizon * (policies if experiment.design.timed else 1)
+    tables = 64 * experiment.horizon * (policies if experiment.design.indexed_by_period else 1)
     needed, free = results + tables, _available_memory()
     if needed > free:
         raise TooLarge(

@@ -8,7 +8,7 @@ from functools import partial
 
 from sameluck import text_forms
 from sameluck.compilation.decorators import announcing, load_compiler
-from sameluck.simulation.body_checks import Probe, probe_bodies
+from sameluck.simulation.function_checks import Probe, probe_bodies
 from sameluck.simulation.object_checks import check_object, with_bodies
 from sameluck.simulation.object_runner import ObjectRunner
 from sameluck.simulation.tasks import Work

@@ -8,7 +8,7 @@ from sameluck.errors import Invalid
 from sameluck.runs import Runs
 from sameluck.simulation.simulate import Progress, simulate
 
-_ARRAYS = ("rewards", "pulls", "interactions", "totals", "luck")
+_ARRAYS = ("rewards", "pulls", "interactions", "totals", "exploration_excess")
 
 
 def difference_from_rerun(

@@ -5,20 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from sameluck.arrays import Floats
-from sameluck.compilation.bodies import is_ours
 from sameluck.compilation.decorators import compiled
+from sameluck.compilation.functions import is_builtin
 from sameluck.environments.base import (
     Environment,
-    at_time,
     draw,
-    draw_body_of,
-    is_all_ours,
+    draw_function_of,
+    is_all_builtin,
+    law_at,
     prepared_parameters,
 )
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.policies.baselines import Uniform
-from sameluck.randomness.streams import REWARD, Bits, stream, within, word
+from sameluck.randomness.streams import REWARD, Bits, stream, subkey, word
 from sameluck.simulation.policy_runner import PolicyRunner
 from sameluck.text_forms import Parameters
 
@@ -30,7 +30,7 @@ def bits_at(
 ) -> Bits:
     """The random bits of an entry; `policy` is its owner, None where all policies share it."""
     owner = experiment.design.reward_owner(policy or "")
-    return word(within(stream(experiment.seed, REWARD, replication, owner), arm), position)
+    return word(subkey(stream(experiment.seed, REWARD, replication, owner), arm), position)
 
 
 def reward_at(
@@ -58,7 +58,7 @@ def _draw_block(
     start: int,
     rewards: Floats,
 ) -> None:
-    key = within(stream(seed, REWARD, replication, owner), arm)
+    key = subkey(stream(seed, REWARD, replication, owner), arm)
     for place in range(rewards.size):
         rewards[place] = draw(parameters, row, arm, word(key, start + place))
 
@@ -76,7 +76,7 @@ class RewardSource:
         self.parameters = prepared_parameters(
             environment, experiment.seed, replications, experiment.n_arms
         )
-        self._body = draw_body_of(self.parameters)
+        self._body = draw_function_of(self.parameters)
         owner = experiment.design.reward_owner(policy)
         self._seed, self._owner = np.uint64(experiment.seed), np.uint64(owner)
 
@@ -94,15 +94,15 @@ class RewardSource:
         rewards, row = np.empty(count), replication - self.first
         address = (self._seed, replication, self._owner, arm, start)
         try:
-            _draw_block(at_time(self.parameters, period), row, *address, rewards)
+            _draw_block(law_at(self.parameters, period), row, *address, rewards)
         except Exception as error:
-            if is_ours(self._body):
+            if is_builtin(self._body):
                 raise
             # With any policy that has a body: it is the environment that is refused.
             other = self.experiment.replace(policies={self.policy: Uniform()})
             runner = PolicyRunner(other, self.environment, self.policy)
             raise Invalid(runner.refusal(self._body, error)) from error
-        if not is_all_ours(self.environment) and not np.isfinite(rewards).all():
+        if not is_all_builtin(self.environment) and not np.isfinite(rewards).all():
             raise Invalid(
                 f"environment {type(self.environment).__name__} gave a reward that is not a finite number; a draw "
                 "body returns a finite number"

@@ -14,8 +14,7 @@ from sameluck.environments.base import EnvironmentLike
 from sameluck.experiment import Experiment, checked_checkpoints
 from sameluck.policies.external import Makers, makers_of
 from sameluck.runs import Runs
-from sameluck.simulation.keeping import KeptRuns
-from sameluck.simulation.mapping import MapLike, assemble, map_tasks, run_tasks
+from sameluck.simulation.kept_runs import KeptRuns
 from sameluck.simulation.preconditions import (
     check_memory,
     checked_replications,
@@ -24,6 +23,7 @@ from sameluck.simulation.preconditions import (
 from sameluck.simulation.preparation import check_bodies, check_objects, compile_loops
 from sameluck.simulation.progress import PrintedProgress
 from sameluck.simulation.tasks import Work, split
+from sameluck.simulation.workers import MapLike, assemble, map_tasks, run_tasks
 from sameluck.validation import require_callable, require_flag, require_whole
 
 Progress: TypeAlias = Callable[[int, int], object]

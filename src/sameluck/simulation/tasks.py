@@ -45,7 +45,7 @@ class Work(NamedTuple):
     @property
     def recorded(self) -> bool:
         """Whether results need whole trajectories."""
-        return self.detail or self.experiment.design.timed
+        return self.detail or self.experiment.design.indexed_by_period
 
     def runner(self, policy: str) -> Runner:
         """What runs a policy."""
@@ -76,7 +76,7 @@ class TaskResult(NamedTuple):
     pulls: Sequence[Ints]  # (replication, checkpoint, arm)
     pairs: Ints | None = None  # period-arm pairs (replication, checkpoint), if timed
     totals: Sequence[Floats] = ()
-    luck: Sequence[Floats] = ()
+    exploration_excess: Sequence[Floats] = ()
 
 
 def split(
@@ -94,7 +94,7 @@ def split(
     design needs all policies of a replication in one task.
     """
     names = tuple(work.experiment.policies)
-    groups = [names] if work.experiment.design.timed else [(name,) for name in names]
+    groups = [names] if work.experiment.design.indexed_by_period else [(name,) for name in names]
     tasks: list[Task] = []
     for group in groups:
         period = sum((measured or {}).get(name) or seconds_of_period(work, name) for name in group)
@@ -142,7 +142,9 @@ def _run_recorded(work: Work, task: Task, runners: Sequence[Runner]) -> TaskResu
             result.rewards[k][row], result.pulls[k][row] = one.rewards[0], one.pulls[0]
             if work.detail:
                 result.totals[k][row] = _totals(work, trajectory)
-                result.luck[k][row] = runner.exploration_luck(work.checkpoints, trajectory)
+                result.exploration_excess[k][row] = runner.exploration_excess(
+                    work.checkpoints, trajectory
+                )
         if result.pairs is not None:
             _fill_pairs(work, trajectories, result.pairs[row])
     return result
@@ -156,7 +158,7 @@ def _empty_result(work: Work, task: Task) -> TaskResult:
         task.number,
         [np.empty(shape) for _ in policies],
         [np.empty(by_arm, np.int64) for _ in policies],
-        np.empty(shape, np.int64) if work.experiment.design.timed else None,
+        np.empty(shape, np.int64) if work.experiment.design.indexed_by_period else None,
         [np.empty(by_arm) for _ in policies if work.detail],
         [np.empty(shape) for _ in policies if work.detail],
     )
@@ -201,7 +203,7 @@ class Assembly:
         self.pulls: Ints = np.empty(by_arm, np.int64)
         self.interactions: Ints = np.empty((shape[0], shape[2]), np.int64)
         self.totals: Floats | None = np.empty(by_arm) if work.detail else None
-        self.luck: Floats | None = np.empty(shape) if work.detail else None
+        self.exploration_excess: Floats | None = np.empty(shape) if work.detail else None
 
     def add(self, task: Task, result: TaskResult) -> None:
         """Copy the results of a task to their places."""
@@ -211,16 +213,16 @@ class Assembly:
             column = names.index(name)
             self.rewards[rows, column] = result.rewards[k]
             self.pulls[rows, column] = result.pulls[k]
-            if self.totals is not None and self.luck is not None:
+            if self.totals is not None and self.exploration_excess is not None:
                 self.totals[rows, column] = result.totals[k]
-                self.luck[rows, column] = result.luck[k]
+                self.exploration_excess[rows, column] = result.exploration_excess[k]
         if result.pairs is not None:
             self.interactions[rows] = result.pairs
 
     def runs(self) -> Runs:
         """The runs, once every task is added."""
         work, design = self.work, self.work.experiment.design
-        if not design.timed:
+        if not design.indexed_by_period:
             for start in range(
                 0, len(self.pulls), _ROWS
             ):  # or it would need half as much memory again
@@ -235,5 +237,5 @@ class Assembly:
             work.environment,
             work.replications.start,
             self.totals,
-            self.luck,
+            self.exploration_excess,
         )

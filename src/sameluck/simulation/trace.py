@@ -7,7 +7,7 @@ import numpy as np
 from sameluck.environments.base import EnvironmentLike
 from sameluck.experiment import MOST, Experiment
 from sameluck.policies.external import Makers, makers_of
-from sameluck.simulation.body_checks import COMPILED, check_equal, probe_bodies
+from sameluck.simulation.function_checks import COMPILED, check_equal, probe_bodies
 from sameluck.simulation.object_checks import check_object, check_repeated, run_pair, with_bodies
 from sameluck.simulation.object_runner import ObjectRunner
 from sameluck.simulation.policy_runner import PolicyRunner

@@ -22,7 +22,7 @@ def copied_arms(runs: Runs) -> Environment:
     """
     if has_objects(runs.experiment):
         raise Invalid(
-            "a plan on a copy of the arms needs policies with a select body, not external ones"
+            "a plan on a copy of the arms needs policies with a select function, not external ones"
         )
     last = runs.at([int(runs.checkpoints[-1])])
     copies = Copies(last)

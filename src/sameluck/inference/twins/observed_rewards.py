@@ -90,7 +90,7 @@ def simulated_moments(runs: Runs) -> StackMoments:
 def observed_stacks(runs: Runs) -> ObservedStacks:
     """The ledger of runs; raises `Invalid` where they have none that a copy of the arms could be made from."""
     experiment, environment = runs.experiment, runs.environment
-    if experiment.design.timed:
+    if experiment.design.indexed_by_period:
         raise Invalid(
             "a twin needs stacks of rewards, and the time_coupled design has none; use replay or naive"
         )

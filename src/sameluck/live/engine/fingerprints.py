@@ -15,12 +15,12 @@ from contextlib import suppress
 import numpy as np
 
 from sameluck.arrays import Floats
-from sameluck.compilation.bodies import is_ours
+from sameluck.compilation.functions import is_builtin
 from sameluck.errors import SameluckError
 from sameluck.live.engine.object_walker import ObjectWalker
 from sameluck.live.engine.walker import CompiledWalker, PreparedPolicy, empty_results
 from sameluck.live.options import Reward
-from sameluck.policies.base import body_of, needs_binary
+from sameluck.policies.base import needs_binary, select_function_of
 from sameluck.text_forms import write
 
 PERIODS, OBJECT_PERIODS = 5_000, 100
@@ -56,7 +56,7 @@ def declared_version(prepared: PreparedPolicy) -> str | None:
 
 def _of_choices_kept(prepared: PreparedPolicy, reward: Reward) -> str:
     """`_of_choices`, computed once for sameluck's own policies: their code does not change while Python runs."""
-    if prepared.make is not None or not is_ours(body := body_of(prepared.policy)):
+    if prepared.make is not None or not is_builtin(body := select_function_of(prepared.policy)):
         return _of_choices(prepared, reward)
     experiment = prepared.experiment
     rule = write(experiment.policies[prepared.name]), prepared.name, prepared.batch

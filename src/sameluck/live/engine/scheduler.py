@@ -14,7 +14,7 @@ from sameluck.policies.base import as_compiled, memory_of, prepare
 from sameluck.policies.batched import batch_of
 from sameluck.policies.external import External, Makers, maker_of
 from sameluck.randomness.samplers import uniform
-from sameluck.randomness.streams import ALL_POLICIES, AUDIT, stream, within, word
+from sameluck.randomness.streams import ALL_POLICIES, AUDIT, stream, subkey, word
 
 SHARED = 0  # the stack_owner of stacks that all policies read; the k-th policy's own stacks have stack_owner k
 AUDITED = -1  # the stack_owner of entries of the replay audit
@@ -90,7 +90,7 @@ class Scheduler:
         self, replication: int, arm: int, positions: Iterable[int]
     ) -> Iterator[Entry]:
         """Those of an arm's replayed entries for which one more user is requested, only to be compared."""
-        key = within(stream(self.experiment.seed, AUDIT, replication, ALL_POLICIES), arm)
+        key = subkey(stream(self.experiment.seed, AUDIT, replication, ALL_POLICIES), arm)
         for position in positions:
             if uniform(word(key, position)) < self.audit_share:
                 yield Entry(AUDITED, arm, position)

@@ -14,12 +14,12 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
-from sameluck.compilation.bodies import locate_error
 from sameluck.compilation.decorators import compiled
+from sameluck.compilation.functions import locate_error
 from sameluck.errors import Unplayable
 from sameluck.experiment import Experiment
 from sameluck.live.options import Maker
-from sameluck.policies.base import Policy, Tally, body_of, select
+from sameluck.policies.base import Policy, Tally, select, select_function_of
 from sameluck.randomness.streams import DECISION, Key, stream
 from sameluck.trajectories import Trajectory, empty_trajectory
 
@@ -234,13 +234,13 @@ class CompiledWalker:
                 prepared.policy, self.noise, horizon, self.state, self.buffers, self.results
             )
         except Exception as error:
-            where, why = locate_error(body_of(prepared.policy), error)
+            where, why = locate_error(select_function_of(prepared.policy), error)
             message = f"policy {prepared.name!r} cannot be run: {why} ({where})"
             raise Unplayable(message) from error
         if failed:
             raise Unplayable(
                 f"policy {prepared.name!r} chose an arm outside 0..{self.state.pulls.size - 1} in period {failed}; "
-                "its select body must return an arm's index"
+                "its select function must return an arm's index"
             )
 
     def shrink_buffers(self) -> None:

@@ -99,7 +99,7 @@ def _stacks(
 ) -> Stacks | None:
     """The stacks of a replication; of the newest one that has begun if none is chosen."""
     begun, design = len(overview.replications), overview.experiment.design
-    if not begun or design.timed or not design.shares_rewards:
+    if not begun or design.indexed_by_period or not design.shares_rewards:
         return None
     newest = next(
         (one.replication for one in overview.replications if one.state == "open"), begun - 1

@@ -1,6 +1,6 @@
 """The check of a user's bodies before machine code runs: a few periods in plain Python, with bounds.
 
-A body must be a pure function of its arguments. `probe_bodies` refuses names that it must not use (`own_bodies`);
+A body must be a pure function of its arguments. `probe_bodies` refuses names that it must not use (`user_functions`);
 then it runs the bodies in plain Python (`guarded`), twice, because the results must be equal.
 `Probe.compare` runs the same periods compiled, and one more if the time was over: a loop may not end. A body is
 checked when it is first used in a process, for at most `SECONDS`, and for `SECONDS_AGAIN` with each other set of
@@ -20,14 +20,14 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
-from sameluck.compilation.bodies import Body, Misuse
+from sameluck.compilation.functions import Function, Misuse
 from sameluck.environments.base import Environment
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.simulation.guarded import Deadline
 from sameluck.simulation.loop import Results
-from sameluck.simulation.own_bodies import BodyUse, called_by, check_names, own_bodies
 from sameluck.simulation.policy_runner import PolicyRunner
+from sameluck.simulation.user_functions import UserFunction, called_by, check_names, user_functions
 from sameluck.trajectories import Trajectory, empty_trajectory
 
 Answer = TypeVar("Answer")
@@ -41,7 +41,7 @@ RULE = (
 )
 
 
-_checked: set[BodyUse] = set()
+_checked: set[UserFunction] = set()
 
 
 class Probe(NamedTuple):
@@ -51,7 +51,7 @@ class Probe(NamedTuple):
     results: tuple[Results, ...]  # of the first replications
     deadlines: tuple[Deadline, ...]  # of these
     luck: Floats  # of exploration in the first, up to each period until the time was over
-    uses: frozenset[BodyUse]
+    uses: frozenset[UserFunction]
 
     def compare(self, *, recorded: bool) -> None:
         """Raise `Invalid` if compiled code differs; otherwise the bodies count as checked."""
@@ -70,11 +70,11 @@ class Probe(NamedTuple):
 
     def _compare_probabilities(self) -> None:
         played = _trajectory_of(self.results[0])
-        self.runner.exploration_luck(np.empty(0, np.int64), played)  # compiles
+        self.runner.exploration_excess(np.empty(0, np.int64), played)  # compiles
         both = self.luck.size
         periods = np.arange(1, min(both + 1, played.arms.size) + 1)
-        sum_luck = partial(self.runner.exploration_luck, periods, played)
-        luck = self._in_time(sum_luck, 0, periods.size)[:both]
+        sum_exploration_excess = partial(self.runner.exploration_excess, periods, played)
+        luck = self._in_time(sum_exploration_excess, 0, periods.size)[:both]
         if not np.allclose(luck, self.luck, rtol=1e-9, atol=1e-9 * np.abs(played.rewards).sum()):
             raise Invalid(
                 f"policy {self.runner.name!r} states different probabilities {COMPILED}: {RULE}"
@@ -115,7 +115,7 @@ def probe_bodies(
     probes: list[Probe] = []
     for one, name in product(environment.moves_between, experiment.policies):
         policy = experiment.policies[name]
-        uses = frozenset(own_bodies(experiment, one, policy, detail=detail))
+        uses = frozenset(user_functions(experiment, one, policy, detail=detail))
         _check_names(experiment, one, name, uses)
         if uses := uses.difference(_checked, *(probe.uses for probe in probes)):
             probes.append(_probe(PolicyRunner(experiment, one, name), uses))
@@ -123,7 +123,7 @@ def probe_bodies(
 
 
 def _check_names(
-    experiment: Experiment, environment: Environment, name: str, uses: Iterable[BodyUse]
+    experiment: Experiment, environment: Environment, name: str, uses: Iterable[UserFunction]
 ) -> None:
     for use in uses:
         try:
@@ -133,7 +133,7 @@ def _check_names(
             raise Invalid(runner.refusal(use.body, error)) from None
 
 
-def _probe(runner: PolicyRunner, uses: frozenset[BodyUse]) -> Probe:
+def _probe(runner: PolicyRunner, uses: frozenset[UserFunction]) -> Probe:
     known = {use.body for use in _checked}
     seconds = (SECONDS_AGAIN if all(use.body in known for use in uses) else SECONDS) / 5
     watched = {one.__code__ for use in uses for one in called_by(use.body)}
@@ -147,7 +147,7 @@ def _probe(runner: PolicyRunner, uses: frozenset[BodyUse]) -> Probe:
     luck = np.empty(0)
     if any(use.probabilities for use in uses):
         played = _trajectory_of(results[1])
-        luck = runner.exploration_luck(
+        luck = runner.exploration_excess(
             periods[: played.arms.size], played, Deadline(seconds, watched)
         )
     return Probe(runner, tuple(results[1:]), tuple(deadlines[1:]), luck, uses)
@@ -165,7 +165,7 @@ def _arms(results: Results, periods: int) -> Ints:
     return played
 
 
-def _has_line(body: Body, line: int | None) -> bool:
+def _has_line(body: Function, line: int | None) -> bool:
     return line is not None and any(line == number for *_, number in body.__code__.co_lines())
 
 

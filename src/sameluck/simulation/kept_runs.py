@@ -192,6 +192,6 @@ def _state(path: Path) -> tuple[int, ...]:
 
 
 def _arrays(one: Runs, other: Runs) -> list[tuple[Floats | Ints, Floats | Ints]]:
-    names = ("rewards", "pulls", "interactions", "totals", "luck")
+    names = ("rewards", "pulls", "interactions", "totals", "exploration_excess")
     both = [(getattr(one, name), getattr(other, name)) for name in names]
     return [(first, second) for first, second in both if first is not None and second is not None]

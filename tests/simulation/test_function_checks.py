@@ -16,7 +16,7 @@ import sameluck as sl
 from budget import SEED
 from sameluck.errors import SameluckError
 from sameluck.randomness import again, at, exponential, gamma, normal, poisson, uniform
-from sameluck.simulation import body_checks
+from sameluck.simulation import function_checks
 from sameluck.simulation.guarded import Deadline, OutOfTime
 
 THRESHOLD = 20
@@ -250,8 +250,8 @@ def test_draws_from_bits_of_their_own_are_accepted(monkeypatch):
         amount = parameters.means[arm] * gamma(again(bits, 2), 2.0) + 0.0 * uniform(bits)
         return amount if buys else 0.0
 
-    monkeypatch.setattr(body_checks, "SECONDS", 60.0)
-    (probe,) = body_checks.probe_bodies(experiment_of(sl.UCB1()), Revenue((0.5, 0.4, 0.3)))
+    monkeypatch.setattr(function_checks, "SECONDS", 60.0)
+    (probe,) = function_checks.probe_bodies(experiment_of(sl.UCB1()), Revenue((0.5, 0.4, 0.3)))
     assert probe.results[0].checkpoints.size == 60
 
 
@@ -259,13 +259,13 @@ def test_a_global_number_that_was_changed_is_refused():
     """Machine code keeps the number that it was compiled with."""
     body = FunctionType(reads_a_global.__code__, {"THRESHOLD": 20})
     experiment = experiment_of(policy_of(body))
-    body_checks.probe_bodies(experiment, BERNOULLI)
-    body_checks.probe_bodies(experiment, BERNOULLI)
+    function_checks.probe_bodies(experiment, BERNOULLI)
+    function_checks.probe_bodies(experiment, BERNOULLI)
     body.__globals__["THRESHOLD"] = 30
     with pytest.raises(
         sl.Invalid, match=r"the global 'THRESHOLD' has changed since it was compiled"
     ):
-        body_checks.probe_bodies(experiment, BERNOULLI)
+        function_checks.probe_bodies(experiment, BERNOULLI)
 
 
 def reads_a_global(policy, tally, period, noise):
@@ -281,15 +281,15 @@ def test_a_tuple_a_function_or_an_attribute_that_was_changed_is_refused(name, va
     settings.shift = 0
     body.__globals__.update(limits=(0, 1), settings=settings, helper=lambda period: 0)
     experiment = experiment_of(policy_of(body))
-    body_checks.probe_bodies(experiment, BERNOULLI)
+    function_checks.probe_bodies(experiment, BERNOULLI)
     body.__globals__["limits"] = (0, *[1])  # equal
-    body_checks.probe_bodies(experiment, BERNOULLI)
+    function_checks.probe_bodies(experiment, BERNOULLI)
     if name == "settings":
         settings.shift, name = value, "shift"
     else:
         body.__globals__[name] = value
     with pytest.raises(sl.Invalid, match=f"the global '{name}' has changed since it was compiled"):
-        body_checks.probe_bodies(experiment, BERNOULLI)
+        function_checks.probe_bodies(experiment, BERNOULLI)
 
 
 def reads_others(policy, tally, period, noise):
@@ -371,11 +371,11 @@ def test_a_check_ends_in_time_and_is_made_once():
     experiment = experiment_of(policy_of(slow), arms=10_000, horizon=1_000)
     environment = sl.Bernoulli((0.5,) * 10_000)
     started = time.perf_counter()
-    (probe,) = body_checks.probe_bodies(experiment, environment)
+    (probe,) = function_checks.probe_bodies(experiment, environment)
     assert time.perf_counter() - started < 2.0
     probe._replace(results=()).compare(recorded=False)
-    assert body_checks.probe_bodies(experiment, environment) == []
-    assert len(body_checks.probe_bodies(experiment.replace(horizon=999), environment)) == 1
+    assert function_checks.probe_bodies(experiment, environment) == []
+    assert len(function_checks.probe_bodies(experiment.replace(horizon=999), environment)) == 1
 
 
 def test_a_check_with_a_slow_policy_of_sameluck_ends_in_time():
@@ -387,7 +387,7 @@ def test_a_check_with_a_slow_policy_of_sameluck_ends_in_time():
     sl.draws(Constant)(lambda parameters, row, arm, bits: 1.0)
     experiment = experiment_of(sl.ThompsonGaussian(), arms=100, horizon=1_000)
     started = time.perf_counter()
-    (probe,) = body_checks.probe_bodies(experiment, Constant((1.0,) * 100))
+    (probe,) = function_checks.probe_bodies(experiment, Constant((1.0,) * 100))
     assert time.perf_counter() - started < 2.0
     assert 0 < probe.results[0].checkpoints.size < 250
 
@@ -395,7 +395,7 @@ def test_a_check_with_a_slow_policy_of_sameluck_ends_in_time():
 def test_what_sameluck_ships_is_not_checked():
     policies = {"ucb": sl.UCB1(), "batched": sl.Batched(sl.ThompsonBernoulli(), 5)}
     experiment = sl.Experiment(policies=policies, arms=3, horizon=60, replications=5)
-    assert body_checks.probe_bodies(experiment, BERNOULLI) == []
+    assert function_checks.probe_bodies(experiment, BERNOULLI) == []
 
 
 def test_a_live_experiment_checks_its_policies_when_it_starts():
@@ -418,7 +418,7 @@ def test_the_check_can_be_skipped():
 LOOPS = """
 from typing import NamedTuple
 import sameluck as sl
-from sameluck.simulation import body_checks
+from sameluck.simulation import function_checks
 
 class Mine(NamedTuple):
     size: int = 3
@@ -433,7 +433,7 @@ def select_mine(policy, tally, period, noise):
         number += 0
     return number
 
-body_checks.LONGEST = 0.3
+function_checks.LONGEST = 0.3
 experiment = sl.Experiment(policies={{"mine": Mine()}}, arms=3, horizon=60, replications=5)
 try:
     sl.simulate(experiment, sl.Bernoulli((0.5, 0.4, 0.3)), workers=1)

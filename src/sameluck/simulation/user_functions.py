@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sameluck.compilation.bodies import Body, Misuse, is_ours
-from sameluck.environments.base import Environment, draw_body_of, prepared_parameters
+from sameluck.compilation.functions import Function, Misuse, is_builtin
+from sameluck.environments.base import Environment, draw_function_of, prepared_parameters
 from sameluck.experiment import Experiment
 from sameluck.policies.base import (
     Policy,
     as_compiled,
-    body_of,
     prepare,
-    probabilities_body_of,
+    probabilities_function_of,
+    select_function_of,
     states_probabilities,
 )
 from sameluck.policies.batched import Batched
@@ -35,45 +35,49 @@ _RANDOMNESS = {  # by the fourth argument of a body
     "probabilities": "probabilities are a function of the tally",
 }
 # Of a body: what an instruction of it, or of a function that it calls, loaded when it was compiled.
-_constants: dict[Body, dict[tuple[Body, int], tuple[str, object]]] = {}
+_constants: dict[Function, dict[tuple[Function, int], tuple[str, object]]] = {}
 
 
-class BodyUse(NamedTuple):
+class UserFunction(NamedTuple):
     """A body with its parameters."""
 
-    body: Body
+    body: Function
     parameters: str
     arms: int
     horizon: int
     probabilities: bool = False  # whether it states the probabilities of a policy
 
 
-def own_bodies(
+def user_functions(
     experiment: Experiment, environment: Environment, policy: Policy, *, detail: bool
-) -> Iterator[BodyUse]:
-    """The select and draw bodies that are not sameluck's, and with `detail` those that state probabilities."""
+) -> Iterator[UserFunction]:
+    """The select and draw functions that are not sameluck's, and with `detail` those that state probabilities."""
     arms, horizon = experiment.n_arms, experiment.horizon
-    if not is_ours(type(policy)) or isinstance(policy, Batched):
+    if not is_builtin(type(policy)) or isinstance(policy, Batched):
         prepared = as_compiled(prepare(policy, arms, horizon))
-        if not is_ours(body_of(prepared)):
-            yield BodyUse(body_of(prepared), repr(policy), arms, horizon)
+        if not is_builtin(select_function_of(prepared)):
+            yield UserFunction(select_function_of(prepared), repr(policy), arms, horizon)
             if detail and states_probabilities(prepared):
-                yield BodyUse(
-                    probabilities_body_of(prepared), repr(policy), arms, horizon, probabilities=True
+                yield UserFunction(
+                    probabilities_function_of(prepared),
+                    repr(policy),
+                    arms,
+                    horizon,
+                    probabilities=True,
                 )
-    if not is_ours(type(environment)):
-        body = draw_body_of(prepared_parameters(environment, experiment.seed, range(1), arms))
-        if not is_ours(body):
-            yield BodyUse(body, repr(environment), arms, 0)
+    if not is_builtin(type(environment)):
+        body = draw_function_of(prepared_parameters(environment, experiment.seed, range(1), arms))
+        if not is_builtin(body):
+            yield UserFunction(body, repr(environment), arms, 0)
 
 
-def check_names(body: Body) -> None:
+def check_names(body: Function) -> None:
     """Raise `Misuse` for a name that is not defined, global randomness, the clock, imports and changes of globals.
 
     A global name is a constant of the machine code: one that was changed since is refused too, unless the body has
     a digest (`body_digests`) and is compiled anew.
     """
-    constants: dict[tuple[Body, int], tuple[str, object]] = {}
+    constants: dict[tuple[Function, int], tuple[str, object]] = {}
     for function in called_by(body):
         known = _known(function)
         for step, thing in _steps(function, known):
@@ -85,7 +89,7 @@ def check_names(body: Body) -> None:
     _check_constants(body, constants)
 
 
-def called_by(body: Body) -> Iterator[Body]:
+def called_by(body: Function) -> Iterator[Function]:
     """A body and the functions of a user that it calls, directly or not."""
     found, seen = [body], {body}
     while found:
@@ -99,12 +103,14 @@ def called_by(body: Body) -> Iterator[Body]:
                 found.append(inner)
 
 
-def _known(function: Body) -> dict[str, object]:
+def _known(function: Function) -> dict[str, object]:
     nonlocals = inspect.getclosurevars(function).nonlocals
     return {**vars(builtins), **function.__globals__, **nonlocals}
 
 
-def _steps(function: Body, known: dict[str, object]) -> Iterator[tuple[dis.Instruction, object]]:
+def _steps(
+    function: Function, known: dict[str, object]
+) -> Iterator[tuple[dis.Instruction, object]]:
     """Each instruction, with the object that it loads by name or as an attribute of a module."""
     thing: object = None
     for step in dis.get_instructions(function):
@@ -118,7 +124,11 @@ def _steps(function: Body, known: dict[str, object]) -> Iterator[tuple[dis.Instr
 
 
 def _reason(
-    body: Body, function: Body, known: dict[str, object], step: dis.Instruction, thing: object
+    body: Function,
+    function: Function,
+    known: dict[str, object],
+    step: dis.Instruction,
+    thing: object,
 ) -> str:
     name, module = str(step.argval), _module(thing)
     helper = "" if function is body else function.__name__
@@ -149,7 +159,9 @@ def _unchanging(thing: object) -> object:
     return np.asarray(thing).tobytes() if numbers else thing
 
 
-def _check_constants(body: Body, constants: dict[tuple[Body, int], tuple[str, object]]) -> None:
+def _check_constants(
+    body: Function, constants: dict[tuple[Function, int], tuple[str, object]]
+) -> None:
     before = _constants.setdefault(body, constants)
     for place, (name, value) in constants.items():
         if _differs(before.get(place, (name, value))[1], value):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import sameluck as sl
-from sameluck.simulation import keeping
-from sameluck.simulation.keeping import KeptRuns
+from sameluck.simulation import kept_runs
+from sameluck.simulation.kept_runs import KeptRuns
 from sameluck.simulation.tasks import Work
 
 ARMS = sl.Bernoulli((0.7, 0.3))
@@ -176,8 +176,8 @@ def test_ctrl_c_again_while_the_file_is_written(path, monkeypatch):
 
 
 def test_the_file_is_written_now_and_then_in_case_the_process_is_killed(path, monkeypatch):
-    monkeypatch.setattr(keeping, "_PAUSE", 0.0)
-    monkeypatch.setattr(keeping, "_SHARE", 0)
+    monkeypatch.setattr(kept_runs, "_PAUSE", 0.0)
+    monkeypatch.setattr(kept_runs, "_SHARE", 0)
     seen = []
 
     def look(*_):

@@ -1,4 +1,4 @@
-"""Select and draw bodies: their registration, the names they are compiled under, and their errors."""
+"""Select and draw functions: their registration, the names they are compiled under, and their errors."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from typing import Any, TypeAlias
 
 from sameluck.errors import Invalid, did_you_mean
 
-Body: TypeAlias = Callable[..., Any]
+Function: TypeAlias = Callable[..., Any]
 
 # Arguments of registered functions until version 0.2, and their names now.
 RENAMED = {"luck": "noise", "chances": "probabilities", "law": "parameters"}
 
 
-def is_ours(thing: type | Body) -> bool:
+def is_builtin(thing: type | Function) -> bool:
     """Whether a class or function is defined in sameluck, so that the digest of its sources covers it."""
     return str(thing.__module__).startswith("sameluck.")
 
@@ -40,7 +40,7 @@ def renamed(kind: type) -> type:
 
 
 def check_registration(
-    kind: object, body: Body, known: Mapping[str, type], what: str, arguments: str
+    kind: object, body: Function, known: Mapping[str, type], what: str, arguments: str
 ) -> None:
     """Raise `Invalid` unless a body may be registered for a class: `what` is "a policy" or "an environment"."""
     if not isinstance(kind, type) or not hasattr(kind, "_fields"):
@@ -52,13 +52,13 @@ def check_registration(
         renames = [f"rename {name} to {RENAMED[name]}" for name in names if name in RENAMED]
         got = "; ".join([f"got ({', '.join(names)})", *renames])
         raise Invalid(f"a body of {kind.__name__} must take ({arguments}), {got}")
-    if is_ours(body):
+    if is_builtin(body):
         return
     # Machine code of sameluck's own bodies is kept on disk for later processes.
-    if is_ours(kind):
+    if is_builtin(kind):
         raise Invalid(f"{kind.__name__} is a class of sameluck; define a class of your own")
     for other in known.values():
-        if is_ours(other) and _word(other) == _word(kind):
+        if is_builtin(other) and _word(other) == _word(kind):
             raise Invalid(f"sameluck has {what} called {other.__name__}; give yours another name")
 
 
@@ -108,13 +108,13 @@ _REASON = (
 class Misuse(Exception):
     """What a body must not do with what it is given; raised in plain Python only."""
 
-    def __init__(self, reason: str, body: Body | None = None, line: int | None = None) -> None:
+    def __init__(self, reason: str, body: Function | None = None, line: int | None = None) -> None:
         super().__init__(reason)
         self.body = body  # if it is not raised in the body itself
         self.line = line
 
 
-def locate_error(body: Body, error: Exception) -> tuple[str, str]:
+def locate_error(body: Function, error: Exception) -> tuple[str, str]:
     """The line of a body at which Numba or Python failed, and the reason in one line."""
     text, lines = str(error), [*_named_lines(body, error), *_raising_lines(body, error)]
     line = getattr(error, "line", None) or [body.__code__.co_firstlineno, *lines][-1]
@@ -122,7 +122,7 @@ def locate_error(body: Body, error: Exception) -> tuple[str, str]:
     return f"line {line}", reason.replace("it makes a new array", f"it makes {_made(body, line)}")
 
 
-def _made(body: Body, line: int) -> str:
+def _made(body: Function, line: int) -> str:
     """What a body makes in memory of its own, by its bytecode: on the line, or anywhere; otherwise an array."""
     steps = list(dis.get_instructions(body))
     near = [one for one in steps if one.positions and one.positions.lineno == line]
@@ -134,7 +134,7 @@ def _a_text(step: dis.Instruction) -> str:
     return "a text" if "CONST" in step.opname and isinstance(step.argval, str) else ""
 
 
-def _python_reason(body: Body, error: Exception) -> str:
+def _python_reason(body: Function, error: Exception) -> str:
     if isinstance(error, Misuse):
         return str(error)
     if isinstance(error, NameError) and error.name:
@@ -187,7 +187,7 @@ def _numba_reason(text: str, error: Exception) -> str:
     return reason[:200]
 
 
-def blames(body: Body, error: Exception) -> bool:
+def blames(body: Function, error: Exception) -> bool:
     """Whether an error arose in a body, or while it was compiled."""
     code = body.__code__
     lines = range(code.co_firstlineno, max(line or 0 for _, _, line in code.co_lines()) + 1)
@@ -195,12 +195,12 @@ def blames(body: Body, error: Exception) -> bool:
     return raised or any(n in lines for n in _named_lines(body, error))
 
 
-def _raising_lines(body: Body, error: Exception) -> list[int]:
+def _raising_lines(body: Function, error: Exception) -> list[int]:
     frames = traceback.walk_tb(error.__traceback__)
     return [line for frame, line in frames if frame.f_code is body.__code__]
 
 
-def _named_lines(body: Body, error: Exception) -> list[int]:
+def _named_lines(body: Function, error: Exception) -> list[int]:
     """The lines of a body's file that Numba's message names."""
     file = re.escape(Path(body.__code__.co_filename).name)
     return [int(line) for line in re.findall(rf'File "[^"]*{file}", line (\d+)', str(error))]

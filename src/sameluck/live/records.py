@@ -10,19 +10,17 @@ from typing import NamedTuple
 
 from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Transaction
-from sameluck.live.databases.report_rows import (
-    AnswerRow,
-    DisabledRow,
-    ExperimentAnswerRow,
-    NameRow,
-    ReplicationProgress,
-)
 from sameluck.live.databases.rows import (
     ACTIVE,
     ENDED,
+    AnswerRow,
     AssignmentRow,
+    DisabledRow,
+    ExperimentAnswerRow,
+    NameRow,
     NumberRow,
     ProgressRow,
+    ReplicationProgress,
     TextRow,
 )
 from sameluck.live.engine.scheduler import AUDITED

@@ -18,7 +18,7 @@ from contract.scenario import (
 )
 from sameluck.errors import Invalid
 from sameluck.live import records
-from sameluck.live.databases.report_rows import ArrivalRow
+from sameluck.live.databases.rows import ArrivalRow
 from sameluck.live.experiment import LiveExperiment
 
 

@@ -15,8 +15,7 @@ import sameluck as sl
 from sameluck.live.databases import list_statements, pipeline
 from sameluck.live.databases.pipeline import Pipeline
 from sameluck.live.databases.postgres import Postgres
-from sameluck.live.databases.report_rows import AnswerRow
-from sameluck.live.databases.rows import CurrentRow, ExperimentRow, NumberRow, TextRow
+from sameluck.live.databases.rows import AnswerRow, CurrentRow, ExperimentRow, NumberRow, TextRow
 
 START = {"definition": "", "fingerprints": "{}", "options": "", "salt": "", "streams": 1, "now": 0}
 

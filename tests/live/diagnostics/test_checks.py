@@ -13,7 +13,7 @@ from scipy import stats
 import budget
 import sameluck as sl
 from sameluck.errors import Invalid
-from sameluck.live.databases.report_rows import ArrivalRow
+from sameluck.live.databases.rows import ArrivalRow
 from sameluck.live.diagnostics.audit import replay_audit
 from sameluck.live.diagnostics.delay import TAIL_ALARM, TAIL_WATCH, delay
 from sameluck.live.diagnostics.drift import _largest_of_three, drift

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from sameluck.live.calls.settings import StoreSettings
 from sameluck.live.databases.base import Transaction
-from sameluck.live.databases.report_rows import ChangeRow
+from sameluck.live.databases.rows import ChangeRow
 from sameluck.live.records import moment
 from sameluck.validation import require_name
 

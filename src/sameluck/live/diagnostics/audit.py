@@ -9,8 +9,7 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.intervals import t_interval
-from sameluck.live.databases.report_rows import AuditRow
-from sameluck.live.databases.rows import ReplicationRow
+from sameluck.live.databases.rows import AuditRow, ReplicationRow
 from sameluck.live.diagnostics.check import WATCH, Check, Details, diagnostic, p_text, verdict_of
 from sameluck.live.diagnostics.snapshot import Snapshot
 

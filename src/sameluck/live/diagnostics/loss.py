@@ -11,7 +11,7 @@ import scipy
 from sameluck.arrays import Bools, Ints
 from sameluck.errors import Invalid
 from sameluck.intervals import holm
-from sameluck.live.databases.report_rows import ArmCount
+from sameluck.live.databases.rows import ArmCount
 from sameluck.live.diagnostics.check import Check, Details, diagnostic, p_text, verdict_of
 from sameluck.live.diagnostics.snapshot import End, Snapshot
 from sameluck.wording import arm_in, counted, listed

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sameluck.live.databases.report_rows import EntryCount, ReplicationTimes, VoidCount
-from sameluck.live.databases.rows import ACTIVE, CurrentRow
+from sameluck.live.databases.rows import ACTIVE, CurrentRow, EntryCount, ReplicationTimes, VoidCount
 from sameluck.live.diagnostics.check import Check, Details, diagnostic
 from sameluck.live.diagnostics.snapshot import SECOND, Snapshot
 from sameluck.live.options import DAY, LONG

@@ -15,8 +15,7 @@ from sameluck.arrays import Floats, Ints
 from sameluck.errors import Diverged, Invalid
 from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Row, SqlValue
-from sameluck.live.databases.report_rows import AnswerRow, OutcomeRow
-from sameluck.live.databases.rows import ProgressRow
+from sameluck.live.databases.rows import AnswerRow, OutcomeRow, ProgressRow
 from sameluck.live.options import LiveOptions
 from sameluck.live.state.ledger import Ledger
 from sameluck.live.state.verification import verify

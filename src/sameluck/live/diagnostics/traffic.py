@@ -12,7 +12,7 @@ import scipy
 
 from sameluck.errors import Invalid
 from sameluck.live import records
-from sameluck.live.databases.report_rows import ArrivalRow
+from sameluck.live.databases.rows import ArrivalRow
 from sameluck.live.diagnostics.check import ALARM, Check, Details, diagnostic, p_text, verdict_of
 from sameluck.live.diagnostics.snapshot import Snapshot
 from sameluck.validation import require_number

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from sameluck.experiment import Experiment
-from sameluck.live.databases.report_rows import WaitingRow
-from sameluck.live.databases.rows import NumberRow, TextRow
+from sameluck.live.databases.rows import NumberRow, TextRow, WaitingRow
 from sameluck.live.records import moment
 from sameluck.live.state.ledger import Ledger
 from sameluck.wording import counted

@@ -32,7 +32,7 @@ def public(kind):
     ("own", "synchronous", "more"),
     [
         (sl.AsyncStore, sl.Store, set()),
-        (sl.AsyncLiveExperiment, sl.LiveExperiment, {"name", "options", "started_at"}),
+        (sl.AsyncLiveExperiment, sl.LiveExperiment, {"id", "name", "options", "started_at"}),
     ],
 )
 def test_the_names_and_the_signatures_are_those_of_the_synchronous_class(own, synchronous, more):

@@ -138,7 +138,7 @@ def test_coroutines_have_the_same_methods(server):
 
 
 # Of the server, or local.
-MORE = {"verify", "twin", "tick", "void_units", "started_at", "options"}
+MORE = {"verify", "twin", "tick", "void_units", "fallback_arm", "fallback_assignment"}
 
 
 def test_the_clients_have_the_methods_of_the_embedded_object():

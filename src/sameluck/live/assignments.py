@@ -14,7 +14,14 @@ from sameluck.errors import Conflict, Diverged, Invalid, SameluckError, Unknown,
 from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Transaction, Work
 from sameluck.live.databases.rows import AssignmentRow, ExperimentRow, LockedAssignment
-from sameluck.live.records import Assignment, AssignmentDetails, Receipt, details_of, moment
+from sameluck.live.records import (
+    UNAVAILABLE,
+    Assignment,
+    AssignmentDetails,
+    Receipt,
+    details_of,
+    moment,
+)
 from sameluck.live.state.replications import OpenReplications
 from sameluck.live.users.batches import batches_of, map_valid, result_or_error
 from sameluck.live.users.enrolment import Enrolment, Unit
@@ -46,7 +53,9 @@ class Assignments:
         self._replications = replications
         self._database = replications.database
         self._settings = replications.settings
-        self._id = row.id
+        self._id = self.id = (
+            row.id
+        )  # its number in the store; another experiment of the same name has another
         self.name = row.name
         self.options = replications.options
         self.started_at = moment(row.started_us)
@@ -58,6 +67,15 @@ class Assignments:
     def experiment(self) -> Experiment:
         """The experiment, policies that were added included."""
         return self._replications.experiment
+
+    @property
+    def fallback_assignment(self) -> Assignment:
+        """Answer to a unit while the store is unavailable, without a call to the store."""
+        return self._enrolment.not_enrolled(UNAVAILABLE)
+
+    def fallback_arm(self) -> str:
+        """Return the fallback arm at this moment."""
+        return self._enrolment.read_fallback()
 
     def __repr__(self) -> str:
         names = ", ".join(self.experiment.policies)

@@ -16,11 +16,12 @@ from sameluck.live.assignments import Assignments
 from sameluck.live.calls.call_queue import BatchedCall, CallQueue
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.maintenance import Maintenance
-from sameluck.live.options import Clock, LiveOptions, check_flags
+from sameluck.live.options import MAX_SECONDS, Clock, LiveOptions, check_flags
 from sameluck.live.records import Assignment, Receipt
 from sameluck.live.store import Store
 from sameluck.live.store import open as open_store
 from sameluck.live.users.enrolment import MadeAssignment, Unit
+from sameluck.validation import require_number
 
 P = ParamSpec("P")
 S_co = TypeVar("S_co", bound="Maintenance | Assignments", covariant=True)
@@ -114,15 +115,15 @@ def _awaited(
 
 def _loaded(
     method: Callable[Concatenate[Store, P], LiveExperiment],
-) -> Callable[Concatenate[_Awaited[Store], P], Coroutine[object, None, AsyncLiveExperiment]]:
+) -> Callable[Concatenate[AsyncStore, P], Coroutine[object, None, AsyncLiveExperiment]]:
     """A method that returns an experiment."""
 
     @wraps(method)
     async def call(
-        self: _Awaited[Store], /, *arguments: P.args, **named: P.kwargs
+        self: AsyncStore, /, *arguments: P.args, **named: P.kwargs
     ) -> AsyncLiveExperiment:
         load = partial(method, self._synchronous, *arguments, **named)
-        return AsyncLiveExperiment(await self._calls.in_thread(load), self._calls)
+        return AsyncLiveExperiment(await self._calls.in_thread(load), self)
 
     return call
 
@@ -130,8 +131,8 @@ def _loaded(
 class AsyncLiveExperiment(_Awaited[LiveExperiment]):
     """A `LiveExperiment` for coroutines: the same methods, awaited."""
 
-    def __init__(self, synchronous: LiveExperiment, calls: CallQueue) -> None:
-        super().__init__(synchronous, calls)
+    def __init__(self, synchronous: LiveExperiment, store: AsyncStore) -> None:
+        super().__init__(synchronous, store._calls)
         self._assigning: dict[bool, BatchedCall[Unit, Assignment]] = {
             strict: BatchedCall(partial(synchronous._assign_together, strict=strict), self._unheard)
             for strict in (False, True)
@@ -148,6 +149,16 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
     def name(self) -> str:
         """Its name in the store."""
         return self._synchronous.name
+
+    @property
+    def id(self) -> int:
+        """Its number in the store."""
+        return self._synchronous.id
+
+    @property
+    def fallback_assignment(self) -> Assignment:
+        """Answer to a unit while the store is unavailable, without a call to the store."""
+        return self._synchronous.fallback_assignment
 
     @property
     def options(self) -> LiveOptions:
@@ -197,6 +208,7 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
         patience = self._synchronous._settings.patience
         return await self._calls.call(self._rewarding, (id, value), patience)
 
+    fallback_arm = _awaited(LiveExperiment.fallback_arm)
     assign_many = _awaited(LiveExperiment.assign_many)
     reward_many = _awaited(LiveExperiment.reward_many)
     expose = _awaited(LiveExperiment.expose, for_user=True)
@@ -247,6 +259,16 @@ class AsyncStore(_Awaited[Store]):
     async def close(self) -> None:
         """Answer the calls of `assign` and `reward` that wait, and close the store as `Store.close` does."""
         await self._calls.close(self._synchronous.close)
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds that `assign` may take; None for no deadline."""
+        return self._synchronous.timeout
+
+    async def check_writable(self, seconds: float = 1.0) -> None:
+        """Raise `Unavailable` unless the database accepts a write within some seconds, even if no thread is free."""
+        require_number("seconds", seconds, above=0, at_most=MAX_SECONDS)
+        await self._calls.in_thread(partial(self._synchronous.check_writable, seconds), seconds)
 
     names = _awaited(Store.names)
     statuses = _awaited(Store.statuses)

@@ -41,7 +41,7 @@ MOST_NUMBERS = 100_000_000  # floats in memory for open replications
 MOST = 1 << 40  # of any other whole number
 
 HOUR, DAY = 3_600.0, 86_400.0
-LONGEST = 10 * 365 * DAY  # a window, a lease or a delay
+MAX_SECONDS = 10 * 365 * DAY  # a window, a lease or a delay
 LONG, ABSURD = 730.0, 36_500.0  # days
 
 Options = TypeVar("Options")
@@ -78,7 +78,7 @@ class Reward:
         require_number("Reward.default", self.default)
         if not low <= self.default <= high:
             raise Invalid(f"Reward.default must lie between min and max, got {self.default!r}")
-        require_number("Reward.window_seconds", self.window_seconds, above=0, at_most=LONGEST)
+        require_number("Reward.window_seconds", self.window_seconds, above=0, at_most=MAX_SECONDS)
         _make_plain(self)
 
     @property
@@ -136,10 +136,12 @@ class LiveOptions:
             raise Invalid(f"LiveOptions.reward must be a Reward, got {shown(self.reward)}")
         require_one_of("LiveOptions.order", self.order, ORDERS)
         require_one_of("LiveOptions.exposure", self.exposure, EXPOSURES)
-        require_number("LiveOptions.lease_seconds", self.lease_seconds, above=0, at_most=LONGEST)
+        require_number(
+            "LiveOptions.lease_seconds", self.lease_seconds, above=0, at_most=MAX_SECONDS
+        )
         require_number("LiveOptions.traffic_share", self.traffic_share, above=0, at_most=1)
         if self.sticky_exclusion is not None:
-            longest = {"at_least": 0, "at_most": LONGEST}
+            longest = {"at_least": 0, "at_most": MAX_SECONDS}
             require_number("LiveOptions.sticky_exclusion", self.sticky_exclusion, **longest)
         require_number("LiveOptions.audit_share", self.audit_share, at_least=0, at_most=1)
         if not isinstance(self.aa, bool):

@@ -19,6 +19,7 @@ from sameluck.live.experiment import LiveExperiment
 from sameluck.live.logs.importing import Imported, ImportRequest, import_log
 from sameluck.live.maintenance import Maintenance
 from sameluck.live.options import (
+    MAX_SECONDS,
     Clock,
     LiveOptions,
     Makers,
@@ -35,6 +36,7 @@ from sameluck.live.start import (
     first_difference,
     start,
 )
+from sameluck.validation import require_number
 
 CLOSE_SECONDS = 1.0  # for what is left to be written: a process that ends does not wait for a database that is away
 
@@ -100,6 +102,17 @@ class Store(Maintenance):
                 with contextlib.suppress(SameluckError):
                     live._enrolment.flush()
         self._database.close()
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds that `assign` may take; None for no deadline."""
+        return self._settings.timeout
+
+    def check_writable(self, seconds: float = 1.0) -> None:
+        """Raise `Unavailable` unless the database accepts a write within some seconds."""
+        require_number("seconds", seconds, above=0, at_most=MAX_SECONDS)
+        with time_limit(seconds):
+            self._database.write(lambda _: None)
 
     def start(
         self,

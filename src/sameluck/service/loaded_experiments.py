@@ -311,7 +311,7 @@ class LoadedExperiments:
                     raise _no_experiment(name) from None
                 except Diverged:  # it has failed, or another version: users get the fallback arm
                     live = self.store.peek(name, makers=self.makers)
-                awaited = AsyncLiveExperiment(live, self._awaited._calls)
+                awaited = AsyncLiveExperiment(live, self._awaited)
                 self._loaded[name] = Loaded(live, awaited)
                 self.loads += 1
             return self._loaded[name]

@@ -28,7 +28,7 @@ from sameluck.live.databases.rows import (
     TextRow,
 )
 from sameluck.live.engine.digest import MODULUS, entry_digest
-from sameluck.live.options import LONGEST
+from sameluck.live.options import MAX_SECONDS
 from sameluck.live.records import moment
 from sameluck.live.state.replications import OpenReplications
 from sameluck.live.users.pending_writes import PendingWrites
@@ -174,7 +174,7 @@ def _microseconds(older_than: object) -> int:
     seconds = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
     if not isinstance(seconds, int | float):
         raise Invalid(f"older_than must be seconds or a timedelta, got {shown(older_than)}")
-    require_number("older_than", seconds, at_least=0, at_most=LONGEST)
+    require_number("older_than", seconds, at_least=0, at_most=MAX_SECONDS)
     return round(seconds * SECOND)
 
 

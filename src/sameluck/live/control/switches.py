@@ -11,7 +11,7 @@ from sameluck.live.control.removal import erase_unit, forget_units
 from sameluck.live.control.windows import extend
 from sameluck.live.databases.base import Transaction, Work
 from sameluck.live.databases.rows import ACTIVE, ENDED, CurrentRow, NumberRow, TextRow
-from sameluck.live.options import LONGEST, arm_index, fallback_arm, options_text, stop_after_of
+from sameluck.live.options import MAX_SECONDS, arm_index, fallback_arm, options_text, stop_after_of
 from sameluck.live.records import WindowExtension
 from sameluck.live.state.replications import OpenReplications
 from sameluck.validation import require_flag, require_number, require_whole
@@ -154,7 +154,7 @@ class Control(NamedTuple):
     def extend_windows(self, seconds: float, reason: str) -> WindowExtension:
         """Let rewards that are awaited come later; see `LiveExperiment.extend_windows`."""
         check_reason(reason)
-        require_number("seconds", seconds, above=0, at_most=LONGEST)
+        require_number("seconds", seconds, above=0, at_most=MAX_SECONDS)
         return self.replications.write(
             lambda transaction: extend(transaction, self.replications, float(seconds), reason)
         )

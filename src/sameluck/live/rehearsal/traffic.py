@@ -26,7 +26,7 @@ from sameluck.policies.base import needs_binary
 from sameluck.simulation.rewards import bits_at
 from sameluck.validation import is_whole, require_fields, require_number
 
-LONGEST = 10 * 365 * 86_400.0  # seconds of a delay
+MAX_SECONDS = 10 * 365 * 86_400.0  # seconds of a delay
 CACHED = 10_000  # instances of a prior
 
 
@@ -58,13 +58,13 @@ class Lognormal(NamedTuple):
 
     def draw(self, generator: Random) -> float:
         """One delay."""
-        return min(generator.lognormvariate(math.log(self.median), self.sigma), LONGEST)
+        return min(generator.lognormvariate(math.log(self.median), self.sigma), MAX_SECONDS)
 
 
 BOUNDS: dict[str, dict[str, float]] = {  # of every number of a delay
-    "Constant.seconds": {"at_least": 0, "at_most": LONGEST},
-    "Exponential.mean": {"above": 0, "at_most": LONGEST},
-    "Lognormal.median": {"above": 0, "at_most": LONGEST},
+    "Constant.seconds": {"at_least": 0, "at_most": MAX_SECONDS},
+    "Exponential.mean": {"above": 0, "at_most": MAX_SECONDS},
+    "Lognormal.median": {"above": 0, "at_most": MAX_SECONDS},
     "Lognormal.sigma": {"at_least": 0, "at_most": 10},
 }
 

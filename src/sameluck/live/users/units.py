@@ -9,15 +9,15 @@ from uuid import UUID
 from sameluck.errors import Invalid, shown
 from sameluck.validation import is_whole
 
-LONGEST = 1_000  # characters
+MAX_LENGTH = 1_000  # characters
 
 
 def hash_unit(unit: object, salt: bytes) -> str:
     """The keyed hash that a unit is stored as: the database holds no name."""
     text = str(unit) if _has_short_text(unit) else unit
-    if not isinstance(text, str) or not 0 < len(text) <= LONGEST:
+    if not isinstance(text, str) or not 0 < len(text) <= MAX_LENGTH:
         raise Invalid(
-            f"a unit must be text of 1 to {LONGEST:,} characters (or a whole number, or a UUID), got {shown(unit)}"
+            f"a unit must be text of 1 to {MAX_LENGTH:,} characters (or a whole number, or a UUID), got {shown(unit)}"
         )
     try:
         content = text.encode()
@@ -41,7 +41,7 @@ def _is_unicode(text: str) -> bool:
 
 def _has_short_text(unit: object) -> bool:
     """Whether a unit is a UUID, or a whole number that Python can write."""
-    return isinstance(unit, UUID) or (is_whole(unit) and abs(operator.index(unit)) < 10**LONGEST)
+    return isinstance(unit, UUID) or (is_whole(unit) and abs(operator.index(unit)) < 10**MAX_LENGTH)
 
 
 def is_in_traffic_share(code: str, share: float) -> bool:

@@ -16,7 +16,9 @@ CHECKS = [
     checks.response_headers_conformance,
 ]
 DOCUMENT = create_app(sl.open("sqlite://")).openapi()
-SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
+OPERATIONS = [
+    result.ok() for result in schemathesis.openapi.from_dict(DOCUMENT).get_all_operations()
+]
 
 
 def send(served, case):
@@ -40,11 +42,25 @@ def described(shared):
 
 
 @pytest.mark.slow
-@SCHEMA.parametrize()
-@hypothesis.settings(
-    max_examples=8,
-    suppress_health_check=list(hypothesis.HealthCheck),
-    phases=[hypothesis.Phase.generate],
-)
-def test_every_response_is_described(described, case):
-    case.validate_response(send(described, case), checks=CHECKS)
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.label)
+def test_every_response_is_described(described, operation):
+    @hypothesis.settings(
+        max_examples=20,
+        suppress_health_check=list(hypothesis.HealthCheck),
+        phases=[hypothesis.Phase.generate],
+    )
+    @hypothesis.given(case=operation.as_strategy())
+    def check(case):
+        case.validate_response(send(described, case), checks=CHECKS)
+
+    check()
+
+
+def test_every_operation_is_tested():
+    methods = {"get", "post", "put", "patch", "delete"}
+    described = {
+        f"{method.upper()} {path}"
+        for path, operations in DOCUMENT["paths"].items()
+        for method in methods & operations.keys()
+    }
+    assert {operation.label for operation in OPERATIONS} == described

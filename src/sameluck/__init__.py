@@ -9,20 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from sameluck.design import Naive, Replay, TimeCoupled
 from sameluck.environments.base import ENVIRONMENTS, Environment, draws
-from sameluck.environments.bernoulli import Bernoulli
-from sameluck.environments.beta import Beta
-from sameluck.environments.categorical import Categorical
-from sameluck.environments.continuous_uniform import ContinuousUniform
+from sameluck.environments.bounded import Beta, ContinuousUniform
+from sameluck.environments.discrete import Bernoulli, Categorical, Poisson
 from sameluck.environments.empirical import Empirical
-from sameluck.environments.exponential import Exponential
-from sameluck.environments.gaussian import Gaussian
-from sameluck.environments.gaussian_mixture import GaussianMixture
-from sameluck.environments.lognormal import Lognormal, ZeroInflatedLognormal
-from sameluck.environments.poisson import Poisson
+from sameluck.environments.normal import Gaussian, GaussianMixture, StudentT, TruncatedGaussian
+from sameluck.environments.positive import Exponential, Lognormal, ZeroInflatedLognormal
 from sameluck.environments.priors import BernoulliPrior, GaussianPrior
 from sameluck.environments.python_environment import python_environment
-from sameluck.environments.student_t import StudentT
-from sameluck.environments.truncated_gaussian import TruncatedGaussian
 from sameluck.errors import (
     AddressReused,
     Closed,

@@ -1,1 +1,1 @@
-"""Environments: the laws that simulated rewards follow."""
+"""Environments: the distributions of simulated rewards, grouped by family."""

@@ -27,14 +27,12 @@ from sameluck.arrays import Floats
 from sameluck.compilation.body_digests import compiled_bodies
 from sameluck.compilation.decorators import dispatched
 from sameluck.compilation.functions import check_registration, is_builtin, renamed
+from sameluck.environments.checks import REWARD_LIMITS, check_means
 from sameluck.errors import Invalid, shown
 from sameluck.randomness.streams import Bits
-from sameluck.validation import is_listed, require_number
+from sameluck.validation import is_listed
 
 DrawFunction: TypeAlias = Callable[..., float]
-
-_ROUNDING = 1e-9  # of a sum of probabilities
-LARGEST = 1e50  # a reward; sums of fourth powers of larger ones would overflow
 
 ENVIRONMENTS: dict[str, type[Environment]] = {}  # by the name of their text form
 _DRAW_FUNCTIONS: dict[type, DrawFunction] = {}
@@ -86,7 +84,7 @@ class Environment:
     def check(self, arms: int) -> None:
         """Raise `Invalid` for parameters that are not valid for this number of arms."""
         means = self.means.tolist() if isinstance(self.means, np.ndarray) else self.means
-        check_means(self, means, arms, **LIMITS)
+        check_means(self, means, arms, **REWARD_LIMITS)
 
     def compiled_parameters(
         self, seed: int, replications: range, arms: int
@@ -114,7 +112,6 @@ def _as_array(name: str, value: object) -> object:
 
 
 EnvironmentLike: TypeAlias = Environment | text_forms.Parameters | str  # itself or its text form
-LIMITS = {"at_least": -LARGEST, "at_most": LARGEST}
 
 
 def draws(kind: type) -> Callable[[DrawFunction], DrawFunction]:
@@ -235,75 +232,3 @@ def _read_only(value: object) -> object:
     view = value.view()
     view.flags.writeable = False
     return view
-
-
-def per_arm(value: float | Sequence[float], arms: int) -> Floats:
-    """One number, or one per arm, as a new array: writable in both cases, so that both have the same machine code."""
-    return np.array(np.broadcast_to(np.asarray(value, float), (arms,)))
-
-
-def check_means(environment: Environment, means: object, arms: int, **bounds: float) -> None:
-    """Raise `Invalid` unless there is one mean per arm, each within its bounds."""
-    name = f"{type(environment).__name__}.means"
-    check_length(name, means, arms)
-    check_each(name, means, arms, **bounds)
-
-
-def check_length(name: str, values: object, arms: int) -> None:
-    """Raise `Invalid` unless there is one value per arm."""
-    if not is_listed(values):
-        raise Invalid(f"{name} must be a list with one entry per arm, got {shown(values)}")
-    if len(values) != arms:
-        raise Invalid(
-            f"{name} has {len(values)} entries, but there are {arms} arms; give one entry per arm"
-        )
-
-
-def check_each(name: str, value: object, arms: int, **bounds: float) -> None:
-    """Raise `Invalid` unless the value, or each of one per arm, is within its bounds."""
-    if not is_listed(value):
-        require_number(name, value, **bounds)
-        return
-    check_length(name, value, arms)
-    for arm, entry in enumerate(value):
-        require_number(f"{name}[{arm}]", entry, **bounds)
-
-
-def check_order(
-    kind: str, low: float | Sequence[float], high: float | Sequence[float], arms: int
-) -> None:
-    """Raise `Invalid` unless `low` is at most `high`, for each arm."""
-    for arm, ends in enumerate(zip(per_arm(low, arms), per_arm(high, arms), strict=True)):
-        if ends[0] > ends[1]:
-            raise Invalid(
-                f"{kind}.high of arm {arm} must be >= its low, {ends[0]:g}, got {ends[1]:g}"
-            )
-
-
-def check_table(name: str, rows: object, arms: int, columns: int | None, **bounds: float) -> int:
-    """The number of columns, or `Invalid` unless there is one list of as many numbers per arm."""
-    check_length(name, rows, arms)
-    assert is_listed(rows)
-    for arm, row in enumerate(rows):
-        columns = check_row(f"{name}[{arm}]", row, columns, **bounds)
-    return columns or 0
-
-
-def check_row(name: str, values: object, columns: int | None, **bounds: float) -> int:
-    """How many values there are, or `Invalid` unless they are numbers, as many as given."""
-    if not is_listed(values) or not values:
-        raise Invalid(f"{name} must be a list of numbers, got {shown(values)}")
-    if columns not in (None, len(values)):
-        raise Invalid(f"{name} has {len(values)} entries, but must have {columns}")
-    for place, value in enumerate(values):
-        require_number(f"{name}[{place}]", value, **bounds)
-    return len(values)
-
-
-def check_probabilities(name: str, rows: object, arms: int, columns: int | None = None) -> int:
-    """The number of columns, or `Invalid` unless there is one list of probabilities per arm, with the sum 1."""
-    columns = check_table(name, rows, arms, columns, at_least=0, at_most=1)
-    for arm, total in enumerate(np.sum(np.asarray(rows, float), axis=1)):
-        if abs(total - 1) > _ROUNDING:
-            raise Invalid(f"{name}[{arm}] must have the sum 1, got {total:.12g}")
-    return columns

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
-from sameluck.environments.base import LARGEST, LIMITS, Environment, check_length, draws
+from sameluck.environments.base import Environment, draws
+from sameluck.environments.checks import MAX_REWARD, REWARD_LIMITS, check_length
 from sameluck.errors import Invalid, shown
 from sameluck.logs.rows import read_log, refuse_problems, rewards_by_arm
 from sameluck.randomness.samplers import uniform
@@ -94,7 +95,7 @@ class Empirical(_Parameters, Environment):
             if _all_within_limits(values):
                 continue
             for row, value in enumerate(values):
-                require_number(f"Empirical.samples[{arm}][{row}]", value, **LIMITS)
+                require_number(f"Empirical.samples[{arm}][{row}]", value, **REWARD_LIMITS)
 
     def compiled_parameters(self, seed: int, replications: range, arms: int) -> CompiledEmpirical:
         """The same instance in all replications."""
@@ -109,7 +110,7 @@ def _all_within_limits(values: Sequence[object]) -> bool:
     # Millions of values are not checked one by one unless one of them is wrong and must be named.
     an_array = isinstance(values, np.ndarray) and values.dtype == np.float64
     floats = an_array or set(map(type, values)) == {float}
-    return floats and bool((np.abs(np.array(values)) <= LARGEST).all())
+    return floats and bool((np.abs(np.array(values)) <= MAX_REWARD).all())
 
 
 class CompiledEmpirical(NamedTuple):

@@ -22,10 +22,10 @@ from sameluck.environments.base import (
     draws,
     law_at,
     moves,
-    per_arm,
     prepared_parameters,
 )
-from sameluck.environments.gaussian import Gaussian
+from sameluck.environments.checks import per_arm
+from sameluck.environments.normal import Gaussian
 from sameluck.errors import Invalid, shown
 from sameluck.randomness.samplers import normal, uniform
 from sameluck.randomness.streams import Bits, again

@@ -9,17 +9,10 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.compilation.decorators import compiled
-from sameluck.environments.base import (
-    LARGEST,
-    LIMITS,
-    Environment,
-    check_each,
-    draws,
-    per_arm,
-)
-from sameluck.environments.bernoulli import Bernoulli, CompiledBernoulli, compiled_bernoulli
-from sameluck.environments.gaussian import CompiledGaussian, Gaussian
-from sameluck.environments.poisson import Poisson
+from sameluck.environments.base import Environment, draws
+from sameluck.environments.checks import MAX_REWARD, REWARD_LIMITS, check_each, per_arm
+from sameluck.environments.discrete import Bernoulli, CompiledBernoulli, Poisson, compiled_bernoulli
+from sameluck.environments.normal import CompiledGaussian, Gaussian
 from sameluck.randomness.samplers import beta, gamma, normal, poisson
 from sameluck.randomness.streams import ALL_POLICIES, INSTANCE, Bits, stream, word
 from sameluck.validation import is_listed
@@ -98,9 +91,9 @@ class GaussianPrior(_NormalParameters, _Prior):
 
     def check(self, arms: int) -> None:
         """Raise `Invalid` for numbers that are not finite and standard deviations below 0."""
-        check_each("GaussianPrior.mean", self.mean, arms, **LIMITS)
-        check_each("GaussianPrior.sd", self.sd, arms, at_least=0, at_most=LARGEST)
-        check_each("GaussianPrior.noise_sd", self.noise_sd, arms, at_least=0, at_most=LARGEST)
+        check_each("GaussianPrior.mean", self.mean, arms, **REWARD_LIMITS)
+        check_each("GaussianPrior.sd", self.sd, arms, at_least=0, at_most=MAX_REWARD)
+        check_each("GaussianPrior.noise_sd", self.noise_sd, arms, at_least=0, at_most=MAX_REWARD)
 
     def compiled_parameters(self, seed: int, replications: range, arms: int) -> CompiledGaussian:
         """One instance per replication."""

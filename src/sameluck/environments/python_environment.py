@@ -9,14 +9,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from sameluck.compilation.functions import is_builtin
-from sameluck.environments.base import (
-    ENVIRONMENTS,
-    LIMITS,
-    Environment,
-    check_length,
-    complete,
-    draws,
-)
+from sameluck.environments.base import ENVIRONMENTS, Environment, complete, draws
+from sameluck.environments.checks import REWARD_LIMITS, check_length
 from sameluck.errors import Invalid, shown
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import Bits
@@ -83,7 +77,7 @@ def _check_rewards(reward: Reward, environment: Environment) -> None:
                 values = [reward(arm, number) for _ in range(2)]
             except Exception as error:
                 raise Invalid(f"{call} raised {type(error).__name__}: {error}") from error
-            require_number(call, values[0], **LIMITS)
+            require_number(call, values[0], **REWARD_LIMITS)
             if values[0] != values[1]:
                 raise Invalid(
                     f"{call} is not the same twice; it must depend on its arguments alone"

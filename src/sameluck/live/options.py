@@ -10,8 +10,8 @@ from numbers import Real
 from typing import Any, TypeAlias, TypeVar, cast
 
 from sameluck import text_forms
-from sameluck.environments.base import LARGEST
-from sameluck.environments.bernoulli import Bernoulli
+from sameluck.environments.checks import MAX_REWARD
+from sameluck.environments.discrete import Bernoulli
 from sameluck.errors import Invalid, did_you_mean, shown
 from sameluck.experiment import Experiment
 from sameluck.policies import external
@@ -71,8 +71,8 @@ class Reward:
     def __post_init__(self) -> None:
         """Check every number."""
         low, high = self.bounds
-        require_number("Reward.min", low, at_least=-LARGEST, at_most=LARGEST)
-        require_number("Reward.max", high, at_least=-LARGEST, at_most=LARGEST)
+        require_number("Reward.min", low, at_least=-MAX_REWARD, at_most=MAX_REWARD)
+        require_number("Reward.max", high, at_least=-MAX_REWARD, at_most=MAX_REWARD)
         if not low < high:
             raise Invalid(f"Reward.min must be below Reward.max, got {self.min!r} and {self.max!r}")
         require_number("Reward.default", self.default)
@@ -84,8 +84,8 @@ class Reward:
     @property
     def bounds(self) -> tuple[float, float]:
         """The range; without a bound, the largest rewards whose sums are exact enough."""
-        low = -LARGEST if self.min is None else self.min
-        return low, LARGEST if self.max is None else self.max
+        low = -MAX_REWARD if self.min is None else self.min
+        return low, MAX_REWARD if self.max is None else self.max
 
 
 @dataclass(frozen=True, kw_only=True)

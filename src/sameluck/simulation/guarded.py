@@ -17,7 +17,8 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.compilation.functions import Misuse, is_builtin
-from sameluck.environments.base import LARGEST, draw, draw_function_of, draws
+from sameluck.environments.base import draw, draw_function_of, draws
+from sameluck.environments.checks import MAX_REWARD
 from sameluck.policies.base import (
     Policy,
     Tally,
@@ -202,8 +203,10 @@ def _draw_guarded(parameters: GuardedParameters, row: int, arm: int, bits: Bits)
         reward = draw(rule, row, arm, OnceBits.of(bits))
     if not isinstance(reward, int | float | np.number) or isinstance(reward, bool):
         raise Misuse(f"what it returns, {reward!r}, is not a number{_instead(reward)}", body)
-    if not abs(reward) <= LARGEST:
-        raise Misuse(f"it returns {reward}, which is not a finite number up to {LARGEST:g}", body)
+    if not abs(reward) <= MAX_REWARD:
+        raise Misuse(
+            f"it returns {reward}, which is not a finite number up to {MAX_REWARD:g}", body
+        )
     if parameters.binary and reward not in (0, 1):
         raise Misuse(f"it returns {reward}, but `binary` is True: only 0 and 1 are", body)
     return float(reward)

@@ -23,7 +23,7 @@ from contract.scenario import (
     options,
     simulated,
 )
-from sameluck.environments.bernoulli import Bernoulli
+from sameluck.environments.discrete import Bernoulli
 from sameluck.errors import Diverged, Unknown
 from sameluck.live.databases.base import Values
 from sameluck.live.databases.rows import HistoryRow

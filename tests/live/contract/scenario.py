@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 import pytest
 
 from sameluck.environments.base import Environment
-from sameluck.environments.gaussian import Gaussian
+from sameluck.environments.normal import Gaussian
 from sameluck.errors import Conflict
 from sameluck.experiment import Experiment
 from sameluck.live import (

@@ -19,7 +19,7 @@ import numpy as np
 import scipy
 
 from sameluck.arrays import Bools, Floats
-from sameluck.environments.bernoulli import Bernoulli
+from sameluck.environments.discrete import Bernoulli
 from sameluck.inference.twins.copies import BernoulliCopy
 from sameluck.inference.twins.extremes import Extremes
 from sameluck.inference.twins.observed_rewards import simulated_stacks

@@ -10,9 +10,9 @@ import scipy
 
 from sameluck.arrays import Floats
 from sameluck.environments.base import Environment
-from sameluck.environments.bernoulli import Bernoulli
+from sameluck.environments.discrete import Bernoulli
 from sameluck.environments.empirical import Empirical
-from sameluck.environments.gaussian import Gaussian
+from sameluck.environments.normal import Gaussian
 from sameluck.errors import Invalid
 from sameluck.inference.twins.observed_rewards import ObservedStacks
 from sameluck.validation import require_one_of

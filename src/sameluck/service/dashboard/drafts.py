@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from sameluck.environments.bernoulli import Bernoulli
+from sameluck.environments.discrete import Bernoulli
 from sameluck.errors import Invalid, shown
 from sameluck.experiment import Experiment
 from sameluck.inference import Plan, plan

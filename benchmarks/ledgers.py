@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sameluck.live.engine.replication import SettledEntries, rebuild
-from sameluck.live.engine.scheduler import SHARED, Entry, Scheduler
+from sameluck.live.engine.protocol import SHARED, Entry, SettledEntries
+from sameluck.live.engine.scheduler import Scheduler
 
 STARTED = 1_700_000_000_000_000  # microseconds
 COLUMNS = {
@@ -44,9 +44,9 @@ def make(experiment, reaches, means):
         known = np.zeros(experiment.n_arms, np.int64)
         if reach:
             everything = _first_of(stacks, np.full(experiment.n_arms, reach))
-            known = rebuild(schedulers[reach], number, everything, []).read_ends(SHARED)
+            known = schedulers[reach].rebuild(number, everything, []).read_ends(SHARED)
         settled = _first_of(stacks, known)
-        state = rebuild(whole, number, settled, [])
+        state = whole.rebuild(number, settled, [])
         yield Made(number, settled, state.want(), state.complete)
 
 

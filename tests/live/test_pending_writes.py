@@ -19,7 +19,7 @@ class Recorder:
     def defer(self, write):
         self.deferred.append(write)
 
-    def many(self, name, rows):
+    def execute_many(self, name, rows):
         self.ran.append((name, list(rows)))
 
     def end(self):

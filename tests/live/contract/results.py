@@ -27,7 +27,7 @@ from sameluck.environments.discrete import Bernoulli
 from sameluck.errors import Diverged, Unknown
 from sameluck.live.databases.base import Values
 from sameluck.live.databases.rows import HistoryRow
-from sameluck.live.engine.scheduler import AUDITED, Entry
+from sameluck.live.engine.protocol import AUDITED, Entry
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.options import Reward
 from sameluck.simulation.trace import trace
@@ -209,7 +209,7 @@ class ResultRules:
         audited = [(row[0], Entry(*row[1:4])) for row in rows if row[1] == AUDITED]
         assert {row[4] for row in rows} == {"settled"}
         assert len(audited) == len(set(audited)) > 0
-        scheduler = live._replications.scheduler
+        scheduler = live._replications.engine
         counts = np.sort(simulated(live.experiment).pulls[:, :, -1], axis=1)[:, -2]
         drawn = {
             (replication, entry)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sameluck.live.engine.digest import MODULUS, entry_digest
-from sameluck.live.engine.replication import SettledEntries
+from sameluck.live.engine.protocol import SettledEntries
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 from users import Users, finish
 
 import sameluck as sl
-from sameluck.live.engine.replication import SettledEntries, check_ledger, rebuild
-from sameluck.live.engine.scheduler import AUDITED, SHARED, Scheduler
+from sameluck.live.engine.protocol import AUDITED, SHARED, SettledEntries
+from sameluck.live.engine.scheduler import Scheduler
 from sameluck.live.engine.walker import empty_results
 from sameluck.live.logs import exporting
 
@@ -207,7 +207,7 @@ def test_the_ledger_read_back_gives_the_same_runs(memory, tmp_path, design):
         results = [
             empty_results(scheduler.experiment, runs.checkpoints) for _ in scheduler.prepared
         ]
-        check_ledger(rebuild(scheduler, number, settled, [], results))
+        scheduler.rebuild(number, settled, [], results).check()
         assert [results.rewards[0] for results in results] == runs.rewards[number, :, 0].tolist()
     assert runs.replications == 3
     assert sum(row["audit"] for row in rows) == audits

@@ -17,7 +17,7 @@ from sameluck.live.databases.rows import (
     ProgressRow,
     ReplicationRow,
 )
-from sameluck.live.engine.replication import Replication, rebuild
+from sameluck.live.engine.protocol import ReplicationState
 from sameluck.live.options import LiveOptions, check_fit, experiment_as_run
 from sameluck.live.records import AddedPolicy
 from sameluck.live.state.definition import Definition, PolicyRecord, records_text
@@ -35,7 +35,7 @@ class Derived(NamedTuple):
 
     version: int
     progress: ChallengerProgress
-    state: Replication | None  # None if the policy has finished it and nothing is outstanding
+    state: ReplicationState | None  # None if the policy has finished it and nothing is outstanding
 
     def can_catch_up(self, row: ReplicationRow) -> bool:
         """Whether what was settled since is all that has changed."""
@@ -68,7 +68,7 @@ class Challenger(NamedTuple):
     def derive(self) -> DerivedChallenger:
         """The replications begun so far with the policy: the long part of `join`, which changes nothing."""
         before = self.replications.current(self.transaction)
-        _ = before.scheduler  # raises if this process does not have the code of every policy
+        _ = before.engine  # raises if this process does not have the code of every policy
         after = self._added_to(before)
         rows = self._all(ReplicationRow, "replications")
         return DerivedChallenger(before.row, after, self._derive_each(after, rows))
@@ -97,16 +97,18 @@ class Challenger(NamedTuple):
                 self._settle_since(derived.after, one.state, row)
 
     def _derive_each(self, after: Definition, rows: Sequence[ReplicationRow]) -> dict[int, Derived]:
-        ledger = self.replications.ledger(self.transaction, after.scheduler)
+        ledger = self.replications.ledger(self.transaction, after.engine)
         taken_back, states = {row.number: row.taken_back for row in rows}, {}
         for number, settled, outstanding in ledger._replace(numbers=list(taken_back)).entries():
             self._check_rewards(after, settled.value)
-            state = rebuild(after.scheduler, number, settled, outstanding)
+            state = after.engine.rebuild(number, settled, outstanding)
             state.taken_back = taken_back[number]
             states[number] = _derived(state)
         return states
 
-    def _settle_since(self, after: Definition, state: Replication, row: ReplicationRow) -> None:
+    def _settle_since(
+        self, after: Definition, state: ReplicationState, row: ReplicationRow
+    ) -> None:
         """Settle what was settled since. Only where there is something: SQLite looks for it among all entries."""
         if state.version != row.version:
             values = self.replications.settle_since(self.transaction, state)
@@ -177,14 +179,14 @@ class Challenger(NamedTuple):
         return AddedPolicy(self.name, len(progress), finished, replayed, wanted, users)
 
 
-def _derived(state: Replication) -> Derived:
+def _derived(state: ReplicationState) -> Derived:
     progress = _progress(state)
     final = progress[0] and state.complete and not state.outstanding and not state.all_audits()
     return Derived(state.version, progress, None if final else state)
 
 
-def _progress(state: Replication) -> ChallengerProgress:
+def _progress(state: ReplicationState) -> ChallengerProgress:
     challenger = state.policies - 1
     periods = state.periods_done[challenger]
     wanted = len(state.needed_by([challenger]) - state.outstanding)
-    return periods == state.scheduler.experiment.horizon, periods, wanted
+    return periods == state.engine.experiment.horizon, periods, wanted

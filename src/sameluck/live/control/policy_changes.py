@@ -87,7 +87,7 @@ class PolicyChanges(NamedTuple):
         require_flag("confirm", confirm)
 
         def change(before: Definition) -> Definition:
-            _ = before.scheduler  # raises if this process does not have the experiment's code
+            _ = before.engine  # raises if this process does not have the experiment's code
             row = before.row._replace(revision=before.row.revision + 1)
             after = self.replications.read_definition(row)
             after.playable, after.fingerprints = before.playable, before.fingerprints

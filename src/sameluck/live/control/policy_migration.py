@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import CurrentRow, DefinitionRow, NumberRow, ReplicationRow
-from sameluck.live.engine.replication import Differences, Replication, differences, rebuild
+from sameluck.live.engine.protocol import Differences, ReplicationState
 from sameluck.live.state.definition import Definition
 from sameluck.live.state.digests import check_digest, known_digests
 from sameluck.live.state.ledger import Ledger
@@ -98,7 +98,7 @@ class PolicyMigration(NamedTuple):
     def _derive(self, transaction: Transaction) -> _Plan:
         before = self.replications.current(transaction)
         after = self.change(before)
-        ledger = self.replications.ledger(transaction, after.scheduler)
+        ledger = self.replications.ledger(transaction, after.engine)
         return _Plan(before.row, after, self._derive_each(ledger))
 
     def _derive_each(self, ledger: Ledger) -> dict[int, _Derived]:
@@ -108,16 +108,16 @@ class PolicyMigration(NamedTuple):
         by_number = {row.number: row for row in rows}
         for number, settled, outstanding in ledger.entries():
             check_digest(ledger, digests, number, settled)
-            state = rebuild(ledger.scheduler, number, settled, outstanding)
+            state = ledger.engine.rebuild(number, settled, outstanding)
             period = self._first_period(state)
             derived[number] = _Derived(
-                by_number[number], state.version, state.complete, differences(state), period
+                by_number[number], state.version, state.complete, state.differences(), period
             )
         return derived
 
-    def _first_period(self, state: Replication) -> int | None:
+    def _first_period(self, state: ReplicationState) -> int | None:
         """The first period in which a changed policy needs an entry that was not requested."""
-        names = list(state.scheduler.experiment.policies)
+        names = list(state.engine.experiment.policies)
         places = [k for k, name in enumerate(names) if name in self.changed]
         lacking = [k for k in places if state.needed_by([k]) - state.outstanding]
         return min((state.periods_done[k] + 1 for k in lacking), default=None)
@@ -143,7 +143,7 @@ class PolicyMigration(NamedTuple):
             for row in rows
             if row.number not in by_number or by_number[row.number].row != row
         ]
-        ledger = self.replications.ledger(transaction, after.scheduler)
+        ledger = self.replications.ledger(transaction, after.engine)
         by_number = by_number | self._derive_each(ledger._replace(numbers=stale))
         open_before = transaction.fetch_one(NumberRow, "count_open", **key).number
         now = self.replications.settings.now()

@@ -21,8 +21,7 @@ from sameluck.live.databases.rows import (
     TouchedRow,
 )
 from sameluck.live.engine.digest import MODULUS, entry_digest
-from sameluck.live.engine.replication import Replication, SettledEntries, check_requested, rebuild
-from sameluck.live.engine.scheduler import Entry
+from sameluck.live.engine.protocol import Entry, ReplicationState, SettledEntries
 from sameluck.live.records import WindowExtension
 from sameluck.live.state.ledger import Ledger
 from sameluck.live.state.replications import OpenReplications
@@ -78,17 +77,17 @@ class _TakingBack(NamedTuple):
 
     def take_back(self, defaults: Sequence[DefaultRow]) -> list[DefaultRow]:
         """Take back those that no policy has played on; the last first, since others may have led to them."""
-        scheduler = self.replications.current(self.transaction).scheduler
-        ledger = Ledger(self.transaction, self.replications.id, scheduler, [self.row.number])
+        engine = self.replications.current(self.transaction).engine
+        ledger = Ledger(self.transaction, self.replications.id, engine, [self.row.number])
         ((_, settled, _),) = ledger.entries()
         outstanding = self.transaction.fetch_all(TouchedRow, "touched", **self.key)
         touched = {_entry(one) for one in outstanding if one.touched}
         taken: list[DefaultRow] = []
-        final: Replication | None = None
+        final: ReplicationState | None = None
         for some in [list(defaults), *([one] for one in defaults)]:  # all of them, or one by one
             without = {_entry(one) for one in [*taken, *some]}
             left = _without(settled, without)
-            state = rebuild(scheduler, self.row.number, left, touched | without)
+            state = engine.rebuild(self.row.number, left, touched | without)
             if _all_requested(state):
                 taken, final = [*taken, *some], state
             if len(taken) == len(defaults):
@@ -99,7 +98,7 @@ class _TakingBack(NamedTuple):
         return taken
 
     def _write(
-        self, taken: Sequence[DefaultRow], state: Replication, wanted_before: set[Entry]
+        self, taken: Sequence[DefaultRow], state: ReplicationState, wanted_before: set[Entry]
     ) -> None:
         self.replications.hold(self.transaction, self.row.number)
         digest = 0
@@ -125,10 +124,10 @@ def _without(settled: SettledEntries, entries: set[Entry]) -> SettledEntries:
     return SettledEntries(*(column[kept] for column in settled if column is not None))
 
 
-def _all_requested(state: Replication) -> bool:
+def _all_requested(state: ReplicationState) -> bool:
     """Whether the policies have requested every entry that a unit was assigned."""
     try:
-        check_requested(state)
+        state.check_requested()
     except Diverged:
         return False
     return True

@@ -47,7 +47,7 @@ def replay_audit(differences: Floats) -> Check:
 @diagnostic(order=80)
 def _replay_audit(snapshot: Snapshot) -> Iterator[Check]:
     """The sums of the complete prefix, up to the first replication with an audit that is not settled."""
-    if not snapshot.ledger.scheduler.audit_share:
+    if not snapshot.ledger.engine.audit_share:
         return
     sums: dict[int, float] = {}  # NaN if a step is not settled
     for step in snapshot.ledger.transaction.iterate(

@@ -77,7 +77,7 @@ class Snapshot:
     @property
     def experiment(self) -> Experiment:
         """The experiment's definition."""
-        return self.ledger.scheduler.experiment
+        return self.ledger.engine.experiment
 
     def rows(self, row: type[Row], statement: str, **values: SqlValue) -> list[Row]:
         """The rows that a statement returns for this experiment."""

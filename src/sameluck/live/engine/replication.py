@@ -7,60 +7,46 @@ new users is decided by the order (`Scheduler.eligible`). Two policies that need
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from sameluck.arrays import Bools, Floats, Ints
+from sameluck.arrays import Floats, Ints
 from sameluck.errors import Diverged
-from sameluck.live.engine.digest import MODULUS, entries_digest, entry_digest
-from sameluck.live.engine.scheduler import AUDITED, SHARED, Entry, Scheduler, Walker
-from sameluck.live.engine.walker import ArmPosition, WalkResults, empty_results
+from sameluck.live.engine.digest import MODULUS, entry_digest
+from sameluck.live.engine.object_walker import ObjectWalker
+from sameluck.live.engine.protocol import AUDITED, SHARED, Differences, Entry, Fetch, SettledEntries
+from sameluck.live.engine.walker import ArmPosition, CompiledWalker, WalkResults, empty_results
 
-# Settled rewards of an stack_owner's arm, from one position to before another: (stack_owner, arm, first, stop)
-Fetch: TypeAlias = Callable[[int, int, int, int], Sequence[float] | Floats]
+if TYPE_CHECKING:
+    from sameluck.live.engine.scheduler import Scheduler
 
-
-class SettledEntries(NamedTuple):
-    """The settled entries of one replication, ordered by stack_owner, arm and position."""
-
-    stack_owner: Ints
-    arm: Ints
-    position: Ints
-    value: Floats
-    imported: Bools | None = None  # which come from a log; None if none do
-    released: Bools | None = None  # which need not be read by a policy; None if all must be
-
-    def digest(self) -> int:
-        """The digest of these entries."""
-        return entries_digest(self.stack_owner, self.arm, self.position, self.value)
+Walker: TypeAlias = CompiledWalker | ObjectWalker  # one policy in one replication
 
 
 class Replication:
     """The policies' states in one replication, and the entries that are outstanding."""
 
-    def __init__(
-        self, scheduler: Scheduler, number: int, walkers: list[Walker] | None = None
-    ) -> None:
-        self.scheduler = scheduler
+    def __init__(self, engine: Scheduler, number: int, walkers: list[Walker] | None = None) -> None:
+        self.engine = engine
         self.number = number
         self.version = 0  # entries settled
         self.digest = 0  # of these
         self.taken_back = 0  # how often default rewards were taken back
         if walkers is None:
-            walkers = [scheduler.walker(k, number) for k in range(len(scheduler.prepared))]
+            walkers = [engine.walker(k, number) for k in range(len(engine.prepared))]
         self.walkers = walkers
-        arms = scheduler.experiment.n_arms
+        arms = engine.experiment.n_arms
         # Per stack_owner and arm: the length of the stack's settled beginning, without a gap.
         self.known: dict[int, list[int]] = {
-            stack_owner: [0] * arms for stack_owner in scheduler.stack_owners
+            stack_owner: [0] * arms for stack_owner in engine.stack_owners
         }
         self.after_gap: dict[Entry, float] = {}  # settled, but not an entry before them
         self.outstanding: set[Entry] = set()  # wanted or assigned
-        self.needed: list[set[ArmPosition]] = [set() for _ in scheduler.prepared]
-        self.periods_done = [0] * len(scheduler.prepared)
+        self.needed: list[set[ArmPosition]] = [set() for _ in engine.prepared]
+        self.periods_done = [0] * len(engine.prepared)
         self.audit_drawn = np.zeros(arms, np.int64)  # replayed entries whose audit was decided
         self.settled_audits: set[Entry] = set()
         # How much of each shared stack comes from a log: known whether or not a policy reads it.
@@ -70,12 +56,12 @@ class Replication:
     @property
     def policies(self) -> int:
         """How many policies it has."""
-        return len(self.scheduler.prepared)
+        return len(self.engine.prepared)
 
     @property
     def complete(self) -> bool:
         """Whether every policy has reached the horizon."""
-        return min(self.periods_done) == self.scheduler.experiment.horizon
+        return min(self.periods_done) == self.engine.experiment.horizon
 
     def start(self) -> list[Entry]:
         """Let every policy choose its first arms; returns the entries to want."""
@@ -95,7 +81,7 @@ class Replication:
             return []
         self._extend_stack(entry, value)
         arm_position = entry[1:]
-        for k in self.scheduler.readers[entry.stack_owner]:
+        for k in self.engine.readers[entry.stack_owner]:
             needed = self.needed[k]
             if arm_position in needed:
                 needed.discard(arm_position)
@@ -116,12 +102,12 @@ class Replication:
                 break
             values.append(self.after_gap.pop(following))
         known[arm] += len(values)
-        for k in self.scheduler.readers[stack_owner]:
+        for k in self.engine.readers[stack_owner]:
             self.walkers[k].push_if_next(arm, position, values)
 
     def advance(self, k: int, fetch: Fetch) -> None:
         """Let one policy read until it needs an entry that is not settled."""
-        walker, stack_owner = self.walkers[k], self.scheduler.stack_owners[k]
+        walker, stack_owner = self.walkers[k], self.engine.stack_owners[k]
         known = self.known[stack_owner]
         while True:
             walker.advance()
@@ -146,13 +132,13 @@ class Replication:
 
     def needed_by(self, policies: Iterable[int]) -> set[Entry]:
         """The entries, not settled, that some policies need next."""
-        stack_owners = self.scheduler.stack_owners
+        stack_owners = self.engine.stack_owners
         return {Entry(stack_owners[k], *entry) for k in policies for entry in self.needed[k]}
 
     def want(self) -> list[Entry]:
         """The entries to want now; from then on they are outstanding."""
-        wanted = self.needed_by(self.scheduler.eligible(self.periods_done))
-        if self.scheduler.audit_share:
+        wanted = self.needed_by(self.engine.eligible(self.periods_done))
+        if self.engine.audit_share:
             before, self.audit_drawn = self.audit_drawn, self._replayed()
             wanted |= self._audits(before, self.audit_drawn) - self.settled_audits
         wanted -= self.outstanding
@@ -174,23 +160,64 @@ class Replication:
         entries: set[Entry] = set()
         for arm in np.flatnonzero(stop > first).tolist():
             positions = range(int(first[arm]), int(stop[arm]))
-            entries.update(self.scheduler.audit_entries(self.number, arm, positions))
+            entries.update(self.engine.audit_entries(self.number, arm, positions))
         return entries
 
     def all_audits(self) -> set[Entry]:
         """Every replayed entry that was drawn for the audit."""
-        if not self.scheduler.audit_share:
+        if not self.engine.audit_share:
             return set()
         return self._audits(np.zeros_like(self.audit_drawn), self._replayed())
 
     def read_ends(self, stack_owner: int) -> Ints:
         """Per arm of an stack_owner's stacks: the first position that no policy has read or needs."""
-        ends = np.zeros(self.scheduler.experiment.n_arms, np.int64)
-        for k in self.scheduler.readers[stack_owner]:
+        ends = np.zeros(self.engine.experiment.n_arms, np.int64)
+        for k in self.engine.readers[stack_owner]:
             np.maximum(ends, self.walkers[k].pulls, out=ends)
             for arm, position in self.walkers[k].next_entries():
                 ends[arm] = max(ends[arm], position + 1)
         return ends
+
+    def check(self, *, behind: bool = False) -> list[Entry]:
+        """Raise `Diverged` if the ledger differs from what the policies derive from it.
+
+        A replication that is `behind` may lack entries that are needed next; they are returned.
+        """
+        self.check_requested()
+        missing = self.want()
+        for entry in [] if behind else missing:
+            raise _diverged(self, entry, "is needed next, but is not outstanding")
+        return missing
+
+    def check_requested(self) -> None:
+        """Raise `Diverged` if a settled or outstanding entry was not requested by the policies."""
+        for entry in _unneeded(self):
+            raise _diverged(self, entry, "is outstanding, but no policy needs it")
+        for entry in _unread(self):
+            raise _diverged(self, entry, "is settled, but no policy reads it")
+
+    def adopt(self, requested: set[Entry], *, behind: bool = False) -> list[Entry]:
+        """Take over the entries that other processes have requested; raise `Diverged` if no policy needs one.
+
+        Which entries are requested first depends on the order of the rewards, so `requested` may hold entries that a
+        policy needs later. The replay audit does not depend on that order. A replication that is `behind` may lack
+        entries that are needed next; they are returned.
+        """
+        audits = {entry for entry in self.outstanding if entry.stack_owner == AUDITED} - requested
+        needed = self.needed_by(range(self.policies))
+        self.outstanding = requested
+        for entry in sorted(requested - needed):
+            if entry.stack_owner != AUDITED:
+                raise _diverged(self, entry, "was requested, but no policy needs it")
+        missing = sorted(audits.union(self.want()))
+        self.outstanding |= audits
+        for entry in [] if behind else missing:
+            raise _diverged(self, entry, "is needed next, but was not requested")
+        return missing
+
+    def differences(self) -> Differences:
+        """Compare the ledger with the policies' requests; missing entries are outstanding from then on."""
+        return Differences(_unneeded(self), list(_unread(self)), self.want())
 
 
 def _nothing_to_fetch(*_: int) -> Sequence[float]:
@@ -198,21 +225,21 @@ def _nothing_to_fetch(*_: int) -> Sequence[float]:
 
 
 def rebuild(
-    scheduler: Scheduler,
+    engine: Scheduler,
     number: int,
     settled: SettledEntries,
     outstanding: Iterable[Entry],
     results: Sequence[WalkResults] | None = None,
 ) -> Replication:
     """A replication from its ledger; fills `results`, one per policy."""
-    replication = Replication(scheduler, number, walkers=[])
+    replication = Replication(engine, number, walkers=[])
     replication.version, replication.digest = settled.value.size, settled.digest()
     replication.outstanding = set(outstanding)
-    results = results or [empty_results(scheduler.experiment) for _ in scheduler.prepared]
+    results = results or [empty_results(engine.experiment) for _ in engine.prepared]
     stacks = _load_stacks(replication, settled)
-    for k, stack_owner in enumerate(scheduler.stack_owners):
+    for k, stack_owner in enumerate(engine.stack_owners):
         known = np.array(replication.known[stack_owner])
-        walker = scheduler.walker(k, number, known, results[k])
+        walker = engine.walker(k, number, known, results[k])
         for arm in np.flatnonzero(known).tolist():
             walker.push(arm, stacks[stack_owner, arm])
         walker.advance()
@@ -226,7 +253,7 @@ def _load_stacks(
     replication: Replication, settled: SettledEntries
 ) -> dict[tuple[int, int], Floats]:
     """The settled beginning of every stack; entries after a gap go to `after_gap`."""
-    arms = replication.scheduler.experiment.n_arms
+    arms = replication.engine.experiment.n_arms
     codes = settled.stack_owner * arms + settled.arm
     starts = np.flatnonzero(np.diff(codes, prepend=codes[:1] - 1))
     stacks: dict[tuple[int, int], Floats] = {}
@@ -237,7 +264,7 @@ def _load_stacks(
             audits = (Entry(AUDITED, arm, position) for position in positions.tolist())
             replication.settled_audits.update(audits)
             continue
-        if stack_owner in replication.scheduler.unread_stack_owners:
+        if stack_owner in replication.engine.unread_stack_owners:
             continue
         if stack_owner not in replication.known or not 0 <= arm < arms:
             raise Diverged(
@@ -258,27 +285,6 @@ def _load_stacks(
         ):
             replication.after_gap[Entry(stack_owner, arm, position)] = value
     return stacks
-
-
-class Differences(NamedTuple):
-    """The entries in which a ledger is not what the policies request."""
-
-    unneeded: list[Entry]  # outstanding, but no policy needs them
-    unread: list[Entry]  # settled, but no policy reads them
-    missing: list[Entry]  # needed next, but not outstanding
-
-    def __bool__(self) -> bool:
-        return any(self)
-
-    @property
-    def surplus(self) -> list[Entry]:
-        """The entries that no policy needs."""
-        return [*self.unneeded, *self.unread]
-
-
-def differences(replication: Replication) -> Differences:
-    """Compare a replication with its ledger. The entries that are missing count as outstanding from then on."""
-    return Differences(_unneeded(replication), list(_unread(replication)), replication.want())
 
 
 def _unneeded(replication: Replication) -> list[Entry]:
@@ -306,52 +312,8 @@ def _unread(replication: Replication) -> Iterator[Entry]:
         yield from (one for one in chain(within, after) if one not in replication.released)
 
 
-def check_ledger(replication: Replication, *, behind: bool = False) -> list[Entry]:
-    """Raise `Diverged` if a replication's ledger is not what its policies derive from it.
-
-    If it is `behind`, the entries that are needed next need not be outstanding yet; they are returned.
-    """
-    check_requested(replication)
-    missing = replication.want()
-    for entry in [] if behind else missing:
-        raise _diverged(replication, entry, "is needed next, but is not outstanding")
-    return missing
-
-
-def check_requested(replication: Replication) -> None:
-    """Raise `Diverged` if an entry is settled or outstanding that its policies did not request."""
-    for entry in _unneeded(replication):
-        raise _diverged(replication, entry, "is outstanding, but no policy needs it")
-    for entry in _unread(replication):
-        raise _diverged(replication, entry, "is settled, but no policy reads it")
-
-
-def adopt_requests(
-    replication: Replication, requested: set[Entry], *, behind: bool = False
-) -> list[Entry]:
-    """Raise `Diverged` unless the entries that other processes have requested are those that the policies need.
-
-    They are outstanding from then on. Which entries are requested first depends on the order of the rewards, so
-    others that a policy needs may be among them. The replay audit does not depend on it. If the replication is
-    `behind`, the entries that are needed next need not be requested yet; they are returned.
-    """
-    audits = {
-        entry for entry in replication.outstanding if entry.stack_owner == AUDITED
-    } - requested
-    needed = replication.needed_by(range(replication.policies))
-    replication.outstanding = requested
-    for entry in sorted(requested - needed):
-        if entry.stack_owner != AUDITED:
-            raise _diverged(replication, entry, "was requested, but no policy needs it")
-    missing = sorted(audits.union(replication.want()))
-    replication.outstanding |= audits
-    for entry in [] if behind else missing:
-        raise _diverged(replication, entry, "is needed next, but was not requested")
-    return missing
-
-
 def _diverged(replication: Replication, entry: Entry, what: str) -> Diverged:
-    names = replication.scheduler.experiment.arm_names
+    names = replication.engine.experiment.arm_names
     arm = names[entry.arm] if 0 <= entry.arm < len(names) else str(entry.arm)
     return Diverged(
         f"replication {replication.number}: position {entry.position} of arm {arm!r} {what}. The ledger is not what "

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
 
 from sameluck.arrays import Ints
 from sameluck.experiment import Experiment
 from sameluck.live.engine.object_walker import ObjectWalker
+from sameluck.live.engine.protocol import AUDITED, SHARED, Entry, SettledEntries
+from sameluck.live.engine.replication import Replication, rebuild
 from sameluck.live.engine.walker import CompiledWalker, PreparedPolicy, WalkResults, empty_results
 from sameluck.live.options import LiveOptions, needs_binary_rewards
 from sameluck.policies.base import as_compiled, memory_of, prepare
@@ -15,19 +16,6 @@ from sameluck.policies.batched import batch_of
 from sameluck.policies.external import External, Makers, maker_of
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import ALL_POLICIES, AUDIT, stream, subkey, word
-
-SHARED = 0  # the stack_owner of stacks that all policies read; the k-th policy's own stacks have stack_owner k
-AUDITED = -1  # the stack_owner of entries of the replay audit
-
-Walker: TypeAlias = CompiledWalker | ObjectWalker  # one policy in one replication
-
-
-class Entry(NamedTuple):
-    """A place in the ledger of a replication."""
-
-    stack_owner: int
-    arm: int
-    position: int
 
 
 class Scheduler:
@@ -60,13 +48,28 @@ class Scheduler:
         }
         self.audit_share = 0.0 if alone else options.audit_share
 
+    def start(self, number: int) -> tuple[Replication, list[Entry]]:
+        """Return a new replication and the entries that its policies need first."""
+        replication = Replication(self, number)
+        return replication, replication.start()
+
+    def rebuild(
+        self,
+        number: int,
+        settled: SettledEntries,
+        outstanding: Iterable[Entry],
+        results: Sequence[WalkResults] | None = None,
+    ) -> Replication:
+        """Derive a replication from its ledger; fill `results`, one per policy."""
+        return rebuild(self, number, settled, outstanding, results)
+
     def walker(
         self,
         k: int,
         replication: int,
         stack_sizes: Ints | None = None,
         results: WalkResults | None = None,
-    ) -> Walker:
+    ) -> CompiledWalker | ObjectWalker:
         """The k-th policy at the start of a replication; `stack_sizes` as in `CompiledWalker`."""
         prepared = self.prepared[k]
         results = results or empty_results(self.experiment)

@@ -20,7 +20,7 @@ from sameluck.files import draft_of, file_path
 from sameluck.live.assignments import Assignments
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import CurrentRow, EventRow, HistoryRow
-from sameluck.live.engine.scheduler import AUDITED
+from sameluck.live.engine.protocol import AUDITED
 from sameluck.live.records import moment
 from sameluck.live.state.definition import Definition
 from sameluck.randomness import streams

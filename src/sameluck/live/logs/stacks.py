@@ -10,8 +10,8 @@ import numpy as np
 from sameluck.arrays import Floats, Ints
 from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Transaction
-from sameluck.live.engine.replication import SettledEntries, rebuild
-from sameluck.live.engine.scheduler import SHARED, Entry, Scheduler
+from sameluck.live.engine.protocol import SHARED, Entry, SettledEntries
+from sameluck.live.engine.scheduler import Scheduler
 from sameluck.live.engine.walker import empty_results
 from sameluck.live.options import LiveOptions, Makers
 from sameluck.logs.rows import Log
@@ -72,17 +72,15 @@ class LogStacks:
         logged_by: str | None,
     ) -> list[LoggedReplication]:
         """Run every policy on the entries of every replication; compare the one that wrote the log with it."""
-        scheduler = Scheduler(experiment, options, makers)
+        engine = Scheduler(experiment, options, makers)
         numbers = range(len(self.log.replications))
-        return [self._replay(scheduler, number, logged_by) for number in numbers]
+        return [self._replay(engine, number, logged_by) for number in numbers]
 
-    def _replay(
-        self, scheduler: Scheduler, number: int, logged_by: str | None
-    ) -> LoggedReplication:
-        experiment = scheduler.experiment
+    def _replay(self, engine: Scheduler, number: int, logged_by: str | None) -> LoggedReplication:
+        experiment = engine.experiment
         names = list(experiment.policies)
         results = [empty_results(experiment, trajectory=name == logged_by) for name in names]
-        state = rebuild(scheduler, number, self.entries(number), [], results)
+        state = engine.rebuild(number, self.entries(number), [], results)
         difference = None
         if logged_by is not None:
             k = names.index(logged_by)

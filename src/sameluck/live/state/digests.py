@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sameluck.errors import Diverged
 from sameluck.live.databases.rows import DigestRow, EditedRow, SettledRow
 from sameluck.live.engine.digest import MODULUS, entry_digest
-from sameluck.live.engine.replication import SettledEntries
+from sameluck.live.engine.protocol import SettledEntries
 from sameluck.live.state.ledger import Ledger
 
 Digests: TypeAlias = NDArray[Any]  # of `_DIGEST`, one per replication
@@ -39,7 +39,7 @@ def edited(ledger: Ledger, number: int) -> Diverged:
     rows = ledger.transaction.fetch_all(EditedRow, "edited", **span)
     what = f"replication {number}: its rewards are not those that were acknowledged"
     if rows:
-        what = edited_text(rows[0], ledger.scheduler.arm_names)
+        what = edited_text(rows[0], ledger.engine.arm_names)
     return Diverged(f"{what}. The database was edited; restore a backup, or the value")
 
 

@@ -13,8 +13,7 @@ from sameluck.arrays import Floats, Ints
 from sameluck.experiment import Experiment, checked_checkpoints
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import EntryRow, LedgerRow
-from sameluck.live.engine.replication import Replication, SettledEntries, check_ledger, rebuild
-from sameluck.live.engine.scheduler import AUDITED, Entry, Scheduler
+from sameluck.live.engine.protocol import AUDITED, Engine, Entry, ReplicationState, SettledEntries
 from sameluck.live.engine.walker import WalkResults, empty_results
 from sameluck.runs import Runs
 from sameluck.trajectories import Trace, Trajectory, replayed_by
@@ -31,29 +30,29 @@ class Ledger(NamedTuple):
 
     transaction: Transaction
     id: int  # of the experiment
-    scheduler: Scheduler
+    engine: Engine
     numbers: Sequence[int]  # of the replications, opened so far
     behind: Collection[
         int
     ] = ()  # of these, in which the policies were not run after the last rewards
     partial: bool = False  # not all policies are there: what others need cannot be checked
 
-    def replications(self, *, checked: bool = True) -> Iterator[Replication]:
+    def replications(self, *, checked: bool = True) -> Iterator[ReplicationState]:
         """Replications rebuilt, in order; raises `Diverged` if one is not what its policies derive."""
         for number, settled, outstanding in self.entries():
-            replication = rebuild(self.scheduler, number, settled, outstanding)
+            replication = self.engine.rebuild(number, settled, outstanding)
             if checked:
                 self.check(replication)
             yield replication
 
-    def check(self, replication: Replication) -> None:
+    def check(self, replication: ReplicationState) -> None:
         """Raise `Diverged` if a replication is not what its policies derive."""
         if not self.partial:
-            check_ledger(replication, behind=replication.number in self.behind)
+            replication.check(behind=replication.number in self.behind)
 
     def entries(self) -> Iterator[tuple[int, SettledEntries, list[Entry]]]:
         """The settled and the outstanding entries of each replication."""
-        together = max(1, min(CHUNK, FEW_ENTRIES // self.scheduler.experiment.horizon))
+        together = max(1, min(CHUNK, FEW_ENTRIES // self.engine.experiment.horizon))
         for start in range(0, len(self.numbers), together):
             chunk = self.numbers[start : start + together]
             span = {"experiment": self.id, "first": chunk[0], "stop": chunk[-1] + 1}
@@ -78,7 +77,7 @@ class Ledger(NamedTuple):
         `before` are earlier runs; those of the same policies and checkpoints are continued: complete replications
         never change.
         """
-        whole = self.scheduler.experiment
+        whole = self.engine.experiment
         names = [] if policies is None else require_list("policies", policies)
         for name in names:
             require_one_of("policy", name, list(whole.policies))
@@ -94,24 +93,24 @@ class Ledger(NamedTuple):
 
     def rewards(self, policies: Sequence[str]) -> Floats:
         """What `runs` has as the rewards of some policies at the horizon (replication, policy), and no more."""
-        horizon = checked_checkpoints(self.scheduler.experiment, None)
+        horizon = checked_checkpoints(self.engine.experiment, None)
         rewards = array("d")
         for _, results in self._prefix(self._columns(policies), horizon, 0):
             rewards.extend(one.rewards[-1] for one in results)
         return np.array(rewards).reshape(-1, len(policies))
 
     def _columns(self, policies: Iterable[str]) -> list[int]:
-        names = tuple(self.scheduler.experiment.policies)
+        names = tuple(self.engine.experiment.policies)
         return [names.index(name) for name in policies]
 
     def _prefix(
         self, columns: Sequence[int], checkpoints: Ints, first: int
     ) -> Iterator[tuple[SettledEntries, list[WalkResults]]]:
         """The replications of the complete prefix from the `first` on, with the results of some policies."""
-        experiment = self.scheduler.experiment
+        experiment = self.engine.experiment
         for place, (number, settled, outstanding) in enumerate(self.entries(), start=first):
             own = [empty_results(experiment, checkpoints) for _ in experiment.policies]
-            replication = rebuild(self.scheduler, number, settled, outstanding, own)
+            replication = self.engine.rebuild(number, settled, outstanding, own)
             fewest = min(replication.periods_done[column] for column in columns)
             if number != place or fewest < checkpoints[-1]:
                 return
@@ -132,7 +131,7 @@ class Ledger(NamedTuple):
                 rewards[row, column], pulls[row, column] = one.rewards, one.pulls
         users = experiment.design.interactions(pulls)
         runs = Runs(experiment, checkpoints, rewards, pulls, users, None, first)
-        owners = list(dict.fromkeys(self.scheduler.stack_owners[column] for column in columns))
+        owners = list(dict.fromkeys(self.engine.stack_owners[column] for column in columns))
         read = [
             _read(settled, owners, depths)
             for settled, depths in zip(ledgers, runs.stack_depths, strict=True)
@@ -143,10 +142,10 @@ class Ledger(NamedTuple):
         """Every period of one replication that each policy has done."""
         begun = len(self.numbers)
         number = require_whole(f"replication ({begun:,} begun so far)", number, 0, begun - 1)
-        experiment = self.scheduler.experiment
+        experiment = self.engine.experiment
         results = [empty_results(experiment, trajectory=True) for _ in experiment.policies]
         for _, settled, outstanding in self._replace(numbers=[number]).entries():
-            replication = rebuild(self.scheduler, number, settled, outstanding, results)
+            replication = self.engine.rebuild(number, settled, outstanding, results)
         trajectories: dict[str, Trajectory] = {}
         done = zip(experiment.policies, replication.periods_done, results, strict=True)
         for name, periods, own in done:

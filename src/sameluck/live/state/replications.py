@@ -32,8 +32,7 @@ from sameluck.live.databases.rows import (
     TextRow,
     ValueRow,
 )
-from sameluck.live.engine.replication import Fetch, Replication, adopt_requests, check_ledger
-from sameluck.live.engine.scheduler import Entry, Scheduler
+from sameluck.live.engine.protocol import Engine, Entry, Fetch, ReplicationState
 from sameluck.live.options import Makers, open_at_once, stop_after_of
 from sameluck.live.state.digests import digest_after, digest_between, edited
 from sameluck.live.state.ledger import Ledger
@@ -70,7 +69,7 @@ class OpenReplications(StoredExperiment):
     def after_fork(self) -> None:
         """Forget the states and the locks of the process that this one was forked from."""
         self.definition.after_fork()
-        self.states: dict[int, Replication] = {}
+        self.states: dict[int, ReplicationState] = {}
         self._locks: dict[int, Lock] = {}
         self._guard = threading.Lock()
 
@@ -194,7 +193,7 @@ class OpenReplications(StoredExperiment):
 
     def _state(
         self, transaction: Transaction, locked: LockedAssignment | LockedReplication
-    ) -> tuple[Replication | None, list[Entry]]:
+    ) -> tuple[ReplicationState | None, list[Entry]]:
         """The state of a replication, None if this process does not run the policies; and what it needs if behind."""
         number = locked.replication
         self.hold(transaction, number)
@@ -204,15 +203,15 @@ class OpenReplications(StoredExperiment):
         if definition.refusal is not None:
             return None, []
         state, needed = self.states.get(number), None
-        if state is not None and state.scheduler is definition.scheduler:
+        if state is not None and state.engine is definition.engine:
             needed = self._catch_up(transaction, state, locked)
         if state is None or needed is None:
-            ledger = Ledger(transaction, self.id, definition.scheduler, [number])
+            ledger = Ledger(transaction, self.id, definition.engine, [number])
             (state,) = ledger.replications(checked=False)
             if not _is_of(locked, state.version, state.digest):
                 raise edited(ledger, number)
             state.taken_back = locked.taken_back
-            needed = check_ledger(state, behind=locked.behind > 0)
+            needed = state.check(behind=locked.behind > 0)
             self.states[number] = state
         return state, needed
 
@@ -226,7 +225,7 @@ class OpenReplications(StoredExperiment):
     def _catch_up(
         self,
         transaction: Transaction,
-        state: Replication,
+        state: ReplicationState,
         locked: LockedAssignment | LockedReplication,
     ) -> list[Entry] | None:
         """Settle what other processes have settled meanwhile, and check what they have requested.
@@ -245,20 +244,20 @@ class OpenReplications(StoredExperiment):
         span = {"experiment": self.id, "first": state.number, "stop": state.number + 1}
         rows = transaction.fetch_all(EntryRow, "outstanding", **span)
         requested = {Entry(*entry) for _, *entry in rows}
-        return adopt_requests(state, requested, behind=locked.behind > 0)
+        return state.adopt(requested, behind=locked.behind > 0)
 
-    def settle_since(self, transaction: Transaction, state: Replication) -> list[float]:
+    def settle_since(self, transaction: Transaction, state: ReplicationState) -> list[float]:
         """Settle in a state what was settled in the database since; returns the rewards."""
         since = self._settled_since(transaction, state)
         self._settle_each(transaction, state, since)
         return [row.value for row in since]
 
-    def _settled_since(self, transaction: Transaction, state: Replication) -> list[SettledRow]:
+    def _settled_since(self, transaction: Transaction, state: ReplicationState) -> list[SettledRow]:
         key = {"experiment": self.id, "replication": state.number, "version": state.version}
         return transaction.fetch_all(SettledRow, "settled_since", **key)
 
     def _settle_each(
-        self, transaction: Transaction, state: Replication, rows: Sequence[SettledRow]
+        self, transaction: Transaction, state: ReplicationState, rows: Sequence[SettledRow]
     ) -> None:
         fetch = self._fetch(transaction, state.number)
         for *entry, value in rows:
@@ -280,7 +279,7 @@ class OpenReplications(StoredExperiment):
     def write_state(
         self,
         settlements: PendingWrites,
-        state: Replication,
+        state: ReplicationState,
         wanted: Sequence[Entry],
         now: int,
         counts: Counts = NOTHING,
@@ -316,7 +315,7 @@ class OpenReplications(StoredExperiment):
         to_begin = {"running": planned, "draining": stop_after_of(row.options) or 0}
         while last + 1 < to_begin.get(row.status, 0) and open_now < most:
             last, open_now = last + 1, open_now + 1
-            self._open(transaction, definition.scheduler, row.policy_revision, last, now)
+            self._open(transaction, definition.engine, row.policy_revision, last, now)
         outstanding = transaction.fetch_one(NumberRow, "any_outstanding", experiment=self.id).number
         if open_now == 0 and not outstanding and row.status in ACTIVE:
             status = "complete" if last + 1 == planned else "stopped"
@@ -342,11 +341,10 @@ class OpenReplications(StoredExperiment):
             self.open_next(transaction, self.settings.now())
 
     def _open(
-        self, transaction: Transaction, scheduler: Scheduler, revision: int, number: int, now: int
+        self, transaction: Transaction, engine: Engine, revision: int, number: int, now: int
     ) -> None:
         self.hold(transaction, number)
-        state = Replication(scheduler, number)
-        wanted = state.start()
+        state, wanted = engine.start(number)
         values = {"policies": state.policies, "revision": revision, "now": now}
         transaction.execute("open_replication", experiment=self.id, number=number, **values)
         key = {"experiment": self.id, "replication": number}

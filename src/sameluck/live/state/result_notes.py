@@ -13,10 +13,10 @@ def notes(ledger: Ledger, complete: int, now: int) -> tuple[str, ...]:
     """Why results use no more than the first `complete` replications, at a time in microseconds."""
     key = {"experiment": ledger.id, "replication": complete}
     later = ledger.transaction.fetch_one(NumberRow, "count_complete_after", **key).number
-    names = ledger.scheduler.arm_names
+    names = ledger.engine.arm_names
     disabled = ledger.transaction.fetch_all(NumberRow, "disabled_arms", experiment=ledger.id)
     moving = ledger.transaction.fetch_all(TextRow, "rehearsed_on", experiment=ledger.id)
-    sentences = [moving_caution(ledger.scheduler.experiment, *one) for one in dict.fromkeys(moving)]
+    sentences = [moving_caution(ledger.engine.experiment, *one) for one in dict.fromkeys(moving)]
     if later:
         row = ledger.transaction.fetch_one(WaitingRow, "waiting", **key)
         sentences.append(

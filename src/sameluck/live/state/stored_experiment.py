@@ -16,7 +16,7 @@ from sameluck.live.databases.rows import (
     ExperimentRow,
     ReplicationRow,
 )
-from sameluck.live.engine.scheduler import Entry, Scheduler
+from sameluck.live.engine.protocol import Engine, Entry
 from sameluck.live.options import Maker, Makers, checked_makers, later_options, options_from
 from sameluck.live.state.definition import Definition
 from sameluck.live.state.ledger import Ledger
@@ -49,9 +49,9 @@ class StoredExperiment:
         return self.definition.experiment
 
     @property
-    def scheduler(self) -> Scheduler:
+    def engine(self) -> Engine:
         """The policies as this process knows them; raises if it does not have the experiment's code of each."""
-        return self.definition.scheduler
+        return self.definition.engine
 
     @property
     def makers(self) -> Makers:
@@ -68,16 +68,16 @@ class StoredExperiment:
         def read(transaction: Transaction) -> T:
             definition = self.current(transaction)
             partial = needs is not None and definition.lacks_others(needs)
-            scheduler = definition.playable if partial else definition.scheduler
-            return work(self.ledger(transaction, scheduler)._replace(partial=partial))
+            engine = definition.playable if partial else definition.engine
+            return work(self.ledger(transaction, engine)._replace(partial=partial))
 
         return self.database.read(read)
 
-    def ledger(self, transaction: Transaction, scheduler: Scheduler) -> Ledger:
+    def ledger(self, transaction: Transaction, engine: Engine) -> Ledger:
         """The ledger of every replication, for some policies."""
         rows = transaction.fetch_all(ReplicationRow, "replications", experiment=self.id)
         behind = {row.number for row in rows if row.behind}
-        return Ledger(transaction, self.id, scheduler, [row.number for row in rows], behind)
+        return Ledger(transaction, self.id, engine, [row.number for row in rows], behind)
 
     def outstanding(self, transaction: Transaction) -> dict[int, set[Entry]]:
         """The entries that are wanted or assigned, by replication."""

@@ -7,7 +7,6 @@ from functools import partial
 from sameluck.errors import Diverged, OtherVersion, Unplayable
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import CurrentRow, DigestRow
-from sameluck.live.engine.replication import rebuild
 from sameluck.live.state.definition import Definition
 from sameluck.live.state.digests import check_digest, known_digests
 from sameluck.live.state.ledger import Ledger
@@ -19,7 +18,7 @@ def verify(ledger: Ledger) -> int:
     digests = known_digests(ledger)
     for number, settled, outstanding in ledger.entries():
         check_digest(ledger, digests, number, settled)
-        ledger.check(rebuild(ledger.scheduler, number, settled, outstanding))
+        ledger.check(ledger.engine.rebuild(number, settled, outstanding))
     return len(ledger.numbers)
 
 

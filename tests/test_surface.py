@@ -81,7 +81,16 @@ def test_every_error_has_a_code_for_programs():
 
 @pytest.mark.slow
 def test_importing_sameluck_loads_nothing_heavy():
-    heavy = ["numba", "scipy.special", "click", "rich", "matplotlib", "pandas", "distributed"]
+    heavy = [
+        "numba",
+        "scipy.special",
+        "click",
+        "rich",
+        "jinja2",
+        "matplotlib",
+        "pandas",
+        "distributed",
+    ]
     code = f"import sys, sameluck; print([name for name in {heavy!r} if name in sys.modules])"
     shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert shown.stdout == "[]\n"
@@ -92,6 +101,11 @@ def test_importing_sameluck_loads_nothing_heavy():
     ("missing", "extra", "call"),
     [
         ("matplotlib", "plots", "sl.compare(runs).plot()"),
+        (
+            "jinja2",
+            "plots",
+            "result = sl.compare(runs); str(result); result._repr_html_(); result.to_html()",
+        ),
         ("pandas", "data", "sl.compare(runs).to_pandas()"),
         ("httpx", "client", "sl.Client"),
         (

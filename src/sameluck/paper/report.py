@@ -169,13 +169,13 @@ def _about(summary: Record, *, complete: bool) -> str:
 
 
 def as_html(
-    summary: Record, about: str, sections: Sequence[Section], pictures: Mapping[str, str]
+    summary: Record, about: str, sections: Sequence[Section], pictures: Mapping[str, plots.Svg]
 ) -> str:
     """The report as one self-contained page."""
     cards = [pages.Card("Summary", f"{about} {verdict(summary)}")]
     for one in sections:
         header, rows = (one.table.header, formatted_rows(one.table)) if one.table else ((), [])
-        picture = pictures[one.figure.name] if one.figure else ""
+        picture = pictures[one.figure.name] if one.figure else None
         cards.append(pages.Card(one.title, one.text, header, rows, picture))
     cards.append(pages.Card("Conventions", "", ("",), [[text] for text in CONVENTIONS]))
     footer = f"Made with sameluck {summary['sameluck']}; the same seed gives the same bits."

@@ -1,4 +1,4 @@
-"""What all figures have in common: style, colours, and files that are the same for the same figure."""
+"""Style, colours and files of figures; the same figure gives the same file."""
 
 from __future__ import annotations
 
@@ -31,6 +31,12 @@ _METADATA = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # no dates
 Axes: TypeAlias = Any  # matplotlib's, which is imported only when something is drawn
 
 
+class Svg(str):
+    """The SVG of a figure, which a page shows as it is."""
+
+    __slots__ = ()
+
+
 class Figure(Protocol):
     """A matplotlib figure."""
 
@@ -41,7 +47,7 @@ class Figure(Protocol):
 def drawing(
     size: tuple[float, float], title: str, ax: Axes | None = None
 ) -> Iterator[tuple[Figure, Axes]]:
-    """An empty figure and its axes in the common style; or the axes `ax` and their figure as they are."""
+    """Yield an empty figure and its axes in the common style, or the axes `ax` and their figure unchanged."""
     if ax is not None:
         if not hasattr(ax, "figure") or not hasattr(ax, "set_title"):
             raise Invalid(f"ax must be the Axes of a matplotlib figure, got {shown(ax)}")
@@ -57,24 +63,24 @@ def drawing(
 def panels(
     size: tuple[float, float], rows: int, columns: int
 ) -> Iterator[tuple[Figure, Sequence[Sequence[Axes]]]]:
-    """An empty figure and rows of axes in the common style."""
+    """Yield an empty figure and rows of axes in the common style."""
     with optional("matplotlib", "plots").rc_context(_STYLE):
         figure = optional("matplotlib.figure", "plots").Figure(figsize=size, layout="constrained")
         yield figure, figure.subplots(rows, columns, squeeze=False)
 
 
 def colour(index: int) -> str:
-    """The colour of the line or policy with this index."""
+    """Return the colour of the line or policy with this index."""
     return COLOURS[index % len(COLOURS)]
 
 
 def dash(index: int) -> str:
-    """The dashes of the line with this index."""
+    """Return the dashes of the line with this index."""
     return DASHES[index % len(DASHES)]
 
 
 def checked_path(path: str | Path) -> Path:
-    """The path, or `Invalid` if no figure can be written there; nothing is written."""
+    """Return the path, or raise `Invalid` if no figure can be written there; nothing is written."""
     target = Path(path)
     if target.suffix not in FORMATS:
         raise Invalid(f"cannot plot to {str(path)!r}: its ending must be {', '.join(FORMATS)}")
@@ -91,26 +97,26 @@ def save(figure: Figure, path: str | Path) -> Path:
 
 
 def saved(figure: Figure, path: str | Path | None) -> Figure:
-    """The figure, written to `path` if given."""
+    """Return the figure; also write it to `path` if given."""
     if path is not None:
         save(figure, path)
     return figure
 
 
 def to_bytes(figure: Figure, ending: str) -> bytes:
-    """The content of a file with a figure: `.svg`, `.pdf` or `.png`."""
+    """Return the content of a figure's file: `.svg`, `.pdf` or `.png`."""
     content = io.BytesIO()
     with optional("matplotlib", "plots").rc_context(_STYLE):
         figure.savefig(content, format=ending[1:], metadata=_METADATA.get(ending), dpi=160)
     return content.getvalue()
 
 
-def to_svg(figure: Figure) -> str:
-    """A figure as SVG text for a page."""
+def to_svg(figure: Figure) -> Svg:
+    """Return a figure as SVG for a page."""
     return svg_element(to_bytes(figure, ".svg"))
 
 
-def svg_element(content: bytes) -> str:
-    """The SVG of a file without its XML prolog."""
+def svg_element(content: bytes) -> Svg:
+    """Return the SVG of a file without its XML prolog."""
     text = content.decode()
-    return text.partition("<!DOCTYPE")[2].partition(">")[2] or text
+    return Svg(text.partition("<!DOCTYPE")[2].partition(">")[2] or text)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sameluck.inference.effects import Effect
 from sameluck.inference.metrics import REWARD, Metric
 from sameluck.inference.policy_summaries import PolicyMetric, PolicySummary, Standing
-from sameluck.reporting.pages.leader_board import Place, leader_board
+from sameluck.reporting.pages.leader_board import BoardEntry, LeaderBoard, leader_board
 from sameluck.wording import counted, listed, percent
 
 
@@ -18,8 +18,8 @@ def board(
     kind: str = "",
     metric: Metric = REWARD,
     values: Sequence[PolicyMetric] = (),
-) -> str:
-    """The leader board of effects at one checkpoint, against the control of the first of them.
+) -> LeaderBoard:
+    """Return the leader board of effects at one checkpoint, against the control of the first effect.
 
     `values` are those of a metric other than the reward.
     """
@@ -27,18 +27,20 @@ def board(
     reference = effects[0].control
     against = {one.policy: one for one in effects if one.control == reference}
     possible = {one.policy for one in standings if one.may_be_best}
-    places = []
+    entries = []
     for one in policies:
         effect = against.get(one.policy)
         bounds = (0.0, 0.0, 0.0) if effect is None else (effect.effect, effect.low, effect.high)
         may_be_best = one.policy in possible
         value = measured.get(one.policy)
-        places.append(
-            Place(one.policy, *bounds, one.reward, one.best_arm_share, may_be_best, value=value)
+        entries.append(
+            BoardEntry(
+                one.policy, *bounds, one.reward, one.best_arm_share, may_be_best, value=value
+            )
         )
     lowest, title = metric.lower_is_better, metric.title
     return leader_board(
-        places, reference, effects[0].level, kind, lowest_first=lowest, value_title=title
+        entries, reference, effects[0].level, kind, lowest_first=lowest, value_title=title
     )
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from html import escape
 from typing import TYPE_CHECKING
 
 from sameluck.inference.effects import Effect
 from sameluck.reporting.leaders import leading
-from sameluck.reporting.pages import markup
 from sameluck.reporting.pages import page as pages
 from sameluck.reporting.sentences import finding, remarks
 from sameluck.wording import amount, digits_for, digits_of, percent, signed, times
@@ -26,7 +24,8 @@ def _of_two(result: Comparison) -> pages.Answer:
     """Who earned more, and what it cost."""
     (effect,) = result.last_effects
     level, decided = percent(effect.level), effect.has_interval and effect.shows_difference
-    sentence, detail = escape(finding(effect, metric=result.request.by)), []
+    sentence: str | pages.EarnedMore = finding(effect, metric=result.request.by)
+    detail = []
     if decided and result.request.interval != "median" and result.request.by.is_reward:
         sentence = _sentence(effect)
         detail = [_interval(effect)]
@@ -35,14 +34,13 @@ def _of_two(result: Comparison) -> pages.Answer:
     return pages.Answer(chip, decided, sentence, " ".join([*detail, *remarks(result)]), numbers)
 
 
-def _sentence(effect: Effect) -> str:
-    names = {effect.policy: 1, effect.control: 0}
+def _sentence(effect: Effect) -> pages.EarnedMore:
+    colours = {effect.policy: 1, effect.control: 0}
     ahead = effect.effect > 0
     winner, loser = (effect.policy, effect.control) if ahead else (effect.control, effect.policy)
     digits = digits_for((effect.high - effect.low) / 2)
-    more = f"{abs(effect.effect):,.{digits}f} more"
-    first, second = (markup.policy(name, names[name]) for name in (winner, loser))
-    return f"{first} earned <b>{more}</b> than {second} over {effect.checkpoint:,} periods."
+    more = f"{abs(effect.effect):,.{digits}f}"
+    return pages.EarnedMore(winner, loser, more, effect.checkpoint, colours)
 
 
 def _interval(effect: Effect) -> str:
@@ -89,7 +87,7 @@ def _of_many(result: Comparison) -> pages.Answer:
         chip, decided = f"{ruled_out} of {count} ruled out at {level}", ruled_out > 0
     numbers = [*_numbers(result, effects[0])[:1], *_best_and_worst(result)]
     details = " ".join(filter(None, [detail, *remarks(result)]))
-    return pages.Answer(chip, decided, escape(sentence), details, numbers)
+    return pages.Answer(chip, decided, sentence, details, numbers)
 
 
 def _best_and_worst(result: Comparison) -> list[tuple[str, str, str]]:

@@ -1,4 +1,7 @@
-"""Charts as SVG: scales, ticks, paths. Positions are numbers of a square of 1,000 that is stretched to its box."""
+"""Charts as data: scales, ticks and SVG paths, which the templates draw.
+
+Positions are coordinates in a square of 1,000 that is stretched to its box.
+"""
 
 from __future__ import annotations
 
@@ -16,22 +19,37 @@ SIDE = 1_000.0
 class Mark(NamedTuple):
     """A path with a class of the stylesheet."""
 
-    kind: str
+    css_class: str
     path: str
 
 
 class Label(NamedTuple):
-    """Words at a place, in per cent of the box."""
+    """Text at a position in per cent of the box."""
 
     x: float
     y: float
     text: str
-    kind: str = ""
+    css_class: str = ""
     anchor: str = "middle"
 
 
+class Tick(NamedTuple):
+    """A number below an axis, at a position in per cent of its length."""
+
+    x: float
+    text: str
+
+
+class Table(NamedTuple):
+    """Formatted cells, and a label for readers who do not see the table."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    label: str = "A table"
+
+
 class Chart(NamedTuple):
-    """A chart; its label is the finding in words, its rows are its data."""
+    """A chart; its label is the finding in words, and its rows are the data."""
 
     label: str
     marks: list[Mark]
@@ -42,26 +60,37 @@ class Chart(NamedTuple):
     x_title: str = ""
     columns: tuple[str, ...] = ()
     rows: Sequence[tuple[str, ...]] = ()
-    size: str = ""  # a class
+    size: str = ""  # a class of the stylesheet
+
+    @property
+    def table(self) -> Table:
+        return Table(self.columns, self.rows, f"{self.y_title}, as a table")
 
 
 class Scale(NamedTuple):
-    """From values to positions."""
+    """A linear map from values to positions."""
 
     low: float
     high: float
 
     def at(self, values: Floats | Sequence[float]) -> Floats:
-        """Positions along the x axis; far outside, they stay near the box."""
+        """Return positions along the x axis; values far outside stay near the box."""
         span = (self.high - self.low) or 1.0
         return np.clip((np.asarray(values, float) - self.low) / span, -9, 10) * SIDE
 
     def up(self, values: Floats | Sequence[float]) -> Floats:
-        """Positions along the y axis, which grows upwards."""
+        """Return positions along the y axis, which grows upwards."""
         return SIDE - self.at(values)
 
+    def percent(self, value: float) -> float:
+        """Return the position of one value along the x axis, in per cent."""
+        return float(self.at([value])[0]) / 10
+
+    def labelled_ticks(self, about: int = 5) -> list[Tick]:
+        return [Tick(self.percent(value), tick_text(value)) for value in self.ticks(about)]
+
     def ticks(self, about: int = 5) -> list[float]:
-        """Round numbers between the ends."""
+        """Return round numbers between the ends."""
         step = nice_step((self.high - self.low) / about)
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
@@ -69,7 +98,7 @@ class Scale(NamedTuple):
 
 
 def nice_step(size: float) -> float:
-    """The smallest of 1, 2, 2.5, 5 and 10 times a power of ten that is at least as large."""
+    """Return the smallest of 1, 2, 2.5, 5 and 10 times a power of ten that is at least `size`."""
     if not size > 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(size))
@@ -77,7 +106,7 @@ def nice_step(size: float) -> float:
 
 
 def scale_around(values: Sequence[float]) -> Scale:
-    """A scale that has all values and zero; its ends are round, so that it seldom changes."""
+    """Return a scale that holds all values and zero; its ends are round, so that it seldom changes."""
     low, high = min(0.0, *values), max(0.0, *values)
     if low == high:
         high = 1.0
@@ -86,14 +115,14 @@ def scale_around(values: Sequence[float]) -> Scale:
 
 
 def tick_text(value: float) -> str:
-    """A number beside an axis."""
+    """Return a number as it stands beside an axis."""
     if abs(value) >= 10_000:
         return f"{value / 1_000:,.0f}k"
     return f"{value:,.6g}".replace("-", "\N{MINUS SIGN}")
 
 
 def y_axis(scale: Scale, about: int = 5) -> tuple[list[Label], Mark]:
-    """The labels of the y axis and its grid."""
+    """Return the labels of the y axis and its grid."""
     ticks = scale.ticks(about)
     labels = [Label(0, float(scale.up([tick])[0]) / 10, tick_text(tick)) for tick in ticks]
     grid = "".join(f"M0 {y:.0f}H1000" for y in scale.up(ticks))
@@ -101,7 +130,7 @@ def y_axis(scale: Scale, about: int = 5) -> tuple[list[Label], Mark]:
 
 
 def x_axis(scale: Scale, about: int = 4) -> list[Label]:
-    """The labels of the x axis, a count: both ends, and round numbers that are not near them."""
+    """Return the labels of an x axis of counts: both ends, and round numbers that are not near the ends."""
     span = (scale.high - scale.low) or 1.0
     whole = [tick for tick in scale.ticks(about) if tick == round(tick)]
     inner = [tick for tick in whole if 0.12 < (tick - scale.low) / span < 0.86]
@@ -112,12 +141,12 @@ def x_axis(scale: Scale, about: int = 4) -> list[Label]:
 
 
 def line(x: Floats, y: Floats) -> str:
-    """A path through points."""
+    """Return a path through points."""
     return "M" + "L".join(f"{a:.0f} {b:.0f}" for a, b in zip(x, y, strict=True)) if x.size else ""
 
 
 def band(x: Floats, low: Floats, high: Floats) -> str:
-    """The area between two lines."""
+    """Return the path around the area between two lines."""
     if not x.size:
         return ""
     return (
@@ -129,5 +158,5 @@ def band(x: Floats, low: Floats, high: Floats) -> str:
 
 
 def dots(x: Floats, y: Floats) -> str:
-    """Points: lines of no length, which a round stroke makes round whatever the stretch."""
+    """Return points: lines of no length, which a round stroke makes round in a stretched box too."""
     return "".join(f"M{a:.0f} {b:.0f}h0" for a, b in zip(x, y, strict=True))

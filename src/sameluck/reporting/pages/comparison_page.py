@@ -95,6 +95,7 @@ def _reproduction_card(result: Comparison, command: str) -> pages.Card:
         *([] if result.request.by.is_reward else [("metric", result.request.by.name)]),
     ]
     words = "The same seed gives the same bits, on any machine and with any number of workers."
-    json = pages.code_block(experiment.to_json(), "Definition as JSON")
-    folded = ("Definition as JSON", json)
+    folded = pages.Folded(
+        "Definition as JSON", pages.Code(experiment.to_json(), "Definition as JSON")
+    )
     return pages.Card("Reproduce this", words, facts=facts, code=command, folded=folded)

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 from sameluck.inference.metrics import Metric
 from sameluck.inference.policy_summaries import PolicyMetric
-from sameluck.reporting import tables
 from sameluck.reporting.effect_tables import metric_table
-from sameluck.reporting.pages import markup
 from sameluck.reporting.pages import page as pages
 from sameluck.reporting.pages.charts import (
     Chart,
     Label,
     Mark,
     Scale,
+    Table,
     line,
     scale_around,
     x_axis,
@@ -33,18 +32,18 @@ APART = 6.0  # per cent of the height between two labels
 
 def metric_card(result: Comparison, curve: Comparison) -> pages.Card:
     """The metric of each policy: a line over the horizon, and its intervals."""
-    metric, drawn = result.request.by, ""
+    metric, chart = result.request.by, None
     if curve.runs.checkpoints.size > 1:
-        drawn = markup.figure(metric_chart(curve.values, metric), "metric")
+        chart = metric_chart(curve.values, metric)
     better = "lower" if metric.lower_is_better else "higher"
     about = f"{metric.about[:1].upper()}{metric.about[1:]}. " if metric.about else ""
     words = f"{about}{better.title()} is better. Each interval is of one policy alone."
     header, rows = metric_table(result.values, result.request)
     title = f"{metric.title[:1].upper()}{metric.title[1:]} of each policy"
     if len(result.runs.policies) > LABELLED:
-        folded = ("Every policy and horizon", tables.html_table(header, rows, label=title))
-        return pages.Card(title, words, figure=drawn, folded=folded)
-    return pages.Card(title, words, header, rows, drawn)
+        folded = pages.Folded("Every policy and horizon", Table(header, rows, title))
+        return pages.Card(title, words, figure=chart, folded=folded)
+    return pages.Card(title, words, header, rows, chart)
 
 
 def metric_chart(values: Sequence[PolicyMetric], metric: Metric) -> Chart:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sameluck.inference.effects import Effect, shown_differences
-from sameluck.reporting import tables
 from sameluck.reporting.effect_tables import page_table
 from sameluck.reporting.leaders import board
-from sameluck.reporting.pages import markup
 from sameluck.reporting.pages import page as pages
+from sameluck.reporting.pages.charts import Table
 from sameluck.reporting.pages.effect_charts import effect_chart
 from sameluck.reporting.pages.strips import Strip, strips
 from sameluck.reporting.sentences import finding, scope
@@ -29,17 +28,16 @@ def curve_cards(result: Comparison, curve: Comparison) -> list[pages.Card]:
     (effect,) = result.last_effects
     header, rows = page_table(result)
     header, rows = header[2:], [row[2:] for row in rows]  # one pair: the page says which
-    drawn = ""
+    chart = None
     if len(curve.effects) > 1 and curve.effects[-1].has_interval:
         sentence = finding(effect, metric=result.request.by)
         chart = effect_chart(curve.effects, sentence, quantity=result.request.by.quantity)
-        drawn = markup.figure(chart, "effect")
     words = (
         f"{effect.policy} minus {effect.control}, with {percent(effect.level)} intervals{scope(result)}."
         + " Grey: the naive design with as many replications, estimated from the same runs."
-        * bool(drawn and not result.request.by.is_quantile)
+        * bool(chart and not result.request.by.is_quantile)
     )
-    cards = [pages.Card("The difference over the horizon", words, header, rows, drawn)]
+    cards = [pages.Card("The difference over the horizon", words, header, rows, chart)]
     paired = result.runs.experiment.design.label != "naive" and result.request.by.is_mean
     if paired and effect.has_interval:
         lowest = result.request.by.lower_is_better
@@ -53,7 +51,7 @@ def design_cards(result: Comparison, naive: Comparison | None) -> list[pages.Car
     if len(result.runs.policies) > 2 or not effects[-1].has_interval:
         return []
     behind = naive.effects if naive is not None and naive is not result else None
-    chart = markup.figure(effect_chart(effects, finding(effects[-1]), behind), "effect")
+    chart = effect_chart(effects, finding(effects[-1]), behind)
     words = f"{result.runs.experiment.design.label} before the naive design (grey), with as many replications each."
     rows = [_strip(result, is_naive=False)]
     if behind is not None and naive is not None:
@@ -81,7 +79,7 @@ def _replications_card(
     header = ["replication", *(row.label for row in rows)]
     numbered = enumerate(zip(*(row.values[:TABLE_ROWS].tolist() for row in rows), strict=True))
     cells = [[f"{number:,}", *map(amount, values)] for number, values in numbered]
-    folded = ("Show as table", tables.html_table(header, cells, label="Differences, as a table"))
+    folded = pages.Folded("Show as table", Table(header, cells, "Differences, as a table"))
     return pages.Card("Each replication", words, figure=strips(rows), folded=folded)
 
 
@@ -98,7 +96,7 @@ def board_cards(result: Comparison) -> list[pages.Card]:
     header, rows = page_table(result)
     values = () if by_reward else result.values
     drawn = board(effects, last, result.standings, scope(result), result.request.by, values)
-    folded = ("Every pair and horizon", tables.html_table(header, rows, label="Every pair"))
+    folded = pages.Folded("Every pair and horizon", Table(header, rows, "Every pair"))
     return [pages.Card("Leader board", words, figure=drawn, folded=folded)]
 
 

@@ -20,7 +20,7 @@ from sameluck.reporting.pages.charts import (
     y_axis,
 )
 from sameluck.reporting.pages.effect_charts import clamp, effect_chart, naive_factor
-from sameluck.reporting.pages.leader_board import Place, leader_board
+from sameluck.reporting.pages.leader_board import BoardEntry, LeaderBoard, leader_board
 from sameluck.runs import Runs
 from sameluck.service.dashboard.findings import LEVEL, Finding
 from sameluck.service.dashboard.verdicts import Verdict
@@ -38,18 +38,18 @@ def horizon_chart(verdict: Verdict) -> tuple[Chart, tuple[float, float] | None] 
     return effect_chart(finding.curve, verdict.sentence), naive_factor(finding.effect)
 
 
-def challengers_board(verdicts: Sequence[Verdict], path: str) -> str:
+def challengers_board(verdicts: Sequence[Verdict], path: str) -> LeaderBoard | None:
     """Many challengers against the control, each name with a link to its charts; empty if there are few."""
     known = [one.finding for one in verdicts if one.finding.effect]
     if len(verdicts) < MANY or not known:
-        return ""
+        return None
     control = known[0].control
-    places = [Place(control, 0.0, 0.0, 0.0)]
+    entries = [BoardEntry(control, 0.0, 0.0, 0.0)]
     for finding in known:
         effect, link = finding.curve[-1], f"{path}?{urlencode({'policy': finding.policy})}"
         bounds = (effect.effect, effect.low, effect.high)
-        places.append(Place(finding.policy, *bounds, link=link))
-    return leader_board(places, control, LEVEL)
+        entries.append(BoardEntry(finding.policy, *bounds, link=link))
+    return leader_board(entries, control, LEVEL)
 
 
 def replications_chart(finding: Finding) -> Chart | None:

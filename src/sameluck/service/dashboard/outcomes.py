@@ -11,6 +11,7 @@ from sameluck.reporting.commands import compare_command
 from sameluck.reporting.leaders import board, leading
 from sameluck.reporting.pages.charts import Chart
 from sameluck.reporting.pages.effect_charts import effect_chart
+from sameluck.reporting.pages.leader_board import LeaderBoard
 from sameluck.runs import Runs
 from sameluck.service.dashboard.findings import LEVEL, finding_of
 from sameluck.service.dashboard.simulations import Answer
@@ -38,7 +39,7 @@ class Outcome(NamedTuple):
     detail: str
     is_decided: bool
     chart: Chart | None
-    board: str  # HTML
+    board: LeaderBoard | None
     asked: int
     naive: int
     shares: list[tuple[str, list[Share]]]
@@ -67,7 +68,7 @@ def outcome_of(answer: Answer, means: list[float]) -> Outcome:
     chart = effect_chart(finding.curve, verdict.sentence, independent) if finding.effect else None
     sentence, detail = verdict.sentence, _detail(verdict, independent[-1])
     is_decided = verdict.kind == "decided"
-    return Outcome(verdict, "", sentence, detail, is_decided, chart, "", *rest)
+    return Outcome(verdict, "", sentence, detail, is_decided, chart, None, *rest)
 
 
 def _detail(verdict: Verdict, naive: Effect) -> str:

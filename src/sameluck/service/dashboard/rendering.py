@@ -6,17 +6,15 @@ import hashlib
 from collections.abc import Callable, Coroutine
 from datetime import datetime
 from functools import cache
-from importlib.metadata import version
 from urllib.parse import quote
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from jinja2 import Environment
 
 from sameluck.errors import SameluckError
-from sameluck.reporting.pages import markup
+from sameluck.reporting.pages.rendering import environment
 from sameluck.service.problems import Refused, status_of
 
 HEADERS = {
@@ -31,29 +29,10 @@ HEADERS = {
 @cache
 def templates() -> Environment:
     """The templates; every value is escaped."""
-    found = Environment(
-        loader=PackageLoader("sameluck.service.dashboard"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    found.filters["in_path"] = lambda text: quote(text, safe="")
-    found.filters["day"] = day
-    for part in (
-        markup.plot,
-        markup.figure,
-        markup.policy,
-        markup.cautions,
-    ):  # they escape what they are given
-        found.globals[part.__name__] = _safe(part)
-    found.globals["logo"] = Markup(markup.LOGO)
-    found.globals["version"] = version("sameluck")
-    return found
-
-
-def _safe(part: Callable[..., str]) -> Callable[..., Markup]:
-    return lambda *values: Markup(part(*values))
+    result = environment("sameluck.service.dashboard")
+    result.filters["in_path"] = lambda text: quote(text, safe="")
+    result.filters["day"] = day
+    return result
 
 
 def day(moment: str) -> str:

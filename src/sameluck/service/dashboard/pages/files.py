@@ -7,14 +7,13 @@ from importlib.resources import files
 
 from fastapi import APIRouter, Response
 
-from sameluck.reporting.pages.markup import stylesheet
+from sameluck.reporting.pages.rendering import stylesheet
 from sameluck.service.dashboard.rendering import PageRoute, page
 
 router = APIRouter(route_class=PageRoute)
 
 TYPES = {
-    "look.css": "text/css",  # shared with reports
-    "dashboard.css": "text/css",
+    "sameluck.css": "text/css",  # shared with reports
     "dashboard.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
@@ -22,7 +21,7 @@ TYPES = {
 
 @cache
 def _content(name: str) -> bytes:
-    if name == "look.css":
+    if name == "sameluck.css":
         return stylesheet().encode()
     return files("sameluck.service.dashboard").joinpath("static", name).read_bytes()
 

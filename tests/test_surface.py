@@ -154,38 +154,6 @@ def nodes(path):
     return list(ast.walk(ast.parse(path.read_text())))
 
 
-def imported_modules(path):
-    """The modules of sameluck that a module imports anywhere in its source."""
-    for node in nodes(path):
-        if isinstance(node, ast.Import):
-            yield from {name.name for name in node.names} & MODULES.keys()
-        elif isinstance(node, ast.ImportFrom) and node.module in MODULES:
-            names = (f"{node.module}.{name.name}" for name in node.names)
-            yield from (name if name in MODULES else node.module for name in names)
-
-
-WORDS = {
-    "sameluck.arrays",
-    "sameluck.errors",
-    "sameluck.validation",
-    "sameluck.wording",
-}  # for every module
-# What puts the service together, and the client, which mirrors all of a live experiment.
-MOST = {"sameluck.service.app": 11, "sameluck.client.calls": 12, "sameluck.client.async_client": 13}
-
-
-@pytest.mark.slow
-def test_a_module_uses_at_most_ten_others():
-    uses = {
-        name: len({*imported_modules(path)} - WORDS)
-        for name, path in MODULES.items()
-        if path.name != "__init__.py"
-    }
-    assert len(uses) > 100
-    assert uses["sameluck.service.app"] == 11  # it does count
-    assert {name: used for name, used in uses.items() if used > MOST.get(name, 10)} == {}
-
-
 @pytest.mark.slow
 def test_few_annotations_are_any():
     found = [

@@ -193,7 +193,7 @@ def test_on_a_prior_the_variance_is_split_on_request(capsys, tmp_path):
     _, out, _ = run(capsys, *words, "--split", "--json")
     assert json.loads(out)["split"]["instances"] == 100
     code, _, err = run(capsys, *COMPARE, "--split")
-    assert (code, err) == (2, "error: --split needs a prior as --env\n")
+    assert (code, err) == (2, "error: --split needs a prior as --env, such as bernoulli_prior\n")
 
 
 def test_the_version_is_the_packages(capsys):
@@ -301,7 +301,11 @@ ENV = ("--env", "bernoulli(0.7,0.3)")
 BAD = [
     ((), "", "Usage"),
     (("compare",), "error: name at least two policies, or a TOML file", ""),
-    (("compare", "ucb1", "uniform"), "error: the environment is missing: --env", ""),
+    (
+        ("compare", "ucb1", "uniform"),
+        "error: the environment is missing; add one, such as --env",
+        "",
+    ),
     (("compare", "ucb2", "uniform", *ENV), "unknown policy 'ucb2'; did you mean 'ucb1'?", ""),
     (
         ("compare", "ucb1(alpha=x)", "uniform", *ENV),
@@ -311,7 +315,11 @@ BAD = [
     (("compare", "ucb1(alpha=-1)", "uniform", *ENV), "UCB1.alpha must be >= 0, got -1.0", ""),
     (("compare", "ucb1(alfa=1)", "uniform", *ENV), "unknown 'alfa'; did you mean 'alpha'?", ""),
     (("compare", "ucb1(", "uniform", *ENV), "ends too early", ""),
-    (("compare", "ucb1", "ucb1", *ENV), "two policies are called 'ucb1'; name one", ""),
+    (
+        ("compare", "ucb1", "ucb1", *ENV),
+        "two policies are called 'ucb1'; give one another name",
+        "",
+    ),
     (("compare", "ucb1", *ENV), "at least two policies", ""),
     (
         ("compare", "ucb1", "uniform", "--env", "bernoulli(0.7,1.3)"),
@@ -321,7 +329,7 @@ BAD = [
     (("compare", "ucb1", "uniform", "--env", "bernoulli(0.7)"), "from 2 to", ""),
     (
         ("compare", "ucb1", "uniform", "--env", "bernoulli_prior"),
-        "the number of arms is missing: --arms N",
+        "takes any number; add --arms N",
         "",
     ),
     (

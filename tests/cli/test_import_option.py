@@ -70,7 +70,7 @@ def test_without_the_file_the_message_says_how_to_name_it(capsys):
 
     assert code == 2
     assert "unknown policy 'every_other'" in err
-    assert err.endswith("for your own, name its file: --import FILE.py\n")
+    assert err.endswith("to use your own, name its file: --import FILE.py\n")
 
 
 @pytest.mark.slow
@@ -89,14 +89,14 @@ def test_plan_and_verify_take_it_too(own, tmp_path, capsys):
     ("name", "text", "message"),
     [
         ("my.txt", "", "takes a Python file such as my_policies.py"),
-        ("json.py", "", "a module is called 'json' already; rename the file"),
+        ("json.py", "", "another module is called 'json'; rename the file"),
         ("broken_rules_of_a_test.py", "1 / 0", "ZeroDivisionError: division by zero"),
         ("ending_rules_of_a_test.py", "raise SystemExit(3)", "SystemExit: 3"),
         ("syntax_of_a_test.py", "def", "SyntaxError"),
         (
             "lonely_of_a_test.py",
             "import not_there",
-            "'not_there'; install it, or a file beside it is found with",
+            "'not_there'; install it; for a file in the same folder, set",
         ),
     ],
 )

@@ -346,7 +346,10 @@ BAD = [
         "replications must be a whole number from 2 to 1,000,000,000",
     ),
     ((*PLAN, "--env", "bernoulli_prior"), "the number of arms is missing"),
-    (("race", *TWO), "the acceptable loss against the best policy is missing: --tolerance"),
+    (
+        ("race", *TWO),
+        "the acceptable loss against the best policy is missing; name it, for example --tolerance",
+    ),
     ((*RACE, "--tolerance", "0"), "tolerance must be > 0"),
     ((*RACE, "--tolerance", "-1"), "tolerance must be > 0"),
     ((*RACE, "--tolerance", "nan"), "tolerance must be a finite number"),

@@ -1,8 +1,8 @@
-"""The command line: one command per function of the Python interface. Every command has `--json`.
+"""Command line: one command per function of the Python interface. Every command has `--json`.
 
-Results are printed on standard output, progress and errors on standard error; an error is one line with its cause and
-its remedy. Exit code 2: the call is not valid; 1: any other failure (the database is not available, for example);
-130: Ctrl-C.
+Results go to standard output, progress and errors to standard error; an error is one line with its cause and its
+remedy. Exit code 2 stands for an invalid call, 1 for any other failure (such as an unavailable database), 130 for
+Ctrl-C.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from sameluck.cli.command_list import CommandGroup
 from sameluck.errors import SameluckError
 
 
-def run(arguments: list[str]) -> int:  # noqa: PLR0911 one code per kind of end
-    """Run one command; returns the exit code. The only place that turns errors into messages."""
+def run(arguments: list[str]) -> int:  # noqa: PLR0911 each error has its exit code
+    """Run a command and return its exit code. Errors become messages here and nowhere else."""
     try:
         code = commands.main(arguments, prog_name="sameluck", standalone_mode=False)
     except click.ClickException as error:

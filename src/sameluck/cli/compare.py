@@ -1,8 +1,8 @@
-"""`sameluck compare`, `designs` and `demo`: simulate and compare. `live results` has the same options and output."""
+"""`sameluck compare`, `designs` and `demo`: simulate and compare. `live results` shares options and output."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -46,12 +46,12 @@ from sameluck.simulation.tasks import Work
 pairs_option = click.option("--pairs", help="control, all or best.  [default: control]")
 metric_option = click.option(
     "--metric",
-    help="What is compared: reward, regret, realised_regret, best_arm_share, quantile(0.1) or worst_tenth.  "
+    help="The quantity to compare: reward, regret, realised_regret, best_arm_share, quantile(0.1) or worst_tenth.  "
     "[default: reward]",
 )
 simultaneous_option = click.option(
     "--simultaneous",
-    help="What the intervals cover together: pairs, checkpoints, both or none.  [default: pairs]",
+    help="The intervals that hold simultaneously: pairs, checkpoints, both or none.  [default: pairs]",
 )
 workers_option = click.option("--workers", type=int, help="Threads.  [default: all cores]")
 
@@ -60,12 +60,12 @@ twin_option = click.option(
     "--twin",
     "with_twin",
     is_flag=True,
-    help="Also simulate a copy of the arms as measured; one replication is enough.",
+    help="Also simulate the policies on a copy of the measured arms; one replication is enough.",
 )
 
 
 def output_options(command: Command) -> Command:
-    """The files that a comparison can be written to."""
+    """Add the options that write a comparison to files."""
     save = click.option(
         "--save", "runs_path", metavar="FILE", help="Save the runs (.npz) for sameluck.Runs.load."
     )
@@ -74,8 +74,9 @@ def output_options(command: Command) -> Command:
 
 
 def take_outputs(options: OptionValues) -> dict[str, str | None]:
-    """Remove the files from the options; raise `Invalid` for one that cannot be written."""
-    outputs = {kind: options.pop(f"{kind}_path") for kind in ("csv", "plot", "report", "runs")}
+    """Remove the files from the options; raise `Invalid` for a file that cannot be written."""
+    purposes = ("csv", "plot", "report", "runs")
+    outputs = {purpose: options.pop(f"{purpose}_path") for purpose in purposes}
     check_outputs(outputs)
     return outputs
 
@@ -83,14 +84,14 @@ def take_outputs(options: OptionValues) -> dict[str, str | None]:
 def read_request(
     values: OptionValues, experiment: sl.Experiment, replications: int
 ) -> OptionValues:
-    """The arguments of `sl.compare` among some values; raise `Invalid` for one that is not valid."""
+    """Return the arguments of `sl.compare` among the values; raise `Invalid` for an invalid argument."""
     request = {name: values[name] for name in Request._fields if values.get(name) is not None}
     check_request(experiment, replications, Request(**request))
     return request
 
 
 def with_curve(checkpoints: list[int], outputs: Outputs) -> list[int]:
-    """The checkpoints, and the horizons of a figure, which needs a curve."""
+    """Return the checkpoints and, if a figure is drawn, the horizons of its curve."""
     drawn = outputs["plot"] or outputs["report"]
     curve = horizon_grid(checkpoints[-1]) if drawn and len(checkpoints) == 1 else []
     return sorted({*checkpoints, *curve})
@@ -106,7 +107,7 @@ def write_comparison(
     with_twin: bool = False,
     makers: Makers | None = None,
 ) -> Output:
-    """Compare and write the files: the figure has all horizons of the runs, text and numbers the checkpoints."""
+    """Compare and write the files. Figures show all horizons of the runs, text and numbers the checkpoints."""
     if with_twin and runs.replications == 1:
         request = {"interval": "twin", **request}
     if request.get("interval") == "twin":
@@ -123,9 +124,9 @@ def write_comparison(
         "report": lambda path: result.to_html(path, curve=curve, more=note),
         "runs": curve.runs.save,
     }
-    for kind, path in outputs.items():
+    for purpose, path in outputs.items():
         if path is not None:
-            writers[kind](Path(path))
+            writers[purpose](Path(path))
     texts = [
         str(result),
         *([wrapped(split.verdict)] if split else []),
@@ -144,7 +145,7 @@ def _twin(runs: sl.Runs, request: OptionValues, makers: Makers | None) -> sl.Twi
 def comparison_record(
     result: sl.Comparison, split: sl.VarianceSplit | None = None, twin: sl.Twin | None = None
 ) -> dict[str, object]:
-    """A comparison as values that JSON can hold."""
+    """Return a comparison as a record for JSON."""
     environment = result.runs.environment
     return {
         **made_with(),
@@ -153,9 +154,13 @@ def comparison_record(
         "environment": environment and text_forms.write(environment),
         "checkpoints": result.runs.checkpoints.tolist(),
         **result.request._asdict(),
-        **({} if result.metric == "reward" else {"values": _records(result.values)}),
+        **(
+            {}
+            if result.metric == "reward"
+            else {"values": [value._asdict() for value in result.values]}
+        ),
         "effects": result.to_dicts(),
-        "standings": [one._asdict() for one in result.standings],
+        "standings": [standing._asdict() for standing in result.standings],
         "verdict": result.verdict,
         "cautions": list(result.cautions),
         "split": split._asdict() if split else None,
@@ -163,12 +168,8 @@ def comparison_record(
     }
 
 
-def _records(values: Sequence[sl.PolicyMetric]) -> list[dict[str, object]]:
-    return [one._asdict() for one in values]
-
-
 def _csv(records: list[dict[str, object]]) -> str:
-    return csv_table(list(records[0]), [list(one.values()) for one in records])
+    return csv_table(list(records[0]), [list(record.values()) for record in records])
 
 
 @click.command(
@@ -182,19 +183,19 @@ def _csv(records: list[dict[str, object]]) -> str:
 @control_option
 @metric_option
 @click.option(
-    "--checkpoints", help="Horizons to report, e.g. 100,1000,10000.  [default: the horizon]"
+    "--checkpoints", help="Periods to report, e.g. 100,1000,10000.  [default: the horizon]"
 )
 @pairs_option
 @click.option("--interval", help="t, anytime, median, bootstrap or twin.  [default: t]")
 @simultaneous_option
 @click.option(
-    "--best", is_flag=True, default=None, help="Report which policies may be the best of all."
+    "--best", is_flag=True, default=None, help="Report the policies that may be the best."
 )
-@click.option("--adjust", help="Remove noise of mean zero: means or exploration.")
+@click.option("--adjust", help="Subtract noise of mean zero: means or exploration.")
 @click.option(
     "--split",
     is_flag=True,
-    help="With a prior: report which share of the variance is due to the drawn instance.",
+    help="With a prior: report the share of the variance that is due to the drawn instance.",
 )
 @twin_option
 @workers_option
@@ -212,14 +213,14 @@ def compare_command(
 ) -> Output:
     """Compare policies by simulation.
 
-    Policies are written as in `sameluck policies`; `NAME=POLICY` gives one a name. The settings may be in a TOML file
+    Write policies as `sameluck policies` lists them; `NAME=POLICY` names a policy. A TOML file may hold the settings
     instead, under the same names (environment, horizon, ... and a table [policies]); options override the file.
     """
     outputs = take_outputs(options)
     experiment, settings = read_experiment(policies, options)
     environment = settings["environment"]
     if split and not environment.is_prior:
-        raise sl.Invalid("--split needs a prior as --env")
+        raise sl.Invalid("--split needs a prior as --env, such as bernoulli_prior")
     checkpoints = parse_checkpoints(settings.get("checkpoints"), experiment)
     request = read_request(settings, experiment, max(experiment.replications, 1 + with_twin))
     runs = simulate(
@@ -232,8 +233,8 @@ def compare_command(
         detail="adjust" in settings,
     )
     request["best"] = settings.get("best", False)
-    parts = sl.split_variance(experiment, environment) if split else None
-    return write_comparison(runs, checkpoints, request, outputs, parts, with_twin=with_twin)
+    variance = sl.split_variance(experiment, environment) if split else None
+    return write_comparison(runs, checkpoints, request, outputs, variance, with_twin=with_twin)
 
 
 @click.command("designs")
@@ -250,7 +251,7 @@ def designs_command(
     report_path: str | None,
     **options: object,
 ) -> Output:
-    """Compare the naive, time-coupled and replay designs on one experiment: variance, users, winner."""
+    """Compare the naive, time-coupled and replay designs on one experiment by variance, users and winner."""
     outputs = {"plot": plot_path, "report": report_path}
     check_outputs(outputs)
     experiment, settings = read_experiment(policies, options)
@@ -278,7 +279,7 @@ def designs_command(
 )
 @json_option
 def demo_command(out: str) -> Output:
-    """Run the first example: two UCB1 policies on five Bernoulli arms, naive and replay, with figure and report."""
+    """Compare two UCB1 policies on five Bernoulli arms, naive and replay, with figure and report."""
     folder = Path(out)
     make_folder(folder)
     policies = {"ucb1(alpha=2.5)": sl.UCB1(2.5), "ucb1(alpha=3)": sl.UCB1(3.0)}
@@ -310,7 +311,10 @@ def simulate(
     dask: str | None,
     **options: Any,
 ) -> sl.Runs:
-    """The runs, on the cluster at an address if given; after Ctrl-C complete replications are saved, if to a file."""
+    """Simulate, on the Dask cluster at an address if there is one.
+
+    With `keep`, complete replications are saved to that file when Ctrl-C is pressed.
+    """
     with ExitStack() as stack, progress_bar("simulating") as progress:
         if dask is not None:
             client = stack.enter_context(closing(dask_adapter.connect(dask)))
@@ -330,7 +334,7 @@ def _simulate_kept(
     detail: bool,
     **options: Any,
 ) -> sl.Runs:
-    """Continues the beginning that the file holds; anything else is overwritten, as other files of results are."""
+    """Continue the runs of an interrupted simulation in the file; overwrite any other content."""
     options |= {"checkpoints": checkpoints, "detail": detail}
     run = partial(sl.simulate, experiment, environment, **options)
     horizons, numbers = (
@@ -340,13 +344,13 @@ def _simulate_kept(
     workers = options["workers"] or available_workers()
     kept = KeptRuns(path, Work(experiment, environment, horizons, numbers, detail), workers)
     try:
-        known = kept.known(run)
+        earlier = kept.known(run)
     except sl.Invalid:
-        known = kept.nothing
-    if known.replications == experiment.replications:  # not interrupted: the user wants them anew
-        known = kept.nothing
+        earlier = kept.nothing
+    if earlier.replications == experiment.replications:  # it was not interrupted: simulate anew
+        earlier = kept.nothing
     try:
-        return kept.complete(run, known, progress)
+        return kept.complete(run, earlier, progress)
     except KeyboardInterrupt as error:
         if notes := getattr(error, "__notes__", []):
             raise sl.Interrupted(notes[-1]) from None

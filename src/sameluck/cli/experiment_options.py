@@ -1,4 +1,4 @@
-"""An experiment from the options of a command, or from a TOML file with the same names."""
+"""Experiments from a command's options, or from a TOML file with the same names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sameluck.policies.base import POLICIES, Policy
 OptionValues: TypeAlias = dict[str, Any]  # options or the values of a TOML file, by name
 Command = TypeVar("Command", bound=Callable[..., object])
 
-# The settings of a file that are not fields of the experiment.
+# Settings of a file that are not fields of the experiment.
 FOR_RESULTS = (
     "checkpoints",
     "level",
@@ -42,17 +42,17 @@ SETTINGS = ("name", "environment", *FOR_RESULTS, "live", "traffic")
 def experiment_options(
     *, horizon: int = 1_000, replications: int | None = None
 ) -> Callable[[Command], Command]:
-    """The options that define an experiment, with the defaults that the help states.
+    """Return a decorator that adds the options of an experiment; the help states these defaults.
 
-    The option `--replications` is left out if it has no default.
+    `--replications` is left out if it has no default.
     """
     options = [
         click.argument("policies", nargs=-1, metavar="POLICY... | FILE.toml"),
         click.option(
             "--env",
             "environment",
-            help='Environment of the rewards, e.g. "bernoulli(0.7, 0.3)", or a log with its columns of arms and '
-            'rewards: "log.csv:arm,reward".',
+            help='Environment that draws the rewards, e.g. "bernoulli(0.7, 0.3)", or a log and its columns of arms '
+            'and rewards: "log.csv:arm,reward".',
         ),
         click.option(
             "--arms", type=int, help="Number of arms, if the environment does not determine it."
@@ -89,17 +89,17 @@ def read_experiment(
     horizon: int = 1_000,
     replications: int = 100,
 ) -> tuple[Experiment, OptionValues]:
-    """The experiment and its other settings; options override the file."""
+    """Return the experiment and its other settings; options override the file."""
     with prefix_errors(toml_file(policies), options), mention_import():
         values, settings = _values_and_settings(policies, options)
         if "environment" not in settings:
             raise Invalid(
-                'the environment is missing: --env "bernoulli(0.7, 0.3)"; see sameluck environments'
+                'the environment is missing; add one, such as --env "bernoulli(0.7, 0.3)"; see sameluck environments'
             )
         if "arms" not in values:
             environment = text_forms.write(settings["environment"])
             raise Invalid(
-                f"the number of arms is missing: --arms N ({environment} takes any number)"
+                f"the number of arms is missing: {environment} takes any number; add --arms N"
             )
         values.setdefault("horizon", horizon)
         values.setdefault("replications", replications)
@@ -107,7 +107,7 @@ def read_experiment(
 
 
 def read_experiment_file(path: str) -> tuple[Experiment, OptionValues]:
-    """The experiment of a file and its other settings; the environment may be missing."""
+    """Return the experiment of a file and its other settings; the environment may be missing."""
     if not path.endswith(".toml"):
         raise Invalid(f"an experiment is a TOML file, got {path!r}")
     with prefix_errors(path), mention_import():
@@ -117,7 +117,7 @@ def read_experiment_file(path: str) -> tuple[Experiment, OptionValues]:
 
 @contextmanager
 def prefix_errors(file: str | None, options: OptionValues | None = None) -> Iterator[None]:
-    """Begin the message of `Invalid` with the file and the options that override it; without a file, leave it."""
+    """Begin the message of `Invalid` with the file and the options that override it, if there is a file."""
     try:
         yield
     except Invalid as error:
@@ -134,7 +134,7 @@ def prefix_errors(file: str | None, options: OptionValues | None = None) -> Iter
 
 
 def toml_file(words: tuple[str, ...]) -> str | None:
-    """The file that was typed in place of policies, if any."""
+    """Return the file that was typed in place of policies, if any."""
     return words[0] if len(words) == 1 and words[0].endswith(".toml") else None
 
 
@@ -158,7 +158,7 @@ def _values_and_settings(
 
 
 def _environment_and_arms(text: object) -> tuple[Environment, int | tuple[str, ...] | None]:
-    """An environment from its text form or a log (`log.csv:arm,reward`), and its arms: how many, or their names."""
+    """Return an environment from its text form or a log (`log.csv:arm,reward`), and its number of arms or names."""
     if not isinstance(text, str) or not is_log(text):
         environment = as_environment(text)
         return environment, environment.arms
@@ -169,7 +169,7 @@ def _environment_and_arms(text: object) -> tuple[Environment, int | tuple[str, .
 
 
 def decoded(word: str) -> str:
-    """A word of the command line as UTF-8; in another locale, Python leaves the bytes of its letters undecoded."""
+    """Decode a word of the command line as UTF-8; in other locales Python leaves its bytes undecoded."""
     try:
         return os.fsencode(word).decode()
     except UnicodeError:
@@ -177,7 +177,7 @@ def decoded(word: str) -> str:
 
 
 def parse_policies(words: Iterable[str]) -> dict[str, Policy]:
-    """Policies by name, each typed as POLICY or NAME=POLICY."""
+    """Parse policies, typed as POLICY or NAME=POLICY; return them by name."""
     policies: dict[str, Policy] = {}
     for word in map(decoded, words):
         named = re.match(r"\s*([^=()\[\]]+?)\s*=(.*)", word, re.DOTALL)
@@ -185,13 +185,15 @@ def parse_policies(words: Iterable[str]) -> dict[str, Policy]:
         policy = text_forms.parse(text, POLICIES, "policy")
         name = named[1] if named else text_forms.write(text_forms.normal_form(policy), brief=True)
         if name in policies:
-            raise Invalid(f"two policies are called {name!r}; name one: 'other={text}'")
+            raise Invalid(
+                f"two policies are called {name!r}; give one another name: 'other={text}'"
+            )
         policies[name] = policy
     return policies
 
 
 def read_settings_file(path: str) -> OptionValues:
-    """The values of a TOML file; raise `Invalid` for an unknown name and for a value that must be a table."""
+    """Return the values of a TOML file; raise `Invalid` for an unknown name or a value that must be a table."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -199,10 +201,10 @@ def read_settings_file(path: str) -> OptionValues:
     except UnicodeDecodeError:
         raise Invalid(f"cannot read {path!r}: it is not UTF-8 text") from None
     values = read_toml(text)
-    known = [*Experiment.__dataclass_fields__, *SETTINGS]
+    allowed = [*Experiment.__dataclass_fields__, *SETTINGS]
     for name in values:
-        if name not in known:
-            raise Invalid(f"{path}: unknown {name!r}; {did_you_mean(name, known)}")
+        if name not in allowed:
+            raise Invalid(f"{path}: unknown {name!r}; {did_you_mean(name, allowed)}")
     for name in ("live", "traffic"):
         if not isinstance(values.get(name, {}), dict):
             raise Invalid(f"{name} must be a table [{name}], got {values[name]!r}")
@@ -210,7 +212,7 @@ def read_settings_file(path: str) -> OptionValues:
 
 
 def parse_checkpoints(checkpoints: object, experiment: Experiment) -> list[int]:
-    """The horizons to report: as typed, as a file has them, or the experiment's horizon."""
+    """Return the horizons to report: as typed, as in the file, or the experiment's horizon."""
     if checkpoints is None:
         return [experiment.horizon]
     if not isinstance(checkpoints, list):
@@ -228,12 +230,16 @@ _LOG = re.compile(r"(?P<path>.+?\.(?:csv|jsonl|ndjson|parquet))(?::(?P<columns>.
 
 
 def is_log(text: str) -> bool:
-    """Whether it is the path of a log, with or without its columns, rather than the text form of an environment."""
+    """Return whether the text is the path of a log, with or without columns, and no text form of an environment."""
     return _LOG.fullmatch(text) is not None or _TEXT_FORM.fullmatch(text) is None
 
 
 def log_columns(text: str) -> tuple[str, str, str]:
-    """The path and the columns of arms and rewards, which are written as in CSV; or `Invalid`."""
+    """Return a log's path and its columns of arms and rewards, which are separated as in CSV.
+
+    Raises:
+        Invalid: The text does not name two columns.
+    """
     path, _, columns = text.partition(":")
     if log := _LOG.fullmatch(text):
         path, columns = log["path"], log["columns"] or ""

@@ -1,4 +1,4 @@
-"""The option `--import`: policies and environments of the user's own, from a file that the user names."""
+"""Option `--import`: policies and environments from a user's Python file."""
 
 from __future__ import annotations
 
@@ -28,20 +28,24 @@ import_option = click.option(
     expose_value=False,
     is_eager=True,
     callback=_import_files,
-    help="Run a file of your own that registers policies or environments (sl.selects, sl.draws).",
+    help="Run your Python file that registers policies or environments (sl.selects, sl.draws).",
 )
 
 
 def import_file(path: str) -> ModuleType:
-    """Import a file as the module of its name; `Invalid` if it cannot be, or if another module has the name."""
+    """Import a file as a module named after it.
+
+    Raises:
+        Invalid: The file cannot be imported, or another module has its name.
+    """
     file = Path(path).resolve()
     name = file.stem
     if file.suffix != ".py" or not name.isidentifier():
         raise Invalid(f"--import takes a Python file such as my_policies.py, got {path!r}")
     if not file.is_file():
-        raise Invalid(f"--import {path}: there is no such file")
+        raise Invalid(f"--import {path}: no such file")
     if _is_taken(name, file):
-        raise Invalid(f"--import {path}: a module is called {name!r} already; rename the file")
+        raise Invalid(f"--import {path}: another module is called {name!r}; rename the file")
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None
@@ -53,8 +57,8 @@ def import_file(path: str) -> ModuleType:
     except SameluckError as error:
         raise Invalid(f"--import {path}: {error}") from error
     except ModuleNotFoundError as error:
-        where = f"a file beside it is found with PYTHONPATH={file.parent}"
-        raise Invalid(f"--import {path}: {error}; install it, or {where}") from error
+        remedy = f"install it; for a file in the same folder, set PYTHONPATH={file.parent}"
+        raise Invalid(f"--import {path}: {error}; {remedy}") from error
     except (Exception, SystemExit) as error:
         raise Invalid(f"--import {path}: {type(error).__name__}: {error}") from error
     return module
@@ -62,22 +66,22 @@ def import_file(path: str) -> ModuleType:
 
 def _is_taken(name: str, file: Path) -> bool:
     if name in sys.modules:
-        other = getattr(sys.modules[name], "__file__", None)
+        path = getattr(sys.modules[name], "__file__", None)
     else:
-        found = importlib.util.find_spec(name)
-        if found is None:
+        spec = importlib.util.find_spec(name)
+        if spec is None:
             return False
-        other = found.origin
-    return other is None or Path(other).resolve() != file
+        path = spec.origin
+    return path is None or Path(path).resolve() != file
 
 
 @contextmanager
 def mention_import() -> Iterator[None]:
-    """Add to the message about a policy or an environment that is not known how one's own are given."""
+    """Mention `--import` in the error about an unknown policy or environment."""
     try:
         yield
     except Invalid as error:
         message = str(error)
-        if not any(f"unknown {what} " in message for what in ("policy", "environment")):
+        if not any(f"unknown {noun} " in message for noun in ("policy", "environment")):
             raise
-        raise type(error)(f"{message}; for your own, name its file: --import FILE.py") from error
+        raise type(error)(f"{message}; to use your own, name its file: --import FILE.py") from error

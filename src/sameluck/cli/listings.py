@@ -1,4 +1,4 @@
-"""`sameluck policies` and `sameluck environments`: the registered kinds with their text forms."""
+"""`sameluck policies` and `sameluck environments`: the registered classes with their text forms."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sameluck.policies.base import POLICIES
 @json_option
 def policies_command() -> Output:
     """List the policies and their parameters, as `compare` takes them."""
-    return _kinds(POLICIES)
+    return _list_classes(POLICIES)
 
 
 @click.command("environments")
@@ -26,12 +26,12 @@ def policies_command() -> Output:
 @json_option
 def environments_command() -> Output:
     """List the environments and their parameters, as `--env` takes them."""
-    return _kinds(ENVIRONMENTS)
+    return _list_classes(ENVIRONMENTS)
 
 
-def _kinds(kinds: Mapping[str, type]) -> Output:
+def _list_classes(registry: Mapping[str, type]) -> Output:
     rows = []
-    for name, kind in kinds.items():
-        about = (kind.__doc__ or "").split("\n")[0]
-        rows.append({"name": name, "example": text_forms.example(kind), "about": about})
+    for name, registered_class in registry.items():
+        about = (registered_class.__doc__ or "").split("\n")[0]
+        rows.append({"name": name, "example": text_forms.example(registered_class), "about": about})
     return Output("\n".join(f"{row['example']}\n    {row['about']}" for row in rows), rows)

@@ -1,4 +1,4 @@
-"""Output of all commands: text or JSON, files that are checked before the work, progress."""
+"""Output of all commands: text or JSON, files, progress."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sameluck.runs import check_runs_path
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-Outputs = Mapping[str, str | None]  # kind of file -> its path
+Outputs = Mapping[str, str | None]  # purpose of a file, such as "plot" -> its path
 
 json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 plot_option = click.option(
@@ -31,7 +31,7 @@ report_option = click.option(
 
 
 class Output(NamedTuple):
-    """What a command returns: its text (any object), its record for `--json`, and what follows."""
+    """Result of a command: its text (any object), its record for `--json`, notes and exit code."""
 
     text: object
     record: object  # values that JSON can hold, or a function that returns them
@@ -40,7 +40,7 @@ class Output(NamedTuple):
 
 
 def prints(function: Callable[..., Output]) -> Callable[..., int]:
-    """A function that prints the output of another one, by the value of `--json`, and returns the exit code."""
+    """Make a function that prints the output of `function`, as JSON with `--json`, and returns the exit code."""
 
     @wraps(function)
     def printing(*, as_json: bool, **options: object) -> int:
@@ -56,22 +56,22 @@ def prints(function: Callable[..., Output]) -> Callable[..., int]:
 
 
 def json_option(function: Callable[..., Output]) -> Callable[..., int]:
-    """The option `--json` of a command whose function returns its output."""
+    """Add `--json` to a command whose function returns its `Output`."""
     return json_flag(prints(function))
 
 
 def horizon_grid(horizon: int) -> list[int]:
-    """Forty evenly spaced horizons for a curve; the last is the horizon itself."""
+    """Return at most forty evenly spaced horizons for a curve; the last is the horizon itself."""
     return sorted({max(1, round(horizon * k / 40)) for k in range(1, 41)})
 
 
 def check_outputs(outputs: Outputs) -> None:
-    """Raise `Invalid` for a file that cannot be written, before the work starts."""
+    """Raise `Invalid` for a file that cannot be written. To be called before the work starts."""
     paths = [path for path in outputs.values() if path is not None]
     if outputs.get("runs") is not None:
         check_runs_path(outputs["runs"])
     if len(set(paths)) != len(paths):
-        raise Invalid("two outputs have the same file; name different ones")
+        raise Invalid("two outputs have the same file; name different files")
     for path in paths:
         check_writable(path)
     if plot := outputs.get("plot"):
@@ -80,23 +80,23 @@ def check_outputs(outputs: Outputs) -> None:
 
 
 def written(outputs: Outputs) -> list[str]:
-    """A note for each file that was written."""
+    """Return a note for each file that was written."""
     return [f"wrote {path}" for path in outputs.values() if path]
 
 
 @contextmanager
 def progress_bar(
-    what: str, unit: str = "replications of a policy"
+    task: str, unit: str = "replications of a policy"
 ) -> Iterator[Callable[..., None]]:
-    """A bar on standard error if that is a terminal, from the second second on."""
+    """Show a bar on standard error after the first second, if it is a terminal; yield the function to advance it."""
     started = time.monotonic()
     bars: list[Progress] = []
 
-    def advance(done: int, total: int, now: str = what) -> None:
+    def advance(done: int, total: int, description: str = task) -> None:
         if not bars and sys.stderr.isatty() and time.monotonic() - started > 1:
             bars.append(_started_bar(unit))
         for bar in bars:
-            bar.update(bar.task_ids[0], completed=done, total=total, description=now)
+            bar.update(bar.task_ids[0], completed=done, total=total, description=description)
 
     try:
         yield advance

@@ -1,4 +1,4 @@
-"""`sameluck paper`: the paper, reproduced and checked."""
+"""`sameluck paper`: reproduce and check the paper."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from sameluck.files import to_json
     show_default=True,
     help="Folder for report, figures and tables.",
 )
-@click.option("--only", metavar="PARTS", help="Some parts, e.g. example1,theorems.  [default: all]")
+@click.option(
+    "--only", metavar="PARTS", help="Only these parts, e.g. example1,theorems.  [default: all]"
+)
 @click.option("--seed", default=7, show_default=True, help="The same seed gives the same bits.")
 @json_flag
 def paper_command(
@@ -28,15 +30,15 @@ def paper_command(
 ) -> int:
     """Reproduce the paper: its tables, figures and theorems beside the published numbers.
 
-    Finished parts are kept in the folder, so that an interrupted run can be continued. Exit code 1 if a published
-    number is off by more than 4 standard errors or the check of a theorem fails.
+    Finished parts are kept in the folder; the same command continues an interrupted run. The exit code is 1 if a
+    published number is off by more than 4 standard errors, or if the check of a theorem fails.
     """
     from sameluck import paper
 
     with progress_bar("starting", "million decisions") as advance:
 
-        def progress(what: str, done: int, total: int) -> None:
-            advance(done // 1_000_000, total // 1_000_000, what)
+        def progress(task: str, done: int, total: int) -> None:
+            advance(done // 1_000_000, total // 1_000_000, task)
 
         reproduction = paper.reproduce(
             replications=replications, seed=seed, only=only, out=out, progress=progress

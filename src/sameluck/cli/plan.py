@@ -1,4 +1,4 @@
-"""`sameluck plan` and `sameluck race`: the size of an experiment, and the best of many policies."""
+"""`sameluck plan` and `sameluck race`: size an experiment, and find the best of several policies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sameluck.cli.experiment_options import experiment_options, read_experiment
 from sameluck.cli.output import Output, check_outputs, json_option, written
 from sameluck.files import made_with
 
-EXPERIMENT = ("environment", "arms", "horizon", "seed", "level", "design")
+EXPERIMENT_OPTIONS = ("environment", "arms", "horizon", "seed", "level", "design")
 
 
 @click.command(
@@ -24,25 +24,25 @@ EXPERIMENT = ("environment", "arms", "horizon", "seed", "level", "design")
 @experiment_options()
 @click.option("--design", help="The design to plan for.  [default: replay]")
 @click.option("--effect", type=float, help="The difference in cumulative reward to detect.")
-@click.option("--power", type=float, help="The probability to detect it; 0.8 if not given.")
+@click.option("--power", type=float, help="The probability of detecting it.  [default: 0.8]")
 @click.option(
     "--replications",
     type=int,
-    help="The number of replications. Give an effect or this, or two of the three.",
+    help="The number of replications. Give --effect or this option, or two of the three.",
 )
 @click.option("--pilot", type=int, default=400, show_default=True, help="Replications to simulate.")
-@click.option("--arrivals-per-day", type=float, help="Users per day, for the duration.")
+@click.option("--arrivals-per-day", type=float, help="Users per day, to compute the duration.")
 @click.option(
-    "--reward-delay-seconds", type=float, default=0.0, help="Delay from an arm to its reward."
+    "--reward-delay-seconds", type=float, default=0.0, help="Seconds from an arm to its reward."
 )
-@click.option("--verify", is_flag=True, help="Simulate the plan: realised power and coverage.")
+@click.option("--verify", is_flag=True, help="Simulate the plan to check its power and coverage.")
 @json_option
 @click.option("--plot", "plot_path", metavar="FILE", help="Draw power curves: .svg, .pdf or .png.")
 def plan_command(policies: tuple[str, ...], plot_path: str | None, **question: Any) -> Output:
-    """Compute how many replications and users a comparison of two policies needs, under each design."""
+    """Compute the replications and users that a comparison of two policies needs, under each design."""
     outputs = {"plot": plot_path}
     check_outputs(outputs)
-    options = {name: question.pop(name) for name in EXPERIMENT}
+    options = {name: question.pop(name) for name in EXPERIMENT_OPTIONS}
     experiment, settings = read_experiment(policies, options)
     level = settings.get("level", 0.95)
     plan = sl.plan(experiment, settings["environment"], level=level, **question)
@@ -76,27 +76,31 @@ def plan_command(policies: tuple[str, ...], plot_path: str | None, **question: A
     type=float,
     default=0.01,
     show_default=True,
-    help="The share of replications in which a policy may fail unseen.",
+    help="The largest share of replications in which a policy may fail without being noticed.",
 )
 @click.option(
-    "--least", type=int, default=30, show_default=True, help="Replications before a decision."
+    "--least",
+    type=int,
+    default=30,
+    show_default=True,
+    help="The fewest replications before a decision.",
 )
-@click.option("--most", type=int, default=1_000, show_default=True, help="Most replications.")
+@click.option("--most", type=int, default=1_000, show_default=True, help="The most replications.")
 @click.option(
     "--keep", metavar="FILE", help="Keep the race in this file and continue it from there."
 )
 @json_option
 def race_command(policies: tuple[str, ...], keep: str | None, **question: Any) -> Output:
-    """Race any number of policies on the same luck until one is certified as good enough."""
+    """Race any number of policies on shared rewards until one is certified as good enough."""
     if question["tolerance"] is None:
         raise sl.Invalid(
-            "the acceptable loss against the best policy is missing: --tolerance 5, for example"
+            "the acceptable loss against the best policy is missing; name it, for example --tolerance 5"
         )
     check_outputs({"keep": keep})
-    options = {name: question.pop(name) for name in EXPERIMENT if name in question}
+    options = {name: question.pop(name) for name in EXPERIMENT_OPTIONS if name in question}
     experiment, settings = read_experiment(policies, options)
     if experiment.design != sl.Replay():
-        raise sl.Invalid("a race always uses the design replay; remove the design from the file")
+        raise sl.Invalid("a race uses the design replay; remove the design from the file")
     try:
         with Status("racing", console=Console(stderr=True)) as status:
             race = sl.race(
@@ -106,8 +110,8 @@ def race_command(policies: tuple[str, ...], keep: str | None, **question: Any) -
                 level=settings.get("level", 0.95),
                 arms=experiment.n_arms,
                 seed=experiment.seed,
-                progress=lambda many, names: status.update(
-                    f"racing: {many} replications, still in: {', '.join(names)}"
+                progress=lambda count, names: status.update(
+                    f"racing: {count} replications, still in: {', '.join(names)}"
                 ),
                 keep=keep,
                 **question,
@@ -128,11 +132,13 @@ def race_command(policies: tuple[str, ...], keep: str | None, **question: Any) -
         "policy_runs",
         "naive_users",
     )
-    about = {
+    record = {
         **made_with(),
         "experiment": race.experiment.to_dict(),
         "environment": text_forms.write(settings["environment"]),
+        **{field: getattr(race, field) for field in fields},
+        "runners": race.to_dicts(),
+        "verdict": race.verdict,
+        "cautions": race.cautions,
     }
-    record = about | {field: getattr(race, field) for field in fields}
-    words = {"verdict": race.verdict, "cautions": race.cautions}
-    return Output(race, {**record, "runners": race.to_dicts(), **words})
+    return Output(race, record)

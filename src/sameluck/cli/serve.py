@@ -1,4 +1,4 @@
-"""`sameluck serve`: the service over HTTP."""
+"""`sameluck serve`: serve live experiments over HTTP."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ PORT = 8321
     default=PORT,
     show_default=True,
     type=click.IntRange(0, 65_535),
-    help="0: any free one.",
+    help="The port; 0 takes any free port.",
 )
 @click.option(
     "--allow-host",
     "names",
     multiple=True,
     metavar="NAME",
-    help="A further name by which the service is called, such as that of a proxy; may be repeated.",
+    help="Another host name of the service, such as the proxy's; may be repeated.",
 )
 @click.option(
     "--demo",
     is_flag=True,
-    help="Start an experiment in memory and send it synthetic users, to be watched in a browser for two minutes.",
+    help="Serve an experiment in memory, with two minutes of synthetic users to watch in a browser.",
 )
 @makers_option
 @url_option
@@ -53,9 +53,9 @@ def serve_command(
 ) -> None:
     """Serve live experiments over HTTP, for applications in any language, with a dashboard for a browser.
 
-    At a loopback address it prints a token for everything, which ends with the process, and a link to the dashboard
-    that logs in once. At any other address it needs a token in the database: sameluck token create. SIGTERM and
-    Ctrl-C end it within 5 seconds; what was acknowledged is in the database.
+    At a loopback address the command prints a token with all scopes, valid while the process runs, and a link that
+    logs in to the dashboard once. At any other address a token in the database is needed: sameluck token create.
+    SIGTERM and Ctrl-C end the service within 5 seconds; every acknowledged call is in the database.
     """
     optional("fastapi", "service")
     optional("uvicorn", "service")
@@ -65,7 +65,7 @@ def serve_command(
     source = click.get_current_context().get_parameter_source("url")
     if demo and source is ParameterSource.COMMANDLINE:
         raise sl.Invalid(
-            "--demo runs an experiment in memory and uses no database; leave --db out, or --demo"
+            "--demo runs an experiment in memory and uses no database; omit --db or --demo"
         )
     database = DatabaseOptions(url, makers)
     address = Address(host, port, names)
@@ -82,7 +82,7 @@ def serve_command(
         text = format_rows(
             ("serving", shown),
             ("at", process.url),
-            ("token", process.token or "those of: sameluck token list"),
+            ("token", process.token or "list the tokens with: sameluck token list"),
             ("browser", process.dashboard),
         )
         click.echo(to_json(record) if as_json else text)

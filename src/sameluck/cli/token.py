@@ -1,4 +1,4 @@
-"""`sameluck token`: who may call the service, and for what."""
+"""`sameluck token`: create, list and revoke tokens for the service."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from sameluck.service.tokens import SCOPES, Tokens
 @click.group("token", cls=CommandGroup, prefix="token ", invoke_without_command=True)
 @click.pass_context
 def token_commands(context: click.Context) -> None:
-    """Create, list and revoke the tokens with which applications call `sameluck serve`.
+    """Create, list and revoke tokens for applications that call `sameluck serve`.
 
-    They are kept in the database of the experiments, as SHA-256 digests. While a service has a SQLite file open, this
-    command cannot change it: create tokens before, or over HTTP (POST /v1/tokens).
+    The experiments' database holds the SHA-256 digests of the tokens. While a service has a SQLite file open, this
+    command cannot change the file: create tokens before the service starts, or over HTTP (POST /v1/tokens).
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -36,10 +36,9 @@ def _writing(url: str, *, new: bool = False) -> Iterator[Store]:
     try:
         with DatabaseOptions(url).open(new=new) as store:
             yield store
-    except sl.Unavailable as error:  # most often since a service writes the SQLite file
+    except sl.Unavailable as error:  # usually because a service writes the SQLite file
         raise sl.Unavailable(
-            f"{error}; a service that runs creates and revokes tokens over HTTP: POST /v1/tokens, "
-            "DELETE /v1/tokens/NAME"
+            f"{error}; while a service runs, use HTTP: POST /v1/tokens, DELETE /v1/tokens/NAME"
         ) from None
 
 
@@ -51,12 +50,12 @@ def _writing(url: str, *, new: bool = False) -> Iterator[Store]:
     multiple=True,
     required=True,
     type=click.Choice(list(SCOPES)),
-    help=f"What it allows; may be repeated. {_SCOPES_HELP}.",
+    help=f"Allowed calls; may be repeated. {_SCOPES_HELP}.",
 )
 @url_option
 @json_option
 def create_command(name: str, scopes: tuple[str, ...], url: str) -> Output:
-    """Create a token and show it, for the only time. Its name is in the history of what is done with it."""
+    """Create a token and show it once. The history names the token with every change made with it."""
     with _writing(url, new=True) as store:
         secret = Tokens(store.database).create(name, scopes)
     rows = ("name", name), ("scopes", ", ".join(scopes)), ("token", secret)
@@ -73,10 +72,11 @@ def list_command(url: str) -> Output:
         tokens = Tokens(store.database).every()
     header = ("token", "scopes", "created", "revoked")
     rows = [
-        (one.name, ", ".join(one.scopes), one.created_at, one.revoked_at or "") for one in tokens
+        (token.name, ", ".join(token.scopes), token.created_at, token.revoked_at or "")
+        for token in tokens
     ]
     text = text_table(header, rows) if rows else "no tokens yet"
-    return Output(text, [one._asdict() for one in tokens])
+    return Output(text, [token._asdict() for token in tokens])
 
 
 @click.command("revoke")
@@ -84,7 +84,7 @@ def list_command(url: str) -> Output:
 @url_option
 @json_option
 def revoke_command(name: str, url: str) -> Output:
-    """Revoke a token: it is refused from then on, and its name is not used again."""
+    """Revoke a token. The service refuses it from now on, and its name cannot be used again."""
     with _writing(url) as store:
         Tokens(store.database).revoke(name)
     return Output(f"revoked {name!r}", {"name": name, "revoked": True})

@@ -1,4 +1,4 @@
-"""`sameluck verify`: saved runs are simulated again and compared bit for bit."""
+"""`sameluck verify`: simulate saved runs again and compare every bit."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from sameluck.simulation.rerun import difference_from_rerun
 @import_option
 @json_option
 def verify_command(path: str, workers: int | None) -> Output:
-    """Simulate saved runs again, from their file alone, and say whether every bit is equal.
+    """Simulate saved runs again, from their file alone, and compare every bit.
 
-    The exit code is 1 if one is not.
+    The exit code is 1 if a bit differs.
     """
     with mention_import():
         runs = sl.Runs.load(path)

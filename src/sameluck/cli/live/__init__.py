@@ -1,4 +1,4 @@
-"""`sameluck live`: experiments on real users, from the start to the decision."""
+"""`sameluck live`: run experiments on real users."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from sameluck.cli.command_list import CommandGroup
 def live_commands(context: click.Context) -> None:
     """Run an experiment on real users; try `sameluck live simulate` first.
 
-    Experiments are kept in a database: --db sqlite:///file.db (one process writes at a time, any number may read)
-    or --db postgresql://user@host/database (several processes serve). The variable SAMELUCK_DB sets the default.
+    A database holds the experiments: --db sqlite:///file.db (one process writes, any number may read) or
+    --db postgresql://user@host/database (several processes serve). The variable SAMELUCK_DB sets the default.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

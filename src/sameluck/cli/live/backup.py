@@ -1,4 +1,4 @@
-"""`sameluck live backup` and `restore`."""
+"""`sameluck live backup` and `restore`: copy all experiments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _file_argument = click.argument("file")
 @live_command("backup")
 @_file_argument
 def backup_command(file: str, database: DatabaseOptions) -> Output:
-    """Write all experiments, as they are at this moment, to a new SQLite file; the store may serve meanwhile."""
+    """Write a snapshot of all experiments to a new SQLite file; the store may serve meanwhile."""
     with database.open(read_only=True) as store:
         store.backup(file)
         names = store.names()
@@ -25,7 +25,7 @@ def backup_command(file: str, database: DatabaseOptions) -> Output:
 @live_command("restore")
 @_file_argument
 def restore_command(file: str, database: DatabaseOptions) -> Output:
-    """Make a new store from a backup: a SQLite file that does not exist yet, or an empty PostgreSQL database."""
+    """Restore a backup to a SQLite file that does not exist yet, or to an empty PostgreSQL database."""
     sl.restore(file, database.url)
     with database.open(read_only=True) as store:
         names = store.names()

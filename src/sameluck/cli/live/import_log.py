@@ -1,4 +1,4 @@
-"""`sameluck live import`: an experiment from a production log."""
+"""`sameluck live import`: make an experiment from a production log."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from sameluck.cli.output import Output
 @click.option("--reward", required=True, metavar="COLUMN", help="The column of the reward.")
 @click.option("--replication", metavar="COLUMN", help="The column of the replication.")
 @click.option("--time", metavar="COLUMN", help="The column to sort by.  [default: file order]")
-@click.option("--arms", help="The arms in order, e.g. red,green,blue.  [default: those of the log]")
-@click.option("--logged-by", metavar="NAME", help="The policy that made the log, to be checked.")
+@click.option("--arms", help="The arms in order, e.g. red,green,blue.  [default: the log's]")
+@click.option("--logged-by", metavar="NAME", help="The policy that made the log, to check.")
 @click.option("--options", metavar="FILE.toml", help="A file whose table [live] has the options.")
 @click.option("--horizon", type=int, help="Periods per replication.  [default: the shortest]")
 @click.option("--replications", type=int, help="Planned replications.  [default: the log's]")
@@ -42,9 +42,9 @@ from sameluck.cli.output import Output
     "--seed", type=int, default=0, show_default=True, help="Seed of the policies' random choices."
 )
 @click.option("--skip-bad", is_flag=True, help="Skip bad rows instead of refusing the log.")
-@click.option("--sorted-ok", is_flag=True, help="Import a log that looks sorted by reward or arm.")
+@click.option("--sorted-ok", is_flag=True, help="Accept a log that looks sorted by reward or arm.")
 @click.option(
-    "--mismatch-ok", is_flag=True, help="Import a log that differs from what --logged-by would do."
+    "--mismatch-ok", is_flag=True, help="Accept a log that differs from the choices of --logged-by."
 )
 def import_command(
     name: str,
@@ -57,7 +57,7 @@ def import_command(
 ) -> Output:
     """Import a production log of one policy (.csv, .jsonl, .parquet) as an experiment.
 
-    The policies are run on the rewards of the log; the output states how many periods each completes without users.
+    The policies are run on the log's rewards; the output states the periods that each policy completes without users.
     """
     if not Path(file).is_file():
         raise sl.Invalid(f"cannot read {file!r}: no such file")
@@ -75,14 +75,17 @@ def import_command(
             name,
             file,
             policies=parse_policies(policies),
-            arms=[one for one in re.split(r"\s*,\s*", arms.strip()) if one] if arms else None,
+            arms=[arm for arm in re.split(r"\s*,\s*", arms.strip()) if arm] if arms else None,
             options=live,
             makers=database.import_makers(),
             **columns,
         )
-    policy_records = {name: one._asdict() for name, one in imported.policies.items()}
-    replaced = {"live": name, "policies": policy_records, "cautions": cautions}
-    record = {**imported._asdict(), **replaced}
+    record = {
+        **imported._asdict(),
+        "live": name,
+        "policies": {policy: row._asdict() for policy, row in imported.policies.items()},
+        "cautions": cautions,
+    }
     return Output(_text(imported, database), record, caution_notes(cautions))
 
 

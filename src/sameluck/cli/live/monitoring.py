@@ -1,4 +1,4 @@
-"""`sameluck live status`: the progress of experiments."""
+"""`sameluck live status`, `doctor` and `history`: watch experiments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sameluck.wording import sentence
 @live_command("status")
 @click.argument("name", required=False)
 def status_command(name: str | None, database: DatabaseOptions) -> Output:
-    """Show the progress of an experiment; without a name, of all experiments."""
+    """Show the progress of an experiment, or of all experiments."""
     with database.open(read_only=True) as store:
         makers = database.import_makers()
         statuses = [store.peek(name, makers=makers).status()] if name else store.statuses()
@@ -34,15 +34,15 @@ def _overview(statuses: Sequence[sl.Status]) -> str:
     header = ("experiment", "status", "complete", "open", "users", "awaited", "wanted")
     rows = [
         (
-            one.name,
-            one.status,
-            f"{one.complete:,} of {one.planned:,}",
-            f"{one.opened - one.complete:,}",
-            f"{one.users:,}",
-            f"{one.waiting:,}",
-            "0" if one.status in ENDED else f"{one.wanted:,}",
+            status.name,
+            status.status,
+            f"{status.complete:,} of {status.planned:,}",
+            f"{status.opened - status.complete:,}",
+            f"{status.users:,}",
+            f"{status.waiting:,}",
+            "0" if status.status in ENDED else f"{status.wanted:,}",
         )
-        for one in statuses
+        for status in statuses
     ]
     return text_table(header, rows)
 
@@ -52,47 +52,56 @@ def _overview(statuses: Sequence[sl.Status]) -> str:
 @click.option(
     "--silence-is-zero",
     is_flag=True,
-    help="The default reward is never reported (only purchases are sent, for example).",
+    help="The application does not report default rewards (it sends only purchases, for example).",
 )
 def doctor_command(name: str | None, database: DatabaseOptions, *, silence_is_zero: bool) -> Output:
-    """Check the database and every experiment in it (or the one named); each check has a verdict.
+    """Check the database and its experiments, or only the experiment NAME.
 
-    fine, watch (investigate), alarm (do not rely on the result before it is explained), unknown (not enough data
-    yet). Exit code 1 if there is an alarm.
+    Verdicts are fine, watch (investigate), alarm (explain it before you rely on the result) and unknown (too little
+    data yet). The exit code is 1 if there is an alarm.
     """
     with database.open(read_only=True) as store:
         functions = database.import_makers()
         checks = {"": examine(store)}
-        for one in [name] if name else store.names():
+        for experiment in [name] if name else store.names():
             try:
-                live = store.peek(one, makers=functions)
-                checks[one] = live.diagnostics(silence_is_zero=silence_is_zero)
+                live = store.peek(experiment, makers=functions)
+                checks[experiment] = live.diagnostics(silence_is_zero=silence_is_zero)
             except (sl.Invalid, sl.OtherVersion) as error:  # a maker is missing; check the others
                 if name:
                     raise
-                checks[one] = (sl.Check("policies", "unknown", sentence(str(error)), None, {}),)
-    records = {one: [check._asdict() for check in many] for one, many in checks.items()}
+                checks[experiment] = (
+                    sl.Check("policies", "unknown", sentence(str(error)), None, {}),
+                )
+    records = {
+        experiment: [check._asdict() for check in results] for experiment, results in checks.items()
+    }
     record = {"store": records.pop(""), "experiments": records}
-    parts = [f"{one or database.safe_url}\n{format_checks(many)}" for one, many in checks.items()]
-    verdicts = Counter(check.verdict for many in checks.values() for check in many)
+    sections = [
+        f"{experiment or database.safe_url}\n{format_checks(results)}"
+        for experiment, results in checks.items()
+    ]
+    verdicts = Counter(check.verdict for results in checks.values() for check in results)
     words = [word for word in ("alarm", "watch", "unknown", "fine") if verdicts[word]]
-    parts.append(", ".join(f"{verdicts[word]} {word}" for word in words))
-    return Output("\n\n".join(parts), record, exit_code=int("alarm" in verdicts))
+    sections.append(", ".join(f"{verdicts[word]} {word}" for word in words))
+    return Output("\n\n".join(sections), record, exit_code=int("alarm" in verdicts))
 
 
 def format_checks(checks: Sequence[sl.Check]) -> str:
-    """One paragraph per check: verdict, name, sentence."""
+    """Return one paragraph per check: verdict, name, sentence."""
     width = max(len(check.name) for check in checks)
     return "\n".join(
-        wrapped(one.sentence, f"  {one.verdict:<7}  {one.name:<{width}}  ", " " * (width + 13))
-        for one in checks
+        wrapped(
+            check.sentence, f"  {check.verdict:<7}  {check.name:<{width}}  ", " " * (width + 13)
+        )
+        for check in checks
     )
 
 
 @live_command("history")
 @click.argument("name", required=False)
 def history_command(name: str | None, database: DatabaseOptions) -> Output:
-    """Show every change of an experiment (status, policies, arms): when, by whom and why; without a name, of all."""
+    """Show the changes of an experiment, or of all: status, policies and arms; when, by whom and why."""
     with database.open(read_only=True) as store:
         changes = (
             store.peek(name, makers=database.import_makers()).history() if name else store.history()

@@ -1,4 +1,4 @@
-"""`sameluck live pause`, `resume` and `stop`."""
+"""`sameluck live pause`, `resume`, `stop`, `disable-arm`, `enable-arm` and `extend-windows`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from sameluck.cli.output import Output
 from sameluck.reporting.tables import wrapped
 from sameluck.wording import counted
 
-_reason_option = click.option("--reason", default="", help="The reason, for the history.")
+_reason_option = click.option("--reason", default="", help="Reason to record in the history.")
 
 
 @live_command("pause")
 @name_argument
 @_reason_option
 def pause_command(name: str, reason: str, database: DatabaseOptions) -> Output:
-    """Enrol no users for now; rewards are still accepted."""
+    """Pause enrolment; rewards are still accepted."""
     with database.open_experiment(name) as live:
         live.pause(reason)
         resume = database.next_command("resume", name)
@@ -28,7 +28,7 @@ def pause_command(name: str, reason: str, database: DatabaseOptions) -> Output:
 @name_argument
 @_reason_option
 def resume_command(name: str, reason: str, database: DatabaseOptions) -> Output:
-    """Continue after a pause, or after a failure once the policies agree with the ledger again."""
+    """Continue after a pause, or after a failure once the policies and the ledger agree."""
     with database.open_experiment(name) as live:
         live.resume(reason)
         return _status(live)
@@ -39,13 +39,13 @@ def resume_command(name: str, reason: str, database: DatabaseOptions) -> Output:
 @click.option(
     "--now",
     is_flag=True,
-    help="Stop at once, for users who return too; results are those of the prefix.",
+    help="Stop at once, also for returning users; results use the complete replications.",
 )
 @click.option(
     "--after-replications",
     type=int,
-    help="Complete exactly this many replications, the first ones. Their mean is unbiased if the number was chosen "
-    "without looking at the rewards.",
+    help="Complete the first N replications. Their mean is unbiased if N was chosen without looking at the rewards.",
+    metavar="N",
 )
 @_reason_option
 def stop_command(
@@ -56,23 +56,26 @@ def stop_command(
     *,
     now: bool,
 ) -> Output:
-    """End an experiment before the planned number of replications.
+    """Stop an experiment before its planned number of replications.
 
-    Open replications are finished first: how long one takes depends on its rewards, so leaving them out would bias
-    the result. How many have begun depends on the rewards too, so the mean over them is not exactly unbiased; the
-    anytime interval of the results stays valid.
+    Open replications are finished first: their duration depends on their rewards, so leaving them out would bias the
+    result. The number of open replications depends on the rewards too, so the mean is not exactly unbiased; the
+    anytime interval stays valid.
     """
     if now and after_replications is not None:
         raise sl.Invalid(
-            "--after-replications completes the first replications, and --now stops at once; give one"
+            "--after-replications completes replications and --now stops at once; give one of them"
         )
     with database.open_experiment(name) as live:
         live.stop(drain=not now, after_replications=after_replications, reason=reason)
         status = live.status()
-        left = (status.stop_after or status.opened) - status.complete
+        unfinished = (status.stop_after or status.opened) - status.complete
         at_once = database.next_command("stop", name, "--now")
-        draining = f"{counted(left, 'replication is', 'replications are')} finished first; to stop at once: {at_once}"
-        return _status(live, "" if now or not left else draining)
+        draining = (
+            f"{counted(unfinished, 'replication is', 'replications are')} finished first; "
+            f"to stop at once: {at_once}"
+        )
+        return _status(live, "" if now or not unfinished else draining)
 
 
 def _status(live: sl.LiveExperiment, note: str = "") -> Output:
@@ -86,19 +89,19 @@ def _status(live: sl.LiveExperiment, note: str = "") -> Output:
 )
 @name_argument
 @click.argument("arm")
-@click.option("--fallback", metavar="ARM", help="The fallback arm from now on, if ARM is it.")
+@click.option("--fallback", metavar="ARM", help="The new fallback arm, if ARM is the fallback.")
 @_reason_option
 def disable_arm_command(
     name: str, arm: str, fallback: str | None, reason: str, database: DatabaseOptions
 ) -> Output:
-    """Show an arm to nobody from now on, not even to users who saw it before.
+    """Stop showing an arm, also to users who saw it before.
 
-    Replications that need the arm wait until it is enabled; results stay those of the complete prefix.
+    Replications that need the arm wait until it is enabled; results use the complete replications.
     """
     with database.open_experiment(name) as live:
         live.disable_arm(arm, reason=reason, fallback=fallback)
         enable = database.next_command("enable-arm", name, arm)
-        return _output(live, f"; enable it again with: {enable}")
+        return _arm_status(live, f"; enable it again with: {enable}")
 
 
 @live_command("enable-arm")
@@ -109,10 +112,10 @@ def enable_arm_command(name: str, arm: str, reason: str, database: DatabaseOptio
     """Show a disabled arm again; the experiment continues."""
     with database.open_experiment(name) as live:
         live.enable_arm(arm, reason=reason)
-        return _output(live, "")
+        return _arm_status(live, "")
 
 
-def _output(live: sl.LiveExperiment, remedy: str) -> Output:
+def _arm_status(live: sl.LiveExperiment, remedy: str) -> Output:
     status = live.status()
     disabled = status.disabled_note or "no arm is disabled"
     return Output(wrapped(f"{live.name}: {disabled}") + remedy, status._asdict())
@@ -128,9 +131,10 @@ def _output(live: sl.LiveExperiment, remedy: str) -> Output:
 def extend_windows_command(
     name: str, seconds: float, reason: str, database: DatabaseOptions
 ) -> Output:
-    """Let rewards come so many seconds later; late ones count where no policy has played on the default.
+    """Extend the reward windows by SECONDS, after an outage.
 
-    Pause the experiment during the outage, and resume it afterwards.
+    A late reward counts unless a policy has used the default reward in its place. Pause the experiment during the
+    outage and resume it afterwards.
     """
     with database.open_experiment(name) as live:
         extension = live.extend_windows(seconds, reason=reason)

@@ -1,4 +1,4 @@
-"""`sameluck live add-policy`: a policy joins an experiment."""
+"""`sameluck live add-policy`, `remove-policy`, `replace-policy-code` and `repair`: change the policies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sameluck.reporting.tables import wrapped
 @click.option(
     "--as", "policy_name", metavar="NAME", help="Name of the policy.  [default: its text form]"
 )
-@click.option("--preview", is_flag=True, help="Only report what it would need; change nothing.")
+@click.option("--preview", is_flag=True, help="Only report the users it needs; change nothing.")
 def add_policy_command(
     name: str,
     policy: str,
@@ -28,19 +28,21 @@ def add_policy_command(
     *,
     preview: bool,
 ) -> Output:
-    """Add a policy to an experiment, even to a finished one.
+    """Add a policy to an experiment, which may be complete.
 
-    It is run on the ledger first and needs users only for entries that no policy has revealed.
+    The policy is run on the ledger first and needs users only for entries that no policy has revealed.
     """
     [(default_name, parsed)] = parse_policies([policy]).items()
     with database.open_experiment(name, read_only=preview) as live:
         add = live.preview_policy if preview else live.add_policy
-        joining = add(policy_name or default_name, parsed)
-    outcome = "Only a preview: nothing was changed." if preview else f"It takes part in {name} now."
-    return Output(wrapped(f"{joining} {outcome}"), joining._asdict())
+        added = add(policy_name or default_name, parsed)
+    outcome = (
+        "This is a preview; nothing was changed." if preview else f"It takes part in {name} now."
+    )
+    return Output(wrapped(f"{added} {outcome}"), added._asdict())
 
 
-_reason_option = click.option("--reason", default="", help="The reason, for the history.")
+_reason_option = click.option("--reason", default="", help="Reason to record in the history.")
 _confirm_option = click.option("--confirm", is_flag=True, help="Make the change.")
 
 
@@ -52,10 +54,10 @@ _confirm_option = click.option("--confirm", is_flag=True, help="Make the change.
 @click.argument("policy")
 @_reason_option
 def remove_policy_command(name: str, policy: str, reason: str, database: DatabaseOptions) -> Output:
-    """Remove a policy from an experiment; the rewards that were requested for it stay known to the others."""
+    """Remove a policy from an experiment; the other policies still use the rewards it requested."""
     with database.open_experiment(name) as live:
         removed = live.remove_policy(policy, reason=reason)
-    return _output(removed, f"{policy} takes no part in {name} any more.")
+    return _output(removed, f"{policy} no longer takes part in {name}.")
 
 
 @live_command("replace-policy-code")
@@ -71,13 +73,13 @@ def replace_policy_code_command(
     *,
     confirm: bool,
 ) -> Output:
-    """Continue with the code of policies that this command has (--maker) in place of the experiment's.
+    """Replace the code of external policies by the code that --maker names.
 
-    Shows from which period on the ledger differs; nothing is changed without --confirm.
+    The output shows the period from which the ledger differs. Without --confirm nothing is changed.
     """
     with database.open_experiment(name, read_only=not confirm) as live:
-        shown = live.replace_policy_code(policies, confirm=confirm, reason=reason)
-    return _output(shown, _outcome(confirm=confirm))
+        changes = live.replace_policy_code(policies, confirm=confirm, reason=reason)
+    return _output(changes, _outcome(confirm=confirm))
 
 
 @live_command("repair")
@@ -85,19 +87,19 @@ def replace_policy_code_command(
 @_confirm_option
 @_reason_option
 def repair_command(name: str, reason: str, database: DatabaseOptions, *, confirm: bool) -> Output:
-    """Bring the ledger in line with the policies again; nothing is changed without --confirm.
+    """Derive the ledger again from the policies. Without --confirm nothing is changed.
 
-    `sameluck live resume` then continues the experiment.
+    Afterwards `sameluck live resume` continues the experiment.
     """
     with database.open_experiment(name, read_only=not confirm) as live:
-        shown = live.repair(confirm=confirm, reason=reason)
-    return _output(shown, _outcome(confirm=confirm))
+        changes = live.repair(confirm=confirm, reason=reason)
+    return _output(changes, _outcome(confirm=confirm))
 
 
 def _outcome(*, confirm: bool) -> str:
-    return "The change is made." if confirm else "Nothing is changed; --confirm makes the change."
+    return "The change was made." if confirm else "Nothing was changed; --confirm makes the change."
 
 
-def _output(shown: LedgerChanges, outcome: str) -> Output:
-    record = shown._asdict() | {"differences": [one._asdict() for one in shown.differences]}
-    return Output(wrapped(f"{shown} {outcome}"), record)
+def _output(changes: LedgerChanges, outcome: str) -> Output:
+    differences = [difference._asdict() for difference in changes.differences]
+    return Output(wrapped(f"{changes} {outcome}"), changes._asdict() | {"differences": differences})

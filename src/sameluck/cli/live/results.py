@@ -1,4 +1,4 @@
-"""`sameluck live results`: the comparison of the policies so far."""
+"""`sameluck live results`: compare the policies of a live experiment."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ from sameluck.wording import counted
 
 @live_command("results")
 @name_argument
-@click.option("--checkpoints", help="Horizons to report, e.g. 10,100.  [default: the horizon]")
-@click.option("--policies", metavar="NAMES", help="Only these, e.g. a,b; the others may be behind.")
+@click.option("--checkpoints", help="Periods to report, e.g. 10,100.  [default: the horizon]")
+@click.option(
+    "--policies", metavar="NAMES", help="Only these, e.g. a,b; the other policies may lag."
+)
 @click.option("--level", type=float, help="Confidence level of the intervals.  [default: 0.95]")
 @click.option("--control", help="The policy to compare with.  [default: the experiment's]")
 @metric_option
@@ -40,7 +42,7 @@ from sameluck.wording import counted
     help="t, anytime, median, bootstrap or twin.  [default: anytime while it runs, then t]",
 )
 @simultaneous_option
-@click.option("--best", is_flag=True, help="Report which policies may be the best of all.")
+@click.option("--best", is_flag=True, help="Report the policies that may be the best.")
 @twin_option
 @output_options
 def results_command(
@@ -54,14 +56,14 @@ def results_command(
 ) -> Output:
     """Compare the policies on the rewards so far.
 
-    Results use the complete prefix of replications. With lockstep order, earlier horizons are known sooner:
-    --checkpoints 10,50.
+    Results use the first replications, up to the first incomplete replication. With lockstep order, earlier periods
+    are known sooner: --checkpoints 10,50.
     """
     outputs = take_outputs(options)
     with database.open_experiment(name, read_only=True) as live:
         if len(live.experiment.policies) < 2:
             raise sl.Invalid(
-                f"{name!r} has one policy, and a comparison needs two; add one with: sameluck live add-policy"
+                f"{name!r} has one policy, and a comparison needs two; add a policy with: sameluck live add-policy"
             )
         request = read_request(options, live.experiment, max(2, live.experiment.replications))
         names = _parse_names(policies, live)
@@ -76,7 +78,7 @@ def results_command(
 
 
 def _parse_names(names: str | None, live: sl.LiveExperiment) -> list[str] | None:
-    """The policies that `--policies` names; a comma within parentheses belongs to a name."""
+    """Return the policies that `--policies` names; a comma within parentheses belongs to a name."""
     if names is None:
         return None
     if names in live.experiment.policies:
@@ -92,7 +94,9 @@ def _too_early(
 ) -> sl.Invalid:
     planned, status = live.experiment.replications, live.status().status
     if planned < needed:
-        remedy = "only one is planned: use --twin, which needs one, or start a new one with more"
+        remedy = (
+            "only one is planned: use --twin, which needs one, or start an experiment with more"
+        )
     elif earlier := common_horizon(live, policies, needed):
         remedy = f"for the results so far: --checkpoints {earlier}"
     else:
@@ -110,8 +114,8 @@ def _too_early(
 def common_horizon(
     live: sl.LiveExperiment, policies: Sequence[str] | None = None, count: int = 2
 ) -> int:
-    """The last horizon that all policies have reached in the first replications, this many."""
+    """Return the last period that all policies have reached in each of the first `count` replications."""
     if live.status().opened < count:
         return 0
     traces = [live.trace(number) for number in range(count)]
-    return min(one[name].arms.size for one in traces for name in policies or one)
+    return min(trace[name].arms.size for trace in traces for name in policies or trace)

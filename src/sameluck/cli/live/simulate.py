@@ -1,4 +1,4 @@
-"""`sameluck live simulate`: a live experiment on synthetic users, as a demonstration or to rehearse a plan."""
+"""`sameluck live simulate`: run a live experiment on synthetic users, to demonstrate it or rehearse a plan."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from sameluck.reporting.tables import wrapped
 POLICIES = ("ucb1(alpha=2)", "thompson_bernoulli")
 ENVIRONMENT = "bernoulli(0.6, 0.4, 0.2)"
 HORIZON, REPLICATIONS, WINDOW = 100, 20, 3600.0
-NO_RESULT = "No result yet: a comparison needs rewards in two replications. Simulate more --days."
+NO_RESULT = "No result yet: a comparison needs rewards in two replications; simulate more --days."
 
-TRAFFIC = ("arrivals_per_day", "delay", "loss", "unexposed", "duplicates", "returning")
-LIVE = ("order", "open_replications", "batch")
+TRAFFIC_OPTIONS = ("arrivals_per_day", "delay", "loss", "unexposed", "duplicates", "returning")
+LIVE_OPTIONS = ("order", "open_replications", "batch")
 
 
 @click.command(
@@ -86,10 +86,10 @@ def simulate_command(
 ) -> Output:
     """Run a live experiment with synthetic users on a virtual clock: the real engine, months in seconds.
 
-    Without policies it runs an example. A TOML file as for `sameluck live start` may be given instead, with the
-    tables [live] and [traffic]; options override the file.
+    Without policies the command runs an example. A TOML file as for `sameluck live start`, with tables [live] and
+    [traffic], may replace the policies; options override the file.
     """
-    words = (*TRAFFIC, *LIVE, "window")
+    words = (*TRAFFIC_OPTIONS, *LIVE_OPTIONS, "window")
     typed = {word: value for word in words if (value := options.pop(word)) is not None}
     if not policies and options["environment"] is None:
         options["environment"] = ENVIRONMENT
@@ -123,13 +123,15 @@ def simulate_command(
 
 def _traffic(settings: OptionValues, typed: OptionValues) -> sl.Traffic:
     planned = _pick(settings.get("live", {}), ("arrivals_per_day",))
-    return sl.Traffic.from_dict(planned | settings.get("traffic", {}) | _pick(typed, TRAFFIC))
+    return sl.Traffic.from_dict(
+        planned | settings.get("traffic", {}) | _pick(typed, TRAFFIC_OPTIONS)
+    )
 
 
 def _live_options(
     settings: OptionValues, typed: OptionValues, traffic: sl.Traffic
 ) -> sl.LiveOptions:
-    values = settings.get("live", {}) | _pick(typed, LIVE)
+    values = settings.get("live", {}) | _pick(typed, LIVE_OPTIONS)
     if traffic.unexposed:
         values.setdefault("exposure", "explicit")
     values.setdefault("arrivals_per_day", traffic.arrivals_per_day)
@@ -171,7 +173,7 @@ def _rehearse(
 
 
 def _compare(live: sl.LiveExperiment, request: OptionValues) -> sl.Comparison | None:
-    """The comparison at the horizon, or at the last one that two replications have reached."""
+    """Compare at the horizon, or at the last period that two replications have reached."""
     runs = live.runs()
     if runs.replications < 2 and (horizon := common_horizon(live)):
         runs = live.runs([horizon])
@@ -197,7 +199,7 @@ def _output(
     cautions: list[str],
     kept: list[str],
 ) -> Output:
-    parts = [
+    sections = [
         title,
         str(rehearsal._replace(effects={})),
         str(rehearsal.status),
@@ -210,4 +212,4 @@ def _output(
         "diagnostics": [check._asdict() for check in checks],
         "cautions": cautions,
     }
-    return Output("\n\n".join(parts), record, [*caution_notes(cautions), *kept])
+    return Output("\n\n".join(sections), record, [*caution_notes(cautions), *kept])

@@ -1,4 +1,4 @@
-"""`sameluck live start`: an experiment on real users from a file."""
+"""`sameluck live start`: start an experiment on real users from a file."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from sameluck.wording import counted
 def start_command(file: str, name: str | None, database: DatabaseOptions) -> Output:
     """Start an experiment on real users.
 
-    The file has the settings of `sameluck compare` (arms, horizon, replications, seed, ... and a table [policies]),
-    and may have a name, a table [live] with the options of sameluck.LiveOptions (fallback, exposure, order,
+    The file has the settings of `sameluck compare` (arms, horizon, replications, seed, ... and a table [policies]).
+    It may have a name, a table [live] with the options of sameluck.LiveOptions (fallback, exposure, order,
     open_replications, ...) and a table [live.reward] (min, max, default, window_seconds). For example:
 
     \b
@@ -49,7 +49,7 @@ def start_command(file: str, name: str | None, database: DatabaseOptions) -> Out
         min = 0
         max = 1
         window_seconds = 3600
-    """  # noqa: D301 click's mark of lines that are not joined
+    """  # noqa: D301 click does not join the lines after this mark
     experiment, settings = read_experiment_file(file)
     name = settings.get("name", Path(file).stem) if name is None else name
     functions = database.import_makers()
@@ -62,9 +62,9 @@ def start_command(file: str, name: str | None, database: DatabaseOptions) -> Out
         database.explain_name_conflict(name, "give this one another name: --name NAME"),
     ):
         live = store.start(name, experiment, options=options, makers=functions)
-    if unused := [one for one in FOR_RESULTS if one in settings]:
+    if unused := [name for name in FOR_RESULTS if name in settings]:
         cautions.append(
-            f"{file}: {', '.join(unused)} {'is' if len(unused) == 1 else 'are'} not kept with a live experiment; "
+            f"{file}: {', '.join(unused)} {'is' if len(unused) == 1 else 'are'} ignored by a live experiment; "
             "use the options of `sameluck live results`"
         )
     record = {
@@ -81,14 +81,15 @@ def start_command(file: str, name: str | None, database: DatabaseOptions) -> Out
 def _text(live: sl.LiveExperiment, database: DatabaseOptions) -> str:
     experiment, name = live.experiment, live.name
     policies = [
-        f"{one} (control)" if one == experiment.control else one for one in experiment.policies
+        f"{policy} (control)" if policy == experiment.control else policy
+        for policy in experiment.policies
     ]
     plan = (
         f"{counted(experiment.replications, 'replication')} of {counted(experiment.horizon, 'period')}, "
         f"{experiment.n_arms:,} arms"
     )
     if live.options.aa:
-        plan += "; A/A: every policy plays the control's rule"
+        plan += "; A/A: all policies play the control's rule"
     rows = format_rows(
         ("policies", ", ".join(policies)), ("plan", plan), ("kept in", database.safe_url)
     )

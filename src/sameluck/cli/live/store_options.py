@@ -1,4 +1,4 @@
-"""What live commands share: the options of the database, and the commands to type next."""
+"""Shared parts of the live commands: database options, and the commands to type next."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Decorator: TypeAlias = Callable[[Callable[..., Output]], click.Command]
 
 DEFAULT_URL = "sqlite:///sameluck.db"
 URL_VARIABLE = "SAMELUCK_DB"
-SECONDS = 5.0  # for a command
+COMMAND_TIMEOUT = 5.0  # seconds
 
 name_argument = click.argument("name")
 url_option = click.option(
@@ -39,14 +39,14 @@ url_option = click.option(
     default=DEFAULT_URL,
     show_default=True,
     show_envvar=True,
-    help="The database of the experiments.",
+    help="The experiments' database.",
 )
 makers_option = click.option(
     "--maker",
     "makers",
     multiple=True,
     metavar="NAME=MODULE:FUNCTION",
-    help="For external policies: the function that makes the policy NAME from a seed.",
+    help="For an external policy: the function that makes the policy NAME from a seed.",
 )
 
 
@@ -60,10 +60,10 @@ name_option = partial(click.option, "--name", callback=_check_name)
 
 
 class DatabaseOptions(NamedTuple):
-    """The options --db and --maker: the database, and the functions that make external policies."""
+    """Options --db and --maker: the database, and the functions that make external policies."""
 
     url: str
-    makers: tuple[str, ...] = ()  # each NAME=MODULE:FUNCTION
+    makers: tuple[str, ...] = ()  # as NAME=MODULE:FUNCTION
 
     @contextmanager
     def open(
@@ -72,12 +72,13 @@ class DatabaseOptions(NamedTuple):
         read_only: bool = False,
         new: bool = False,
         clock: Clock = time.time,
-        timeout: float | None = SECONDS,
+        timeout: float | None = COMMAND_TIMEOUT,
     ) -> Iterator[sl.Store]:
-        """A store; unless `new`, raise `Unknown` or `Invalid` if the database does not exist or was never used."""
+        """Open the store; unless `new`, raise `Unknown` or `Invalid` if the database is missing or has no tables."""
         if self.url == "sqlite://" or self.url.startswith("sqlite:///"):
             self._check_file(new=new)
-        # Opening for writing would create the tables. A schema that must be migrated first is no reason to refuse.
+        # Opening for writing creates missing tables, so look for them first. An old schema raises `Invalid` here
+        # and is migrated below.
         if not new and not read_only:
             with suppress(sl.Invalid):
                 self._open(read_only=True, clock=clock, timeout=timeout).close()
@@ -86,7 +87,7 @@ class DatabaseOptions(NamedTuple):
 
     @contextmanager
     def open_experiment(self, name: str, *, read_only: bool = False) -> Iterator[sl.LiveExperiment]:
-        """An experiment by name."""
+        """Open the store and yield the experiment."""
         with self.open(read_only=read_only) as store:
             yield store.peek(name, makers=self.import_makers())
 
@@ -95,7 +96,7 @@ class DatabaseOptions(NamedTuple):
             return sl.open(self.url, read_only=read_only, clock=clock, timeout=timeout)
         except sl.Unknown:
             raise sl.Unknown(
-                f"no experiment was ever started in {self.safe_url}; {self._how_to_start()}"
+                f"{self.safe_url} has no experiments; {self._how_to_start()}"
             ) from None
 
     def _check_file(self, *, new: bool) -> None:
@@ -108,17 +109,17 @@ class DatabaseOptions(NamedTuple):
             raise sl.Invalid(f"no database {path!r}; {self._how_to_start()}")
         folder = Path(path).parent
         if not folder.is_dir():
-            raise sl.Invalid(f"cannot make {path!r}: no folder {str(folder)!r}")
+            raise sl.Invalid(f"cannot create {path!r}: no folder {str(folder)!r}")
 
     def _how_to_start(self) -> str:
-        return f"start one with: {self.next_command('start', 'FILE.toml')}, or name another --db"
+        return f"start an experiment with: {self.next_command('start', 'FILE.toml')}, or name another --db"
 
     def import_makers(self) -> dict[str, Maker]:
-        """The functions that `--maker` names."""
+        """Import the functions that `--maker` names."""
         functions = {}
         for maker in self.makers:
-            name, _, place = maker.partition("=")
-            module, _, function = place.partition(":")
+            name, _, location = maker.partition("=")
+            module, _, function = location.partition(":")
             if not (name and module and function):
                 raise sl.Invalid(f"--maker must be NAME=MODULE:FUNCTION, got {maker!r}")
             if "" not in sys.path:
@@ -131,11 +132,11 @@ class DatabaseOptions(NamedTuple):
 
     @property
     def safe_url(self) -> str:
-        """The address without its password."""
+        """Return the URL without its password."""
         return without_password(self.url)
 
     def next_command(self, *words: str) -> str:
-        """A live command to be typed next: with these makers, and the database unless it is the default."""
+        """Return a live command to type next, with these makers, and --db unless it is the default."""
         is_default = self.url in (DEFAULT_URL, os.environ.get(URL_VARIABLE))
         database = [] if is_default else ["--db", self.safe_url]
         makers = [word for maker in self.makers for word in ("--maker", maker)]
@@ -143,7 +144,7 @@ class DatabaseOptions(NamedTuple):
 
     @contextmanager
     def explain_name_conflict(self, name: str, remedy: str) -> Iterator[None]:
-        """If the name is taken, name the command that shows the other experiment, and the remedy."""
+        """Extend the error about a taken name by the command that shows the experiment, and the remedy."""
         try:
             yield
         except sl.Conflict as error:
@@ -151,13 +152,16 @@ class DatabaseOptions(NamedTuple):
                 raise
             status = self.next_command("status", name)
             raise sl.Conflict(
-                f"an experiment {name!r} exists already; show it with: {status}, or {remedy}",
+                f"an experiment {name!r} exists; show it with: {status}, or {remedy}",
                 error.code,
             ) from None
 
 
 def live_command(name: str, epilog: str | None = None, **context: bool) -> Decorator:
-    """A command with --db, --maker, --import and --json; its function takes `database` and returns its output."""
+    """Return a decorator that makes a command with --db, --maker, --import and --json.
+
+    The decorated function takes `database` and returns its `Output`.
+    """
 
     def decorate(function: Callable[..., Output]) -> click.Command:
         @wraps(function)
@@ -171,23 +175,23 @@ def live_command(name: str, epilog: str | None = None, **context: bool) -> Decor
 
 
 def format_rows(*rows: tuple[str, str], indent: str = "") -> str:
-    """Labels and values, one pair per line."""
+    """Format labels and values, one pair per line."""
     width = max(len(label) for label, _ in rows)
     return "\n".join(f"{indent}{label.ljust(width)}  {value}" for label, value in rows)
 
 
 @contextmanager
 def collect_cautions() -> Iterator[list[str]]:
-    """The warnings issued within, as a list instead of on the screen."""
+    """Collect the warnings issued within, instead of showing them."""
     cautions: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             yield cautions
         finally:
-            cautions += [str(one.message) for one in caught if one.category is UserWarning]
+            cautions += [str(entry.message) for entry in caught if entry.category is UserWarning]
 
 
 def caution_notes(cautions: Iterable[str]) -> list[str]:
-    """Cautions as notes of an output."""
+    """Return cautions as notes of an output."""
     return [wrapped(f"caution: {caution}") for caution in cautions]

@@ -1,4 +1,4 @@
-"""`sameluck live assign`, `expose`, `reward`, `void`, `tick`: the calls of an application as commands."""
+"""`sameluck live assign`, `expose`, `reward`, `void`, `tick`: an application's calls as commands."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _id_argument = click.argument("id")
 
 @live_command("assign")
 @name_argument
-@click.option("--unit", required=True, help="The user: any text that identifies one.")
+@click.option("--unit", required=True, help="The user: any text that identifies the user.")
 def assign_command(name: str, unit: str, database: DatabaseOptions) -> Output:
-    """Choose the arm to show to a user."""
+    """Assign an arm to a user."""
     with database.open_experiment(name) as live:
         assignment = live.assign(unit, strict=True)
-        live.status()  # counts the call before this process ends
+        live.status()  # writes the pending count of this call before the process ends
         return Output(_assignment_text(live, database, assignment), assignment._asdict())
 
 
@@ -48,7 +48,7 @@ def _assignment_text(
 @name_argument
 @_id_argument
 def expose_command(name: str, id: str, database: DatabaseOptions) -> Output:
-    """Report that a user has seen the arm: from now on the user counts."""
+    """Report that a user has seen the arm; from now on the user counts."""
     with database.open_experiment(name) as live:
         live.expose(id)
         return _description(live.describe(id))
@@ -59,11 +59,11 @@ def expose_command(name: str, id: str, database: DatabaseOptions) -> Output:
 @_id_argument
 @click.argument("value", type=float)
 def reward_command(name: str, id: str, value: float, database: DatabaseOptions) -> Output:
-    """Report the reward of a user. The first value counts; the same value again changes nothing."""
+    """Report a user's reward. The first value counts; the same value again changes nothing."""
     with database.open_experiment(name) as live:
         receipt = live.reward(id, value)
-    before = f"was reported for {id} before; nothing changed"
-    text = f"{receipt.value:g} {before if receipt.duplicate else f'counts for {id}'}"
+    repeated = f"was already reported for {id}; nothing changed"
+    text = f"{receipt.value:g} {repeated if receipt.duplicate else f'counts for {id}'}"
     return Output(text, receipt._asdict())
 
 
@@ -71,7 +71,7 @@ def reward_command(name: str, id: str, value: float, database: DatabaseOptions) 
 @name_argument
 @_id_argument
 def void_command(name: str, id: str, database: DatabaseOptions) -> Output:
-    """Report that a user never saw the arm: it is offered to another user."""
+    """Report that a user never saw the arm; another user is offered it."""
     with database.open_experiment(name) as live:
         live.void(id)
         return _description(live.describe(id))
@@ -86,9 +86,9 @@ def _description(assignment: sl.AssignmentDetails) -> Output:
 @live_command("tick")
 @name_argument
 def tick_command(name: str, database: DatabaseOptions) -> Output:
-    """Process every assignment whose time is up: default rewards, and arms offered to other users.
+    """Settle assignments that have expired: apply default rewards, offer unseen arms to other users.
 
-    `assign` does it from time to time too; a job that runs this command is needed only if there are no calls.
+    `assign` does this from time to time; run this command as a job only if there are no calls.
     """
     with database.open_experiment(name) as live:
         due = live.tick()

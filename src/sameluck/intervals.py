@@ -15,7 +15,6 @@ of how much they would vary.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
@@ -63,6 +62,8 @@ def t_interval(values: Floats, level: float) -> Interval:
 
 def standard_error(values: Floats) -> Floats:
     """The standard error of the mean, or of each column's mean; exactly 0 for values that do not vary."""
+    if len(values) < 2:
+        return np.zeros(values.shape[1:])
     varying = np.any(values != values[0], axis=0)
     return np.where(varying, values.std(axis=0, ddof=1), 0.0) / math.sqrt(len(values))
 
@@ -91,7 +92,7 @@ def t_critical(freedom: float, level: float) -> float:
 
 
 def bootstrap_interval(values: Floats, level: float) -> Interval:
-    """The bias-corrected and accelerated bootstrap interval of the mean (Efron, 1987); the resamples are fixed."""
+    """Return the bias-corrected and accelerated bootstrap interval of the mean (Efron, 1987), on fixed resamples."""
     return bootstrap_intervals(values[:, None], level)[0]
 
 
@@ -244,14 +245,6 @@ def _mixture(alpha: float) -> float:
     # The prior variance of the standardised mean that makes the interval shortest at TUNED_FOR values.
     shape = -float(np.real(scipy.special.lambertw(-(alpha**2) / math.e, -1))) - 1
     return TUNED_FOR / shape
-
-
-intervals: dict[str, Callable[[Floats, float], Interval]] = {
-    "t": t_interval,
-    "bootstrap": bootstrap_interval,
-    "anytime": anytime_interval,
-    "median": median_interval,
-}
 
 
 def holm(p_values: Floats) -> Floats:

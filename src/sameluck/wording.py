@@ -26,6 +26,12 @@ def listed(items: Iterable[str], at_most: int = AT_MOST) -> str:
     return ", ".join(words if left <= 0 else [*words[:at_most], f"and {left:,} more"])
 
 
+def listed_with_or(items: Iterable[str]) -> str:
+    """Return `a`, `a or b`, `a, b or c`."""
+    *first, last = items
+    return f"{', '.join(first)} or {last}" if first else last
+
+
 def duration(seconds: float) -> str:
     """A time in days, hours, minutes or seconds: `2 h`."""
     for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):

@@ -368,7 +368,7 @@ BAD = [
     ((*DESIGNS, "--control", "x"), "is not one of its policies"),
     ((*DESIGNS, "--workers", "0"), "workers must be a whole number"),
     ((*DESIGNS, "--design", "naive"), "No such option"),
-    ((*COMPARE, "--interval", "T"), "unknown interval 'T'; known: t, bootstrap, anytime"),
+    ((*COMPARE, "--interval", "T"), "unknown interval 'T'; known: t, anytime, median"),
     ((*COMPARE, "--simultaneous", "pair"), "did you mean 'pairs'?"),
     ((*COMPARE, "--pairs", "every"), "unknown pairs 'every'; known: control, all, best"),
     ((*COMPARE, "--adjust", "mean"), "did you mean 'means'?"),

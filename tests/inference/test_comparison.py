@@ -1,6 +1,7 @@
 """What a person reads: tables, sentences, figures, pages."""
 
 import json
+import sys
 
 import matplotlib.figure
 import matplotlib.text
@@ -281,3 +282,45 @@ def test_a_title_is_cut_exactly_where_the_whole_text_form_would_be(arms):
     text = text_forms.write(environment)
     expected = text if len(text) <= 60 else f"{text[:57]}..."
     assert f"replay design on {expected}, 2 replications" in result.title
+
+
+def calls_of(function):
+    """The source files of sameluck whose functions are called, with their names."""
+    called = set()
+
+    def note(frame, event, _):
+        file = frame.f_code.co_filename
+        if event == "call" and "/sameluck/" in file:
+            called.add((file.rpartition("/sameluck/")[2], frame.f_code.co_name))
+
+    sys.setprofile(note)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return called
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"best": True}, {"metric": "regret"}, {"interval": "twin"}, {"adjust": "means"}],
+    ids=str,
+)
+def test_printing_reads_what_compare_computed(options):
+    """No random number is drawn, nothing is simulated, no interval is computed again."""
+    experiment = EXPERIMENT.replace(replications=20)
+    runs = sl.simulate(experiment, sl.Bernoulli([0.6, 0.4]), checkpoints=[25, 50], detail=True)
+    result = sl.compare(runs, **options)
+    shows = (result.__str__, result.__repr__, result._repr_html_, result.to_latex, result.to_dicts)
+    for show in shows:
+        called = calls_of(show)
+        assert called
+        folders = ("randomness/", "simulation/", "inference/twins/", "intervals.py")
+        computed = [
+            call
+            for call in called
+            if call[0].startswith(folders) or call[1] in ("draw", "measured")
+        ]
+        assert computed == []
+    page = calls_of(result.to_html)
+    assert not any(file.startswith(("randomness/", "simulation/")) for file, _ in page)

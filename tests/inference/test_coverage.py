@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import sameluck as sl
-from sameluck.intervals import intervals
+from sameluck.inference.interval_methods import INTERVALS
 
 BERNOULLI = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
 EXAMPLES = {
@@ -72,7 +72,9 @@ def test_looks_at_differences_that_have_not_varied_yet_claim_nothing(interval):
     runs = sl.simulate(short.replace(replications=2_400), environment)
     values = (runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]).reshape(200, 12)
     truth = values.mean()
-    looks = [[intervals[interval](group[:m], 0.95) for m in range(5, 13)] for group in values]
+    looks = [
+        [INTERVALS[interval].interval(group[:m], 0.95) for m in range(5, 13)] for group in values
+    ]
     covered = np.mean([all(low <= truth <= high for low, high, _ in many) for many in looks])
     assert sum(len(set(group[:5])) == 1 for group in values) > 20
     assert found.covered == pytest.approx(covered)
@@ -112,7 +114,9 @@ def test_coverage_is_the_share_of_experiments_counted_one_by_one(interval, peek,
         values, truth = values - truth + effect, effect
     covered = decided = 0
     for group in values.reshape(40, 8):
-        looks = [intervals[interval](group[:m], 0.8) for m in (range(5, 9) if peek else [8])]
+        looks = [
+            INTERVALS[interval].interval(group[:m], 0.8) for m in (range(5, 9) if peek else [8])
+        ]
         covered += all(look.low <= truth <= look.high for look in looks)
         decided += any(look.low > 0 or look.high < 0 for look in looks)
 
@@ -126,7 +130,7 @@ def test_coverage_is_the_share_of_experiments_counted_one_by_one(interval, peek,
 
 def test_bad_requests_are_refused():
     one, environment = experiment("example 1", 10)
-    with pytest.raises(sl.Invalid, match="unknown interval 'z'; known: t, bootstrap, anytime"):
+    with pytest.raises(sl.Invalid, match="unknown interval 'z'; known: t, anytime, median"):
         sl.coverage(one, environment, interval="z")
     with pytest.raises(sl.Invalid, match="effect must be a finite number, got nan"):
         sl.coverage(one, environment, effect=math.nan)

@@ -35,6 +35,7 @@ from sameluck.cli.output import (
 from sameluck.environments.base import Environment
 from sameluck.experiment import checked_checkpoints
 from sameluck.files import made_with, make_folder, write_whole
+from sameluck.inference.interval_methods import INTERVALS, STUDENT, TWIN
 from sameluck.inference.requests import Request, check_request
 from sameluck.policies.external import Makers
 from sameluck.reporting.pages.page import Card
@@ -42,6 +43,7 @@ from sameluck.reporting.tables import csv_table, wrapped
 from sameluck.simulation.kept_runs import KeptRuns
 from sameluck.simulation.simulate import available_workers
 from sameluck.simulation.tasks import Work
+from sameluck.wording import listed_with_or
 
 pairs_option = click.option("--pairs", help="control, all or best.  [default: control]")
 metric_option = click.option(
@@ -53,6 +55,14 @@ simultaneous_option = click.option(
     "--simultaneous",
     help="The intervals that hold simultaneously: pairs, checkpoints, both or none.  [default: pairs]",
 )
+
+
+def interval_option(default: str) -> Callable[[Command], Command]:
+    """Return the option for the interval; its help names every interval."""
+    help_text = f"{listed_with_or(INTERVALS)}.  [default: {default}]"
+    return click.option("--interval", help=help_text)
+
+
 workers_option = click.option("--workers", type=int, help="Threads.  [default: all cores]")
 
 
@@ -109,8 +119,8 @@ def write_comparison(
 ) -> Output:
     """Compare and write the files. Figures show all horizons of the runs, text and numbers the checkpoints."""
     if with_twin and runs.replications == 1:
-        request = {"interval": "twin", **request}
-    if request.get("interval") == "twin":
+        request = {"interval": TWIN.name, **request}
+    if "interval" in request and INTERVALS[request["interval"]].copies_arms:
         request = {"makers": makers, **request}
     result = sl.compare(runs.at(checkpoints), **request)
     curve = sl.compare(runs, **request) if len(runs.checkpoints) > len(checkpoints) else result
@@ -186,7 +196,7 @@ def _csv(records: list[dict[str, object]]) -> str:
     "--checkpoints", help="Periods to report, e.g. 100,1000,10000.  [default: the horizon]"
 )
 @pairs_option
-@click.option("--interval", help="t, anytime, median, bootstrap or twin.  [default: t]")
+@interval_option(default=STUDENT.name)
 @simultaneous_option
 @click.option(
     "--best", is_flag=True, default=None, help="Report the policies that may be the best."

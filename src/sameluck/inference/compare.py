@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from sameluck.errors import Invalid
+from sameluck.inference.assumptions import find_violations, moving_environment
 from sameluck.inference.comparison import Comparison
-from sameluck.inference.effects import Effect, effects, is_interim
+from sameluck.inference.effects import Effect, estimated_effects, is_interim
+from sameluck.inference.interval_methods import TWIN, default_interval
 from sameluck.inference.metrics import as_metric, measured
-from sameluck.inference.policy_summaries import standings
+from sameluck.inference.policy_summaries import policy_metrics, standings, summarise
 from sameluck.inference.requests import Request, check_request
 from sameluck.inference.twins.for_comparisons import failures_ahead, twin_effects
+from sameluck.inference.unseen import possible_loss
 from sameluck.policies.external import Makers
 from sameluck.runs import Runs
 
@@ -56,47 +59,59 @@ def compare(  # noqa: PLR0913 all but one are optional
         raise Invalid(
             f"compare takes the Runs of simulate, or of a live experiment (live.runs()), got {runs!r}"
         )
-    interim = is_interim(runs)
-    if interim and runs.replications < 2 and interval != "twin":
+    definition, interim = as_metric(metric), is_interim(runs)
+    interval = interval or default_interval(interim=interim and definition.is_mean)
+    if interim and runs.replications < 2 and interval != TWIN.name:
         raise Invalid(
             f"{runs.replications} of {runs.experiment.replications:,} replications are complete, and compare needs "
             "2: the replication is the unit of inference. Wait, choose an earlier horizon with "
-            'live.runs(checkpoints=[...]), or use interval="twin", which needs one'
+            f'live.runs(checkpoints=[...]), or use interval="{TWIN.name}", which needs one'
         )
-    asked = as_metric(metric)
-    default = "anytime" if interim and asked.is_mean else "t"
     request = check_request(
         runs.experiment,
         runs.replications,
-        Request(level, control, pairs, interval or default, simultaneous, adjust, asked.name),
+        Request(level, control, pairs, interval, simultaneous, adjust, definition.name),
     )
-    if request.interval == "twin":
-        if best:
-            raise Invalid('best=True needs an interval other than "twin"')
-        around_mean = twin_effects(runs, request, makers)
-        return Comparison(around_mean, runs, request, (), failures_ahead(runs))
-    if best and not asked.is_mean:
-        raise Invalid(f"best=True needs a metric that is a mean, not {asked.name!r}; leave it out")
-    values = measured(runs, asked)
-    ranked = standings(values, request) if best else ()
-    found = effects(values, request)
-    if values is not runs:
-        found = _with_rewards(found, runs)
-    return Comparison(found, runs, request, ranked, failures_ahead(runs))
+    method = request.interval_method
+    if best and method.copies_arms:
+        raise Invalid(f'best=True needs an interval other than "{method.name}"')
+    if best and not definition.is_mean:
+        raise Invalid(
+            f"best=True needs a metric that is a mean, not {definition.name!r}; leave it out"
+        )
+    measured_runs = measured(runs, definition)
+    effects = (
+        twin_effects(runs, request, makers)
+        if method.copies_arms
+        else estimated_effects(measured_runs, request)
+    )
+    last = [effect for effect in effects if effect.checkpoint == runs.checkpoints[-1]]
+    return Comparison(
+        effects=effects if measured_runs is runs else _with_rewards(effects, runs),
+        runs=runs,
+        request=request,
+        values=policy_metrics(measured_runs, request),
+        policies=summarise(runs),
+        standings=standings(measured_runs, request) if best else (),
+        failures=failures_ahead(runs),
+        violations=find_violations(runs, measured_runs, last, request),
+        moving_environment=moving_environment(runs.environment),
+        possible_loss=possible_loss(runs),
+    )
 
 
-def _with_rewards(found: tuple[Effect, ...], runs: Runs) -> tuple[Effect, ...]:
-    """Effects on a metric with the mean rewards beside them."""
+def _with_rewards(effects: tuple[Effect, ...], runs: Runs) -> tuple[Effect, ...]:
+    """Return effects on a metric with the mean rewards beside them."""
     means = runs.rewards.mean(axis=0)
-    places = {int(checkpoint): index for index, checkpoint in enumerate(runs.checkpoints)}
+    indices = {int(checkpoint): index for index, checkpoint in enumerate(runs.checkpoints)}
 
     def mean(policy: str, checkpoint: int) -> float:
-        return float(means[runs.policies.index(policy), places[checkpoint]])
+        return float(means[runs.policies.index(policy), indices[checkpoint]])
 
     return tuple(
-        one._replace(
-            reward=mean(one.policy, one.checkpoint),
-            control_reward=mean(one.control, one.checkpoint),
+        effect._replace(
+            reward=mean(effect.policy, effect.checkpoint),
+            control_reward=mean(effect.control, effect.checkpoint),
         )
-        for one in found
+        for effect in effects
     )

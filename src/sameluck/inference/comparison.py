@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sameluck.frames import Frames
+from sameluck.inference.assumptions import Violations
 from sameluck.inference.display import DisplayedOnPages, reporting, written
-from sameluck.inference.effects import Effect, Request
-from sameluck.inference.policy_summaries import (
-    PolicyMetric,
-    PolicySummary,
-    Standing,
-    metric_of_each,
-    summarise,
-)
+from sameluck.inference.effects import Effect
+from sameluck.inference.policy_summaries import PolicyMetric, PolicySummary, Standing
+from sameluck.inference.requests import Request
 from sameluck.runs import Runs
 
 if TYPE_CHECKING:
@@ -28,19 +23,29 @@ if TYPE_CHECKING:
 class Comparison(DisplayedOnPages, Frames):
     """Result of `compare`: `print` it, or read `effects`.
 
-    Args:
+    Attributes:
         effects: One record for each pair of policies and checkpoint.
         runs: The compared runs.
         request: The arguments of `compare`.
+        values: Each policy's metric at every checkpoint, with an interval of its own.
+        policies: Each policy's reward, regret, pulls and share of the best arm, at every checkpoint.
         standings: Which policies may be the best, with `best=True`.
         failures: Rare failures that a short twin of live runs has met, as sentences.
+        violations: Assumptions of the intervals that the runs do not meet.
+        moving_environment: Name of a simulated environment whose arms move; None for others.
+        possible_loss: Most that a policy can lose to another in a replication, on average; None if not known.
     """
 
     effects: tuple[Effect, ...]
     runs: Runs
     request: Request
-    standings: tuple[Standing, ...] = ()
-    failures: tuple[str, ...] = ()
+    values: tuple[PolicyMetric, ...]
+    policies: tuple[PolicySummary, ...]
+    standings: tuple[Standing, ...]
+    failures: tuple[str, ...]
+    violations: Violations
+    moving_environment: str | None
+    possible_loss: float | None
 
     _index = ("policy", "control", "checkpoint")
     _presentation = "comparisons"
@@ -49,16 +54,6 @@ class Comparison(DisplayedOnPages, Frames):
     def metric(self) -> str:
         """The compared metric in its text form."""
         return self.request.metric
-
-    @cached_property
-    def values(self) -> tuple[PolicyMetric, ...]:
-        """Each policy's metric at every checkpoint, with an interval of its own."""
-        return metric_of_each(self.runs, self.request)
-
-    @cached_property
-    def policies(self) -> tuple[PolicySummary, ...]:
-        """Each policy's reward, regret, pulls and share of the best arm, at every checkpoint."""
-        return summarise(self.runs)
 
     @property
     def last_effects(self) -> list[Effect]:

@@ -19,18 +19,10 @@ from sameluck.design import Naive
 from sameluck.errors import Invalid
 from sameluck.inference.adjustments import adjusted_differences
 from sameluck.inference.metrics import REWARD, Metric, measured
-from sameluck.inference.requests import Pair, check_request, pairings
-from sameluck.inference.requests import Request as Request  # noqa: PLC0414
-from sameluck.inference.requests import first_pair as first_pair  # noqa: PLC0414
-from sameluck.inference.simultaneous import max_t_intervals, t_p_values
+from sameluck.inference.requests import Pair, Request, check_request, pairings
 from sameluck.inference.tails import quantile_moments, quantile_of, tail_difference
 from sameluck.inference.variance_ratios import Moments, VarianceRatio, moments, ratio_of
-from sameluck.intervals import (
-    Interval,
-    bootstrap_intervals,
-    intervals,
-    welch_interval,
-)
+from sameluck.intervals import Interval
 from sameluck.runs import Runs
 
 PairAt: TypeAlias = tuple[Pair, int]  # and the index of the checkpoint
@@ -50,7 +42,7 @@ class Effect(NamedTuple):
     policy: str
     control: str
     checkpoint: int
-    effect: float  # the difference of the metric: mean over replications (interval="median": their median)
+    effect: float  # the difference of the metric: mean over replications (interval="median": the median)
     low: float
     high: float
     level: float
@@ -90,27 +82,45 @@ class Effect(NamedTuple):
 def effects(
     runs: Runs, request: Request, pairs: Sequence[Pair] | None = None
 ) -> tuple[Effect, ...]:
-    """One `Effect` for each pair of policies and checkpoint, all checkpoints of a pair before the next pair.
+    """Check the request and estimate its effects; see `estimated_effects`."""
+    request = check_request(runs.experiment, runs.replications, request)
+    return estimated_effects(runs, request, pairs)
 
-    The pairs are those requested unless they are given. The rewards of the runs are the values of the metric
-    (`measured`).
+
+def estimated_effects(
+    runs: Runs, request: Request, pairs: Sequence[Pair] | None = None
+) -> tuple[Effect, ...]:
+    """Return one `Effect` for each pair and checkpoint, all checkpoints of a pair before the next pair.
+
+    Args:
+        runs: Runs whose rewards are the values of the metric (`measured`).
+        request: As `check_request` returned it.
+        pairs: Pairs other than the requested ones.
     """
-    request = _checked_request(runs, request)
+    bad = np.argwhere(~np.isfinite(runs.rewards))
+    if bad.size != 0:
+        raise Invalid(f"rewards must be finite; replication {bad[0, 0]} has one that is not")
     pairs = requested_pairs(runs, request) if pairs is None else pairs
     estimates = _estimates(runs, [*pairs, *also_possible(pairs, request)], request)
-    alone = [
+    policy_moments = [
         [moments(runs.rewards[:, column, index]) for index in range(runs.checkpoints.size)]
         for column in range(len(runs.policies))
     ]
     return tuple(
-        _effect(runs, alone, key, NO_DIFFERENCE if _same(runs, key[0]) else estimates[key], request)
+        _effect(
+            runs,
+            policy_moments,
+            key,
+            NO_DIFFERENCE if _same(runs, key[0]) else estimates[key],
+            request,
+        )
         for key in itertools.product(pairs, range(runs.checkpoints.size))
     )
 
 
 def requested_pairs(runs: Runs, request: Request) -> list[Pair]:
     """The pairs of policies to compare."""
-    best = best_policy(runs, request.by)
+    best = best_policy(runs, request.metric_definition)
     return list(pairings[request.pairs](runs.policies, str(request.control), best))
 
 
@@ -132,14 +142,6 @@ def also_possible(pairs: Sequence[Pair], request: Request) -> list[Pair]:
         return []
     others = [policy for policy, _ in pairs]
     return list(itertools.combinations(others, 2))
-
-
-def _checked_request(runs: Runs, request: Request) -> Request:
-    request = check_request(runs.experiment, runs.replications, request)
-    bad = np.argwhere(~np.isfinite(runs.rewards))
-    if bad.size != 0:
-        raise Invalid(f"rewards must be finite; replication {bad[0, 0]} has one that is not")
-    return request
 
 
 def best_policy(runs: Runs, metric: Metric = REWARD) -> str:
@@ -173,7 +175,7 @@ def differences(runs: Runs, pair: Pair, index: int, request: Request | None = No
     `index` is that of the checkpoint.
     """
     if request is not None and request.adjust is not None:
-        predictable = request.interval == "anytime"
+        predictable = request.interval_method.valid_at_every_look
         return adjusted_differences(runs, pair, index, request.adjust, predictable=predictable)
     rewards, control_rewards = _rewards(runs, pair, index)
     return rewards - control_rewards
@@ -182,7 +184,7 @@ def differences(runs: Runs, pair: Pair, index: int, request: Request | None = No
 def shown_differences(runs: Runs, effect: Effect, request: Request) -> Floats:
     """The differences of the metric in each replication at the last checkpoint."""
     last, pair = runs.checkpoints.size - 1, (effect.policy, effect.control)
-    return differences(measured(runs, request.by), pair, last, request)
+    return differences(measured(runs, request.metric_definition), pair, last, request)
 
 
 def _rewards(runs: Runs, pair: Pair, index: int) -> tuple[Floats, Floats]:
@@ -197,35 +199,38 @@ def _estimates(runs: Runs, pairs: list[Pair], request: Request) -> dict[PairAt, 
     """
     keys = list(itertools.product(pairs, range(runs.checkpoints.size)))
     families = _families(keys, str(request.simultaneous))
-    size = len(families[0])  # as that of every other
-    by_max_t = request.interval == "t" and request.by.is_mean
-    if by_max_t and size > 1 and (is_paired(runs) or request.adjust is not None):
+    size = len(families[0])  # all families have the same
+    method, adjusted = request.interval_method, request.adjust is not None
+    jointly = method.has_joint_intervals and request.metric_definition.is_mean
+    if jointly and size > 1 and (is_paired(runs) or adjusted):
         together: dict[PairAt, _Estimate] = {}
         for family in families:
             columns = np.column_stack([differences(runs, *key, request) for key in family])
-            both = map(_Estimate, max_t_intervals(columns, request.level), t_p_values(columns))
-            together |= zip(family, both, strict=True)
+            intervals = method.joint_intervals(columns, request.level)
+            estimates = map(_Estimate, intervals, method.p_values(columns))
+            together |= zip(family, estimates, strict=True)
         return together
     alone = _each_alone(runs, keys, request._replace(level=1 - (1 - request.level) / size))
     return {
-        key: _Estimate(one._replace(p_value=min(1.0, size * one.p_value)), one.p_value)
-        for key, one in zip(keys, alone, strict=True)
+        key: _Estimate(
+            interval._replace(p_value=min(1.0, size * interval.p_value)), interval.p_value
+        )
+        for key, interval in zip(keys, alone, strict=True)
     }
 
 
 def _each_alone(runs: Runs, keys: list[PairAt], request: Request) -> list[Interval]:
-    metric, paired = request.by, is_paired(runs)
+    metric, method, level = request.metric_definition, request.interval_method, request.level
+    paired = is_paired(runs)
     if not metric.is_mean:
-        level = request.level
         return [
             tail_difference(*_rewards(runs, *key), metric, level, paired=paired) for key in keys
         ]
-    if request.interval == "t" and not paired and request.adjust is None:
-        return [welch_interval(*_rewards(runs, *key), request.level) for key in keys]
-    values = (differences(runs, *key, request) for key in keys)
-    if request.interval == "bootstrap":
-        return bootstrap_intervals(np.column_stack(list(values)), request.level)
-    return [intervals[request.interval](one, request.level) for one in values]
+    if method.has_two_sample_interval and not paired and request.adjust is None:
+        return [method.two_sample_interval(*_rewards(runs, *key), level) for key in keys]
+    return method.intervals(
+        np.column_stack([differences(runs, *key, request) for key in keys]), level
+    )
 
 
 def _families(keys: list[PairAt], kind: str) -> list[list[PairAt]]:
@@ -237,10 +242,14 @@ def _families(keys: list[PairAt], kind: str) -> list[list[PairAt]]:
 
 
 def _effect(
-    runs: Runs, alone: list[list[Moments]], key: PairAt, estimate: _Estimate, request: Request
+    runs: Runs,
+    policy_moments: list[list[Moments]],
+    key: PairAt,
+    estimate: _Estimate,
+    request: Request,
 ) -> Effect:
     pair, index = key
-    policy, control = (alone[runs.policies.index(name)][index] for name in pair)
+    policy, control = (policy_moments[runs.policies.index(name)][index] for name in pair)
     values = differences(runs, pair, index)
     difference = moments(values)
     variance, ratio = policy.variance + control.variance, VarianceRatio(1.0, 1.0, 1.0)
@@ -254,7 +263,7 @@ def _effect(
         values = differences(runs, pair, index, request)
         mean, sd = float(values.mean()), math.sqrt(moments(values).variance)
     plain, plain_sd = difference.mean, math.sqrt(variance)
-    metric = request.by
+    metric, method = request.metric_definition, request.interval_method
     if metric.is_quantile:
         both, share = _rewards(runs, pair, index), metric.share or 0.5
         mean, sd = quantile_moments(*both, share, paired=is_paired(runs))
@@ -264,7 +273,7 @@ def _effect(
         policy=pair[0],
         control=pair[1],
         checkpoint=checkpoint,
-        effect=float(np.median(values)) if request.interval == "median" else mean,
+        effect=mean if method.is_of_the_mean else method.centre(values),
         low=estimate.interval.low,
         high=estimate.interval.high,
         level=request.level,

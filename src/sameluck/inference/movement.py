@@ -1,29 +1,16 @@
-"""Arms that move with the period: what is no longer true of simulated runs, and sums of their means over time."""
+"""Arms whose means move with the period: sums of the means over time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
-from sameluck import text_forms
 from sameluck.arrays import Floats, Ints
 from sameluck.environments.base import Environment
 from sameluck.environments.moving import Moving
 
 _PERIODS = 1 << 16  # whose means are held at once
-
-
-def movement_cautions(environment: Environment | None) -> Iterator[str]:
-    """A sentence if the arms of a simulation move."""
-    if environment is not None and environment.is_moving:
-        yield (
-            f"The rewards of an arm are not i.i.d.: the {text_forms.name_of(type(environment))} environment changes "
-            "them with the period. Each policy still has the law it has alone, and replications are independent: "
-            "effects, intervals and p-values hold for this course of the rewards. What falls: replay, twins, "
-            "pseudo-regret and the share of the best arm, as no arm has one mean, and every conclusion about another "
-            "course or horizon."
-        )
 
 
 def best_means(environment: Environment, checkpoints: Ints) -> Floats:

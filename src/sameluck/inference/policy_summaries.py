@@ -9,16 +9,11 @@ import numpy as np
 
 from sameluck.arrays import Floats, Ints
 from sameluck.inference.adjustments import known_means
-from sameluck.inference.effects import Request, differences
-from sameluck.inference.metrics import best_arm_pulls, measured, pseudo_regret
-from sameluck.inference.simultaneous import one_sided_level, one_sided_max_t
+from sameluck.inference.effects import differences
+from sameluck.inference.metrics import best_arm_pulls, pseudo_regret
+from sameluck.inference.requests import Request
 from sameluck.inference.tails import tail_value
-from sameluck.intervals import (
-    anytime_half_width,
-    anytime_interval,
-    standard_error,
-    t_interval,
-)
+from sameluck.intervals import standard_error
 from sameluck.runs import Runs
 
 
@@ -88,21 +83,20 @@ def _summary(
     )
 
 
-def metric_of_each(runs: Runs, request: Request) -> tuple[PolicyMetric, ...]:
-    """The metric of each policy at each checkpoint."""
-    metric, kind = request.by, request.interval
-    runs = measured(runs, metric)
-    mean_interval = anytime_interval if kind == "anytime" else t_interval
+def policy_metrics(measured_runs: Runs, request: Request) -> tuple[PolicyMetric, ...]:
+    """Return each policy's metric at each checkpoint; the rewards of the runs are those of `measured`."""
+    metric, method, level = request.metric_definition, request.interval_method, request.level
     records = []
-    for column, name in enumerate(runs.policies):
-        for index, checkpoint in enumerate(runs.checkpoints.tolist()):
-            values = runs.rewards[:, column, index]
+    for column, name in enumerate(measured_runs.policies):
+        for index, checkpoint in enumerate(measured_runs.checkpoints.tolist()):
+            values = measured_runs.rewards[:, column, index]
             if metric.is_mean:
-                value, interval = float(values.mean()), mean_interval(values, request.level)
+                value, interval = float(values.mean()), method.policy_interval(values, level)
             else:
-                value, interval = tail_value(values, metric, request.level)
-            bounds = (interval.low, interval.high, request.level)
-            records.append(PolicyMetric(name, checkpoint, value, *bounds))
+                value, interval = tail_value(values, metric, level)
+            records.append(
+                PolicyMetric(name, checkpoint, value, interval.low, interval.high, level)
+            )
     return tuple(records)
 
 
@@ -135,19 +129,14 @@ def standings(runs: Runs, request: Request) -> tuple[Standing, ...]:
 
 
 def _half_widths(runs: Runs, name: str, request: Request) -> dict[str, tuple[float, float]]:
-    """By how much a policy is ahead of each other one, and the one-sided half-width of this."""
-    sign = -1.0 if request.by.lower_is_better else 1.0
-    others = [other for other in runs.policies if other != name]
+    """Return by how much a policy is ahead of each other one, and the one-sided half-width of this lead."""
+    sign = -1.0 if request.metric_definition.lower_is_better else 1.0
+    rivals = [rival for rival in runs.policies if rival != name]
     last = runs.checkpoints.size - 1
     columns = sign * np.column_stack(
-        [differences(runs, (name, one), last, request) for one in others]
+        [differences(runs, (name, rival), last, request) for rival in rivals]
     )
-    errors = standard_error(columns)
-    if request.interval == "anytime":
-        level = one_sided_level(request.level, len(others))
-        halves = np.array([anytime_half_width(values, level) for values in columns.T])
-    else:
-        halves = one_sided_max_t(columns, request.level) * errors
-    halves[errors == 0] = math.inf
+    halves = request.interval_method.one_sided_half_widths(columns, request.level)
+    halves[standard_error(columns) == 0] = math.inf
     ahead = columns.mean(axis=0).tolist()
-    return dict(zip(others, zip(ahead, halves.tolist(), strict=True), strict=True))
+    return dict(zip(rivals, zip(ahead, halves.tolist(), strict=True), strict=True))

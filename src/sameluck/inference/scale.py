@@ -18,7 +18,6 @@ from sameluck.policies.base import Policy, RewardScale, rescaled, reward_scale
 from sameluck.randomness.streams import AUDIT, stream, word
 from sameluck.runs import Runs
 from sameluck.text_forms import is_parameters
-from sameluck.wording import listed
 
 FACTOR = 2.0  # by which the scales may differ
 LIVE_FACTOR = 3.0  # if the rewards' is estimated from sums
@@ -34,26 +33,37 @@ class Spread(NamedTuple):
     fills_unit_interval: bool
 
 
-def scale_caution(runs: Runs) -> str | None:
-    """One sentence about all policies whose assumed scale differs from the rewards'; None if all fit."""
+class ScaleMismatch(NamedTuple):
+    """Policies whose assumed scale differs from the rewards'."""
+
+    sd: float  # of the rewards, about
+    too_small: tuple[str, ...]  # policies that assume a smaller scale and explore too little
+    too_large: tuple[str, ...]  # policies that assume a larger scale and explore too long
+    remedies: dict[str, dict[str, float]]  # parameters to set, by policy; none: rescale the rewards
+
+
+def scale_mismatch(runs: Runs) -> ScaleMismatch | None:
+    """Return the policies whose assumed scale does not fit the rewards; None if all fit."""
     if runs.environment is not None:
-        return simulated_scale_caution(runs.experiment, runs.environment)
+        return simulated_scale_mismatch(runs.experiment, runs.environment)
     scales = _declared(runs.experiment)
-    return _caution(runs.experiment, scales, _summed_spread(runs) if scales else None, LIVE_FACTOR)
+    return _mismatch(runs.experiment, scales, _summed_spread(runs) if scales else None, LIVE_FACTOR)
 
 
-def simulated_scale_caution(experiment: Experiment, environment: Environment) -> str | None:
-    """The same before anything is run."""
+def simulated_scale_mismatch(
+    experiment: Experiment, environment: Environment
+) -> ScaleMismatch | None:
+    """Return the mismatch in an environment, before anything is run."""
     scales = _declared(experiment)
     if not scales:
         return None
-    spreads = [_drawn_spread(experiment, one) for one in environment.moves_between]
+    spreads = [_drawn_spread(experiment, state) for state in environment.moves_between]
     widest = Spread(
-        max(one.sd for one in spreads),
-        max(one.mean for one in spreads),
-        all(one.fills_unit_interval for one in spreads),
+        max(spread.sd for spread in spreads),
+        max(spread.mean for spread in spreads),
+        all(spread.fills_unit_interval for spread in spreads),
     )
-    return _caution(experiment, scales, widest, FACTOR)
+    return _mismatch(experiment, scales, widest, FACTOR)
 
 
 def _declared(experiment: Experiment) -> dict[str, RewardScale]:
@@ -61,32 +71,21 @@ def _declared(experiment: Experiment) -> dict[str, RewardScale]:
     return {name: scale for name, scale in scales.items() if scale is not None}
 
 
-def _caution(
+def _mismatch(
     experiment: Experiment, declared: dict[str, RewardScale], spread: Spread | None, factor: float
-) -> str | None:
+) -> ScaleMismatch | None:
     if spread is None or not spread.sd > 0:
         return None
     spread = spread._replace(sd=float(f"{spread.sd:.2g}"), mean=float(f"{spread.mean:.2g}"))
     ratios = {name: _ratio(scale, spread) for name, scale in declared.items()}
-    small = [name for name, ratio in ratios.items() if ratio > factor]
-    large = [name for name, ratio in ratios.items() if ratio < 1 / factor]
-    if not small and not large:
+    too_small = tuple(name for name, ratio in ratios.items() if ratio > factor)
+    too_large = tuple(name for name, ratio in ratios.items() if ratio < 1 / factor)
+    if not too_small and not too_large:
         return None
-    risks = (
-        (small, "less, so that little is explored and a poor arm may be kept"),
-        (large, "more, so that much is explored and learning is slow"),
-    )
-    mismatches = [
-        f"{listed(names)} assume{'s' * (len(names) == 1)} {risk}" for names, risk in risks if names
-    ]
-    remedies: dict[str, list[str]] = {}
-    for name in (*small, *large):
-        remedies.setdefault(_remedy(experiment.policies[name], spread), []).append(name)
-    return (
-        f"The standard deviation of the rewards is about {spread.sd:g}: {'; '.join(mismatches)}. The comparison "
-        "depends on the unit of the rewards: "
-        f"{listed(f'{remedy} ({listed(names)})' for remedy, names in remedies.items())}."
-    )
+    remedies = {
+        name: _remedy(experiment.policies[name], spread) for name in (*too_small, *too_large)
+    }
+    return ScaleMismatch(spread.sd, too_small, too_large, remedies)
 
 
 def _ratio(scale: RewardScale, spread: Spread) -> float:
@@ -98,21 +97,20 @@ def _ratio(scale: RewardScale, spread: Spread) -> float:
     return min(1.0, spread.sd / scale.low) if scale.low else 1.0
 
 
-def _remedy(policy: Policy, spread: Spread) -> str:
+def _remedy(policy: Policy, spread: Spread) -> dict[str, float]:
+    """Return the parameters with which the policy assumes this spread; none if it has no such parameters."""
     other = rescaled(policy, spread.sd, spread.mean)
-    if other is None:
-        return f"divide the rewards by {spread.sd:g}"
-    return "set " + " and ".join(_changes(policy, other))
+    return {} if other is None else dict(_changes(policy, other))
 
 
-def _changes(policy: Policy, other: Policy) -> Iterator[str]:
+def _changes(policy: Policy, other: Policy) -> Iterator[tuple[str, float]]:
     after = other._asdict()
     for name, value in policy._asdict().items():
         new = after[name]
-        if is_parameters(value) and is_parameters(new):  # the policy of a batched one
+        if is_parameters(value) and is_parameters(new):  # the policy inside a batched policy
             yield from _changes(value, new)
         elif value != new:
-            yield f"{name}={float(f'{new:.3g}'):.12g}"
+            yield name, float(f"{new:.3g}")
 
 
 def _drawn_spread(experiment: Experiment, environment: Environment) -> Spread:

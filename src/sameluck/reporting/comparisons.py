@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sameluck.inference.cautions import cautions as _cautions
 from sameluck.reporting import plots, tables
+from sameluck.reporting.cautions import comparison_cautions
 from sameluck.reporting.effect_tables import (
     effects_table,
     metric_table,
@@ -35,14 +35,14 @@ __all__ = [
 
 def cautions(result: Comparison) -> tuple[str, ...]:
     """Return the sentences to read before relying on the intervals."""
-    return _cautions(result.runs, result.effects, result.request)
+    return comparison_cautions(result)
 
 
 def text(result: Comparison) -> str:
     """Return title, tables and sentences for a terminal."""
     about, (header, rows), index = shown_effects(result)
     parts = [tables.wrapped(f"{result.title}{about}"), tables.text_table(header, rows, index)]
-    if not result.request.by.is_reward:
+    if not result.request.metric_definition.is_reward:
         header, rows = metric_table(shown_values(result), result.request)
         parts.append(tables.text_table(header, rows, index=2))
     return "\n\n".join([*parts, *map(tables.wrapped, _sentences(result))])
@@ -52,7 +52,7 @@ def notebook(result: Comparison) -> str:
     """Return title, tables and sentences as HTML."""
     about, table, _ = shown_effects(result)
     shown = tables.notebook(f"{result.title}{about}", *table, _sentences(result))
-    if result.request.by.is_reward:
+    if result.request.metric_definition.is_reward:
         return shown
     return shown + tables.html_table(*metric_table(shown_values(result), result.request))
 
@@ -74,8 +74,8 @@ def figure(result: Comparison, ax: plots.Axes | None) -> plots.Figure:
         level=request.level,
         title=f"{runs.experiment.design.label} design, {runs.replications:,} replications",
         scope=scope(result),
-        quantity=request.by.quantity,
-        lowest_first=request.by.lower_is_better,
+        quantity=request.metric_definition.quantity,
+        lowest_first=request.metric_definition.lower_is_better,
         ax=ax,
     )
 
@@ -86,7 +86,7 @@ def metric_figure(result: Comparison, ax: plots.Axes | None) -> plots.Figure:
     return plots.draw_policies(
         plots.metric_curves(result.values),
         level=request.level,
-        quantity=request.by.quantity,
+        quantity=request.metric_definition.quantity,
         ax=ax,
     )
 

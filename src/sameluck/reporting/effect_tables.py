@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sameluck.inference.effects import Effect, Request
+from sameluck.inference.effects import Effect
 from sameluck.inference.policy_summaries import PolicyMetric
+from sameluck.inference.requests import Request
 from sameluck.reporting.leaders import ranked
 from sameluck.reporting.plots import BANDS
 from sameluck.reporting.sentences import scope
@@ -49,13 +50,13 @@ def shown_values(result: Comparison) -> Sequence[PolicyMetric]:
     if not _has_many(result):
         return result.values
     last = [one for one in result.values if one.checkpoint == result.runs.checkpoints[-1]]
-    sign = 1.0 if result.request.by.lower_is_better else -1.0
+    sign = 1.0 if result.request.metric_definition.lower_is_better else -1.0
     return sorted(last, key=lambda one: sign * one.value)
 
 
 def effects_table(result: Comparison, effects: Sequence[Effect]) -> Table:
     """Header and rows of some effects; those of many policies against one are a leader board."""
-    effects = ranked(effects, result.request.by)
+    effects = ranked(effects, result.request.metric_definition)
     is_naive = result.runs.experiment.design.label == "naive"
     return _header(result.request, scope(result)), _rows(effects, is_naive=is_naive)
 
@@ -69,7 +70,7 @@ def page_table(result: Comparison) -> Table:
 
 
 def _header(request: Request, scope_words: str) -> list[str]:
-    kind = "" if request.interval == "t" else f"{request.interval} "
+    kind = request.interval_method.adjective
     if request.adjust:
         kind = f"{kind}adjusted "
     names = {"interval": f"{percent(request.level)} {kind}interval{scope_words}"}
@@ -107,6 +108,6 @@ def metric_table(values: Sequence[PolicyMetric], request: Request) -> Table:
     ]
     level, title = (
         percent(request.level),
-        request.by.title if request.by.is_mean else request.metric,
+        request.metric_definition.title if request.metric_definition.is_mean else request.metric,
     )
     return ["policy", "horizon", title, f"{level} interval (each alone)"], rows

@@ -8,10 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sameluck import text_forms
-from sameluck.inference.effects import Effect, Request
+from sameluck.inference.effects import Effect
 from sameluck.inference.metrics import REWARD, Metric
+from sameluck.inference.requests import Request
 from sameluck.inference.unseen import (
-    possible_loss,
     replications_to_exclude,
     reversing_loss,
     unseen_share,
@@ -28,14 +28,19 @@ FINDINGS = 5  # that a verdict lists
 def title(result: Comparison) -> str:
     """Return what was compared, on one line."""
     design = result.runs.experiment.design.label
-    return f"{result.request.by.description}{design} design on {setting(result.runs)}"
+    return (
+        f"{result.request.metric_definition.description}{design} design on {setting(result.runs)}"
+    )
 
 
 def verdict(result: Comparison) -> str:
     """Return the effects at the last checkpoint, what they cannot exclude and the users they cost."""
     effects = result.last_effects
-    median = result.request.interval == "median"
-    sentences = [*findings(effects, median=median, metric=result.request.by), *remarks(result)]
+    median = not result.request.interval_method.is_of_the_mean
+    sentences = [
+        *findings(effects, median=median, metric=result.request.metric_definition),
+        *remarks(result),
+    ]
     if result.standings:
         names = [row.policy for row in result.standings if row.may_be_best]
         sentences.append(may_be_best(names, result.request))
@@ -45,7 +50,7 @@ def verdict(result: Comparison) -> str:
 def remarks(result: Comparison) -> list[str]:
     """Return what a reader must know beside the effects at the last checkpoint."""
     sentences = [*about_unseen(result), *result.failures]
-    if result.request.interval == "median":
+    if not result.request.interval_method.is_of_the_mean:
         sentences.append(
             "The intervals are of the medians over replications, in which rare failures do not show."
         )
@@ -56,15 +61,17 @@ def remarks(result: Comparison) -> list[str]:
 
 def about_unseen(result: Comparison) -> list[str]:
     """Say what rare replications that were not met could do to the weakest finding."""
-    if result.request.interval == "median":
+    if not result.request.interval_method.is_of_the_mean:
         return []
-    by_reward = result.request.by.is_reward  # how much can be lost is known for rewards alone
+    by_reward = (
+        result.request.metric_definition.is_reward
+    )  # how much can be lost is known for rewards alone
     shown = [
         abs(effect.effect)
         for effect in result.last_effects
         if by_reward and effect.shows_difference
     ]
-    return [unseen_replications(result.runs, result.request.level, shown)]
+    return [unseen_replications(result.runs, result.request.level, shown, result.possible_loss)]
 
 
 def scope(result: Comparison) -> str:
@@ -200,7 +207,7 @@ def _in(metric: Metric) -> str:
 def may_be_best(names: Sequence[str], request: Request) -> str:
     """Which policies may be the best of all, as a sentence."""
     level = f"{percent(request.level)} (one-sided)"
-    return f"May be the best of all by mean {request.by.title}, at {level}: {', '.join(names)}."
+    return f"May be the best of all by mean {request.metric_definition.title}, at {level}: {', '.join(names)}."
 
 
 def without_adjustment(effect: Effect) -> str:
@@ -209,7 +216,9 @@ def without_adjustment(effect: Effect) -> str:
     return f"Without adjustment the first effect is {plain}."
 
 
-def unseen_replications(runs: Runs, level: float, differences: Sequence[float]) -> str:
+def unseen_replications(
+    runs: Runs, level: float, differences: Sequence[float], most: float | None
+) -> str:
     """What replications that were not met could do to the smallest of the differences that are shown."""
     count = runs.replications
     seen = "this one" if count == 1 else f"any of these {count:,}"
@@ -217,7 +226,7 @@ def unseen_replications(runs: Runs, level: float, differences: Sequence[float]) 
     if not differences:
         return f"{unlike}."
     weakest = min(differences)
-    loss, most = reversing_loss(weakest, count, level), possible_loss(runs)
+    loss = reversing_loss(weakest, count, level)
     which = "this finding" if len(differences) == 1 else "the smallest of these differences"
     if most is None:
         return f"{unlike}; {which} is reversed if those lose more than {amount(loss)} each."

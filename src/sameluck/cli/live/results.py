@@ -9,6 +9,7 @@ import click
 
 import sameluck as sl
 from sameluck.cli.compare import (
+    interval_option,
     metric_option,
     output_options,
     pairs_option,
@@ -22,6 +23,7 @@ from sameluck.cli.compare import (
 from sameluck.cli.experiment_options import parse_checkpoints
 from sameluck.cli.live.store_options import DatabaseOptions, live_command, name_argument
 from sameluck.cli.output import Output
+from sameluck.inference.interval_methods import INTERVALS, STUDENT
 from sameluck.live.databases.rows import ACTIVE
 from sameluck.policies.external import makers_for
 from sameluck.wording import counted
@@ -37,10 +39,7 @@ from sameluck.wording import counted
 @click.option("--control", help="The policy to compare with.  [default: the experiment's]")
 @metric_option
 @pairs_option
-@click.option(
-    "--interval",
-    help="t, anytime, median, bootstrap or twin.  [default: anytime while it runs, then t]",
-)
+@interval_option(default="anytime while it runs, then t")
 @simultaneous_option
 @click.option("--best", is_flag=True, help="Report the policies that may be the best.")
 @twin_option
@@ -69,7 +68,7 @@ def results_command(
         names = _parse_names(policies, live)
         checkpoints = parse_checkpoints(options["checkpoints"], live.experiment)
         runs = live.runs(with_curve(checkpoints, outputs), policies=names)
-        needed = 1 if with_twin or options["interval"] == "twin" else 2
+        needed = 1 if with_twin else INTERVALS[str(options["interval"] or STUDENT.name)].needs
         if runs.replications < needed:
             raise _too_early(live, names, runs.replications, checkpoints[-1], needed)
     request["best"] = best

@@ -8,18 +8,20 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import scipy
 
 from sameluck.arrays import Bools, Floats
 from sameluck.environments.base import EnvironmentLike
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment, require_experiment
-from sameluck.inference.effects import Request, differences, effects, first_pair
-from sameluck.intervals import anytime_half_widths, check_level, intervals
+from sameluck.inference.effects import differences, effects
+from sameluck.inference.interval_methods import INTERVALS, IntervalMethod
+from sameluck.inference.requests import Request, first_pair
+from sameluck.intervals import check_level
 from sameluck.policies.external import Makers, makers_for
 from sameluck.runs import Runs
 from sameluck.simulation.simulate import simulate
 from sameluck.validation import require_number, require_one_of, require_whole
+from sameluck.wording import listed_with_or
 
 FIRST_LOOK = 5
 VERIFICATIONS = 500  # times that a planned experiment is simulated
@@ -72,14 +74,17 @@ def coverage(  # noqa: PLR0913
     """
     require_experiment("coverage", experiment)
     check_level(level)
-    require_one_of("interval", interval, list(intervals))
+    offered = [name for name, method in INTERVALS.items() if not method.copies_arms]
+    require_one_of("interval", interval, offered)
     require_whole("experiments", experiments, 10)
     if effect is not None:
         require_number("effect", effect)
     experiment.require_replications("coverage")
     require_whole("coverage: replications", experiment.replications, FIRST_LOOK if peek else 2)
-    if peek and interval not in ("t", "anytime"):
-        raise Invalid('peek=True takes interval="t" or "anytime"')
+    method = INTERVALS[interval]
+    if peek and not method.has_half_widths_at_looks:
+        names = [f'"{name}"' for name in offered if INTERVALS[name].has_half_widths_at_looks]
+        raise Invalid(f"peek=True takes interval={listed_with_or(names)}")
     whole = experiment.replace(replications=experiment.replications * experiments)
     if any(one is not None for one in (pairs, simultaneous, adjust, checkpoints)):
         if peek or effect is not None:
@@ -89,11 +94,11 @@ def coverage(  # noqa: PLR0913
         runs = simulate(whole, environment, checkpoints=checkpoints, detail=detail, makers=makers)
         return _joint_coverage(runs, request, experiments)
     values = simulated_differences(whole, environment, makers)
-    truth = float(np.median(values) if interval == "median" else values.mean())
+    truth = method.centre(values)
     if effect is not None:
         values, truth = values - truth + effect, effect
     groups = values.reshape(experiments, experiment.replications)
-    low, high = _bounds(groups, level, interval, peek=peek)
+    low, high = _bounds(groups, level, method, peek=peek)
     inside, away = (low <= truth) & (truth <= high), (low > 0) | (high < 0)
     counted = np.all(inside, axis=1), np.any(away, axis=1)
     return _counted(*counted, level, experiment.replications, truth)
@@ -109,12 +114,11 @@ def _counted(
 
 def _joint_coverage(runs: Runs, request: Request, experiments: int) -> Coverage:
     """Of all effects that an experiment shows, from the runs of many experiments."""
-    centre = np.median if request.interval == "median" else np.mean
     truth: dict[tuple[str, str, int], float] = {}
     for first, second in itertools.permutations(runs.policies, 2):
         for index, checkpoint in enumerate(runs.checkpoints.tolist()):
             values = differences(runs, (first, second), index)
-            truth[first, second, checkpoint] = float(centre(values))
+            truth[first, second, checkpoint] = request.interval_method.centre(values)
     count = runs.replications // experiments
     covered, found = np.ones(experiments, bool), np.zeros(experiments, bool)
     for number in range(experiments):
@@ -134,26 +138,15 @@ def simulated_differences(
     return differences(simulate(experiment, environment, makers=makers), pair, 0)
 
 
-def _bounds(groups: Floats, level: float, interval: str, *, peek: bool) -> tuple[Floats, Floats]:
-    """Lower and upper ends (experiment, look)."""
-    if peek:
-        return _peeking_bounds(groups, level, interval)
-    ends = np.array([intervals[interval](row, level)[:2] for row in groups])
-    return ends[:, :1], ends[:, 1:]
-
-
-def _peeking_bounds(groups: Floats, level: float, interval: str) -> tuple[Floats, Floats]:
-    counts = np.arange(1, groups.shape[1] + 1)
-    means = np.cumsum(groups, axis=1) / counts
-    if interval == "anytime":
-        half = np.array([anytime_half_widths(row, level) for row in groups])
-    else:
-        squares = np.cumsum(groups**2, axis=1) - counts * means**2
-        with np.errstate(divide="ignore", invalid="ignore"):
-            errors = np.sqrt(squares / (counts - 1) / counts)
-            half = scipy.special.stdtrit(counts - 1, 0.5 + level / 2) * errors
-        half[np.cumsum(groups != groups[:, :1], axis=1) == 0] = math.inf
-    looks = slice(FIRST_LOOK - 1, None)
+def _bounds(
+    groups: Floats, level: float, method: IntervalMethod, *, peek: bool
+) -> tuple[Floats, Floats]:
+    """Return lower and upper ends (experiment, look)."""
+    if not peek:
+        ends = np.array([method.interval(row, level)[:2] for row in groups])
+        return ends[:, :1], ends[:, 1:]
+    means = np.cumsum(groups, axis=1) / np.arange(1, groups.shape[1] + 1)
+    half, looks = method.half_widths_at_looks(groups, level), slice(FIRST_LOOK - 1, None)
     return (means - half)[:, looks], (means + half)[:, looks]
 
 

@@ -11,7 +11,8 @@ from sameluck.design import Design, Naive, Replay, TimeCoupled
 from sameluck.environments.base import EnvironmentLike
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
-from sameluck.inference.effects import differences, first_pair, has_prior
+from sameluck.inference.effects import differences, has_prior
+from sameluck.inference.requests import first_pair
 from sameluck.inference.twins.for_plans import copied_arms
 from sameluck.inference.unseen import possible_loss
 from sameluck.policies.external import Makers, makers_for, makers_of

@@ -12,13 +12,14 @@ from typing import NamedTuple
 
 from sameluck.environments.base import EnvironmentLike
 from sameluck.experiment import Experiment, require_experiment
-from sameluck.inference.cautions import replications_for_skewness, scale_cautions
-from sameluck.inference.effects import differences, first_pair, has_prior
-from sameluck.inference.movement import movement_cautions
+from sameluck.inference.assumptions import moving_environment, replications_for_skewness
+from sameluck.inference.effects import differences, has_prior
 from sameluck.inference.planning.coverage import repeat_planned
 from sameluck.inference.planning.pilots import check_pilot, pilots, spread, with_two_policies
 from sameluck.inference.planning.plan_results import DesignPlan, Plan
 from sameluck.inference.planning.power import PowerAnalysis
+from sameluck.inference.requests import first_pair
+from sameluck.inference.scale import scale_mismatch
 from sameluck.runs import Runs
 from sameluck.validation import require_number, require_whole
 
@@ -97,8 +98,9 @@ def plan(  # noqa: PLR0913
         replications_for_skewness(values),
         has_prior(own),
         possible,
-        next(scale_cautions(own), None),
-        (*own.notes, *movement_cautions(own.environment)),
+        scale_mismatch(own),
+        own.notes,
+        moving_environment(own.environment),
     )
 
 

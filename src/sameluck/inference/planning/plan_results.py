@@ -12,9 +12,11 @@ import numpy as np
 from sameluck.arrays import Floats
 from sameluck.experiment import Experiment
 from sameluck.frames import Frames
-from sameluck.inference.effects import first_pair
+from sameluck.inference.display import reporting
 from sameluck.inference.planning.coverage import Coverage
 from sameluck.inference.planning.power import power_of
+from sameluck.inference.requests import first_pair
+from sameluck.inference.scale import ScaleMismatch
 from sameluck.inference.unseen import unseen_share
 from sameluck.reporting import plots, tables
 from sameluck.wording import percent
@@ -58,8 +60,9 @@ class Plan(Frames):
         False  # the policies of a replication share an instance, also under the naive design
     )
     possible_effect: float | None = None  # that two policies can have at most; None if not known
-    scale: str | None = None  # a caution, if the rewards' scale is not the one that policies assume
-    about_pilot: tuple[str, ...] = ()  # cautions: arms that move, what a live pilot waits for
+    scale: ScaleMismatch | None = None  # policies that assume another scale of rewards
+    about_pilot: tuple[str, ...] = ()  # notes on a live pilot
+    moving_environment: str | None = None
 
     _index = ("design",)
 
@@ -179,8 +182,10 @@ class Plan(Frames):
     @property
     def cautions(self) -> tuple[str, ...]:
         """Sentences to read before relying on the plan."""
-        scale = [self.scale] if self.scale else []
-        return (*self.about_pilot, *self._impossible(), *self._skewed(), *scale)
+        wording = reporting("cautions")
+        movement = wording.movement_caution(self.moving_environment)
+        scale = wording.scale_caution(self.scale)
+        return (*self.about_pilot, *movement, *self._impossible(), *self._skewed(), *scale)
 
     def _impossible(self) -> Iterator[str]:
         if self.possible_effect is not None and abs(self.effect) > self.possible_effect:

@@ -12,8 +12,8 @@ from sameluck.environments.base import Environment, EnvironmentLike
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment, require_experiment
-from sameluck.inference.effects import differences, first_pair
-from sameluck.inference.requests import Pair
+from sameluck.inference.effects import differences
+from sameluck.inference.requests import Pair, first_pair
 from sameluck.simulation.preconditions import checked_environment
 from sameluck.simulation.simulate import simulate
 from sameluck.validation import require_whole

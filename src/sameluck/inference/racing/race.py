@@ -24,10 +24,10 @@ from sameluck.environments.base import EnvironmentLike
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
-from sameluck.inference.movement import movement_cautions
+from sameluck.inference.assumptions import moving_environment
 from sameluck.inference.racing.race_results import Race
 from sameluck.inference.racing.race_state import RaceState, Rules
-from sameluck.inference.scale import simulated_scale_caution
+from sameluck.inference.scale import simulated_scale_mismatch
 from sameluck.intervals import check_level
 from sameluck.policies.base import Policy
 from sameluck.simulation.progress import PrintedRace
@@ -102,5 +102,5 @@ def race(  # noqa: PLR0913
     kept = None if keep is None else Path(keep)
     state = RaceState(experiment, environment, rules, kept, makers)
     state.run(told)
-    scale = simulated_scale_caution(experiment, environment)
-    return replace(state.result(), scale=scale, movement=(*movement_cautions(environment),))
+    scale = simulated_scale_mismatch(experiment, environment)
+    return replace(state.result(), scale=scale, moving_environment=moving_environment(environment))

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from sameluck.arrays import Floats
 from sameluck.experiment import Experiment
 from sameluck.frames import Frames
+from sameluck.inference.display import reporting
+from sameluck.inference.scale import ScaleMismatch
 from sameluck.inference.unseen import unseen_share
 from sameluck.inference.variance_ratios import variance_ratio
 from sameluck.reporting import plots, tables
@@ -49,11 +51,11 @@ class Race(Frames):
     runners: tuple[Runner, ...]  # the leader first
     naive_users_low: float = 0.0  # the interval of `naive_users`, at the level
     naive_users_high: float = math.inf
-    scale: str | None = None  # a caution, if the rewards' scale is not the one that policies assume
+    scale: ScaleMismatch | None = None  # policies that assume another scale of rewards
     vetoed: tuple[
         str, ...
     ] = ()  # rare failures of the leader that would reverse the decision, as sentences
-    movement: tuple[str, ...] = ()  # a caution, if the arms move
+    moving_environment: str | None = None
 
     _index = ("policy",)
 
@@ -121,7 +123,9 @@ class Race(Frames):
         sentences += [
             f"{reason}: it is not certified before that is settled." for reason in self.vetoed
         ]
-        return (*self.movement, *sentences, *([self.scale] if self.scale else []))
+        wording = reporting("cautions")
+        movement = wording.movement_caution(self.moving_environment)
+        return (*movement, *sentences, *wording.scale_caution(self.scale))
 
     def __str__(self) -> str:
         return f"{tables.text_table(*self._table)}\n\n{tables.wrapped(self.verdict)}"

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.arrays import Floats
-from sameluck.inference.effects import Effect, Request, effects
+from sameluck.inference.effects import Effect, effects
+from sameluck.inference.requests import Request
 from sameluck.inference.twins.copies import ArmCopy, copy_arms
 from sameluck.inference.twins.failures import failure_of
 from sameluck.inference.twins.intervals import mean_interval

@@ -24,9 +24,10 @@ def _of_two(result: Comparison) -> pages.Answer:
     """Who earned more, and what it cost."""
     (effect,) = result.last_effects
     level, decided = percent(effect.level), effect.has_interval and effect.shows_difference
-    sentence: str | pages.EarnedMore = finding(effect, metric=result.request.by)
+    sentence: str | pages.EarnedMore = finding(effect, metric=result.request.metric_definition)
     detail = []
-    if decided and result.request.interval != "median" and result.request.by.is_reward:
+    of_the_mean = result.request.interval_method.is_of_the_mean
+    if decided and of_the_mean and result.request.metric_definition.is_reward:
         sentence = _sentence(effect)
         detail = [_interval(effect)]
     chip = f"Decided at {level}" if decided else "Not decided"
@@ -76,7 +77,7 @@ def _numbers(result: Comparison, effect: Effect) -> list[tuple[str, str, str]]:
 
 def _of_many(result: Comparison) -> pages.Answer:
     effects = result.last_effects
-    sentence, detail = leading(effects, result.standings, result.request.by)
+    sentence, detail = leading(effects, result.standings, result.request.metric_definition)
     level, count = percent(effects[0].level), len(result.runs.policies)
     chip, decided = (
         f"{count} policies at {level}",
@@ -92,12 +93,12 @@ def _of_many(result: Comparison) -> pages.Answer:
 
 def _best_and_worst(result: Comparison) -> list[tuple[str, str, str]]:
     last = result.runs.checkpoints[-1]
-    if not result.request.by.is_reward:
+    if not result.request.metric_definition.is_reward:
         values = sorted((one.value, one.policy) for one in result.values if one.checkpoint == last)
         (low, least), (high, most) = values[0], values[-1]
         return [
-            (f"Lowest {result.request.by.title}", amount(low), least),
-            (f"Highest {result.request.by.title}", amount(high), most),
+            (f"Lowest {result.request.metric_definition.title}", amount(low), least),
+            (f"Highest {result.request.metric_definition.title}", amount(high), most),
         ]
     summaries = [one for one in result.policies if one.checkpoint == last]
     best, worst = (choose(summaries, key=lambda one: one.reward) for choose in (max, min))

@@ -30,7 +30,7 @@ def comparison_page(result: Comparison, curve: Comparison, more: Sequence[pages.
     many = len(result.runs.policies) > 2
     cards = [
         *(board_cards(result) if many else curve_cards(result, curve)),
-        *([] if result.request.by.is_reward else [metric_card(result, curve)]),
+        *([] if result.request.metric_definition.is_reward else [metric_card(result, curve)]),
         policies_card(result),
         _cautions_card(result),
         *more,
@@ -70,7 +70,11 @@ def _design_card(label: str, result: Comparison) -> pages.Card:
 
 
 def _interval_name(result: Comparison) -> str:
-    return "order statistics" if result.request.by.is_quantile else result.request.interval
+    return (
+        "order statistics"
+        if result.request.metric_definition.is_quantile
+        else result.request.interval
+    )
 
 
 def _cautions_card(result: Comparison) -> pages.Card:
@@ -92,7 +96,11 @@ def _reproduction_card(result: Comparison, command: str) -> pages.Card:
         ("checkpoints", listed(f"{one:,}" for one in runs.checkpoints)),
         ("replications", f"{runs.replications:,}"),
         ("interval", f"{_interval_name(result)}, {percent(request.level)}{scope(result)}"),
-        *([] if result.request.by.is_reward else [("metric", result.request.by.name)]),
+        *(
+            []
+            if result.request.metric_definition.is_reward
+            else [("metric", result.request.metric_definition.name)]
+        ),
     ]
     words = "The same seed gives the same bits, on any machine and with any number of workers."
     folded = pages.Folded(

@@ -32,7 +32,7 @@ APART = 6.0  # per cent of the height between two labels
 
 def metric_card(result: Comparison, curve: Comparison) -> pages.Card:
     """The metric of each policy: a line over the horizon, and its intervals."""
-    metric, chart = result.request.by, None
+    metric, chart = result.request.metric_definition, None
     if curve.runs.checkpoints.size > 1:
         chart = metric_chart(curve.values, metric)
     better = "lower" if metric.lower_is_better else "higher"

@@ -30,17 +30,21 @@ def curve_cards(result: Comparison, curve: Comparison) -> list[pages.Card]:
     header, rows = header[2:], [row[2:] for row in rows]  # one pair: the page says which
     chart = None
     if len(curve.effects) > 1 and curve.effects[-1].has_interval:
-        sentence = finding(effect, metric=result.request.by)
-        chart = effect_chart(curve.effects, sentence, quantity=result.request.by.quantity)
+        sentence = finding(effect, metric=result.request.metric_definition)
+        chart = effect_chart(
+            curve.effects, sentence, quantity=result.request.metric_definition.quantity
+        )
     words = (
         f"{effect.policy} minus {effect.control}, with {percent(effect.level)} intervals{scope(result)}."
         + " Grey: the naive design with as many replications, estimated from the same runs."
-        * bool(chart and not result.request.by.is_quantile)
+        * bool(chart and not result.request.metric_definition.is_quantile)
     )
     cards = [pages.Card("The difference over the horizon", words, header, rows, chart)]
-    paired = result.runs.experiment.design.label != "naive" and result.request.by.is_mean
+    paired = (
+        result.runs.experiment.design.label != "naive" and result.request.metric_definition.is_mean
+    )
     if paired and effect.has_interval:
-        lowest = result.request.by.lower_is_better
+        lowest = result.request.metric_definition.lower_is_better
         cards.append(_replications_card([_strip(result, is_naive=False)], effect, lowest=lowest))
     return cards
 
@@ -87,15 +91,21 @@ def board_cards(result: Comparison) -> list[pages.Card]:
     """More than two policies by their differences to the control, or to the best of them."""
     effects = result.last_effects
     last = [one for one in result.policies if one.checkpoint == effects[0].checkpoint]
-    by_reward = result.request.by.is_reward
-    of = "Differences" if by_reward else f"Differences in the {result.request.by.title}"
+    by_reward = result.request.metric_definition.is_reward
+    of = (
+        "Differences"
+        if by_reward
+        else f"Differences in the {result.request.metric_definition.title}"
+    )
     words = (
         f"{of} to {effects[0].control} over {effects[0].checkpoint:,} periods; one whose interval crosses "
         "the zero line is not told apart from it."
     )
     header, rows = page_table(result)
     values = () if by_reward else result.values
-    drawn = board(effects, last, result.standings, scope(result), result.request.by, values)
+    drawn = board(
+        effects, last, result.standings, scope(result), result.request.metric_definition, values
+    )
     folded = pages.Folded("Every pair and horizon", Table(header, rows, "Every pair"))
     return [pages.Card("Leader board", words, figure=drawn, folded=folded)]
 

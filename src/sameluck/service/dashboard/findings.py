@@ -14,7 +14,9 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.experiment import Experiment
-from sameluck.inference.effects import Effect, Request, effects, is_interim
+from sameluck.inference.effects import Effect, effects, is_interim
+from sameluck.inference.interval_methods import default_interval
+from sameluck.inference.requests import Request
 from sameluck.intervals import anytime_half_widths
 from sameluck.live.experiment import LiveExperiment
 from sameluck.runs import Runs
@@ -112,7 +114,7 @@ def finding_of(runs: Runs, policy: str, level: float, curves: Sequence[Effect] =
     names = runs.policies
     differences = rewards[:, names.index(policy)] - rewards[:, names.index(experiment.control)]
     if not curves and runs.replications >= 2:
-        interval = "anytime" if is_interim(runs) else "t"
+        interval = default_interval(interim=is_interim(runs))
         curves = effects(runs, Request(level, interval=interval))
     return Finding(
         policy=policy,

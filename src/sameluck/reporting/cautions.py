@@ -1,0 +1,160 @@
+"""Cautions: sentences to read before relying on an interval, with the remedy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from sameluck.inference.effects import is_interim
+from sameluck.inference.interval_methods import ANYTIME, MEDIAN
+from sameluck.wording import listed
+
+if TYPE_CHECKING:
+    from sameluck.inference.comparison import Comparison
+    from sameluck.inference.requests import Pair
+    from sameluck.inference.scale import ScaleMismatch
+
+FEW_REPLICATIONS = 10
+
+
+def comparison_cautions(result: Comparison) -> tuple[str, ...]:
+    """Return the cautions of a comparison; none if nothing is wrong."""
+    violations = result.violations
+    return (
+        *result.runs.notes,
+        *movement_caution(result.moving_environment),
+        *_interim(result),
+        *_few_replications(result),
+        *_tail_without_bounds(result),
+        *_winner_each_alone(result),
+        *_identical(violations.identical_pairs),
+        *_constant(violations.constant_pairs),
+        *_skewed(result),
+        *_unstable(violations.unstable_policies),
+        *scale_caution(violations.scale),
+    )
+
+
+def movement_caution(moving_environment: str | None) -> Iterator[str]:
+    """Say which conclusions fail where the arms of a simulation move."""
+    if moving_environment is not None:
+        yield (
+            f"The rewards of an arm are not i.i.d.: the {moving_environment} environment changes "
+            "them with the period. Each policy still has the law it has alone, and replications are independent: "
+            "effects, intervals and p-values hold for this course of the rewards. What falls: replay, twins, "
+            "pseudo-regret and the share of the best arm, as no arm has one mean, and every conclusion about another "
+            "course or horizon."
+        )
+
+
+def _interim(result: Comparison) -> Iterator[str]:
+    runs, method = result.runs, result.request.interval_method
+    if is_interim(runs) and not method.valid_at_every_look:
+        is_mean = result.request.metric_definition.is_mean
+        interval = f"the {method.name} interval" if is_mean else "this interval"
+        yield (
+            f"{runs.replications:,} of {runs.experiment.replications:,} planned replications: "
+            f"{interval} is valid at the planned number only; at interim looks it misses the "
+            "true effect far too often. "
+            f'interval="{ANYTIME.name}" is valid at every look.'
+        )
+
+
+def _few_replications(result: Comparison) -> Iterator[str]:
+    method, replications = result.request.interval_method, result.runs.replications
+    if method.copies_arms:
+        yield (
+            "The spread is that of a copy of the arms: it assumes that they stand still, which few replications can "
+            "hardly test."
+        )
+    elif replications < FEW_REPLICATIONS and method.is_of_the_mean:
+        yield (
+            f"Only {replications} replications: the intervals assume normal differences. "
+            f"{FEW_REPLICATIONS} or more show whether that holds."
+        )
+
+
+def _tail_without_bounds(result: Comparison) -> Iterator[str]:
+    metric, effects = result.request.metric_definition, result.last_effects
+    unknown = [effect for effect in effects if math.isinf(effect.low) or math.isinf(effect.high)]
+    if metric.is_quantile and any(effect.sd != 0 for effect in unknown):
+        yield (
+            f"Too few replications for the {metric.title}: with {effects[0].replications:,} an order statistic that "
+            "bounds it at this level, for all comparisons together, does not exist. Run more."
+        )
+
+
+def _winner_each_alone(result: Comparison) -> Iterator[str]:
+    covered, effects = result.request.simultaneous, result.last_effects
+    if result.request.pairs == "best" and covered in ("none", "checkpoints") and len(effects) > 1:
+        remedy = 'leave out simultaneous="none"' if covered == "none" else 'use simultaneous="both"'
+        yield (
+            f"{effects[0].control} was chosen on the same data, so intervals of each pair alone favour it; "
+            f"{remedy}."
+        )
+
+
+def _names(pairs: Sequence[Pair]) -> str:
+    return listed((f"{policy} and {control}" for policy, control in pairs), at_most=3)
+
+
+def _identical(pairs: Sequence[Pair]) -> Iterator[str]:
+    if pairs:
+        yield (
+            f"{_names(pairs)} pulled every arm equally often in every replication: this environment cannot "
+            "distinguish them. Try one in which they differ."
+        )
+
+
+def _constant(pairs: Sequence[Pair]) -> Iterator[str]:
+    if pairs:
+        yield (
+            f"The difference of {_names(pairs)} is the same in every replication: that is no proof that it always "
+            "is. Run more replications."
+        )
+
+
+def _skewed(result: Comparison) -> Iterator[str]:
+    runs, violations = result.runs, result.violations
+    if violations.skewed_pairs:
+        is_mean = result.request.metric_definition.is_mean
+        more = "wait for more" if runs.environment is None else "run more"
+        median = f', or see the median with interval="{MEDIAN.name}"' if is_mean else ""
+        yield (
+            f"The differences of {_names(violations.skewed_pairs)} are skewed: rare replications weigh heavily, and "
+            f"with {runs.replications:,} the interval is only approximate; {more} (about "
+            f"{violations.replications_for_skewness:,}){median}."
+        )
+
+
+def _unstable(policies: Sequence[str]) -> Iterator[str]:
+    if policies:
+        pull = "pulls" if len(policies) == 1 else "pull"
+        yield (
+            f"How often {listed(policies)} {pull} an arm varies much between replications: rare ones dominate, and a "
+            "small run understates the spread. Run more replications before relying on the interval."
+        )
+
+
+def scale_caution(mismatch: ScaleMismatch | None) -> Iterator[str]:
+    """Name the policies that assume another scale of rewards, the risk and the parameters to set."""
+    if mismatch is None:
+        return
+    risks = (
+        (mismatch.too_small, "less, so that little is explored and a poor arm may be kept"),
+        (mismatch.too_large, "more, so that much is explored and learning is slow"),
+    )
+    assumptions = [
+        f"{listed(names)} assume{'s' * (len(names) == 1)} {risk}" for names, risk in risks if names
+    ]
+    remedies: dict[str, list[str]] = {}
+    for name, parameters in mismatch.remedies.items():
+        settings = [f"{field}={value:.12g}" for field, value in parameters.items()]
+        remedy = f"set {' and '.join(settings)}" if settings else ""
+        remedies.setdefault(remedy or f"divide the rewards by {mismatch.sd:g}", []).append(name)
+    yield (
+        f"The standard deviation of the rewards is about {mismatch.sd:g}: {'; '.join(assumptions)}. The comparison "
+        "depends on the unit of the rewards: "
+        f"{listed(f'{remedy} ({listed(names)})' for remedy, names in remedies.items())}."
+    )

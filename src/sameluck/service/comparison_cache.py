@@ -1,4 +1,4 @@
-"""`ComparisonCache`: results that are computed once, however many ask for them."""
+"""`ComparisonCache`: comparisons of complete replications, each computed once."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from sameluck.inference import Comparison, compare
 from sameluck.live.experiment import LiveExperiment
 from sameluck.runs import Runs
 
-MOST = 100  # that are kept
+MAX_COMPARISONS = 100  # of all experiments together
 
-# What a comparison is computed from: the definition, the complete prefix, the checkpoints, and the arguments.
-Key: TypeAlias = tuple[str, int, tuple[int, ...], str]
+# What determines a comparison: experiment, definition, complete replications, checkpoints and arguments.
+Key: TypeAlias = tuple[int, str, int, tuple[int, ...], str]
 
 
 class ComparisonCache:
-    """The last comparisons of each experiment; a complete prefix never changes, so that its comparison is kept."""
+    """The comparisons that were used last. Complete replications never change, so that no comparison gets stale."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[int, Key], Comparison] = {}
+        self._comparisons: dict[Key, Comparison] = {}
 
     def compare(self, live: LiveExperiment, runs: Runs, options: Mapping[str, Any]) -> Comparison:
-        """What `sl.compare` returns for the runs of an experiment; its cautions are those of the moment."""
+        """Return what `sl.compare` returns for the runs of an experiment, with the notes of these runs."""
         checkpoints = tuple(runs.checkpoints.tolist())
-        key = runs.experiment.digest, runs.replications, checkpoints, repr(sorted(options.items()))
-        place = live._id, key
-        result = self._kept.pop(place, None)
+        arguments = repr(sorted(options.items()))
+        key = live.id, runs.experiment.digest, runs.replications, checkpoints, arguments
+        result = self._comparisons.pop(key, None)
         if result is None:
             result = compare(runs, **options)
-        self._kept[place] = result  # the last that was used is the last to go
-        while len(self._kept) > MOST:
-            self._kept.pop(next(iter(self._kept)), None)
+        self._comparisons[key] = result  # at the end, since the first is dropped first
+        while len(self._comparisons) > MAX_COMPARISONS:
+            self._comparisons.pop(next(iter(self._comparisons)), None)
         return replace(result, runs=runs)

@@ -55,7 +55,7 @@ def record_of(live: LiveExperiment) -> dict[str, object]:
         "digest": live.experiment.digest,
         "experiment": live.experiment.to_dict(),
         "live": live.options.to_dict(),
-        "fallback": live._enrolment.read_fallback(),
+        "fallback": live.fallback_arm(),
         "status": live.status()._asdict(),
     }
 

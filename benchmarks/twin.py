@@ -33,17 +33,13 @@ import numpy as np
 import sameluck as sl
 from sameluck.arrays import Floats
 from sameluck.files import write_whole
-from sameluck.inference.twins.bernoulli_confidence_set import means_ball
+from sameluck.inference.twins.bernoulli_confidence_set import bernoulli_confidence_set
 from sameluck.inference.twins.copies import BernoulliCopy
 from sameluck.inference.twins.draws import drawn_effects
-from sameluck.inference.twins.long_run import (
-    effects_around_mean,
-    rare_failures,
-    run_long,
-)
-from sameluck.inference.twins.simulations import Copies, Effort
-from sameluck.inference.twins.stability import check_stability
-from sameluck.inference.twins.withholding import reasons_to_withhold
+from sameluck.inference.twins.failures import rare_failures
+from sameluck.inference.twins.intervals import copied_effects, effects_around_mean
+from sameluck.inference.twins.simulations import CopySimulator, Effort, run_long
+from sameluck.inference.twins.stability import check_stability, reasons_to_withhold
 from sameluck.intervals import t_interval
 from sameluck.simulation.observed import observed_rewards
 
@@ -144,28 +140,34 @@ def measure(case: Case, count: int, number: int, effort: Effort, true: float) ->
         experiment(case, count, 1_000_000 * count + number), case.environment, workers=1
     )
     runs = replace(runs, environment=None, observed=observed_rewards(runs))
-    copies = Copies(runs, workers=1)
-    long = run_long(runs, None, copies, effort.replications)
-    pair = copies.pairs.index((runs.policies[-1], runs.policies[0]))
-    stability = check_stability(long.stacks, long.runs, copies.generator(0))
+    simulator = CopySimulator(runs, workers=1)
+    long_run = run_long(runs, None, simulator, effort.replications)
+    pair = simulator.pairs.index((runs.policies[-1], runs.policies[0]))
+    stability = check_stability(long_run.stacks, long_run.runs, simulator.generator(0))
     line: dict[str, Any] = {"p": stability.p_value, "rejected": stability.rejected}
-    line["withheld"] = len(reasons_to_withhold(long, stability)) > 0
+    line["withheld"] = len(reasons_to_withhold(long_run, stability)) > 0
     if effort.draws:
-        drawn = drawn_effects(long, effort, LEVEL)
+        drawn = drawn_effects(long_run, effort, LEVEL)
         line["effect"], line["copy"] = (
             drawn[pair][0].effect,
             _judged(*drawn[pair][0].interval[:2], true),
         )
-    around = effects_around_mean(long, LEVEL)[pair]
+    around = effects_around_mean(long_run, copied_effects(long_run, LEVEL), LEVEL)[pair]
     line["mean"] = _judged(around.low, around.high, true)
     line["observed"] = around.effect
     if count > 1:
-        line["t"] = _judged(*t_interval(copies.differences(runs)[:, pair, 0], LEVEL)[:2], true)
-    if isinstance(long.copy, BernoulliCopy):
+        line["t"] = _judged(
+            *t_interval(simulator.differences(runs.rewards)[:, pair, 0], LEVEL)[:2], true
+        )
+    if isinstance(long_run.copy, BernoulliCopy):
         means = np.array([case.environment.means])
-        line["outside"] = not bool(means_ball(long.copy, LEVEL).contains(means)[0])
+        line["outside"] = not bool(
+            bernoulli_confidence_set(long_run.copy, LEVEL).contains(means)[0]
+        )
     flagged = [
-        one for one in rare_failures(long) if {one.policy, one.control} == set(copies.pairs[pair])
+        one
+        for one in rare_failures(long_run)
+        if {one.policy, one.control} == set(simulator.pairs[pair])
     ]
     line["flagged"], line["met"] = bool(flagged), sum(one.met for one in flagged)
     return line
@@ -353,9 +355,9 @@ def _drifting_experiments(count: int, fall: float, experiments: int) -> Iterator
 
 
 def _is_rejected(runs: sl.Runs) -> bool:
-    copies = Copies(runs, workers=1)
-    long = run_long(runs, None, copies, EFFORTS["brief"].replications)
-    return check_stability(long.stacks, long.runs, copies.generator(0)).rejected
+    simulator = CopySimulator(runs, workers=1)
+    long_run = run_long(runs, None, simulator, EFFORTS["brief"].replications)
+    return check_stability(long_run.stacks, long_run.runs, simulator.generator(0)).rejected
 
 
 def main() -> None:

@@ -122,7 +122,7 @@ def race_of(**changes):
         ((), {}),
         (
             ("--least", "5", "--most", "8", "--failures", "0.5"),
-            {"least": 5, "most": 8, "failures": 0.5},
+            {"min_replications": 5, "max_replications": 8, "failures": 0.5},
         ),
     ],
 )
@@ -355,7 +355,7 @@ BAD = [
     ((*RACE, "--tolerance", "nan"), "tolerance must be a finite number"),
     ((*RACE, "--tolerance", "few"), "'few' is not a valid float"),
     ((*RACE, "--tolerance", "1", "--level", "1"), "level must be"),
-    ((*RACE, "--tolerance", "1", "--most", "4"), "most must be >= 30"),
+    ((*RACE, "--tolerance", "1", "--most", "4"), "max_replications (--most) must be >= 30"),
     (("race", "ucb1", *ENV, "--tolerance", "1"), "a race needs at least two policies"),
     (("race", "ucb1", "uniform", "--tolerance", "1"), "the environment is missing"),
     (

@@ -131,7 +131,7 @@ def test_replay_is_refused_with_the_reason_and_the_remedy(call):
 def test_no_pooled_stacks():
     runs = sl.simulate(experiment_of(), SWITCHING)
     for call in (sl.twin, lambda one: sl.compare(one, interval="twin")):
-        with pytest.raises(sl.Invalid, match="a twin copies arms that pay by one law throughout"):
+        with pytest.raises(sl.Invalid, match="a twin copies stationary arms"):
             call(runs)
 
 

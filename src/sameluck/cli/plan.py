@@ -80,12 +80,20 @@ def plan_command(policies: tuple[str, ...], plot_path: str | None, **question: A
 )
 @click.option(
     "--least",
+    "min_replications",
     type=int,
     default=30,
     show_default=True,
     help="The fewest replications before a decision.",
 )
-@click.option("--most", type=int, default=1_000, show_default=True, help="The most replications.")
+@click.option(
+    "--most",
+    "max_replications",
+    type=int,
+    default=1_000,
+    show_default=True,
+    help="The most replications.",
+)
 @click.option(
     "--keep", metavar="FILE", help="Keep the race in this file and continue it from there."
 )

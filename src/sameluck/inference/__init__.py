@@ -4,17 +4,15 @@ from sameluck.inference.compare import compare
 from sameluck.inference.comparison import Comparison
 from sameluck.inference.effects import Effect
 from sameluck.inference.planning.coverage import Coverage, coverage
-from sameluck.inference.planning.design_results import DesignComparison
-from sameluck.inference.planning.designs import designs
-from sameluck.inference.planning.plan import plan
-from sameluck.inference.planning.plan_results import Plan
+from sameluck.inference.planning.designs import DesignComparison, designs
+from sameluck.inference.planning.plan import Plan, plan
 from sameluck.inference.planning.variance_split import VarianceSplit, split_variance
 from sameluck.inference.policy_summaries import PolicyMetric, PolicySummary, Standing
 from sameluck.inference.racing.race import race
 from sameluck.inference.racing.race_results import Race
-from sameluck.inference.twins.estimate import twin
-from sameluck.inference.twins.records import Failure, Guaranteed
-from sameluck.inference.twins.result import Twin
+from sameluck.inference.twins.bernoulli_confidence_set import Guaranteed
+from sameluck.inference.twins.failures import Failure
+from sameluck.inference.twins.twin import Twin, twin
 
 __all__ = [
     "Comparison",

@@ -10,7 +10,8 @@ from sameluck.inference.interval_methods import TWIN, default_interval
 from sameluck.inference.metrics import as_metric, measured
 from sameluck.inference.policy_summaries import policy_metrics, standings, summarise
 from sameluck.inference.requests import Request, check_request
-from sameluck.inference.twins.for_comparisons import failures_ahead, twin_effects
+from sameluck.inference.twins.failures import failures_ahead
+from sameluck.inference.twins.intervals import twin_effects
 from sameluck.inference.unseen import possible_loss
 from sameluck.policies.external import Makers
 from sameluck.runs import Runs

@@ -13,6 +13,7 @@ from sameluck.inference.display import DisplayedOnPages, reporting, written
 from sameluck.inference.effects import Effect
 from sameluck.inference.policy_summaries import PolicyMetric, PolicySummary, Standing
 from sameluck.inference.requests import Request
+from sameluck.inference.twins.failures import Failure
 from sameluck.runs import Runs
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Comparison(DisplayedOnPages, Frames):
         values: Each policy's metric at every checkpoint, with an interval of its own.
         policies: Each policy's reward, regret, pulls and share of the best arm, at every checkpoint.
         standings: Which policies may be the best, with `best=True`.
-        failures: Rare failures that a short twin of live runs has met, as sentences.
+        failures: Rare failures in a short twin of live runs.
         violations: Assumptions of the intervals that the runs do not meet.
         moving_environment: Name of a simulated environment whose arms move; None for others.
         possible_loss: Most that a policy can lose to another in a replication, on average; None if not known.
@@ -42,7 +43,7 @@ class Comparison(DisplayedOnPages, Frames):
     values: tuple[PolicyMetric, ...]
     policies: tuple[PolicySummary, ...]
     standings: tuple[Standing, ...]
-    failures: tuple[str, ...]
+    failures: tuple[Failure, ...]
     violations: Violations
     moving_environment: str | None
     possible_loss: float | None

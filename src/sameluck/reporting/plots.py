@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from sameluck.inference.planning.plan import PowerCurve
 from sameluck.reporting.drawing import (
     COLOURS,
     DASHES,
@@ -229,14 +230,6 @@ def effect_curves(effects: Sequence[Effect]) -> list[Curve]:
         Curve(" minus ".join(pair), *(tuple(getattr(e, field) for e in group) for field in fields))
         for pair, group in points.items()
     ]
-
-
-class PowerCurve(NamedTuple):
-    """The power of one design over its number of users."""
-
-    label: str
-    users: tuple[float, ...]
-    power: tuple[float, ...]
 
 
 def draw_power(

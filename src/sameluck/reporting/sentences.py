@@ -21,6 +21,7 @@ from sameluck.wording import amount, counted, duration, listed, percent
 
 if TYPE_CHECKING:
     from sameluck.inference.comparison import Comparison
+    from sameluck.inference.twins.failures import Failure
 
 FINDINGS = 5  # that a verdict lists
 
@@ -49,7 +50,7 @@ def verdict(result: Comparison) -> str:
 
 def remarks(result: Comparison) -> list[str]:
     """Return what a reader must know beside the effects at the last checkpoint."""
-    sentences = [*about_unseen(result), *result.failures]
+    sentences = [*about_unseen(result), *failure_sentences(result.failures)]
     if not result.request.interval_method.is_of_the_mean:
         sentences.append(
             "The intervals are of the medians over replications, in which rare failures do not show."
@@ -57,6 +58,29 @@ def remarks(result: Comparison) -> list[str]:
     if result.request.adjust:
         sentences.append(without_adjustment(result.last_effects[0]))
     return sentences
+
+
+def failure_sentences(failures: Sequence[Failure]) -> list[str]:
+    """Return the rare failures at the last checkpoint that has any."""
+    last = max((failure.checkpoint for failure in failures), default=0)
+    latest = [failure for failure in failures if failure.checkpoint == last]
+    sentences = [failure_sentence(failure) for failure in latest[:FINDINGS]]
+    if len(latest) > FINDINGS:
+        more = counted(len(latest) - FINDINGS, "more pair")
+        sentences.append(f"{more} fail rarely: see failures.")
+    return sentences
+
+
+def failure_sentence(failure: Failure) -> str:
+    """Say how rare a failure is, how bad, and whether an observed replication has met it."""
+    seen = f"{failure.met:,} of your {failure.replications:,} have"
+    if failure.met == 0:
+        several = failure.replications > 1
+        seen = f"none of your {failure.replications:,} has" if several else "yours has not"
+    return (
+        f"On a copy of your arms, {failure.policy} ends {amount(failure.loss)} or more behind {failure.control} in "
+        f"about 1 replication in {failure.one_in:,.0f}; {seen} met this."
+    )
 
 
 def about_unseen(result: Comparison) -> list[str]:

@@ -1,4 +1,4 @@
-"""The figure of a twin: the law of the difference on the copy, intervals side by side, and the tail of losses."""
+"""Figure of a twin: the distribution of differences on the copy, intervals side by side, and the tail of losses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _POINTER = {"arrowprops": {"arrowstyle": "-", "color": "0.5"}, "ha": "right", "v
 
 
 class Bar(NamedTuple):
-    """One interval of an effect."""
+    """Interval of an effect."""
 
     label: str
     centre: float | None
@@ -24,7 +24,7 @@ class Bar(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """The losses of a policy that fails rarely."""
+    """Losses of a policy that fails rarely."""
 
     policy: str
     losses: Floats  # ascending
@@ -33,11 +33,11 @@ class Tail(NamedTuple):
 
 
 class PairFigure(NamedTuple):
-    """What is drawn of one pair of policies at one horizon."""
+    """Numbers to draw for a pair of policies at a horizon."""
 
     label: str  # policy minus control
     horizon: int
-    star: Floats  # differences on the copy
+    differences: Floats  # on the copy
     observed: Floats
     bars: tuple[Bar, ...]
     level: float  # of the bars
@@ -45,26 +45,26 @@ class PairFigure(NamedTuple):
 
 
 def draw_twin(pairs: Sequence[PairFigure], ax: Axes | None = None) -> Figure:
-    """A row of panels for each pair; on `ax`, the law of the difference of the first pair alone."""
+    """Draw a row of panels for each pair; on `ax`, only the distribution of the first pair's difference."""
     if ax is not None:
         with drawing((1, 1), "", ax) as (figure, axes):
-            _draw_law(axes, pairs[0])
+            _draw_distribution(axes, pairs[0])
         return figure
     with panels((11.5, 3.4 * len(pairs)), len(pairs), 3) as (figure, rows):
-        for (law, intervals, tail), pair in zip(rows, pairs, strict=True):
-            _draw_law(law, pair)
+        for (distribution, intervals, tail), pair in zip(rows, pairs, strict=True):
+            _draw_distribution(distribution, pair)
             _draw_intervals(intervals, pair)
             _draw_tail(tail, pair)
     return figure
 
 
-def _draw_law(axes: Axes, pair: PairFigure) -> None:
-    low, high = np.quantile(pair.star, [0.0005, 0.9995])
+def _draw_distribution(axes: Axes, pair: PairFigure) -> None:
+    low, high = np.quantile(pair.differences, [0.0005, 0.9995])
     low, high = min(low, pair.observed.min()), max(high, pair.observed.max())
-    whole = bool((pair.star == np.round(pair.star)).all())
+    whole = bool((pair.differences == np.round(pair.differences)).all())
     width = max(1.0, float(np.ceil((high - low) / 60))) if whole else (high - low) / 60 or 1.0
     edges = np.arange(low - width / 2, high + 1.5 * width, width)
-    heights, _ = np.histogram(pair.star, edges)
+    heights, _ = np.histogram(pair.differences, edges)
     axes.stairs(heights / heights.max(), edges, fill=True, color=colour(0), alpha=0.35)
     label = f"observed ({pair.observed.size:,})"
     axes.plot(*_stacked(pair.observed, width), "o", color=colour(1), clip_on=False, label=label)
@@ -72,12 +72,12 @@ def _draw_law(axes: Axes, pair: PairFigure) -> None:
     axes.set(title=f"One replication: {pair.label}", yticks=[], ylim=(0, None))
     axes.spines["left"].set_visible(False)
     axes.set_xlabel(f"difference over {pair.horizon:,} periods, on the copy")
-    # In a frame, or its dot could be taken for one that was observed.
+    # The frame tells the legend's dot apart from the observed dots.
     axes.legend(framealpha=0.9, edgecolor="0.85", loc="best")
 
 
 def _stacked(values: Floats, width: float) -> tuple[Floats, Floats]:
-    """Where the dots of values are, those within one bar above each other; 1 is the height of the panel."""
+    """Return the positions of dots, with dots of the same bar above each other; the panel has height 1."""
     ordered = np.sort(values)
     bars = np.round(ordered / width)
     rank = np.arange(values.size) - np.searchsorted(bars, bars)
@@ -102,11 +102,11 @@ def _draw_tail(axes: Axes, pair: PairFigure) -> None:
         axes.text(0, 0.9, "none on the copy", transform=axes.transAxes, color="0.35", va="top")
         return
     policy, losses, loss, one_in = pair.tail
-    share = np.arange(losses.size, 0, -1) / pair.star.size
+    share = np.arange(losses.size, 0, -1) / pair.differences.size
     axes.step(losses, share, where="pre", color=colour(1), lw=1.8)
     axes.plot(loss, 1 / one_in, "o", color=colour(1))
     axes.set_yscale("log")
     axes.set(xlabel=f"{policy} ends behind\nby this much, or more", ylabel="share of replications")
     text = f"{amount(loss)} or more:\n1 in {one_in:,.0f}"
-    # The curve falls, so that the upper right corner is empty.
+    # The curve falls, so the upper right corner is empty.
     axes.annotate(text, (loss, 1 / one_in), (1, 1), textcoords="axes fraction", **_POINTER)

@@ -13,8 +13,7 @@ from scipy import stats
 
 import sameluck as sl
 from budget import ALARM, SEED
-from sameluck.inference.twins.long_run import run_long
-from sameluck.inference.twins.simulations import Copies, Effort
+from sameluck.inference.twins.simulations import CopySimulator, Effort, run_long
 from sameluck.inference.twins.stability import check_stability
 
 SOURCE = Path(__file__).parents[3] / "benchmarks" / "twin.py"
@@ -67,9 +66,9 @@ def test_a_falling_arm_is_found_and_a_steady_one_is_not():
 
     def rejected(fall, number):
         runs = benchmark.drifting_runs(8, fall, number, horizon=400)
-        copies = Copies(runs, workers=1)
-        long = run_long(runs, None, copies, 500)
-        return check_stability(long.stacks, long.runs, copies.generator(0)).rejected
+        simulator = CopySimulator(runs, workers=1)
+        long_run = run_long(runs, None, simulator, 500)
+        return check_stability(long_run.stacks, long_run.runs, simulator.generator(0)).rejected
 
     assert all(rejected(0.3, number) for number in range(3))
     assert sum(rejected(0.0, number) for number in range(3)) <= 2

@@ -5,9 +5,8 @@ import pytest
 
 import sameluck as sl
 from budget import assert_count
-from sameluck.inference.twins.long_run import run_long
 from sameluck.inference.twins.observed_rewards import ObservedStacks
-from sameluck.inference.twins.simulations import Copies
+from sameluck.inference.twins.simulations import CopySimulator, run_long
 from sameluck.inference.twins.stability import _statistics, check_stability
 
 
@@ -23,10 +22,10 @@ def stability(values_of, experiments, replications, seed):
             seed=seed + number,
         )
         runs = sl.simulate(experiment, sl.Bernoulli([0.7, 0.5]), workers=1)
-        copies = Copies(runs, workers=1)
-        long = run_long(runs, None, copies, 500)
-        stacks = values_of(long.stacks)
-        rejected += check_stability(stacks, long.runs, copies.generator(0)).rejected
+        simulator = CopySimulator(runs, workers=1)
+        long_run = run_long(runs, None, simulator, 500)
+        stacks = values_of(long_run.stacks)
+        rejected += check_stability(stacks, long_run.runs, simulator.generator(0)).rejected
     return rejected
 
 

@@ -10,10 +10,10 @@ import pytest
 from scipy import special, stats
 
 import sameluck as sl
-from sameluck.inference.twins import sentences
 from sameluck.inference.twins.copies import EmpiricalCopy, copy_arms
+from sameluck.inference.twins.failures import Failure
 from sameluck.inference.twins.observed_rewards import ObservedStacks
-from sameluck.inference.twins.records import Failure, Stability
+from sameluck.inference.twins.stability import Stability
 from sameluck.randomness.streams import ALL_POLICIES, TWIN, stream, word
 from sameluck.simulation.observed import observed_rewards
 from sameluck.simulation.rewards import reward_at
@@ -341,28 +341,38 @@ def test_an_arm_without_rewards_is_refused_by_its_name():
 
 def test_a_twin_that_is_sure_says_for_how_many_looks(runs, twin):
     running = replace(runs, environment=None, experiment=experiment(replications=9))
-    sure = [one._replace(low=1.0, high=2.0) for one in twin.last_effects]
+    sure = replace(
+        twin,
+        effects=tuple(effect._replace(low=1.0, high=2.0) for effect in twin.effects),
+        failures=(),
+        withheld=(),
+        long_run=twin.long_run._replace(observed=running),
+    )
 
     def words(*bounds):
         last = twin.guaranteed[-1]
-        ends = [last._replace(low=low, high=high) for low, high in bounds]
-        return sentences.suggestion(running, sure, (), (), ends)
+        ends = tuple(last._replace(low=low, high=high) for low, high in bounds)
+        return replace(sure, guaranteed=ends).suggestion
 
-    assert words().endswith("stopping at the first that is sure misses more often.")
-    assert words((-1.0, 3.0)).endswith("the guaranteed one, for every look, contains 0.")
-    assert words((0.5, 3.0)).endswith("the guaranteed one, for every look, also leaves out 0.")
+    assert words().endswith("stopping at the first look that is sure misses more often.")
+    assert words((-1.0, 3.0)).endswith("the guaranteed interval, for every look, contains 0.")
+    assert words((0.5, 3.0)).endswith("the guaranteed interval, for every look, also leaves out 0.")
     failure = Failure("greedy", "ucb", 60, 9.0, 50.0, met=1, replications=3)
-    assert "no replication has met" not in sentences.suggestion(running, sure, (), (failure,), ())
+    assert "no replication has met" not in replace(sure, failures=(failure,)).suggestion
     unmet = failure._replace(met=0)
-    assert "no replication has met" in sentences.suggestion(running, sure, (), (unmet,), ())
+    assert "no replication has met" in replace(sure, failures=(unmet,)).suggestion
 
 
-def test_arms_that_changed_leave_only_the_observed_mean():
-    changed = Stability(0.001, None, 0)
-    words = [sentences.assumption(changed, 1, guaranteed=one) for one in (False, True)]
+@pytest.mark.parametrize("guaranteed", [False, True])
+def test_arms_that_changed_leave_only_the_observed_mean(twin, guaranteed):
+    changed = replace(
+        twin,
+        stability=Stability(0.001, None, 0),
+        guaranteed=twin.guaranteed if guaranteed else (),
+    )
 
-    assert all(one.endswith("read the observed mean instead.") for one in words)
-    assert ["the guaranteed interval assumes it too" in one for one in words] == [False, True]
+    assert changed.verdict.endswith("Read the observed mean instead.")
+    assert ("the guaranteed interval assumes it too" in changed.verdict) == guaranteed
 
 
 def test_the_share_of_rewards_that_are_seldom_is_drawn_as_a_chance():
@@ -404,7 +414,7 @@ def test_text_of_one_replication(runs):
     """What is assumed and that one replication hardly tests it; few users; a simulation needs no copy."""
     twin = sl.twin(runs.part(0, 1), **EFFORT)
 
-    assert "One replication can hardly test that" in twin.verdict
+    assert "one replication can hardly test that" in twin.verdict
     assert any("Fewer than 20 users" in one for one in twin.cautions)
     assert any("more replications of simulate" in one for one in twin.cautions)
     assert twin.suggestion is None

@@ -4,11 +4,11 @@ from random import Random
 
 import numpy as np
 import pytest
+from sameluck.inference.twins.sentences import cautions as twin_cautions
 from scipy import stats
 
 import budget
 import sameluck as sl
-from sameluck.inference.twins.sentences import cautions as twin_cautions
 from sameluck.live.rehearsal import rehearsal, traffic
 
 POLICIES = {"ucb": "ucb1(alpha=0.5)", "thompson": "thompson_bernoulli"}

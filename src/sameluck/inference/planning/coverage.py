@@ -23,20 +23,21 @@ from sameluck.simulation.simulate import simulate
 from sameluck.validation import require_number, require_one_of, require_whole
 from sameluck.wording import listed_with_or
 
-FIRST_LOOK = 5
-VERIFICATIONS = 500  # times that a planned experiment is simulated
+FIRST_LOOK = 5  # replications
+VERIFICATIONS = 500  # simulations of a planned experiment
+MAX_VERIFIED_REPLICATIONS = 5_000_000
 
 
 class Coverage(NamedTuple):
-    """The share of experiments whose intervals all contained the true effects, and the level it should have."""
+    """Share of experiments whose intervals all contained the true effects, and the level it should have."""
 
     covered: float
     error: float  # binomial standard error of the share
     level: float
     experiments: int
     replications: int
-    power: float  # share of experiments with an interval that did not contain 0
-    truth: float  # the (first) effect, from all replications together
+    power: float  # share of experiments with an interval that left out 0
+    truth: float  # the first effect, from all replications together
 
 
 def coverage(  # noqa: PLR0913
@@ -57,14 +58,14 @@ def coverage(  # noqa: PLR0913
     """Repeat a whole experiment many times and count how often its intervals contain the true effects.
 
     Args:
-        experiment: Two or more policies; the control and the first other one are compared at the horizon, unless
-            one of the last four arguments is given: then all that `compare` shows with them must be covered.
+        experiment: Two or more policies. The control and the first other policy are compared at the horizon. With
+            any of `pairs`, `simultaneous`, `adjust` and `checkpoints`, every interval of `compare` must cover.
         environment: Where rewards come from, or its text form.
         level: Confidence of the intervals.
         interval: `"t"`, `"anytime"`, `"median"` (of the median difference) or `"bootstrap"`.
-        experiments: How many times to repeat it.
-        peek: Compute the interval after every replication from the fifth on, and count an experiment as covered
-            only if all of them contain the true effect.
+        experiments: Number of repetitions.
+        peek: Compute the interval after every replication from the fifth on. An experiment is covered only if all
+            its intervals contain the true effect.
         effect: Shift the differences to this true effect first, to estimate the power against it.
         pairs: As for `compare`.
         simultaneous: As for `compare`.
@@ -86,7 +87,8 @@ def coverage(  # noqa: PLR0913
         names = [f'"{name}"' for name in offered if INTERVALS[name].has_half_widths_at_looks]
         raise Invalid(f"peek=True takes interval={listed_with_or(names)}")
     whole = experiment.replace(replications=experiment.replications * experiments)
-    if any(one is not None for one in (pairs, simultaneous, adjust, checkpoints)):
+    options = (pairs, simultaneous, adjust, checkpoints)
+    if any(option is not None for option in options):
         if peek or effect is not None:
             raise Invalid("coverage: peek and effect are for one pair at the horizon")
         request = Request(level, None, pairs or "control", interval, simultaneous, adjust)
@@ -99,41 +101,41 @@ def coverage(  # noqa: PLR0913
         values, truth = values - truth + effect, effect
     groups = values.reshape(experiments, experiment.replications)
     low, high = _bounds(groups, level, method, peek=peek)
-    inside, away = (low <= truth) & (truth <= high), (low > 0) | (high < 0)
-    counted = np.all(inside, axis=1), np.any(away, axis=1)
-    return _counted(*counted, level, experiment.replications, truth)
+    covered = np.all((low <= truth) & (truth <= high), axis=1)
+    detected = np.any((low > 0) | (high < 0), axis=1)
+    return _coverage(covered, detected, level, experiment.replications, truth)
 
 
-def _counted(
-    covered: Bools, found: Bools, level: float, replications: int, truth: float
+def _coverage(
+    covered: Bools, detected: Bools, level: float, replications: int, truth: float
 ) -> Coverage:
     share, count = float(np.mean(covered)), covered.size
     error = math.sqrt(max(share * (1 - share), 1 / count**2) / count)
-    return Coverage(share, error, level, count, replications, float(np.mean(found)), truth)
+    return Coverage(share, error, level, count, replications, float(np.mean(detected)), truth)
 
 
 def _joint_coverage(runs: Runs, request: Request, experiments: int) -> Coverage:
-    """Of all effects that an experiment shows, from the runs of many experiments."""
+    """Return the coverage of all effects that `compare` shows; `runs` holds experiment after experiment."""
     truth: dict[tuple[str, str, int], float] = {}
     for first, second in itertools.permutations(runs.policies, 2):
         for index, checkpoint in enumerate(runs.checkpoints.tolist()):
             values = differences(runs, (first, second), index)
             truth[first, second, checkpoint] = request.interval_method.centre(values)
     count = runs.replications // experiments
-    covered, found = np.ones(experiments, bool), np.zeros(experiments, bool)
+    covered, detected = np.ones(experiments, bool), np.zeros(experiments, bool)
     for number in range(experiments):
-        for one in effects(runs.part(number * count, count), request):
-            true = truth[one.policy, one.control, one.checkpoint]
-            covered[number] &= one.low <= true <= one.high
-            found[number] |= not one.low <= 0 <= one.high
+        for effect in effects(runs.part(number * count, count), request):
+            true = truth[effect.policy, effect.control, effect.checkpoint]
+            covered[number] &= effect.low <= true <= effect.high
+            detected[number] |= not effect.low <= 0 <= effect.high
     first_truth = truth[(*first_pair(runs.experiment), int(runs.checkpoints[-1]))]
-    return _counted(covered, found, request.level, count, first_truth)
+    return _coverage(covered, detected, request.level, count, first_truth)
 
 
 def simulated_differences(
     experiment: Experiment, environment: EnvironmentLike, makers: Makers | None = None
 ) -> Floats:
-    """The first other policy's reward minus the control's at the horizon, in each replication."""
+    """Simulate the first other policy's reward minus the control's at the horizon, in each replication."""
     pair = first_pair(experiment)
     return differences(simulate(experiment, environment, makers=makers), pair, 0)
 
@@ -141,7 +143,7 @@ def simulated_differences(
 def _bounds(
     groups: Floats, level: float, method: IntervalMethod, *, peek: bool
 ) -> tuple[Floats, Floats]:
-    """Return lower and upper ends (experiment, look)."""
+    """Return the lower and upper ends (experiment, look)."""
     if not peek:
         ends = np.array([method.interval(row, level)[:2] for row in groups])
         return ends[:, :1], ends[:, 1:]
@@ -150,17 +152,17 @@ def _bounds(
     return (means - half)[:, looks], (means + half)[:, looks]
 
 
-def repeat_planned(
+def verify_plan(
     planned: Experiment,
     environment: EnvironmentLike | Runs,
     effect: float,
     level: float,
     makers: Makers | None,
 ) -> Coverage:
-    """Simulate the planned experiment `VERIFICATIONS` times."""
+    """Simulate the planned experiment `VERIFICATIONS` times and return its power and coverage."""
     if isinstance(environment, Runs):
         raise Invalid("verify=True needs an environment to simulate, not runs")
-    if planned.replications * VERIFICATIONS > 5_000_000:
+    if planned.replications * VERIFICATIONS > MAX_VERIFIED_REPLICATIONS:
         raise Invalid(
             f"verify=True would simulate {VERIFICATIONS} x {planned.replications:,} replications; plan without it"
         )

@@ -2,19 +2,96 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import scipy
 
 from sameluck.design import Design, Naive, Replay, TimeCoupled, as_design
 from sameluck.environments.base import EnvironmentLike
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment, require_experiment
+from sameluck.frames import Frames
 from sameluck.inference.compare import compare
-from sameluck.inference.planning.design_results import DesignComparison
+from sameluck.inference.comparison import Comparison
+from sameluck.inference.display import Displayed, reporting, written
+from sameluck.inference.effects import Effect
 from sameluck.policies.external import Makers
 from sameluck.simulation.preconditions import fits
 from sameluck.simulation.simulate import ProgressLike, simulate
+
+
+class DesignRow(NamedTuple):
+    """Pair of policies under a design, and the design's cost at the reference design's precision."""
+
+    design: str
+    policy: str
+    control: str
+    effect: float
+    low: float
+    high: float
+    sd: float
+    variance_ratio: float  # the naive design's measured variance over this design's
+    interactions: float  # mean real users per replication
+    replications_needed: float  # for the precision that replay (else the first design) has here
+    users_needed: float  # in total, for the same precision
+    users_low: float  # interval of users_needed, from the interval of the variance ratio
+    users_high: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DesignComparison(Displayed, Frames):
+    """Result of `designs`: a `Comparison` for each design, on the same policies and environment."""
+
+    results: dict[str, Comparison]
+
+    _index = ("design", "policy", "control")
+    _presentation = "designs"
+
+    @property
+    def first(self) -> Comparison:
+        """Comparison under the first design."""
+        return next(iter(self.results.values()))
+
+    @property
+    def reference_design(self) -> str:
+        """Design whose precision the others are measured by: replay, else the first."""
+        return "replay" if "replay" in self.results else next(iter(self.results))
+
+    @property
+    def reference(self) -> Comparison:
+        """Comparison under the reference design."""
+        return self.results[self.reference_design]
+
+    @cached_property
+    def rows(self) -> tuple[DesignRow, ...]:
+        """Records of each design and pair of policies, at the last checkpoint."""
+        return tuple(
+            _row(label, effect, reference, naive)
+            for label, result in self.results.items()
+            for effect, reference, naive in zip(
+                result.last_effects,
+                self.reference.last_effects,
+                self.results.get("naive", result).last_effects,
+                strict=True,
+            )
+        )
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return the rows as plain records."""
+        return [row._asdict() for row in self.rows]
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """Return a self-contained page; also write it to `path` if given.
+
+        It has the answer of the reference design, all designs side by side, and each design's own verdict.
+        """
+        return written(reporting("designs").page(self), path)
 
 
 def designs(
@@ -31,9 +108,9 @@ def designs(
     """Run the same comparison under several designs, to measure what sharing rewards saves.
 
     Args:
-        experiment: What to compare; its own design is not used.
+        experiment: Policies to compare; its design is not used.
         environment: Where rewards come from, or its text form.
-        designs: Which designs, or their text forms; those that are defined on the environment if not given.
+        designs: Designs or their text forms; all designs that fit the environment if not given.
         level: Confidence of the intervals.
         checkpoints: Horizons to report.
         workers: As for `simulate`.
@@ -43,10 +120,11 @@ def designs(
     require_experiment("designs", experiment)
     if designs is None:
         environment = as_environment(environment)
-        designs = [one for one in (Naive(), TimeCoupled(), Replay()) if fits(one, environment)]
+        candidates = (Naive(), TimeCoupled(), Replay())
+        designs = [design for design in candidates if fits(design, environment)]
     if isinstance(designs, str) or not isinstance(designs, Iterable):
         raise Invalid(f"designs must be a list of designs, got {designs!r}")
-    by_label = {one.label: one for one in map(as_design, designs)}
+    by_label = {design.label: design for design in map(as_design, designs)}
     if not by_label:
         raise Invalid("designs needs at least one design")
     run = partial(
@@ -57,3 +135,46 @@ def designs(
         for label, design in by_label.items()
     }
     return DesignComparison(results)
+
+
+def _row(design: str, effect: Effect, reference: Effect, naive: Effect) -> DesignRow:
+    needed, low, high = _replications_needed(effect, reference, naive=design == "naive")
+    return DesignRow(
+        design,
+        effect.policy,
+        effect.control,
+        effect.effect,
+        effect.low,
+        effect.high,
+        effect.sd,
+        (naive.sd / effect.sd) ** 2 if effect.sd else math.inf,
+        effect.interactions,
+        needed,
+        needed * effect.interactions,
+        low * effect.interactions,
+        high * effect.interactions,
+    )
+
+
+def _replications_needed(
+    effect: Effect, reference: Effect, *, naive: bool
+) -> tuple[float, float, float]:
+    """Return how many replications have the reference's precision, and the interval of this number.
+
+    The naive design's number comes from the reference's runs, as everywhere else. Other numbers come from the ratio
+    of the two designs' variances, with the F interval.
+    """
+    count = reference.replications
+    if reference.sd == 0 or effect is reference:
+        same = float(count) if effect.sd == reference.sd else math.inf
+        return same, same, same
+    if naive and math.isfinite(reference.variance_ratio):
+        ratios = (reference.variance_ratio, reference.ratio_low, reference.ratio_high)
+    else:
+        ratio = (effect.sd / reference.sd) ** 2
+        factor = float(scipy.special.fdtri(count - 1, count - 1, 0.5 + effect.level / 2))
+        ratios = (ratio, ratio / factor, ratio * factor)
+    needed, low, high = (
+        math.ceil(count * ratio) if math.isfinite(ratio) else ratio for ratio in ratios
+    )
+    return needed, low, high

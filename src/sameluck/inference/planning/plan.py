@@ -1,30 +1,141 @@
 """`plan`: how many replications and users a comparison needs, under each design.
 
 Two of effect, power and replications give the third. The standard deviation of a replication's difference comes from
-a pilot: a simulation of a guessed environment or of a prior, or `Runs` that exist already.
+a pilot: a simulation of a guessed environment or of a prior, or existing `Runs`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from sameluck.arrays import Floats
 from sameluck.environments.base import EnvironmentLike
 from sameluck.experiment import Experiment, require_experiment
+from sameluck.frames import Frames
 from sameluck.inference.assumptions import moving_environment, replications_for_skewness
+from sameluck.inference.display import Displayed
 from sameluck.inference.effects import differences, has_prior
-from sameluck.inference.planning.coverage import repeat_planned
+from sameluck.inference.planning.coverage import Coverage, verify_plan
 from sameluck.inference.planning.pilots import check_pilot, pilots, spread, with_two_policies
-from sameluck.inference.planning.plan_results import DesignPlan, Plan
-from sameluck.inference.planning.power import PowerAnalysis
+from sameluck.inference.planning.power import PowerAnalysis, power_of
 from sameluck.inference.requests import first_pair
-from sameluck.inference.scale import scale_mismatch
+from sameluck.inference.scale import ScaleMismatch, scale_mismatch
 from sameluck.runs import Runs
 from sameluck.validation import require_number, require_whole
 
-PILOT = 400
-_USUAL_POWER = 0.8
+PILOT_REPLICATIONS = 400
+_DEFAULT_POWER = 0.8
+
+
+class DesignPlan(NamedTuple):
+    """Replications and users that a design needs at a horizon."""
+
+    design: str
+    horizon: int
+    sd: float  # of one replication's difference, from the pilot
+    sd_error: float  # its Monte Carlo standard error
+    effect: float  # to detect
+    power: float
+    replications: int
+    interactions: float  # mean real users per replication
+    users: float  # real users in total
+    days: float | None  # None without arrivals_per_day
+
+
+class PowerCurve(NamedTuple):
+    """Power of a design over its number of users."""
+
+    label: str
+    users: tuple[float, ...]
+    power: tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan(Displayed, Frames):
+    """Result of `plan`: `print` it, or read the designs' rows."""
+
+    experiment: Experiment
+    level: float
+    pilot_effect: float  # the effect in the pilot, for orientation
+    pilot_effect_error: float  # its standard error
+    pilot_replications: int
+    rows: tuple[DesignPlan, ...]  # at the horizon, the experiment's design first
+    by_horizon: tuple[DesignPlan, ...]  # the experiment's design at shorter horizons
+    check: Coverage | None  # simulated power and coverage, with verify=True
+    requested_power: float | None  # the argument; None if the plan computes the power
+    replications_for_skewness: int = 0  # needed by a t interval of the pilot's differences
+    has_prior: bool = False  # then replications share an instance, also under the naive design
+    max_effect: float | None = None  # largest possible difference of two policies, if known
+    scale: ScaleMismatch | None = None  # policies that assume another scale of rewards
+    pilot_notes: tuple[str, ...] = ()  # of a live pilot
+    moving_environment: str | None = None  # name of a simulated environment whose arms move
+
+    _index = ("design",)
+    _presentation = "plans"
+
+    @property
+    def experiment_row(self) -> DesignPlan:
+        """Row of the experiment's design."""
+        return self.rows[0]
+
+    @property
+    def replications(self) -> int:
+        """Replications under the experiment's design."""
+        return self.experiment_row.replications
+
+    @property
+    def power(self) -> float:
+        """Probability to detect the effect."""
+        return self.experiment_row.power
+
+    @property
+    def effect(self) -> float:
+        """Effect that is detected with this power."""
+        return self.experiment_row.effect
+
+    @property
+    def interactions(self) -> float:
+        """Real users in total, under the experiment's design."""
+        return self.experiment_row.users
+
+    @property
+    def naive_interactions(self) -> float | None:
+        """Real users in total, under the naive design; None if the pilot cannot tell."""
+        return next((row.users for row in self.rows if row.design == "naive"), None)
+
+    @cached_property
+    def power_range(self) -> tuple[float, float]:
+        """Power if the true standard deviation is two standard errors above or below the pilot's."""
+        row = self.experiment_row
+        sds = (row.sd + 2 * row.sd_error, max(0.0, row.sd - 2 * row.sd_error))
+        low, high = (self._power(row, sd, row.replications) for sd in sds)
+        return low, high
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return the designs' rows as plain records."""
+        return [row._asdict() for row in self.rows]
+
+    def power_curves(self, points: int = 60) -> list[PowerCurve]:
+        """Return the power over the number of users, for each design at the planned effect."""
+        largest = max(row.users for row in self.rows)
+        smallest = min(2 * row.interactions for row in self.rows)
+        users = np.geomspace(smallest, max(2 * largest, 10 * smallest), points)
+        return [self._power_curve(row, users) for row in self.rows]
+
+    def _power_curve(self, row: DesignPlan, users: Floats) -> PowerCurve:
+        replications = np.maximum(2, users // row.interactions).astype(int)
+        powers = [self._power(row, row.sd, int(count)) for count in replications]
+        return PowerCurve(row.design, tuple(users.tolist()), tuple(powers))
+
+    def _power(self, row: DesignPlan, sd: float, replications: int) -> float:
+        paired = row.design != "naive" or self.has_prior
+        return power_of(self.effect, sd, replications, self.level, paired=paired)
 
 
 def plan(  # noqa: PLR0913
@@ -35,7 +146,7 @@ def plan(  # noqa: PLR0913
     power: float | None = None,
     replications: int | None = None,
     level: float = 0.95,
-    pilot: int = PILOT,
+    pilot: int = PILOT_REPLICATIONS,
     arrivals_per_day: float | None = None,
     reward_delay_seconds: float = 0.0,
     verify: bool = False,
@@ -45,24 +156,24 @@ def plan(  # noqa: PLR0913
     """Plan a comparison of the control with the first other policy, over the experiment's horizon.
 
     Args:
-        experiment: Policies, arms, horizon and design; its own number of replications is not used.
+        experiment: Policies, arms, horizon and design; its number of replications is not used.
         environment: A guess, a prior, or `Runs` of a pilot.
         effect: The difference in cumulative reward to detect.
         power: The probability to detect it; 0.8 if only an effect, or only a number of replications, is given.
-        replications: How many are affordable. Of these three, the one that is not given is found.
+        replications: The affordable number. The missing one of effect, power and replications is computed.
         level: Confidence of the interval, which detects the effect if it does not contain 0.
         pilot: Replications to simulate for the standard deviation.
         arrivals_per_day: Users per day, for the duration.
-        reward_delay_seconds: From showing an arm to knowing its reward. A policy's next decision waits for it, so a
+        reward_delay_seconds: Time from showing an arm to its reward. A policy's next decision waits for it, so a
             replication takes at least horizon x delay; replications run in parallel.
         verify: Simulate the planned experiment 500 times and report its power and coverage.
-        horizon: Plan for this one instead of the experiment's. With `Runs`, the pilot is then simulated on a copy of
-            the arms that they measured (see `twin`): one replication is enough, and any horizon may be planned.
+        horizon: Plan for this horizon instead of the experiment's. With `Runs`, the pilot is then simulated on a copy
+            of the measured arms (see `twin`): one replication is enough, for any horizon.
         makers: As for `simulate`.
     """
     require_experiment("plan", experiment)
     if power is None and (effect is None) != (replications is None):
-        power = _USUAL_POWER
+        power = _DEFAULT_POWER
     analysis = PowerAnalysis(effect, power, replications, level)
     analysis.check()
     require_whole("pilot", pilot, 10)
@@ -73,34 +184,37 @@ def plan(  # noqa: PLR0913
     if horizon is not None:
         experiment = experiment.replace(horizon=horizon)
     by_design = pilots(experiment, environment, pilot, makers, copied=horizon is not None)
-    own_design, own = next(iter(by_design.items()))
-    values = differences(own, first_pair(experiment), -1)
-    possible = check_pilot(own, effect)
-    rows = tuple(_row(runs, design, -1, analysis, timing) for design, runs in by_design.items())
-    by_horizon = tuple(
-        _row(own, own_design, index, analysis, timing) for index in range(own.checkpoints.size - 1)
+    design, runs = next(iter(by_design.items()))
+    values = differences(runs, first_pair(experiment), -1)
+    max_effect = check_pilot(runs, effect)
+    rows = tuple(
+        _design_plan(design_runs, label, -1, analysis, timing)
+        for label, design_runs in by_design.items()
     )
-    error = float(values.std(ddof=1)) / math.sqrt(values.size)
+    by_horizon = tuple(
+        _design_plan(runs, design, index, analysis, timing)
+        for index in range(runs.checkpoints.size - 1)
+    )
     check = None
     if verify:
         planned = with_two_policies(experiment, rows[0].replications)
-        check = repeat_planned(planned, environment, rows[0].effect, level, makers)
+        check = verify_plan(planned, environment, rows[0].effect, level, makers)
     return Plan(
         experiment,
         level,
         float(values.mean()),
-        error,
+        float(values.std(ddof=1)) / math.sqrt(values.size),
         values.size,
         rows,
         by_horizon,
         check,
         power,
         replications_for_skewness(values),
-        has_prior(own),
-        possible,
-        scale_mismatch(own),
-        own.notes,
-        moving_environment(own.environment),
+        has_prior(runs),
+        max_effect,
+        scale_mismatch(runs),
+        runs.notes,
+        moving_environment(runs.environment),
     )
 
 
@@ -109,22 +223,31 @@ class _Timing(NamedTuple):
     delay_seconds: float
 
     def days(self, users: float, horizon: int) -> float | None:
-        """The time that users take to arrive, and at least that of a replication's decisions in sequence."""
+        """Return the days until all users have arrived, at least a replication's decisions in sequence."""
         if self.arrivals_per_day is None:
             return None
         return max(users / self.arrivals_per_day, horizon * self.delay_seconds / 86_400)
 
 
-def _row(
+def _design_plan(
     runs: Runs, design: str, index: int, analysis: PowerAnalysis, timing: _Timing
 ) -> DesignPlan:
-    paired = design != "naive" or has_prior(runs)
+    is_naive = design == "naive"
+    paired = not is_naive or has_prior(runs)
     sd, error = spread(runs, index, paired=paired)
     effect, power, replications = analysis.solve(sd, paired=paired)
     horizon = int(runs.checkpoints[index])
-    naive = design == "naive"
-    interactions = 2.0 * horizon if naive else float(runs.interactions[:, index].mean())
+    interactions = 2.0 * horizon if is_naive else float(runs.interactions[:, index].mean())
     users = replications * interactions
-    days = timing.days(users, horizon)
-    solution = (effect, power, replications)
-    return DesignPlan(design, horizon, sd, error, *solution, interactions, users, days)
+    return DesignPlan(
+        design,
+        horizon,
+        sd,
+        error,
+        effect,
+        power,
+        replications,
+        interactions,
+        users,
+        timing.days(users, horizon),
+    )

@@ -1,4 +1,4 @@
-"""Power analysis: of effect, power and replications, two give the third, for a t interval of normal differences."""
+"""Power analysis: two of effect, power and replications give the third, for a t interval of normal differences."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sameluck.errors import Invalid
 from sameluck.intervals import check_level, t_critical
 from sameluck.validation import require_number, require_whole
 
-LARGE = 25.0  # noncentrality above which the power is integrated numerically
-MOST = 10**9  # replications
+LARGE_NONCENTRALITY = 25.0  # above it the power is integrated numerically
+MAX_REPLICATIONS = 10**9
 
 
 class PowerAnalysis(NamedTuple):
@@ -28,9 +28,10 @@ class PowerAnalysis(NamedTuple):
 
     def check(self) -> None:
         """Raise `Invalid` unless exactly one is missing and the others are possible."""
-        if sum(one is None for one in self[:3]) != 1:
+        quantities = (self.effect, self.power, self.replications)
+        if sum(quantity is None for quantity in quantities) != 1:
             raise Invalid(
-                "plan needs effect, replications, or two of effect, power and replications; it finds the third"
+                "plan needs effect, replications, or two of effect, power and replications; it computes the third"
             )
         check_level(self.level)
         if self.effect is not None:
@@ -44,10 +45,10 @@ class PowerAnalysis(NamedTuple):
                     f"power must be above 1 - level = {1 - self.level:g}, the power without an effect"
                 )
         if self.replications is not None:
-            require_whole("replications", self.replications, 2, MOST)
+            require_whole("replications", self.replications, 2, MAX_REPLICATIONS)
 
     def solve(self, sd: float, *, paired: bool) -> tuple[float, float, int]:
-        """Effect, power and replications; the power is that of the whole number of replications."""
+        """Return effect, power and replications; the power belongs to the whole number of replications."""
         power, replications, level = self.power or 0.0, self.replications or 0, self.level
         if self.effect is None:
             return effect_for(power, sd, replications, level, paired=paired), power, replications
@@ -60,44 +61,46 @@ class PowerAnalysis(NamedTuple):
 def power_of(
     effect: float, sd: float, replications: int, level: float, *, paired: bool = True
 ) -> float:
-    """The probability that the t interval does not contain 0, for normal differences."""
+    """Return the probability that the t interval leaves out 0, for normal differences."""
     if sd == 0:
         return 1.0
     freedom = (replications - 1) * (1 if paired else 2)
-    centre = abs(effect) * math.sqrt(replications) / sd
+    noncentrality = abs(effect) * math.sqrt(replications) / sd
     critical = t_critical(freedom, level)
     both_tails = (
         1
-        - scipy.special.nctdtr(freedom, centre, critical)
-        + scipy.special.nctdtr(freedom, centre, -critical)
+        - scipy.special.nctdtr(freedom, noncentrality, critical)
+        + scipy.special.nctdtr(freedom, noncentrality, -critical)
     )
-    if math.isfinite(both_tails) and centre < LARGE:
+    if math.isfinite(both_tails) and noncentrality < LARGE_NONCENTRALITY:
         return float(both_tails)
-    return _power_by_integration(freedom, centre, critical)
+    return _power_by_integration(freedom, noncentrality, critical)
 
 
-def _power_by_integration(freedom: float, centre: float, critical: float) -> float:
-    # SciPy's noncentral t fails for a large noncentrality: average the normal law over quantiles of the estimated sd.
+def _power_by_integration(freedom: float, noncentrality: float, critical: float) -> float:
+    # SciPy's noncentral t fails for a large noncentrality. Given the estimated sd the mean is normal: average its
+    # tails over quantiles of the sd.
     limits = critical * _quantiles_of_sd(freedom)
-    tails = (scipy.special.ndtr(sign * centre - limits) for sign in (1, -1))
+    tails = (scipy.special.ndtr(sign * noncentrality - limits) for sign in (1, -1))
     return float(np.mean(sum(tails)))
 
 
-@lru_cache(maxsize=4)  # a search over effects asks for the same ones 60 times
+@lru_cache(maxsize=4)  # the bisection over effects needs the same quantiles 60 times
 def _quantiles_of_sd(freedom: float) -> Floats:
     probabilities = (np.arange(20_000) + 0.5) / 20_000
-    found: Floats = np.sqrt(2 * scipy.special.gammaincinv(freedom / 2, probabilities) / freedom)
-    return found
+    quantiles: Floats = np.sqrt(2 * scipy.special.gammaincinv(freedom / 2, probabilities) / freedom)
+    return quantiles
 
 
 def replications_for(effect: float, power: float, sd: float, level: float, *, paired: bool) -> int:
-    """How many replications find an effect with this power."""
+    """Return how many replications detect an effect with this power."""
     low, high = 1, 2
     while power_of(effect, sd, high, level, paired=paired) < power:
         low, high = high, high * 2
-        if high > MOST:
+        if high > MAX_REPLICATIONS:
             raise Invalid(
-                f"effect {effect:g} is too small for an sd of {sd:g}: it needs more than {MOST:,} replications"
+                f"effect {effect:g} is too small for an sd of {sd:g}: it needs more than {MAX_REPLICATIONS:,} "
+                "replications"
             )
     while high - low > 1:
         middle = (low + high) // 2
@@ -107,7 +110,7 @@ def replications_for(effect: float, power: float, sd: float, level: float, *, pa
 
 
 def effect_for(power: float, sd: float, replications: int, level: float, *, paired: bool) -> float:
-    """The effect that replications find with this power."""
+    """Return the effect that replications detect with this power."""
     low, high = 0.0, sd
     while power_of(high, sd, replications, level, paired=paired) < power:
         low, high = high, high * 2

@@ -1,4 +1,4 @@
-"""`split_variance`: the variance of an effect on a prior, between instances and within them."""
+"""`split_variance`: an effect's variance on a prior, between instances and within them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sameluck.environments.base import Environment, EnvironmentLike
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment, require_experiment
+from sameluck.inference.display import reporting
 from sameluck.inference.effects import differences
 from sameluck.inference.requests import Pair, first_pair
 from sameluck.simulation.preconditions import checked_environment
@@ -25,33 +26,27 @@ class _Prior(Protocol):
 
 
 class VarianceSplit(NamedTuple):
-    """The variance of one replication's difference, split by the law of total variance."""
+    """Variance of a replication's difference, split by the law of total variance."""
 
     policy: str
     control: str
     effect: float  # mean over the prior
     error: float  # standard error of the effect
-    between: float  # variance over instances of the instance's own effect
+    between: float  # variance over instances of the effect on the instance
     within: float  # mean over instances of the variance on the instance
     instances: int
     repeats: int
 
     @property
     def share_between(self) -> float:
-        """The share of a replication's variance that is between instances."""
+        """Share of a replication's variance that is between instances."""
         total = self.between + self.within
         return self.between / total if total else 0.0
 
     @property
     def verdict(self) -> str:
-        """The shares, and whether more instances or more repeats reduce the variance."""
-        shares = (
-            f"{self.share_between:.0%} of the variance of a replication's difference is between instances (bandits "
-            "drawn from the prior), the rest is on a given instance."
-        )
-        if self.share_between > 0.5:
-            return f"{shares} Only more instances (replications with new bandits) help."
-        return f"{shares} Repeating each instance helps almost as much as drawing new ones."
+        """Shares of the variance, and whether more instances or more repeats reduce it."""
+        return str(reporting("plans").split_verdict(self))
 
 
 def split_variance(
@@ -59,21 +54,21 @@ def split_variance(
 ) -> VarianceSplit:
     """Split the variance of the first other policy's effect into between and within instances.
 
-    Runs `repeats` replications on each of `instances` bandits drawn from the prior and splits the variance by
+    Runs `repeats` replications on each of `instances` bandits drawn from the prior, and splits the variance by
     one-way analysis of variance. With n instances of r repeats the effect's variance is
     between / n + within / (n r).
 
     Args:
-        experiment: Two or more policies; its own number of replications is not used.
+        experiment: Two or more policies; its number of replications is not used.
         prior: `BernoulliPrior`, `GaussianPrior` or a text form.
-        instances: How many bandits to draw.
-        repeats: How many replications on each.
+        instances: Number of bandits to draw.
+        repeats: Replications on each bandit.
     """
     require_experiment("split_variance", experiment)
     prior = as_environment(prior)
     if not isinstance(prior, _Prior):
         raise Invalid(
-            "split_variance needs a prior, such as bernoulli_prior(a=1, b=1); one of your own needs a method "
+            "split_variance needs a prior, such as bernoulli_prior(a=1, b=1); a custom prior needs a method "
             "instance(seed, replication, arms)"
         )
     require_whole("instances", instances, 2)
@@ -93,7 +88,7 @@ def split_variance(
 def _split(table: Floats, pair: Pair) -> VarianceSplit:
     instances, repeats = table.shape
     within = float(table.var(axis=1, ddof=1).mean())
-    of_means = float(table.mean(axis=1).var(ddof=1))
-    between = max(0.0, of_means - within / repeats)
-    effect, error = float(table.mean()), math.sqrt(of_means / instances)
+    variance_of_means = float(table.mean(axis=1).var(ddof=1))
+    between = max(0.0, variance_of_means - within / repeats)
+    effect, error = float(table.mean()), math.sqrt(variance_of_means / instances)
     return VarianceSplit(*pair, effect, error, between, within, instances, repeats)

@@ -1,16 +1,16 @@
 """`race`: any number of policies on the same rewards, replication by replication, until one is good enough.
 
-After each replication a policy is dropped if another is better by the anytime interval of their difference,
-one-sided at level 1 - (1 - level) / (N - 1). The race stops when the leader is within the tolerance of every
-remaining policy. Policies are dropped only between replications, their data stay, and any two are compared on the
-replications that both have, a prefix by construction.
+After each replication a policy is dropped if another is better by the anytime interval of their difference, one-sided
+at level 1 - (1 - level) / (N - 1). The race stops when the leader is within the tolerance of every remaining policy.
+Policies are dropped only between replications and their data stay. Two policies are compared on the replications that
+both have, a prefix by construction.
 
-The certificate is as good as the anytime interval: exact for normal differences. A policy that fails rarely and
-badly (too little exploration) looks excellent until it fails, to any method that does not know how bad it can get. So
-nothing is decided before failures in a share `failures` of replications would have been met at the level (299
-replications for 1% at 95%), nor on differences that have not varied, and skewness gives a caution. Before the leader
-is certified it is simulated on other luck; if it fails rarely there, and is behind by more than the tolerance for
-that, the race goes on to twice as many replications.
+The certificate is as good as the anytime interval: exact for normal differences. A policy that fails rarely and badly
+(too little exploration) looks excellent until it fails, to any method that does not know how bad a failure can be. So
+the race decides nothing before it would have met failures in a share `failures` of replications, at the level (299
+replications for 1% at 95%). Nor does it decide on differences that have not varied, and skewness gives a caution.
+Before the leader is certified, it is simulated with other random numbers. If rare failures there put it behind by
+more than the tolerance, the race goes on to twice as many replications.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ from sameluck.policies.base import Policy
 from sameluck.simulation.progress import PrintedRace
 from sameluck.validation import require_callable, require_number
 
-LEAST = 30
-FAILURES = 0.01
+MIN_REPLICATIONS = 30
+MAX_REPLICATIONS = 1_000
+FAILURE_SHARE = 0.01
 
 
 def race(  # noqa: PLR0913
@@ -44,9 +45,9 @@ def race(  # noqa: PLR0913
     tolerance: float,
     horizon: int = 1_000,
     level: float = 0.95,
-    failures: float = FAILURES,
-    least: int = LEAST,
-    most: int = 1_000,
+    failures: float = FAILURE_SHARE,
+    min_replications: int = MIN_REPLICATIONS,
+    max_replications: int = MAX_REPLICATIONS,
     arms: int | None = None,
     seed: int = 0,
     progress: Callable[[int, tuple[str, ...]], object] | bool | None = None,
@@ -57,16 +58,17 @@ def race(  # noqa: PLR0913
 
     Args:
         policies: Name -> policy or its text form; two or more.
-        environment: Where rewards come from, or its text form. If it moves, each policy has its own rewards.
+        environment: Where rewards come from, or its text form. If it is non-stationary, each policy has its own
+            rewards.
         tolerance: How much less cumulative reward than the best is good enough. Must be above 0: a race of two
             nearly equal policies would not end.
         horizon: Periods per replication.
         level: Confidence of the certificate.
-        failures: The share of replications in which a policy may fail without ever having been seen to: no decision
-            is made before rarer failures only are left, at the level. 1 decides after `least` replications.
-        least: Replications before any decision.
-        most: Replications after which the race ends undecided.
-        arms: Their number, where the environment fits any number.
+        failures: The share of replications in which a policy may fail unseen. No decision is made before more
+            frequent failures are excluded, at the level. 1 decides after `min_replications`.
+        min_replications: Replications before any decision.
+        max_replications: Replications after which the race ends undecided.
+        arms: Number of arms, where the environment fits any number.
         seed: The same seed gives the same race.
         progress: Called as `progress(replications, names of the remaining policies)`; True prints a line when
             policies have dropped out.
@@ -77,30 +79,32 @@ def race(  # noqa: PLR0913
     environment = as_environment(environment)
     require_number("tolerance", tolerance, above=0)
     check_level(level)
-    told = PrintedRace(most) if progress is True else None if progress is False else progress
-    require_callable("progress", told)
-    require_number("least", least, at_least=5)
-    require_number("most", most, at_least=least)
+    if isinstance(progress, bool):
+        progress = PrintedRace(max_replications) if progress else None
+    require_callable("progress", progress)
+    require_number("min_replications (--least)", min_replications, at_least=5)
+    require_number("max_replications (--most)", max_replications, at_least=min_replications)
     require_number("failures", failures, above=0, at_most=1)
     needed = 1 if failures == 1 else math.ceil(math.log1p(-level) / math.log1p(-failures))
-    if most < needed:
+    if max_replications < needed:
         raise Invalid(
-            f"most={most:,} replications cannot exclude failures in {failures:.2g} of them at level {level:g}: "
-            f"{needed:,} can; give most={needed:,} or accept more with failures="
+            f"{max_replications:,} replications cannot exclude failures in {failures:.2g} of them at level "
+            f"{level:g}: {needed:,} can; allow {needed:,} with max_replications= (--most) or accept more frequent "
+            "failures with failures="
         )
     arms = environment.arms if arms is None else arms
     if arms is None:
         raise Invalid("give the number of arms: the environment fits any number")
     experiment = Experiment(
-        policies=policies, arms=arms, horizon=horizon, replications=most, seed=seed
+        policies=policies, arms=arms, horizon=horizon, replications=max_replications, seed=seed
     )
     if environment.is_moving:
         experiment = experiment.replace(design="naive")
     if len(experiment.policies) < 2:
         raise Invalid("a race needs at least two policies")
-    rules = Rules(tolerance, level, max(int(least), needed), failures)
-    kept = None if keep is None else Path(keep)
-    state = RaceState(experiment, environment, rules, kept, makers)
-    state.run(told)
+    rules = Rules(tolerance, level, max(int(min_replications), needed), failures)
+    path = None if keep is None else Path(keep)
+    state = RaceState(experiment, environment, rules, path, makers)
+    state.run(progress)
     scale = simulated_scale_mismatch(experiment, environment)
     return replace(state.result(), scale=scale, moving_environment=moving_environment(environment))

@@ -1,39 +1,44 @@
-"""A race in progress: simulate a block of replications, drop what is beaten."""
+"""Race in progress: simulate a block of replications, drop beaten policies; kept in a file if wanted."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from sameluck import text_forms
 from sameluck.arrays import Floats
 from sameluck.environments.base import Environment
+from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
-from sameluck.inference.racing.race_files import RaceFile
+from sameluck.files import write_whole
 from sameluck.inference.racing.race_results import Race, Runner, naive_users
 from sameluck.inference.simultaneous import one_sided_level
-from sameluck.inference.twins.for_races import reversing_failures
+from sameluck.inference.twins.failures import failure_of, short_replications
+from sameluck.inference.twins.simulations import has_objects, twin_seed
 from sameluck.intervals import anytime_half_width, varies
 from sameluck.policies.external import Makers, makers_for, makers_of
 from sameluck.simulation.simulate import simulate
+from sameluck.wording import amount
 
 BLOCK = 16  # replications simulated at once after the first decision; decisions are made after each
 
 
 class Rules(NamedTuple):
-    """When a race decides."""
+    """Rules of a race's decisions."""
 
     tolerance: float
     level: float
-    least: int
+    min_replications: int
     failures: float
 
 
 class RaceState:
-    """A race in progress: the rewards of every policy in its replications, and which were dropped."""
+    """Race in progress: the rewards of every policy in its replications, and the dropped policies."""
 
     def __init__(
         self,
@@ -47,24 +52,25 @@ class RaceState:
         self.experiment = experiment
         self.environment = environment
         self.rules = rules
-        self.kept = None if keep is None else RaceFile(keep, experiment, environment, tuple(rules))
+        self.file = None if keep is None else RaceFile(keep, experiment, environment, rules)
         self.makers = makers
         self.names = list(experiment.policies)
-        # Of one pair. Only the true best matters: that no other beats it, and how far it is ahead of the leader.
+        # The level of one pair. Only comparisons with the true best matter: no policy may beat it, and it must not
+        # be too far ahead of the leader.
         self.level = one_sided_level(rules.level, len(self.names) - 1)
         self.rewards: dict[str, list[float]] = {name: [] for name in self.names}
         self.dropped: dict[str, str] = {}
         self.replications = 0
         self.users = 0
-        self.undropped_users: list[int] = []  # of the replications before the first was dropped
+        self.undropped_users: list[int] = []  # in each replication before the first drop
         self.certified = False
-        self.vetoed: list[str] = []  # reasons why it was not certified, as sentences
+        self.vetoed: list[str] = []  # reasons why the leader was not certified, as sentences
         self.decides_at = 0  # replications, after a veto
         self._load()
 
     @property
     def remaining(self) -> tuple[str, ...]:
-        """The policies that are not dropped."""
+        """Policies that are not dropped."""
         return tuple(name for name in self.names if name not in self.dropped)
 
     def run(self, progress: Callable[[int, tuple[str, ...]], object] | None) -> None:
@@ -78,7 +84,7 @@ class RaceState:
     def _run_block(self) -> None:
         names, first = self.remaining, self.replications
         policies = {name: self.experiment.policies[name] for name in names}
-        last = max(first + BLOCK, self.rules.least)
+        last = max(first + BLOCK, self.rules.min_replications)
         block = range(first, min(last, self.experiment.replications))
         experiment = self.experiment.replace(policies=policies)
         makers = makers_for(policies, self.makers)
@@ -91,11 +97,11 @@ class RaceState:
             if not self.dropped:
                 self.undropped_users.append(int(runs.interactions[row, 0]))
             self.replications += 1
-            if self.replications >= self.rules.least and self._decide():
+            if self.replications >= self.rules.min_replications and self._decide():
                 return
 
     def _decide(self) -> bool:
-        """Drop policies that another one beats; True when the leader is good enough."""
+        """Drop beaten policies; return whether the leader is good enough."""
         names = self.remaining
         table = np.array([self.rewards[name][: self.replications] for name in names])
         ahead, half = _differences(table, self.level)
@@ -114,28 +120,38 @@ class RaceState:
         return self.certified
 
     def _is_vetoed(self, leader: str) -> bool:
-        """Whether rare failures of the leader would reverse the decision; next asked at twice the replications."""
+        """Return whether rare failures of the leader would reverse the decision.
+
+        After a veto the question is asked again at twice the replications.
+        """
         if self.rules.failures == 1:
             return False
         if self.replications < self.decides_at:
             return True
-        policies = {name: self.experiment.policies[name] for name in self.names}
-        whole = self.experiment.replace(policies=policies, control=leader)
+        whole = self.experiment.replace(control=leader)
         self.vetoed = reversing_failures(whole, self.environment, self.rules.tolerance)
         self.decides_at = 2 * self.replications if self.vetoed else 0
         return bool(self.vetoed)
 
     def result(self) -> Race:
-        """The race as far as it went."""
+        """Return the race as far as it went."""
         means = {name: float(np.mean(self.rewards[name])) for name in self.remaining}
         leader = max(means, key=lambda name: means[name])
         runners = [self._runner(name, leader) for name in self.names]
         runners.sort(
-            key=lambda r: (r.policy != leader, r.dropped_by is not None, -r.replications, r.behind)
+            key=lambda runner: (
+                runner.policy != leader,
+                runner.dropped_by is not None,
+                -runner.replications,
+                runner.behind,
+            )
         )
-        rewards = self._common_rewards(leader, runners[1].policy)
-        each = len(self.names) * self.experiment.horizon
-        naive = naive_users(*rewards, self.replications, each, self.rules.level)
+        naive = naive_users(
+            *self._common_rewards(leader, runners[1].policy),
+            self.replications,
+            len(self.names) * self.experiment.horizon,
+            self.rules.level,
+        )
         return Race(
             experiment=self.experiment,
             tolerance=self.rules.tolerance,
@@ -157,52 +173,42 @@ class RaceState:
     def _runner(self, name: str, leader: str) -> Runner:
         dropped_by = self.dropped.get(name)
         rival = dropped_by or leader
-        own, better = self._common_rewards(name, rival)
-        values = better - own
+        rewards, rival_rewards = self._common_rewards(name, rival)
+        values = rival_rewards - rewards
         half = 0.0 if name == rival else anytime_half_width(values, self.level)
         behind, sd = float(values.mean()), float(values.std()) if varies(values) else 0.0
         skewness = float(np.mean(((values - behind) / sd) ** 3)) if sd else 0.0
-        means = (float(own.mean()), behind, behind - half, behind + half)
-        return Runner(name, *means, skewness, own.size, dropped_by)
+        means = (float(rewards.mean()), behind, behind - half, behind + half)
+        return Runner(name, *means, skewness, rewards.size, dropped_by)
 
     def _common_rewards(self, first: str, second: str) -> tuple[Floats, Floats]:
         count = min(len(self.rewards[first]), len(self.rewards[second]))
         return np.array(self.rewards[first][:count]), np.array(self.rewards[second][:count])
 
     def _save(self) -> None:
-        if self.kept is None:
-            return
-        self.kept.write(
-            {
-                "rewards": self.rewards,
-                "dropped": self.dropped,
-                "played": self.replications,
-                "users": self.users,
-                "everybody": self.undropped_users,
-                "certified": self.certified,
-                "vetoed": self.vetoed,
-                "decides_at": self.decides_at,
-            }
-        )
+        if self.file is not None:
+            self.file.write(
+                KeptRace(
+                    self.replications,
+                    self.rewards,
+                    self.dropped,
+                    self.users,
+                    self.undropped_users,
+                    self.certified,
+                    self.vetoed,
+                    self.decides_at,
+                )
+            )
 
     def _load(self) -> None:
-        kept = None if self.kept is None else self.kept.read(self.names)
+        kept = None if self.file is None else self.file.read(self.names)
         if kept is not None:
-            self.replications, self.rewards, self.dropped = (
-                kept.replications,
-                kept.rewards,
-                kept.dropped,
-            )
-            self.users, self.undropped_users = kept.users, kept.undropped_users
-            self.certified, self.vetoed, self.decides_at = (
-                kept.certified,
-                kept.vetoed,
-                kept.decides_at,
-            )
+            for field, value in kept._asdict().items():
+                setattr(self, field, value)
 
 
 def _differences(table: Floats, level: float) -> tuple[Floats, Floats]:
-    """Row minus column: mean difference and anytime half-width, for every two policies (policy, policy)."""
+    """Return the mean difference, row minus column, and its anytime half-width, for every two policies."""
     mean, half = np.zeros((len(table), len(table))), np.full((len(table), len(table)), np.inf)
     for first, second in itertools.combinations(range(len(table)), 2):
         values = table[first] - table[second]
@@ -210,3 +216,101 @@ def _differences(table: Floats, level: float) -> tuple[Floats, Floats]:
         mean[second, first] = -mean[first, second]
         half[first, second] = half[second, first] = anytime_half_width(values, level)
     return mean, half
+
+
+def reversing_failures(
+    experiment: Experiment, environment: Environment, tolerance: float
+) -> list[str]:
+    """Describe rare failures of the control, the leader of a race, that put it behind another policy.
+
+    The environment of a race is known, so the policies are simulated on it with other random numbers. A failure
+    counts if the leader is then behind the other policy by more than the tolerance.
+    """
+    policies, leader = list(experiment.policies), experiment.control
+    count = short_replications(len(policies), experiment.horizon)
+    if has_objects(experiment) or environment.is_prior or not count:
+        return []
+    whole = experiment.replace(seed=twin_seed(experiment), replications=count)
+    rewards = simulate(whole, environment).rewards[:, :, 0]
+    leader_rewards = rewards[:, policies.index(leader)]
+    sentences = []
+    for column, policy in enumerate(policies):
+        ahead = float((rewards[:, column] - leader_rewards).mean())
+        failure = failure_of(
+            (leader, policy),
+            experiment.horizon,
+            leader_rewards - rewards[:, column],
+            np.zeros(0),
+            half_reward=0.5,
+        )
+        if failure is not None and failure.policy == leader and ahead > tolerance:
+            sentences.append(
+                f"{leader} ends {amount(failure.loss)} or more behind {policy} in about 1 replication in "
+                f"{failure.one_in:,.0f}, and earns {amount(ahead)} less on average of {count:,}"
+            )
+    return sentences
+
+
+class KeptRace(NamedTuple):
+    """Content of a race's file; the fields are attributes of `RaceState`."""
+
+    replications: int
+    rewards: dict[str, list[float]]
+    dropped: dict[str, str]
+    users: int
+    undropped_users: list[int]
+    certified: bool
+    vetoed: list[str]
+    decides_at: int
+
+
+class RaceFile:
+    """File that holds a race, so that a race with the same settings continues from it."""
+
+    def __init__(
+        self, path: Path, experiment: Experiment, environment: Environment, rules: Rules
+    ) -> None:
+        self.path = path
+        # Without the number of replications: an undecided race may be continued with more.
+        digest = experiment.replace(replications=1).digest
+        self.settings = f"{digest} {text_forms.write(environment)} {tuple(rules)!r}"
+
+    def write(self, kept: KeptRace) -> None:
+        """Write the race whole or not at all."""
+        record = {
+            "settings": self.settings,
+            "rewards": kept.rewards,
+            "dropped": kept.dropped,
+            "played": kept.replications,
+            "users": kept.users,
+            "everybody": kept.undropped_users,
+            "certified": kept.certified,
+            "vetoed": kept.vetoed,
+            "decides_at": kept.decides_at,
+        }
+        write_whole(self.path, json.dumps(record).encode())
+
+    def read(self, names: Sequence[str]) -> KeptRace | None:
+        """Return the race in the file, None if there is no file; raise `Invalid` for other settings."""
+        if not self.path.exists():
+            return None
+        try:
+            record = dict(json.loads(self.path.read_text()))
+            settings = str(record["settings"])
+            kept = KeptRace(
+                int(record["played"]),
+                {name: [float(x) for x in record["rewards"][name]] for name in names},
+                {str(name): str(by) for name, by in dict(record["dropped"]).items()},
+                int(record["users"]),
+                [int(x) for x in record["everybody"]],
+                bool(record["certified"]),
+                [str(x) for x in record.get("vetoed", [])],
+                int(record.get("decides_at", 0)),
+            )
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            raise Invalid(f"{str(self.path)!r} does not hold a race; name another file") from None
+        if settings != self.settings:
+            raise Invalid(
+                f"{str(self.path)!r} holds a race with other settings; name another file or remove it"
+            )
+        return kept

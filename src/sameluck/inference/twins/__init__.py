@@ -1,1 +1,1 @@
-"""The twin: the policies of an experiment simulated on a copy of its measured arms."""
+"""Twins: the policies of an experiment simulated on a copy of its measured arms."""

@@ -1,48 +1,67 @@
-"""A set of means of Bernoulli arms that contains the true ones at every look, and the ends of the effect over it.
+"""Guaranteed intervals of the effect: its range over a confidence set of Bernoulli means.
 
-The means mu whose evidence has stayed below 1 / alpha, that is with the sum over arms of
-ln B(S + 1/2, F + 1/2) - ln B(1/2, 1/2) - S ln mu - F ln(1 - mu) < ln(1 / alpha), F = U - S, contain the true ones at
-every look with probability 1 - alpha: the evidence is a mixture of likelihood ratios over Jeffreys' prior, a
-nonnegative martingale of mean 1 whatever policies pull the arms, and Ville's inequality applies.
+The set contains the true means at every look with probability 1 - alpha, whatever policies pull the arms. It holds
+the means mu with the sum over arms of ln B(S + 1/2, F + 1/2) - ln B(1/2, 1/2) - S ln mu - F ln(1 - mu) below ln(1 /
+alpha), F = U - S. This sum is the logarithm of a mixture of likelihood ratios over Jeffreys' prior, a nonnegative
+martingale of mean 1, so Ville's inequality applies.
 
-In the coordinates u = sign(mu - S / U) sqrt(2 ln(L(S / U) / L(mu))) of each arm, with L its likelihood, the set is
-a ball, and the effect is nearly linear in it. So its ends are near the two directions of its gradient, which the
-replications at a point tell: it is their covariance of the difference and the derivatives of ln L (the score).
+The effect is a function of the means. So its range over the set contains the true effect of every pair at every
+horizon, up to the errors of the simulation and of the search for the ends.
+
+For each arm let u = sign(mu - S / U) sqrt(2 ln(L(S / U) / L(mu))), with L its likelihood. In these coordinates the
+set is a ball, and the effect is nearly linear. So the ends are near the two directions of its gradient. Replications
+at a point estimate the gradient: it is the covariance of the difference and the derivatives of ln L (the score).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import scipy
 
 from sameluck.arrays import Bools, Floats
+from sameluck.environments.base import Environment
 from sameluck.environments.discrete import Bernoulli
 from sameluck.inference.twins.copies import BernoulliCopy
-from sameluck.inference.twins.extremes import Extremes
+from sameluck.inference.twins.intervals import normal_quantile
 from sameluck.inference.twins.observed_rewards import simulated_stacks
+from sameluck.inference.twins.simulations import LongRun
 from sameluck.runs import Runs
 
 DIRECTIONS = 48
-SLOPES = 24  # pairs whose gradient is followed from the centre
-STEEPER = 4  # times as many replications where the gradient is taken again, at the ends met so far
-REFINEMENTS = (0.7, 0.35)  # sizes of the steps around the best directions
-STEPS = 6  # of each size, for each end
+GRADIENT_PAIRS = 24  # pairs whose gradient at the centre is followed
+GRADIENT_FACTOR = 4  # times as many replications for a gradient at the ends found so far
+REFINEMENT_SIZES = (0.7, 0.35)  # of steps around the best directions
+REFINEMENT_STEPS = 6  # of each size, for each end
 REFINED_PAIRS = 4
-_EDGE = 1e-9
+FINAL_FACTOR = 16  # times as many replications at the ends that were found,
+MAX_FINAL_POINTS = 8  # if there are at most this many ends; fewer replications each otherwise
+_EDGE = 1e-9  # distance of means from 0 and 1
 
 
-class MeansBall(NamedTuple):
-    """The set of means as a ball around the observed ones."""
+class Guaranteed(NamedTuple):
+    """Interval that holds at every look, for all pairs and horizons at once."""
+
+    policy: str
+    control: str
+    checkpoint: int
+    low: float
+    high: float
+    level: float
+
+
+class BernoulliConfidenceSet(NamedTuple):
+    """Confidence set of Bernoulli means, as a ball around the observed means."""
 
     users: Floats
     successes: Floats
     radius: float
 
-    def chances(self, points: Floats) -> Floats:
-        """The means at points of the ball (point, arm), by bisection."""
+    def means(self, points: Floats) -> Floats:
+        """Return the means at points of the ball (point, arm), by bisection."""
         low, high = np.full(points.shape, _EDGE), np.full(points.shape, 1 - _EDGE)
         unseen = self.users == 0
         with np.errstate(invalid="ignore"):
@@ -57,98 +76,228 @@ class MeansBall(NamedTuple):
         return np.where(unseen, 0.5 + 0.5 * points / self.radius, (low + high) / 2)
 
     def environments(self, points: Floats) -> list[Bernoulli]:
-        """The arms at points of the ball."""
-        return [Bernoulli(tuple(row)) for row in self.chances(points).tolist()]
+        """Return the arms at points of the ball."""
+        return [Bernoulli(tuple(row)) for row in self.means(points).tolist()]
 
     def edge(self, directions: Floats) -> Floats:
-        """The points at the edge of the set in some directions (point, arm); an arm without users may be anything."""
+        """Return the set's edge points in these directions (point, arm).
+
+        An arm without users may have any mean: its coordinate does not count for the distance from the centre.
+        """
         unseen = self.users == 0
         points = _unit(np.where(unseen, 0.0, directions))
         free = np.clip(math.sqrt(self.users.size) * directions, -1, 1)
         return self.radius * np.where(unseen, free, points)
 
-    def score(self, runs: Runs, chances: Floats) -> Floats:
-        """The derivatives of the log-likelihood of each replication along the coordinates (replication, arm)."""
-        parts = simulated_stacks(runs)
+    def score(self, runs: Runs, means: Floats) -> Floats:
+        """Return the derivatives of each replication's log-likelihood along the coordinates (replication, arm)."""
         excess = np.concatenate(
-            [(one.sums(one.values) - one.depths * chances).sum(axis=1) for one in parts]
+            [
+                (stacks.sums(stacks.values) - stacks.depths * means).sum(axis=1)
+                for stacks in simulated_stacks(runs)
+            ]
         )
-        spread = np.sqrt(np.maximum(self.users, 1) * chances * (1 - chances))
+        spread = np.sqrt(np.maximum(self.users, 1) * means * (1 - means))
         return excess / np.where(spread > 0, spread, np.inf)
 
-    def _shortfall(self, chances: Floats) -> Floats:
-        """By how much the log-likelihood of each arm is below its maximum."""
-        relative = scipy.special.rel_entr
-        wins = relative(self.successes, self.users * chances)
-        return wins + relative(self.users - self.successes, self.users * (1 - chances))
+    def _shortfall(self, means: Floats) -> Floats:
+        """Return by how much each arm's log-likelihood is below its maximum."""
+        relative_entropy = scipy.special.rel_entr
+        wins = relative_entropy(self.successes, self.users * means)
+        return wins + relative_entropy(self.users - self.successes, self.users * (1 - means))
 
-    def contains(self, chances: Floats) -> Bools:
-        """Which rows of means are in the set."""
-        return 2 * self._shortfall(chances).sum(axis=-1) < self.radius**2
+    def contains(self, means: Floats) -> Bools:
+        """Return for each row of means whether it is in the set."""
+        return 2 * self._shortfall(means).sum(axis=-1) < self.radius**2
 
     @property
     def has_equal_arms(self) -> bool:
-        """Whether all arms may have the same mean; the likeliest is that of all users."""
-        same = np.full(self.users.size, self.successes.sum() / self.users.sum())
-        return bool(self.contains(same))
+        """Whether all arms may have the same mean; the likeliest is the mean over all users."""
+        pooled = np.full(self.users.size, self.successes.sum() / self.users.sum())
+        return bool(self.contains(pooled))
 
 
-def means_ball(copy: BernoulliCopy, level: float) -> MeansBall:
-    """The confidence set of the arms' means."""
+def bernoulli_confidence_set(copy: BernoulliCopy, level: float) -> BernoulliConfidenceSet:
+    """Return the confidence set of the arms' means."""
     wins, losses = copy.successes, copy.users - copy.successes
     best = scipy.special.xlogy(wins, wins) + scipy.special.xlogy(losses, losses)
     best -= scipy.special.xlogy(copy.users, copy.users)
     evidence = (
         scipy.special.betaln(wins + 0.5, losses + 0.5) - scipy.special.betaln(0.5, 0.5) - best
     )
-    return MeansBall(*copy, math.sqrt(2 * (-math.log1p(-level) - float(evidence.sum()))))
+    radius = math.sqrt(2 * (-math.log1p(-level) - float(evidence.sum())))
+    return BernoulliConfidenceSet(*copy, radius)
 
 
-class BallSearch:
-    """Looks for the ends of the effect over the ball."""
+def count_points(arms: int, pairs: int) -> int:
+    """Return about how many points `guaranteed_intervals` simulates; longer simulations count more than once."""
+    directions = max(8, DIRECTIONS - 2 * arms)
+    ends = 2 * min(pairs, REFINED_PAIRS)
+    refined = len(REFINEMENT_SIZES) * ends * (REFINEMENT_STEPS + 1 + GRADIENT_FACTOR)
+    searched = 2 * arms + directions + directions // 2 + 2 * min(pairs, GRADIENT_PAIRS) + refined
+    return searched + FINAL_FACTOR * min(MAX_FINAL_POINTS, 2 * pairs)
 
-    def __init__(self, extremes: Extremes, ball: MeansBall) -> None:
-        self.extremes, self.ball, self.long = extremes, ball, extremes.long
 
-    @staticmethod
-    def points(arms: int, pairs: int) -> int:
-        """About how many points are simulated."""
-        others = max(8, DIRECTIONS - 2 * arms)
-        ends = 2 * min(pairs, REFINED_PAIRS)
-        steps = len(REFINEMENTS) * ends * (STEPS + 1 + STEEPER)
-        return 2 * arms + others + others // 2 + 2 * min(pairs, SLOPES) + steps
+def guaranteed_intervals(long_run: LongRun, count: int, level: float) -> tuple[Guaranteed, ...]:
+    """Return the range of each effect over the confidence set, or nothing for rewards other than 0 and 1.
+
+    Simulates `count` replications at each of many points, and moves the ends outward by the simulation's error. Where
+    all arms may have the same mean, all policies may earn the same: 0 is then in the interval, though the search
+    rarely meets such arms exactly.
+    """
+    if not isinstance(long_run.copy, BernoulliCopy):
+        return ()
+    simulator = long_run.simulator
+    confidence_set = bernoulli_confidence_set(long_run.copy, level)
+    effect_range = EffectRange(
+        long_run, long_run.observed.experiment.n_arms, confidence_set.environments
+    )
+    _Search(effect_range, confidence_set).run(count, simulator.generator(3))
+    effect_range.settle(count, normal_quantile(level))
+    if confidence_set.has_equal_arms:
+        effect_range.include(0.0)
+    return tuple(
+        Guaranteed(*pair, int(checkpoint), float(low), float(high), level)
+        for pair, lows, highs in zip(
+            simulator.pairs, effect_range.low, effect_range.high, strict=True
+        )
+        for checkpoint, low, high in zip(simulator.checkpoints, lows, highs, strict=True)
+    )
+
+
+class EffectRange:
+    """Smallest and largest effect so far, of each pair at each checkpoint, and the points that have them.
+
+    A point is a row of coordinates; 0 stands for the observed arms.
+    """
+
+    def __init__(
+        self,
+        long_run: LongRun,
+        coordinates: int,
+        environments: Callable[[Floats], Sequence[Environment]],
+    ) -> None:
+        self.long_run, self.environments = long_run, environments
+        self.centre, self._square_error = long_run.mean_differences()
+        self.low, self.high = self.centre.copy(), self.centre.copy()
+        self.lowest = np.zeros((*self.low.shape, coordinates))
+        self.highest = np.zeros((*self.low.shape, coordinates))
+
+    def visit(self, points: Floats, count: int) -> None:
+        """Simulate `count` replications at each point and extend the range."""
+        for point, runs in zip(points, self.runs(points, count), strict=True):
+            effect = self._changes(runs).mean(axis=0) + self.centre
+            lower, higher = effect < self.low, effect > self.high
+            self.low[lower], self.lowest[lower] = effect[lower], point
+            self.high[higher], self.highest[higher] = effect[higher], point
+
+    def settle(self, count: int, margin: float) -> None:
+        """Simulate the ends again, longer, and move them outward by `margin` standard errors.
+
+        The extremes of many noisy estimates are biased outward; new replications at the same points are not.
+        """
+        ends = np.stack([self.lowest, self.highest])  # (end, pair, checkpoint, coordinate)
+        points, indices = np.unique(ends.reshape(-1, ends.shape[-1]), axis=0, return_inverse=True)
+        lowest_at, highest_at = indices.reshape(ends.shape[:-1])
+        count = max(
+            2, FINAL_FACTOR * count * MAX_FINAL_POINTS // max(MAX_FINAL_POINTS, len(points))
+        )
+        count = min(self.long_run.runs.replications, count)
+        error = margin * np.sqrt(self._square_error)
+        self.low, self.high = self.centre - error, self.centre + error
+        for index, runs in enumerate(self.runs(points, count)):
+            effect, error = self._estimate(runs)
+            lower = np.minimum(self.low, effect - margin * error)
+            higher = np.maximum(self.high, effect + margin * error)
+            self.low = np.where(lowest_at == index, lower, self.low)
+            self.high = np.where(highest_at == index, higher, self.high)
+
+    def include(self, effect: float) -> None:
+        """Move the ends outward to an effect that is possible."""
+        self.low, self.high = np.minimum(self.low, effect), np.maximum(self.high, effect)
+
+    def runs(self, points: Floats, count: int) -> Iterator[Runs]:
+        """Simulate `count` replications at each point."""
+        tasks = [(environment, range(count)) for environment in self.environments(points)]
+        return self.long_run.simulator.run_each(tasks)
+
+    def _changes(self, runs: Runs) -> Floats:
+        """Return the differences minus the long run's differences with the same random numbers."""
+        differences = self.long_run.simulator.differences(runs.rewards)
+        return differences - self.long_run.differences_from(0, runs.replications)
+
+    def _estimate(self, runs: Runs) -> tuple[Floats, Floats]:
+        """Return the effects at a point and their standard errors, as changes from the long run if more precise."""
+        values, changes = self.long_run.simulator.differences(runs.rewards), self._changes(runs)
+        effects = np.stack([values.mean(axis=0), changes.mean(axis=0) + self.centre])
+        squares = np.stack([_square_error(values), _square_error(changes) + self._square_error])
+        best = squares.argmin(axis=0)[None]
+        effect, square = (np.take_along_axis(array, best, 0)[0] for array in (effects, squares))
+        return effect, np.sqrt(square)
+
+
+def _square_error(values: Floats) -> Floats:
+    """Return the variance of the mean over replications."""
+    return values.var(axis=0, ddof=1) / len(values)
+
+
+class _Search:
+    """Search for the ends of the effect over a confidence set."""
+
+    def __init__(self, effect_range: EffectRange, confidence_set: BernoulliConfidenceSet) -> None:
+        self.effect_range, self.confidence_set = effect_range, confidence_set
+        self.long_run = effect_range.long_run
 
     def run(self, count: int, generator: np.random.Generator) -> None:
-        """Visit many points of the ball, then others near the best of the last checkpoint."""
-        arms, ball, extremes = self.ball.users.size, self.ball, self.extremes
+        """Visit many points of the ball, then points near the best at the last checkpoint."""
+        confidence_set, effect_range, long_run = (
+            self.confidence_set,
+            self.effect_range,
+            self.long_run,
+        )
+        arms = confidence_set.users.size
         axes = np.concatenate([np.eye(arms), -np.eye(arms)])
-        others = _unit(generator.standard_normal((max(8, DIRECTIONS - 2 * arms), arms)))
-        slopes = self._gradient(self.long.runs, np.array(self.long.copy.environment.means))[:SLOPES]
-        inner = 0.5 * ball.edge(others[: len(others) // 2])
-        edge = ball.edge(np.concatenate([axes, others, slopes, -slopes]))
-        extremes.visit(np.concatenate([edge, inner]), count)
-        for size in REFINEMENTS:
-            ends = extremes.lowest[:REFINED_PAIRS, -1], extremes.highest[:REFINED_PAIRS, -1]
+        random = _unit(generator.standard_normal((max(8, DIRECTIONS - 2 * arms), arms)))
+        gradients = self._gradient(long_run.runs, np.array(long_run.copy.environment.means))
+        gradients = gradients[:GRADIENT_PAIRS]
+        inner = 0.5 * confidence_set.edge(random[: len(random) // 2])
+        edge = confidence_set.edge(np.concatenate([axes, random, gradients, -gradients]))
+        effect_range.visit(np.concatenate([edge, inner]), count)
+        for size in REFINEMENT_SIZES:
+            ends = (
+                effect_range.lowest[:REFINED_PAIRS, -1],
+                effect_range.highest[:REFINED_PAIRS, -1],
+            )
             best = np.concatenate(ends)
-            steps = generator.standard_normal((STEPS, *best.shape)) / math.sqrt(arms)
+            steps = generator.standard_normal((REFINEMENT_STEPS, *best.shape)) / math.sqrt(arms)
             around = (_unit(best) + size * steps).reshape(-1, arms)
-            steepest = self._steepest(*ends, min(self.long.runs.replications, STEEPER * count))
-            extremes.visit(ball.edge(np.concatenate([around, steepest])), count)
+            steepest = self._steepest(
+                *ends, min(long_run.runs.replications, GRADIENT_FACTOR * count)
+            )
+            effect_range.visit(confidence_set.edge(np.concatenate([around, steepest])), count)
 
-    def _gradient(self, runs: Runs, chances: Floats) -> Floats:
-        """Of the effects at the last checkpoint along the coordinates, from replications at a point (pair, arm)."""
-        score = self.ball.score(runs, chances)
-        last = self.long.copies.between(runs.rewards[:, :, -1:])[:, :, 0]
+    def _gradient(self, runs: Runs, means: Floats) -> Floats:
+        """Return the gradient of the effects at the last checkpoint, from replications at a point (pair, arm)."""
+        score = self.confidence_set.score(runs, means)
+        last = self.long_run.simulator.differences(runs.rewards[:, :, -1:])[:, :, 0]
         return np.einsum("rp,ra->pa", last - last.mean(axis=0), score) / len(score)
 
     def _steepest(self, lowest: Floats, highest: Floats, count: int) -> Floats:
-        """The direction in which the effect falls or rises, at the ends of each pair (point, arm)."""
+        """Return the direction in which each pair's effect falls or rises, at its two ends (point, arm)."""
         points = np.concatenate([lowest, highest])
         pairs = len(lowest)
-        each = zip(self.extremes.runs(points, count), self.ball.chances(points), strict=True)
-        slopes = [self._gradient(runs, chances) for runs, chances in each]
+        runs_at_points = self.effect_range.runs(points, count)
+        gradients = [
+            self._gradient(runs, means)
+            for runs, means in zip(runs_at_points, self.confidence_set.means(points), strict=True)
+        ]
         signs = np.repeat([-1.0, 1.0], pairs)
-        return np.array([signs[at] * slope[at % pairs] for at, slope in enumerate(slopes)])
+        return np.array(
+            [
+                sign * gradient[index % pairs]
+                for index, (sign, gradient) in enumerate(zip(signs, gradients, strict=True))
+            ]
+        )
 
 
 def _unit(points: Floats) -> Floats:

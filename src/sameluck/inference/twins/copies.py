@@ -1,4 +1,4 @@
-"""Copies of the arms: an environment estimated from a ledger, and draws of others that the ledger leaves possible."""
+"""Copies of the arms: an environment estimated from observed rewards, and draws of other plausible environments."""
 
 from __future__ import annotations
 
@@ -18,56 +18,61 @@ from sameluck.inference.twins.observed_rewards import ObservedStacks
 from sameluck.validation import require_one_of
 from sameluck.wording import counted
 
-_LEAST_CHANCE = 2.0**-53  # that also leaves room below 1
+MIN_UNCOMMON = 10  # rewards of an arm other than its commonest
+MIN_UNCOMMON_IF_RARE = 20  # where they are fewer than half of the rewards, and decide the mean
+_MIN_PROBABILITY = 2.0**-53  # 1 minus this is still below 1
 
-families = ("bernoulli", "gaussian", "empirical")
+FAMILIES = ("bernoulli", "gaussian", "empirical")
 
 
 class ArmCopy(Protocol):
-    """The arms as one family of laws estimates them."""
+    """Arms estimated within a family of distributions."""
 
     @property
     def environment(self) -> Environment:
-        """The estimate itself."""
+        """Estimated arms."""
 
     def draws(self, count: int, generator: np.random.Generator) -> Sequence[Environment]:
-        """Environments from the posterior law, or resampled."""
+        """Draw environments from the posterior distribution, or by resampling."""
 
 
 class BernoulliCopy(NamedTuple):
-    """Rewards 0 and 1: chances (S + 1/2) / (U + 1), posterior Beta(S + 1/2, U - S + 1/2) (Jeffreys, 1946)."""
+    """Arms with rewards 0 and 1: means (S + 1/2) / (U + 1), posterior Beta(S + 1/2, U - S + 1/2) (Jeffreys, 1946)."""
 
     users: Floats  # U of each arm
     successes: Floats  # S
 
     @property
     def environment(self) -> Bernoulli:
-        """The estimated chances."""
         return Bernoulli(tuple(((self.successes + 0.5) / (self.users + 1)).tolist()))
 
     def draws(self, count: int, generator: np.random.Generator) -> list[Environment]:
-        """A Latin hypercube sample of the posterior law."""
-        return [Bernoulli(tuple(row)) for row in self.chances(count, generator).tolist()]
-
-    def chances(self, count: int, generator: np.random.Generator) -> Floats:
-        """The chances of `draws` (draw, arm)."""
+        """Return a Latin hypercube sample of the posterior distribution."""
         shapes = self.successes + 0.5, self.users - self.successes + 0.5
         grid = latin_hypercube(count, self.users.size, generator)
-        return scipy.special.betaincinv(*shapes, grid)
+        means = scipy.special.betaincinv(*shapes, grid)
+        return [Bernoulli(tuple(row)) for row in means.tolist()]
 
     @property
     def origins(self) -> None:
-        """What is subtracted from the rewards of each arm before they are summed: nothing."""
+        """Numbers to subtract from each arm's rewards before summing: none."""
 
     def coefficients(self, environments: Sequence[Environment]) -> Floats:
-        """Of the log-likelihood, on the depth, total and sum of squares of each arm (environment, sum)."""
-        chances = np.clip([one.means for one in environments], _LEAST_CHANCE, 1 - _LEAST_CHANCE)
-        failures = np.log1p(-chances)
-        return np.hstack([failures, np.log(chances) - failures, np.zeros_like(chances)])
+        """Return the log-likelihood's coefficients on each arm's depth, total and sum of squares.
+
+        The axes are environment and sum.
+        """
+        means = np.clip(
+            [environment.means for environment in environments],
+            _MIN_PROBABILITY,
+            1 - _MIN_PROBABILITY,
+        )
+        log_failure = np.log1p(-means)
+        return np.hstack([log_failure, np.log(means) - log_failure, np.zeros_like(means)])
 
 
 class GaussianCopy(NamedTuple):
-    """Normal rewards of unknown mean and variance: the usual estimates, and the posterior law of Jeffreys' prior."""
+    """Arms with normal rewards: sample means and standard deviations, posterior distribution by Jeffreys' prior."""
 
     counts: Floats
     means: Floats
@@ -75,11 +80,10 @@ class GaussianCopy(NamedTuple):
 
     @property
     def environment(self) -> Gaussian:
-        """The estimated means and standard deviations."""
         return Gaussian(tuple(self.means.tolist()), tuple(self.sds.tolist()))
 
     def draws(self, count: int, generator: np.random.Generator) -> list[Environment]:
-        """A Latin hypercube sample: (n - 1) s^2 / sigma^2 is chi-square, the mean normal given sigma."""
+        """Return a Latin hypercube sample: (n - 1) s^2 / sigma^2 is chi-square, the mean normal given sigma."""
         arms = self.counts.size
         grid = latin_hypercube(count, 2 * arms, generator)
         sds = self.sds * np.sqrt(
@@ -91,101 +95,122 @@ class GaussianCopy(NamedTuple):
 
     @property
     def origins(self) -> Floats:
-        """What is subtracted from the rewards of each arm, or squares of large means would cancel one another."""
+        """Numbers to subtract from each arm's rewards; the squares of large means would cancel otherwise."""
         return self.means
 
     def coefficients(self, environments: Sequence[Environment]) -> Floats:
-        """Of the log-likelihood, on the depth, total and sum of squares of each arm (environment, sum)."""
-        laws = np.array([(one.means, one.sd) for one in environments])  # type: ignore[attr-defined]
-        means, sds = laws[:, 0] - self.origins, laws[:, 1]
-        known = sds == 0  # an arm that pays the same always, in every draw
-        precisions = np.where(known, 0.0, np.where(known, 1.0, sds) ** -2.0)
-        each = np.log(precisions, where=~known, out=np.zeros_like(means)) / 2
-        each -= means**2 * precisions / 2
-        return np.hstack([each, means * precisions, -precisions / 2])
+        """Return the log-likelihood's coefficients on each arm's depth, total and sum of squares.
+
+        The axes are environment and sum.
+        """
+        parameters = np.array(
+            [(environment.means, environment.sd) for environment in environments]  # type: ignore[attr-defined]
+        )
+        means, sds = parameters[:, 0] - self.origins, parameters[:, 1]
+        # An arm that always pays the same does so in every draw, and says nothing about them.
+        constant = sds == 0
+        precisions = np.where(constant, 0.0, np.where(constant, 1.0, sds) ** -2.0)
+        per_reward = np.log(precisions, where=~constant, out=np.zeros_like(means)) / 2
+        per_reward -= means**2 * precisions / 2
+        return np.hstack([per_reward, means * precisions, -precisions / 2])
 
 
 LikelihoodCopy: TypeAlias = BernoulliCopy | GaussianCopy
 
 
 class EmpiricalCopy(NamedTuple):
-    """Any rewards: each arm's own values, and resamples of them with replacement.
+    """Arms with any rewards: their observed values, and resamples of them with replacement.
 
-    The values are in ascending order, so that one random number stands for the same quantile in every draw.
+    The values are in ascending order, so that a random number stands for the same quantile in every draw.
     """
 
     values: tuple[Floats, ...]
 
     @property
     def environment(self) -> Empirical:
-        """The observed values."""
         return Empirical(tuple(tuple(values.tolist()) for values in self.values))
 
     def draws(self, count: int, generator: np.random.Generator) -> list[Environment]:
-        """Resamples with replacement; of an arm that pays one reward mostly, its share is drawn as a chance is.
+        """Resample each arm with replacement.
 
-        Resamples of an arm that has seldom paid vary too little; the posterior law of Jeffreys' prior does not.
+        If an arm mostly pays its commonest reward, draw the share of other rewards from the posterior distribution
+        of Jeffreys' prior: resamples of an arm that has rarely paid vary too little.
         """
-        parts = [(one, *split_commonest(one)) for one in self.values]
+        arms = [(values, *split_commonest(values)) for values in self.values]
         return [
-            Empirical([np.sort(_resample(*one, generator)) for one in parts])  # type: ignore[misc]
+            Empirical([np.sort(_resample(*arm, generator)) for arm in arms])  # type: ignore[misc]
             for _ in range(count)
         ]
 
+    def missing_rewards(self, names: Sequence[str]) -> str | None:
+        """Say which arm has too few different rewards to know its distribution; None if all have enough."""
+        for name, values in zip(names, self.values, strict=True):
+            _, uncommon = split_commonest(values)
+            needed = MIN_UNCOMMON_IF_RARE if is_rare(uncommon, values) else MIN_UNCOMMON
+            if uncommon.size < needed:
+                return (
+                    f"arm {name} has fewer than {needed} rewards other than its commonest, too few to know its "
+                    "distribution"
+                )
+        return None
+
 
 def split_commonest(values: Floats) -> tuple[float, Floats]:
-    """The commonest reward of an arm, and all that are not that."""
-    found, counts = np.unique(values, return_counts=True)
-    commonest = found[counts.argmax()]
+    """Return an arm's commonest reward, and all rewards that differ from it."""
+    distinct, counts = np.unique(values, return_counts=True)
+    commonest = distinct[counts.argmax()]
     return float(commonest), values[values != commonest]
 
 
-def is_seldom(others: Floats, values: Floats) -> bool:
-    """Whether fewer than half of an arm's rewards are other than its commonest."""
-    return 2 * others.size < values.size
+def is_rare(uncommon: Floats, values: Floats) -> bool:
+    """Return whether fewer than half of an arm's rewards differ from its commonest."""
+    return 2 * uncommon.size < values.size
 
 
 def _resample(
-    values: Floats, commonest: float, others: Floats, generator: np.random.Generator
+    values: Floats, commonest: float, uncommon: Floats, generator: np.random.Generator
 ) -> Floats:
-    if not others.size or not is_seldom(others, values):
+    if not uncommon.size or not is_rare(uncommon, values):
         return generator.choice(values, values.size)
-    share = generator.beta(others.size + 0.5, values.size - others.size + 0.5)
-    some = generator.choice(others, round(share * values.size))
-    return np.concatenate([some, np.full(values.size - some.size, commonest)])
+    share = generator.beta(uncommon.size + 0.5, values.size - uncommon.size + 0.5)
+    drawn = generator.choice(uncommon, round(share * values.size))
+    return np.concatenate([drawn, np.full(values.size - drawn.size, commonest)])
 
 
 def copy_arms(stacks: ObservedStacks, family: str | None, names: Sequence[str]) -> ArmCopy:
-    """The arms of a ledger: `"bernoulli"` if all rewards are 0 and 1, otherwise `"empirical"`, unless it is given."""
-    family = family or ("bernoulli" if stacks.binary else "empirical")
-    require_one_of("family", family, families)
-    values = stacks.by_arm()
+    """Copy the arms of observed rewards.
+
+    The default family is `"bernoulli"` if all rewards are 0 and 1, otherwise `"empirical"`.
+    """
+    family = family or ("bernoulli" if stacks.is_binary else "empirical")
+    require_one_of("family", family, FAMILIES)
+    by_arm = stacks.by_arm()
     if family == "bernoulli":
-        if not stacks.binary:
+        if not stacks.is_binary:
             raise Invalid('family="bernoulli" needs rewards 0 and 1; leave it out')
         return BernoulliCopy(
-            stacks.users.astype(float), np.array([float(one.sum()) for one in values])
+            stacks.users.astype(float), np.array([float(values.sum()) for values in by_arm])
         )
-    least = 2 if family == "gaussian" else 1
-    for name, one in zip(names, values, strict=True):
-        if one.size < least:
+    needed = 2 if family == "gaussian" else 1
+    for name, values in zip(names, by_arm, strict=True):
+        if values.size < needed:
             raise Invalid(
-                f"arm {name} has {counted(one.size, 'reward')}, and a copy of it needs at least {least}; "
+                f"arm {name} has {counted(values.size, 'reward')}, and a copy of it needs at least {needed}; "
                 "wait for more"
             )
     if family == "empirical":
-        return EmpiricalCopy(tuple(np.sort(one) for one in values))
-    return GaussianCopy(*np.array([_normal_estimates(one) for one in values]).T)
+        return EmpiricalCopy(tuple(np.sort(values) for values in by_arm))
+    return GaussianCopy(*np.array([_normal_estimates(values) for values in by_arm]).T)
 
 
 def _normal_estimates(values: Floats) -> tuple[float, float, float]:
-    """Count, mean and standard deviation; exactly 0 of equal values, which rounding would leave above it."""
+    """Return count, mean and standard deviation, which is exactly 0 for equal values despite rounding."""
     if values.min() == values.max():
         return float(values.size), float(values[0]), 0.0
     return float(values.size), float(values.mean()), float(values.std(ddof=1))
 
 
 def latin_hypercube(count: int, columns: int, generator: np.random.Generator) -> Floats:
-    """Points of the unit cube: in every column one in each of `count` equal parts, in random order."""
-    parts = np.column_stack([generator.permutation(count) for _ in range(columns)])
-    return (parts + generator.random((count, columns))) / count
+    """Return points of the unit cube: in every column one point in each of `count` equal cells, in random order."""
+    cells = np.column_stack([generator.permutation(count) for _ in range(columns)])
+    return (cells + generator.random((count, columns))) / count

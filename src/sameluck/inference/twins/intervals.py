@@ -1,4 +1,4 @@
-"""The two intervals that a twin's simulations give: of the observed mean, and of the effect on the copied arms."""
+"""Intervals of the effect from a twin's simulations: around the observed mean, and from draws of the arms."""
 
 from __future__ import annotations
 
@@ -9,76 +9,161 @@ import numpy as np
 import scipy
 
 from sameluck.arrays import Floats
-from sameluck.intervals import Interval
+from sameluck.inference.effects import Effect, also_possible, effects, requested_pairs
+from sameluck.inference.requests import Request
+from sameluck.inference.twins.simulations import CopySimulator, Effort, LongRun, run_long
+from sameluck.intervals import UNKNOWN, Interval
+from sameluck.policies.external import Makers
+from sameluck.runs import Runs
 
-MEANS = 20_000  # of M draws, for the quantiles of the mean
-_MOST_DRAWN = 4_000_000
-PRECISE = 0.075  # of an interval's width, that the simulation's standard error may be
+RESAMPLED_MEANS = 20_000  # for the quantiles of a mean of M differences
+_MAX_RESAMPLED = 4_000_000  # differences
+PRECISE = 0.075  # largest standard error of the simulation, relative to an interval's width
 
 
 class CopiedEffect(NamedTuple):
-    """The effect on a copy of the arms and the interval of the effect on the arms themselves."""
+    """Effect on a copy of the arms, with an interval of the effect on the true arms."""
 
     effect: float
     interval: Interval
-    error: float  # the standard error of the simulation, of the end where it is larger
+    error: float  # the simulation's standard error, at the end where it is larger
 
     @property
     def imprecision(self) -> float:
-        """The simulation's error, relative to what is small against the width of the interval."""
+        """Simulation error relative to the largest error that is small against the interval's width."""
         width = self.interval.high - self.interval.low
         return self.error / (PRECISE * width) if width else 0.0
 
 
-def quantile(level: float) -> float:
-    """The normal quantile of a two-sided interval."""
+def normal_quantile(level: float) -> float:
+    """Return the normal quantile of a two-sided interval."""
     return float(scipy.special.ndtri(0.5 + level / 2))
 
 
-def mean_interval(
-    mean: float, count: int, star: Floats, level: float, generator: np.random.Generator
-) -> Interval:
-    """The interval of the effect around the observed mean of `count` replications; one is enough.
+def copied_effects(long_run: LongRun, level: float) -> tuple[Effect, ...]:
+    """Return the long run's effects, with the replications and users of the observed runs."""
+    pairs = long_run.simulator.pairs
+    copied = effects(long_run.runs, Request(level, simultaneous="none"), pairs)
+    observed_means = long_run.observed_differences.mean(axis=0).ravel()
+    users = np.tile(long_run.observed.interactions.mean(axis=0), len(pairs))
+    count = long_run.observed.replications
+    return tuple(
+        effect._replace(
+            replications=count,
+            interactions=float(interactions),
+            naive_replications=_rounded_up(count * effect.variance_ratio),
+            plain_effect=float(mean),
+        )
+        for effect, mean, interactions in zip(copied, observed_means, users, strict=True)
+    )
 
-    On each side the wider of mean -+ z sd / sqrt(count) and of the basic interval from the quantiles of means of
-    `count` draws; `star` are the differences on the copy.
+
+def effects_around_mean(
+    long_run: LongRun, copied: tuple[Effect, ...], level: float
+) -> tuple[Effect, ...]:
+    """Return the observed mean effects; their intervals have the spread on the copy.
+
+    One observed replication is enough. `copied` are the `copied_effects`.
     """
-    centre, sd = float(star.mean()), float(star.std(ddof=1))
-    deviations = np.sort(_means(star, count, generator)) - centre
-    half = quantile(level) * sd / math.sqrt(count)
+    observed, simulator = long_run.observed, long_run.simulator
+    generator = simulator.generator(1)
+    rewards = dict(zip(observed.policies, observed.rewards.mean(axis=0), strict=True))
+    columns = (
+        column
+        for pair in range(len(simulator.pairs))
+        for column in long_run.pair_differences(pair).T
+    )
+    results = []
+    for number, (effect, differences) in enumerate(zip(copied, columns, strict=True)):
+        mean, checkpoint = effect.plain_effect, number % simulator.checkpoints.size
+        interval = mean_interval(mean, observed.replications, differences, level, generator)
+        observed_effect = effect._replace(
+            reward=float(rewards[effect.policy][checkpoint]),
+            control_reward=float(rewards[effect.control][checkpoint]),
+        )
+        results.append(with_interval(observed_effect, mean, interval))
+    return tuple(results)
+
+
+def twin_effects(runs: Runs, request: Request, makers: Makers | None = None) -> tuple[Effect, ...]:
+    """Return the effects of a comparison around the observed means.
+
+    Several intervals hold together by Bonferroni's method.
+    """
+    pairs = requested_pairs(runs, request)
+    size = {"pairs": len(pairs) + len(also_possible(pairs, request))}
+    size |= {"checkpoints": runs.checkpoints.size, "none": 1}
+    size["both"] = size["pairs"] * size["checkpoints"]
+    family = size[str(request.simultaneous)]
+    level = 1 - (1 - request.level) / family
+    simulator = CopySimulator(runs, pairs=pairs, makers=makers)
+    simulator.expect(Effort().replications)
+    long_run = run_long(runs, None, simulator, Effort().replications)
+    around = effects_around_mean(long_run, copied_effects(long_run, level), level)
+    return tuple(
+        effect._replace(level=request.level, p_adjusted=min(1.0, family * effect.p_value))
+        for effect in around
+    )
+
+
+def with_interval(effect: Effect, centre: float, interval: Interval) -> Effect:
+    """Return the effect with another centre and interval."""
+    low, high, p_value = interval
+    return effect._replace(effect=centre, low=low, high=high, p_value=p_value, p_adjusted=p_value)
+
+
+def without_interval(effect: Effect) -> Effect:
+    """Return the effect with an interval without bounds."""
+    return with_interval(effect, effect.effect, UNKNOWN)
+
+
+def mean_interval(
+    mean: float, count: int, differences: Floats, level: float, generator: np.random.Generator
+) -> Interval:
+    """Return the interval around the observed mean of `count` replications; one replication is enough.
+
+    On each side it is the wider of two: mean -+ z sd / sqrt(count), and the basic interval from the quantiles of
+    means of `count` differences. `differences` are those on the copy.
+    """
+    centre, sd = float(differences.mean()), float(differences.std(ddof=1))
+    deviations = np.sort(_resampled_means(differences, count, generator)) - centre
+    half = normal_quantile(level) * sd / math.sqrt(count)
     below, above = np.quantile(deviations, [0.5 - level / 2, 0.5 + level / 2])
     low, high = mean - max(half, float(above)), mean + max(half, -float(below))
-    at = abs(mean) / (sd / math.sqrt(count)) if sd else math.inf if mean else 0.0
+    z = abs(mean) / (sd / math.sqrt(count)) if sd else math.inf if mean else 0.0
     beyond = np.mean(deviations >= mean) if mean > 0 else np.mean(deviations <= mean)
-    p_value = max(2 * float(scipy.special.ndtr(-at)), 2 * float(beyond), 1 / deviations.size)
+    p_value = max(2 * float(scipy.special.ndtr(-z)), 2 * float(beyond), 1 / deviations.size)
     return Interval(low, high, min(1.0, p_value))
 
 
-def _means(star: Floats, count: int, generator: np.random.Generator) -> Floats:
+def _resampled_means(values: Floats, count: int, generator: np.random.Generator) -> Floats:
     if count == 1:
-        return star
-    size = min(MEANS, max(1_000, _MOST_DRAWN // count))
+        return values
+    size = min(RESAMPLED_MEANS, max(1_000, _MAX_RESAMPLED // count))
     step = max(1, 1_000_000 // count)
     blocks = [min(step, size - start) for start in range(0, size, step)]
     return np.concatenate(
-        [star[generator.integers(star.size, size=(rows, count))].mean(axis=1) for rows in blocks]
+        [
+            values[generator.integers(values.size, size=(rows, count))].mean(axis=1)
+            for rows in blocks
+        ]
     )
 
 
 def copied_effect(
     draws: Floats, noise: float, errors: tuple[float, float], level: float
 ) -> CopiedEffect:
-    """The interval of the effect from simulations on draws of the arms.
+    """Return the effect on the copy and its interval, from simulations on draws of the arms.
 
     Args:
         draws: The effect on each draw.
-        noise: The variance of one of them that is due to simulation, beside errors that all of them share.
-        errors: The standard errors of the two ends by their simulation.
-        level: Of the interval.
+        noise: The simulation's part in the variance between draws, without errors that all draws share.
+        errors: The simulation's standard errors of the two ends.
+        level: Confidence of the interval.
 
-    The noise is taken out by drawing the effects together around their mean; at most half of their variance, because
-    the difference of two larger numbers that are nearly equal may come out far too small. The errors are added to the
-    ends linearly: in quadrature they are too little where the effect has a maximum near the true arms.
+    The noise is removed by shrinking the effects towards their mean. At most half of their variance is removed: the
+    difference of two nearly equal numbers may come out far too small. The errors are added to the ends linearly,
+    because in quadrature they are too small where the effect has a maximum near the true arms.
     """
     centre, variance = float(draws.mean()), float(draws.var(ddof=1))
     kept = max(variance / 2, variance - noise)
@@ -88,20 +173,20 @@ def copied_effect(
     return CopiedEffect(centre, Interval(low, high, _p_value(shrunk, errors)), max(errors))
 
 
-def copied_effect_of_each(
+def each_copied_effect(
     draws: Floats, noise: Floats, errors: Floats, level: float
 ) -> list[list[CopiedEffect]]:
-    """`copied_effect` of each pair at each checkpoint; `errors` has the axes end, pair, checkpoint."""
+    """Return the `copied_effect` of each pair at each checkpoint; `errors` has axes end, pair, checkpoint."""
     pairs, checkpoints = noise.shape
     return [
         [
             copied_effect(
-                draws[:, pair, at],
-                float(noise[pair, at]),
-                (float(errors[0, pair, at]), float(errors[1, pair, at])),
+                draws[:, pair, checkpoint],
+                float(noise[pair, checkpoint]),
+                (float(errors[0, pair, checkpoint]), float(errors[1, pair, checkpoint])),
                 level,
             )
-            for at in range(checkpoints)
+            for checkpoint in range(checkpoints)
         ]
         for pair in range(pairs)
     ]
@@ -109,12 +194,12 @@ def copied_effect_of_each(
 
 def _ends(draws: Floats, errors: tuple[float, float], level: float) -> tuple[float, float]:
     low, high = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2])
-    times = quantile(level)
-    return float(low) - times * errors[0], float(high) + times * errors[1]
+    z = normal_quantile(level)
+    return float(low) - z * errors[0], float(high) + z * errors[1]
 
 
 def _p_value(draws: Floats, errors: tuple[float, float]) -> float:
-    """The smallest 1 - level whose interval leaves out zero."""
+    """Return the smallest 1 - level whose interval leaves out 0, by bisection."""
     narrow, wide = 0.0, 1.0 - 1.0 / draws.size
     low, high = _ends(draws, errors, wide)
     if not low <= 0 <= high:
@@ -124,3 +209,7 @@ def _p_value(draws: Floats, errors: tuple[float, float]) -> float:
         low, high = _ends(draws, errors, middle)
         narrow, wide = (narrow, middle) if low <= 0 <= high else (middle, wide)
     return 1.0 - narrow
+
+
+def _rounded_up(value: float) -> float:
+    return math.ceil(value) if math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""The ledger of runs: the rewards of real users, by replication, owner and arm."""
+"""Observed rewards of an experiment, by replication, stack owner and arm."""
 
 from __future__ import annotations
 
@@ -12,38 +12,36 @@ from sameluck.errors import Invalid
 from sameluck.runs import Runs
 from sameluck.simulation.observed import observed_rewards
 
-_READ_AT_ONCE = 2_000_000  # rewards
+_REWARDS_PER_BLOCK = 2_000_000
 
 
 class ObservedStacks(NamedTuple):
-    """The beginning of every stack that some policy has read, each reward once, in order of position."""
+    """The revealed prefix of every reward stack: each reward once, in order of position."""
 
     depths: Ints  # (replication, owner, arm)
-    values: Floats  # one stack after another
+    values: Floats  # stack after stack
 
     @property
     def users(self) -> Ints:
-        """How many rewards each arm has."""
+        """Number of rewards of each arm."""
         return self.depths.sum(axis=(0, 1))
 
     @property
-    def binary(self) -> bool:
-        """Whether all rewards are 0 or 1."""
+    def is_binary(self) -> bool:
         return bool(((self.values == 0) | (self.values == 1)).all())
 
     def by_arm(self) -> list[Floats]:
-        """The rewards of each arm, all replications together."""
+        """Return the rewards of each arm, pooled over replications and owners."""
         cells, arms = self.depths.shape[0] * self.depths.shape[1], self.depths.shape[2]
-        arm = np.repeat(np.tile(np.arange(arms), cells), self.depths.ravel())
-        return [self.values[arm == one] for one in range(arms)]
+        arm_of_reward = np.repeat(np.tile(np.arange(arms), cells), self.depths.ravel())
+        return [self.values[arm_of_reward == arm] for arm in range(arms)]
 
-    def less(self, origins: Floats) -> ObservedStacks:
-        """The same with a number subtracted from the rewards of each arm."""
-        each = np.broadcast_to(origins, self.depths.shape)
-        return self._replace(values=self.values - np.repeat(each.ravel(), self.depths.ravel()))
+    def minus(self, origins: Floats) -> ObservedStacks:
+        """Return the stacks with each arm's origin subtracted from its rewards."""
+        by_stack = np.broadcast_to(origins, self.depths.shape)
+        return self._replace(values=self.values - np.repeat(by_stack.ravel(), self.depths.ravel()))
 
     def moments(self) -> StackMoments:
-        """What the tests of the arms' constancy need of every stack."""
         first = np.cumsum(self.depths).reshape(self.depths.shape) - self.depths
         totals, squares = self.sums(self.values), self.sums(self.values * self.values)
         along = self.sums(np.arange(self.values.size) * self.values)
@@ -52,10 +50,11 @@ class ObservedStacks(NamedTuple):
         )
 
     def sums(self, values: Floats) -> Floats:
-        """Sums over each stack of something that every reward has."""
+        """Return the sum over each stack of `values`, which holds a number for every reward."""
         depths = self.depths.ravel()
         ends = np.cumsum(depths)
         sums = np.zeros(depths.size)
+        # reduceat would give an empty stack the first value of the next stack instead of 0.
         filled = depths > 0
         if filled.any():
             sums[filled] = np.add.reduceat(values, (ends - depths)[filled])
@@ -63,7 +62,7 @@ class ObservedStacks(NamedTuple):
 
 
 class StackMoments(NamedTuple):
-    """Sums over each stack (replication, owner, arm)."""
+    """Sums over each stack, with axes replication, owner, arm."""
 
     depths: Ints
     totals: Floats
@@ -72,23 +71,26 @@ class StackMoments(NamedTuple):
 
 
 def simulated_stacks(runs: Runs, origins: Floats | None = None) -> Iterator[ObservedStacks]:
-    """What a simulation has read, less an origin of each arm; some replications at a time, or memory might not do."""
-    most = int(runs.stack_depths.sum(axis=(1, 2)).max())
-    step = max(1, _READ_AT_ONCE // most)
+    """Yield the stacks that a simulation has read, minus each arm's origin, in blocks of replications.
+
+    Blocks bound the memory: a long run may read far more rewards than fit in it.
+    """
+    deepest = int(runs.stack_depths.sum(axis=(1, 2)).max())
+    step = max(1, _REWARDS_PER_BLOCK // deepest)
     for first in range(0, runs.replications, step):
-        part = runs.part(first, step)
-        stacks = ObservedStacks(part.stack_depths, observed_rewards(part))
-        yield stacks if origins is None else stacks.less(origins)
+        block = runs.part(first, step)
+        stacks = ObservedStacks(block.stack_depths, observed_rewards(block))
+        yield stacks if origins is None else stacks.minus(origins)
 
 
 def simulated_moments(runs: Runs) -> StackMoments:
-    """The sums over the stacks of a simulation."""
-    each = [stacks.moments() for stacks in simulated_stacks(runs)]
-    return StackMoments(*map(np.concatenate, zip(*each, strict=True)))
+    """Return the moments of all stacks that a simulation has read."""
+    blocks = [stacks.moments() for stacks in simulated_stacks(runs)]
+    return StackMoments(*map(np.concatenate, zip(*blocks, strict=True)))
 
 
 def observed_stacks(runs: Runs) -> ObservedStacks:
-    """The ledger of runs; raises `Invalid` where they have none that a copy of the arms could be made from."""
+    """Return the rewards that runs have observed; raise `Invalid` if they cannot be copied."""
     experiment, environment = runs.experiment, runs.environment
     if experiment.design.indexed_by_period:
         raise Invalid(
@@ -106,13 +108,13 @@ def observed_stacks(runs: Runs) -> ObservedStacks:
         )
     if environment is not None and environment.is_moving:
         raise Invalid(
-            f"a twin copies arms that pay by one law throughout, and those of {type(environment).__name__} move with "
-            "the period; simulate it with more replications"
+            f"a twin copies stationary arms, and the arms of {type(environment).__name__} change with the period; "
+            "simulate it with more replications"
         )
     if runs.observed is not None:
         return ObservedStacks(runs.stack_depths, runs.observed)
     if environment is None:
         raise Invalid(
-            "these runs hold no single rewards, of which a twin is made; read them again with live.runs()"
+            "these runs do not hold their single rewards, which a twin needs; read them again with live.runs()"
         )
     return ObservedStacks(runs.stack_depths, observed_rewards(runs))

@@ -1,4 +1,4 @@
-"""The simulations of a twin: the policies on copies of the arms, on luck that no part of the experiment has."""
+"""Simulations of a twin: the policies on copies of the arms, with random numbers that the experiment never reads."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from sameluck.arrays import Floats, Ints
 from sameluck.environments.base import Environment
 from sameluck.experiment import Experiment
 from sameluck.inference.requests import Pair, all_pairs
+from sameluck.inference.twins.copies import ArmCopy, copy_arms
+from sameluck.inference.twins.observed_rewards import ObservedStacks, observed_stacks
 from sameluck.intervals import check_level
 from sameluck.policies.external import External, Makers
 from sameluck.randomness.streams import ALL_POLICIES, TWIN, stream, word
@@ -21,58 +23,63 @@ from sameluck.simulation.each_environment import Places, runs_in_each
 from sameluck.simulation.simulate import ProgressLike, as_progress, available_workers, simulate
 from sameluck.validation import require_whole
 
+MIN_DRAW_REPLICATIONS = 20
+
 log = logging.getLogger("sameluck")
 
 
 def has_objects(experiment: Experiment) -> bool:
-    """Whether a policy is a Python object."""
+    """Return whether a policy is a Python object."""
     return any(isinstance(policy, External) for policy in experiment.policies.values())
 
 
 def twin_seed(experiment: Experiment) -> int:
-    """The seed of luck that no part of the experiment has."""
+    """Return a seed whose random numbers the experiment never reads."""
     return int(word(stream(experiment.seed, TWIN, 0, ALL_POLICIES), 0))
 
 
-FEWEST = 20  # replications on a draw
-
-
 class Effort(NamedTuple):
-    """How much a twin simulates."""
+    """Amount of simulation of a twin."""
 
     replications: int = 20_000  # of the long run, R0
     draws: int = 200  # of the arms, B
-    draw_replications: int = 192  # on each, R1
-    raises: int = 2  # how often they may be doubled where the simulation's error is not small
-    weighted_replications: int | None = None  # R1 where each tells of all draws; None for the same
+    draw_replications: int = 192  # on each draw, R1
+    raises: int = 2  # how often R1 may be doubled where the simulation's error is not small
+    weighted_replications: int | None = None  # R1 with importance weights; None for the same
 
     @property
     def weighted(self) -> int:
-        """R1 where each replication tells of all draws."""
+        """R1 where importance weights let a replication count for all draws."""
         return self.weighted_replications or self.draw_replications
 
 
 def checked_effort(
     level: float, replications: int, draws: int | None, draw_replications: int | None
 ) -> Effort:
-    """How much to simulate for intervals of a level; raises `Invalid` for numbers that are too small."""
+    """Return the effort for intervals of a level; raise `Invalid` for numbers that are too small."""
     check_level(level)
-    usual = Effort()
+    default = Effort()
     if draws is None:
-        draws = max(usual.draws, math.ceil(4 / (1 - level)))
+        draws = max(default.draws, math.ceil(4 / (1 - level)))
     draws = require_whole("draws", draws, 20, 100_000)
     replications = require_whole("replications", replications, 200)
     if draw_replications is None:
-        each = min(usual.draw_replications, replications)
-        # As many on all draws together as usual: each is weighted on every draw, and time would grow as their square.
-        weighted = min(each, max(FEWEST, usual.draws * each // draws))
-        return Effort(replications, draws, each, weighted_replications=weighted)
-    each = require_whole("draw_replications", draw_replications, FEWEST, replications)
-    return Effort(replications, draws, each)
+        per_draw = min(default.draw_replications, replications)
+        # As many on all draws together as by default: each replication is weighted on every draw, so that the time
+        # would grow with the square of the number of draws.
+        weighted = min(per_draw, max(MIN_DRAW_REPLICATIONS, default.draws * per_draw // draws))
+        return Effort(replications, draws, per_draw, weighted_replications=weighted)
+    per_draw = require_whole(
+        "draw_replications", draw_replications, MIN_DRAW_REPLICATIONS, replications
+    )
+    return Effort(replications, draws, per_draw)
 
 
-class Copies:
-    """Simulates the policies of an experiment on copies of its arms: a replication has the same luck on each."""
+class CopySimulator:
+    """Simulator of an experiment's policies on copies of its arms.
+
+    A replication reads the same random numbers on every copy.
+    """
 
     def __init__(
         self,
@@ -90,59 +97,59 @@ class Copies:
             available_workers() if workers is None else require_whole("workers", workers, 1)
         )
         names = list(runs.policies)
-        self._first, self._second = (
+        self._policies, self._controls = (
             [names.index(pair[side]) for pair in self.pairs] for side in (0, 1)
         )
         self._makers = makers
-        self._progress, self._done, self._total = as_progress(progress), 0, 0
+        self._progress, self._done, self._expected = as_progress(progress), 0, 0
 
     def generator(self, purpose: int) -> np.random.Generator:
-        """Random numbers for draws of the arms and the like; the same in every call."""
+        """Return the random numbers of a purpose, such as draws of the arms: the same in every call."""
         return np.random.Generator(np.random.PCG64([self.seed, purpose]))
 
     def expect(self, replications: int) -> None:
-        """Add work to what progress reports."""
-        self._total += replications
+        """Add replications to the total that progress reports."""
+        self._expected += replications
 
     def finish(self) -> None:
-        """Report that no more will be simulated, though it was expected."""
-        self._total = self._done
+        """Report completion, also where fewer replications were simulated than expected."""
+        self._expected = self._done
         self._report(self._done)
 
     def run(self, environment: Environment, replications: range) -> Runs:
-        """Some replications on one copy, on all cores."""
+        """Simulate replications on one copy, with all workers."""
         whole = self.experiment.replace(replications=replications.stop)
-        checkpoints, before = self.checkpoints.tolist(), self._done
+        done_before = self._done
 
         def progress(done: int, total: int) -> None:
-            self._report(before + len(replications) * done // total)
+            self._report(done_before + len(replications) * done // total)
 
         return simulate(
             whole,
             environment,
-            checkpoints=checkpoints,
+            checkpoints=self.checkpoints.tolist(),
             replications=replications,
             workers=self.workers,
             progress=progress,
             makers=self._makers,
         )
 
-    def run_each(self, places: Places) -> Iterator[Runs]:
-        """Some replications on each of some copies, in their order."""
-        work = sum(len(replications) for _, replications in places)  # which decides on lanes
-        most = max(work, *(replications.stop for _, replications in places))
-        whole = self.experiment.replace(replications=most)
+    def run_each(self, tasks: Places) -> Iterator[Runs]:
+        """Simulate each task, which is a copy and its replications; yield the runs in the order of the tasks."""
+        total = sum(len(replications) for _, replications in tasks)
+        last = max(replications.stop for _, replications in tasks)
+        whole = self.experiment.replace(replications=max(total, last))
         if has_objects(whole):
-            each = self._objects_in_each(whole, places)
+            each_run = self._run_objects(whole, tasks)
         else:
-            each = runs_in_each(whole, places, self.checkpoints, self.workers)
-        for runs in each:
+            each_run = runs_in_each(whole, tasks, self.checkpoints, self.workers)
+        for runs in each_run:
             self._report(self._done + runs.replications)
             yield runs
 
-    def _objects_in_each(self, whole: Experiment, places: Places) -> Iterator[Runs]:
-        # In processes of simulate's own.
-        for environment, replications in places:
+    def _run_objects(self, whole: Experiment, tasks: Places) -> Iterator[Runs]:
+        # `simulate` runs Python objects in forked processes; threads would share one interpreter lock.
+        for environment, replications in tasks:
             yield simulate(
                 whole,
                 environment,
@@ -154,10 +161,10 @@ class Copies:
             )
 
     def warn_of_time(self, environment: Environment) -> None:
-        """Announce how long Python objects will take, from a few replications."""
+        """Warn how long Python objects will take, from a few replications."""
         if has_objects(self.experiment):
-            tried = self.run(environment, range(4 * self.workers))
-            seconds = (tried.seconds or 0.0) * self._total / tried.replications
+            trial = self.run(environment, range(4 * self.workers))
+            seconds = (trial.seconds or 0.0) * self._expected / trial.replications
             if seconds > 10:
                 log.warning(
                     "sameluck: the twin runs Python objects for about %s seconds; fewer replications, draws and "
@@ -165,19 +172,67 @@ class Copies:
                     f"{float(f'{seconds:.1g}'):,.0f}",
                 )
 
-    def differences(self, runs: Runs) -> Floats:
-        """The first policy's reward minus the second's, of each pair (replication, pair, checkpoint)."""
-        return self.between(runs.rewards)
+    def differences(self, rewards: Floats) -> Floats:
+        """Return each pair's difference, policy minus control, of rewards (any, policy, checkpoint)."""
+        return rewards[:, self._policies] - rewards[:, self._controls]
 
-    def differences_of(self, pair: int, runs: Runs) -> Floats:
-        """The same of one pair (replication, checkpoint)."""
-        return runs.rewards[:, self._first[pair]] - runs.rewards[:, self._second[pair]]
-
-    def between(self, rewards: Floats) -> Floats:
-        """Those of rewards, or of their means (anything, policy, checkpoint)."""
-        return rewards[:, self._first] - rewards[:, self._second]
+    def pair_differences(self, pair: int, runs: Runs) -> Floats:
+        """Return the differences of one pair (replication, checkpoint)."""
+        return runs.rewards[:, self._policies[pair]] - runs.rewards[:, self._controls[pair]]
 
     def _report(self, done: int) -> None:
         self._done = done
         if self._progress is not None:
-            self._progress(done, max(done, self._total))
+            self._progress(done, max(done, self._expected))
+
+
+class LongRun(NamedTuple):
+    """Many replications on the copy of the observed arms."""
+
+    observed: Runs
+    stacks: ObservedStacks
+    simulator: CopySimulator
+    copy: ArmCopy
+    runs: Runs  # on the copy
+
+    @property
+    def observed_differences(self) -> Floats:
+        """Observed differences of all pairs (replication, pair, checkpoint)."""
+        return self.simulator.differences(self.observed.rewards)
+
+    def pair_differences(self, pair: int) -> Floats:
+        """Return a pair's differences on the copy (replication, checkpoint).
+
+        The differences of all pairs may not fit in memory.
+        """
+        return self.simulator.pair_differences(pair, self.runs)
+
+    def differences_from(self, start: int, count: int) -> Floats:
+        """Return all pairs' differences on the copy in `count` replications from `start` on."""
+        return self.simulator.differences(self.runs.part(start, count).rewards)
+
+    def mean_differences(self) -> tuple[Floats, Floats]:
+        """Return the mean differences on the copy and the variances of these means (pair, checkpoint)."""
+        by_pair = map(self.pair_differences, range(len(self.simulator.pairs)))
+        moments = [
+            (values.mean(axis=0), values.var(axis=0, ddof=1) / len(values)) for values in by_pair
+        ]
+        means, variances = np.array(moments).transpose(1, 0, 2)
+        return means, variances
+
+    @property
+    def half_reward(self) -> float:
+        """Half of the mean size of rewards other than 0."""
+        sizes = np.abs(self.stacks.values[self.stacks.values != 0])
+        return float(sizes.mean()) / 2 if sizes.size else 0.5
+
+
+def run_long(
+    runs: Runs, family: str | None, simulator: CopySimulator, replications: int
+) -> LongRun:
+    """Copy the arms that runs have observed and simulate the policies on the copy."""
+    stacks = observed_stacks(runs)
+    copy = copy_arms(stacks, family, runs.experiment.arm_names)
+    simulator.warn_of_time(copy.environment)
+    simulated = simulator.run(copy.environment, range(replications))
+    return LongRun(runs, stacks, simulator, copy, simulated)

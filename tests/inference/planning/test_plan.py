@@ -64,7 +64,7 @@ def test_the_spread_comes_with_its_error():
     planned = sl.plan(EXPERIMENT, BERNOULLI, effect=2.0, power=0.9)
     runs = sl.simulate(EXPERIMENT.replace(replications=40_000, seed=99), BERNOULLI)
     truth = float((runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]).std())
-    assert abs(planned.own.sd - truth) < 5 * planned.own.sd_error
+    assert abs(planned.experiment_row.sd - truth) < 5 * planned.experiment_row.sd_error
 
 
 def test_power_against_brute_force_where_differences_are_far_from_normal():
@@ -116,7 +116,7 @@ def test_a_pilot_of_runs_and_a_prior_serve_as_well():
 @pytest.mark.slow
 def test_days_follow_arrivals_and_the_wait_for_rewards():
     by_users = sl.plan(EXPERIMENT, BERNOULLI, effect=2.0, power=0.9, arrivals_per_day=100)
-    assert by_users.own.days == pytest.approx(by_users.own.users / 100)
+    assert by_users.experiment_row.days == pytest.approx(by_users.experiment_row.users / 100)
     by_wait = sl.plan(
         EXPERIMENT,
         BERNOULLI,
@@ -125,7 +125,7 @@ def test_days_follow_arrivals_and_the_wait_for_rewards():
         arrivals_per_day=1e9,
         reward_delay_seconds=3_600,
     )
-    assert by_wait.own.days == pytest.approx(1_000 / 24)
+    assert by_wait.experiment_row.days == pytest.approx(1_000 / 24)
 
 
 @pytest.mark.slow
@@ -255,8 +255,8 @@ def test_every_number_of_a_plan_follows_from_the_pilot(pilot_runs, arguments):
     assert found.pilot_effect == pytest.approx(difference.mean())
     assert found.pilot_effect_error == pytest.approx(stats.sem(difference))
     assert (found.pilot_replications, found.level) == (40, level)
-    assert found.asked_power == arguments.get("power")
-    sd, error = found.own.sd, found.own.sd_error
+    assert found.requested_power == arguments.get("power")
+    sd, error = found.experiment_row.sd, found.experiment_row.sd_error
     spread = [sd + 2 * error, sd - 2 * error]
     low, high = (
         exact_power(found.effect, one, found.replications, level, found.replications - 1)
@@ -383,7 +383,7 @@ def test_a_plan_that_cannot_be_made_is_refused(pilot_runs):
     with pytest.raises(sl.Invalid, match="split_variance needs an Experiment first, got 3"):
         sl.split_variance(3, sl.BernoulliPrior())
     slow = sl.plan(EXPERIMENT, pilot_runs, effect=2.0, power=0.9, arrivals_per_day=0.5)
-    assert slow.own.days == 2 * slow.own.users
+    assert slow.experiment_row.days == 2 * slow.experiment_row.users
     with pytest.raises(sl.Invalid, match="never differ in the pilot"):
         sl.plan(
             EXPERIMENT.replace(policies={"a": "ucb1", "b": "ucb1"}),
@@ -403,7 +403,7 @@ def test_a_prior_is_paired_in_every_design_and_a_coupled_pilot_of_it_says_nothin
     runs = sl.simulate(naive, prior)
     values = runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]
     planned = sl.plan(naive, runs, **arguments)
-    own = planned.own
+    own = planned.experiment_row
     assert_row(own, values, 60, arguments, 0.95, lambda m: m - 1)
     low, high = (
         exact_power(
@@ -443,13 +443,15 @@ def test_a_plan_on_a_copy_of_the_arms():
     planned = sl.plan(EXPERIMENT, runs, horizon=2_000, effect=5.0, power=0.9, pilot=300)
     known = sl.plan(EXPERIMENT.replace(horizon=2_000), BERNOULLI, effect=5.0, power=0.9, pilot=300)
 
-    assert planned.own.horizon == 2_000
+    assert planned.experiment_row.horizon == 2_000
     assert planned.experiment.horizon == 2_000
     assert {row.design for row in planned.rows} == {row.design for row in known.rows}
-    assert 0.67 < planned.own.sd / known.own.sd < 1.5
-    assert planned.own.interactions == pytest.approx(known.own.interactions, rel=0.07)
+    assert 0.67 < planned.experiment_row.sd / known.experiment_row.sd < 1.5
+    assert planned.experiment_row.interactions == pytest.approx(
+        known.experiment_row.interactions, rel=0.07
+    )
     other = sl.plan(EXPERIMENT, BERNOULLI, horizon=500, effect=2.0, power=0.9, pilot=20)
-    assert other.own.horizon == 500
+    assert other.experiment_row.horizon == 500
 
 
 @pytest.mark.slow
@@ -466,7 +468,7 @@ def test_no_plan_on_a_copy_where_a_policy_fails_rarely():
 def test_ten_replications_are_a_pilot_and_the_largest_possible_effect_can_be_planned():
     pilot = sl.simulate(EXPERIMENT.replace(replications=10), BERNOULLI)
     planned = sl.plan(EXPERIMENT, pilot, effect=800.0, power=0.9)  # 1,000 periods of 0.9 - 0.1
-    assert (planned.pilot_replications, planned.possible_effect) == (10, 800.0)
+    assert (planned.pilot_replications, planned.max_effect) == (10, 800.0)
     with pytest.raises(sl.Invalid, match="at least 10 replications to estimate a variance, got 9"):
         sl.plan(EXPERIMENT, pilot.part(0, 9), effect=2.0, power=0.9)
 

@@ -10,10 +10,9 @@ from scipy import stats
 
 import sameluck as sl
 from sameluck.inference.twins.copies import BernoulliCopy, GaussianCopy, copy_arms
-from sameluck.inference.twins.long_run import run_long
+from sameluck.inference.twins.draws import WeightedEffects
 from sameluck.inference.twins.observed_rewards import ObservedStacks
-from sameluck.inference.twins.simulations import Copies, Effort, checked_effort
-from sameluck.inference.twins.weighting import WeightedEffects
+from sameluck.inference.twins.simulations import CopySimulator, Effort, checked_effort, run_long
 
 
 def sums_of(values):
@@ -47,7 +46,7 @@ def test_coefficients_give_the_ratio_of_likelihoods(copy, values, laws):
     """The likelihood itself has a further factor, the same for all arms."""
     stacks = ObservedStacks(np.array([[[values.size]]]), values)
     if copy.origins is not None:
-        stacks = stacks.less(copy.origins)
+        stacks = stacks.minus(copy.origins)
     one, other = copy.coefficients([law for law, _ in laws]) @ sums_of(stacks.values)
     expected = [density(values).sum() for _, density in laws]
 
@@ -69,12 +68,12 @@ def effects_of(family, environment, extensions):
     policies = {"ucb": sl.UCB1(2.0), "greedy": sl.EpsilonGreedy(0.2)}
     experiment = sl.Experiment(policies=policies, arms=2, horizon=60, replications=4, seed=8)
     runs = sl.simulate(experiment, environment)
-    copies = Copies(replace(runs, environment=environment), workers=1)
-    long = run_long(runs, family, copies, 800)
-    weighted = WeightedEffects(long, long.copy, Effort(800, 40, 32, 0))
+    simulator = CopySimulator(replace(runs, environment=environment), workers=1)
+    long_run = run_long(runs, family, simulator, 800)
+    weighted = WeightedEffects(long_run, long_run.copy, Effort(800, 40, 32, 0))
     for count in extensions:
         weighted.extend(count)
-    return weighted.effects(0.95)[0][0], copies, weighted.environments
+    return weighted.effects(0.95)[0][0], simulator, weighted.environments
 
 
 @pytest.mark.slow
@@ -84,9 +83,9 @@ def effects_of(family, environment, extensions):
 )
 def test_effects_are_those_of_long_simulations_on_each_draw(family, environment):
     """Within five standard errors: a false alarm has probability below 1e-6."""
-    found, copies, environments = effects_of(family, environment, [32])
-    places = [(one, range(10_000, 12_000)) for one in environments]
-    simulated = [copies.differences(runs).ravel() for runs in copies.run_each(places)]
+    found, simulator, environments = effects_of(family, environment, [32])
+    tasks = [(environment, range(10_000, 12_000)) for environment in environments]
+    simulated = [simulator.differences(runs.rewards).ravel() for runs in simulator.run_each(tasks)]
     shared = np.mean(simulated, axis=0)  # of each replication, the mean over the draws
     error = np.hypot(found.error, shared.std() / np.sqrt(shared.size))
 
@@ -173,9 +172,9 @@ def test_effects_of_objects_are_the_exact_expectations(design):
         policies=policies, arms=2, horizon=4, replications=3, design=design, seed=1
     )
     runs = sl.simulate(whole, sl.Bernoulli((0.7, 0.2)), makers=makers, workers=1)
-    copies = Copies(runs, workers=1, makers=makers)
-    long = run_long(runs, None, copies, 1_000)
-    weighted = WeightedEffects(long, long.copy, Effort(1_000, 20, 50, 0))
+    simulator = CopySimulator(runs, workers=1, makers=makers)
+    long_run = run_long(runs, None, simulator, 1_000)
+    weighted = WeightedEffects(long_run, long_run.copy, Effort(1_000, 20, 50, 0))
     weighted.extend(50)
     found = weighted.effects(0.95)[0][0]
 

@@ -73,15 +73,15 @@ def test_moments_of_a_simulation_are_read_in_parts(design, monkeypatch):
     runs, origins = simulated(design), np.array([0.1, 0.5])
     whole = ObservedStacks(runs.stack_depths, observed_rewards(runs))
     monkeypatch.setattr(
-        "sameluck.inference.twins.observed_rewards._READ_AT_ONCE", 40
+        "sameluck.inference.twins.observed_rewards._REWARDS_PER_BLOCK", 40
     )  # of 45 and more
 
     for one, other in zip(simulated_moments(runs), whole.moments(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
     parts = [one.values for one in simulated_stacks(runs, origins)]
     assert len(parts) > 1
-    assert np.array_equal(np.concatenate(parts), whole.less(origins).values)
-    by_arm = zip(whole.less(origins).by_arm(), whole.by_arm(), origins, strict=True)
+    assert np.array_equal(np.concatenate(parts), whole.minus(origins).values)
+    by_arm = zip(whole.minus(origins).by_arm(), whole.by_arm(), origins, strict=True)
     assert all(np.array_equal(less, values - origin) for less, values, origin in by_arm)
 
 

@@ -1,4 +1,4 @@
-"""The set of means: it is the one that is defined, as a ball; the true means are in it."""
+"""The set of means: it is the one that is defined, as a means_set; the true means are in it."""
 
 import math
 
@@ -8,7 +8,7 @@ from scipy import special
 
 import sameluck as sl
 from budget import SEED
-from sameluck.inference.twins.bernoulli_confidence_set import means_ball
+from sameluck.inference.twins.bernoulli_confidence_set import bernoulli_confidence_set
 from sameluck.inference.twins.copies import BernoulliCopy
 
 COPY = BernoulliCopy(np.array([40.0, 900.0, 7.0]), np.array([12.0, 700.0, 7.0]))
@@ -27,36 +27,38 @@ def literal_evidence(copy, means):
 
 
 def test_points_on_the_sphere_are_on_the_edge_of_the_set():
-    ball = means_ball(COPY, 0.95)
+    means_set = bernoulli_confidence_set(COPY, 0.95)
     generator = np.random.Generator(np.random.PCG64(SEED))
     points = generator.standard_normal((20, 3))
     points[:, 2] = -np.abs(
         points[:, 2]
     )  # the third arm has never failed: its mean cannot be higher
-    points *= ball.radius / np.linalg.norm(points, axis=1, keepdims=True)
+    points *= means_set.radius / np.linalg.norm(points, axis=1, keepdims=True)
 
-    for means in ball.chances(points):
+    for means in means_set.means(points):
         assert literal_evidence(COPY, means) == pytest.approx(math.log(20), abs=1e-3)
 
 
 def test_inside_and_outside():
-    ball = means_ball(COPY, 0.95)
+    means_set = bernoulli_confidence_set(COPY, 0.95)
     means = np.array([[0.3, 0.78, 0.9], [0.9, 0.5, 0.9], [0.31, 0.77, 0.99]])
 
     expected = [literal_evidence(COPY, row) < math.log(20) for row in means]
-    assert ball.contains(means).tolist() == expected == [True, False, True]
+    assert means_set.contains(means).tolist() == expected == [True, False, True]
 
 
 def test_whether_arms_may_be_equal():
-    assert not means_ball(COPY, 0.95).has_equal_arms
-    assert means_ball(COPY._replace(successes=COPY.users * 0.5), 0.95).has_equal_arms
+    assert not bernoulli_confidence_set(COPY, 0.95).has_equal_arms
+    assert bernoulli_confidence_set(COPY._replace(successes=COPY.users * 0.5), 0.95).has_equal_arms
     one_unseen = BernoulliCopy(np.array([0.0, 10.0]), np.array([0.0, 10.0]))
-    assert means_ball(one_unseen, 0.95).has_equal_arms
+    assert bernoulli_confidence_set(one_unseen, 0.95).has_equal_arms
 
 
 def test_an_arm_without_users_may_be_anything():
-    ball = means_ball(BernoulliCopy(np.array([0.0, 10.0]), np.array([0.0, 4.0])), 0.9)
-    ends = ball.chances(ball.edge(np.array([[1.0, 0.0], [-1.0, 0.0], [0.8, 0.6]])))
+    means_set = bernoulli_confidence_set(
+        BernoulliCopy(np.array([0.0, 10.0]), np.array([0.0, 4.0])), 0.9
+    )
+    ends = means_set.means(means_set.edge(np.array([[1.0, 0.0], [-1.0, 0.0], [0.8, 0.6]])))
 
     assert ends[:, 0].tolist() == [1.0, 0.0, 1.0]
     assert ends[:2, 1] == pytest.approx([0.4, 0.4], abs=1e-6)

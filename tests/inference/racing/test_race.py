@@ -25,7 +25,7 @@ BERNOULLI = sl.Bernoulli((0.6, 0.5, 0.4))
 
 
 def run(**changes: object) -> sl.Race:
-    settings = {"tolerance": 0.5, "horizon": 300, "seed": 1, "least": 5, "failures": 1}
+    settings = {"tolerance": 0.5, "horizon": 300, "seed": 1, "min_replications": 5, "failures": 1}
     return sl.race(FIELD, BERNOULLI, **{**settings, **changes})
 
 
@@ -96,18 +96,18 @@ def test_every_number_of_a_race_follows_from_the_rewards_of_simulate():
     assert race.runners[0][2:6] == (0, 0, 0, 0)
 
 
-def literal_race(rewards, level, tolerance, least):
+def literal_race(rewards, level, tolerance, first):
     """The rules of a race, one replication after another: who was dropped by whom and when, and how it ended.
 
     Both ends of an interval are used, each at 1 - (1 - level) / (N - 1).
     """
-    level, dropped, most = 1 - 2 * (1 - level) / (len(rewards) - 1), {}, len(rewards["u1"])
+    level, dropped, last = 1 - 2 * (1 - level) / (len(rewards) - 1), {}, len(rewards["u1"])
 
-    def interval(first, second, m):
-        values = rewards[first][:m] - rewards[second][:m]
+    def interval(policy, control, m):
+        values = rewards[policy][:m] - rewards[control][:m]
         return anytime_interval(values, level) if values.std() > 0 else (-math.inf, math.inf, 1)
 
-    for m in range(least, most + 1):
+    for m in range(first, last + 1):
         names = [name for name in rewards if name not in dropped]
         for name in names:
             better = [other for other in names if other != name and interval(other, name, m)[0] > 0]
@@ -117,23 +117,29 @@ def literal_race(rewards, level, tolerance, least):
         rivals = [name for name in names if name not in dropped and name != leader]
         if all(interval(rival, leader, m)[1] <= tolerance for rival in rivals):
             return dropped, m, True, leader
-    return dropped, most, False, leader
+    return dropped, last, False, leader
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tolerance", [0.5, 4.0])
 @pytest.mark.parametrize(
-    ("level", "least", "failures", "first"),
+    ("level", "min_replications", "failures", "first"),
     [(0.95, 5, 1, 5), (0.5, 12, 1, 12), (0.95, 5, 0.1, 29), (0.5, 5, 0.04, 17)],
 )
-def test_a_race_follows_its_rules_literally(tolerance, level, least, failures, first):
+def test_a_race_follows_its_rules_literally(tolerance, level, min_replications, failures, first):
     """40 replications in blocks of 16, three seeds; some races are certified and some are not.
 
     The first decision comes when failures would have been met: (1 - 0.1)^29 < 0.05 and (1 - 0.04)^17 < 0.5.
     """
     assert failures == 1 or (1 - failures) ** first <= 1 - level < (1 - failures) ** (first - 1)
     for seed in range(3):
-        settings = {"horizon": 60, "seed": seed, "least": least, "most": 40, "failures": failures}
+        settings = {
+            "horizon": 60,
+            "seed": seed,
+            "min_replications": min_replications,
+            "max_replications": 40,
+            "failures": failures,
+        }
         race = sl.race(FIELD, BERNOULLI, tolerance=tolerance, level=level, **settings)
         whole = sl.Experiment(policies=FIELD, arms=3, horizon=60, replications=40, seed=seed)
         table = dict(zip(FIELD, sl.simulate(whole, BERNOULLI).rewards[:, :, 0].T, strict=True))
@@ -167,7 +173,7 @@ def test_the_certificate_is_seldom_wrong():
 
 def test_near_ties_end_undecided_at_the_most_replications():
     twins = {"a": sl.ThompsonBernoulli(), "b": sl.ThompsonBernoulli()}
-    race = sl.race(twins, BERNOULLI, tolerance=1e-6, horizon=50, most=40, failures=0.1)
+    race = sl.race(twins, BERNOULLI, tolerance=1e-6, horizon=50, max_replications=40, failures=0.1)
     assert not race.certified
     assert race.replications == 40
     assert "Undecided after 40 replications: " in race.verdict
@@ -200,15 +206,18 @@ def _interrupt(replications: int, names: tuple[str, ...]) -> None:
         ({"tolerance": "x"}, "tolerance must be a finite number"),
         ({"level": 1.0}, "level must be between 0 and 1"),
         ({"progress": 3}, "progress must be a function"),
-        ({"most": 2}, "most must be >= 5"),
-        ({"least": 2}, "least must be >= 5"),
+        ({"max_replications": 2}, r"max_replications \(--most\) must be >= 5"),
+        ({"min_replications": 2}, r"min_replications \(--least\) must be >= 5"),
         ({"failures": 0}, "failures must be > 0"),
         ({"failures": 1.5}, "failures must be <= 1"),
         (
-            {"failures": 0.01, "most": 298},
-            "most=298 replications cannot exclude failures in 0.01 of them at level 0.95: 299 can; give most=299",
+            {"failures": 0.01, "max_replications": 298},
+            "298 replications cannot exclude failures in 0.01 of them at level 0.95: 299 can; allow 299",
         ),
-        ({"failures": 0.001, "level": 0.9}, "2,302 can; give most=2,302 or accept more"),
+        (
+            {"failures": 0.001, "level": 0.9},
+            "2,302 can; allow 2,302 with max_replications",
+        ),
         ({"horizon": 0}, "horizon must be"),
     ],
 )
@@ -229,8 +238,8 @@ def test_a_race_needs_rivals_and_arms():
             tolerance=20.0,
             arms=3,
             horizon=50,
-            least=5,
-            most=20,
+            min_replications=5,
+            max_replications=20,
             failures=1,
         ).replications
         <= 20
@@ -240,7 +249,7 @@ def test_a_race_needs_rivals_and_arms():
 def test_what_has_not_varied_proves_nothing():
     """Equal so far is not equal: no certificate from differences without variance, and a caution."""
     twins = {"a": sl.UCB1(), "b": sl.UCB1()}
-    race = sl.race(twins, BERNOULLI, tolerance=5.0, horizon=50, most=40, failures=0.1)
+    race = sl.race(twins, BERNOULLI, tolerance=5.0, horizon=50, max_replications=40, failures=0.1)
     assert not race.certified
     assert "earned exactly what a did, in every replication" in race.cautions[0]
     _, rival = race.runners
@@ -272,7 +281,7 @@ def test_a_policy_that_fails_rarely_and_badly_is_not_certified():
     1e-7. Decided after 30 replications, 31 of 60 races certified it.
     """
     field = {"ucb": sl.UCB1(2.0), "greedy": sl.EpsilonGreedy(0.0)}
-    settings = {"tolerance": 10.0, "horizon": 5_000, "most": 299}
+    settings = {"tolerance": 10.0, "horizon": 5_000, "max_replications": 299}
     races = [sl.race(field, sl.Bernoulli((0.95, 0.5)), seed=seed, **settings) for seed in range(15)]
     certified = sum(race.certified and race.best == "greedy" for race in races)
     assert stats.binom.sf(3, 15, 0.003) < budget.ALARM
@@ -284,7 +293,15 @@ def test_dropped_rivals_are_cautioned_like_the_others():
     """The rare failure of a policy that is dropped for it shows as skewness of its differences."""
     field = {"safe": sl.Always(0), "rare": sl.Always(1)}
     environment = sl.Empirical(((1.0, 0.9), (*(0.5,) * 39, -3.0)))
-    race = sl.race(field, environment, tolerance=0.1, horizon=1, least=30, most=200, failures=0.1)
+    race = sl.race(
+        field,
+        environment,
+        tolerance=0.1,
+        horizon=1,
+        min_replications=30,
+        max_replications=200,
+        failures=0.1,
+    )
     assert [one.dropped_by for one in race.runners] == [None, "safe"]
     assert race.runners[1].skewness > 2
     (caution,) = race.cautions
@@ -293,7 +310,7 @@ def test_dropped_rivals_are_cautioned_like_the_others():
 
 def test_an_undecided_race_is_taken_up_again_with_more(tmp_path):
     kept, whole = tmp_path / "race.json", run()
-    assert not run(keep=kept, most=10).certified
+    assert not run(keep=kept, max_replications=10).certified
     assert run(keep=kept).to_dicts() == whole.to_dicts()
 
 
@@ -309,7 +326,15 @@ def test_a_leader_without_rivals_is_certified_whatever_the_tolerance():
     """Differences of 5 with a standard deviation below 1 drop the worse policy; the better one remains alone."""
     arms = {"good": sl.Always(0), "bad": sl.Always(1)}
     environment = sl.Gaussian((1.0, 0.0), sd=0.1)
-    race = sl.race(arms, environment, tolerance=1e-9, horizon=5, least=5, most=30, failures=1)
+    race = sl.race(
+        arms,
+        environment,
+        tolerance=1e-9,
+        horizon=5,
+        min_replications=5,
+        max_replications=30,
+        failures=1,
+    )
     assert race.certified
     assert race.remaining == ("good",)
     assert race.replications < 30
@@ -317,7 +342,7 @@ def test_a_leader_without_rivals_is_certified_whatever_the_tolerance():
 
 def test_equal_policies_need_as_many_replications_under_naive():
     twins = {"a": sl.UCB1(), "b": sl.UCB1()}
-    race = sl.race(twins, BERNOULLI, tolerance=5.0, horizon=50, most=40, failures=1)
+    race = sl.race(twins, BERNOULLI, tolerance=5.0, horizon=50, max_replications=40, failures=1)
     assert race.naive_users == race.naive_users_low == race.naive_users_high == 40 * 2 * 50
     assert "without dropping" not in race.verdict
     assert str(race).splitlines()[1].split()[2:4] == ["-", "-"]  # the leader is not behind itself
@@ -356,11 +381,17 @@ def test_a_race_is_reported_to_the_digit():
 def test_rare_failures_of_the_leader_are_a_veto(monkeypatch):
     """Greedy play leads the first replications and fails in one of 40: it is not certified, and the race says why."""
     field = {"ucb": sl.UCB1(2.0), "greedy": sl.EpsilonGreedy(0.0)}
-    settings = {"tolerance": 5.0, "horizon": 5_000, "most": 60, "failures": 0.1, "seed": 1}
+    settings = {
+        "tolerance": 5.0,
+        "horizon": 5_000,
+        "max_replications": 60,
+        "failures": 0.1,
+        "seed": 1,
+    }
     race = sl.race(field, sl.Bernoulli((0.95, 0.5)), **settings)
 
     assert (race.best, race.certified) == ("greedy", False)
     assert "greedy ends" in race.vetoed[0]
     assert race.vetoed[0] in race.verdict
-    monkeypatch.setattr("sameluck.inference.twins.for_races.REPLICATIONS", 0)
+    monkeypatch.setattr("sameluck.inference.twins.failures.MAX_REPLICATIONS", 0)
     assert sl.race(field, sl.Bernoulli((0.95, 0.5)), **settings).certified

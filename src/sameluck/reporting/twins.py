@@ -1,0 +1,253 @@
+"""Presentation of a `Twin`: sentences, table, figure and page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sameluck.arrays import Floats
+from sameluck.files import made_with
+from sameluck.inference.effects import Effect, is_interim
+from sameluck.reporting import plots, tables
+from sameluck.reporting.pages.page import Card, render
+from sameluck.reporting.sentences import FINDINGS, failure_sentences
+from sameluck.reporting.twin_figures import Bar, PairFigure, Tail, draw_twin
+from sameluck.wording import amount, counted, listed, percent
+
+if TYPE_CHECKING:
+    from sameluck.inference.twins.bernoulli_confidence_set import Guaranteed
+    from sameluck.inference.twins.failures import Failure
+    from sameluck.inference.twins.twin import Twin
+
+FEW_USERS = 20  # of an arm
+MAX_FIGURES = 4  # pairs with room in a figure
+
+
+def title(twin: Twin) -> str:
+    """Return what was copied and simulated, on one line."""
+    source, runs = twin.source, twin.runs
+    users = counted(int(twin.long_run.stacks.users.sum()), "user")
+    means = listed(f"{mean:.3g}" for mean in twin.environment.means)
+    return (
+        f"Twin of {counted(source.replications, 'replication')} ({users}): {runs.experiment.design.label} design on "
+        f"arms of means {means}, {runs.replications:,} replications of "
+        f"{counted(int(runs.checkpoints[-1]), 'period')}, seed {source.experiment.seed}"
+    )
+
+
+def verdict(twin: Twin) -> str:
+    """Return the effects at the last checkpoint, rare failures and the assumptions."""
+    return " ".join([*_findings(twin), *failure_sentences(twin.failures), assumption(twin)])
+
+
+def _findings(twin: Twin) -> list[str]:
+    effects = twin.last_effects
+    sentences = [_finding(effect, withheld=bool(twin.withheld)) for effect in effects[:FINDINGS]]
+    if len(effects) > FINDINGS:
+        more = counted(len(effects) - FINDINGS, "more pair")
+        sentences.append(f"{more}: see the table.")
+    return [*sentences, *(f"No interval of the effect is given: {why}." for why in twin.withheld)]
+
+
+def _finding(effect: Effect, *, withheld: bool) -> str:
+    pair, over = f"{effect.policy} and {effect.control}", f"over {effect.checkpoint:,} periods"
+    if effect.effect == effect.sd == 0:
+        return f"On a copy of your arms, {pair} earn the same {over} in every replication, as the same policy would."
+    word = "more" if effect.effect > 0 else "less"
+    earns = f"On a copy of your arms, {effect.policy} earns {amount(abs(effect.effect))} {word} than {effect.control}"
+    if withheld:
+        return f"{earns} {over}."
+    interval = f"{percent(effect.level)} interval"
+    if effect.shows_difference:
+        near, far = sorted((abs(effect.low), abs(effect.high)))
+        return f"{earns} {over} ({interval} {amount(near)} to {amount(far)} {word})."
+    bounds = f"{interval} {amount(effect.low)} to {amount(effect.high)}"
+    return f"{earns} {over}, which shows no difference ({bounds})."
+
+
+def assumption(twin: Twin) -> str:
+    """Say what a twin assumes, and how well that was tested."""
+    stability = twin.stability
+    p_value = f"p = {stability.p_value:.2g}"
+    assumed = "This assumes that each arm's rewards are i.i.d."
+    if stability.rejected:
+        also = "; the guaranteed interval assumes it too" if twin.guaranteed else ""
+        return f"{assumed}, which the observed rewards contradict ({p_value}){also}. Read the observed mean instead."
+    if twin.source.replications == 1:
+        return f"{assumed}; one replication can hardly test that ({p_value})."
+    return f"{assumed}; the observed rewards do not contradict it ({p_value})."
+
+
+def suggestion(twin: Twin) -> str | None:
+    """Say whether the twin of a running experiment is sure already; None if it is not running."""
+    source = twin.source
+    control = source.experiment.control
+    if not is_interim(source) or twin.withheld:
+        return None
+    unsure = [
+        f"{effect.policy} and {effect.control}"
+        for effect in twin.last_effects
+        if effect.control == control and not effect.shows_difference and not effect.is_same_policy
+    ]
+    if unsure:
+        return f"The twin is not sure yet of {listed(unsure)}: continue."
+    last = source.checkpoints[-1]
+    unseen = any(failure.met == 0 and failure.checkpoint == last for failure in twin.failures)
+    unmet = " Failures that no replication has met are in its effect." if unseen else ""
+    return (
+        "The twin is sure already: every interval with the control leaves out 0, so the experiment could stop. That "
+        "rests wholly on stationary arms, also in the future; the anytime interval of compare does not."
+        f"{unmet} {_about_looks(twin)}"
+    )
+
+
+def _about_looks(twin: Twin) -> str:
+    """Say which intervals hold if the twin was asked before, and would have stopped the experiment then."""
+    once = "The interval is for one look, and stopping at the first look that is sure misses more often"
+    last, control = int(twin.source.checkpoints[-1]), twin.source.experiment.control
+    intervals = [
+        interval
+        for interval in twin.guaranteed
+        if (interval.control, interval.checkpoint) == (control, last)
+    ]
+    if not intervals:
+        return f"{once}."
+    is_sure = all(not interval.low <= 0 <= interval.high for interval in intervals)
+    verb = "also leaves out" if is_sure else "contains"
+    return f"{once}; the guaranteed interval, for every look, {verb} 0."
+
+
+def cautions(twin: Twin) -> Iterator[str]:
+    """Yield reasons to doubt a twin."""
+    source, users = twin.source, twin.long_run.stacks.users.tolist()
+    yield from source.notes
+    names = source.experiment.arm_names
+    few = [name for name, count in zip(names, users, strict=True) if count < FEW_USERS]
+    if few:
+        yield (
+            f"Fewer than {FEW_USERS} users have seen {'arm' if len(few) == 1 else 'arms'} {listed(few)}: the copy is "
+            "rough there."
+        )
+    if source.environment is not None:
+        yield (
+            "These runs are simulated, so the arms are known: more replications of simulate show the effect itself, "
+            "without a copy."
+        )
+
+
+def _header(twin: Twin) -> list[str]:
+    level = percent(twin.level)
+    alone = " (each alone)" if len(twin.effects) > 1 else ""
+    names = ["policy", "control", "horizon", "on the copy", f"{level} interval{alone}"]
+    names += ["observed", f"{level} interval", "sd"]
+    return [*names, f"guaranteed {level}"] if twin.guaranteed else names
+
+
+def _rows(twin: Twin) -> list[list[str]]:
+    """Return a row for each pair and checkpoint."""
+    return [
+        [
+            effect.policy,
+            effect.control,
+            f"{effect.checkpoint:,}",
+            amount(effect.effect),
+            "withheld" if twin.withheld else _bounds(effect),
+            amount(observed.effect),
+            _bounds(observed),
+            amount(effect.sd),
+            *map(_bounds, twin.guaranteed[index : index + 1]),
+        ]
+        for index, (effect, observed) in enumerate(zip(twin.effects, twin.observed, strict=True))
+    ]
+
+
+def _bounds(interval: Effect | Guaranteed) -> str:
+    return f"{amount(interval.low)} to {amount(interval.high)}"
+
+
+def _sentences(twin: Twin) -> list[str]:
+    suggested = [] if twin.suggestion is None else [twin.suggestion]
+    return [twin.verdict, *suggested, *(f"Caution: {caution}" for caution in twin.cautions)]
+
+
+def text(twin: Twin) -> str:
+    """Return title, table and sentences for a terminal."""
+    table = tables.text_table(_header(twin), _rows(twin), index=3)
+    return "\n\n".join([tables.wrapped(twin.title), table, *map(tables.wrapped, _sentences(twin))])
+
+
+def notebook(twin: Twin) -> str:
+    """Return title, table and sentences as HTML."""
+    return tables.notebook(twin.title, _header(twin), _rows(twin), _sentences(twin))
+
+
+def latex(twin: Twin) -> str:
+    """Return the table as a LaTeX tabular."""
+    return tables.latex_table(_header(twin), _rows(twin))
+
+
+def figure(twin: Twin, ax: plots.Axes | None = None) -> plots.Figure:
+    """Draw at most four pairs at the last checkpoint, pairs with the control first; on `ax`, the first pair alone.
+
+    A pair has the distribution of a replication's difference, the intervals, and the tail of losses.
+    """
+    last = int(twin.source.checkpoints[-1])
+    indices = [index for index, effect in enumerate(twin.effects) if effect.checkpoint == last]
+    return draw_twin([_pair_figure(twin, index) for index in indices[:MAX_FIGURES]], ax)
+
+
+def _pair_figure(twin: Twin, index: int) -> PairFigure:
+    effect, observed = twin.effects[index], twin.observed[index]
+    on_copy, seen = (
+        runs.rewards[:, runs.policies.index(effect.policy), -1]
+        - runs.rewards[:, runs.policies.index(effect.control), -1]
+        for runs in (twin.runs, twin.source)
+    )
+    bars = [Bar("observed mean", observed.effect, observed.low, observed.high)]
+    if not twin.withheld:
+        bars.insert(0, Bar("on the copy", effect.effect, effect.low, effect.high))
+    bars += [
+        Bar("guaranteed", None, interval.low, interval.high)
+        for interval in twin.guaranteed[index : index + 1]
+    ]
+    tails = (
+        _tail(effect, on_copy, failure) for failure in twin.failures if _is_between(failure, effect)
+    )
+    label = f"{effect.policy} minus {effect.control}"
+    return PairFigure(
+        label, effect.checkpoint, on_copy, seen, tuple(bars), twin.level, next(tails, None)
+    )
+
+
+def _tail(effect: Effect, differences: Floats, failure: Failure) -> Tail:
+    losses = np.sort(differences if failure.policy == effect.control else -differences)
+    return Tail(failure.policy, losses[losses > 0], failure.loss, failure.one_in)
+
+
+def _is_between(failure: Failure, effect: Effect) -> bool:
+    same_pair = {failure.policy, failure.control} == {effect.policy, effect.control}
+    return same_pair and failure.checkpoint == effect.checkpoint
+
+
+def card(twin: Twin) -> Card:
+    """Return verdict, figure and table as a section of a page."""
+    words = [twin.verdict, *([] if twin.suggestion is None else [twin.suggestion])]
+    return Card(
+        "On a copy of the arms",
+        " ".join(words),
+        _header(twin),
+        _rows(twin),
+        plots.to_svg(figure(twin)),
+        notes=twin.cautions,
+    )
+
+
+def page(twin: Twin) -> str:
+    """Return a self-contained page: verdict, figure, table and definition."""
+    experiment = twin.source.experiment
+    cards = [card(twin), Card("Experiment", twin.title, code=experiment.to_json())]
+    made = f"Made with sameluck {' on '.join(made_with().values())}. Experiment {experiment.digest}"
+    footer = f"{made}; the same runs give the same bits."
+    return render(f"Twin: {' v '.join(twin.source.policies)}", cards, footer)

@@ -375,6 +375,14 @@ def test_arms_that_changed_leave_only_the_observed_mean(twin, guaranteed):
     assert ("the guaranteed interval assumes it too" in changed.verdict) == guaranteed
 
 
+def test_the_notes_of_the_runs_are_cautions(runs, twin):
+    noted = replace(runs, notes=("The rewards of an arm are not i.i.d.",))
+    cautioned = replace(twin, long_run=twin.long_run._replace(observed=noted))
+
+    assert cautioned.cautions[0] == "The rewards of an arm are not i.i.d."
+    assert "not i.i.d." in str(cautioned)
+
+
 def test_the_share_of_rewards_that_are_seldom_is_drawn_as_a_chance():
     """From Beta(k + 1/2, n - k + 1/2), with k of n rewards other than the commonest; those are resampled."""
     seldom, often = np.array([0.0] * 30 + [5.0, 7.0, 9.0]), np.arange(8.0)

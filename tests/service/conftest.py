@@ -10,9 +10,9 @@ import pytest
 
 import sameluck as sl
 from sameluck.service.addresses import Address
+from sameluck.service.api_tokens import SCOPES, Tokens
 from sameluck.service.app import create_app
 from sameluck.service.process import ServiceProcess
-from sameluck.service.tokens import SCOPES, Tokens
 
 SOCKS = {
     "name": "socks",

@@ -7,9 +7,9 @@ import pytest
 
 import sameluck as sl
 from sameluck.errors import SameluckError
+from sameluck.service.api_tokens import SCOPES
 from sameluck.service.app import create_app
 from sameluck.service.problems import STATUSES, status_of
-from sameluck.service.tokens import SCOPES
 
 DOCUMENT = create_app(sl.open("sqlite://")).openapi()
 OPERATIONS = {

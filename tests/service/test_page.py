@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import sameluck as sl
+from sameluck.service.api_tokens import SCOPES
 from sameluck.service.app import create_app
 from sameluck.service.problems import STATUSES
-from sameluck.service.tokens import SCOPES
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "service.md").read_text()
 BLOCKS = re.findall(r"^```(bash|javascript|python)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

@@ -21,8 +21,8 @@ import pytest
 import sameluck as sl
 from sameluck import cli
 from sameluck.service.addresses import Address
+from sameluck.service.api_tokens import Tokens
 from sameluck.service.process import ServiceProcess
-from sameluck.service.tokens import Tokens
 
 EXPERIMENT = {
     "name": "socks",
@@ -248,7 +248,7 @@ def test_tokens_are_created_listed_and_revoked(tmp_path, monkeypatch, capsys):
         (["--host", "192.0.2.1"], "cannot listen at 192.0.2.1"),
         (["--host", "no.such.host.invalid"], "cannot listen at no.such.host.invalid"),
         (["--db", "sqlite://"], "name a file"),
-        (["--demo", "--db", "sqlite:///shop.db"], "leave --db out"),
+        (["--demo", "--db", "sqlite:///shop.db"], "omit --db"),
     ],
 )
 def test_it_does_not_serve_where_it_must_not(tmp_path, monkeypatch, capsys, options, remedy):

@@ -77,7 +77,7 @@ def test_results_say_what_is_missing(served):
     served.start()
     results = served.http.get("/v1/experiments/socks/results").json()
     assert results["effects"] == []
-    assert results["verdict"] == "0 replications have reached 4 periods, and a comparison needs 2."
+    assert results["verdict"] == "0 replications have reached 4 periods; a comparison needs 2."
     for level in ("2", "nan"):  # whether or not there is anything to compare
         answer = served.http.get("/v1/experiments/socks/results", params={"level": level})
         assert codes(answer) == (422, "invalid")

@@ -8,7 +8,7 @@ import pytest
 
 import sameluck as sl
 from sameluck.service.access import Service
-from sameluck.service.tokens import Tokens, digest
+from sameluck.service.api_tokens import Tokens, digest
 
 
 def test_a_token_is_shown_once_and_only_its_digest_is_kept(served):
@@ -40,7 +40,7 @@ def test_a_token_of_another_process_is_known_within_a_second(served, monkeypatch
     other = Tokens(served.store.database)
     headers = {"Authorization": f"Bearer {other.create('late', ['read'])}"}
     assert served.http.get("/v1/experiments", headers=headers).status_code == 401
-    monkeypatch.setattr("sameluck.service.tokens.FRESH_SECONDS", 0.0)
+    monkeypatch.setattr("sameluck.service.api_tokens.FRESH_SECONDS", 0.0)
     assert served.http.get("/v1/experiments", headers=headers).status_code == 200
     other.revoke("late")
     assert served.http.get("/v1/experiments", headers=headers).status_code == 401
@@ -52,10 +52,10 @@ def test_a_known_token_stays_valid_while_the_database_is_away(served, monkeypatc
 
     headers = served.as_("read")
     assert served.http.get("/v1/experiments", headers=headers).status_code == 200
-    monkeypatch.setattr("sameluck.service.tokens.FRESH_SECONDS", 0.0)
+    monkeypatch.setattr("sameluck.service.api_tokens.FRESH_SECONDS", 0.0)
     monkeypatch.setattr(served.tokens, "_rows", away)
     assert served.http.get("/v1/experiments", headers=headers).status_code == 200
-    served.tokens._known = None  # they were never read
+    served.tokens._holders = None  # they were never read
     assert served.http.get("/v1/experiments", headers=headers).status_code == 503
 
 
@@ -92,7 +92,7 @@ def test_no_token_has_the_name_of_the_one_that_the_command_prints(served, name):
     answer = served.http.post("/v1/tokens", json=body)
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
     assert "choose another" in answer.json()["detail"]
-    assert name not in [one.name for one in served.tokens.every()]
+    assert name not in [one.name for one in served.tokens.list()]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from sameluck.cli.live.store_options import DatabaseOptions, format_rows, url_op
 from sameluck.cli.output import Output, json_option
 from sameluck.live.store import Store
 from sameluck.reporting.tables import text_table
-from sameluck.service.tokens import SCOPES, Tokens
+from sameluck.service.api_tokens import SCOPES, Tokens
 
 
 @click.group("token", cls=CommandGroup, prefix="token ", invoke_without_command=True)
@@ -69,7 +69,7 @@ def create_command(name: str, scopes: tuple[str, ...], url: str) -> Output:
 def list_command(url: str) -> Output:
     """List the tokens, without their secrets."""
     with DatabaseOptions(url).open(read_only=True) as store:
-        tokens = Tokens(store.database).every()
+        tokens = Tokens(store.database).list()
     header = ("token", "scopes", "created", "revoked")
     rows = [
         (token.name, ", ".join(token.scopes), token.created_at, token.revoked_at or "")

@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeVar
 
 import httpx
 
-from sameluck.client.answers import RETRY_STATUSES, Answer
 from sameluck.client.calls import MAX_SECONDS, Call
+from sameluck.client.decoding import RETRY_STATUSES, Answer
 from sameluck.errors import Invalid, shown
 from sameluck.live.calls.deadline import seconds_left, time_limit
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from sameluck.client.answers import (
+from sameluck.client.decoding import (
     Answer,
     ExperimentDocument,
     TraceDocument,

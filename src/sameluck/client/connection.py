@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import httpx
 
-from sameluck.client.answers import Answer
 from sameluck.client.attempts import NOT_SENT, Attempts, Sender, seconds_for
 from sameluck.client.calls import Call
+from sameluck.client.decoding import Answer
 from sameluck.errors import Invalid, SameluckError, Unavailable, shown
 from sameluck.live.calls.breaker import FAILURES, CircuitBreaker
 from sameluck.validation import require_number

@@ -1,4 +1,4 @@
-"""The service: live experiments over HTTP, for applications in any language.
+"""Live experiments over HTTP, for applications in any language.
 
-`sameluck.service.app.create_app` returns it as an ASGI application; `sameluck serve` runs it.
+`sameluck.service.app.create_app` returns the service as an ASGI application; `sameluck serve` runs it.
 """

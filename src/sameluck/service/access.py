@@ -1,4 +1,4 @@
-"""Who may call a route: the bearer token of a request, its scopes and its rate."""
+"""Access to routes: the bearer token of a request, its scopes and its rate."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ from fastapi.openapi.models import HTTPBearer
 from fastapi.security import SecurityScopes
 from fastapi.security.base import SecurityBase
 
+from sameluck.service.api_tokens import PREFIX, Holder, Tokens
 from sameluck.service.comparison_cache import ComparisonCache
 from sameluck.service.limits import Limits
 from sameluck.service.loaded_experiments import LoadedExperiments
 from sameluck.service.problems import Refused
-from sameluck.service.tokens import PREFIX, Holder, Tokens
 
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
-NOBODY = ""  # in whose name requests without a valid token are counted
+NOBODY = ""  # the name under which requests without a valid token are counted
 
 
 @dataclass(frozen=True)
 class Service:
-    """What every route may use."""
+    """The objects that every route may use."""
 
     experiments: LoadedExperiments
     tokens: Tokens
     limits: Limits
     comparison_cache: ComparisonCache = field(default_factory=ComparisonCache)
-    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _token_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def fresh_tokens(self) -> Tokens:
-        """The tokens, read again if it is time: by one request, for which the others of that moment wait."""
+        """Return the tokens; if they are stale, one request reads them again while the others wait."""
         if self.tokens.is_stale():
-            async with self._reading:
+            async with self._token_lock:
                 if self.tokens.is_stale():
                     await to_thread.run_sync(self.tokens.refresh)
         return self.tokens
 
 
 class Rates:
-    """How many requests each holder of a token may still make: a token bucket for each."""
+    """Rate limits: a token bucket for each holder of a token."""
 
     def __init__(self, per_second: float) -> None:
         self._per_second = per_second
-        self._left: dict[str, tuple[float, float]] = {}  # requests, and when that was
+        self._left: dict[str, tuple[float, float]] = {}  # requests left, and the monotonic time
 
     def take(self, name: str) -> bool:
-        """Count a request; False if there have been too many."""
+        """Count a request; return False if the holder has made too many."""
         now = time.monotonic()
         left, then = self._left.get(name, (2 * self._per_second, now))
         left = min(2 * self._per_second, left + (now - then) * self._per_second)
@@ -60,19 +60,18 @@ class Rates:
 
 
 class Caller(NamedTuple):
-    """The holder of a valid token, and the service that was called."""
+    """The holder of a valid token, and the service."""
 
     name: str
     service: Service
 
     @property
     def experiments(self) -> LoadedExperiments:
-        """The experiments of the store."""
         return self.service.experiments
 
 
 class Bearer(SecurityBase):
-    """Returns the caller of a request, or refuses it: 401 without a valid token, 403 without the scope, 429."""
+    """Dependency that returns the caller, or refuses: 401 without a valid token, 403 without the scope, 429."""
 
     scheme_name = "token"
     model = HTTPBearer(description="A token made by `sameluck token create`; it starts with `sl_`.")
@@ -82,13 +81,13 @@ class Bearer(SecurityBase):
         return await self.caller(request.app, header, needed.scopes)
 
     async def caller(self, app: FastAPI, header: str, needed: Sequence[str]) -> Caller:
-        """The caller that an Authorization header names."""
+        """Return the caller that an Authorization header names."""
         service: Service = app.state.service
         rates: Rates = app.state.rates
         holder = await _holder(service, header)
         if not rates.take(holder.name if holder else NOBODY):
-            most = service.limits.requests_per_second
-            raise Refused(429, "too_many_requests", f"more than {most:g} requests per second")
+            limit = service.limits.requests_per_second
+            raise Refused(429, "too_many_requests", f"more than {limit:g} requests per second")
         if holder is None:
             detail = "send a valid token: the header Authorization: Bearer sl_..."
             raise Refused(401, "unauthenticated", detail, _CHALLENGE)
@@ -100,8 +99,8 @@ class Bearer(SecurityBase):
 
 
 async def _holder(service: Service, header: str) -> Holder | None:
-    kind, _, secret = header.partition(" ")
-    if kind.lower() != "bearer" or not secret.startswith(PREFIX):
+    scheme, _, secret = header.partition(" ")
+    if scheme.lower() != "bearer" or not secret.startswith(PREFIX):
         return None
     return (await service.fresh_tokens()).holder(secret)
 

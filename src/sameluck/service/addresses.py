@@ -1,4 +1,4 @@
-"""`Address`: where a service listens, and by which names it may be called."""
+"""`Address`: the host and port of a service, and the names by which it may be called."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Address(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only programs of this machine can call."""
+        """Whether only programs on this machine can call the service."""
         try:
             return ip_address(self.host).is_loopback
         except ValueError:
@@ -28,18 +28,18 @@ class Address(NamedTuple):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The names that a Host header may have; `Invalid` if they are not known."""
+        """The names that a Host header may have; `Invalid` if they cannot be derived from the host."""
         if self.host in ("0.0.0.0", "::", "") and not self.names:
             raise Invalid(
-                f"--host {self.host} listens at every address of this machine; name those by which the service is "
+                f"--host {self.host} listens at every address of this machine; add the names by which the service is "
                 "called: --allow-host shop.example.org"
             )
         return (*LOOPBACK, self.host, *self.names)
 
     def bind(self) -> socket.socket:
-        """A socket that listens; `Invalid` if the address cannot be used."""
+        """Return a listening socket; raise `Invalid` if the address cannot be used."""
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        # The protocol is named: asyncio sends without delay (TCP_NODELAY) only where it knows that it is TCP.
+        # asyncio sets TCP_NODELAY only on a socket whose protocol is explicitly TCP.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -49,11 +49,11 @@ class Address(NamedTuple):
             listener.close()
             reason = error.strerror or error
             raise Invalid(
-                f"cannot listen at {self.host}, port {self.port}: {reason}; choose another: --port"
+                f"cannot listen at {self.host}, port {self.port}: {reason}; choose another port: --port"
             ) from None
         return listener
 
     def url(self, listener: socket.socket) -> str:
-        """The address to call, with the port that was bound."""
+        """Return the URL of the service, with the bound port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{listener.getsockname()[1]}"

@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from sameluck.live.options import Makers
 from sameluck.live.store import Store
 from sameluck.service.access import Rates, Service
+from sameluck.service.api_tokens import Tokens
 from sameluck.service.dashboard.pages import add_dashboard
 from sameluck.service.guard import Guard
 from sameluck.service.limits import Limits
@@ -20,7 +21,6 @@ from sameluck.service.loaded_experiments import LoadedExperiments
 from sameluck.service.metrics import Measured, Metrics
 from sameluck.service.problems import add_problem_documents
 from sameluck.service.routes import add_routes
-from sameluck.service.tokens import Tokens
 
 
 def create_app(
@@ -32,16 +32,16 @@ def create_app(
     limits: Limits = Limits(),  # noqa: B008 it is immutable
     background: Callable[[LoadedExperiments], Coroutine[None, None, None]] | None = None,
 ) -> FastAPI:
-    """The service of a store.
+    """Return the service of a store.
 
     Args:
         store: The store; it is closed when the application is shut down.
-        tokens: Who may call it; those in the database of the store if not given.
+        tokens: The tokens that may call it; the tokens in the store's database if not given.
         makers: For `External` policies: name -> function of a seed that returns the policy.
-        hosts: The names by which it may be called, as in the Host header without the port; those of the loopback
-            address if not given.
-        limits: What it accepts at most.
-        background: What runs as long as the service does, on its experiments: the traffic of a demonstration.
+        hosts: The names by which it may be called, as in the Host header without the port; the names of the
+            loopback address if not given.
+        limits: The largest requests and experiments that it accepts.
+        background: A coroutine that runs as long as the service, such as the traffic of a demonstration.
     """
     experiments = LoadedExperiments(store, makers)
 
@@ -64,7 +64,7 @@ def create_app(
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
-        redirect_slashes=False,  # to http, also where a proxy is called by https
+        redirect_slashes=False,  # a redirect would go to http, also behind a proxy with https
     )
     app.state.service = Service(experiments, tokens or Tokens(store.database), limits)
     app.state.rates = Rates(limits.requests_per_second)

@@ -1,4 +1,4 @@
-"""The traffic of `sameluck serve --demo`: synthetic users, two policies, and a challenger that comes late."""
+"""Traffic of `sameluck serve --demo`: synthetic users, two policies, and a challenger that is added later."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MEANS = {"checklist": 0.62, "video": 0.40, "tour": 0.35, "no hint": 0.30}
 STEP_SECONDS = 0.05
 ARRIVALS_PER_STEP = 6.0
 DELAY_SECONDS = 0.03  # until a reward comes, on average
-LATE_AFTER = 12  # complete replications, when the challenger is added
+CHALLENGER_AFTER = 12  # complete replications
 
 EXPERIMENT = Experiment(
     policies={"ucb": UCB1(), "thompson": ThompsonBernoulli()},
@@ -41,7 +41,7 @@ async def run_demo(experiments: LoadedExperiments) -> None:
     traffic, step, added = _Traffic(), 0, False
     while True:
         status = await experiments.read(NAME, lambda live: live.status())
-        if not added and status.complete >= LATE_AFTER:
+        if not added and status.complete >= CHALLENGER_AFTER:
             added = True
             await experiments.change(
                 "demo", NAME, lambda live: live.add_policy("greedy", "epsilon_greedy(epsilon=0.1)")
@@ -49,37 +49,37 @@ async def run_demo(experiments: LoadedExperiments) -> None:
         if status.status in ("complete", "stopped") and (added or status.status == "stopped"):
             return
         step += 1
-        arrived = await experiments.assign_many(NAME, traffic.arrivals())
-        traffic.expect([one for one in arrived if isinstance(one, Assignment)], step)
+        answers = await experiments.assign_many(NAME, traffic.arrivals())
+        traffic.expect([answer for answer in answers if isinstance(answer, Assignment)], step)
         await experiments.reward_many(traffic.rewards(step))
         await asyncio.sleep(STEP_SECONDS)
 
 
 class _Traffic:
-    """Users who arrive at random, and whose rewards come a little later."""
+    """Users who arrive at random, and whose rewards arrive a little later."""
 
     def __init__(self) -> None:
         self._random = np.random.default_rng(7)
         self._users = 0
-        self._coming: list[tuple[float, str, float]] = []  # when, assignment, reward
+        self._rewards: list[tuple[float, str, float]] = []  # a heap of step, assignment, reward
 
     def arrivals(self) -> list[str]:
-        """The users of one step."""
+        """Return the users who arrive in one step."""
         first, self._users = self._users, self._users + int(self._random.poisson(ARRIVALS_PER_STEP))
         return [f"user-{number}" for number in range(first, self._users)]
 
     def expect(self, assignments: list[Assignment], step: int) -> None:
-        """Draw the rewards of those who were enrolled."""
-        for one in assignments:
-            if one.id is not None:
-                when = step + self._random.exponential(DELAY_SECONDS) / STEP_SECONDS
-                value = float(self._random.random() < MEANS[one.arm])
-                heapq.heappush(self._coming, (when, one.id, value))
+        """Draw the rewards of the enrolled users."""
+        for assignment in assignments:
+            if assignment.id is not None:
+                due = step + self._random.exponential(DELAY_SECONDS) / STEP_SECONDS
+                value = float(self._random.random() < MEANS[assignment.arm])
+                heapq.heappush(self._rewards, (due, assignment.id, value))
 
     def rewards(self, step: int) -> list[tuple[str, float]]:
-        """The rewards that have come by this step."""
-        come = []
-        while self._coming and self._coming[0][0] <= step:
-            _, id, value = heapq.heappop(self._coming)
-            come.append((id, value))
-        return come
+        """Return the rewards that have arrived by this step."""
+        arrived = []
+        while self._rewards and self._rewards[0][0] <= step:
+            _, id, value = heapq.heappop(self._rewards)
+            arrived.append((id, value))
+        return arrived

@@ -1,7 +1,6 @@
-"""What requests and responses contain: models of the records of live experiments, under the same names.
+"""Models of requests and responses, named after the records of live experiments.
 
-The models of responses are made from the records themselves, so that a field that is added to one is in the OpenAPI
-document too.
+The models of responses are derived from the records, so that a new field of a record is in the OpenAPI document too.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from sameluck.live.records import (
     Status,
     WindowExtension,
 )
+from sameluck.service.api_tokens import Token
 from sameluck.service.problems import document_of
-from sameluck.service.tokens import Token
 
 Name: TypeAlias = Annotated[str, Path(min_length=1, max_length=200)]
 Id: TypeAlias = Annotated[str, Path(min_length=1, max_length=100)]
@@ -41,28 +40,31 @@ Number: TypeAlias = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
 
 class Body(BaseModel):
-    """The body of a request: no other fields than those it names."""
+    """The body of a request; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Reason(Body):
-    """Why something is changed, for the history."""
+    """The reason of a change, for the history."""
 
     reason: Text = ""
 
 
-def model_of(record: type, **more: Any) -> type[BaseModel]:
-    """The model of a record, a NamedTuple, with further or other fields; a number that is not finite is null."""
-    hints = get_type_hints(record)
-    fields: Any = {name: (_nullable(hints[name]), ...) for name in hints} | more
+def model_of(record_class: type, **replaced: Any) -> type[BaseModel]:
+    """Return the model of a NamedTuple, with added or replaced fields; a number that is not finite is null."""
+    hints = get_type_hints(record_class)
+    fields: Any = {name: (_nullable(hints[name]), ...) for name in hints} | replaced
     return create_model(
-        record.__name__, __doc__=record.__doc__, __module__=record.__module__, **fields
+        record_class.__name__,
+        __doc__=record_class.__doc__,
+        __module__=record_class.__module__,
+        **fields,
     )
 
 
-def _nullable(kind: object) -> object:
-    return float | None if kind is float else kind
+def _nullable(hint: object) -> object:
+    return float | None if hint is float else hint
 
 
 AssignmentModel = model_of(Assignment)
@@ -86,7 +88,7 @@ ReplicationModel = model_of(ReplicationStatus, rewards=(dict[str, float] | None,
 
 
 class ItemError(BaseModel):
-    """The error in the place of an item of a list: a problem document."""
+    """A problem document in the place of an item of a list."""
 
     type: str
     title: str
@@ -96,19 +98,19 @@ class ItemError(BaseModel):
 
 
 class ExperimentModel(BaseModel):
-    """An experiment, how it is run, and its status."""
+    """An experiment, its options and its status."""
 
     name: str
     started_at: str
     digest: str
     experiment: dict[str, object]
     live: dict[str, object]
-    fallback: str  # at this moment; another than in `live` if that arm was disabled
+    fallback: str  # now; not the arm in `live` if that arm was disabled
     status: StatusModel  # type: ignore[valid-type]
 
 
 def respond(value: object, status: int = 200) -> Response:
-    """A response in JSON; a number that is not finite is null."""
+    """Return a response in JSON; a number that is not finite is null."""
     return Response(to_json(value, None), status_code=status, media_type="application/json")
 
 
@@ -116,11 +118,11 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def respond_record(record: Assignment | Receipt, status: int = 200) -> Response:
-    """As `respond`, for a record whose numbers are finite; faster."""
+    """Return a response in JSON for a record whose numbers are finite; faster than `respond`."""
     content = _encode(record._asdict())
     return Response(content, status_code=status, media_type="application/json")
 
 
 def item_of(answer: Assignment | Receipt | SameluckError) -> dict[str, object]:
-    """The answer to one item of a list."""
+    """Return the answer to one item of a list."""
     return document_of(answer) if isinstance(answer, SameluckError) else answer._asdict()

@@ -1,7 +1,7 @@
-"""`Guard`: what is checked of a request before any route sees it, and the headers of every response.
+"""`Guard`: checks of a request before any route sees it, and the headers of every response.
 
-Host and Origin protect a service on the loopback address from pages in a browser of the same machine (DNS rebinding,
-cross-site requests). The checks hold for every method.
+The checks of Host and Origin protect a service on the loopback address from web pages in a browser on the same
+machine (DNS rebinding, cross-site requests). They apply to every method.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ HEADERS = {
     b"x-content-type-options": b"nosniff",
 }
 
-# Headers of one value: of two, another reader might take the other one.
-ONCE = {b"host", b"origin", b"authorization", b"content-type"}
+# Headers that may be sent once: of two values, a proxy and the service might read different ones.
+SINGLE_HEADERS = {b"host", b"origin", b"authorization", b"content-type"}
 
 _HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^:@/\[\]\s]+))(?::[0-9]{1,5})?")
 
 
 class Guard:
-    """An ASGI application that refuses some requests and passes the others on.
+    """An ASGI application that refuses invalid requests and passes the others on.
 
     Args:
         app: The application.
-        hosts: The names by which it may be called; those of the loopback address if None.
+        hosts: The names by which it may be called; the names of the loopback address if None.
         limits: The size of a body, and the time of a request.
     """
 
@@ -63,16 +63,16 @@ class Guard:
         except TimeoutError:
             if exchange.started:
                 raise
-            detail = f"there was no answer within {self._limits.seconds:g} seconds; try again later"
+            detail = f"no answer within {self._limits.seconds:g} seconds; try again later"
             await problem(503, "timed_out", detail)(scope, receive, exchange.send)
 
     def _check(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
         headers = dict(pairs)
         if len(headers) < len(pairs):
-            _check_once([name for name, _ in pairs])
+            _check_single([name for name, _ in pairs])
         host = headers.get(b"host", b"").decode("latin-1")
         if _host_name(host) not in self._hosts:
-            detail = f"this service is not called {host[:100]!r}; name it with --allow-host"
+            detail = f"this service does not answer to the host {host[:100]!r}; allow it with --allow-host"
             raise Refused(403, "host_refused", detail)
         origin = headers.get(b"origin")
         if origin is not None and _host_of(origin.decode("latin-1")) != host.lower():
@@ -85,33 +85,33 @@ class Guard:
 class _Exchange:
     """One request and its response."""
 
-    def __init__(self, receive: Receive, send: Send, most_bytes: int) -> None:
+    def __init__(self, receive: Receive, send: Send, max_bytes: int) -> None:
         self._receive, self._send = receive, send
-        self._most, self._bytes = most_bytes, 0
+        self._max_bytes, self._bytes = max_bytes, 0
         self.timeout: asyncio.Timeout | None = None
         self.started = False
 
     async def receive(self) -> Message:
         message = await self._receive()
         self._bytes += len(message.get("body", b""))
-        if self._bytes > self._most:
-            raise HTTPException(413, _too_large(self._most))
+        if self._bytes > self._max_bytes:
+            raise HTTPException(413, _too_large(self._max_bytes))
         return message
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.started = True
             if self.timeout is not None and not self.timeout.expired():
-                self.timeout.reschedule(None)  # a long file may take as long as the reader does
+                self.timeout.reschedule(None)  # a slow reader may take long over a large file
             headers = message["headers"]
-            given = [name for name, _ in headers]
+            names = [name for name, _ in headers]
             headers.append((b"x-request-id", os.urandom(8).hex().encode()))
-            headers += [item for item in HEADERS.items() if item[0] not in given]
+            headers += [item for item in HEADERS.items() if item[0] not in names]
         await self._send(message)
 
 
-def _check_once(names: Sequence[bytes]) -> None:
-    for name in ONCE:
+def _check_single(names: Sequence[bytes]) -> None:
+    for name in SINGLE_HEADERS:
         if names.count(name) > 1:
             detail = f"the header {name.decode()} was sent more than once"
             raise Refused(400, "malformed", detail)
@@ -119,13 +119,13 @@ def _check_once(names: Sequence[bytes]) -> None:
 
 @lru_cache(maxsize=64)
 def _host_name(host: str) -> str:
-    """The name or address in a Host header, without its port; empty if it is not well formed."""
-    found = _HOST.fullmatch(host.lower())
-    return found["address"] or found["name"] if found else ""
+    """Return the name or address in a Host header, without its port; empty if it is not well formed."""
+    match = _HOST.fullmatch(host.lower())
+    return match["address"] or match["name"] if match else ""
 
 
 def _host_of(origin: str) -> str:
-    """The host and port of an origin; empty if it has none."""
+    """Return the host and port of an origin; empty if it has none."""
     try:
         parts = urlsplit(origin.lower())
     except ValueError:
@@ -133,5 +133,5 @@ def _host_of(origin: str) -> str:
     return parts.netloc if parts.scheme in ("http", "https") else ""
 
 
-def _too_large(most: int) -> str:
-    return f"a body has at most {most:,} bytes"
+def _too_large(max_bytes: int) -> str:
+    return f"a body has at most {max_bytes:,} bytes"

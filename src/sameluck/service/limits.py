@@ -1,4 +1,4 @@
-"""`Limits`: what the service accepts at most."""
+"""`Limits`: the largest requests and experiments that the service accepts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sameluck.errors import Invalid
 
 
 class Limits(NamedTuple):
-    """The most that a service accepts of one request, of one experiment and of one token."""
+    """Upper limits on one request, one experiment and one token."""
 
     body_bytes: int = 1 << 20
     items: int = 1_000  # units or rewards in one list
@@ -16,10 +16,8 @@ class Limits(NamedTuple):
     policies: int = 20
     horizon: int = 1_000_000
     replications: int = 100_000
-    open_replications: int = (
-        1_000  # at a time; beginning them is one transaction, which users wait for
-    )
-    requests_per_second: float = 5_000.0  # of one token; twice as many at once
+    open_replications: int = 1_000  # one transaction opens them, and users wait for it
+    requests_per_second: float = 5_000.0  # of one token, with bursts of twice as many
     seconds: float = 30.0  # until a request is answered
 
     def check_experiment(
@@ -30,7 +28,7 @@ class Limits(NamedTuple):
         replications: int,
         open_replications: int | None = None,
     ) -> None:
-        """Raise `Invalid` for an experiment that is larger than this service takes."""
+        """Raise `Invalid` for an experiment that is larger than this service accepts."""
         sizes = {
             "arms": (arms, self.arms),
             "policies": (policies, self.policies),
@@ -38,13 +36,15 @@ class Limits(NamedTuple):
             "replications": (replications, self.replications),
             "open_replications": (open_replications or 0, self.open_replications),
         }
-        for what, (value, most) in sizes.items():
-            if value > most:
+        for name, (value, limit) in sizes.items():
+            if value > limit:
                 raise Invalid(
-                    f"{what}: this service takes at most {most:,}, got {value:,}; start a larger experiment in Python"
+                    f"{name}: this service accepts at most {limit:,}, got {value:,}; start larger ones in Python"
                 )
 
-    def check_items(self, what: str, items: int) -> None:
+    def check_items(self, name: str, items: int) -> None:
         """Raise `Invalid` for a list that is too long."""
         if items > self.items:
-            raise Invalid(f"{what} takes at most {self.items:,} items, got {items:,}; send several")
+            raise Invalid(
+                f"{name} takes at most {self.items:,} items, got {items:,}; send several lists"
+            )

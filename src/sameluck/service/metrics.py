@@ -12,9 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from sameluck.live.records import Status
 
 COUNTS = ("users", "settled", "defaulted", "waiting", "wanted", "voided", "complete", "opened")
-CLIENT_GONE = (
-    499  # the status of a request that was not answered since its client had gone, as nginx has it
-)
+CLIENT_GONE = 499  # nginx's status for a request whose client has gone
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
 
 
@@ -34,25 +32,25 @@ class Metrics:
         self._responses = Counter(
             "sameluck_responses", "Responses", (*labels, "status"), registry=self._registry
         )
-        self._known: dict[tuple[str, str, int], tuple[Histogram, Counter]] = {}
+        self._children: dict[tuple[str, str, int], tuple[Histogram, Counter]] = {}
 
     def observe(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request."""
         key = method, route, status
-        if key not in self._known:
+        if key not in self._children:
             counter = self._responses.labels(method, route, str(status))
-            self._known[key] = self._seconds.labels(method, route), counter
-        histogram, counter = self._known[key]
+            self._children[key] = self._seconds.labels(method, route), counter
+        histogram, counter = self._children[key]
         histogram.observe(seconds)
         counter.inc()
 
     def text(self, statuses: Sequence[Status]) -> tuple[bytes, int, dict[str, str]]:
-        """The body, the status and the headers of a response: everything at this moment."""
+        """Return the body, the status and the headers of a response with the current metrics."""
         experiments = CollectorRegistry()
         counts = {
             name: Gauge(
                 f"sameluck_experiment_{name}",
-                f"As in the status of an experiment: {name}",
+                f"Status of an experiment: {name}",
                 ("experiment",),
                 registry=experiments,
             )
@@ -60,7 +58,7 @@ class Metrics:
         }
         answers = Gauge(
             "sameluck_experiment_answers",
-            "Calls for an arm by the reason of the answer",
+            "Assignments by the reason of the answer",
             ("experiment", "reason"),
             registry=experiments,
         )
@@ -74,7 +72,7 @@ class Metrics:
 
 
 class Measured:
-    """An ASGI application whose requests are counted by route; paths that no route has count as one."""
+    """An ASGI application whose requests are counted by route; unknown paths count as one route."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         self._app, self._metrics = app, metrics
@@ -83,24 +81,26 @@ class Measured:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, answered = time.perf_counter(), [CLIENT_GONE]
+        began, status = time.perf_counter(), CLIENT_GONE
 
-        async def noting(message: Message) -> None:
+        async def send_noted(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
-                answered[0] = message["status"]
+                status = message["status"]
             await send(message)
 
         try:
-            await self._app(scope, receive, noting)
+            await self._app(scope, receive, send_noted)
         except BaseException:
-            answered[0] = 500
+            status = 500
             raise
         finally:
             route, method = scope.get("route"), scope["method"]
-            known = method in (getattr(route, "methods", None) or ())  # or anybody could add labels
+            # A client could otherwise add labels without end.
+            is_known = method in (getattr(route, "methods", None) or ())
             self._metrics.observe(
-                method if known else "any",
+                method if is_known else "any",
                 getattr(route, "path", "none"),
-                answered[0],
+                status,
                 time.perf_counter() - began,
             )

@@ -1,7 +1,7 @@
-"""Errors as problem documents (RFC 9457): one table from the errors of sameluck to statuses of HTTP.
+"""Errors as problem documents (RFC 9457): one table maps the errors of sameluck to HTTP status codes.
 
 A document has `type`, `title`, `status`, `detail` and `code`, the stable reason for a program. It contains no stack
-trace: what was not expected is logged on the server, and its document says only `internal_error`.
+trace: an unexpected error is logged on the server, and its document says only `internal_error`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ STATUSES: dict[type[SameluckError], int] = {
     AddressReused: 500,
 }
 
-_CODES = {  # of errors that are not sameluck's, by status
+_CODES = {  # of errors raised by FastAPI, by status
     400: "malformed",
     404: "no_such_route",
     405: "method_not_allowed",
@@ -78,31 +78,32 @@ class Refused(Exception):
 
 
 def status_of(error: SameluckError) -> int:
-    """The status of HTTP for an error: that of its nearest class in the table."""
-    return next((STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES), 500)
+    """Return the HTTP status code of an error, by its nearest class in the table."""
+    classes = type(error).__mro__
+    return next((STATUSES[base] for base in classes if base in STATUSES), 500)
 
 
 def document(status: int, code: str, detail: str) -> dict[str, object]:
-    """A problem document."""
+    """Return a problem document."""
     title = HTTPStatus(status).phrase
-    kind = f"urn:sameluck:problem:{code}"
-    return {"type": kind, "title": title, "status": status, "code": code, "detail": detail}
+    urn = f"urn:sameluck:problem:{code}"
+    return {"type": urn, "title": title, "status": status, "code": code, "detail": detail}
 
 
 def document_of(error: SameluckError) -> dict[str, object]:
-    """The problem document of an error."""
+    """Return the problem document of an error."""
     return document(status_of(error), error.code, str(error))
 
 
 def problem(
     status: int, code: str, detail: str, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """A response that is a problem document."""
-    more = dict(headers or {})
+    """Return a response with a problem document."""
+    sent = dict(headers or {})
     if status in (429, 503):
-        more.setdefault("Retry-After", str(RETRY_SECONDS))
+        sent.setdefault("Retry-After", str(RETRY_SECONDS))
     content = to_json(document(status, code, detail), None)
-    return Response(content, status_code=status, headers=more, media_type=MEDIA_TYPE)
+    return Response(content, status_code=status, headers=sent, media_type=MEDIA_TYPE)
 
 
 def _http_problem(error: HTTPException) -> Response:
@@ -111,12 +112,12 @@ def _http_problem(error: HTTPException) -> Response:
 
 
 def _invalid_request(error: RequestValidationError) -> Response:
-    first, *more = error.errors()
+    first, *further = error.errors()
     if first["type"] == "json_invalid":
         return problem(400, "malformed", "the body is not valid JSON")
-    place = ".".join(map(str, first["loc"]))
-    others = f" (and {len(more)} more)" if more else ""
-    detail = f"{shown(place)[1:-1]}: {first['msg']}{others}"
+    field = ".".join(map(str, first["loc"]))
+    count = f" (and {len(further)} more)" if further else ""
+    detail = f"{shown(field)[1:-1]}: {first['msg']}{count}"
     if first["loc"] == ("body",) and isinstance(first.get("input"), bytes):
         detail = "send the body as JSON, with the header Content-Type: application/json"
     return problem(422, "invalid", detail)
@@ -131,8 +132,8 @@ HANDLERS: dict[type[Exception], Callable[[Any], Response]] = {
 
 
 def problem_of(error: Exception) -> Response:
-    """The response to an error of a request."""
-    return next(handle(error) for kind, handle in HANDLERS.items() if isinstance(error, kind))
+    """Return the response to an error of a request."""
+    return next(handle(error) for base, handle in HANDLERS.items() if isinstance(error, base))
 
 
 def _unexpected(request: Request, error: Exception) -> Response:
@@ -142,15 +143,15 @@ def _unexpected(request: Request, error: Exception) -> Response:
 
 
 def add_problem_documents(app: FastAPI) -> None:
-    """Answer every error of an application with a problem document, and describe it so."""
-    for kind in HANDLERS:
-        app.add_exception_handler(kind, lambda _, error: problem_of(error))
+    """Answer every error of an application with a problem document, and describe that in its OpenAPI document."""
+    for error_class in HANDLERS:
+        app.add_exception_handler(error_class, lambda _, error: problem_of(error))
     app.add_exception_handler(Exception, _unexpected)
     app.openapi = cache(partial(_described, app.openapi))  # type: ignore[method-assign]
 
 
 def _described(describe: Callable[[], dict[str, Any]]) -> dict[str, object]:
-    """The OpenAPI document: every error of every route is a problem document, in place of FastAPI's own."""
+    """Return the OpenAPI document, in which every error is a problem document instead of FastAPI's own."""
     schema = describe()
     reference = {"$ref": "#/components/schemas/Problem"}
     response = {"description": "A problem", "content": {MEDIA_TYPE: {"schema": reference}}}

@@ -13,24 +13,21 @@ from sameluck.errors import Invalid
 from sameluck.live.options import Makers
 from sameluck.live.store import Store
 from sameluck.service.addresses import Address
+from sameluck.service.api_tokens import SESSION, Tokens
 from sameluck.service.app import create_app
 from sameluck.service.dashboard.sessions import Sessions
 from sameluck.service.demo import run_demo
 from sameluck.service.loaded_experiments import LoadedExperiments
-from sameluck.service.tokens import SESSION, Tokens
 
-GRACE_SECONDS = 3  # for requests that are being answered when the service is told to end
-HEAD_SECONDS = (
-    15  # after which, at most twice, a connection on which no request has begun is closed
-)
+GRACE_SECONDS = 3  # for requests under way when the service is told to end
+HEAD_SECONDS = 15  # a connection on which no request begins is closed after 15 to 30 seconds
 TICKS_PER_SECOND = 10  # of uvicorn
 
 
 class Server(uvicorn.Server):
-    """A server that closes connections whose request never begins; the time of one that has begun is `Guard`'s.
+    """A server that closes connections on which no request begins; `Guard` limits the time of requests.
 
-    If it runs in the main thread, the process is its own: loaded experiments are then exempt from the garbage
-    collector.
+    In the main thread it has the process to itself, and exempts loaded experiments from the garbage collector.
     """
 
     _stalled: frozenset[Any] = frozenset()
@@ -38,7 +35,7 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, experiments: LoadedExperiments) -> None:
         super().__init__(config)
         self._experiments = experiments
-        self._exempt_loads = -1  # of experiments
+        self._exempt_loads = -1  # `LoadedExperiments.loads` when objects were last exempted
 
     async def on_tick(self, counter: int) -> bool:
         if counter % (HEAD_SECONDS * TICKS_PER_SECOND) == 0:
@@ -48,10 +45,10 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     def exempt_loaded(self) -> None:
-        """If an experiment was loaded since this was called before, exempt all objects from the garbage collector.
+        """Exempt all objects from the garbage collector if an experiment was loaded since the last call.
 
-        Policies and the packages that compile them are some 200,000 objects that stay. The collector would look at
-        all of them every few thousand requests, for 0.1 to 0.2 seconds in which nobody is answered.
+        Policies and the packages that compile them are some 200,000 objects that stay. The collector would visit
+        all of them every few thousand requests, and no request is answered during these 0.1 to 0.2 seconds.
         """
         if self._experiments.loads != self._exempt_loads:
             self._exempt_loads = self._experiments.loads
@@ -60,7 +57,7 @@ class Server(uvicorn.Server):
             gc.freeze()
 
     def close_stalled(self) -> None:
-        """Close the connections that wait for a request as they did when this was called before."""
+        """Close the connections that have waited for a request since the last call."""
         waiting = frozenset(filter(_waits_for_request, self.server_state.connections))
         for connection in self._stalled & waiting:
             connection.transport.close()
@@ -72,18 +69,18 @@ def _is_main_thread() -> bool:
 
 
 def _waits_for_request(connection: Any) -> bool:
-    """Whether a connection is new or has sent a part of a head; one that is kept alive has a timer of uvicorn."""
+    """Return whether a connection has sent no request, or part of a head; uvicorn times kept-alive connections."""
     kept_alive = connection.timeout_keep_alive_task is not None
     answered = connection.cycle is None or connection.cycle.response_complete
     return answered and not kept_alive
 
 
 class ServiceProcess:
-    """The service of a store at an address.
+    """A service of a store that listens at an address.
 
     Args:
         store: The store; it is closed when the service ends.
-        address: Where it listens; `Invalid` if that is no loopback address and the store has no token.
+        address: The address. `Invalid` if other machines can reach it and the store has no token.
         listener: The bound socket.
         makers: For `External` policies: name -> function of a seed that returns the policy.
         demo: Start an experiment and send it synthetic users.
@@ -103,9 +100,9 @@ class ServiceProcess:
         self.token: str | None = None
         if address.is_loopback:
             self.token = tokens.create_session(SESSION)
-        elif all(token.revoked_at for token in tokens.every()):
+        elif all(token.revoked_at for token in tokens.list()):
             raise Invalid(
-                f"--host {address.host} can be called from other machines, and there is no token; create one: "
+                f"--host {address.host} can be called from other machines, and the store has no token; create one: "
                 "sameluck token create NAME --scope ..."
             )
         self._listener = listener

@@ -12,7 +12,7 @@ import secrets
 import time
 from typing import NamedTuple
 
-from sameluck.service.tokens import digest
+from sameluck.service.api_tokens import digest
 
 COOKIE = "sameluck_session"
 SECONDS = 12 * 3_600.0

@@ -9,12 +9,12 @@ from fastapi import Depends, Request, Response
 from starlette.responses import RedirectResponse
 
 from sameluck.service.access import NOBODY, Rates, Service
+from sameluck.service.api_tokens import Holder
 from sameluck.service.dashboard.overview import Overviews
-from sameluck.service.dashboard.rendering import HEADERS
+from sameluck.service.dashboard.page_responses import HEADERS
 from sameluck.service.dashboard.sessions import COOKIE, Session, Sessions
 from sameluck.service.loaded_experiments import LoadedExperiments
 from sameluck.service.problems import Refused
-from sameluck.service.tokens import Holder
 
 MOST_FIELDS = 50
 

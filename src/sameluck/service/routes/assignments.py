@@ -1,4 +1,4 @@
-"""Users: an arm for one that arrives, and what becomes of the assignment."""
+"""Assignments: an arm for an arriving unit; exposure, void and details of an assignment."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ class Arrival(Body):
 class Arrivals(Body):
     """Units that have arrived."""
 
-    units: list[Any]  # each is checked, and its error stands in its place
+    units: list[Any]  # an invalid unit gets an error in its place
 
 
 class Units(Body):
-    """Units that were not told their arm."""
+    """Units whose arm was not delivered."""
 
     units: list[UnitField]
 
 
 class AssignmentList(BaseModel):
-    """An answer per unit, in their order."""
+    """An answer for each unit, in the same order."""
 
     answers: list[AssignmentModel | ItemError]  # type: ignore[valid-type]
 
@@ -66,7 +66,7 @@ async def assign(name: Name, body: Arrival, caller: ServeCaller) -> Response:
 
 @router.post("/v1/experiments/{name}/assignments/batch", response_model=AssignmentList)
 async def assign_batch(name: Name, body: Arrivals, caller: ServeCaller) -> Response:
-    """Return the arms to show several units; an error stands in the place of its unit."""
+    """Return the arms to show several units; an error takes the place of its answer."""
     caller.service.limits.check_items("units", len(body.units))
     answers = await caller.experiments.assign_many(name, body.units)
     return respond({"answers": [item_of(answer) for answer in answers]})
@@ -74,7 +74,7 @@ async def assign_batch(name: Name, body: Arrivals, caller: ServeCaller) -> Respo
 
 @router.post("/v1/experiments/{name}/assignments/void", status_code=204)
 async def void_units(name: Name, body: Units, caller: ServeCaller) -> None:
-    """Void the assignments of units that were not told their arm, since the answer was lost. It is safe to repeat."""
+    """Void the assignments of units whose arm was not delivered because the answer was lost. It is safe to repeat."""
     caller.service.limits.check_items("units", len(body.units))
     await caller.experiments.void_units(name, body.units)
 
@@ -87,12 +87,12 @@ async def expose(id: Id, caller: ServeCaller) -> None:
 
 @router.post("/v1/assignments/{id}/void", status_code=204)
 async def void(id: Id, caller: ServeCaller) -> None:
-    """Report that the unit never saw its arm: its entry goes to another. It is safe to repeat."""
+    """Report that the unit never saw its arm, so that another unit gets its entry. It is safe to repeat."""
     await caller.experiments.void(id)
 
 
 @router.get("/v1/assignments/{id}", response_model=AssignmentDetailsModel)
 async def describe(id: Id, caller: ReadCaller) -> Response:
-    """Return everything about an assignment, for the analyst."""
+    """Return all details of an assignment, for the analyst."""
     description = await caller.experiments.describe(id)
     return respond(description._asdict())

@@ -1,11 +1,11 @@
-"""What operators do to an experiment: start, pause, resume, stop, extend windows. The history has who did it."""
+"""Operators' calls: start, pause, resume, stop, arms, reward windows, erased units. The history names the caller."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from fastapi import APIRouter, Response
-from pydantic import Field, StrictBool, StrictInt
+from pydantic import BaseModel, Field, StrictBool, StrictInt, StrictStr
 
 from sameluck.errors import Conflict
 from sameluck.live.experiment import LiveExperiment
@@ -16,29 +16,51 @@ from sameluck.service.documents import (
     Number,
     Reason,
     StatusModel,
+    UnitField,
     WindowExtensionModel,
     respond,
 )
 
-router = APIRouter(prefix="/v1/experiments/{name}", tags=["control"])
+router = APIRouter(prefix="/v1/experiments/{name}")
 
 WITHOUT_REASON = Reason()
 
 
 class StopRequest(Reason):
-    """How to stop: complete what has begun, or at once, or after a number of replications."""
+    """How to stop: complete the open replications, stop at once, or stop after a number of replications."""
 
     drain: StrictBool = True
     after_replications: StrictInt | None = None
 
 
-DRAINING = StopRequest()
+DRAIN = StopRequest()
 
 
 class MoreTime(Reason):
-    """By how many seconds the rewards that are awaited may come later."""
+    """Seconds by which the window of awaited rewards is extended."""
 
     seconds: Number = Field(gt=0)
+
+
+class Disabling(Reason):
+    """A reason, and the fallback arm from now on."""
+
+    fallback: StrictStr | None = None
+
+
+SAME_FALLBACK = Disabling()
+
+
+class Erasure(Reason):
+    """The unit to erase."""
+
+    unit: UnitField
+
+
+class Erased(BaseModel):
+    """The number of assignments that the unit had."""
+
+    assignments: int
 
 
 async def changed(
@@ -53,9 +75,9 @@ async def changed(
     return respond(await caller.experiments.change(caller.name, name, work))
 
 
-@router.post("/start", response_model=StatusModel)
+@router.post("/start", response_model=StatusModel, tags=["control"])
 async def start(name: Name, caller: ManageCaller) -> Response:
-    """Let a new experiment enrol units. On one that has started it changes nothing."""
+    """Let a new experiment enrol units. An experiment that has started is not changed."""
 
     def change(live: LiveExperiment) -> None:
         status = live.status()
@@ -68,20 +90,20 @@ async def start(name: Name, caller: ManageCaller) -> Response:
     return await changed(caller, name, change)
 
 
-@router.post("/pause", response_model=StatusModel)
+@router.post("/pause", response_model=StatusModel, tags=["control"])
 async def pause(name: Name, caller: ManageCaller, body: Reason = WITHOUT_REASON) -> Response:
-    """Enrol no unit until it is resumed; rewards are accepted."""
+    """Enrol no unit until the experiment is resumed; rewards are still accepted."""
     return await changed(caller, name, lambda live: live.pause(body.reason))
 
 
-@router.post("/resume", response_model=StatusModel)
+@router.post("/resume", response_model=StatusModel, tags=["control"])
 async def resume(name: Name, caller: ManageCaller, body: Reason = WITHOUT_REASON) -> Response:
     """Continue after a pause or a failure."""
     return await changed(caller, name, lambda live: live.resume(body.reason))
 
 
-@router.post("/stop", response_model=StatusModel)
-async def stop(name: Name, caller: ManageCaller, body: StopRequest = DRAINING) -> Response:
+@router.post("/stop", response_model=StatusModel, tags=["control"])
+async def stop(name: Name, caller: ManageCaller, body: StopRequest = DRAIN) -> Response:
     """End the experiment before the planned number of replications."""
     after, drain, reason = body.after_replications, body.drain, body.reason
     return await changed(
@@ -91,10 +113,44 @@ async def stop(name: Name, caller: ManageCaller, body: StopRequest = DRAINING) -
     )
 
 
-@router.post("/windows", response_model=WindowExtensionModel)
+@router.post("/windows", response_model=WindowExtensionModel, tags=["control"])
 async def extend_windows(name: Name, body: MoreTime, caller: ManageCaller) -> Response:
-    """Let the rewards that are awaited now come later, after an outage for instance."""
+    """Extend the window of all awaited rewards, after an outage for instance."""
     extension = await caller.experiments.change(
         caller.name, name, lambda live: live.extend_windows(body.seconds, reason=body.reason)
     )
     return respond(extension._asdict())
+
+
+@router.post("/arms/{arm:path}/disable", response_model=StatusModel, tags=["arms"])
+async def disable(
+    name: Name, arm: Name, caller: ManageCaller, body: Disabling = SAME_FALLBACK
+) -> Response:
+    """Show an arm to nobody: no assignment that begins after this response gets it."""
+    fallback, reason = body.fallback, body.reason
+    return await changed(
+        caller, name, lambda live: live.disable_arm(arm, fallback=fallback, reason=reason)
+    )
+
+
+@router.post("/arms/{arm:path}/enable", response_model=StatusModel, tags=["arms"])
+async def enable(
+    name: Name, arm: Name, caller: ManageCaller, body: Reason = WITHOUT_REASON
+) -> Response:
+    """Show a disabled arm again."""
+    return await changed(caller, name, lambda live: live.enable_arm(arm, reason=body.reason))
+
+
+@router.post("/erase", response_model=Erased, tags=["units"])
+async def erase_unit(name: Name, body: Erasure, caller: ManageCaller) -> Response:
+    """Erase a unit: nothing in the database links it to its rewards, which stay. It is safe to repeat."""
+    erased = await caller.experiments.change(
+        caller.name, name, lambda live: live.erase(body.unit, reason=body.reason)
+    )
+    return respond({"assignments": erased})
+
+
+@router.post("/forget-units", response_model=StatusModel, tags=["units"])
+async def forget_units(name: Name, caller: ManageCaller, body: Reason = WITHOUT_REASON) -> Response:
+    """Destroy the key of the unit hashes of an experiment that has ended. It is safe to repeat."""
+    return await changed(caller, name, lambda live: live.forget_units(reason=body.reason))

@@ -1,4 +1,4 @@
-"""Experiments: created, listed, shown, deleted."""
+"""Experiments: create, list, show, delete."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class NewExperiment(Body):
     control: StrictStr | None = None
     seed: StrictInt | None = None
     live: dict[str, object] = Field(default_factory=dict)
-    start: StrictBool = False  # at once; otherwise it enrols nobody until `/start`
+    start: StrictBool = False  # otherwise it enrols nobody until `/start`
 
     def experiment(self) -> Experiment:
-        """The experiment, checked."""
+        """Return the checked experiment."""
         values = self.model_dump(exclude={"name", "live", "start"}, exclude_none=True)
         return Experiment.from_dict(values)
 
@@ -48,7 +48,7 @@ class ExperimentList(BaseModel):
 
 
 def record_of(live: LiveExperiment) -> dict[str, object]:
-    """An experiment as a document."""
+    """Return an experiment as a document."""
     return {
         "name": live.name,
         "started_at": live.started_at,
@@ -67,12 +67,12 @@ def record_of(live: LiveExperiment) -> dict[str, object]:
     responses={
         200: {
             "model": ExperimentModel,
-            "description": "It was created before, with the same settings",
+            "description": "It exists with the same settings",
         }
     },
 )
 async def create_experiment(body: NewExperiment, caller: ManageCaller) -> Response:
-    """Create an experiment: 201, or 200 if it was created before with the same settings. It is safe to repeat."""
+    """Create an experiment: 201, or 200 if it exists with the same settings. It is safe to repeat."""
     _check_name(body.name)
     arms = body.arms if isinstance(body.arms, int) else len(body.arms)
     live = LiveOptions.from_dict(body.live)
@@ -101,19 +101,19 @@ async def create_experiment(body: NewExperiment, caller: ManageCaller) -> Respon
     return response
 
 
-# What changes the direction or the line of the text after it: on a page, also of what is not the name.
+# Characters that change the direction or the line of the text after a name on a page.
 _MISLEADING = re.compile(r"[\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def _check_name(name: str) -> None:
     if "/" in name or name in (".", ".."):
         raise Invalid(
-            f"an experiment of the service has a name without a slash that is not . or .., got {name!r}"
+            f"the name of an experiment of the service has no slash and is not . or .., got {name!r}"
         )
     if not name.strip() or _MISLEADING.search(name):
         raise Invalid(
-            "an experiment of the service has a name with a visible character, and without those that change the "
-            f"direction of a text, got {name!r}"
+            "the name of an experiment of the service has a visible character, and no character that changes the "
+            f"direction of text, got {name!r}"
         )
 
 
@@ -134,5 +134,5 @@ async def get_experiment(name: Name, caller: ReadCaller) -> Response:
 async def delete_experiment(
     name: Name, caller: ManageCaller, reason: Annotated[str, Query(max_length=200)] = ""
 ) -> None:
-    """Delete an experiment that has ended, with its ledger; its lines in the history stay."""
+    """Delete an experiment that has ended, with its ledger; its history stays."""
     await caller.experiments.delete(caller.name, name, reason)

@@ -1,4 +1,4 @@
-"""Whether the service runs, whether its store can be written, and its metrics."""
+"""Health of the service, and its metrics."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ router = APIRouter(tags=["health"])
 
 
 class Health(BaseModel):
-    """That the service answers."""
+    """The state of the service."""
 
     status: str
 
 
 @router.get("/healthz", response_model=Health)
 async def healthz() -> Response:
-    """Answer: the process runs. It needs no token."""
+    """Answer while the process runs. No token is needed."""
     return respond({"status": "ok"})
 
 
 @router.get("/readyz", response_model=Health)
 async def readyz(request: Request) -> Response:
-    """Answer if the store can be written, with 503 otherwise. It needs no token."""
+    """Answer 200 if the store can be written, 503 otherwise. No token is needed."""
     service: Service = request.app.state.service
     await service.experiments.check_writable()
     return respond({"status": "ok"})
@@ -39,6 +39,6 @@ async def readyz(request: Request) -> Response:
     },
 )
 async def metrics(request: Request, caller: ReadCaller) -> Response:
-    """Return the metrics in the text format of Prometheus: requests, and the counts of every experiment."""
+    """Return requests and the counts of every experiment in the text format of Prometheus."""
     statuses = await caller.experiments.read_store(lambda store: store.statuses())
     return Response(*request.app.state.metrics.text(statuses))

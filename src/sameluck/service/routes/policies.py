@@ -1,4 +1,4 @@
-"""Policies: added to an experiment after a preview, removed, or continued with the code of this server."""
+"""Policies: add after a preview, remove, replace by this server's code; and repair of the ledger."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from sameluck.service.documents import (
     Text,
     respond,
 )
+from sameluck.service.routes.control import WITHOUT_REASON
 
-router = APIRouter(prefix="/v1/experiments/{name}/policies", tags=["policies"])
+router = APIRouter(prefix="/v1/experiments/{name}")
 
 
 class NewPolicy(Body):
@@ -41,74 +42,89 @@ class PoliciesWithReason(PolicyNames, Reason):
     """Policies of an experiment, and why they are changed."""
 
 
-def rederivation_record(done: LedgerChanges) -> dict[str, object]:
-    """What deriving a ledger again changes, as a document."""
-    differences = [one._asdict() for one in done.differences]
-    return {**done._asdict(), "differences": differences, "sentence": str(done)}
+def _respond_changes(changes: LedgerChanges) -> Response:
+    differences = [difference._asdict() for difference in changes.differences]
+    return respond({**changes._asdict(), "differences": differences, "sentence": str(changes)})
 
 
-def _record(joining: AddedPolicy) -> dict[str, object]:
-    return {**joining._asdict(), "sentence": str(joining)}
+def _record(added: AddedPolicy) -> dict[str, object]:
+    return {**added._asdict(), "sentence": str(added)}
 
 
-def _check(caller: Caller, live: LiveExperiment) -> None:
+def _check_room(caller: Caller, live: LiveExperiment) -> None:
     policies = len(live.experiment.policies) + 1
     caller.service.limits.check_experiment(0, policies, 0, 0)
 
 
-@router.post("", status_code=201, response_model=AddedPolicyModel)
+@router.post("/policies", status_code=201, response_model=AddedPolicyModel, tags=["policies"])
 async def add_policy(name: Name, body: NewPolicy, caller: ManageCaller) -> Response:
     """Add a challenger, even to a finished experiment: it replays the ledger first."""
 
     def work(live: LiveExperiment) -> AddedPolicy:
-        _check(caller, live)
+        _check_room(caller, live)
         return live.add_policy(body.name, body.policy)
 
-    joining = await caller.experiments.change(caller.name, name, work)
-    return respond(_record(joining), 201)
+    added = await caller.experiments.change(caller.name, name, work)
+    return respond(_record(added), 201)
 
 
-@router.post("/preview", response_model=AddedPolicyModel)
+@router.post("/policies/preview", response_model=AddedPolicyModel, tags=["policies"])
 async def preview_policy(name: Name, body: NewPolicy, caller: ReadCaller) -> Response:
     """Return what adding a challenger would return; nothing is changed."""
 
     def work(live: LiveExperiment) -> AddedPolicy:
-        _check(caller, live)
+        _check_room(caller, live)
         return live.preview_policy(body.name, body.policy)
 
     return respond(_record(await caller.experiments.read(name, work)))
 
 
-@router.delete("/{policy:path}", response_model=LedgerChangesModel)
+@router.delete("/policies/{policy:path}", response_model=LedgerChangesModel, tags=["policies"])
 async def remove_policy(
     name: Name,
     policy: Name,
     caller: ManageCaller,
     reason: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
-    """Remove a policy: its results go, the rewards that were requested for it stay. The control cannot be removed."""
-    done = await caller.experiments.change(
-        caller.name, name, lambda live: live.remove_policy(policy, reason=reason)
+    """Remove a policy and its results; rewards requested for it stay. The control cannot be removed."""
+    return _respond_changes(
+        await caller.experiments.change(
+            caller.name, name, lambda live: live.remove_policy(policy, reason=reason)
+        )
     )
-    return respond(rederivation_record(done))
 
 
-@router.post("/code", response_model=LedgerChangesModel)
+@router.post("/policies/code", response_model=LedgerChangesModel, tags=["policies"])
 async def replace_policy_code(
     name: Name, body: PoliciesWithReason, caller: ManageCaller
 ) -> Response:
-    """Continue with the code that this server has for some policies, in place of the experiment's."""
+    """Continue policies with the code of this server instead of the code that the experiment was started with."""
 
     def work(live: LiveExperiment) -> LedgerChanges:
         return live.replace_policy_code(body.policies, confirm=True, reason=body.reason)
 
-    return respond(rederivation_record(await caller.experiments.change(caller.name, name, work)))
+    return _respond_changes(await caller.experiments.change(caller.name, name, work))
 
 
-@router.post("/code/preview", response_model=LedgerChangesModel)
+@router.post("/policies/code/preview", response_model=LedgerChangesModel, tags=["policies"])
 async def preview_policy_code(name: Name, body: PolicyNames, caller: ReadCaller) -> Response:
-    """Return what continuing with this server's code of some policies would change; nothing is changed."""
-    shown = await caller.experiments.read(
-        name, lambda live: live.replace_policy_code(body.policies)
+    """Return what continuing policies with this server's code would change; nothing is changed."""
+    return _respond_changes(
+        await caller.experiments.read(name, lambda live: live.replace_policy_code(body.policies))
     )
-    return respond(rederivation_record(shown))
+
+
+@router.post("/repair", response_model=LedgerChangesModel, tags=["control"])
+async def repair(name: Name, caller: ManageCaller, body: Reason = WITHOUT_REASON) -> Response:
+    """Bring the ledger in line with the policies; rewards stay as they are. Resume the experiment afterwards."""
+    return _respond_changes(
+        await caller.experiments.change(
+            caller.name, name, lambda live: live.repair(confirm=True, reason=body.reason)
+        )
+    )
+
+
+@router.post("/repair/preview", response_model=LedgerChangesModel, tags=["control"])
+async def preview_repair(name: Name, caller: ReadCaller) -> Response:
+    """Return what a repair would change; nothing is changed."""
+    return _respond_changes(await caller.experiments.read(name, lambda live: live.repair()))

@@ -1,17 +1,22 @@
-"""What an experiment has found: results, runs, checks, replications, trajectories, history."""
+"""Results of an experiment: comparison, runs, checks, replications, traces, history, and the ledger as a file."""
 
 from __future__ import annotations
 
+import os
+import tempfile
+from contextlib import suppress
 from pathlib import Path as File
-from tempfile import TemporaryDirectory
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
+from fastapi.responses import FileResponse
 from pydantic import BaseModel
+from starlette.background import BackgroundTask
 
 from sameluck.errors import Invalid
 from sameluck.intervals import check_level
 from sameluck.live.experiment import LiveExperiment
+from sameluck.live.logs.exporting import MEDIA_TYPES
 from sameluck.runs import Runs
 from sameluck.service.access import ReadCaller
 from sameluck.service.documents import (
@@ -28,7 +33,12 @@ from sameluck.wording import counted
 
 router = APIRouter(prefix="/v1/experiments/{name}", tags=["results"])
 
-MOST_CHECKPOINTS = 200
+MAX_CHECKPOINTS = 200
+
+_FILE: dict[str, object] = {
+    "description": "The file",
+    "content": {media_type: {} for media_type in MEDIA_TYPES.values()},
+}
 
 
 class ResultsQuery(BaseModel):
@@ -46,23 +56,26 @@ class ResultsQuery(BaseModel):
     best: bool = False
 
     def runs(self, live: LiveExperiment) -> Runs:
-        """The runs of the complete prefix; the level is checked here, since no run may be complete."""
+        """Return the runs of the complete replications.
+
+        The level is checked here, because `compare` is not called before replications are complete.
+        """
         check_level(self.level)
-        if self.checkpoints and len(self.checkpoints) > MOST_CHECKPOINTS:
-            raise Invalid(f"checkpoints: at most {MOST_CHECKPOINTS}, got {len(self.checkpoints):,}")
+        if self.checkpoints and len(self.checkpoints) > MAX_CHECKPOINTS:
+            raise Invalid(f"checkpoints: at most {MAX_CHECKPOINTS}, got {len(self.checkpoints):,}")
         return live.runs(self.checkpoints or None, policies=self.policies or None)
 
     def options(self) -> dict[str, object]:
-        """The arguments of `compare`."""
+        """Return the arguments of `compare`."""
         return self.model_dump(exclude={"checkpoints", "policies"})
 
 
 class ResultsModel(BaseModel):
-    """The comparison of the policies on the complete prefix of replications."""
+    """The comparison of the policies on the complete replications, in order and without a gap."""
 
     digest: str
     status: StatusModel  # type: ignore[valid-type]
-    replications: int  # of the complete prefix, which the results use
+    replications: int  # that the results use
     effects: list[EffectModel]  # type: ignore[valid-type]
     standings: list[StandingModel]  # type: ignore[valid-type]
     verdict: str
@@ -76,7 +89,7 @@ class CheckList(BaseModel):
 
 
 class ReplicationList(BaseModel):
-    """Every replication that has begun; the rewards of policies at the horizon for those that results use."""
+    """Every replication that has begun; with the policies' rewards at the horizon if results use it."""
 
     replications: list[ReplicationModel]  # type: ignore[valid-type]
 
@@ -99,7 +112,7 @@ class PeriodModel(BaseModel):
 
 
 class TraceModel(BaseModel):
-    """Every period of one replication that each policy has done."""
+    """Every period of one replication that each policy has completed."""
 
     replication: int
     interactions: int
@@ -128,7 +141,7 @@ async def results(
         result = caller.service.comparison_cache.compare(live, runs, query.options())
         return record | {
             "effects": result.to_dicts(),
-            "standings": [one._asdict() for one in result.standings],
+            "standings": [standing._asdict() for standing in result.standings],
             "verdict": result.verdict,
             "cautions": list(result.cautions),
         }
@@ -137,12 +150,14 @@ async def results(
 
 
 def _too_early(runs: Runs) -> str:
-    """Why there is nothing to compare yet; empty if there is."""
+    """Return why there is nothing to compare yet; empty if there is."""
     if len(runs.policies) < 2:
-        return "There is one policy, and a comparison needs two."
+        return "The experiment has one policy; a comparison needs two."
     if runs.replications < 2:
         have = counted(runs.replications, "replication has", "replications have")
-        return f"{have} reached {counted(int(runs.checkpoints[-1]), 'period')}, and a comparison needs 2."
+        return (
+            f"{have} reached {counted(int(runs.checkpoints[-1]), 'period')}; a comparison needs 2."
+        )
     return ""
 
 
@@ -156,10 +171,10 @@ def _too_early(runs: Runs) -> str:
 async def runs_file(
     name: Name, query: Annotated[ResultsQuery, Query()], caller: ReadCaller
 ) -> Response:
-    """Return the runs of the complete prefix as the file that `sl.Runs.load` reads."""
+    """Return the runs of the complete replications as a file for `sl.Runs.load`."""
 
     def work(live: LiveExperiment) -> bytes:
-        with TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder:
             path = File(folder) / "runs.npz"
             query.runs(live).save(path)
             return path.read_bytes()
@@ -170,7 +185,7 @@ async def runs_file(
 
 @router.get("/diagnostics", response_model=CheckList)
 async def diagnostics(name: Name, caller: ReadCaller, *, silence_is_zero: bool = False) -> Response:
-    """Check what the experiment assumes against its data."""
+    """Check the assumptions of the experiment against its data."""
     checks = await caller.experiments.read(
         name, lambda live: live.diagnostics(silence_is_zero=silence_is_zero)
     )
@@ -186,12 +201,12 @@ async def replications(name: Name, caller: ReadCaller) -> Response:
         rewards = runs.rewards[:, :, -1].tolist()
         return [
             {
-                **one._asdict(),
-                "rewards": dict(zip(runs.policies, rewards[place], strict=True))
-                if place < runs.replications
+                **replication._asdict(),
+                "rewards": dict(zip(runs.policies, rewards[index], strict=True))
+                if index < runs.replications
                 else None,
             }
-            for place, one in enumerate(live.replications())
+            for index, replication in enumerate(live.replications())
         ]
 
     return respond({"replications": await caller.experiments.read(name, work)})
@@ -202,13 +217,46 @@ async def trace(
     name: Name, caller: ReadCaller, replication: Annotated[int, Query(ge=0)] = 0
 ) -> Response:
     """Return one replication period by period."""
-    found = await caller.experiments.read(name, lambda live: live.trace(replication))
-    record = {"replication": found.replication, "interactions": found.interactions}
-    return respond({**record, "periods": found.to_dicts()})
+    traced = await caller.experiments.read(name, lambda live: live.trace(replication))
+    record = {"replication": traced.replication, "interactions": traced.interactions}
+    return respond({**record, "periods": traced.to_dicts()})
 
 
 @router.get("/history", response_model=ChangeList)
 async def history(name: Name, caller: ReadCaller) -> Response:
-    """Return every change of the experiment: when, what, by whom and why."""
+    """Return every change of the experiment with its time, actor and reason."""
     changes = await caller.experiments.read(name, lambda live: live.history())
     return respond({"changes": [change._asdict() for change in changes]})
+
+
+@router.get("/export", response_class=FileResponse, responses={200: _FILE})
+async def export(
+    name: Name,
+    caller: ReadCaller,
+    format: Annotated[Literal["csv", "jsonl", "parquet"], Query()] = "csv",
+    what: Annotated[Literal["ledger", "rewards"], Query()] = "ledger",
+) -> Response:
+    """Return the ledger, or every reported reward, as a file; in CSV no text is a spreadsheet formula."""
+
+    def work(live: LiveExperiment) -> str:
+        handle, path = tempfile.mkstemp(suffix=f".{format}")
+        os.close(handle)
+        try:
+            live.export(path, what=what, format=format)
+        except BaseException:
+            _remove(path)
+            raise
+        return path
+
+    path = await caller.experiments.read(name, work)
+    return FileResponse(
+        path,
+        media_type=MEDIA_TYPES[format],
+        filename=f"{name}-{what}.{format}",
+        background=BackgroundTask(_remove, path),
+    )
+
+
+def _remove(path: str) -> None:
+    with suppress(OSError):
+        os.unlink(path)

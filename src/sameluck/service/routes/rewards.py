@@ -1,4 +1,4 @@
-"""Rewards: of one assignment, or of a list of them."""
+"""Rewards of one assignment, or of a list of assignments."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Rewards(Body):
 
 
 class ReceiptList(BaseModel):
-    """A receipt per reward, in their order."""
+    """A receipt for each reward, in the same order."""
 
     answers: list[ReceiptModel | ItemError]  # type: ignore[valid-type]
 
@@ -50,8 +50,8 @@ class ReceiptList(BaseModel):
 async def reward(id: Id, body: RewardBody, caller: RewardCaller) -> Response:
     """Report the reward of a unit; it is durable once this is answered.
 
-    The first value counts. The same value again is a duplicate, so that it is safe to repeat; another value, or one
-    after the window, is a conflict (409).
+    The first value counts. The same value again is a duplicate, so that the call is safe to repeat. Another value, or
+    a value after the window, is a conflict (409).
     """
     receipt = await caller.experiments.reward(id, body.value)
     return respond_record(receipt)
@@ -59,8 +59,8 @@ async def reward(id: Id, body: RewardBody, caller: RewardCaller) -> Response:
 
 @router.post("/v1/rewards/batch", response_model=ReceiptList)
 async def reward_batch(body: Rewards, caller: RewardCaller) -> Response:
-    """Report several rewards; an error stands in the place of its reward and does not affect the others."""
+    """Report several rewards; an error takes the place of its receipt and does not affect the other rewards."""
     caller.service.limits.check_items("rewards", len(body.rewards))
-    pairs = [(one.id, one.value) for one in body.rewards]
+    pairs = [(reward.id, reward.value) for reward in body.rewards]
     answers = await caller.experiments.reward_many(pairs)
     return respond({"answers": [item_of(answer) for answer in answers]})

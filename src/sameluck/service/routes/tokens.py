@@ -1,4 +1,4 @@
-"""Tokens: created, listed, revoked; as `sameluck token` does while no service has the database open."""
+"""Tokens: create, list, revoke, as `sameluck token` does while no service has the database open."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
 
 
 class NewToken(Body):
-    """A name, and what the token allows."""
+    """A name, and the scopes that the token allows."""
 
     name: Text = Field(min_length=1)
     scopes: list[Literal["serve", "reward", "read", "manage"]] = Field(min_length=1)
 
 
 class CreatedToken(BaseModel):
-    """A token, shown for the only time."""
+    """A token with its secret, which no other response contains."""
 
     name: str
     token: str
 
 
 class TokenList(BaseModel):
-    """Every token without its secret, the oldest first."""
+    """All tokens without their secrets, the oldest first."""
 
     tokens: list[TokenModel]  # type: ignore[valid-type]
 
 
 @router.post("", status_code=201, response_model=CreatedToken)
 async def create_token(body: NewToken, caller: ManageCaller) -> Response:
-    """Create a token; it is in this response and nowhere else."""
+    """Create a token; no other response contains its secret."""
     tokens = caller.service.tokens
     secret = await caller.experiments.change_store(
         caller.name, lambda _: tokens.create(body.name, body.scopes)
@@ -45,10 +45,10 @@ async def create_token(body: NewToken, caller: ManageCaller) -> Response:
 
 @router.get("", response_model=TokenList)
 async def list_tokens(caller: ManageCaller) -> Response:
-    """Return every token without its secret."""
+    """Return all tokens without their secrets."""
     tokens = caller.service.tokens
-    found = await caller.experiments.read_store(lambda _: tokens.every())
-    return respond({"tokens": [token._asdict() for token in found]})
+    listed = await caller.experiments.read_store(lambda _: tokens.list())
+    return respond({"tokens": [token._asdict() for token in listed]})
 
 
 @router.delete("/{token:path}", status_code=204)

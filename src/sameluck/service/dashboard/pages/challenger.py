@@ -11,8 +11,8 @@ from sameluck.errors import SameluckError
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.records import AddedPolicy
 from sameluck.policies.base import POLICIES
+from sameluck.service.dashboard.page_responses import PageRoute, page
 from sameluck.service.dashboard.pages.controls import change
-from sameluck.service.dashboard.rendering import PageRoute, page
 from sameluck.service.dashboard.visitors import Changing, Visitor, Watching
 from sameluck.service.documents import Name
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Response
 
 from sameluck.errors import Invalid, SameluckError
 from sameluck.live.experiment import LiveExperiment
-from sameluck.service.dashboard.rendering import PageRoute, page
+from sameluck.service.dashboard.page_responses import PageRoute, page
 from sameluck.service.dashboard.visitors import Changing, Visitor, Watching, path_of, see
 from sameluck.service.documents import Name
 

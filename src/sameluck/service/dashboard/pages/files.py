@@ -8,7 +8,7 @@ from importlib.resources import files
 from fastapi import APIRouter, Response
 
 from sameluck.reporting.pages.rendering import stylesheet
-from sameluck.service.dashboard.rendering import PageRoute, page
+from sameluck.service.dashboard.page_responses import PageRoute, page
 
 router = APIRouter(route_class=PageRoute)
 

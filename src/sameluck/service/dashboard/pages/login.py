@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from sameluck.service.dashboard.rendering import PageRoute, page
+from sameluck.service.dashboard.page_responses import PageRoute, page
 from sameluck.service.dashboard.sessions import COOKIE, SECONDS, Sessions
 from sameluck.service.dashboard.visitors import Watching, form_of, holder_of, see
 from sameluck.service.problems import Refused

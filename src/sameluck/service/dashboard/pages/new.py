@@ -11,7 +11,7 @@ from sameluck.inference import Plan
 from sameluck.policies.base import POLICIES
 from sameluck.service.access import Caller
 from sameluck.service.dashboard.drafts import Draft
-from sameluck.service.dashboard.rendering import PageRoute, page, unless_known
+from sameluck.service.dashboard.page_responses import PageRoute, page, unless_known
 from sameluck.service.dashboard.visitors import Changing, Visitor, Watching, path_of, see
 from sameluck.service.routes.experiments import NewExperiment, create_experiment
 

@@ -9,6 +9,7 @@ from sameluck import text_forms
 from sameluck.errors import SameluckError
 from sameluck.policies.base import POLICIES
 from sameluck.service.dashboard.outcomes import outcome_of
+from sameluck.service.dashboard.page_responses import PageRoute, page, unless_known
 from sameluck.service.dashboard.playground_settings import (
     ARMS,
     CHOICES,
@@ -16,7 +17,6 @@ from sameluck.service.dashboard.playground_settings import (
     REPLICATIONS,
     Setting,
 )
-from sameluck.service.dashboard.rendering import PageRoute, page, unless_known
 from sameluck.service.dashboard.simulations import Simulations
 from sameluck.service.dashboard.visitors import Watching
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.start import NOT_STARTED
 from sameluck.service.dashboard.arms import ribbons
-from sameluck.service.dashboard.figures import (
+from sameluck.service.dashboard.live_charts import (
     MANY,
     challengers_board,
     horizon_chart,
@@ -18,8 +18,8 @@ from sameluck.service.dashboard.figures import (
     users_chart,
 )
 from sameluck.service.dashboard.overview import Overview
+from sameluck.service.dashboard.page_responses import PageRoute, page, unless_known
 from sameluck.service.dashboard.progress import milestones, progress_of
-from sameluck.service.dashboard.rendering import PageRoute, page, unless_known
 from sameluck.service.dashboard.stacks import Stacks, stacks_of
 from sameluck.service.dashboard.visitors import Watching, path_of
 from sameluck.service.documents import Name

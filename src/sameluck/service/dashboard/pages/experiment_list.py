@@ -12,9 +12,9 @@ from sameluck.errors import SameluckError
 from sameluck.live.databases.rows import ENDED
 from sameluck.live.records import Status
 from sameluck.reporting.pages.charts import Chart
-from sameluck.service.dashboard.figures import sparkline
+from sameluck.service.dashboard.live_charts import sparkline
 from sameluck.service.dashboard.overview import Overview
-from sameluck.service.dashboard.rendering import PageRoute, page, unless_known
+from sameluck.service.dashboard.page_responses import PageRoute, page, unless_known
 from sameluck.service.dashboard.verdicts import Verdict
 from sameluck.service.dashboard.visitors import Visitor, Watching
 

@@ -1,15 +1,16 @@
-# Two commands do everything, on a machine with Python 3.11 or later and make:
+# With Python 3.11 or later and make:
 #   make demo   install, compare two bandit policies, show the result
-#   make test   install what the tests need, check style, types and imports, run all tests
-# While working on the code:
+#   make test   install the requirements of the tests, check style, types and imports, run all tests
 #   make check  the same without the slow tests, in less than a minute
+#   make docs   write the generated pages of the documentation
+#   make bench  run all benchmarks
 PYTHON ?= python3
 BIN := .venv/bin
-# A worker for each core and one more, so one thread of linear algebra for each. A file's tests share fixtures and compiled
-# loops, so one worker runs them all; the files keep the order that tests/conftest.py gives them.
+# There is one worker more than there are cores, so linear algebra gets one thread per worker. A file's tests share
+# fixtures and compiled loops, so one worker runs a file; the files keep the order of tests/conftest.py.
 PYTEST = OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
-# The tests start hundreds of Python processes, which would each compile the sources again.
+# The tests start hundreds of Python processes, each of which would compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -52,7 +53,7 @@ bench: .venv/.for-test
 	$(BIN)/python benchmarks/twin.py --minutes 20
 	$(BIN)/python benchmarks/variance.py
 
-# The picture of the README, as the tests draw it.
+# The README's picture, as the tests draw it.
 pictures: .venv/.for-test
 	$(BIN)/python -m pytest -q tests/service/dashboard/test_browser.py -k readme
 	cp build/screenshots/dashboard.png docs/dashboard.png

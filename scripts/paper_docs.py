@@ -8,12 +8,12 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 
 def page(folder: Path) -> str:
-    """The page with links to the figures of the documentation."""
+    """Return the page with links to the figures of the documentation."""
     return (folder / "paper.md").read_text(encoding="utf-8").replace("](figures/", "](paper/")
 
 
 def main(folder: Path) -> None:
-    """Copy page and figures."""
+    """Copy the page and its figures."""
     (DOCS / "paper").mkdir(exist_ok=True)
     for figure in sorted((folder / "figures").glob("*.svg")):
         shutil.copy(figure, DOCS / "paper")

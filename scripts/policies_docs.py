@@ -1,4 +1,4 @@
-"""Write docs/policies.md: rule, reference and parameters of every policy, from the registry, and other packages'."""
+"""Write docs/policies.md: rule, reference and parameters of every policy, and equivalents in other packages."""
 
 import inspect
 import re
@@ -25,16 +25,16 @@ rule written a second time in [tests/literal_rules.py](../tests/literal_rules.py
 Conventions, where books and packages differ:
 
 * Ties go to the lowest arm.
-* Where a rule says "each arm once in index order", these are the first periods. Otherwise there are no forced plays,
-  and the mean of an arm not yet played is 0.
-* The time t in a confidence bound is the number of plays made so far: the bound of period t + 1 contains log(t).
-* A horizon T in a rule is the experiment's, also at earlier checkpoints.
+* If a rule says "each arm once in index order", these plays are the first periods. Otherwise there are no forced
+  plays, and the mean of an arm not yet played is 0.
+* The time t in a confidence bound is the number of plays so far: the bound of period t + 1 contains log(t).
+* The horizon T in a rule is the experiment's horizon, also at earlier checkpoints.
 * The variance in a confidence bound divides by the number of rewards, not by one less.
-* Bounds and posteriors have a scale; the cautions of `compare` say if the rewards have another.
+* Bounds and posteriors have a scale; `compare` adds a caution if the rewards have another scale.
 
-*Randomised* policies have random numbers of their own. Those that *state probabilities* can be compared with
-`adjust="exploration"`. *In batches* is whether `Batched` takes the policy: one that learns from every single reward
-is refused.
+*Randomised* policies have random numbers of their own. Policies that *state probabilities* can be compared with
+`adjust="exploration"`. Policies marked *in batches* work within `Batched`, which refuses a policy that learns from
+every single reward.
 """
 REGRET = """
 ## Regret on Bernoulli arms
@@ -43,20 +43,20 @@ REGRET = """
 
 The mean [pseudo-regret](statistics.md#metrics) of every policy at its defaults, over 10,000 periods and 400
 replications, on the two arms 0.9 and 0.8 and on ten arms (Garivier and Cappe, 2011), with its value at the end. The
-dashed line is log(t) times the sum over arms of gap / KL(mean, best mean): for a policy whose regret is
-subpolynomial on every bandit, regret / log(t) cannot stay below that sum (Lai and Robbins, 1985). The policies in
-colour reach it asymptotically. The bound says nothing about a single horizon, so they may be below the line; what
-must come near is the growth. Policies without colour are not poor for that: some assume rewards of another scale or
-law, some forget because arms may change, and some are made for adversaries. `python scripts/regret_figure.py` draws
-the figure.
+dashed line is log(t) times the sum over arms of gap / KL(mean, best mean). If a policy's regret is subpolynomial on
+every bandit, regret / log(t) cannot stay below this sum (Lai and Robbins, 1985). The policies in colour reach it
+asymptotically. The bound says nothing about a single horizon, so a curve may lie below the line; its growth must
+approach the line's. A policy without colour need not be poor: some assume rewards of another scale or distribution,
+some forget because arms may change, and some are made for adversaries. `python scripts/regret_figure.py` draws the
+figure.
 
 """
 
 
-def overview(kind: type) -> str:
-    """The row of a policy in the table."""
-    name, policy = kind.__name__, as_policy(text_forms.example(kind), ARMS)
-    prepared = None if kind is External else prepare(policy, ARMS, HORIZON)
+def overview(policy_class: type) -> str:
+    """Return the row of a policy in the table."""
+    name, policy = policy_class.__name__, as_policy(text_forms.example(policy_class), ARMS)
+    prepared = None if policy_class is External else prepare(policy, ARMS, HORIZON)
     cells = [
         f"[`{name}`](#{name.lower()})",
         f"`{text_forms.write(policy, brief=True)}`",
@@ -68,12 +68,11 @@ def overview(kind: type) -> str:
 
 
 def mark(holds: bool) -> str:  # noqa: FBT001
-    """A word for a cell of the table."""
     return "yes" if holds else ""
 
 
 def may_be_batched(policy: Policy) -> bool:
-    """Whether `Batched` takes a policy."""
+    """Return whether `Batched` accepts a policy."""
     try:
         Batched(policy, 2).check(ARMS)
     except Invalid:
@@ -81,16 +80,16 @@ def may_be_batched(policy: Policy) -> bool:
     return True
 
 
-def section(kind: type) -> str:
-    """The rule of a policy, and a table of its parameters."""
-    rule, _, arguments = (inspect.getdoc(kind) or "").partition("\nArgs:\n")
-    fields: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]  # a NamedTuple
+def section(policy_class: type) -> str:
+    """Return the rule of a policy, and a table of its parameters."""
+    rule, _, arguments = (inspect.getdoc(policy_class) or "").partition("\nArgs:\n")
+    fields: tuple[str, ...] = policy_class._fields  # type: ignore[attr-defined]  # a NamedTuple
     meanings = dict(
         re.findall(r"^(\w+): (.*(?:\n +.*)*)", textwrap.dedent(arguments), re.MULTILINE)
     )
-    text = f"## `{kind.__name__}`\n\n{rule.strip()}\n\n"
+    text = f"## `{policy_class.__name__}`\n\n{rule.strip()}\n\n"
     if fields:
-        defaults = kind._field_defaults  # type: ignore[attr-defined]
+        defaults = policy_class._field_defaults  # type: ignore[attr-defined]
         rows = [[f"`{field}`", str(defaults.get(field, "required"))] for field in fields]
         header = ["parameter", "default"]
         if meanings:
@@ -105,15 +104,19 @@ def section(kind: type) -> str:
 
 
 def page() -> str:
-    """The page of today."""
-    kinds = [kind for kind in POLICIES.values() if kind.__module__.startswith("sameluck.")]
-    parts = [
+    """Return the page for the current policies."""
+    classes = [item for item in POLICIES.values() if item.__module__.startswith("sameluck.")]
+    blocks = [
         INTRODUCTION,
         "| policy | text form | randomised | states probabilities | in batches |\n",
+        "|---|---|---|---|---|\n",
+        *map(overview, classes),
+        REGRET,
+        OTHER_PACKAGES.read_text(encoding="utf-8"),
+        "\n",
+        *map(section, classes),
     ]
-    parts += ["|---|---|---|---|---|\n", *map(overview, kinds), REGRET]
-    parts += [OTHER_PACKAGES.read_text(encoding="utf-8"), "\n", *map(section, kinds)]
-    return "".join(parts).rstrip() + "\n"
+    return "".join(blocks).rstrip() + "\n"
 
 
 if __name__ == "__main__":

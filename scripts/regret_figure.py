@@ -27,13 +27,13 @@ BANDITS = {
     ),
 }
 OPTIMAL = ("KLUCB", "IMED", "BayesUCB", "ThompsonBernoulli")  # asymptotically, on Bernoulli arms
-OTHERS = ("Always", "Batched", "External")  # one arm, and other policies' rules
-BOUND, LOWEST = "Lai and Robbins", 1.0
-APART = 0.036  # of two names, in heights of the axes
+EXCLUDED = ("Always", "Batched", "External")  # one arm, and other policies' rules
+BOUND, LOWER_LIMIT = "Lai and Robbins", 1.0
+LABEL_DISTANCE = 0.036  # in heights of the axes
 
 
 def lower_bound(means: tuple[float, ...]) -> float:
-    """What regret divided by log t cannot stay below (Lai and Robbins, 1985): sum of gap / KL(mean, best)."""
+    """Return the limit of regret / log t (Lai and Robbins, 1985): the sum of gap / KL(mean, best)."""
     best = max(means)
     return sum(
         (best - mean)
@@ -44,14 +44,14 @@ def lower_bound(means: tuple[float, ...]) -> float:
 
 
 def mean_regrets(means: tuple[float, ...], checkpoints: list[int]) -> dict[str, Floats]:
-    """The mean pseudo-regret of each policy at each checkpoint, the lowest at the end first."""
-    kinds = [
-        kind
-        for kind in POLICIES.values()
-        if kind.__module__.startswith("sameluck.") and kind.__name__ not in OTHERS
+    """Return each policy's mean pseudo-regret at each checkpoint, sorted by the value at the end."""
+    classes = [
+        item
+        for item in POLICIES.values()
+        if item.__module__.startswith("sameluck.") and item.__name__ not in EXCLUDED
     ]
     experiment = sl.Experiment(
-        policies={kind.__name__: text_forms.example(kind) for kind in kinds},
+        policies={item.__name__: text_forms.example(item) for item in classes},
         horizon=HORIZON,
         replications=REPLICATIONS,
         seed=1985,
@@ -65,17 +65,17 @@ def mean_regrets(means: tuple[float, ...], checkpoints: list[int]) -> dict[str, 
 
 
 def draw() -> plots.Figure:
-    """Two panels with a line for each policy; those that are asymptotically optimal in colour."""
+    """Draw two panels with a line for each policy, asymptotically optimal policies in colour."""
     checkpoints = sorted({round(x) for x in np.geomspace(10, HORIZON, POINTS)})
     with plots.panels((11, 5.8), 1, 2) as (figure, (row,)):
         for axes, (title, means) in zip(row, BANDITS.items(), strict=True):
             curves = mean_regrets(means, checkpoints)
             for name, curve in curves.items():
-                place = OPTIMAL.index(name) if name in OPTIMAL else None
+                index = OPTIMAL.index(name) if name in OPTIMAL else None
                 style = (
                     {"color": "0.72", "lw": 0.9}
-                    if place is None
-                    else {"color": plots.colour(place), "lw": 2}
+                    if index is None
+                    else {"color": plots.colour(index), "lw": 2}
                 )
                 axes.plot(checkpoints, curve, **style)
             bound = lower_bound(means) * np.log(checkpoints)
@@ -83,7 +83,7 @@ def draw() -> plots.Figure:
             axes.set_xscale("log")
             axes.set_yscale("log")
             axes.set_xlim(10, HORIZON)
-            axes.set_ylim(LOWEST, 1_000)
+            axes.set_ylim(LOWER_LIMIT, 1_000)
             ends = {name: float(curve[-1]) for name, curve in curves.items()}
             name_ends(axes, {**ends, BOUND: float(bound[-1])})
             axes.set_title(title)
@@ -95,23 +95,23 @@ def draw() -> plots.Figure:
 
 
 def name_ends(axes: plots.Axes, ends: dict[str, float]) -> None:
-    """Names beside the ends of the lines, moved apart where they would overlap."""
+    """Write names beside the ends of the lines, moved apart if they would overlap."""
     low, high = (math.log(end) for end in axes.get_ylim())
     names = sorted(ends, key=lambda name: ends[name])
     heights = [(math.log(ends[name]) - low) / (high - low) for name in names]
-    places = list(heights)
-    for index in range(1, len(places)):
-        places[index] = max(places[index], places[index - 1] + APART)
-    places[-1] = min(places[-1], 1.0)
-    for index in reversed(range(len(places) - 1)):
-        places[index] = min(places[index], places[index + 1] - APART)
-    for name, height, place in zip(names, heights, places, strict=True):
+    positions = list(heights)
+    for index in range(1, len(positions)):
+        positions[index] = max(positions[index], positions[index - 1] + LABEL_DISTANCE)
+    positions[-1] = min(positions[-1], 1.0)
+    for index in reversed(range(len(positions) - 1)):
+        positions[index] = min(positions[index], positions[index + 1] - LABEL_DISTANCE)
+    for name, height, position in zip(names, heights, positions, strict=True):
         is_bound = name == BOUND
         colour = plots.colour(OPTIMAL.index(name)) if name in OPTIMAL else "0.35"
         axes.annotate(
             f"{name} {ends[name]:.0f}",
             (1.0, height),
-            xytext=(1.09, place),
+            xytext=(1.09, position),
             xycoords="axes fraction",
             fontsize=7.5,
             color="black" if is_bound else colour,

@@ -16,7 +16,8 @@ import pytest
 
 import sameluck as sl
 from sameluck import cli, paper
-from sameluck.paper import parts, published
+from sameluck.paper import chapters as parts
+from sameluck.paper import published
 from sameluck.paper import report as reports
 from sameluck.paper import run as runs
 from sameluck.reporting.tables import csv_table, latex_table
@@ -70,7 +71,7 @@ def test_results_have_every_number_and_its_published_counterpart(report):
     assert results["schema"] == 1
     assert results["settings"] == {"replications": 300, "seed": 7}
     assert (results["ok"], results["failing"], results["far"]) == (True, [], 4.0)
-    assert set(results["parts"]) == {part.name for part in runs.PARTS}
+    assert set(results["parts"]) == {part.name for part in runs.CHAPTERS}
     assert len(results["published"]) == 24
     for one in results["published"]:
         assert set(one) == {"part", *published.Match._fields}
@@ -104,7 +105,7 @@ def test_the_page_is_self_contained(report):
     assert page.count('class="figure"') == 14
     assert not re.search(r'(src|href)="(?!#)', page.replace('xlink:href="#', ""))
     assert "<script" not in page
-    for part in runs.PARTS[1:]:
+    for part in runs.CHAPTERS[1:]:
         assert part.title.split(":")[0] in page
 
 

@@ -9,7 +9,7 @@ from scipy import stats
 import sameluck as sl
 from sameluck.paper import asymptotics, checks, examples, published, theorems
 from sameluck.paper.algorithms import Users, algorithm_2, centred_sums
-from sameluck.paper.parts import Estimate, Settings, mean, variance
+from sameluck.paper.chapters import Estimate, Settings, mean, variance
 from sameluck.paper.run import THEOREMS
 
 ALARM = 1e-6
@@ -122,11 +122,11 @@ def test_a_check_sees_what_is_wrong():
 
     rng = np.random.default_rng(1)
     one, other = rng.normal(size=2_000), rng.normal(size=2_000)
-    assert not fails(checks.equal("", mean(one), 0.0), checks.same_law("", one, other))
+    assert not fails(checks.equal("", mean(one), 0.0), checks.same_distribution("", one, other))
     assert fails(checks.equal("", mean(one + 0.2), 0.0))
     assert fails(checks.at_most("", mean(one + 0.2), 0.0))
     assert not fails(checks.at_most("", mean(one - 0.2), 0.0))
-    assert fails(checks.same_law("", one, other * 1.4))
+    assert fails(checks.same_distribution("", one, other * 1.4))
     assert fails(checks.never("", 1))
 
 
@@ -134,7 +134,7 @@ def test_the_two_sample_test_is_scipys():
     rng = np.random.default_rng(2)
     one, other = rng.normal(size=300), rng.normal(0.1, 1, size=500)
 
-    test = checks.same_law("", one, other)(1)
+    test = checks.same_distribution("", one, other)(1)
     assert test.measured == pytest.approx(
         stats.ks_2samp(one, other, method="asymp").pvalue, abs=0.05
     )
@@ -197,5 +197,5 @@ def test_the_proofs_bounds_grow_as_the_square_of_the_logarithm():
 
 @pytest.mark.slow
 def test_the_literal_checks_are_made_on_both_policies_of_all_examples():
-    found = theorems.PARTS[0].analyse(Settings(100, 3), {})
+    found = theorems.CHAPTERS[0].analyse(Settings(100, 3), {})
     assert [one["case"] for one in found["looks"]] == ["example1", "example2", "example3"]

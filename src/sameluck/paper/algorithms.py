@@ -1,8 +1,8 @@
-"""Algorithm 2 as it is printed (slow and direct), and sums along the shared reward stacks.
+"""Algorithm 2 as printed (slow and direct), and sums along the shared reward stacks.
 
 Algorithm 2 (phases, histories, a set of used entries, the earliest match) is the paper's canonical model; `trace`
-runs the shared-reward-stack model. Both read the same random bits, so the theorem that they agree in law becomes
-equality, to the bit.
+runs the shared-reward-stack model. Both read the same random bits, so two models that agree in distribution agree
+here bit by bit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sameluck.randomness.streams import ALL_POLICIES, DECISION, REWARD, stream, 
 
 
 class History(NamedTuple):
-    """One policy's arms and rewards, period by period, and which rewards were replayed."""
+    """Arms and rewards of one policy, period by period, with a flag for replayed rewards."""
 
     arms: list[int]
     rewards: list[float]
@@ -30,9 +30,9 @@ class History(NamedTuple):
 
 
 class Users:
-    """The real users of one replication: the k-th user of an arm returns the reward at address (arm, k).
+    """Real users of one replication; the k-th user of an arm returns the reward at address (arm, k).
 
-    `altered` is an arm and a position: from there on, one minus the reward is returned.
+    `altered` is an arm and a position, from which one minus the reward is returned.
     """
 
     def __init__(
@@ -49,12 +49,12 @@ class Users:
         self.pulls = [0] * experiment.n_arms
 
     def pull(self, arm: int) -> float:
-        """The reward of the arm's next user."""
+        """Return the reward of the arm's next user."""
         self.pulls[arm] += 1
         return self.reward(arm, self.pulls[arm] - 1)
 
     def reward(self, arm: int, position: int) -> float:
-        """The reward at a position of the arm's stack."""
+        """Return the reward at a position of the arm's stack."""
         reward = float(draw(self.parameters, 0, arm, word(subkey(self.key, arm), position)))
         altered = arm == self.altered_arm and position >= self.first_altered
         return 1.0 - reward if altered else reward
@@ -90,7 +90,7 @@ class _Learner:
 def algorithm_2(
     experiment: Experiment, replication: int, users: Users, order: Sequence[str]
 ) -> dict[str, History]:
-    """Both phases for two policies, in the given order."""
+    """Run both phases for two policies, in this order."""
     first, second = (_Learner(experiment, replication, name) for name in order)
     for period in range(1, experiment.horizon + 1):
         arm = first.choose(period)
@@ -111,7 +111,10 @@ def algorithm_2(
 def centred_sums(
     experiment: Experiment, environment: Environment, means: Floats, counts: Ints
 ) -> Floats:
-    """S of the paper, the centred sum of an arm's first n rewards, at each n of `counts` (replication, stop, arm)."""
+    """Return the paper's S, the centred sum of an arm's first n rewards, for n in `counts`.
+
+    `counts` and the result have axes (replication, stop, arm).
+    """
     parameters = environment.compiled_parameters(
         experiment.seed, range(counts.shape[0]), experiment.n_arms
     )
@@ -127,10 +130,10 @@ def transformed_counts(
     begins: Ints,
     ends: Ints,
 ) -> Floats:
-    """Sums of the increments of I_t(B) over stack entries (replication, stop, weight, arm).
+    """Sum the increments of I_t(B) over stack entries; the result has axes (replication, stop, weight, arm).
 
-    `event` has for each arm the smallest and the largest reward in B, and the probability of B. The entries are those
-    from `begins` to `ends` (replication, stop, arm); the weight is 1, and the sign of I_t(B) before the increment.
+    `event` holds for each arm the smallest and the largest reward in B, and the probability of B. The entries run
+    from `begins` to `ends` (replication, stop, arm). The weights are 1, and the sign of I_t(B) before the increment.
     """
     rows, stops, arms = ends.shape
     parameters = environment.compiled_parameters(experiment.seed, range(rows), arms)

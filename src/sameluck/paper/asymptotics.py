@@ -1,4 +1,4 @@
-"""The proposition about the pull counts of UCB, checked at T = 10^2 .. 10^5."""
+"""Check of the proposition about the pull counts of UCB at T = 10^2 .. 10^5."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 import sameluck as sl
-from sameluck.paper.checks import PendingTest, at_most, check, sections
-from sameluck.paper.examples import EXAMPLE_1, simulation
-from sameluck.paper.parts import (
+from sameluck.paper.chapters import (
+    Chapter,
     Estimate,
-    Part,
     Record,
     Section,
     Settings,
@@ -22,6 +20,8 @@ from sameluck.paper.parts import (
     mean,
     variance,
 )
+from sameluck.paper.checks import PendingTest, at_most, check, sections
+from sameluck.paper.examples import EXAMPLE_1, simulation
 from sameluck.reporting import plots
 
 HORIZONS = (100, 1_000, 10_000, 100_000)
@@ -29,8 +29,8 @@ ENVIRONMENT = EXAMPLE_1.environment
 
 
 def records(rates: Sequence[Estimate]) -> list[Record]:
-    """Estimates at each of `HORIZONS`, or the first of them, for results.json."""
-    return [{"horizon": t, **one._asdict()} for t, one in zip(HORIZONS, rates, strict=False)]
+    """Return estimates at the first of `HORIZONS`, for results.json."""
+    return [{"horizon": t, **rate._asdict()} for t, rate in zip(HORIZONS, rates, strict=False)]
 
 
 def _simulations_ucb(settings: Settings) -> Simulations:
@@ -43,7 +43,7 @@ def _simulations_ucb(settings: Settings) -> Simulations:
 
 
 def _analyse_ucb(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record:
-    ucb1 = [runs["ucb1"].pulls[:, 0, place] for place in range(len(HORIZONS))]
+    ucb1 = [runs["ucb1"].pulls[:, 0, column] for column in range(len(HORIZONS))]
     ucb_delta = [runs[f"ucb_delta {horizon}"].pulls[:, 0, 0] for horizon in HORIZONS]
     pending: list[PendingTest] = []
     curves = {}
@@ -71,50 +71,50 @@ def _analyse_ucb(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record:
 
 
 def _flattening(name: str, ratios: list[Estimate]) -> list[PendingTest]:
-    """The last decade adds a smaller factor than the one before, and Var(N_2)/T falls."""
-    factors = [log_ratio(ratios[place - 1], ratios[place]) for place in (-2, -1)]
+    """Test that the last decade adds a smaller factor than the decade before, and that Var(N_2)/T falls."""
+    factors = [log_ratio(ratios[index - 1], ratios[index]) for index in (-2, -1)]
     steeper = factors[1].minus(factors[0])
-    rate = [one.scaled(math.log(t) ** 2 / t) for one, t in zip(ratios, HORIZONS, strict=True)]
+    rates = [ratio.scaled(math.log(t) ** 2 / t) for ratio, t in zip(ratios, HORIZONS, strict=True)]
     return [
         at_most(f"{name}: log Var(N_2)/(log T)^2, growth", steeper, 0.0, "last decade"),
-        at_most(f"{name}: Var(N_2)/T, change", rate[-1].minus(rate[-2]), 0.0, "last decade"),
+        at_most(f"{name}: Var(N_2)/T, change", rates[-1].minus(rates[-2]), 0.0, "last decade"),
     ]
 
 
 def log_ratio(earlier: Estimate, later: Estimate) -> Estimate:
-    """The logarithm of the factor by which an estimate grew."""
+    """Return the logarithm of the factor by which an estimate grew."""
     error = math.hypot(later.error / later.value, earlier.error / earlier.value)
     return Estimate(math.log(later.value / earlier.value), error)
 
 
 def ucb1_bound(gap: float, horizon: int, alpha: float = 2.0) -> float:
-    """The proof's bound on E N^2 for UCB1."""
-    enough = math.ceil(4 * alpha * math.log(horizon) / gap**2)
-    return 2 * enough**2 + 4 / enough + 8 * math.log(horizon)
+    """Return the proof's bound on E N^2 for UCB1."""
+    threshold = math.ceil(4 * alpha * math.log(horizon) / gap**2)
+    return 2 * threshold**2 + 4 / threshold + 8 * math.log(horizon)
 
 
 def ucb_delta_bound(gap: float, horizon: int, d: float = 2.0) -> float:
-    """The proof's bound on E N^2 for UCB-delta with delta = T^-d."""
-    enough = math.ceil(32 * d * math.log(horizon) / gap**2)
+    """Return the proof's bound on E N^2 for UCB-delta with delta = T^-d."""
+    threshold = math.ceil(32 * d * math.log(horizon) / gap**2)
     fade = np.exp(-(gap**2) / 32)
     tails = horizon ** (2 - d) / (1 - math.exp(-(gap**2) / 8)) + 2 * fade / (1 - fade) ** 3
-    return float(enough**2 + tails)
+    return float(threshold**2 + tails)
 
 
-def _sections(part: Part, result: Record) -> list[Section]:
+def _sections(chapter: Chapter, result: Record) -> list[Section]:
     quantity = "Var(pulls of arm 2) / (log T)^2"
     lines = curve_lines(result["curves"])
     figure = line_figure("theorem-ucb", lines, quantity, quantity, logarithmic=True)
-    return sections(part, result, figure)
+    return sections(chapter, result, figure)
 
 
 def curve_lines(curves: Mapping[str, Sequence[Record]]) -> list[plots.Line]:
-    """What `records` returned, as lines."""
+    """Return the output of `records` as lines."""
     fields = ("horizon", "value", "error")
-    return [plots.Line(label, *columns(many, *fields)) for label, many in curves.items()]
+    return [plots.Line(label, *columns(points, *fields)) for label, points in curves.items()]
 
 
-UCB = Part(
+UCB = Chapter(
     "ucb",
     "Proposition: pull counts of UCB1 and UCB-delta",
     _simulations_ucb,

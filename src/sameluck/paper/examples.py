@@ -1,4 +1,4 @@
-"""The paper's three examples under each design, and two pairs of policies of one family, which it does not try."""
+"""Three examples of the paper under each design, and two pairs of policies of one family beyond the paper."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from sameluck.arrays import Floats
 from sameluck.design import Design
 from sameluck.intervals import t_interval
 from sameluck.paper import example_sections, published
-from sameluck.paper.parts import (
+from sameluck.paper.chapters import (
+    Chapter,
     Estimate,
-    Part,
     Record,
     Settings,
     Simulation,
@@ -49,12 +49,11 @@ class Example(NamedTuple):
 
     @property
     def means(self) -> Floats:
-        """Of the arms' rewards."""
         return np.array(self.environment.means)
 
     @property
     def variances(self) -> Floats:
-        """Of the arms' rewards: sigma^2 of the paper."""
+        """Return the variances of the arms' rewards, sigma^2 in the paper."""
         return (
             self.means * (1 - self.means) if self.environment.binary else np.ones_like(self.means)
         )
@@ -97,7 +96,7 @@ FAMILIES = (
 
 
 def experiment(example: Example, settings: Settings, horizon: int = HORIZON) -> sl.Experiment:
-    """The example under replay, for a horizon."""
+    """Return the example under replay, for a horizon."""
     return sl.Experiment(
         policies=example.policies,
         arms=example.environment.arms or 5,
@@ -113,19 +112,19 @@ def simulation(
     checkpoints: tuple[int, ...],
     design: Design = DESIGNS["replay"],
 ) -> Simulation:
-    """The example under a design; the last checkpoint is its horizon."""
-    one = experiment(example, settings, checkpoints[-1]).replace(design=design)
-    return Simulation(one, example.environment, checkpoints)
+    """Return the example under a design; the last checkpoint is its horizon."""
+    designed = experiment(example, settings, checkpoints[-1]).replace(design=design)
+    return Simulation(designed, example.environment, checkpoints)
 
 
 def simulation_pairs(
     examples: Sequence[Example], checkpoints: tuple[int, ...], settings: Settings
 ) -> Simulations:
-    """Each example under replay and, independently, under the naive design."""
+    """Return each example under replay and, independently, under the naive design."""
     return {
-        f"{example.name} {label}": one
+        f"{example.name} {label}": pair
         for example in examples
-        for label, one in with_naive(simulation(example, settings, checkpoints)).items()
+        for label, pair in with_naive(simulation(example, settings, checkpoints)).items()
     }
 
 
@@ -138,8 +137,8 @@ def _simulations(example: Example, settings: Settings) -> Simulations:
 
 def _simulations_3(settings: Settings) -> Simulations:
     policies = {**EXAMPLE_3.policies, "epsilon_greedy": sl.EpsilonGreedy(0.1, explore="others")}
-    others = simulation(EXAMPLE_3._replace(policies=policies), settings, CHECKPOINTS)
-    return {**_simulations(EXAMPLE_3, settings), "others": others}
+    explores_others = simulation(EXAMPLE_3._replace(policies=policies), settings, CHECKPOINTS)
+    return {**_simulations(EXAMPLE_3, settings), "others": explores_others}
 
 
 def _simulations_of_families(settings: Settings) -> Simulations:
@@ -151,15 +150,17 @@ def _simulations_of_families(settings: Settings) -> Simulations:
 
 
 def _analyse_common(example: Example, runs: Mapping[str, sl.Runs]) -> Record:
-    """The result that all examples have."""
+    """Return the results common to all examples."""
     by_design = {label: runs[label] for label in DESIGNS}
     return {
         "policies": list(example.policies),
-        "interactions": {label: _interactions(one) for label, one in by_design.items()},
+        "interactions": {label: _interactions(design) for label, design in by_design.items()},
         "intervals": {label: _intervals(runs[label]) for label in ("naive", "replay")},
-        "decided": {label: _share_decided(one) for label, one in by_design.items()},
-        "designs": [_design_record(label, one, runs["naive"]) for label, one in by_design.items()],
-        "curves": {label: _curves(one) for label, one in by_design.items()},
+        "decided": {label: _share_decided(design) for label, design in by_design.items()},
+        "designs": [
+            _design_record(label, design, runs["naive"]) for label, design in by_design.items()
+        ],
+        "curves": {label: _curves(design) for label, design in by_design.items()},
     }
 
 
@@ -181,7 +182,7 @@ def _intervals(runs: sl.Runs) -> list[Record]:
 
 
 def _share_decided(runs: sl.Runs) -> float:
-    """The share of blocks of ten runs whose interval at the last horizon excludes 0."""
+    """Return the share of blocks of ten runs whose interval at the last horizon excludes 0."""
     size = published.INTERVAL_RUNS
     values = effect_estimates(runs)[:, -1]
     blocks = values[: len(values) // size * size].reshape(-1, size)
@@ -191,11 +192,11 @@ def _share_decided(runs: sl.Runs) -> float:
 
 
 def _design_record(label: str, runs: sl.Runs, naive: sl.Runs) -> Record:
-    """One design at the last horizon: its effect, its precision, its users."""
+    """Return one design at the last horizon: its effect, its precision, its users."""
     effect, spread = mean(effect_estimates(runs)[:, -1]), variance(effect_estimates(runs)[:, -1])
     naive_spread = variance(effect_estimates(naive)[:, -1])
     ratio = naive_spread.value / spread.value
-    # Two independent samples, unless it is one: then the ratio is 1.
+    # The samples are independent, unless both are the naive design: then the ratio is 1.
     errors = (naive_spread.error / naive_spread.value, spread.error / spread.value)
     factor = 1.0 if naive is runs else math.exp(ndtri(0.975) * math.hypot(*errors))
     users = float(runs.interactions[:, -1].mean())
@@ -216,14 +217,12 @@ def _design_record(label: str, runs: sl.Runs, naive: sl.Runs) -> Record:
 
 
 def _curves(runs: sl.Runs) -> list[Record]:
-    """Interactions, variance of the estimator and Var(N_2)/T of both policies, over the grid of horizons."""
+    """Return interactions, variance of the estimator and Var(N_2)/T of both policies over the grid of horizons."""
     records, drawn = [], runs.at(GRID)
-    for place, horizon in enumerate(GRID):
-        users, spread = (
-            mean(drawn.interactions[:, place]),
-            variance(effect_estimates(drawn)[:, place]),
-        )
-        pulls = [variance(drawn.pulls[:, p, place, 1]).scaled(1 / horizon) for p in (0, 1)]
+    for column, horizon in enumerate(GRID):
+        users = mean(drawn.interactions[:, column])
+        spread = variance(effect_estimates(drawn)[:, column])
+        pulls = [variance(drawn.pulls[:, p, column, 1]).scaled(1 / horizon) for p in (0, 1)]
         records.append(
             {
                 "horizon": horizon,
@@ -231,38 +230,41 @@ def _curves(runs: sl.Runs) -> list[Record]:
                 "interactions_error": users.error,
                 "variance": spread.value,
                 "variance_error": spread.error,
-                "pull_variance": [one.value for one in pulls],
-                "pull_variance_error": [one.error for one in pulls],
+                "pull_variance": [estimate.value for estimate in pulls],
+                "pull_variance_error": [estimate.error for estimate in pulls],
             }
         )
     return records
 
 
 def _match_tables(runs: Mapping[str, sl.Runs], replay: Mapping[int, float]) -> list[Match]:
-    """Each cell of a published table of interactions."""
+    """Return our match of each cell of a published table of interactions."""
     matches = []
-    for label, table, kind in (
+    for label, table, evidence in (
         ("replay", replay, "test"),
         ("naive", published.NAIVE_INTERACTIONS, "construction"),
     ):
         samples = runs[label].at([*table]).interactions.T
         for (horizon, value), sample in zip(table.items(), samples, strict=True):
             printed = printed_mean(value, float(sample.std(ddof=1)), published.TABLE_STEP)
-            matches.append(match(f"interactions, {label}", horizon, mean(sample), printed, kind))
+            matches.append(
+                match(f"interactions, {label}", horizon, mean(sample), printed, evidence)
+            )
     return matches
 
 
 def _match_axis(
     name: str, curve: Sequence[Record], field: str, policy: int | None, top: float
 ) -> Match:
-    """The highest point of a curve, which must not lie above the end of the published axis."""
+    """Match the highest point of a curve, which must not lie above the end of the published axis."""
     points = []
-    for one in curve:
-        value, error = one[field], one[f"{field}_error"]
+    for point in curve:
+        value, error = point[field], point[f"{field}_error"]
         ours = Estimate(value, error) if policy is None else Estimate(value[policy], error[policy])
         printed = Estimate(top, ours.error)  # the published curve has the same sampling error
-        points.append(match(name, one["horizon"], ours, printed, "axis"))
-    return max(points, key=lambda one: one.ours)._replace(meets=all(one.meets for one in points))
+        points.append(match(name, point["horizon"], ours, printed, "axis"))
+    highest = max(points, key=lambda point: point.ours)
+    return highest._replace(meets=all(point.meets for point in points))
 
 
 def _analyse_1(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record:
@@ -297,7 +299,7 @@ def _analyse_3(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record:
 
 
 def _slope_readings(runs: sl.Runs) -> dict[str, Estimate]:
-    """Three ways to read a slope off the curve of interactions over the horizon."""
+    """Return three readings of a slope off the curve of interactions over the horizon."""
     grid = np.array(GRID, float)
     curves = runs.at(GRID).interactions
     weights = (grid - grid.mean()) / ((grid - grid.mean()) ** 2).sum()
@@ -315,22 +317,26 @@ def _analyse_families(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record
     for family in FAMILIES:
         by_design = {label: runs[f"{family.name}: {label}"] for label in FAMILY_DESIGNS}
         designs = [
-            _design_record(label, one, by_design["naive"]) for label, one in by_design.items()
+            _design_record(label, design, by_design["naive"]) for label, design in by_design.items()
         ]
         families.append({"title": family.title, "designs": designs})
     return {"families": families}
 
 
 def _records(matches: Sequence[Match]) -> list[Record]:
-    return [one._asdict() for one in matches]
+    return [row._asdict() for row in matches]
 
 
-PARTS = (
-    Part(*EXAMPLE_1[:2], partial(_simulations, EXAMPLE_1), _analyse_1, example_sections.example_1),
-    Part(*EXAMPLE_2[:2], partial(_simulations, EXAMPLE_2), _analyse_2, example_sections.example_2),
-    Part(*EXAMPLE_3[:2], _simulations_3, _analyse_3, example_sections.example_3),
+CHAPTERS = (
+    Chapter(
+        *EXAMPLE_1[:2], partial(_simulations, EXAMPLE_1), _analyse_1, example_sections.example_1
+    ),
+    Chapter(
+        *EXAMPLE_2[:2], partial(_simulations, EXAMPLE_2), _analyse_2, example_sections.example_2
+    ),
+    Chapter(*EXAMPLE_3[:2], _simulations_3, _analyse_3, example_sections.example_3),
 )
-BEYOND = Part(
+BEYOND = Chapter(
     "beyond",
     "Beyond the paper: two policies of one family",
     _simulations_of_families,

@@ -1,7 +1,7 @@
-"""The paper's illustration with three arms and ten periods.
+"""Illustration of the paper with three arms and ten periods.
 
-The trajectories and the shared stacks are drawn from the sequences that it prints; the stacks of a single policy and
-the masked stack from a traced replication.
+The trajectories and the shared stacks are drawn from the printed sequences; the stacks of a single policy and the
+masked stack are drawn from a traced replication.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import sameluck as sl
 from sameluck.arrays import Ints
 from sameluck.paper import published
 from sameluck.paper.algorithms import Users
-from sameluck.paper.parts import (
+from sameluck.paper.chapters import (
+    Chapter,
     Estimate,
-    Part,
     Record,
     ReportFigure,
     Section,
@@ -42,7 +42,7 @@ MASKED = (1, 3)  # arm 2 from its fourth entry on, as in the paper
 
 
 def trajectories() -> dict[str, Trajectory]:
-    """Both trajectories as `trace` would return them; which rewards were replayed follows from the arms."""
+    """Return both trajectories as `trace` would; the arms determine the replayed rewards."""
     traced: dict[str, Trajectory] = {}
     for name, arms, rewards in zip(POLICIES, published.ARMS, published.REWARDS, strict=True):
         traced[name] = _trajectory(np.array(arms) - 1, rewards, list(traced.values()))
@@ -52,15 +52,15 @@ def trajectories() -> dict[str, Trajectory]:
 def _trajectory(arms: Ints, rewards: Sequence[float], earlier: Sequence[Trajectory]) -> Trajectory:
     positions = np.array([int((arms[:t] == arms[t]).sum()) for t in range(arms.size)])
     replayed = np.zeros(arms.size, bool)
-    for one in earlier:
-        replayed |= positions < np.bincount(one.arms, minlength=arms.max() + 1)[arms]
+    for trajectory in earlier:
+        replayed |= positions < np.bincount(trajectory.arms, minlength=arms.max() + 1)[arms]
     return Trajectory(arms, positions, np.array(rewards, float), replayed)
 
 
 def _analyse(settings: Settings, runs: Mapping[str, Runs]) -> Record:
     visits = plots.visits(trajectories())
-    real = sum(one.source is None for one in visits)
-    differing = sum(one.reward != published.STACKS[one.arm][one.position] for one in visits)
+    real = sum(visit.source is None for visit in visits)
+    differing = sum(v.reward != published.STACKS[v.arm][v.position] for v in visits)
     counts = (
         ("real interactions", float(real), float(published.INTERACTIONS)),
         ("replayed rewards", float(len(visits) - real), float(published.REPLAYED)),
@@ -70,10 +70,10 @@ def _analyse(settings: Settings, runs: Mapping[str, Runs]) -> Record:
         published.match(name, 10, Estimate(ours, 0.0), Estimate(printed, 0.0), "illustration")
         for name, ours, printed in counts
     ]
-    return {"published": [one._asdict() for one in matches]}
+    return {"published": [match._asdict() for match in matches]}
 
 
-def _sections(part: Part, result: Record) -> list[Section]:
+def _sections(chapter: Chapter, result: Record) -> list[Section]:
     printed, arms = trajectories(), ARMS
     visits = plots.visits(printed)
     real = sum(v.source is None for v in visits)
@@ -86,7 +86,7 @@ def _sections(part: Part, result: Record) -> list[Section]:
             figure=ReportFigure(
                 "illustration-trajectories",
                 "Arms and rewards of two policies in ten periods, with arrows from the first policy's rewards to "
-                "where the second one replays them",
+                "the periods in which the second policy replays them",
                 _trajectory_table(visits),
                 lambda: plots.draw_trajectories(printed, arms=arms, title=title),
             ),
@@ -97,7 +97,8 @@ def _sections(part: Part, result: Record) -> list[Section]:
             "read costs one user, not two.",
             figure=ReportFigure(
                 "illustration-stacks",
-                "Three rows of ten rewards, shaded by how many policies used each and marked with the period",
+                "Three rows of ten rewards, shaded by the number of policies that used them and marked with the "
+                "period",
                 _stack_table("illustration-stacks", visits, published.STACKS, POLICIES),
                 lambda: plots.draw_stacks(
                     printed, arms=arms, unused=published.STACKS, title="Shared reward stacks"
@@ -109,12 +110,12 @@ def _sections(part: Part, result: Record) -> list[Section]:
 
 
 def traced() -> sl.Trace:
-    """The traced replication."""
+    """Return the traced replication."""
     return sl.trace(TRACED, ENVIRONMENT)
 
 
 def stacks() -> list[list[float]]:
-    """The whole reward stack of each arm in the traced replication."""
+    """Return the whole reward stack of each arm in the traced replication."""
     users = Users(TRACED, ENVIRONMENT, 0)
     return [
         [users.reward(arm, position) for position in range(TRACED.horizon)]
@@ -123,18 +124,18 @@ def stacks() -> list[list[float]]:
 
 
 def masked_answer(trajectory: Trajectory) -> str:
-    """How the entries that are not masked determine whether a policy pulls the masked arm no more often."""
-    arm, known = MASKED
+    """Say whether a policy pulls the masked arm at most as often as its visible entries, and how they tell."""
+    arm, visible = MASKED
     periods = np.flatnonzero(trajectory.arms == arm) + 1
-    if len(periods) <= known:
+    if len(periods) <= visible:
         return f"pulls it {len(periods)} times (yes)"
-    return f"needs the first masked entry in period {periods[known]} (no)"
+    return f"needs the first masked entry in period {periods[visible]} (no)"
 
 
 def _traced_sections() -> list[Section]:
     both, whole = traced(), stacks()
     alone = {"ucb1": both["ucb1"]}
-    answers = "; ".join(f"{name} {masked_answer(one)}" for name, one in both.items())
+    answers = "; ".join(f"{name} {masked_answer(path)}" for name, path in both.items())
     title = f"Arm {ARMS[MASKED[0]]} masked after {MASKED[1]} entries"
     return [
         Section(
@@ -143,7 +144,7 @@ def _traced_sections() -> list[Section]:
             "the entries that it does not reach have no influence.",
             figure=ReportFigure(
                 "illustration-single-stack",
-                "Three rows of ten rewards; those that the policy used are shaded and marked with the period",
+                "Three rows of ten rewards; the rewards that the policy used are shaded and marked with the period",
                 _stack_table("illustration-single-stack", plots.visits(alone), whole, [*alone]),
                 lambda: plots.draw_stacks(
                     alone, arms=ARMS, unused=whole, title="Reward stacks of one policy"
@@ -152,12 +153,12 @@ def _traced_sections() -> list[Section]:
         ),
         Section(
             "The stacks with one arm masked",
-            f"The same stacks; of arm {ARMS[MASKED[0]]} only the first {MASKED[1]} entries are known. With the "
+            f"The same stacks; only the first {MASKED[1]} entries of arm {ARMS[MASKED[0]]} are visible. With the "
             f"policy's own random numbers they determine whether it pulls the arm at most {MASKED[1]} times in "
             f"{TRACED.horizon} periods, so the number of pulls is a stopping time: {answers}.",
             figure=ReportFigure(
                 "illustration-masked-stack",
-                "Three rows of ten rewards; those of the second arm are hatched from the fourth on",
+                "Three rows of ten rewards; the second arm's rewards are hatched from the fourth on",
                 _masked_table(whole),
                 lambda: plots.draw_stacks({}, arms=ARMS, unused=whole, masked=MASKED, title=title),
             ),
@@ -182,7 +183,7 @@ def _stack_table(
 ) -> Table:
     periods = {(v.arm, v.position, v.policy): v.period for v in visits}
     rows = [
-        (arm + 1, position + 1, reward, *(periods.get((arm, position, one)) for one in policies))
+        (arm + 1, position + 1, reward, *(periods.get((arm, position, name)) for name in policies))
         for arm, stack in enumerate(stacks)
         for position, reward in enumerate(stack)
     ]
@@ -199,4 +200,4 @@ def _masked_table(stacks: Sequence[Sequence[float]]) -> Table:
 
 
 _TITLE = "The illustration: three arms, ten periods"
-PARTS = (Part("illustration", _TITLE, lambda _: {}, _analyse, _sections),)
+CHAPTERS = (Chapter("illustration", _TITLE, lambda _: {}, _analyse, _sections),)

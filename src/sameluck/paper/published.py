@@ -1,7 +1,7 @@
-"""The numbers that the paper prints, and how ours are compared with them.
+"""Numbers that the paper prints, and their comparison with ours.
 
-"Design Experiments to Compare Multi-armed Bandit Algorithms". All means are over `RUNS` independent runs, so a
-published mean has a sampling error of its own, the standard deviation of one run over the root of `RUNS`.
+The paper is "Design Experiments to Compare Multi-armed Bandit Algorithms". All its means are over `RUNS` independent
+runs, so a published mean has a sampling error: the standard deviation of one run over the root of `RUNS`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from sameluck.paper.parts import Estimate
+from sameluck.paper.chapters import Estimate
 
 RUNS = 10_000
 INTERVAL_RUNS = 10  # runs behind the confidence intervals
@@ -25,13 +25,13 @@ TABLE_2 = {10: 11.05, 100: 109.52, 1_000: 1_038.62, 10_000: 10_076.03}
 SLOPE = 1.09
 SLOPE_STEP = 0.01
 
-# Where the axes of the figures end: nothing drawn lies above.
+# Upper ends of the figures' axes; no curve lies above.
 HIGHEST_VARIANCE = 60_000.0  # of either estimator, Example 3
 HIGHEST_PULL_VARIANCE_2 = 0.15  # Var(N_2)/T of Thompson sampling, Example 2
 HIGHEST_PULL_VARIANCE_3 = 30.0  # the same, Example 3
 
-# The illustration with three arms and ten periods: arms (from 1) and rewards of the two policies in turn, and the
-# reward stacks, with the entries that neither used.
+# Illustration with three arms and ten periods: arms (from 1) and rewards of the two policies, and the reward stacks
+# with the entries that neither policy used.
 ARMS = ((1, 2, 3, 1, 2, 3, 3, 3, 2, 3), (1, 2, 3, 3, 1, 2, 1, 2, 3, 2))
 REWARDS = ((1, 0, 1, 0, 0, 1, 1, 0, 0, 0), (1, 0, 1, 1, 0, 0, 0, 0, 1, 1))
 STACKS = (
@@ -42,11 +42,11 @@ STACKS = (
 INTERACTIONS = 12
 REPLAYED = 8
 
-FAR = 4.0  # combined standard errors: from there on ours differs from the published number
+MAX_Z = 4.0  # combined standard errors; beyond, our number differs from the published number
 
 
-# How much it says that a published number is met; only a test could fail if the reproduction were wrong.
-KINDS = {
+# Evidence that a published number gives; only a test could fail if the reproduction were wrong.
+EVIDENCE = {
     "test": "tests",
     "construction": "2T by construction",
     "illustration": "from the printed illustration",
@@ -55,7 +55,7 @@ KINDS = {
 
 
 class Match(NamedTuple):
-    """Our number beside the published one."""
+    """Our number beside the published number."""
 
     name: str
     horizon: int | None
@@ -66,18 +66,18 @@ class Match(NamedTuple):
     published_error: float
     z: float
     meets: bool
-    kind: str  # a key of `KINDS`
+    kind: str  # a key of `EVIDENCE`
 
 
 def match(
-    name: str, horizon: int | None, ours: Estimate, printed: Estimate, kind: str = "test"
+    name: str, horizon: int | None, ours: Estimate, printed: Estimate, evidence: str = "test"
 ) -> Match:
-    """How many combined standard errors ours is from the published number, and whether that is too far."""
-    z, below = ours.minus(printed).z, kind == "axis"
-    meets = z <= FAR if below else abs(z) <= FAR
-    return Match(name, horizon, *ours, "<=" if below else "=", *printed, z, meets, kind)
+    """Compare our number with the published number, in combined standard errors."""
+    z, below = ours.minus(printed).z, evidence == "axis"
+    meets = z <= MAX_Z if below else abs(z) <= MAX_Z
+    return Match(name, horizon, *ours, "<=" if below else "=", *printed, z, meets, evidence)
 
 
 def printed_mean(value: float, sd: float, step: float) -> Estimate:
-    """A mean over `RUNS` runs with a standard deviation, rounded to a step."""
+    """Return a published mean over `RUNS` runs with standard deviation `sd`, rounded to a step."""
     return Estimate(value, math.hypot(sd / math.sqrt(RUNS), step / math.sqrt(12)))

@@ -1,4 +1,4 @@
-"""The folder: an HTML page, a Markdown page, figures, tables, data and `results.json`, each written whole."""
+"""Folder of the report: HTML page, Markdown page, figures, tables, data and `results.json`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sameluck.files import make_folder, to_json, write_whole
 from sameluck.paper import checks, published
-from sameluck.paper.parts import Cell, Part, Record, Section, Settings, Table
+from sameluck.paper.chapters import Cell, Chapter, Record, Section, Settings, Table
 from sameluck.randomness import streams
 from sameluck.reporting import plots, tables
 from sameluck.reporting.pages import page as pages
@@ -17,34 +17,34 @@ TITLE = "The paper, reproduced"
 SCHEMA = 1
 
 CONVENTIONS = (
-    "UCB1 takes the logarithm of the number of plays made so far (log(t - 1) in period t), as Auer, Cesa-Bianchi and "
-    "Fischer do; the paper's formula prints log t, but its Table 1 is reproduced at T = 10 only with log(t - 1).",
-    "Every policy first plays each arm once, in order, Thompson sampling too (`first_plays=1`), and those rewards "
-    "enter the posterior: Table 2 is reproduced at T = 10 only with this convention.",
+    "UCB1 takes the logarithm of the number of plays so far (log(t - 1) in period t), as Auer, Cesa-Bianchi and "
+    "Fischer do. The paper's formula prints log t, but its Table 1 is reproduced at T = 10 only with log(t - 1).",
+    "Every policy first plays each arm once, in order, also Thompson sampling (`first_plays=1`), and these rewards "
+    "enter the posterior. Table 2 is reproduced at T = 10 only with this convention.",
     "Ties go to the arm with the lowest index. Epsilon-greedy explores among all arms.",
     "The published T = 100 entry of Table 2 is lower than under any convention we tried, but within the sampling "
     "error of its 10,000 runs.",
     "Var(N_2)/T of Gaussian Thompson sampling does not keep growing in our runs: it peaks early and falls, while its "
     "Monte Carlo error grows.",
-    '"An asymptotic slope of about 1.09" fits interactions / T at T = 10,000 with exploration among all arms, and as '
-    "well the rise from T = 5,000 to 10,000 with exploration among the others; the data do not decide between them.",
+    '"An asymptotic slope of about 1.09" fits interactions / T at T = 10,000 with exploration among all arms. It '
+    "also fits the rise from T = 5,000 to 10,000 with exploration among the other arms. The data do not decide.",
 )
 
 DIRECTIONS = Section(
     "Directions that the paper names",
     "For contextual bandits, the paper asks whether rewards can be replayed between similar contexts, by clusters or "
-    "kernels, and at what bias, because equal contexts are rare; for reinforcement learning, whether a coupling like "
-    "replay improves the estimate at all. Both are open, and sameluck offers neither: it replays a reward only for "
-    "the same arm of a bandit without contexts, where replay is exact.",
+    "kernels, and at what bias, because equal contexts are rare. For reinforcement learning, it asks whether a "
+    "coupling like replay improves the estimate at all. Both questions are open, and sameluck offers neither: it "
+    "replays a reward only for the same arm of a bandit without contexts, where replay is exact.",
 )
 
 
 def summarise(results: Mapping[str, Record], settings: Settings) -> Record:
-    """The content of results.json: every number, its published counterpart if there is one, and whether all agree."""
+    """Return the content of results.json: all numbers, their published counterparts, and whether they agree."""
     matches = [
-        {"part": name, **one}
+        {"part": name, **match}
         for name, result in results.items()
-        for one in result.get("published", [])
+        for match in result.get("published", [])
     ]
     failing = [name for name, result in results.items() if not result.get("passes", True)]
     return {
@@ -52,8 +52,8 @@ def summarise(results: Mapping[str, Record], settings: Settings) -> Record:
         "sameluck": version("sameluck"),
         "stream_version": streams.VERSION,
         "settings": settings._asdict(),
-        "ok": all(one["meets"] for one in matches) and not failing,
-        "far": published.FAR,
+        "ok": all(match["meets"] for match in matches) and not failing,
+        "far": published.MAX_Z,
         "published": matches,
         "failing": failing,
         "parts": dict(results),
@@ -61,50 +61,58 @@ def summarise(results: Mapping[str, Record], settings: Settings) -> Record:
 
 
 def verdict(summary: Record) -> str:
-    """Whether the paper was reproduced, in a sentence."""
+    """Say in a sentence whether the paper was reproduced."""
     matches = summary["published"]
-    passes = [part["passes"] for part in summary["parts"].values() if "passes" in part]
+    passes = [chapter["passes"] for chapter in summary["parts"].values() if "passes" in chapter]
     sentences = []
     if matches:
-        met, kinds = sum(one["meets"] for one in matches), [one["kind"] for one in matches]
-        counts = [f"{text}: {kinds.count(k)}" for k, text in published.KINDS.items() if k in kinds]
+        met, evidence = sum(row["meets"] for row in matches), [row["kind"] for row in matches]
+        counts = [
+            f"{text}: {evidence.count(key)}"
+            for key, text in published.EVIDENCE.items()
+            if key in evidence
+        ]
         sentences.append(
-            f"{met} of {len(matches)} published numbers are within {published.FAR:g} standard errors "
+            f"{met} of {len(matches)} published numbers are within {published.MAX_Z:g} standard errors "
             f"({', '.join(counts)})."
         )
     if passes:
         sentences.append(f"{sum(passes)} of {len(passes)} checks of theorems hold.")
     differing = [
-        f"{one['part']}, {one['name']} (z = {one['z']:.1f})" for one in matches if not one["meets"]
+        f"{row['part']}, {row['name']} (z = {row['z']:.1f})" for row in matches if not row["meets"]
     ]
     if failing := [*differing, *summary["failing"]]:
         sentences.append(f"Not met: {'; '.join(failing)}.")
     return " ".join(sentences)
 
 
-def collect_sections(parts: Sequence[Part], results: Mapping[str, Record]) -> list[Section]:
-    """The sections of every part, with a summary before the first theorem."""
-    checked = {part.title: results[part.name] for part in parts if "passes" in results[part.name]}
+def collect_sections(chapters: Sequence[Chapter], results: Mapping[str, Record]) -> list[Section]:
+    """Return the sections of all chapters, with a summary before the first theorem."""
+    checked = {
+        chapter.title: results[chapter.name]
+        for chapter in chapters
+        if "passes" in results[chapter.name]
+    }
     sections: list[Section] = []
-    for part in parts:
-        if part.title == next(iter(checked), None):
+    for chapter in chapters:
+        if chapter.title == next(iter(checked), None):
             sections.append(checks.summary(checked))
-        sections += part.sections(part, results[part.name])
+        sections += chapter.sections(chapter, results[chapter.name])
     return [*sections, DIRECTIONS]
 
 
 def write(folder: Path, summary: Record, sections: Sequence[Section], *, complete: bool) -> None:
-    """Write everything but the cached parts; `results.json` is last, so that if it is there, the rest is."""
+    """Write everything but the cached chapters; `results.json` is written last, as the mark of a complete folder."""
     for name in ("figures", "tables", "data"):
         make_folder(folder / name)
     pictures = {}
-    for one in sections:
-        if table := one.table:
+    for section in sections:
+        if table := section.table:
             path = folder / "tables" / table.name
             latex = tables.latex_table(table.header, formatted_rows(table))
             write_whole(path.with_suffix(".csv"), _csv(table))
             write_whole(path.with_suffix(".tex"), latex.encode())
-        if figure := one.figure:
+        if figure := section.figure:
             drawing, path = figure.draw(), folder / "figures" / figure.name
             svg, pdf = (plots.to_bytes(drawing, ending) for ending in (".svg", ".pdf"))
             write_whole(path.with_suffix(".svg"), svg)
@@ -122,7 +130,7 @@ def _csv(table: Table) -> bytes:
 
 
 def formatted_cell(cell: Cell, decimals: int = 2) -> str:
-    """A value with thousands separators; a small number with two significant digits."""
+    """Format a value with thousands separators, a small number with two significant digits."""
     if cell is None:
         return ""
     if isinstance(cell, bool):
@@ -135,12 +143,12 @@ def formatted_cell(cell: Cell, decimals: int = 2) -> str:
 
 
 def formatted_rows(table: Table) -> list[list[str]]:
-    """The rows as text."""
+    """Return the rows as text."""
     return [[formatted_cell(cell, table.decimals) for cell in row] for row in table.rows]
 
 
 def as_markdown_table(table: Table) -> str:
-    """The table as Markdown."""
+    """Return the table as Markdown."""
     marks = ["---", *["---:"] * (len(table.header) - 1)]
     lines = [table.header, marks, *formatted_rows(table)]
     return "\n".join(
@@ -149,18 +157,18 @@ def as_markdown_table(table: Table) -> str:
 
 
 def as_text(summary: Record, sections: Sequence[Section]) -> str:
-    """The report for a terminal."""
-    parts = [
-        f"{one.title}\n\n{tables.text_table(one.table.header, formatted_rows(one.table))}"
-        for one in sections
-        if one.table is not None and one.brief
+    """Return the report for a terminal."""
+    blocks = [
+        f"{section.title}\n\n{tables.text_table(section.table.header, formatted_rows(section.table))}"
+        for section in sections
+        if section.table is not None and section.brief
     ]
-    return "\n\n".join([*parts, verdict(summary)])
+    return "\n\n".join([*blocks, verdict(summary)])
 
 
 def _about(summary: Record, *, complete: bool) -> str:
     settings = summary["settings"]
-    scope = "Every table, every theorem and every figure of data" if complete else "Parts"
+    scope = "All tables, theorems and figures of data" if complete else "Parts"
     return (
         f'{scope} of "Design Experiments to Compare Multi-armed Bandit Algorithms", recomputed with '
         f"{settings['replications']:,} replications (seed {settings['seed']}) and compared with the published "
@@ -171,32 +179,33 @@ def _about(summary: Record, *, complete: bool) -> str:
 def as_html(
     summary: Record, about: str, sections: Sequence[Section], pictures: Mapping[str, plots.Svg]
 ) -> str:
-    """The report as one self-contained page."""
+    """Return the report as one self-contained page."""
     cards = [pages.Card("Summary", f"{about} {verdict(summary)}")]
-    for one in sections:
-        header, rows = (one.table.header, formatted_rows(one.table)) if one.table else ((), [])
-        picture = pictures[one.figure.name] if one.figure else None
-        cards.append(pages.Card(one.title, one.text, header, rows, picture))
+    for section in sections:
+        table, figure = section.table, section.figure
+        header, rows = (table.header, formatted_rows(table)) if table else ((), [])
+        picture = pictures[figure.name] if figure else None
+        cards.append(pages.Card(section.title, section.text, header, rows, picture))
     cards.append(pages.Card("Conventions", "", ("",), [[text] for text in CONVENTIONS]))
     footer = f"Made with sameluck {summary['sameluck']}; the same seed gives the same bits."
     return pages.render(TITLE, cards, footer)
 
 
 def as_markdown(summary: Record, about: str, sections: Sequence[Section]) -> str:
-    """The report as Markdown with links to the figures."""
-    generated = "This page is written by `sameluck paper`."
+    """Return the report as Markdown with links to the figures."""
+    generated = "`sameluck paper` writes this page."
     blocks = [f"# {TITLE}", about, generated, f"**{verdict(summary)}**"]
-    for one in sections:
-        blocks += [f"## {one.title}", one.text]
-        if one.figure is not None:
-            blocks.append(f"![{one.figure.alt}](figures/{one.figure.name}.svg)")
-        if one.table is not None:
-            blocks.append(as_markdown_table(one.table))
-    blocks += ["## Conventions", "\n".join(f"* {text}" for text in CONVENTIONS), _OWN_FIGURES]
+    for section in sections:
+        blocks += [f"## {section.title}", section.text]
+        if section.figure is not None:
+            blocks.append(f"![{section.figure.alt}](figures/{section.figure.name}.svg)")
+        if section.table is not None:
+            blocks.append(as_markdown_table(section.table))
+    blocks += ["## Conventions", "\n".join(f"* {text}" for text in CONVENTIONS), _FIGURES_SECTION]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-_OWN_FIGURES = """## The same figures for your own replication
+_FIGURES_SECTION = """## The same figures for your own replication
 
 The functions that draw the illustration take any small traced replication, with any number of policies:
 

@@ -1,4 +1,4 @@
-"""`reproduce`: run the parts that have no cached result, then write the report."""
+"""`reproduce`: run the chapters that have no cached result, then write the report."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from typing import NamedTuple, TypeAlias
 import sameluck as sl
 from sameluck.errors import Interrupted, Invalid, did_you_mean, optional
 from sameluck.paper import asymptotics, examples, illustration, report, theorems, variances
-from sameluck.paper.part_cache import PartCache
-from sameluck.paper.parts import Part, Record, Settings
+from sameluck.paper.chapter_cache import ChapterCache
+from sameluck.paper.chapters import Chapter, Record, Settings
 
-# What is running, decisions done, decisions in all.
+# The running task, decisions done, decisions in total.
 PaperProgress: TypeAlias = Callable[[str, int, int], object]
 
-FEWEST = 100  # replications; with fewer, a standard error is too rough for any comparison
+MIN_REPLICATIONS = 100  # with fewer, a standard error is too rough for any comparison
 
-THEOREMS = (*theorems.PARTS, variances.VARIANCE, asymptotics.UCB)
-PARTS = (*illustration.PARTS, *examples.PARTS, *THEOREMS, examples.BEYOND)
-GROUPS = {"examples": examples.PARTS, "theorems": THEOREMS}
+THEOREMS = (*theorems.CHAPTERS, variances.VARIANCE, asymptotics.UCB)
+CHAPTERS = (*illustration.CHAPTERS, *examples.CHAPTERS, *THEOREMS, examples.BEYOND)
+GROUPS = {"examples": examples.CHAPTERS, "theorems": THEOREMS}
 
 
 class Reproduction(NamedTuple):
-    """The outcome of `reproduce`."""
+    """Outcome of `reproduce`."""
 
     result: Record  # as in results.json
     text: str  # for a terminal
 
     @property
     def ok(self) -> bool:
-        """Whether every published number is met and every check of a theorem holds."""
+        """Return whether every published number is met and every check of a theorem holds."""
         return bool(self.result["ok"])
 
 
@@ -41,31 +41,31 @@ def reproduce(
     seed: int = 7,
     only: str | None = None,
     out: str | Path = "paper-report",
-    progress: PaperProgress = lambda what, done, total: None,  # noqa: ARG005
+    progress: PaperProgress = lambda task, done, total: None,  # noqa: ARG005
 ) -> Reproduction:
-    """Run the parts that are not yet on disk, and write the whole folder.
+    """Run the chapters that are not yet on disk, and write the whole folder.
 
     Args:
-        replications: Of every simulation; the paper has 10,000.
+        replications: Replications of every simulation; the paper has 10,000.
         seed: The same seed gives the same bits.
-        only: Names of parts or groups of parts, separated by commas; all if not given.
+        only: Names of chapters or groups of chapters, separated by commas; all by default.
         out: The folder.
-        progress: Called as `progress(what, done, total)`, in decisions.
+        progress: Called as `progress(task, done, total)`, in decisions.
     """
     settings = checked_settings(replications, seed)
-    parts = selected_parts(only)
+    chapters = selected_chapters(only)
     optional("matplotlib", "plots")
-    cache = PartCache(Path(out), settings)
+    cache = ChapterCache(Path(out), settings)
     cache.create()
     try:
-        results = _run_parts(parts, cache, progress)
+        results = _run_chapters(chapters, cache, progress)
         summary = report.summarise(results, settings)
-        sections = report.collect_sections(parts, results)
-        report.write(Path(out), summary, sections, complete=len(parts) == len(PARTS))
+        sections = report.collect_sections(chapters, results)
+        report.write(Path(out), summary, sections, complete=len(chapters) == len(CHAPTERS))
     except KeyboardInterrupt:
-        finished = sum(cache.load(part) is not None for part in parts)
+        finished = sum(cache.load(chapter) is not None for chapter in chapters)
         raise Interrupted(
-            f"interrupted; {finished} of {len(parts)} parts are finished and kept in {str(cache.folder)!r}; "
+            f"interrupted; {finished} of {len(chapters)} parts are finished and kept in {str(cache.folder)!r}; "
             "run the same command again to continue"
             if finished
             else "interrupted before the first part was finished; nothing was written"
@@ -76,58 +76,61 @@ def reproduce(
 
 
 def checked_settings(replications: int, seed: int) -> Settings:
-    """The settings; raise `Invalid` if they are not valid."""
-    if not FEWEST <= replications <= 1_000_000:
+    """Return the settings; raise `Invalid` if they are not valid."""
+    if not MIN_REPLICATIONS <= replications <= 1_000_000:
         raise Invalid(
-            f"--replications must be from {FEWEST} to 1,000,000, got {replications:,}; the paper has 10,000"
+            f"--replications must be from {MIN_REPLICATIONS} to 1,000,000, got {replications:,}; the paper has 10,000"
         )
     if not 0 <= seed < 2**63:
         raise Invalid(f"--seed must be from 0 to 2^63 - 1, got {seed}")
     return Settings(replications, seed)
 
 
-def selected_parts(only: str | None) -> tuple[Part, ...]:
-    """The parts that a list of names selects, in the order of the paper; all parts without a list."""
+def selected_chapters(only: str | None) -> tuple[Chapter, ...]:
+    """Return the chapters that a list of names selects, in the order of the paper; all without a list."""
     if only is None:
-        return PARTS
-    by_name = {part.name: (part,) for part in PARTS} | GROUPS
+        return CHAPTERS
+    by_name = {chapter.name: (chapter,) for chapter in CHAPTERS} | GROUPS
     words = [word.strip() for word in only.split(",") if word.strip()]
     if not words:
-        raise Invalid(f"--only names no part; known: {', '.join(by_name)}")
+        raise Invalid(f"--only names no part; choose from: {', '.join(by_name)}")
     selected: set[str] = set()
     for word in words:
         if word not in by_name:
             raise Invalid(f"--only: unknown part {word!r}; {did_you_mean(word, by_name)}")
-        selected |= {part.name for part in by_name[word]}
-    return tuple(part for part in PARTS if part.name in selected)
+        selected |= {chapter.name for chapter in by_name[word]}
+    return tuple(chapter for chapter in CHAPTERS if chapter.name in selected)
 
 
-def _run_parts(
-    parts: Sequence[Part], cache: PartCache, progress: PaperProgress
+def _run_chapters(
+    chapters: Sequence[Chapter], cache: ChapterCache, progress: PaperProgress
 ) -> dict[str, Record]:
-    """The result of every part, by name."""
-    results = {part.name: cache.load(part) for part in parts}
+    """Return the result of every chapter, by name."""
+    results = {chapter.name: cache.load(chapter) for chapter in chapters}
     missing = [
-        (part, part.simulations(cache.settings)) for part in parts if results[part.name] is None
+        (chapter, chapter.simulations(cache.settings))
+        for chapter in chapters
+        if results[chapter.name] is None
     ]
-    total = sum(one.decisions for _, simulations in missing for one in simulations.values())
+    total = sum(task.decisions for _, simulations in missing for task in simulations.values())
     done = 0
-    for part, simulations in missing:
-        progress(part.name, done, total)
+    for chapter, simulations in missing:
+        progress(chapter.name, done, total)
         runs: dict[str, sl.Runs] = {}
-        for label, one in simulations.items():
-            what = f"{part.name}: {label}"
-            share = partial(_report_share, progress, what, done, one.decisions, total)
+        for label, simulation in simulations.items():
+            experiment, environment, checkpoints = simulation
+            task, decisions = f"{chapter.name}: {label}", simulation.decisions
+            share = partial(_report_share, progress, task, done, decisions, total)
             runs[label] = sl.simulate(
-                one.experiment, one.environment, checkpoints=one.checkpoints, progress=share
+                experiment, environment, checkpoints=checkpoints, progress=share
             )
-            done += one.decisions
-        results[part.name] = cache.save(part, part.analyse(cache.settings, runs))
+            done += decisions
+        results[chapter.name] = cache.save(chapter, chapter.analyse(cache.settings, runs))
     progress("writing the report", total, total)
     return {name: result for name, result in results.items() if result is not None}
 
 
 def _report_share(
-    progress: PaperProgress, what: str, before: int, decisions: int, total: int, done: int, of: int
+    progress: PaperProgress, task: str, before: int, decisions: int, total: int, done: int, of: int
 ) -> None:
-    progress(what, before + decisions * done // of, total)
+    progress(task, before + decisions * done // of, total)

@@ -1,4 +1,4 @@
-"""The statements that hold at every horizon, checked: models, symmetry, efficiency, unbiasedness, moments."""
+"""Checks of the statements that hold at every horizon: models, symmetry, efficiency, unbiasedness, moments."""
 
 from __future__ import annotations
 
@@ -18,13 +18,21 @@ from sameluck.paper.algorithms import (
     centred_sums,
     transformed_counts,
 )
+from sameluck.paper.chapters import (
+    Estimate,
+    Settings,
+    Simulations,
+    effect_estimates,
+    mean,
+    variance,
+)
 from sameluck.paper.checks import (
     PendingTest,
     PendingTests,
     at_most,
     equal,
     never,
-    same_law,
+    same_distribution,
     theorem,
 )
 from sameluck.paper.examples import (
@@ -37,14 +45,6 @@ from sameluck.paper.examples import (
     simulation,
     simulation_pairs,
 )
-from sameluck.paper.parts import (
-    Estimate,
-    Settings,
-    Simulations,
-    effect_estimates,
-    mean,
-    variance,
-)
 
 HORIZON = 1_000
 CHECKPOINTS = (10, 100, HORIZON)
@@ -52,15 +52,15 @@ LITERAL_HORIZON, LITERAL_REPLICATIONS = 60, 6  # plain Python, so few; equality 
 
 
 def _short(example: Example, settings: Settings) -> sl.Experiment:
-    few = settings._replace(replications=LITERAL_REPLICATIONS)
-    return experiment(example, few, LITERAL_HORIZON)
+    short = settings._replace(replications=LITERAL_REPLICATIONS)
+    return experiment(example, short, LITERAL_HORIZON)
 
 
 @theorem(
     "canonical",
     "Theorem: canonical and shared-stack models agree",
     "Algorithm 2, which searches the first policy's history for the earliest unused match, and the shared "
-    "reward stacks give the same arms, rewards and replays in every period, not only the same law.",
+    "reward stacks give the same arms, rewards and replays in every period, not only the same distribution.",
     f"{LITERAL_REPLICATIONS} replications of {LITERAL_HORIZON} periods of each example, both policies",
 )
 def _canonical(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:
@@ -102,7 +102,7 @@ def _stopping(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:
 def _changed_by_later_rewards(
     example: Example, settings: Settings, replication: int, position: int
 ) -> int:
-    """For how many policies altering arm 0's rewards from a position on changes whether it is pulled more often."""
+    """Count the policies whose answer for n = `position` changes with arm 0's rewards from that position on."""
     short, answers = _short(example, settings), []
     for altered in (None, (0, position)):
         users = Users(short, example.environment, replication, altered)
@@ -124,8 +124,8 @@ def _simulations_symmetry(settings: Settings) -> Simulations:
 @theorem(
     "symmetry",
     "Theorem: symmetry",
-    "The order of the policies does not matter: with the roles swapped the estimator has the same law, and with "
-    "the same random bits Algorithm 2 gives the same two trajectories.",
+    "The order of the policies does not matter: with the roles swapped the estimator has the same distribution, and "
+    "with the same random bits Algorithm 2 gives the same two trajectories.",
     f"{{replications:,}} replications of {HORIZON:,} periods in each order, with different seeds",
     _simulations_symmetry,
 )
@@ -133,7 +133,7 @@ def _symmetry(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:
     for example in EXAMPLES:
         straight = effect_estimates(runs[f"{example.name} straight"])[:, 0]
         swapped = -effect_estimates(runs[f"{example.name} swapped"])[:, 0]
-        yield same_law("two-sample test", straight, swapped, example.name)
+        yield same_distribution("two-sample test", straight, swapped, example.name)
         differing = sum(_swap_differs(example, settings, r) for r in range(LITERAL_REPLICATIONS))
         yield never("replications in which Algorithm 2 differs", differing, example.name)
 
@@ -144,7 +144,9 @@ def _swap_differs(example: Example, settings: Settings, replication: int) -> boo
         algorithm_2(short, replication, Users(short, example.environment, replication), order)
         for order in (names, names[::-1])
     )
-    return any(one[:2] != swapped[name][:2] for name, one in straight.items())  # arms and rewards
+    return any(
+        history[:2] != swapped[name][:2] for name, history in straight.items()
+    )  # arms and rewards
 
 
 def _simulations_replay(settings: Settings) -> Simulations:
@@ -161,14 +163,14 @@ def _simulations_replay(settings: Settings) -> Simulations:
 )
 def _efficiency(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:
     for example in EXAMPLES:
-        one = runs[example.name]
-        shared = one.pulls.min(axis=1).sum(axis=-1)
-        differing = int((one.interactions + shared != 2 * one.checkpoints).sum())
+        replay = runs[example.name]
+        shared = replay.pulls.min(axis=1).sum(axis=-1)
+        differing = int((replay.interactions + shared != 2 * replay.checkpoints).sum())
         yield never("replications with N_e not 2T - N_r", differing, example.name)
-        best_pulls = one.pulls[..., example.environment.best_arm].sum(axis=1)
-        suboptimal = 2 * one.checkpoints - best_pulls  # of both policies
-        for place, horizon in enumerate(one.checkpoints):
-            slack = one.interactions[:, place] - horizon - suboptimal[:, place]
+        best_pulls = replay.pulls[..., example.environment.best_arm].sum(axis=1)
+        suboptimal = 2 * replay.checkpoints - best_pulls  # of both policies
+        for column, horizon in enumerate(replay.checkpoints):
+            slack = replay.interactions[:, column] - horizon - suboptimal[:, column]
             case = f"{example.name}, T = {horizon:,}"
             yield at_most("n_e - (T + n_0 + n_1)", mean(slack), 0.0, case)
 
@@ -187,15 +189,15 @@ def _effects(example: Example, runs: Mapping[str, sl.Runs]) -> list[Floats]:
 def _unbiased(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:
     for example in EXAMPLES:
         naive, replay = _effects(example, runs)
-        for place, horizon in enumerate(runs[f"{example.name} replay"].checkpoints):
-            gap = mean(replay[:, place]).minus(mean(naive[:, place]))
+        for column, horizon in enumerate(runs[f"{example.name} replay"].checkpoints):
+            gap = mean(replay[:, column]).minus(mean(naive[:, column]))
             yield equal("replay minus naive", gap, 0.0, f"{example.name}, T = {horizon:,}")
 
 
 @theorem(
     "solo",
-    "Lemma: each policy keeps its own law",
-    "Each policy, taken alone, behaves under replay as it does on users of its own, so its rewards and pulls "
+    "Lemma: each policy keeps its distribution",
+    "Each policy, taken alone, behaves under replay as it does with its own users, so its rewards and pulls "
     "have the same mean and variance.",
     f"{{replications:,}} replications of {HORIZON:,} periods of each design, independent",
     partial(simulation_pairs, EXAMPLES, CHECKPOINTS),
@@ -205,15 +207,15 @@ def _solo(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:
         naive, replay = (runs[f"{example.name} {label}"] for label in ("naive", "replay"))
         for policy, name in enumerate(example.policies):
             case, last = f"{example.name}, {name}", np.s_[:, policy, -1]
-            yield same_law("reward", naive.rewards[last], replay.rewards[last], case)
+            yield same_distribution("reward", naive.rewards[last], replay.rewards[last], case)
             pulls = naive.pulls[last][:, 1], replay.pulls[last][:, 1]
-            yield same_law("pulls of arm 2", *pulls, case)
+            yield same_distribution("pulls of arm 2", *pulls, case)
 
 
 @theorem(
     "moments",
     "Corollary: moment identities",
-    "The centred sum S of an arm's rewards, stopped at the number of pulls of a policy or at the smaller of the "
+    "The centred sum S of an arm's rewards, stopped at a policy's number of pulls or at the smaller of the "
     "two, has mean 0 and variance sigma^2 times the expected number. The covariance of the two policies' sums is "
     "sigma^2 times the expected smaller number.",
     f"{{replications:,}} replications of {HORIZON:,} periods, every arm of examples 1 and 3",
@@ -244,14 +246,15 @@ def _moments(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:
 def _second_moment(
     quantity: str, products: Floats, pulled: tuple[Ints, Ints], case: str
 ) -> PendingTest:
-    """A test that products of two sums, over sigma^2, have the mean of the smaller number of pulls.
+    """Return a test that products of two sums, over sigma^2, have the mean of the smaller number of pulls.
 
     Few replications with many pulls dominate; if their sums are small by chance, so is the spread of the sample. The
-    error is therefore at least that of sums of m and n >= m normal rewards, whose product has variance m (m + n).
+    error is therefore at least the error for normal rewards, where sums of m and n >= m rewards have products of
+    variance m (m + n).
     """
     smaller, larger = pulled
-    least = math.sqrt(float((smaller * (smaller + larger)).mean()) / len(smaller))
-    error = max(mean(products - smaller).error, least)
+    normal_error = math.sqrt(float((smaller * (smaller + larger)).mean()) / len(smaller))
+    error = max(mean(products - smaller).error, normal_error)
     return equal(quantity, Estimate(float(products.mean()), error), float(smaller.mean()), case)
 
 
@@ -262,7 +265,7 @@ def _paired(
     other: Floats | Ints,
     case: str,
 ) -> PendingTest:
-    """A test of the mean of a sample against that of another from the same replications."""
+    """Return a test of a sample's mean against the mean of another sample from the same replications."""
     measured = Estimate(float(sample.mean()), mean(sample - other).error)
     return test(quantity, measured, float(other.mean()), case)
 
@@ -272,17 +275,17 @@ def _paired(
     "Remark: regret and suboptimal pulls",
     "A policy's expected number n of suboptimal pulls lies between its expected regret over the largest gap and over "
     "the smallest gap between the means of the best arm and another. With two arms, as in example 2, all three are "
-    "equal. Regret is computed from the rewards; the error is that of the difference.",
+    "equal. Regret is computed from the rewards; the error shown is the error of the difference.",
     f"{{replications:,}} replications of {HORIZON:,} periods of each example",
     _simulations_replay,
 )
 def _regret(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:
     for example in EXAMPLES:
-        one, environment = runs[example.name], example.environment
+        replay, environment = runs[example.name], example.environment
         gaps = [gap for gap in environment.gaps if gap > 0]
         for policy, name in enumerate(example.policies):
-            regret = HORIZON * example.means.max() - one.rewards[:, policy, -1]
-            pulls = HORIZON - one.pulls[:, policy, -1, environment.best_arm]
+            regret = HORIZON * example.means.max() - replay.rewards[:, policy, -1]
+            pulls = HORIZON - replay.pulls[:, policy, -1, environment.best_arm]
             low, high, case = regret / max(gaps), regret / min(gaps), f"{example.name}, {name}"
             yield _paired(at_most, "E Reg / largest gap <= n", low, pulls, case)
             yield _paired(at_most, "n <= E Reg / smallest gap", pulls, high, case)
@@ -291,24 +294,24 @@ def _regret(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:
 @theorem(
     "martingale",
     "Proposition: I_t(B) is a martingale",
-    "I_t(B) counts how many of the first t rewards of an arm's stack fall into B, minus t P(B). Given the past "
+    "I_t(B) is the number of the first t rewards of an arm's stack that fall into B, minus t P(B). Given the past "
     "(these t rewards, the other stacks, the policies' random numbers), its next increment has mean 0. The statistic "
-    "is the sum of the increments times a weight that the past determines: whether the first policy reads the next "
-    "entry, whether the second one does, whether only the second one does once the first is finished (the step in "
-    "the proof that the two models agree); each alone, and times the sign of I_t(B). Its mean is 0, and its variance "
-    "at most P(B)(1 - P(B)) times the expected number of entries with a weight, which gives the error. B is a reward "
-    "of 1, and in example 3 a reward within half a standard deviation of the mean.",
+    "is the sum of the increments times a weight that the past determines. The weights are: the first policy reads "
+    "the next entry; the second policy reads it; only the second policy reads it once the first has finished (the "
+    "step in the proof that the two models agree). Each is used alone and times the sign of I_t(B). The statistic's "
+    "mean is 0, and its variance is at most P(B)(1 - P(B)) times the expected number of entries with a weight, which "
+    "gives the error. B is a reward of 1, and in example 3 a reward within half a standard deviation of the mean.",
     f"{{replications:,}} replications of {HORIZON:,} periods, every arm of each example",
     _simulations_replay,
 )
 def _martingale(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:
     for example in EXAMPLES:
-        one, (low, high, chance) = runs[example.name], event(example)
-        first, second = one.pulls[:, 0, -1], one.pulls[:, 1, -1]
+        replay, (low, high, chance) = runs[example.name], event(example)
+        first, second = replay.pulls[:, 0, -1], replay.pulls[:, 1, -1]
         begins = np.stack([np.zeros_like(first), np.zeros_like(first), first], axis=1)
         ends = np.stack([first, second, np.maximum(first, second)], axis=1)
         sums = transformed_counts(
-            one.experiment, example.environment, (low, high, chance), begins, ends
+            replay.experiment, example.environment, (low, high, chance), begins, ends
         )
         errors = np.sqrt(chance * (1 - chance) * (ends - begins).mean(axis=0) / len(sums))
         for (read, weight, arm), total in np.ndenumerate(sums.mean(axis=0)):
@@ -322,7 +325,7 @@ _WEIGHTS = ("", ", times the sign")
 
 
 def event(example: Example) -> tuple[Floats, Floats, Floats]:
-    """B for each arm, as the smallest and the largest reward in it, and its probability."""
+    """Return B for each arm: its smallest and its largest reward, and its probability."""
     means = example.means
     if example.environment.binary:
         return np.full_like(means, 0.5), np.full_like(means, np.inf), means
@@ -343,7 +346,7 @@ _PRIORS = (
     "bayes",
     "Remark: bandits drawn from a prior",
     "With an instance drawn from a prior for each replication, the average of the replay estimates is unbiased "
-    "for the effect averaged over the prior, and varies less than the naive one.",
+    "for the effect averaged over the prior, and varies less than the naive average.",
     f"{{replications:,}} instances with 5 arms from each prior, {HORIZON:,} periods",
     partial(simulation_pairs, _PRIORS, CHECKPOINTS),
 )
@@ -356,7 +359,7 @@ def _bayes(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:
         yield at_most("variance, replay minus naive", gap, 0.0, prior.name)
 
 
-PARTS = (
+CHAPTERS = (
     _canonical,
     _solo,
     _stopping,

@@ -1,4 +1,4 @@
-"""The results of finished parts on disk, which an interrupted or repeated `reproduce` does not compute again."""
+"""Results of finished chapters on disk, which an interrupted or repeated `reproduce` does not compute again."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pathlib import Path
 import sameluck
 from sameluck.errors import Invalid
 from sameluck.files import write_whole
-from sameluck.paper.parts import Part, Record, Settings
+from sameluck.paper.chapters import Chapter, Record, Settings
 from sameluck.randomness import streams
 
 
-class PartCache:
-    """The subfolder `parts` of the report, which holds the result of each finished part."""
+class ChapterCache:
+    """Subfolder `parts` of the report, which holds the result of each finished chapter."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self.folder = folder / "parts"
         self.settings = settings
 
     def create(self) -> None:
-        """Create the folder; raise `Invalid`, and leave nothing behind, if it cannot be written to."""
-        created = [one for one in (self.folder, *self.folder.parents) if not one.exists()]
+        """Create the folder; if it cannot be written to, remove it again and raise `Invalid`."""
+        created = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             probe = self.folder / f".{os.getpid()}.probe"
@@ -40,33 +40,34 @@ class PartCache:
             ) from None
 
     def remove_if_empty(self) -> None:
-        """Remove the folder if no part was finished."""
+        """Remove the folder if no chapter was finished."""
         _remove_empty([self.folder, self.folder.parent])
 
-    def load(self, part: Part) -> Record | None:
-        """The result of the part's last run, if that had these settings and this code."""
+    def load(self, chapter: Chapter) -> Record | None:
+        """Return the result of the chapter's last run, if it had these settings and this code."""
         try:
-            content = json.loads(self._path(part).read_text(encoding="utf-8"))
-            same = content["digest"] == self._digest(part)
+            content = json.loads(self._path(chapter).read_text(encoding="utf-8"))
+            same = content["digest"] == self._digest(chapter)
             return dict(content["findings"]) if same else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def save(self, part: Part, result: Record) -> Record:
-        """Store the result of a part; returns it as it will be loaded."""
-        content = {"part": part.name, "digest": self._digest(part), "findings": result}
-        write_whole(self._path(part), json.dumps(content, indent=1).encode())
+    def save(self, chapter: Chapter, result: Record) -> Record:
+        """Store the result of a chapter, and return it as it will be loaded."""
+        content = {"part": chapter.name, "digest": self._digest(chapter), "findings": result}
+        write_whole(self._path(chapter), json.dumps(content, indent=1).encode())
         return dict(json.loads(json.dumps(result)))
 
-    def _path(self, part: Part) -> Path:
-        return self.folder / f"{part.name}.json"
+    def _path(self, chapter: Chapter) -> Path:
+        return self.folder / f"{chapter.name}.json"
 
-    def _digest(self, part: Part) -> str:
+    def _digest(self, chapter: Chapter) -> str:
         simulations = {
-            name: one.describe() for name, one in part.simulations(self.settings).items()
+            name: simulation.describe()
+            for name, simulation in chapter.simulations(self.settings).items()
         }
         code = version("sameluck"), streams.VERSION, _source_digest()
-        content = [*code, part.name, self.settings, simulations]
+        content = [*code, chapter.name, self.settings, simulations]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -1,7 +1,7 @@
-"""The types of the reproduction: a part, its simulations, its estimates, the sections that show its result.
+"""Types of the reproduction: a chapter, its simulations, its estimates, the sections that show its result.
 
-The simulations of a part are data: the number of decisions is known in advance, and a cached result can be compared
-with the simulations that it came from.
+The simulations of a chapter are data, so the number of decisions is known in advance, and a cached result can be
+compared with its simulations.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Cell: TypeAlias = str | float | int | bool | None
 
 
 class Settings(NamedTuple):
-    """The options of a run."""
+    """Options of a run."""
 
     replications: int = 10_000
     seed: int = 7
 
 
 class Simulation(NamedTuple):
-    """The arguments of one call of `simulate`."""
+    """Arguments of one call of `simulate`."""
 
     experiment: Experiment
     environment: Environment
@@ -40,12 +40,12 @@ class Simulation(NamedTuple):
 
     @property
     def decisions(self) -> int:
-        """How many arms the policies choose in all."""
+        """Return the number of arms that all policies choose together."""
         experiment = self.experiment
         return experiment.replications * len(experiment.policies) * max(self.checkpoints)
 
     def describe(self) -> list[object]:
-        """Everything that its runs depend on."""
+        """Return everything that the runs depend on."""
         return [self.experiment.digest, text_forms.write(self.environment), list(self.checkpoints)]
 
 
@@ -53,23 +53,23 @@ Simulations: TypeAlias = dict[str, Simulation]
 
 
 def with_naive(replay: Simulation) -> Simulations:
-    """A simulation under replay, and an independent one of the naive design."""
+    """Return the simulation under replay, and an independent simulation of the naive design."""
     naive = replay.experiment.replace(design=Naive(), seed=replay.experiment.seed + 1)
     return {"naive": replay._replace(experiment=naive), "replay": replay}
 
 
-class Part(NamedTuple):
-    """One example, one theorem or one figure of the paper."""
+class Chapter(NamedTuple):
+    """An example, a theorem or a figure of the paper; users select it by name (`--only`)."""
 
     name: str
     title: str
     simulations: Callable[[Settings], Simulations]
     analyse: Callable[[Settings, Mapping[str, Runs]], Record]
-    sections: Callable[[Part, Record], list[Section]]
+    sections: Callable[[Chapter, Record], list[Section]]
 
 
 class Table(NamedTuple):
-    """A table of values; each form formats them in its own way."""
+    """Table of values, which each output format writes in its own way."""
 
     name: str  # of its files
     header: Sequence[str]
@@ -78,7 +78,7 @@ class Table(NamedTuple):
 
 
 class ReportFigure(NamedTuple):
-    """A figure, its data and its text alternative."""
+    """Figure with its data and its text alternative."""
 
     name: str  # of its files
     alt: str
@@ -87,24 +87,24 @@ class ReportFigure(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A section of the report: a title, a sentence, a table, a figure."""
+    """Section of the report: a title, a text, a table, a figure."""
 
     title: str
     text: str = ""
     table: Table | None = None
     figure: ReportFigure | None = None
-    brief: bool = True  # whether the terminal prints its table too
+    brief: bool = True  # the terminal prints its table too
 
 
 def columns(records: Sequence[Record], *fields: str) -> list[tuple[Any, ...]]:
-    """The values of some fields in all records."""
-    return [tuple(one[field] for one in records) for field in fields]
+    """Return the fields' values in all records, a tuple for each field."""
+    return [tuple(record[field] for record in records) for field in fields]
 
 
 def line_figure(
     name: str, lines: Sequence[plots.Line], title: str, quantity: str, **axes: Any
 ) -> ReportFigure:
-    """Lines over the horizon; `axes` are options of `plots.draw_lines`."""
+    """Return a figure of lines over the horizon; `axes` are options of `plots.draw_lines`."""
     rows = [(line.label, *point) for line in lines for point in zip(*line[1:], strict=True)]
     labels = ", ".join(line.label for line in lines)
     return ReportFigure(
@@ -116,44 +116,44 @@ def line_figure(
 
 
 class Estimate(NamedTuple):
-    """A number and its Monte Carlo standard error."""
+    """Number with its Monte Carlo standard error."""
 
     value: float
     error: float
 
     def scaled(self, factor: float) -> Estimate:
-        """The same estimate in another unit."""
+        """Return the estimate in another unit."""
         return Estimate(self.value * factor, self.error * abs(factor))
 
     def minus(self, other: Estimate) -> Estimate:
-        """The difference of two independent estimates."""
+        """Return the difference of two independent estimates."""
         return Estimate(self.value - other.value, math.hypot(self.error, other.error))
 
     @property
     def z(self) -> float:
-        """How many standard errors it is from 0."""
+        """Return the distance from 0 in standard errors."""
         if self.error:
             return self.value / self.error
         return math.copysign(math.inf, self.value) if self.value else 0.0
 
 
 def mean(sample: Floats | Ints) -> Estimate:
-    """The mean over replications (the first axis)."""
+    """Return the mean over replications (the first axis)."""
     return Estimate(float(sample.mean()), float(sample.std(ddof=1)) / float(np.sqrt(len(sample))))
 
 
-def covariance(one: Floats | Ints, other: Floats | Ints) -> Estimate:
-    """The covariance over replications; its error comes from the fourth moments, so heavy tails count."""
-    products = (one - one.mean()) * (other - other.mean())
+def covariance(first: Floats | Ints, second: Floats | Ints) -> Estimate:
+    """Return the covariance over replications; its error comes from fourth moments, so heavy tails count."""
+    products = (first - first.mean()) * (second - second.mean())
     size = len(products)
     return Estimate(float(products.sum()) / (size - 1), float(products.std() / np.sqrt(size)))
 
 
 def variance(sample: Floats | Ints) -> Estimate:
-    """The variance over replications."""
+    """Return the variance over replications."""
     return covariance(sample, sample)
 
 
 def effect_estimates(runs: Runs) -> Floats:
-    """The reward of the second policy minus that of the first (replication, checkpoint): the paper's estimator."""
+    """Return the second policy's reward minus the first policy's (replication, checkpoint), the paper's estimator."""
     return np.asarray(runs.rewards[:, 1] - runs.rewards[:, 0])

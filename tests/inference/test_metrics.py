@@ -102,8 +102,8 @@ def test_the_best_policy_is_the_one_with_the_lowest_regret(runs):
     assert [one.may_be_best for one in by_regret.standings] == [True, False]
     assert "May be the best of all by mean pseudo-regret" in by_regret.verdict
     assert by_regret.effects[-1].effect > 0
-    assert "pseudo-regret of wary is" in by_regret.verdict
-    assert "higher than that of bold" in by_regret.verdict
+    assert "The pseudo-regret is" in by_regret.verdict
+    assert "higher with wary than with bold" in by_regret.verdict
 
 
 def test_a_quantile_and_the_worst_tenth_are_those_of_the_sorted_rewards(runs):

@@ -45,7 +45,7 @@ def test_two_policies_have_an_answer_a_curve_and_each_replication():
     assert "Decided at 99%" in text
     assert f"steady earned {-effect.effect:.1f} more than ucb1(alpha=5) over 200 periods." in text
     assert f"The 99% interval runs from {-effect.high:.1f} to {-effect.low:.1f} more." in text
-    assert f"Users asked, a replication {effect.interactions:,.0f} instead of 400" in text
+    assert f"Users per replication {effect.interactions:,.0f} instead of 400" in text
     assert about_unseen(result)[0] in text
     rewards = runs.rewards[:, :, -1]
     ahead = int((rewards[:, 1] > rewards[:, 0]).sum())

@@ -70,7 +70,7 @@ def test_many_policies_in_a_narrow_terminal(many, monkeypatch):
     )
     summary = {one.policy: one.reward for one in result.policies if one.checkpoint == 200}
     best = max(summary, key=summary.get)
-    assert f"Most by mean reward over 200 periods: {best}, {summary[best]:.1f}." in result.verdict
+    assert f"Highest mean reward over 200 periods: {best}, {summary[best]:.1f}." in result.verdict
     less = sum(one.high < 0 for one in result.last_effects)
     assert less > 0
     assert f"{less} of 9 policies earned less than {best}, at 95%" in result.verdict
@@ -94,6 +94,6 @@ def test_a_figure_of_all_pairs_has_a_limit(many):
     figure = plots.draw_effects(curves * 3, level=0.95, title="t")
     (axes,) = figure.axes
 
-    assert len(axes.get_yticks()) == plots.BARS
+    assert len(axes.get_yticks()) == plots.MAX_BARS
     assert "the 60 largest of 135 differences" in axes.get_xlabel()
     assert figure.get_size_inches()[1] < 20

@@ -1,4 +1,4 @@
-"""Effects and metrics as text and as tables."""
+"""Tables of effects and metrics: formatted cells for terminals, notebooks, LaTeX and pages."""
 
 from __future__ import annotations
 
@@ -7,107 +7,111 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sameluck.inference.effects import Effect
+from sameluck.inference.metrics import Metric
 from sameluck.inference.policy_summaries import PolicyMetric
-from sameluck.inference.requests import Request
-from sameluck.reporting.leaders import ranked
-from sameluck.reporting.plots import BANDS
+from sameluck.reporting.plots import MAX_BANDS
 from sameluck.reporting.sentences import scope
 from sameluck.wording import amount, percent, probability, times
 
 if TYPE_CHECKING:
     from sameluck.inference.comparison import Comparison
+    from sameluck.inference.requests import Request
 
 Table = tuple[list[str], list[list[str]]]  # header and rows
 
 HEADER = ("policy", "control", "horizon", "effect", "interval", "p-value", "sd", "variance v naive")
+MAX_PAGE_CHECKPOINTS = 8
 
 
-def _has_many(result: Comparison) -> bool:
-    return len(result.last_effects) > BANDS
+def _is_condensed(result: Comparison) -> bool:
+    """Whether there are so many pairs that only the last checkpoint is printed."""
+    return len(result.last_effects) > MAX_BANDS
 
 
 def shown_effects(result: Comparison) -> tuple[str, Table, int]:
-    """What to say before the table, the table, and how many of its columns tell its rows apart.
+    """Return words for the title, the printed table, and the number of columns that identify a row.
 
-    Of many pairs it has the last checkpoint alone, and no columns that are the same in every row.
+    The table of many pairs has the last checkpoint alone, and no column with the same value in every row.
     """
-    if not _has_many(result):
+    if not _is_condensed(result):
         return "", effects_table(result, result.effects), 3
     last = result.last_effects
     header, rows = effects_table(result, last)
-    pair = 1 if len({one.control for one in last}) == 1 else 2
-    to, order = (f" to {last[0].control}", ", the best first") if pair == 1 else ("", "")
-    others = "; to_dicts() and --csv have the other checkpoints" * (
-        result.runs.checkpoints.size > 1
-    )
-    about = f"; differences{to} over {last[0].checkpoint:,} periods{order}{others}"
-    kept = [*range(pair), *range(3, len(header))]
-    return about, ([header[at] for at in kept], [[row[at] for at in kept] for row in rows]), pair
+    one_control = len({effect.control for effect in last}) == 1
+    about = f"; differences over {last[0].checkpoint:,} periods"
+    if one_control:
+        about = f"; differences to {last[0].control} over {last[0].checkpoint:,} periods, the best first"
+    if result.runs.checkpoints.size > 1:
+        about += "; to_dicts() and --csv have the other checkpoints"
+    identifying = 1 if one_control else 2
+    columns = [*range(identifying), *range(3, len(header))]
+    table = [header[column] for column in columns], [[row[c] for c in columns] for row in rows]
+    return about, table, identifying
 
 
 def shown_values(result: Comparison) -> Sequence[PolicyMetric]:
-    """The metric of each policy; of many policies at the last checkpoint, the best first."""
-    if not _has_many(result):
+    """Return each policy's metric; that of many policies at the last checkpoint alone, the best first."""
+    if not _is_condensed(result):
         return result.values
-    last = [one for one in result.values if one.checkpoint == result.runs.checkpoints[-1]]
+    last = [row for row in result.values if row.checkpoint == result.runs.checkpoints[-1]]
     sign = 1.0 if result.request.metric_definition.lower_is_better else -1.0
-    return sorted(last, key=lambda one: sign * one.value)
+    return sorted(last, key=lambda row: sign * row.value)
 
 
 def effects_table(result: Comparison, effects: Sequence[Effect]) -> Table:
-    """Header and rows of some effects; those of many policies against one are a leader board."""
-    effects = ranked(effects, result.request.metric_definition)
+    """Return header and rows; several policies with one control stand in their order."""
+    request = result.request
     is_naive = result.runs.experiment.design.label == "naive"
-    return _header(result.request, scope(result)), _rows(effects, is_naive=is_naive)
+    adjective = request.interval_method.adjective + ("adjusted " if request.adjust else "")
+    titles = {"interval": f"{percent(request.level)} {adjective}interval{scope(result)}"}
+    if request.adjust:
+        titles["variance v naive"] = "unadjusted variance v naive"
+    rows = [
+        [
+            effect.policy,
+            effect.control,
+            f"{effect.checkpoint:,}",
+            amount(effect.effect),
+            f"{amount(effect.low)} to {amount(effect.high)}",
+            probability(effect.p_adjusted),
+            "-" if math.isnan(effect.sd) else amount(effect.sd),
+            "-" if is_naive else times(effect.variance_ratio, effect.ratio_low, effect.ratio_high),
+        ]
+        for effect in _ranked(effects, request.metric_definition)
+    ]
+    return [titles.get(title, title) for title in HEADER], rows
+
+
+def _ranked(effects: Sequence[Effect], metric: Metric) -> list[Effect]:
+    """Return effects with one control by their last checkpoint, the best first; others as they are."""
+    last = {effect.policy: effect.effect for effect in effects}
+    if len(last) < 2 or len({effect.control for effect in effects}) > 1:
+        return list(effects)
+    sign = 1.0 if metric.lower_is_better else -1.0
+    return sorted(effects, key=lambda effect: sign * last[effect.policy])
 
 
 def page_table(result: Comparison) -> Table:
-    """Return the effects at no more than eight of the checkpoints, for a page."""
-    last = result.runs.checkpoints.size - 1
-    checkpoints = {int(result.runs.checkpoints[round(last * k / 7)]) for k in range(8)}
-    shown = [effect for effect in result.effects if effect.checkpoint in checkpoints]
-    return effects_table(result, shown)
-
-
-def _header(request: Request, scope_words: str) -> list[str]:
-    kind = request.interval_method.adjective
-    if request.adjust:
-        kind = f"{kind}adjusted "
-    names = {"interval": f"{percent(request.level)} {kind}interval{scope_words}"}
-    if request.adjust:
-        names["variance v naive"] = "unadjusted variance v naive"
-    return [names.get(cell, cell) for cell in HEADER]
-
-
-def _rows(effects: Sequence[Effect], *, is_naive: bool) -> list[list[str]]:
-    return [
-        [
-            one.policy,
-            one.control,
-            f"{one.checkpoint:,}",
-            amount(one.effect),
-            f"{amount(one.low)} to {amount(one.high)}",
-            probability(one.p_adjusted),
-            "-" if math.isnan(one.sd) else amount(one.sd),
-            "-" if is_naive else times(one.variance_ratio, one.ratio_low, one.ratio_high),
-        ]
-        for one in effects
-    ]
+    """Return the effects at no more than eight checkpoints, evenly spread."""
+    checkpoints, steps = result.runs.checkpoints, MAX_PAGE_CHECKPOINTS - 1
+    last = checkpoints.size - 1
+    shown = {int(checkpoints[round(last * step / steps)]) for step in range(steps + 1)}
+    return effects_table(
+        result, [effect for effect in result.effects if effect.checkpoint in shown]
+    )
 
 
 def metric_table(values: Sequence[PolicyMetric], request: Request) -> Table:
-    """Header and rows with the metric of each policy."""
+    """Return header and rows with each policy's metric."""
     rows = [
         [
-            one.policy,
-            f"{one.checkpoint:,}",
-            amount(one.value),
-            f"{amount(one.low)} to {amount(one.high)}",
+            row.policy,
+            f"{row.checkpoint:,}",
+            amount(row.value),
+            f"{amount(row.low)} to {amount(row.high)}",
         ]
-        for one in values
+        for row in values
     ]
-    level, title = (
-        percent(request.level),
-        request.metric_definition.title if request.metric_definition.is_mean else request.metric,
-    )
-    return ["policy", "horizon", title, f"{level} interval (each alone)"], rows
+    metric = request.metric_definition
+    title = metric.title if metric.is_mean else request.metric
+    return ["policy", "horizon", title, f"{percent(request.level)} interval (each alone)"], rows

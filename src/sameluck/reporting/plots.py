@@ -1,6 +1,6 @@
-"""Figures of effects, power and other curves: numbers first (NamedTuples that tests and pages read), then drawing.
+"""Matplotlib figures of effects, power and other curves; with `drawing` and `trace_figures`, the module `sl.plots`.
 
-With `drawing` and `trace_figures` this is `sl.plots`. Needs `sameluck[plots]`.
+The numbers of a figure are a NamedTuple that tests and pages read too. Needs `sameluck[plots]`.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from sameluck.inference.policy_summaries import PolicyMetric
 
 __all__ = [
-    "BANDS",
-    "BARS",
     "COLOURS",
     "DASHES",
     "FORMATS",
-    "LEGEND_INSIDE",
     "MARKERS",
     "MASKED",
+    "MAX_BANDS",
+    "MAX_BARS",
+    "MAX_LEGEND_INSIDE",
     "REAL",
     "REPLAYED",
     "SHADES",
@@ -84,13 +84,13 @@ __all__ = [
     "visits",
 ]
 
-LEGEND_INSIDE = 5  # curves; with more the legend is below the axes
-BANDS = 8  # curves that can be told apart; of more the last checkpoint is drawn
-BARS = 60  # of one figure
+MAX_LEGEND_INSIDE = 5  # curves; with more the legend is below the axes
+MAX_BANDS = 8  # curves with distinguishable bands; of more, the last checkpoint is drawn
+MAX_BARS = 60
 
 
 class Curve(NamedTuple):
-    """An effect and its interval at each checkpoint."""
+    """Effect and interval at each checkpoint."""
 
     label: str
     checkpoints: tuple[int, ...]
@@ -109,48 +109,48 @@ def draw_effects(
     lowest_first: bool = False,
     ax: Axes | None = None,
 ) -> Figure:
-    """The effect over the horizon with its interval as a band; as bars if there is one checkpoint, or many curves.
+    """Draw effects over the horizon with intervals as bands; as bars for one checkpoint or many curves.
 
-    `scope` says in brackets whether the intervals are simultaneous; `ax` are axes to draw on.
+    `scope` says in brackets which intervals hold together; `ax` are axes to draw on.
     """
-    what, interval = f"effect on {quantity}", f"{percent(level)} interval{scope}"
-    many = len(curves) > BANDS
+    y_label, interval = f"effect on {quantity}", f"{percent(level)} interval{scope}"
+    many = len(curves) > MAX_BANDS
     bars = many or all(len(curve.checkpoints) == 1 for curve in curves)
-    legend = 0.22 * len(curves) if len(curves) > LEGEND_INSIDE else 0.0
-    each = 0.24 if many else 0.45
-    height = 1.4 + each * min(len(curves), BARS) if bars else 4.2 + legend
+    legend = 0.22 * len(curves) if len(curves) > MAX_LEGEND_INSIDE else 0.0
+    bar_height = 0.24 if many else 0.45
+    height = 1.4 + bar_height * min(len(curves), MAX_BARS) if bars else 4.2 + legend
     with drawing((7.2, height), title, ax) as (figure, axes):
         if many:
-            _draw_ranking(axes, curves, what, interval, lowest_first=lowest_first)
+            _draw_ranking(axes, curves, y_label, interval, lowest_first=lowest_first)
         else:
-            (_draw_bars if bars else _draw_bands)(axes, curves, what, interval)
+            (_draw_bars if bars else _draw_bands)(axes, curves, y_label, interval)
     return figure
 
 
 def draw_policies(
     curves: Sequence[Curve], *, level: float, quantity: str, ax: Axes | None = None
 ) -> Figure:
-    """A quantity of each policy over the horizon, with intervals; as bars if there is one checkpoint.
+    """Draw each policy's quantity over the horizon, with intervals; as bars for one checkpoint.
 
-    The intervals of many policies would hide each other, and are drawn at one checkpoint only. Their names are in
-    the order of the lines at the last one.
+    The intervals of many policies would hide each other and are drawn for one checkpoint only. The legend lists many
+    policies in the order of their lines at the last checkpoint.
     """
     bars = all(len(curve.checkpoints) == 1 for curve in curves)
-    if len(curves) > BANDS:
+    if len(curves) > MAX_BANDS:
         curves = sorted(curves, key=lambda curve: -curve.effect[-1])
-    legend = 0.22 * len(curves) if len(curves) > LEGEND_INSIDE else 0.0
+    legend = 0.22 * len(curves) if len(curves) > MAX_LEGEND_INSIDE else 0.0
     height = 1.4 + 0.45 * len(curves) if bars else 4.2 + legend
     with drawing((7.2, height), "", ax) as (figure, axes):
         interval = f"{percent(level)} interval"
         if bars:
-            _draw_bars(axes, curves, quantity, interval, shades=1 if len(curves) > BANDS else 7)
+            _draw_bars(axes, curves, quantity, interval, shades=1 if len(curves) > MAX_BANDS else 7)
         else:
             _draw_bands(axes, curves, quantity, interval)
     return figure
 
 
-def _draw_bands(axes: Axes, curves: Sequence[Curve], what: str, interval: str) -> None:
-    with_intervals = len(curves) <= BANDS
+def _draw_bands(axes: Axes, curves: Sequence[Curve], y_label: str, interval: str) -> None:
+    with_intervals = len(curves) <= MAX_BANDS
     for index, curve in enumerate(curves):
         horizons, shade = curve.checkpoints, colour(index)
         if with_intervals:
@@ -161,19 +161,19 @@ def _draw_bands(axes: Axes, curves: Sequence[Curve], what: str, interval: str) -
         axes.plot(horizons, curve.effect, dash(index), color=shade, lw=1.8, label=label)
     axes.axhline(0, color="0.35", lw=0.8, zorder=0)
     axes.set_xlabel("horizon (periods)")
-    axes.set_ylabel(f"{what}\nwith {interval}" if with_intervals else what)
+    axes.set_ylabel(f"{y_label}\nwith {interval}" if with_intervals else y_label)
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.margins(x=0.01)
-    if len(curves) > LEGEND_INSIDE:
+    if len(curves) > MAX_LEGEND_INSIDE:
         axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     else:
         axes.legend(frameon=False, loc="best")
 
 
 def _draw_bars(
-    axes: Axes, curves: Sequence[Curve], what: str, interval: str, *, shades: int = 7
+    axes: Axes, curves: Sequence[Curve], y_label: str, interval: str, *, shades: int = 7
 ) -> None:
-    """The last checkpoint of each curve, from top to bottom; neighbours differ in colour unless `shades` is 1."""
+    """Draw the last checkpoint of each curve, from top to bottom, in `shades` colours."""
     for index, curve in enumerate(curves):
         shade = colour(index % shades)
         axes.plot([curve.low[-1], curve.high[-1]], [index, index], color=shade, lw=3, alpha=0.5)
@@ -182,60 +182,59 @@ def _draw_bars(
     axes.set_yticks(range(len(curves)), [curve.label for curve in curves])
     axes.set_ylim(len(curves) - 0.5, -0.5)
     horizon = curves[0].checkpoints[-1]
-    axes.set_xlabel(f"{what}, over {horizon:,} periods\nwith {interval}")
+    axes.set_xlabel(f"{y_label}, over {horizon:,} periods\nwith {interval}")
 
 
 def _draw_ranking(
-    axes: Axes, curves: Sequence[Curve], what: str, interval: str, *, lowest_first: bool
+    axes: Axes, curves: Sequence[Curve], y_label: str, interval: str, *, lowest_first: bool
 ) -> None:
-    """Many effects in their order, in one colour; the policy that all are compared with is named once."""
-    largest = sorted(curves, key=lambda curve: -abs(curve.effect[-1]))[:BARS]
+    """Draw many effects in their order, in one colour; a common control is named once."""
+    largest = sorted(curves, key=lambda curve: -abs(curve.effect[-1]))[:MAX_BARS]
     sign = 1.0 if lowest_first else -1.0
     ranked = sorted(largest, key=lambda curve: sign * curve.effect[-1])
     common = {curve.label.rpartition(" minus ")[2] for curve in curves}
     if len(common) == 1:
-        ranked = [one._replace(label=one.label.rpartition(" minus ")[0]) for one in ranked]
-    _draw_bars(axes, ranked, what, interval, shades=1)
+        ranked = [curve._replace(label=curve.label.rpartition(" minus ")[0]) for curve in ranked]
+    _draw_bars(axes, ranked, y_label, interval, shades=1)
     axes.tick_params(axis="y", labelsize=8)
     notes = [f"minus {name}" for name in common if len(common) == 1]
-    if len(curves) > BARS:
-        notes.append(f"the {BARS} largest of {len(curves):,} differences")
+    if len(curves) > MAX_BARS:
+        notes.append(f"the {MAX_BARS} largest of {len(curves):,} differences")
     axes.set_xlabel("\n".join([*notes, axes.get_xlabel()]))
 
 
 def metric_curves(values: Sequence[PolicyMetric]) -> list[Curve]:
-    """One curve for each policy."""
-    points: dict[str, list[PolicyMetric]] = {}
-    for one in values:
-        points.setdefault(one.policy, []).append(one)
+    """Return one curve for each policy."""
+    groups: dict[str, list[PolicyMetric]] = {}
+    for row in values:
+        groups.setdefault(row.policy, []).append(row)
     return [
         Curve(
             policy,
-            *(
-                tuple(getattr(one, f) for one in group)
-                for f in ("checkpoint", "value", "low", "high")
-            ),
+            *zip(*((row.checkpoint, row.value, row.low, row.high) for row in rows), strict=True),
         )
-        for policy, group in points.items()
+        for policy, rows in groups.items()
     ]
 
 
 def effect_curves(effects: Sequence[Effect]) -> list[Curve]:
-    """One curve for each pair of policies."""
-    points: dict[tuple[str, str], list[Effect]] = {}
+    """Return one curve for each pair of policies."""
+    groups: dict[str, list[Effect]] = {}
     for effect in effects:
-        points.setdefault((effect.policy, effect.control), []).append(effect)
-    fields = ("checkpoint", "effect", "low", "high")
+        groups.setdefault(f"{effect.policy} minus {effect.control}", []).append(effect)
     return [
-        Curve(" minus ".join(pair), *(tuple(getattr(e, field) for e in group) for field in fields))
-        for pair, group in points.items()
+        Curve(
+            pair,
+            *zip(*((row.checkpoint, row.effect, row.low, row.high) for row in rows), strict=True),
+        )
+        for pair, rows in groups.items()
     ]
 
 
 def draw_power(
     curves: Sequence[PowerCurve], *, effect: float, power: float | None, ax: Axes | None = None
 ) -> Figure:
-    """Power over users on a logarithmic axis, a line for each design."""
+    """Draw power over users on a logarithmic axis, a line for each design."""
     with drawing((7.2, 4.2), "What the designs need", ax) as (figure, axes):
         for index, curve in enumerate(curves):
             style = {"color": colour(index), "lw": 1.8, "label": _legend_label(curve.label)}
@@ -258,7 +257,7 @@ def _legend_label(label: str) -> str:
 
 
 class Line(NamedTuple):
-    """A quantity over the horizon."""
+    """Quantity over the horizon."""
 
     label: str
     horizons: tuple[int, ...]
@@ -274,7 +273,7 @@ def draw_lines(
     logarithmic: bool = False,
     limit: float | None = None,
 ) -> Figure:
-    """Quantities over the horizon on one axis, with a thin line at a limit."""
+    """Draw quantities over the horizon on one axis, with a thin line at a limit."""
     with drawing((7.2, 3.8), title) as (figure, axes):
         for index, line in enumerate(lines):
             shade = colour(index)

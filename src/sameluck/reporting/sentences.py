@@ -1,11 +1,10 @@
-"""Runs and effects in words: the setting, findings, what unseen replications could do to them, their cost."""
+"""Sentences on runs and effects: setting, findings, possible reversals by unseen replications, and cost."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sameluck import text_forms
 from sameluck.inference.effects import Effect
@@ -21,9 +20,10 @@ from sameluck.wording import amount, counted, duration, listed, percent
 
 if TYPE_CHECKING:
     from sameluck.inference.comparison import Comparison
+    from sameluck.inference.policy_summaries import Standing
     from sameluck.inference.twins.failures import Failure
 
-FINDINGS = 5  # that a verdict lists
+MAX_FINDINGS = 5  # that a verdict lists singly
 
 
 def title(result: Comparison) -> str:
@@ -64,9 +64,9 @@ def failure_sentences(failures: Sequence[Failure]) -> list[str]:
     """Return the rare failures at the last checkpoint that has any."""
     last = max((failure.checkpoint for failure in failures), default=0)
     latest = [failure for failure in failures if failure.checkpoint == last]
-    sentences = [failure_sentence(failure) for failure in latest[:FINDINGS]]
-    if len(latest) > FINDINGS:
-        more = counted(len(latest) - FINDINGS, "more pair")
+    sentences = [failure_sentence(failure) for failure in latest[:MAX_FINDINGS]]
+    if len(latest) > MAX_FINDINGS:
+        more = counted(len(latest) - MAX_FINDINGS, "more pair")
         sentences.append(f"{more} fail rarely: see failures.")
     return sentences
 
@@ -115,7 +115,7 @@ def scope(result: Comparison) -> str:
 
 
 def setting(runs: Runs) -> str:
-    """Where the rewards come from, how many replications and periods there are, and the seed."""
+    """Return the source of the rewards, the numbers of replications and periods, and the seed."""
     experiment, environment = runs.experiment, runs.environment
     rewards = "live traffic" if environment is None else text_forms.write_short(environment)
     return (
@@ -127,70 +127,80 @@ def setting(runs: Runs) -> str:
 def findings(
     effects: Sequence[Effect], *, median: bool = False, metric: Metric = REWARD
 ) -> list[str]:
-    """Effects as sentences: a few one by one, many against one policy by their number and the best of them."""
-    if len(effects) > FINDINGS and len({one.control for one in effects}) == 1:
-        of_many = _findings_of_many if metric == REWARD else partial(_metric_of_many, metric=metric)
-        return [
-            *of_many(effects),
-            *(finding(one) for one in effects if one.is_same_policy),
-        ]
-    shown = [one for one in effects if one.shows_difference]
-    sentences = [finding(one, median=median, metric=metric) for one in shown[:FINDINGS]]
-    if len(shown) > FINDINGS:
-        sentences.append(f"{len(shown) - FINDINGS} more pairs differ (see the table).")
-    sentences += [finding(one) for one in effects if one.is_same_policy]
-    others = [one for one in effects if not one.shows_difference and not one.is_same_policy]
-    if len(others) > 1:
-        pairs = listed(f"{one.policy} and {one.control}" for one in others)
-        return [*sentences, f"No difference{_in(metric)} is shown between: {pairs}."]
-    return [*sentences, *(finding(one, metric=metric) for one in others)]
+    """Return effects as sentences: a few singly, many with one control by their number and the best policy."""
+    same = [finding(effect) for effect in effects if effect.is_same_policy]
+    if len(effects) > MAX_FINDINGS and len({effect.control for effect in effects}) == 1:
+        return [*_summary(effects, metric), *same]
+    decided = [effect for effect in effects if effect.shows_difference]
+    sentences = [finding(effect, median=median, metric=metric) for effect in decided[:MAX_FINDINGS]]
+    if len(decided) > MAX_FINDINGS:
+        sentences.append(f"{len(decided) - MAX_FINDINGS} more pairs differ (see the table).")
+    undecided = [
+        effect for effect in effects if not effect.shows_difference and not effect.is_same_policy
+    ]
+    if len(undecided) > 1:
+        pairs = listed(f"{effect.policy} and {effect.control}" for effect in undecided)
+        return [*sentences, *same, f"No difference{_in(metric)} is shown between: {pairs}."]
+    return [*sentences, *same, *(finding(effect, metric=metric) for effect in undecided)]
 
 
-def _findings_of_many(effects: Sequence[Effect]) -> list[str]:
-    """Who earned most, and who more or less than the control of all, the largest differences first."""
+class _Ranking(NamedTuple):
+    """Policies against one control."""
+
+    best: str  # of all policies, the control among them
+    better: list[str]  # than the control, the largest difference first
+    worse: list[str]
+    undecided: list[str]
+
+    @staticmethod
+    def of(effects: Sequence[Effect], metric: Metric) -> _Ranking:
+        sign = -1.0 if metric.lower_is_better else 1.0
+        ranked = sorted(effects, key=lambda effect: -sign * effect.effect)
+        decided = [effect for effect in ranked if effect.shows_difference]
+        return _Ranking(
+            ranked[0].policy if sign * ranked[0].effect > 0 else effects[0].control,
+            [effect.policy for effect in decided if sign * effect.effect > 0],
+            [effect.policy for effect in reversed(decided) if sign * effect.effect < 0],
+            [
+                effect.policy
+                for effect in ranked
+                if not effect.shows_difference and not effect.is_same_policy
+            ],
+        )
+
+
+def _summary(effects: Sequence[Effect], metric: Metric) -> list[str]:
+    """Name the best policy and the policies that differ from the control, the largest differences first."""
     control, count = effects[0].control, len(effects)
-    ranked = sorted(effects, key=lambda one: -one.effect)
-    best = ranked[0].policy if ranked[0].effect > 0 else control
-    most = max(0.0, ranked[0].effect) + effects[0].reward - effects[0].effect
-    differ = [one for one in ranked if one.shows_difference]
-    more = [one.policy for one in differ if one.effect > 0]
-    less = [one.policy for one in reversed(differ) if one.effect < 0]
-    equal = [one.policy for one in ranked if not one.shows_difference and not one.is_same_policy]
     level, over = percent(effects[0].level), f"over {effects[0].checkpoint:,} periods"
-    sentences = [f"Most by mean reward {over}: {best}, {amount(most)}."]
-    for names, word in ((more, "more"), (less, "less")):
+    ranking = _Ranking.of(effects, metric)
+    better, worse = ranking.better, ranking.worse
+    if metric != REWARD:
+        return [
+            f"Best by {metric.title} {over}: {ranking.best}.",
+            f"Of {count:,} policies {len(better):,} are better than {control}, at {level}{_names(better)}; "
+            f"{len(worse):,} are worse{_names(worse)}.",
+        ]
+    rewards = {effect.policy: effect.reward for effect in effects}
+    highest = rewards.get(ranking.best, effects[0].control_reward)
+    sentences = [f"Highest mean reward {over}: {ranking.best}, {amount(highest)}."]
+    for names, word in ((better, "more"), (worse, "less")):
         if names:
             share = f"{len(names):,} of {count:,} policies"
             sentences.append(f"{share} earned {word} than {control}, at {level}{_names(names)}.")
-    if equal:
+    if undecided := ranking.undecided:
         sentences.append(
-            f"No difference from {control} is shown for {len(equal):,}{_names(equal)}."
+            f"No difference from {control} is shown for {len(undecided):,}{_names(undecided)}."
         )
     return sentences
 
 
 def _names(policies: Sequence[str]) -> str:
-    return f" ({listed(policies, FINDINGS)})" if policies else ""
-
-
-def _metric_of_many(effects: Sequence[Effect], metric: Metric) -> list[str]:
-    """Which policies are better or worse than the control of all, by a metric."""
-    sign = -1.0 if metric.lower_is_better else 1.0
-    control, ranked = effects[0].control, sorted(effects, key=lambda one: -sign * one.effect)
-    best = ranked[0].policy if sign * ranked[0].effect > 0 else control
-    differ = [one for one in ranked if one.shows_difference]
-    better = [one.policy for one in differ if sign * one.effect > 0]
-    worse = [one.policy for one in reversed(differ) if sign * one.effect < 0]
-    level, over = percent(effects[0].level), f"over {effects[0].checkpoint:,} periods"
-    return [
-        f"Best by {metric.title} {over}: {best}.",
-        f"Of {len(effects):,} policies {len(better):,} are better than {control}, at {level}{_names(better)}; "
-        f"{len(worse):,} are worse{_names(worse)}.",
-    ]
+    return f" ({listed(policies, MAX_FINDINGS)})" if policies else ""
 
 
 def finding(effect: Effect, *, median: bool = False, metric: Metric = REWARD) -> str:
-    """One effect, of the mean or of the median, as a sentence."""
+    """Return one effect, of the mean or of the median, as a sentence."""
     pair = f"{effect.policy} and {effect.control}"
     level, over = percent(effect.level), f"over {effect.checkpoint:,} periods"
     if effect.is_same_policy:
@@ -205,45 +215,81 @@ def finding(effect: Effect, *, median: bool = False, metric: Metric = REWARD) ->
         bounds = f"{amount(effect.low)} to {amount(effect.high)}"
         none = f"No difference{_in(metric)} between {pair} is shown {over}"
         return f"{none}: the {level} interval, {bounds}, contains 0."
-    near, far = sorted((abs(effect.low), abs(effect.high)))
+    near, far = (amount(bound) for bound in sorted((abs(effect.low), abs(effect.high))))
+    size = amount(abs(effect.effect))
     if metric != REWARD:
         word = "higher" if effect.effect > 0 else "lower"
-        place = " in the median replication" if median else ""
+        statistic = " in the median replication" if median else ""
         return (
-            f"The {metric.title} of {effect.policy} is {amount(abs(effect.effect))} {word} than that of "
-            f"{effect.control} {over}{place} ({level} interval {amount(near)} to {amount(far)} {word})."
+            f"The {metric.title} is {size} {word} with {effect.policy} than with {effect.control} {over}{statistic} "
+            f"({level} interval {near} to {far} {word})."
         )
     word = "more" if effect.effect > 0 else "less"
-    # The mean is beside the median of a finding: rare failures show in the mean only.
+    # Rare failures show in the mean only, so it stands beside the median.
     mean = f"{amount(abs(effect.plain_effect))} {'more' if effect.plain_effect > 0 else 'less'}"
-    place = f" in the median replication, and {mean} on average" if median else ""
+    statistic = f" in the median replication, and {mean} on average" if median else ""
     return (
-        f"{effect.policy} earned {amount(abs(effect.effect))} {word} than {effect.control} {over}{place} "
-        f"({level} interval {amount(near)} to {amount(far)} {word})."
+        f"{effect.policy} earned {size} {word} than {effect.control} {over}{statistic} "
+        f"({level} interval {near} to {far} {word})."
     )
 
 
 def _in(metric: Metric) -> str:
-    """The metric after a noun; the reward goes without saying."""
+    """Return the metric after a noun; the reward needs no mention."""
     return "" if metric == REWARD else f" in the {metric.title}"
 
 
+def headline(
+    effects: Sequence[Effect], standings: Sequence[Standing], metric: Metric = REWARD
+) -> tuple[str, str]:
+    """Return a sentence on several policies at one checkpoint, and a second one with their names."""
+    reference, level = effects[0].control, percent(effects[0].level)
+    compared = [effect for effect in effects if effect.control == reference]
+    ranking = _Ranking.of(compared, metric)
+    if standings:
+        candidates = [standing.policy for standing in standings if standing.may_be_best]
+        together = f"all comparisons together, at {level} (one-sided)"
+        if len(candidates) == 1:
+            return f"{candidates[0]} is the best of {len(standings)} policies.", (
+                f"Every other policy is ruled out as the best, {together}."
+            )
+        return (
+            f"{ranking.best} leads; {len(candidates)} of {len(standings)} policies may be the best.",
+            f"Any of {listed(candidates)} may be the best, {together}.",
+        )
+    better, worse, count = ranking.better, ranking.worse, len(compared)
+    share = f"{len(better)} of {counted(count, 'policy', 'policies')}"
+    if metric == REWARD:
+        sentence = f"{ranking.best} earned most; {share} earned more than {reference}, {len(worse)} earned less."
+    else:
+        sentence = (
+            f"{ranking.best} is the best in the {metric.title}; {share} are better than {reference}, "
+            f"{len(worse)} are worse."
+        )
+    details = []
+    if better:
+        details.append(f"{'More' if metric == REWARD else 'Better'}: {listed(better)}.")
+    if undecided := count - len(better) - len(worse):
+        details.append(f"No difference from {reference} is shown for {undecided}, at {level}.")
+    return sentence, " ".join(details)
+
+
 def may_be_best(names: Sequence[str], request: Request) -> str:
-    """Which policies may be the best of all, as a sentence."""
+    """Name the policies that may be the best of all."""
     level = f"{percent(request.level)} (one-sided)"
     return f"May be the best of all by mean {request.metric_definition.title}, at {level}: {', '.join(names)}."
 
 
 def without_adjustment(effect: Effect) -> str:
-    """What an adjusted effect is without its adjustment, as a sentence."""
+    """Return an adjusted effect as it is without its adjustment."""
     plain = f"{amount(effect.plain_effect)} with an sd of {amount(effect.plain_sd)}"
     return f"Without adjustment the first effect is {plain}."
 
 
 def unseen_replications(
-    runs: Runs, level: float, differences: Sequence[float], most: float | None
+    runs: Runs, level: float, differences: Sequence[float], possible: float | None
 ) -> str:
-    """What replications that were not met could do to the smallest of the differences that are shown."""
+    """Say what unseen replications could do to the smallest difference; `possible` is a policy's largest loss."""
     count = runs.replications
     seen = "this one" if count == 1 else f"any of these {count:,}"
     unlike = f"Up to {100 * unseen_share(count, level):.2g}% of replications may be unlike {seen}"
@@ -252,18 +298,18 @@ def unseen_replications(
     weakest = min(differences)
     loss = reversing_loss(weakest, count, level)
     which = "this finding" if len(differences) == 1 else "the smallest of these differences"
-    if most is None:
+    if possible is None:
         return f"{unlike}; {which} is reversed if those lose more than {amount(loss)} each."
-    if weakest > most:
+    if weakest > possible:
         return (
-            f"{unlike}; policies can differ by at most {amount(most)} here, the horizon times the range of the "
+            f"{unlike}; policies can differ by at most {amount(possible)} here, the horizon times the range of the "
             f"arms' means, so {which} is due to chance at least in part."
         )
-    a_prior = runs.environment is not None and runs.environment.is_prior
-    worst = f"always playing the worst arm loses {amount(most)} {'at most' if a_prior else 'on average'}."
-    if loss >= most:
+    has_prior = runs.environment is not None and runs.environment.is_prior
+    worst = f"always playing the worst arm loses {amount(possible)} {'at most' if has_prior else 'on average'}."
+    if loss >= possible:
         return f"{unlike}; {which} is reversed only if those lose more than {amount(loss)} each, and {worst}"
-    needed = replications_to_exclude(weakest, most, level)
+    needed = replications_to_exclude(weakest, possible, level)
     time = "" if runs.seconds is None else _takes(runs.seconds * needed / count)
     return (
         f"{unlike}; {which} is reversed if those lose more than {amount(loss)} each, and {worst} "
@@ -272,14 +318,14 @@ def unseen_replications(
 
 
 def _takes(seconds: float) -> str:
-    # Coarse, so that two runs nearly always print the same.
+    # One digit: two runs then nearly always print the same.
     if seconds < 60:
         return " (less than a minute)"
     return f" (about {duration(float(f'{seconds:.1g}'))})"
 
 
 def cost(effect: Effect, design: str) -> str:
-    """The real users per replication, as a sentence."""
+    """Return the real users per replication as a sentence."""
     users = f"The {design} design needs {effect.interactions:,.0f} users per replication"
     saves = effect.interactions < effect.naive_interactions
     return f"{users} instead of {effect.naive_interactions:,}." if saves else f"{users}."

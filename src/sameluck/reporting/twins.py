@@ -12,7 +12,7 @@ from sameluck.files import made_with
 from sameluck.inference.effects import Effect, is_interim
 from sameluck.reporting import plots, tables
 from sameluck.reporting.pages.page import Card, render
-from sameluck.reporting.sentences import FINDINGS, failure_sentences
+from sameluck.reporting.sentences import MAX_FINDINGS, failure_sentences
 from sameluck.reporting.twin_figures import Bar, PairFigure, Tail, draw_twin
 from sameluck.wording import amount, counted, listed, percent
 
@@ -44,9 +44,11 @@ def verdict(twin: Twin) -> str:
 
 def _findings(twin: Twin) -> list[str]:
     effects = twin.last_effects
-    sentences = [_finding(effect, withheld=bool(twin.withheld)) for effect in effects[:FINDINGS]]
-    if len(effects) > FINDINGS:
-        more = counted(len(effects) - FINDINGS, "more pair")
+    sentences = [
+        _finding(effect, withheld=bool(twin.withheld)) for effect in effects[:MAX_FINDINGS]
+    ]
+    if len(effects) > MAX_FINDINGS:
+        more = counted(len(effects) - MAX_FINDINGS, "more pair")
         sentences.append(f"{more}: see the table.")
     return [*sentences, *(f"No interval of the effect is given: {why}." for why in twin.withheld)]
 

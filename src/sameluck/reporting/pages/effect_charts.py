@@ -1,4 +1,4 @@
-"""Charts of effects, for reports and for the pages of the service."""
+"""Charts of effects and metrics over the horizon, for reports and for the dashboard."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.inference.effects import Effect
+from sameluck.inference.metrics import Metric
+from sameluck.inference.policy_summaries import PolicyMetric
 from sameluck.reporting.pages.charts import (
     Chart,
     Label,
@@ -20,10 +22,13 @@ from sameluck.reporting.pages.charts import (
     x_axis,
     y_axis,
 )
-from sameluck.wording import digits_for, signed
+from sameluck.reporting.plots import metric_curves
+from sameluck.wording import amount, digits_for, signed
 
-ROOM = 70.0  # of a label, in thousandths of the height
-CLIPPED = 3  # times the last interval: what is outside does not widen the scale
+MIN_GAP_FOR_LABEL = 70.0  # thousandths of the height
+CLIPPING = 3  # times the last interval; values beyond do not widen the scale
+MAX_LABELLED = 8  # policies; of more, only the best and the worst are named
+LABEL_DISTANCE = 6.0  # per cent of the height
 
 
 def effect_chart(
@@ -32,24 +37,26 @@ def effect_chart(
     naive: Sequence[Effect] | None = None,
     quantity: str = "cumulative reward",
 ) -> Chart:
-    """One pair over the horizon: the naive design behind, the interval and the mean before it.
+    """Return the effect of one pair with its interval, before the interval of the naive design.
 
-    The naive design is as measured (`naive`), or estimated from the same runs: the half-width times the root of the
-    variance ratio.
+    `naive` are effects measured under the naive design. Without them its interval is estimated from the same runs:
+    the half-width times the root of the variance ratio.
     """
     last = curve[-1]
-    periods, effects, low, high = _curve(curve)
-    wider = np.array([_wider(one) for one in curve])
-    naive_low, naive_high = effects - (effects - low) * wider, effects + (high - effects) * wider
+    periods, effects, low, high = _columns(curve)
+    factor = np.array([_naive_width_factor(effect) for effect in curve])
+    naive_low, naive_high = effects - (effects - low) * factor, effects + (high - effects) * factor
     if naive is not None:
-        _, _, naive_low, naive_high = _curve(naive)
-    most = CLIPPED * max(abs(low[-1]), abs(high[-1]))
-    ends = np.clip([*low, *high, *naive_low, *naive_high], -most, most)
+        _, _, naive_low, naive_high = _columns(naive)
+    limit = CLIPPING * max(abs(low[-1]), abs(high[-1]))
+    ends = np.clip([*low, *high, *naive_low, *naive_high], -limit, limit)
     y, x = scale_around(ends.tolist()), Scale(0, last.checkpoint)
     y_ticks, grid = y_axis(y)
     at = x.at(np.append(0.0, periods))
-    lines = (effects, low, high, naive_low, naive_high)
-    mean, lower, upper, naive_lower, naive_upper = (y.up(np.append(0.0, one)) for one in lines)
+    columns = (effects, low, high, naive_low, naive_high)
+    mean, lower, upper, naive_lower, naive_upper = (
+        y.up(np.append(0.0, column)) for column in columns
+    )
     digits = digits_for((high[-1] - low[-1]) / 2)
     return Chart(
         label=f"Difference in {quantity}, {last.policy} minus {last.control}. {sentence}",
@@ -64,48 +71,92 @@ def effect_chart(
         x_ticks=x_axis(x),
         labels=[
             Label(99, float(mean[-1]) / 10 - 3, signed(last.effect, digits), "strong", "end"),
-            *_beside_band(at, (naive_upper, upper), (lower, naive_lower)),
+            *_naive_label(at, (naive_upper, upper), (lower, naive_lower)),
         ],
         y_title=f"{quantity}, {last.policy} minus {last.control}",
         x_title="period of a replication",
         columns=("period", "difference", "low", "high", "naive low", "naive high"),
         rows=[
             (f"{int(period):,}", *(signed(float(value), digits) for value in values))
-            for period, *values in zip(periods, *lines, strict=True)
+            for period, *values in zip(periods, *columns, strict=True)
         ],
     )
 
 
 def naive_factor(effect: Effect) -> tuple[float, float] | None:
-    """How many times as wide the naive interval would be, and for how many times the users; None if not known."""
+    """Return the naive design's width and users, in multiples of this design's; None if not known."""
     if not math.isfinite(effect.variance_ratio) or not effect.interactions:
         return None
-    return _wider(effect), effect.naive_interactions / effect.interactions
+    return _naive_width_factor(effect), effect.naive_interactions / effect.interactions
 
 
-def _beside_band(at: Floats, *gaps: tuple[Floats, Floats]) -> list[Label]:
-    """The name of the naive design between its edge and the band, where there is room for it."""
-    place = int(0.7 * (at.size - 1))
-    top, bottom = max(gaps, key=lambda gap: float(gap[1][place] - gap[0][place]))
-    if bottom[place] - top[place] < ROOM:
-        return []
-    middle = clamp(float(top[place] + bottom[place]) / 20 + 1)
-    return [Label(float(at[place]) / 10, middle, "naive design", "ghost")]
-
-
-def clamp(per_cent: float) -> float:
-    """A place for a label that is not cut at an edge."""
-    return min(max(per_cent, 5.0), 95.0)
-
-
-def _wider(effect: Effect) -> float:
+def _naive_width_factor(effect: Effect) -> float:
     return math.sqrt(effect.variance_ratio) if math.isfinite(effect.variance_ratio) else 1.0
 
 
-def _curve(effects: Sequence[Effect]) -> tuple[Floats, Floats, Floats, Floats]:
-    """Periods, effects and bounds; a bound that is not known yet is at the effect."""
+def _naive_label(at: Floats, *gaps: tuple[Floats, Floats]) -> list[Label]:
+    """Name the naive design between its edge and the band, where the gap is wide enough."""
+    index = int(0.7 * (at.size - 1))
+    top, bottom = max(gaps, key=lambda gap: float(gap[1][index] - gap[0][index]))
+    if bottom[index] - top[index] < MIN_GAP_FOR_LABEL:
+        return []
+    middle = clamp(float(top[index] + bottom[index]) / 20 + 1)
+    return [Label(float(at[index]) / 10, middle, "naive design", "ghost")]
+
+
+def clamp(per_cent: float) -> float:
+    """Return a position at which a label is not cut at an edge."""
+    return min(max(per_cent, 5.0), 95.0)
+
+
+def _columns(effects: Sequence[Effect]) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return periods, effects and bounds; an infinite bound is drawn at the effect."""
     fields = ("checkpoint", "effect", "low", "high")
-    columns = [np.array([getattr(one, field) for one in effects], float) for field in fields]
+    columns = [np.array([getattr(effect, field) for effect in effects], float) for field in fields]
     periods, mean, low, high = columns
     low, high = (np.where(np.isfinite(bound), bound, mean) for bound in (low, high))
     return periods, mean, low, high
+
+
+def metric_chart(values: Sequence[PolicyMetric], metric: Metric) -> Chart:
+    """Return a line for each policy, the best policy's last and in the accent colour."""
+    sign = -1.0 if metric.lower_is_better else 1.0
+    curves = sorted(metric_curves(values), key=lambda curve: sign * curve.effect[-1])
+    worst, best = curves[0], curves[-1]
+    checkpoints = best.checkpoints
+    x = Scale(0, checkpoints[-1])
+    y = scale_around([value for curve in curves for value in curve.effect])
+    y_ticks, grid = y_axis(y)
+    at = x.at(checkpoints)
+    marks = [
+        Mark("line" if curve is best else "ghost-line", line(at, y.up(curve.effect)))
+        for curve in curves
+    ]
+    named = curves if len(curves) <= MAX_LABELLED else [worst, best]
+    ends = [(curve.label, float(y.up([curve.effect[-1]])[0]) / 10) for curve in named]
+    return Chart(
+        label=(
+            f"{metric.title} over the horizon: {best.label} ends at {amount(best.effect[-1])}, {worst.label} at "
+            f"{amount(worst.effect[-1])}"
+        ),
+        marks=[grid, *marks],
+        y_ticks=y_ticks,
+        x_ticks=x_axis(x),
+        labels=_end_labels(ends, best.label),
+        y_title=metric.title,
+        x_title="period of a replication",
+        columns=("policy", *(f"{checkpoint:,}" for checkpoint in checkpoints)),
+        rows=[(curve.label, *map(amount, curve.effect)) for curve in reversed(curves)],
+    )
+
+
+def _end_labels(ends: Sequence[tuple[str, float]], best: str) -> list[Label]:
+    """Name the lines at their ends, moved apart where the names would overlap."""
+    labels: list[Label] = []
+    lowest_free = 3.0
+    for index, (name, height) in enumerate(sorted(ends, key=lambda end: end[1])):
+        remaining = len(ends) - index - 1
+        y = min(max(height - 1.5, lowest_free), 97.0 - LABEL_DISTANCE * remaining)
+        labels.append(Label(99, y, name, "strong" if name == best else "ghost", "end"))
+        lowest_free = y + LABEL_DISTANCE
+    return labels

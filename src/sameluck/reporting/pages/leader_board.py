@@ -10,6 +10,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from sameluck.inference.effects import Effect
+from sameluck.inference.metrics import REWARD, Metric
+from sameluck.inference.policy_summaries import PolicyMetric, PolicySummary, Standing
 from sameluck.reporting.pages.charts import Scale, Tick
 from sameluck.wording import amount, counted, digits_of, percent, signed
 
@@ -95,6 +98,52 @@ def leader_board(
         f"{percent(level)} interval{scope}",
         list(columns),
         [board.part(title, group) for title, group in groups],
+    )
+
+
+def comparison_board(
+    effects: Sequence[Effect],
+    policies: Sequence[PolicySummary],
+    standings: Sequence[Standing] = (),
+    scope: str = "",
+    metric: Metric = REWARD,
+    values: Sequence[PolicyMetric] = (),
+) -> LeaderBoard:
+    """Return the leader board of effects at one checkpoint, against the control of the first effect.
+
+    Args:
+        effects: The effects at the checkpoint.
+        policies: The summary of each policy there.
+        standings: Which policies may be the best.
+        scope: More about the intervals, after their level.
+        metric: The compared metric.
+        values: The values of a metric other than the reward.
+    """
+    checkpoint, reference = effects[0].checkpoint, effects[0].control
+    measured = {row.policy: row.value for row in values if row.checkpoint == checkpoint}
+    differences = {effect.policy: effect for effect in effects if effect.control == reference}
+    candidates = {standing.policy for standing in standings if standing.may_be_best}
+    entries = []
+    for summary in policies:
+        effect = differences.get(summary.policy)
+        bounds = (0.0, 0.0, 0.0) if effect is None else (effect.effect, effect.low, effect.high)
+        entries.append(
+            BoardEntry(
+                summary.policy,
+                *bounds,
+                summary.reward,
+                summary.best_arm_share,
+                summary.policy in candidates,
+                value=measured.get(summary.policy),
+            )
+        )
+    return leader_board(
+        entries,
+        reference,
+        effects[0].level,
+        scope,
+        lowest_first=metric.lower_is_better,
+        value_title=metric.title,
     )
 
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from sameluck.inference import Effect, compare
 from sameluck.reporting.commands import compare_command
-from sameluck.reporting.leaders import board, leading
 from sameluck.reporting.pages.charts import Chart
 from sameluck.reporting.pages.effect_charts import effect_chart
-from sameluck.reporting.pages.leader_board import LeaderBoard
+from sameluck.reporting.pages.leader_board import LeaderBoard, comparison_board
+from sameluck.reporting.sentences import headline
 from sameluck.runs import Runs
 from sameluck.service.dashboard.findings import LEVEL, finding_of
 from sameluck.service.dashboard.simulations import Answer
@@ -57,10 +57,10 @@ def outcome_of(answer: Answer, means: list[float]) -> Outcome:
     found = compare(last, pairs="best", best=True) if policies > 2 else compare(last)
     rest = (asked, naive, _shares(runs, means), found.cautions, compare_command(found))
     if answer.naive is None:
-        sentence, detail = leading(found.effects, found.standings)
+        sentence, detail = headline(found.effects, found.standings)
         ruled_out = sum(not one.may_be_best for one in found.standings)
         chip = f"{ruled_out} of {policies} ruled out at 95%"
-        table = board(found.effects, found.policies, found.standings)
+        table = comparison_board(found.effects, found.policies, found.standings)
         return Outcome(None, chip, sentence, detail, ruled_out > 0, None, table, *rest)
     finding = finding_of(runs, runs.policies[1], LEVEL)
     verdict = verdict_of(finding)

@@ -14,10 +14,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from sameluck.live.databases.base import for_postgres, statements
 from sameluck.live.databases.sqlite import Sqlite
+from sameluck.live.databases.statements import for_postgres, statements
 
-SQL = statements()
+SQL = {name: source.text for name, source in statements().items()}
 OPTUNA = "Optuna was skipped: it is not installed (pip install optuna)."
 PGBENCH = "pgbench was skipped: it is not installed (it comes with PostgreSQL)."
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from unittest import mock
 
 import numpy as np
+import psycopg
 import pytest
 import users
 from hypothesis import HealthCheck, given, settings
@@ -23,7 +24,6 @@ from hypothesis import strategies as st
 
 import literal
 import sameluck as sl
-from sameluck.live.databases.pipeline import Pipeline
 from sameluck.runs import Runs
 
 pytestmark = pytest.mark.slow
@@ -112,27 +112,28 @@ class Faults:
 
     def before(self, talk, statement):
         if statement.startswith("BEGIN"):
-            talk.reads = statement == "BEGIN_READING"
+            talk.reads = "READ ONLY" in statement
         if self.armed and statement == "COMMIT" and not talk.reads:
             self.armed = False
             raise Broken
 
     @contextlib.contextmanager
     def installed(self):
-        faults, send = self, Pipeline.send
+        faults, execute = self, psycopg.Cursor.execute
 
         class Fallible(sqlite3.Connection):
             def execute(self, statement, *rest):
                 faults.before(self, statement)
                 return super().execute(statement, *rest)
 
-        def fallible(pipeline, statement, values):
-            faults.before(pipeline, statement)
-            send(pipeline, statement, values)
+        def fallible(cursor, statement, *rest, **options):
+            if isinstance(statement, str):
+                faults.before(cursor.connection, statement)
+            return execute(cursor, statement, *rest, **options)
 
         with (
             mock.patch.object(sqlite3, "connect", partial(sqlite3.connect, factory=Fallible)),
-            mock.patch.object(Pipeline, "send", fallible),
+            mock.patch.object(psycopg.Cursor, "execute", fallible),
         ):
             yield
 

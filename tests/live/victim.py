@@ -25,15 +25,13 @@ import psycopg
 import users
 
 import sameluck as sl
-from sameluck.live.databases.base import statements
-from sameluck.live.databases.pipeline import Pipeline
+from sameluck.live.databases.postgres_transaction import PostgresTransaction
 
 ENVIRONMENT = sl.Bernoulli((0.4, 0.6))
 START, LEASE = 1_700_000_000.0, 60.0
 LATE = sl.EpsilonGreedy()
 LONGEST = 60  # seconds
-HARMLESS = ("BEGIN", "SELECT", "PRAGMA", "ROLLBACK", "lock")
-TEXTS = statements()
+HARMLESS = ("BEGIN", "SELECT", "PRAGMA", "ROLLBACK", "DISCARD PLANS", "DECLARE", "FETCH", "CLOSE")
 ONE_CALL = ("INSERT INTO assignment", "INSERT INTO reward_event")
 
 SHORT = sl.Experiment(
@@ -65,7 +63,7 @@ class FailPoints:
                 die()
 
     def around(self, talk, statement, execute):
-        """Run a statement of a connection or a pipeline."""
+        """Run a statement of a connection."""
         if self.calls_to_live and statement == "BEGIN IMMEDIATE":
             time.sleep(0.1)  # until the other threads wait
         if self.calls_to_live and statement.startswith(ONE_CALL):
@@ -78,7 +76,7 @@ class FailPoints:
         if getattr(talk, "changed", False):
             self.pass_one()
         result = execute()
-        if not isinstance(talk, Pipeline):  # which only sends it
+        if isinstance(talk, sqlite3.Connection):  # psycopg's only sends it
             self.after_commit(talk)
         return result
 
@@ -100,7 +98,7 @@ class FailPoints:
 
     def instrument(self):
         points, connect = self, sqlite3.connect
-        send, leave, execute = Pipeline.send, Pipeline.leave, psycopg.Cursor.execute
+        execute, commit = psycopg.Cursor.execute, PostgresTransaction.commit
 
         class Mortal(sqlite3.Connection):
             def execute(self, statement, *rest):
@@ -114,25 +112,17 @@ class FailPoints:
             def executescript(self, script):
                 return points.around(self, script, partial(super().executescript, script))
 
-        def mortal_send(pipeline, name, values):
-            statement = TEXTS.get(name, name)
-            pipeline.commits = statement == "COMMIT"
-            points.around(pipeline, statement, partial(send, pipeline, name, values))
-
-        def mortal_leave(pipeline):
-            leave(pipeline)
-            if getattr(pipeline, "commits", False):
-                points.after_commit(pipeline)
-
         def mortal_execute(cursor, statement, *rest, **options):
             text = statement.decode() if isinstance(statement, bytes) else statement
-            if not text.startswith(HARMLESS):
-                points.pass_one()
-            return execute(cursor, statement, *rest, **options)
+            run = partial(execute, cursor, statement, *rest, **options)
+            return points.around(cursor.connection, text, run)
+
+        def mortal_commit(transaction):
+            commit(transaction)
+            points.after_commit(transaction.connection)
 
         sqlite3.connect = partial(connect, factory=Mortal)
-        Pipeline.send, Pipeline.leave = mortal_send, mortal_leave
-        psycopg.Cursor.execute = mortal_execute
+        psycopg.Cursor.execute, PostgresTransaction.commit = mortal_execute, mortal_commit
 
 
 def die():

@@ -11,7 +11,7 @@ from contract.scenario import Scenario, assert_finished
 
 import sameluck as sl
 from sameluck.live.databases import base, sqlite
-from sameluck.live.databases.base import migrations
+from sameluck.live.databases.statements import migrations
 
 WIDER = "ALTER TABLE experiment ADD COLUMN note TEXT NOT NULL DEFAULT '';"
 NARROWER = "CREATE TABLE remark (text TEXT NOT NULL);"

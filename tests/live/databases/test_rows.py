@@ -7,17 +7,21 @@ import pytest
 
 import sameluck as sl
 from sameluck.live.databases import rows
-from sameluck.live.databases.base import statements
+from sameluck.live.databases.statements import statements
 
 SOURCES = Path(sl.__file__).parent.rglob("*.py")
 CALL = re.compile(r"\.(?:fetch_one|find|find_many|fetch_all|iterate|rows)\(\s*(\w+),\s*\"(\w+)\"")
 PAIRS = {pair for source in SOURCES for pair in CALL.findall(source.read_text())}
+POSTGRES_ONLY = {"assign_list", "lock", "try_lock", "plan_by_index", "set_timeout", "server_clock"}
+PAIRS = {(row_class, name) for row_class, name in PAIRS if name not in POSTGRES_ONLY}
 PAIRS |= {("HistoryRow", "history"), ("HistoryRow", "voided")}  # named in a loop
 
 
 def test_every_statement_with_rows_is_read_somewhere():
     returning = {
-        name for name, sql in statements().items() if re.match("SELECT|.*RETURNING", sql, re.S)
+        name
+        for name, source in statements().items()
+        if re.match("SELECT|.*RETURNING", source.text, re.S) and name not in POSTGRES_ONLY
     }
     assert {name for _, name in PAIRS} == returning
 
@@ -26,7 +30,7 @@ def test_every_statement_with_rows_is_read_somewhere():
 @pytest.mark.parametrize(("kind", "name"), sorted(PAIRS))
 def test_the_fields_of_a_row_are_the_columns(kind, name):
     fields = vars(rows)[kind]._fields
-    sql = statements()[name]
+    sql = statements()[name].text
     with sl.open("sqlite://") as store:
         values = dict.fromkeys(re.findall(r"(?<!:):(\w+)", sql), 1)
         columns = [one[0] for one in store._database._writer.execute(sql, values).description]

@@ -7,11 +7,21 @@ import pytest
 
 import sameluck as sl
 from sameluck.live.databases import postgres
-from sameluck.live.databases.base import statements
-from sameluck.live.databases.pipeline import _LISTS, _STATEMENTS
+from sameluck.live.databases.statements import (
+    for_postgres,
+    numbered,
+    numbered_for_list,
+    statements,
+)
 
-LISTS = {statement.name.decode(): statement for statement, _ in _LISTS.values()}
-PREPARED = {**_STATEMENTS, **LISTS}
+SOURCES = {name: for_postgres(source.text) for name, source in statements().items()}
+LISTS = {
+    f"{name}_list": numbered_for_list(SOURCES[name])
+    for name, source in statements().items()
+    if source.for_lists
+}
+LISTS["assign_list"] = numbered(SOURCES["assign_list"], "$")
+PREPARED = {**{name: numbered(sql, "$") for name, sql in SOURCES.items()}, **LISTS}
 
 # Each call of assign, expose, reward, void and tick runs some of these; the word is what finds its rows.
 HOT = {
@@ -47,7 +57,7 @@ HOT = {
 
 
 def test_a_status_reads_no_settled_entry():
-    sql = statements()["progress"]
+    sql = statements()["progress"].text
     with sl.open("sqlite://") as store:
         connection = store._database._writer
         plan = [
@@ -62,7 +72,7 @@ def test_a_status_reads_no_settled_entry():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HOT)
 def test_a_call_never_reads_the_whole_ledger(name):
-    sql = statements()[name]
+    sql = statements()[name].text
     values = dict.fromkeys(re.findall(r":(\w+)", sql), 1)
     with sl.open("sqlite://") as store:
         connection = store._database._writer
@@ -76,11 +86,14 @@ def test_a_call_never_reads_the_whole_ledger(name):
 
 def _kept_plan(transaction, name):
     """The plan that PostgreSQL keeps of a prepared statement."""
-    text = PREPARED[name].text
-    values = ", ".join(["NULL"] * len(set(re.findall(rb"\$\d+", text))))
-    connection = transaction.connection
+    connection, statement = transaction.connection, PREPARED[name]
     connection.execute("SET LOCAL plan_cache_mode = force_generic_plan")
-    return [line for (line,) in connection.execute(f"EXPLAIN EXECUTE {name} ({values})")]
+    connection.execute(f"PREPARE {name}_planned AS {statement.text}".encode())
+    values = ", ".join(["NULL"] * len(statement.names))
+    explain = f"EXPLAIN EXECUTE {name}_planned" + (f" ({values})" if values else "")
+    plan = [line for (line,) in connection.execute(explain)]
+    connection.execute(f"DEALLOCATE {name}_planned")
+    return plan
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from urllib.parse import urlsplit
 
-from sameluck.errors import Invalid, shown
+from sameluck.errors import Invalid, optional, shown
 from sameluck.files import file_path
 from sameluck.live.databases.base import Database
 from sameluck.validation import require_flag, require_whole
@@ -35,6 +35,8 @@ def open_database(url: str, *, read_only: bool, connections: int) -> Database:
             )
         return Sqlite(path[1:] or None, read_only=read_only, synchronous=setting)
     if separator and scheme in ("postgresql", "postgres"):
+        optional("psycopg", "postgres")
+        optional("psycopg_pool", "postgres")
         from sameluck.live.databases.postgres import Postgres
 
         return Postgres(url, connections=most, read_only=read_only)

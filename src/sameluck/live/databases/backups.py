@@ -11,8 +11,9 @@ from typing import Any
 
 from sameluck.errors import Conflict, Invalid, Unknown, shown
 from sameluck.files import draft_of, is_file
-from sameluck.live.databases.base import Database, migrations
+from sameluck.live.databases.base import Database
 from sameluck.live.databases.sqlite import migrate, schema_version
+from sameluck.live.databases.statements import migrations
 
 # In the order in which rows may refer to others; those numbered by the database get new numbers, in the same order.
 TABLES = (

@@ -6,14 +6,11 @@ with `write`, `read` and `close`; `tests/live/contract` tests it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from importlib.resources import files
-from operator import itemgetter
 from threading import Lock
 from typing import Protocol, TypeAlias, TypeVar
 
-from sameluck.errors import Diverged, Invalid, Unknown
+from sameluck.errors import Diverged, Unknown
 from sameluck.live.calls.clock import SteadyClock
 
 T = TypeVar("T")
@@ -97,54 +94,3 @@ class Database(Protocol):
 
     def close(self) -> None:
         """Release everything."""
-
-
-def statements() -> dict[str, str]:
-    """Every statement by its name."""
-    text = (files("sameluck.live.databases") / "statements.sql").read_text(encoding="utf-8")
-    by_name = {}
-    for part in re.split(r"^-- name: ", text, flags=re.MULTILINE)[1:]:
-        name, _, body = part.partition("\n")
-        lines = [line for line in body.splitlines() if not line.startswith("--")]
-        by_name[name.strip()] = "\n".join(lines).strip()
-    return by_name
-
-
-PARAMETER = re.compile(r"(?<![:\w]):(\w+)")  # but not a type conversion, ::text
-
-
-def values_of(names: Sequence[str]) -> Callable[[Values], tuple[SqlValue, ...]]:
-    """A function that returns the values of these names, in their order."""
-    if len(names) == 1:
-        return lambda values: (values[names[0]],)
-    return itemgetter(*names) if names else lambda _: ()
-
-
-def migrations() -> dict[int, str]:
-    """Every step of the schema by its number; a database at step n has all up to n."""
-    folder = files("sameluck.live.databases") / "schema"
-    names = sorted(item.name for item in folder.iterdir() if item.name.endswith(".sql"))
-    return {int(name[:4]): (folder / name).read_text(encoding="utf-8") for name in names}
-
-
-def check_schema(name: str, version: int, *, read_only: bool) -> list[str]:
-    """The steps that bring a schema up to date; raise `Invalid` or `Unknown` if the database cannot be used."""
-    steps = migrations()
-    newest = max(steps)
-    if read_only and version == 0:
-        raise Unknown(f"no experiment was ever started in {name}; start one first")
-    if version > newest or (read_only and version < newest):
-        newer = version > newest
-        remedy = "upgrade sameluck" if newer else "open it for writing once to migrate it"
-        raise Invalid(
-            f"{name} has schema version {version}, this sameluck reads {newest}; {remedy}"
-        )
-    newer_steps = [steps[step] for step in range(version + 1, newest + 1)]
-    note = f"DELETE FROM schema_version; INSERT INTO schema_version VALUES ({newest});"
-    return [*newer_steps, note] if newer_steps else []
-
-
-def for_postgres(sql: str) -> str:
-    """SQL text for PostgreSQL: comments that begin with pg are part of it."""
-    uncommented = re.sub(r"/\*pg (.*?)\*/", r"\1", sql, flags=re.DOTALL)
-    return uncommented.replace(" WITHOUT ROWID", "")

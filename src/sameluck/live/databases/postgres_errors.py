@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 
 from sameluck.errors import Misconfigured, Unavailable
-from sameluck.live.databases.pipeline import DeadlineExceeded
+
+
+class DeadlineExceeded(Exception):
+    """The server did not answer before the deadline of the call."""
+
 
 _POOLER = "a connection pooler must support prepared statements (PgBouncer does from 1.21 on), or pool whole sessions"
 _SCHEMA = "tables were dropped or changed while the store was open; restore a backup, and open the store again"

@@ -1,4 +1,8 @@
-"""A transaction of PostgreSQL: statements by name, through a pipeline."""
+"""A transaction of PostgreSQL: statements by name, sent before the results of earlier ones have arrived.
+
+A change of a ledger is a handful of small prepared statements, most of whose results are not used. psycopg's pipeline
+mode sends them together, so that the transaction waits for the network once for every result that it reads.
+"""
 
 from __future__ import annotations
 
@@ -7,30 +11,34 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import Any, TypeAlias
+
+import psycopg
 
 from sameluck.live.calls.deadline import seconds_left
-from sameluck.live.databases.base import (
-    PARAMETER,
-    Row,
-    SqlValue,
-    Values,
-    deleted,
+from sameluck.live.databases.base import Row, SqlValue, Values, deleted
+from sameluck.live.databases.statements import (
+    Statement,
     for_postgres,
+    numbered,
+    numbered_for_list,
     statements,
 )
-from sameluck.live.databases.pipeline import Pipeline
 
-if TYPE_CHECKING:
-    from psycopg import Connection
+Connection: TypeAlias = psycopg.Connection[Any]
+Cursor: TypeAlias = psycopg.RawCursor[Any]
 
-MOST_ROWS = 5_000  # of one statement
-SOME_ROWS = (
-    2_000  # read at once: psycopg holds the interpreter, and with it the calls of users, meanwhile
+MAX_LIST_ROWS = 5_000  # of one statement
+FETCHED_ROWS = (
+    2_000  # at once: psycopg holds the interpreter meanwhile, and with it the calls of users
 )
-TIMEOUT = 5.0  # seconds to wait for a connection, or for a lock of this process
-_SQL = {
-    name: PARAMETER.sub(r"%(\1)s", for_postgres(sql)).encode() for name, sql in statements().items()
+LOCK_SECONDS = 5.0  # to wait for a lock of this process
+_SOURCES = {name: for_postgres(source.text) for name, source in statements().items()}
+_STATEMENTS = {name: numbered(sql, "$") for name, sql in _SOURCES.items()}
+_LISTS = {
+    name: numbered_for_list(_SOURCES[name])
+    for name, source in statements().items()
+    if source.for_lists
 }
 
 
@@ -41,96 +49,168 @@ class RetryTransaction(Exception):
 class PostgresTransaction:
     """A connection in a transaction that runs statements by name."""
 
-    def __init__(self, connection: Connection, pipeline: Pipeline) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._pipeline = pipeline
+        self._cursor: Cursor = psycopg.RawCursor(connection)
+        self._pipeline: psycopg.Pipeline | None = None
+        self._pipeline_mode = contextlib.ExitStack()
         self._deferred: list[Callable[[], object]] = []
-        self.forget: list[Callable[[], object]] = []
-        self.locked: list[Lock] = []
-
-    @property
-    def pipeline(self) -> Pipeline:
-        """For the next statement, once what was deferred is done."""
-        while self._deferred:
-            self._deferred.pop(0)()
-        return self._pipeline
+        self._rollback_functions: list[Callable[[], object]] = []
+        self._held_locks: list[Lock] = []
 
     @property
     def connection(self) -> Connection:
-        """psycopg's, once every statement sent before has its result."""
-        self.pipeline.leave()
+        """Return psycopg's connection, out of pipeline mode."""
+        self._run_deferred()
+        self.leave_pipeline()
         return self._connection
 
-    def fetch_one(self, row: type[Row], name: str, /, **values: SqlValue) -> Row:
-        (cells,) = self.pipeline.rows(name, [values])
-        if cells is None:
+    def _run_deferred(self) -> None:
+        while self._deferred:
+            self._deferred.pop(0)()
+
+    def _send(self, statement: Statement, values: Values, cursor: Cursor | None = None) -> Cursor:
+        """Run a statement without a wait for its result."""
+        self._run_deferred()
+        self._enter_pipeline()
+        cursor = cursor or self._cursor
+        return cursor.execute(statement.text, statement.in_order(values), prepare=True, binary=True)
+
+    def _sync(self) -> None:
+        """Wait for every result; raise the first error.
+
+        A sync rather than a flush: the server then considers a client that stops idle in its transaction, and
+        `idle_in_transaction_session_timeout` can release its locks.
+        """
+        assert self._pipeline is not None
+        self._pipeline.sync()
+
+    def _enter_pipeline(self) -> None:
+        if self._pipeline is None:
+            self._pipeline = self._pipeline_mode.enter_context(self._connection.pipeline())
+
+    def leave_pipeline(self) -> None:
+        """Wait for every result and end the pipeline mode, which server-side cursors cannot be used in."""
+        self._pipeline = None
+        self._pipeline_mode.close()
+
+    def find(self, row_class: type[Row], name: str, /, **values: SqlValue) -> Row | None:
+        cursor = self._send(_STATEMENTS[name], values)
+        self._sync()
+        cells = cursor.fetchone()
+        return None if cells is None else tuple.__new__(row_class, cells)
+
+    def fetch_one(self, row_class: type[Row], name: str, /, **values: SqlValue) -> Row:
+        row = self.find(row_class, name, **values)
+        if row is None:
             raise deleted()
-        return tuple.__new__(row, cells)
+        return row
 
-    def find(self, row: type[Row], name: str, /, **values: SqlValue) -> Row | None:
-        (cells,) = self.pipeline.rows(name, [values])
-        return None if cells is None else tuple.__new__(row, cells)
+    def find_many(
+        self, row_class: type[Row], name: str, /, rows: Sequence[Values]
+    ) -> list[Row | None]:
+        found: list[Row | None] = [None] * len(rows)
+        if len(rows) > 1 and (name in _LISTS or f"{name}_list" in _STATEMENTS):
+            cursor = self._send_list(name, rows)
+            self._sync()
+            for number, *cells in cursor:
+                found[number - 1] = tuple.__new__(row_class, cells)
+        else:
+            for index, values in enumerate(rows):
+                found[index] = self.find(row_class, name, **values)
+        return found
 
-    def find_many(self, row: type[Row], name: str, /, rows: Sequence[Values]) -> list[Row | None]:
-        found = (
-            self.pipeline.rows(name, rows) if rows else []
-        )  # a pipeline has a statement at least
-        return [None if cells is None else tuple.__new__(row, cells) for cells in found]
+    def _send_list(self, name: str, rows: Sequence[Values]) -> Cursor:
+        """Run a statement once for several rows, whose values are its arrays."""
+        if name in _LISTS:
+            statement = _LISTS[name]
+            columns: dict[str, Any] = {key: [row[key] for row in rows] for key in statement.names}
+            return self._send(statement, columns)
+        statement = _STATEMENTS[f"{name}_list"]
+        # Its arrays are named in the plural; the other parameters are the same for every row.
+        columns = {
+            key: [row[key[:-1]] for row in rows] for key in statement.names if key not in rows[0]
+        }
+        return self._send(statement, {**rows[0], **columns})
 
-    def fetch_all(self, row: type[Row], name: str, /, **values: SqlValue) -> list[Row]:
-        cursor = self.connection.execute(_SQL[name], values, binary=True)
-        return [tuple.__new__(row, cells) for cells in cursor]
+    def fetch_all(self, row_class: type[Row], name: str, /, **values: SqlValue) -> list[Row]:
+        cursor = self._send(_STATEMENTS[name], values)
+        self._sync()
+        return [tuple.__new__(row_class, cells) for cells in cursor]
 
-    def iterate(self, row: type[Row], name: str, /, **values: SqlValue) -> Iterator[Row]:
-        cursor = self.connection.cursor(name="rows", binary=True)
+    def iterate(self, row_class: type[Row], name: str, /, **values: SqlValue) -> Iterator[Row]:
+        cursor = psycopg.RawServerCursor(self.connection, "rows")
         # Closed twice: the first time leaves it open if the connection is lost just then.
         with contextlib.closing(cursor), cursor:
-            cursor.execute(_SQL[name], values)
-            while rows := cursor.fetchmany(SOME_ROWS):
-                yield from map(partial(tuple.__new__, row), rows)
-                self.pipeline.leave()  # a statement may have been sent between two rows
+            statement = _STATEMENTS[name]
+            cursor.execute(statement.text, statement.in_order(values), binary=True)
+            while rows := cursor.fetchmany(FETCHED_ROWS):
+                yield from map(partial(tuple.__new__, row_class), rows)
+                self.leave_pipeline()  # a statement may have been sent between two rows
 
     def execute(self, name: str, /, **values: SqlValue) -> None:
-        self.pipeline.send(name, values)
+        self._send(_STATEMENTS[name], values)
 
     def execute_many(self, name: str, /, rows: Iterable[Values]) -> None:
         following = iter(rows)
-        while some := list(islice(following, MOST_ROWS)):
-            self.pipeline.send_list(name, some)
-            if len(some) == MOST_ROWS:
-                self.pipeline.leave()  # or all that the server has not read yet would be kept in memory
+        while batch := list(islice(following, MAX_LIST_ROWS)):
+            if len(batch) > 1 and name in _LISTS:
+                self._send_list(name, batch)
+            else:
+                for values in batch:
+                    self.execute(name, **values)
+            if len(batch) == MAX_LIST_ROWS:
+                self._sync()  # or all that the server has not read yet would be kept in memory
 
-    def lock(self, codes: Sequence[str]) -> None:
-        self.pipeline.send_list("lock", [{"number": lock_number(code)} for code in codes])
+    def lock(self, hashes: Sequence[str]) -> None:
+        self.execute_many("lock", [{"number": lock_number(code)} for code in hashes])
 
-    def try_lock(self, codes: Sequence[str]) -> list[bool]:
-        if not codes:  # a pipeline has a statement at least
-            return []
-        found = self.pipeline.rows("try_lock", [{"number": lock_number(code)} for code in codes])
-        return [cells == (True,) for cells in found]
+    def try_lock(self, hashes: Sequence[str]) -> list[bool]:
+        rows = [{"number": lock_number(code)} for code in hashes]
+        return [row == (True,) for row in self.find_many(tuple, "try_lock", rows)]
 
     def hold_lock(self, lock: Lock) -> None:
-        if lock in self.locked:
+        if lock in self._held_locks:
             return
-        if not lock.acquire(timeout=seconds_left(TIMEOUT)):
+        if not lock.acquire(timeout=seconds_left(LOCK_SECONDS)):
             raise RetryTransaction("another call of this process is busy with the same replication")
-        self.locked.append(lock)
+        self._held_locks.append(lock)
 
-    def on_rollback(self, forget: Callable[[], object]) -> None:
-        self.forget.append(forget)
+    def on_rollback(self, function: Callable[[], object]) -> None:
+        self._rollback_functions.append(function)
 
     def defer(self, write: Callable[[], object]) -> None:
         self._deferred.append(write)
 
+    def begin(self, command: str) -> None:
+        """Begin the transaction together with its first statement."""
+        self._enter_pipeline()
+        self._cursor.execute(command)
+
+    def roll_back(self) -> None:
+        """Roll back, whatever error a statement has caused; only a lost connection raises."""
+        with contextlib.suppress(psycopg.DatabaseError):
+            self.leave_pipeline()
+        self._connection.execute("ROLLBACK")
+
+    def commit(self) -> None:
+        """Commit, once what was deferred is done and every statement has its result."""
+        self._run_deferred()
+        self._cursor.execute("COMMIT")
+        self.leave_pipeline()
+
     def end(self, *, committed: bool) -> None:
+        """Call the functions of `on_rollback` unless committed, and release the locks of this process."""
         if not committed:
-            for forget in self.forget:
-                forget()
-        for lock in self.locked:
+            for function in self._rollback_functions:
+                function()
+        for lock in self._held_locks:
             lock.release()
-        self.forget, self.locked = [], []
+        self._rollback_functions, self._held_locks = [], []
+        with contextlib.suppress(psycopg.Error):  # of a connection that was closed
+            self.leave_pipeline()
 
 
 def lock_number(code: str) -> int:
-    """The number of the advisory lock of a hash."""
+    """Return the number of a hash's advisory lock."""
     return int(code[:15], 16)

@@ -5,13 +5,40 @@ Times end in `_us` and are microseconds since 1970.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from sameluck.errors import Invalid
 from sameluck.randomness import streams
 
 ACTIVE = ("running", "draining")  # statuses in which units are enrolled
 ENDED = ("stopped", "complete")  # statuses in which no unit ever will be, unless a policy is added
+
+
+class ListParameters(TypedDict):
+    """Parameters of the statements that PostgreSQL runs for lists; their SQL types are derived from these types."""
+
+    experiment: int
+    replication: int
+    stack_owner: int
+    arm: int
+    position: int
+    assignment: str
+    unit: str
+    state: str
+    value: float
+    source: str
+    outcome: str
+    settled: int
+    version: int
+    before: int  # version of the replication that the process has read
+    policies: int
+    complete: bool
+    defaulted: int
+    digest: int
+    visits: int
+    now: int
+    until: int
+    number: int  # replication, or advisory lock
 
 
 class TextRow(NamedTuple):

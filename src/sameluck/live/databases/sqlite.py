@@ -25,10 +25,11 @@ from typing import Any, TypeVar
 from sameluck.errors import Closed, Invalid, Misconfigured, SameluckError, Unavailable
 from sameluck.live.calls.clock import SteadyClock
 from sameluck.live.calls.deadline import deadline, seconds_left
-from sameluck.live.databases.base import Work, check_schema, migrations
+from sameluck.live.databases.base import Work
 from sameluck.live.databases.sqlite_errors import is_transient, unavailable
 from sameluck.live.databases.sqlite_file import SqliteFile, check_handles
 from sameluck.live.databases.sqlite_transaction import SqliteTransaction
+from sameluck.live.databases.statements import check_schema, migrations
 
 T = TypeVar("T")
 

@@ -6,34 +6,16 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from threading import Lock
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
-from sameluck.live.databases.base import (
-    PARAMETER,
-    Row,
-    SqlValue,
-    Transaction,
-    Values,
-    Work,
-    deleted,
-    statements,
-    values_of,
-)
+from sameluck.live.databases.base import Row, SqlValue, Transaction, Values, Work, deleted
+from sameluck.live.databases.statements import numbered, statements
 
 T = TypeVar("T")
 
 
-class _Prepared(NamedTuple):
-    """A statement with parameters by place: SQLite binds them faster than by name."""
-
-    text: str
-    values: Callable[[Values], tuple[SqlValue, ...]]
-
-
-_SQL = {
-    name: _Prepared(PARAMETER.sub("?", sql), values_of(PARAMETER.findall(sql)))
-    for name, sql in statements().items()
-}
+# Parameters by number: SQLite binds them faster than by name.
+_STATEMENTS = {name: numbered(source.text, "?") for name, source in statements().items()}
 
 
 class SqliteTransaction:
@@ -57,8 +39,8 @@ class SqliteTransaction:
     def _execute(self, name: str, values: Values) -> sqlite3.Cursor:
         if self.deferred:
             self._flush()
-        sql = _SQL[name]
-        return self.connection.execute(sql.text, sql.values(values))
+        statement = _STATEMENTS[name]
+        return self.connection.execute(statement.text, statement.in_order(values))
 
     def fetch_one(self, row: type[Row], name: str, /, **values: SqlValue) -> Row:
         cursor = self._execute(name, values)
@@ -88,8 +70,8 @@ class SqliteTransaction:
 
     def execute_many(self, name: str, /, rows: Iterable[Values]) -> None:
         self._flush()
-        sql = _SQL[name]
-        self.connection.executemany(sql.text, map(sql.values, rows))
+        statement = _STATEMENTS[name]
+        self.connection.executemany(statement.text, map(statement.in_order, rows))
 
     def lock(self, codes: Sequence[str]) -> None:
         """There is one writer."""

@@ -75,7 +75,7 @@ UPDATE experiment SET options = :options WHERE id = :experiment
 INSERT INTO replication (experiment, number, state, version, digested, policies, policy_revision, opened_us)
 VALUES (:experiment, :number, 'open', 0, 0, :policies, :revision, :now)
 
--- name: advance_replication
+-- name: advance_replication, for lists
 UPDATE replication SET version = :version, state = :state, policies = :policies, behind = 0,
                        defaulted = defaulted + :defaulted,
                        digest = (digest + :digest) % 4611686018427387904,
@@ -131,7 +131,7 @@ SELECT EXISTS (SELECT 1 FROM entry WHERE experiment = :experiment AND state = 'w
 SELECT COALESCE(MAX(number), -1) FROM replication WHERE experiment = :experiment
 
 -- An entry that was released is needed again. Any other that exists already is an error: released must not be null.
--- name: want
+-- name: want, for lists
 INSERT INTO entry (experiment, replication, owner, arm, position, state)
 VALUES (:experiment, :replication, :stack_owner, :arm, :position, 'wanted')
 ON CONFLICT (experiment, replication, owner, arm, position)
@@ -142,15 +142,15 @@ UPDATE entry SET released = 1
 WHERE experiment = :experiment AND replication = :replication AND owner = :stack_owner AND arm = :arm
   AND position = :position
 
--- name: import_replication
+-- name: import_replication, for lists
 INSERT INTO replication (experiment, number, state, version, imported, policies, opened_us, completed_us)
 VALUES (:experiment, :number, :state, :version, :version, :policies, :now, CASE WHEN :complete THEN CAST(:now AS BIGINT) END)
 
--- name: import_entry
+-- name: import_entry, for lists
 INSERT INTO entry (experiment, replication, owner, arm, position, state, value, source, settled, settled_us)
 VALUES (:experiment, :replication, :stack_owner, :arm, :position, :state, :value, :source, :settled, :now)
 
--- name: enrolment
+-- name: enrolment, for lists
 SELECT e.status, e.fallback, e.sticky, a.id, a.arm, a.told,
        EXISTS (SELECT 1 FROM disabled_arm d WHERE d.experiment = e.id AND d.arm = a.arm) AS disabled,
        EXISTS (SELECT 1 FROM replication r WHERE r.experiment = e.id AND r.behind > 0) AS behind, v.away_until_us
@@ -175,13 +175,14 @@ WHERE (experiment, replication, owner, arm, position) = (
   ORDER BY w.replication, w.owner, w.arm, w.position LIMIT 1 /*pg FOR UPDATE OF w SKIP LOCKED */)
 RETURNING replication, owner AS stack_owner, arm, position
 
--- name: enrol
+-- name: enrol, for lists
 INSERT INTO assignment (id, experiment, replication, owner, arm, position, unit, assigned_us)
 VALUES (:assignment, :experiment, :replication, :stack_owner, :arm, :position, :unit, :now)
 
 -- A unit is assigned an entry, or turned away until a time.
--- name: arrive
-INSERT INTO arrival (experiment, unit, visits, away_until_us) VALUES (:experiment, :unit, 1, :until)
+-- name: arrive, for lists
+INSERT INTO arrival (experiment, unit, visits, away_until_us)
+VALUES (:experiment, :unit, 1, :until)
 ON CONFLICT (experiment, unit) DO UPDATE SET visits = arrival.visits + 1, away_until_us = excluded.away_until_us
 
 -- As if a unit had not arrived: its call is not answered yet, and tries again.
@@ -189,8 +190,9 @@ ON CONFLICT (experiment, unit) DO UPDATE SET visits = arrival.visits + 1, away_u
 UPDATE arrival SET visits = visits - 1, away_until_us = 0 WHERE experiment = :experiment AND unit = :unit
 
 -- Not an INSERT: the unit may have been erased since.
--- name: count_visits
-UPDATE arrival SET visits = visits + :visits WHERE experiment = :experiment AND unit = :unit
+-- name: count_visits, for lists
+UPDATE arrival SET visits = visits + :visits
+WHERE experiment = :experiment AND unit = :unit
   AND EXISTS (SELECT 1 FROM experiment x WHERE x.id = :experiment AND x.status IN ('running', 'draining'))
 
 -- The units that arrived by their number of visits (1, 2 to 3, 4 to 7, 8 to 15, 16 and more), and those enrolled.
@@ -206,7 +208,7 @@ GROUP BY least ORDER BY least
 -- PostgreSQL locks the replication first, and rereads the locked rows once it has the locks; other rows do not change
 -- while the entry is locked. Without "+ 0" it may look for the entry among all of its replication: where it has planned
 -- while the tables were empty.
--- name: lock_assignment
+-- name: lock_assignment, for lists
 SELECT a.id, a.experiment, a.replication, a.owner AS stack_owner, a.arm, a.position, a.exposed_us, e.assignment, e.state, e.due_us,
        e.value, e.source, a.told, r.version, r.taken_back, r.policy_revision, r.behind, r.digest, r.digested
 FROM assignment a
@@ -229,11 +231,12 @@ JOIN entry e ON e.experiment = a.experiment AND e.replication = a.replication AN
             AND e.arm = a.arm AND e.position = a.position
 WHERE a.id = :assignment
 
--- name: note_reward
-INSERT INTO reward_event (assignment, value, received_us, outcome) VALUES (:assignment, :value, :now, :outcome)
+-- name: note_reward, for lists
+INSERT INTO reward_event (assignment, value, received_us, outcome)
+VALUES (:assignment, :value, :now, :outcome)
 
 -- The end of a window that is over is kept: it may be extended.
--- name: settle
+-- name: settle, for lists
 UPDATE entry SET state = 'settled', value = :value, source = :source, settled = :settled, settled_us = :now,
                  due_us = CASE WHEN :source = 'default' THEN due_us END
 WHERE experiment = :experiment AND replication = :replication AND owner = :stack_owner AND arm = :arm
@@ -583,3 +586,50 @@ ORDER BY e.experiment, e.replication, e.owner, e.arm, e.position
 
 -- name: pruned
 SELECT number, pruned, pruned_digest FROM replication WHERE experiment = :experiment ORDER BY number
+
+-- The statements below are for PostgreSQL alone. SQLite has one writer and needs none of them.
+
+-- `assign` for a list of units: the n-th of the units to enrol gets the n-th of the entries. Without OFFSET 0 PostgreSQL
+-- may read every unit of the experiment.
+-- name: assign_list
+WITH unit AS (
+  SELECT item.number, item.assignment, row_number() OVER (ORDER BY item.number) AS n
+  FROM unnest(CAST(:assignments AS text[]), CAST(:units AS text[])) WITH ORDINALITY AS item(assignment, unit, number)
+  WHERE EXISTS (SELECT 1 FROM experiment x WHERE x.id = :experiment AND x.status IN ('running', 'draining'))
+    AND NOT EXISTS (SELECT 1 FROM assignment a WHERE a.experiment = :experiment AND a.unit = item.unit
+                                                 AND a.voided_us IS NULL OFFSET 0)
+    AND NOT EXISTS (SELECT 1 FROM arrival v WHERE v.experiment = :experiment AND v.unit = item.unit
+                                              AND v.away_until_us > :now OFFSET 0)),
+wanted AS (
+  SELECT *, row_number() OVER (ORDER BY replication, owner, arm, position) AS n FROM (
+    SELECT w.experiment, w.replication, w.owner, w.arm, w.position FROM entry w
+    WHERE w.experiment = :experiment AND w.state = 'wanted' AND w.released = 0
+      AND NOT EXISTS (SELECT 1 FROM disabled_arm d WHERE d.experiment = :experiment AND d.arm = w.arm)
+    ORDER BY w.replication, w.owner, w.arm, w.position
+    LIMIT (SELECT COUNT(*) FROM unit) FOR UPDATE OF w SKIP LOCKED) AS first)
+UPDATE entry e SET state = 'assigned', assignment = unit.assignment, due_us = :due
+FROM wanted w JOIN unit ON unit.n = w.n
+WHERE (e.experiment, e.replication, e.owner, e.arm, e.position)
+    = (w.experiment, w.replication, w.owner, w.arm, w.position)
+RETURNING unit.number, e.replication, e.owner AS stack_owner, e.arm, e.position
+
+-- name: lock, for lists
+SELECT pg_advisory_xact_lock(:number) IS NULL
+
+-- name: try_lock, for lists
+SELECT pg_try_advisory_xact_lock(:number)
+
+-- A list of unknown length is joined with a table by an index, also if the tables were empty when the statement was
+-- planned. Where there is no index the plan looks so costly that it would be compiled, which takes 0.2 seconds.
+-- name: plan_by_index
+SELECT set_config(name, 'off', true)
+FROM unnest(ARRAY['enable_hashjoin', 'enable_mergejoin', 'enable_seqscan', 'jit']) AS name
+
+-- name: plan_again
+DISCARD PLANS
+
+-- name: set_timeout
+SELECT set_config('statement_timeout', :milliseconds, true)
+
+-- name: server_clock
+SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from sameluck.live.databases.base import Database, migrations
+from sameluck.live.databases.base import Database
+from sameluck.live.databases.statements import migrations
 from sameluck.live.diagnostics.check import Check
 from sameluck.live.store import Store
 from sameluck.wording import duration

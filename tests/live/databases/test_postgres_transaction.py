@@ -12,10 +12,10 @@ import psycopg
 import pytest
 
 import sameluck as sl
-from sameluck.live.databases import list_statements, pipeline
-from sameluck.live.databases.pipeline import Pipeline
 from sameluck.live.databases.postgres import Postgres
+from sameluck.live.databases.postgres_connection import DeadlineConnection, configure
 from sameluck.live.databases.rows import AnswerRow, CurrentRow, ExperimentRow, NumberRow, TextRow
+from sameluck.live.databases.statements import numbered_for_list
 
 START = {"definition": "", "fingerprints": "{}", "options": "", "salt": "", "streams": 1, "now": 0}
 
@@ -37,6 +37,14 @@ def connection(postgres_url, database):
         yield connection
 
 
+@pytest.fixture
+def configured(postgres_url):
+    """A connection as a pool of ours makes it."""
+    with DeadlineConnection.connect(postgres_url, autocommit=True) as connection:
+        configure(connection)
+        yield connection
+
+
 def names(database):
     return [name for (name,) in database.read(lambda t: t.fetch_all(TextRow, "names"))]
 
@@ -52,37 +60,33 @@ class TestValues:
         [0.0, -0.0, 0.1 + 0.2, 5e-324, -1.7976931348623157e308, 1e16, 1 / 3],
         ids=repr,
     )
-    def test_floats_come_back_to_the_bit(self, connection, monkeypatch, value):
-        found = self.echo(connection, monkeypatch, "double precision", value)
+    def test_floats_come_back_to_the_bit(self, configured, value):
+        found = self.echo(configured, "double precision", value)
         assert found == value
         assert math.copysign(1, found) == math.copysign(1, value)
 
     @pytest.mark.parametrize("value", [0, -1, 2**63 - 1, -(2**63)])
-    def test_whole_numbers(self, connection, monkeypatch, value):
-        assert self.echo(connection, monkeypatch, "bigint", value) == value
+    def test_whole_numbers(self, configured, value):
+        assert self.echo(configured, "bigint", value) == value
 
     @pytest.mark.parametrize("value", ["", "plain", 'it\'s \\ "quoted"\n\t', "ä 🎲", "$1; --"])
-    def test_text(self, connection, monkeypatch, value):
-        assert self.echo(connection, monkeypatch, "text", value) == value
+    def test_text(self, configured, value):
+        assert self.echo(configured, "text", value) == value
 
     @pytest.mark.parametrize("value", [np.str_('"a"'), Colour.RED, np.float64(1 / 3)], ids=repr)
-    def test_subclasses_are_as_their_bases(self, connection, monkeypatch, value):
+    def test_subclasses_are_as_their_bases(self, configured, value):
         kind = "text" if isinstance(value, str) else "double precision"
-        assert self.echo(connection, monkeypatch, kind, value) == value
+        assert self.echo(configured, kind, value) == value
 
     @pytest.mark.parametrize("value", [True, False, None])
-    def test_truth(self, connection, monkeypatch, value):
-        assert self.echo(connection, monkeypatch, "boolean", value) is value
+    def test_truth(self, configured, value):
+        assert self.echo(configured, "boolean", value) is value
 
-    def echo(self, connection, monkeypatch, kind, value):
+    def echo(self, configured, kind, value):
         """What the server makes of a value."""
-        statement = pipeline._statement("echo", f"SELECT CAST(:value AS {kind})")
-        monkeypatch.setitem(pipeline._STATEMENTS, "echo", statement)
-        talk = Pipeline(connection)
-        talk.prepare()
-        ((found,),) = talk.rows("echo", [{"value": value}])
-        talk.leave()
-        return found
+        cursor = psycopg.RawCursor(configured)
+        cursor.execute(f"SELECT CAST($1 AS {kind})", [value], prepare=True, binary=True)
+        return cursor.fetchone()[0]
 
     @pytest.mark.parametrize(
         ("parameter", "values"),
@@ -96,19 +100,16 @@ class TestValues:
             ("complete", [True, False, None]),
         ],
     )
-    def test_lists(self, connection, monkeypatch, parameter, values):
+    def test_lists(self, configured, parameter, values):
         """One statement for a list returns what it returns for each; no row where it has none."""
-        sql = f"SELECT :{parameter} AS found WHERE :{parameter} IS NOT NULL"
-        listed = pipeline._statement("echo", list_statements.for_list(sql)), [parameter]
-        monkeypatch.setitem(pipeline._LISTS, "echo", listed)
-        talk = Pipeline(connection)
-        talk.prepare()
-        found = talk.rows("echo", [{parameter: value} for value in values])
-        talk.leave()
-        assert repr(found) == repr([None if value is None else (value,) for value in values])
+        listed = numbered_for_list(f"SELECT :{parameter} AS found WHERE :{parameter} IS NOT NULL")
+        cursor = psycopg.RawCursor(configured)
+        cursor.execute(listed.text, [values], prepare=True, binary=True)
+        expected = [(n, value) for n, value in enumerate(values, start=1) if value is not None]
+        assert repr(cursor.fetchall()) == repr(expected)
 
     def test_nothing_is_cut_off_at_a_nul(self, database):
-        with pytest.raises(sl.Invalid, match=r"no text with a NUL character, got 'a\\x00b'"):
+        with pytest.raises(sl.Invalid, match="cannot contain NUL"):
             database.write(lambda t: t.execute("start", name="a\0b", **START))
         assert names(database) == []
 

@@ -1,14 +1,9 @@
 """Everything but SQLite's `flock` works where `fcntl` and `select.poll` do not exist."""
 
-import select
-import socket
 import subprocess
 import sys
 
 import pytest
-
-import sameluck as sl
-from sameluck.live.databases import pipeline
 
 HIDE = """
 import select, sys
@@ -45,27 +40,3 @@ def test_works_without_fcntl_and_poll(code, output):
     )
     assert done.returncode == 0, done.stderr
     assert output in done.stdout
-
-
-def test_poll_by_select():
-    """Waits for the socket to be readable or, if requested, writable; no longer than the timeout."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        poll = pipeline._SelectPoll()
-        poll.register(ours.fileno(), select.POLLIN)
-        poll.poll(1)  # nothing came
-        theirs.send(b"x")
-        poll.poll(60_000)
-        assert ours.recv(1) == b"x"
-        poll.modify(ours.fileno(), select.POLLIN | select.POLLOUT)
-        poll.poll(60_000)
-
-
-def test_postgres_without_poll(postgres_url, monkeypatch):
-    monkeypatch.setattr(pipeline, "_new_poll", pipeline._SelectPoll)
-    with sl.open(postgres_url) as store:
-        small = sl.Experiment(policies={"a": "ucb1"}, arms=2, horizon=3, replications=1)
-        live = store.start("trial", small)
-        for unit in range(3):
-            live.reward(live.assign(unit).id, 1.0)
-        assert live.status().status == "complete"

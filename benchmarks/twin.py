@@ -41,7 +41,7 @@ from sameluck.inference.twins.intervals import copied_effects, effects_around_me
 from sameluck.inference.twins.simulations import CopySimulator, Effort, run_long
 from sameluck.inference.twins.stability import check_stability, reasons_to_withhold
 from sameluck.intervals import t_interval
-from sameluck.simulation.observed import observed_rewards
+from sameluck.simulation.rewards import observed_rewards
 
 LINES = Path(os.environ.get("TWIN_LINES", "twin.jsonl"))
 SUMS = Path(__file__).with_name("twin_sums.json")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sameluck as sl
-from sameluck.simulation.observed import observed_rewards
+from sameluck.simulation.rewards import observed_rewards
 
 EXPERIMENT = sl.Experiment(
     policies={'a "quoted"': "ucb1", "\N{SAUROPOD}": "uniform"},

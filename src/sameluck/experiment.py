@@ -23,7 +23,7 @@ from sameluck.policies.registry import as_policy
 from sameluck.randomness import streams
 from sameluck.validation import is_whole, require_fields, require_name, require_whole
 
-MOST = 1 << 40  # periods or replications
+MAX_COUNT = 1 << 40  # of periods or replications
 
 
 class ExperimentRecord(TypedDict):
@@ -67,10 +67,10 @@ class Experiment:
         self._set("arms", 0 if self.arms is None else _checked_arms(self.arms))
         known = self.n_arms if self.arms else None
         self._set("policies", MappingProxyType(_checked_policies(self.policies, known)))
-        self._set("horizon", require_whole("Experiment.horizon", self.horizon, 1, MOST))
+        self._set("horizon", require_whole("Experiment.horizon", self.horizon, 1, MAX_COUNT))
         replications = 0
         if self.replications is not None:
-            replications = require_whole("Experiment.replications", self.replications, 1, MOST)
+            replications = require_whole("Experiment.replications", self.replications, 1, MAX_COUNT)
         self._set("replications", replications)
         self._set("design", as_design(self.design))
         self._set("seed", require_whole("Experiment.seed", self.seed, 0, 2**64 - 1))

@@ -8,6 +8,7 @@ import sameluck as sl
 from budget import SEED, assert_chances, assert_law
 from laws import LAWS, ZERO
 from sameluck.environments.base import draw
+from sameluck.simulation.plain_runner import PlainRunner
 from sameluck.simulation.policy_runner import PolicyRunner
 from sameluck.simulation.rewards import RewardSource, bits_at
 
@@ -78,6 +79,6 @@ def test_the_loop_is_plain_python(environment):
     compiled = runner.run(some, checkpoints)
 
     for row, replication in enumerate(some):
-        plain = runner.run_in_python(replication, checkpoints)
+        plain = PlainRunner(runner).run(replication, checkpoints)
         np.testing.assert_array_equal(plain.rewards[0], compiled.rewards[row])
         np.testing.assert_array_equal(plain.pulls[0], compiled.pulls[row])

@@ -13,6 +13,7 @@ from budget import SEED, assert_chances, assert_law
 from laws import Mixed, lognormal
 from sameluck.environments.base import draw, law_at, prepared_parameters
 from sameluck.environments.registry import as_environment
+from sameluck.simulation.plain_runner import PlainRunner
 from sameluck.simulation.policy_runner import PolicyRunner
 from sameluck.simulation.rewards import RewardSource, bits_at
 
@@ -101,7 +102,7 @@ def test_an_arm_that_is_played_again_without_selecting_it_has_the_law_of_each_pe
     """The compiled loop stays with an arm of UCB1 that is sure to be chosen; plain Python selects in every period."""
     runner = PolicyRunner(experiment_of(horizon=400, it=sl.UCB1(alpha=0.1)), SWITCHING, "it")
     periods = np.arange(1, 401)
-    compiled, plain = runner._one_by_one(range(1), periods, None), runner.run_in_python(0, periods)
+    compiled, plain = runner.run(range(1), periods), PlainRunner(runner).run(0, periods)
     assert np.array_equal(compiled.rewards, plain.rewards)
     assert np.array_equal(compiled.pulls, plain.pulls)
 

@@ -26,7 +26,7 @@ from sameluck.policies.base import (
 )
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import DECISION, at, stream
-from sameluck.simulation.guarded import GuardedPolicy
+from sameluck.simulation.plain_runner import GuardedPolicy
 
 BERNOULLI = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
 GAUSSIAN = sl.Gaussian((1.0, 0.8, -2.0, -3.0, -4.0))

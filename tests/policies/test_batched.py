@@ -12,7 +12,7 @@ import literal
 import literal_rules
 import sameluck as sl
 from sameluck import cli, text_forms
-from sameluck.experiment import MOST
+from sameluck.experiment import MAX_COUNT
 from sameluck.policies.base import POLICIES, memory_of, prepare, select_function_of
 from sameluck.policies.batched import batch_of
 from sameluck.randomness.streams import DECISION, owner_of, stream
@@ -167,7 +167,9 @@ def test_an_arm_that_has_not_been_seen_has_an_infinite_bound():
 def test_a_batch_longer_than_the_horizon_sees_nothing():
     """Thompson sampling then draws from its prior in every period: a fixed law, whatever the arms pay."""
     one, other = (
-        sl.trace(experiment_of(sl.Batched(sl.ThompsonGaussian(), MOST)), environment)["it"].arms
+        sl.trace(experiment_of(sl.Batched(sl.ThompsonGaussian(), MAX_COUNT)), environment)[
+            "it"
+        ].arms
         for environment in (GAUSSIAN, sl.Gaussian((9.0, -9.0, 0.0)))
     )
     assert one.tolist() == other.tolist()

@@ -13,6 +13,7 @@ import sameluck as sl
 from sameluck.live.engine.walker import CompiledWalker, PreparedPolicy, empty_results
 from sameluck.policies import base, epsilon_greedy, tournament, ucb
 from sameluck.policies.tournament import MANY_ARMS
+from sameluck.simulation.plain_runner import PlainRunner
 from sameluck.simulation.policy_runner import PolicyRunner
 
 POLICIES = [
@@ -112,7 +113,7 @@ def test_plain_python_and_the_literal_rule_give_the_same_arms(policy, design):
 
     compiled = runner.run(range(1, 2), periods)
 
-    assert_equal(compiled, runner.run_in_python(1, periods))
+    assert_equal(compiled, PlainRunner(runner).run(1, periods))
     path = literal.play(experiment, environment, 1)["it"]
     counts = np.cumsum(np.eye(70, dtype=np.int64)[[arm for arm, _ in path.history]], axis=0)
     np.testing.assert_array_equal(compiled.pulls[0], counts)

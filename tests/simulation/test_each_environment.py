@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import sameluck as sl
-from sameluck.simulation.each_environment import runs_in_each
+from sameluck.simulation.workers import runs_in_each
 
 
 @pytest.mark.parametrize("workers", [1, 2])

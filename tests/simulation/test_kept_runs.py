@@ -258,6 +258,6 @@ def test_parts_of_long_replications_are_small_but_occupy_all_workers(path, horiz
         return runs.rewards, runs.pulls, runs.interactions
 
     kept = KeptRuns(path, work, workers)
-    kept.complete(run, kept.known(run), None)
+    kept.complete(run, kept.saved(run), None)
     assert asked[0] == first
     assert min(asked[:-1]) == workers

@@ -18,6 +18,7 @@ import sameluck as sl
 from budget import SEED
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import at
+from sameluck.simulation.plain_runner import PlainRunner
 from sameluck.simulation.policy_runner import PolicyRunner
 from sameluck.trajectories import empty_trajectory
 
@@ -137,7 +138,7 @@ def test_every_other_policy_is_literal_and_plain_python(policy):
         arms, rewards = (np.array(column) for column in zip(*path.history, strict=True))
         np.testing.assert_array_equal(compiled.pulls[0], np.cumsum(np.eye(3, dtype=int)[arms], 0))
         np.testing.assert_array_equal(compiled.rewards[0], np.cumsum(rewards))
-    plain, compiled = runner.run_in_python(2, every), runner.run(range(2, 3), every)
+    plain, compiled = PlainRunner(runner).run(2, every), runner.run(range(2, 3), every)
     np.testing.assert_array_equal(compiled.pulls, plain.pulls)
     np.testing.assert_array_equal(compiled.rewards, plain.rewards)
 
@@ -160,7 +161,8 @@ def test_a_policy_is_literal_for_other_rewards_too(policy, rewards):
         experiment = experiment_with(policy, horizon=60)
         ((name, path),) = literal.play(experiment, environment, 0).items()
         traced = empty_trajectory(60)
-        PolicyRunner(experiment, environment, name).run_in_python(0, np.array([60]), traced)
+        runner = PolicyRunner(experiment, environment, name)
+        PlainRunner(runner).run(0, np.array([60]), traced)
         assert path.history == list(zip(traced.arms.tolist(), traced.rewards.tolist(), strict=True))
 
 

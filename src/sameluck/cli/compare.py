@@ -33,7 +33,6 @@ from sameluck.cli.output import (
     written,
 )
 from sameluck.environments.base import Environment
-from sameluck.experiment import checked_checkpoints
 from sameluck.files import made_with, make_folder, write_whole
 from sameluck.inference.interval_methods import INTERVALS, STUDENT, TWIN
 from sameluck.inference.requests import Request, check_request
@@ -41,8 +40,7 @@ from sameluck.policies.external import Makers
 from sameluck.reporting.pages.page import Card
 from sameluck.reporting.tables import csv_table, wrapped
 from sameluck.simulation.kept_runs import KeptRuns
-from sameluck.simulation.simulate import available_workers
-from sameluck.simulation.tasks import Work
+from sameluck.simulation.simulate import Simulation, available_workers, checked_work
 from sameluck.wording import listed_with_or
 
 pairs_option = click.option("--pairs", help="control, all or best.  [default: control]")
@@ -345,16 +343,12 @@ def _simulate_kept(
     **options: Any,
 ) -> sl.Runs:
     """Continue the runs of an interrupted simulation in the file; overwrite any other content."""
-    options |= {"checkpoints": checkpoints, "detail": detail}
-    run = partial(sl.simulate, experiment, environment, **options)
-    horizons, numbers = (
-        checked_checkpoints(experiment, checkpoints),
-        range(experiment.replications),
-    )
+    work = checked_work(experiment, environment, checkpoints, detail=detail)
     workers = options["workers"] or available_workers()
-    kept = KeptRuns(path, Work(experiment, environment, horizons, numbers, detail), workers)
+    run = Simulation(work, workers, options.get("map")).run
+    kept = KeptRuns(path, work, workers)
     try:
-        earlier = kept.known(run)
+        earlier = kept.saved(run)
     except sl.Invalid:
         earlier = kept.nothing
     if earlier.replications == experiment.replications:  # it was not interrupted: simulate anew

@@ -8,7 +8,7 @@ import sameluck as sl
 from sameluck import text_forms
 from sameluck.cli.import_option import import_option, mention_import
 from sameluck.cli.output import Output, json_option, progress_bar
-from sameluck.simulation.rerun import difference_from_rerun
+from sameluck.simulation.verification import difference_from_rerun
 
 
 @click.command("verify")

@@ -58,13 +58,13 @@ class Loop:
     """An outer loop that is compiled when it is first called, without the GIL."""
 
     def __init__(self, body: Function) -> None:
-        self.body = body
+        self.function = body
         self._machine_code: Function | None = None
 
     def __call__(self, *arguments: object) -> Any:
         if self._machine_code is None:
             with _lock:
-                self._machine_code = self._machine_code or _dispatcher(self.body)
+                self._machine_code = self._machine_code or _dispatcher(self.function)
         return self._machine_code(*arguments)
 
 

@@ -1,4 +1,4 @@
-"""Select and draw functions: their registration, the names they are compiled under, and their errors."""
+"""Select and draw functions: their registration, their source, and the class that each is compiled under."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import ast
 import dis
 import inspect
 import itertools
-import re
-import traceback
+import threading
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from types import CodeType, FunctionType
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, NamedTuple, TypeAlias
 
-from sameluck.errors import Invalid, did_you_mean
+import numpy as np
+
+from sameluck.errors import Invalid
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -22,67 +23,57 @@ Function: TypeAlias = Callable[..., Any]
 RENAMED = {"luck": "noise", "chances": "probabilities", "law": "parameters"}
 
 
-def is_builtin(thing: type | Function) -> bool:
-    """Whether a class or function is defined in sameluck, so that the digest of its sources covers it."""
-    return str(thing.__module__).startswith("sameluck.")
-
-
-_serial = itertools.count()
-
-
-def renamed(kind: type) -> type:
-    """A NamedTuple class with the same fields under a name that was never used before.
-
-    Numba identifies NamedTuples by name: a class defined again, as in a notebook, would run the machine code of the
-    previous one. What a user registers is therefore compiled under a new name.
-    """
-    return namedtuple(f"{kind.__name__}_{next(_serial)}", kind._fields)  # type: ignore[attr-defined]
+def is_builtin(subject: type | Function) -> bool:
+    """Return whether a class or function is defined in sameluck, so that its machine code may be kept on disk."""
+    return str(subject.__module__).startswith("sameluck.")
 
 
 def check_registration(
-    kind: object, body: Function, known: Mapping[str, type], what: str, arguments: str
+    subject: object, function: Function, registered: Mapping[str, type], role: str, arguments: str
 ) -> None:
-    """Raise `Invalid` unless a body may be registered for a class: `what` is "a policy" or "an environment"."""
-    if not isinstance(kind, type) or not hasattr(kind, "_fields"):
-        raise Invalid(f"{kind!r} is not a class for {what}; make it a NamedTuple of parameters")
-    if not inspect.isfunction(body):
-        raise Invalid(f"a body of {kind.__name__} must be a plain Python function, got {body!r}")
-    names = list(inspect.signature(body).parameters)
+    """Raise `Invalid` unless a function may be registered for a class; `role` is "a policy" or "an environment"."""
+    if not isinstance(subject, type) or not hasattr(subject, "_fields"):
+        raise Invalid(f"{subject!r} is not a class for {role}; make it a NamedTuple of parameters")
+    name = subject.__name__
+    if not inspect.isfunction(function):
+        raise Invalid(f"a function of {name} must be a plain Python function, got {function!r}")
+    names = list(inspect.signature(function).parameters)
     if names != arguments.split(", "):
-        renames = [f"rename {name} to {RENAMED[name]}" for name in names if name in RENAMED]
+        renames = [f"rename {old} to {RENAMED[old]}" for old in names if old in RENAMED]
         got = "; ".join([f"got ({', '.join(names)})", *renames])
-        raise Invalid(f"a body of {kind.__name__} must take ({arguments}), {got}")
-    if is_builtin(body):
+        raise Invalid(f"a function of {name} must take ({arguments}), {got}")
+    if is_builtin(function):
         return
-    # Machine code of sameluck's own bodies is kept on disk for later processes.
-    if is_builtin(kind):
-        raise Invalid(f"{kind.__name__} is a class of sameluck; define a class of your own")
-    for other in known.values():
-        if is_builtin(other) and _word(other) == _word(kind):
-            raise Invalid(f"sameluck has {what} called {other.__name__}; give yours another name")
+    # Stored machine code is found by the name of sameluck's class: a user's function must not run under it.
+    if is_builtin(subject):
+        raise Invalid(f"{name} is a class of sameluck; define a class of your own")
+    for other in registered.values():
+        if is_builtin(other) and _text_form_name(other) == _text_form_name(subject):
+            raise Invalid(f"sameluck has {role} called {other.__name__}; give yours another name")
 
 
-def _word(kind: type) -> str:
+def _text_form_name(subject: type) -> str:
     # Text forms ignore case and `_`: the class `bernoulli` would replace `Bernoulli` in them.
-    return kind.__name__.replace("_", "").lower()
+    return subject.__name__.replace("_", "").lower()
 
 
 class NoSource(Exception):
     """Why a function has no syntax tree."""
 
 
-def source_function(body: FunctionType) -> ast.FunctionDef:
-    """The syntax tree of a function; `NoSource` if its source is not at hand or is not what was loaded."""
+def source_function(function: FunctionType) -> ast.FunctionDef:
+    """Return a function's syntax tree; raise `NoSource` if its source is missing or has changed since."""
     try:
-        text = "".join(inspect.findsource(body)[0])
+        text = "".join(inspect.findsource(function)[0])
         module = ast.parse(text)
-        code = compile(text, body.__code__.co_filename, "exec", dont_inherit=True)
+        code = compile(text, function.__code__.co_filename, "exec", dont_inherit=True)
     except (OSError, SyntaxError, TypeError) as error:
         raise NoSource("its source is not available") from error
-    if body.__code__ not in _codes(code):
+    if function.__code__ not in _codes(code):
         raise NoSource("its source has changed since it was loaded")
+    first = function.__code__.co_firstlineno
     for node in ast.walk(module):
-        if isinstance(node, ast.FunctionDef) and _first_line(node) == body.__code__.co_firstlineno:
+        if isinstance(node, ast.FunctionDef) and _first_line(node) == first:
             return node
     raise NoSource("it is not defined by def")
 
@@ -98,109 +89,83 @@ def _first_line(function: ast.FunctionDef) -> int:
     return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
 
 
-_MADE = {"BUILD_LIST": "a list", "BUILD_MAP": "a dict", "BUILD_SET": "a set"}
-_REASON = (
-    r"^.*(?:Unknown attribute|No implementation|Untyped global|Cannot unify|[Uu]nsupported|NRT required"
-    r"|Invalid use|is not defined|cannot determine|not supported|not allowed|must be|No conversion).*$"
-)
+_serial = itertools.count()
+_lock = threading.Lock()
+_constants: dict[Function, dict[str, object]] = {}  # as of the last compilation
+_versions: dict[Function, int] = {}  # how often a function's constants have changed
+_compiled_classes: dict[tuple[object, ...], type] = {}
 
 
-class Misuse(Exception):
-    """What a body must not do with what it is given; raised in plain Python only."""
+class Constant(NamedTuple):
+    """A global, a closure variable or a module's attribute, which machine code takes for a constant."""
 
-    def __init__(self, reason: str, body: Function | None = None, line: int | None = None) -> None:
-        super().__init__(reason)
-        self.body = body  # if it is not raised in the body itself
-        self.line = line
-
-
-def locate_error(body: Function, error: Exception) -> tuple[str, str]:
-    """The line of a body at which Numba or Python failed, and the reason in one line."""
-    text, lines = str(error), [*_named_lines(body, error), *_raising_lines(body, error)]
-    line = getattr(error, "line", None) or [body.__code__.co_firstlineno, *lines][-1]
-    reason = _python_reason(body, error) or _numba_reason(text, error)
-    return f"line {line}", reason.replace("it makes a new array", f"it makes {_made(body, line)}")
+    name: str  # of an attribute: `module.attribute`
+    value: object
+    line: int | None
 
 
-def _made(body: Function, line: int) -> str:
-    """What a body makes in memory of its own, by its bytecode: on the line, or anywhere; otherwise an array."""
-    steps = list(dis.get_instructions(body))
-    near = [one for one in steps if one.positions and one.positions.lineno == line]
-    made = [_MADE.get(one.opname) or _a_text(one) for one in [*near, *steps]]
-    return next((what for what in made if what), "a new array")
+def constants_of(function: Function) -> Iterator[Constant]:
+    """Yield the constants of a function, in the order of their use."""
+    closure = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    name, value = "", None
+    for step in dis.get_instructions(function):
+        if step.opname == "LOAD_GLOBAL" and step.argval in function.__globals__:
+            name, value = step.argval, function.__globals__[step.argval]
+        elif step.opname == "LOAD_DEREF" and step.argval in closure:
+            name, value = step.argval, None
+            with suppress(ValueError):  # a variable without a value
+                value = closure[name].cell_contents
+        elif step.opname in ("LOAD_ATTR", "LOAD_METHOD") and isinstance(value, ModuleType):
+            name, value = f"{name}.{step.argval}", getattr(value, step.argval, None)
+        else:
+            value = None
+        if value is not None:
+            yield Constant(name, value, step.positions.lineno if step.positions else None)
 
 
-def _a_text(step: dis.Instruction) -> str:
-    return "a text" if "CONST" in step.opname and isinstance(step.argval, str) else ""
+def changed_constants(function: Function) -> list[str]:
+    """Return the names of a function's constants that have changed since it was first seen or last compiled."""
+    values = _values(function)
+    before = _constants.setdefault(function, _copies(values))
+    return [name for name in values if name in before and not _equal(before[name], values[name])]
 
 
-def _python_reason(body: Function, error: Exception) -> str:
-    if isinstance(error, Misuse):
-        return str(error)
-    if isinstance(error, NameError) and error.name:
-        return f"{error} ({did_you_mean(error.name, body.__code__.co_varnames)})"
-    if isinstance(error, AttributeError) and error.name and hasattr(error.obj, "_fields"):
-        owner = "the tally" if type(error.obj).__name__ == "Tally" else "its parameters"
-        known = did_you_mean(error.name, error.obj._fields)
-        return f"Unknown attribute {error.name!r} of {owner} ({known})"
-    if isinstance(error, ZeroDivisionError) or "divide by zero" in str(error):
-        return (
-            "it divides by zero: test for 0 first"
-            if "log" not in str(error)
-            else "it takes the logarithm of 0"
-        )
-    if isinstance(error, TypeError) and "OnceKey" in str(error):
-        return (
-            "noise is not a number: read random bits from it, as in uniform(at(noise, period, 0))"
-        )
-    return ""
+def _values(function: Function) -> dict[str, object]:
+    return {constant.name: constant.value for constant in constants_of(function)}
 
 
-def _numba_reason(text: str, error: Exception) -> str:
-    reasons = [
-        line for line in re.findall(_REASON, text, re.MULTILINE) if "<function _" not in line
-    ]
-    lines = [line for line in text.splitlines() if line.strip() and "nopython mode" not in line]
-    reason = (reasons[::-1] or lines or [type(error).__name__])[0].strip(" -")
-    if "setitem" in reason or "read-only" in reason:
-        reason = "it writes to an array that it must not change"
-    if "NRT required" in text or "function empty" in reason:
-        reason = "it makes a new array"
-    if "Cannot unify" in reason and "Tally" in reason:
-        reason = "what it returns is not a whole number"
-    if untyped := re.match(r"Untyped global name '(\w+)'.*class '(function)?", reason):
-        kind = (
-            "a Python function: decorate that with numba.njit"
-            if untyped[2]
-            else "which cannot be compiled"
-        )
-        reason = f"it uses {untyped[1]}, {kind}"
-    if "function numpy_take" in reason:
-        reason = "min() and max() of an array cannot be compiled here: write a loop"
-    if "index is out of bounds" in reason:
-        reason = "an index is out of range; sl.trace(..., guard=True) names the line"
-    if "<class 'float'>" in reason:
-        reason = "what it returns is not a number"
-        if ">>> float(bool)" in text:
-            reason += ", but True or False: write 1.0 if ... else 0.0"
-    reason = re.sub(r"of type Tally\(.*", "of the tally", reason)
-    return reason[:200]
+def _copies(values: Mapping[str, object]) -> dict[str, object]:
+    # An array may be changed in place.
+    arrays = {name: value.copy() for name, value in values.items() if isinstance(value, np.ndarray)}
+    return {**values, **arrays}
 
 
-def blames(body: Function, error: Exception) -> bool:
-    """Whether an error arose in a body, or while it was compiled."""
-    code = body.__code__
-    lines = range(code.co_firstlineno, max(line or 0 for _, _, line in code.co_lines()) + 1)
-    raised = getattr(error, "body", None) is body or bool(_raising_lines(body, error))
-    return raised or any(n in lines for n in _named_lines(body, error))
+def _equal(before: object, now: object) -> bool:
+    if before is now:
+        return True
+    if isinstance(before, np.ndarray) and isinstance(now, np.ndarray):
+        return before.dtype == now.dtype and before.tobytes() == now.tobytes()
+    try:
+        return type(before) is type(now) and bool(before == now)
+    except Exception:  # a tuple of arrays, say
+        return False
 
 
-def _raising_lines(body: Function, error: Exception) -> list[int]:
-    frames = traceback.walk_tb(error.__traceback__)
-    return [line for frame, line in frames if frame.f_code is body.__code__]
+def compiled_class(subject: type, functions: Sequence[Function]) -> type:
+    """Return the NamedTuple class under which a user's class is compiled with its functions.
 
-
-def _named_lines(body: Function, error: Exception) -> list[int]:
-    """The lines of a body's file that Numba's message names."""
-    file = re.escape(Path(body.__code__.co_filename).name)
-    return [int(line) for line in re.findall(rf'File "[^"]*{file}", line (\d+)', str(error))]
+    It is a new class whenever a function or one of its constants has changed. Numba identifies a NamedTuple by its
+    name and treats globals as constants: a class defined again, as in a notebook, or a changed constant would
+    otherwise run the previous machine code.
+    """
+    with _lock:
+        for function in functions:
+            if changed_constants(function):
+                _constants[function] = _copies(_values(function))
+                _versions[function] = _versions.get(function, 0) + 1
+        versions = [(function, _versions.get(function, 0)) for function in functions]
+        key = (subject, *versions)
+        if key not in _compiled_classes:
+            name = f"{subject.__name__}_{next(_serial)}"
+            _compiled_classes[key] = namedtuple(name, subject._fields)  # type: ignore[attr-defined]
+        return _compiled_classes[key]

@@ -1,15 +1,14 @@
 """Machine code on disk: a file per loop and signature, so that later processes do not compile again.
 
-A loop's machine code contains the bodies that it calls for the types of its arguments. The folder is named after a
-digest of sameluck's compiled sources, a user's class after a digest of its bodies (`body_digests`), and a file after
-the rest of what machine code depends on. A file is therefore never stale. One that cannot be read is compiled and
-written anew; without a folder that can be written to, nothing is kept.
+A loop's machine code contains the functions that it calls for the types of its arguments. The folder is named after a
+hash of sameluck's compiled sources, and a file after everything else that machine code depends on. A file is
+therefore never stale. A loop that calls a user's function is compiled in each process and not kept. A damaged file is
+compiled and written anew; without a writable folder nothing is kept.
 """
 
 from __future__ import annotations
 
 import atexit
-import contextlib
 import hashlib
 import itertools
 import logging
@@ -26,7 +25,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from sameluck.compilation.body_digests import has_digest, why_no_digest
 from sameluck.compilation.functions import Function, is_builtin
 from sameluck.files import write_whole
 
@@ -34,11 +32,7 @@ NumbaObject: TypeAlias = Any  # signatures, targets and results, which Numba doe
 
 _PACKAGE = Path(__file__).parent.parent
 _SUFFIX = ".machinecode"
-_OWN = "own"  # the folder of loops with a user's bodies
-_MOST_BYTES = 2**28  # of such loops, of all versions of sameluck
 _CHECKSUM = 32  # bytes
-_EXTENDING = {"numba", "sameluck", "abc", "None"}  # Numba gives some of its own functions no module
-_extended_by: dict[tuple[int, ...], list[str]] = {}  # by how many extensions there are
 log = logging.getLogger("sameluck")
 
 
@@ -73,19 +67,14 @@ class MachineCode:
             log.debug("%s is not kept on disk: %s", self.loop.__qualname__, error)
 
     def _path(self, signature: NumbaObject, target: NumbaObject) -> Path:
-        own = False
-        for kind in _classes(signature):
-            if has_digest(kind):
-                own = True
-            elif (
-                not is_builtin(kind)
-                or getattr(sys.modules[kind.__module__], kind.__name__, 0) is not kind
+        for parameters in _classes(signature):
+            # The class under which a user's function is compiled is in no module: it exists in this process only.
+            if (
+                not is_builtin(parameters)
+                or getattr(sys.modules[parameters.__module__], parameters.__name__, 0)
+                is not parameters
             ):
-                raise NotKept(f"{kind.__name__}: {why_no_digest(kind)}")
-        folder = cache_directory()
-        if own:
-            folder /= _OWN
-            _check_extensions()
+                raise NotKept(f"{parameters.__name__} is not a class of sameluck")
         name = self.loop.__qualname__
         key = (
             self.loop.__module__,
@@ -94,7 +83,9 @@ class MachineCode:
             target.codegen().magic_tuple(),
             _versions(),
         )
-        return folder / f"{name.strip('_')}-{_checksum(repr(key).encode()).hex()}{_SUFFIX}"
+        return (
+            cache_directory() / f"{name.strip('_')}-{_checksum(repr(key).encode()).hex()}{_SUFFIX}"
+        )
 
 
 def _read(path: Path, signature: NumbaObject, target: NumbaObject) -> NumbaObject:
@@ -111,9 +102,6 @@ def _read(path: Path, signature: NumbaObject, target: NumbaObject) -> NumbaObjec
     # It takes half of the time to load a loop, and few loops need what it provides.
     if None in map(address_of_symbol, symbols):
         target.refresh()
-    if path.parent.name == _OWN:
-        with contextlib.suppress(OSError):
-            os.utime(path)  # the least recently used are removed
     return CompileResult._rebuild(target, *parts)
 
 
@@ -123,10 +111,7 @@ def _write(path: Path, signature: NumbaObject, result: NumbaObject) -> None:
     if result.lifted or result.library.has_dynamic_globals:
         raise NotKept("it contains addresses of this process")
     stored = dumps((signature, _external_symbols(result.library), result._reduce()))
-    path.parent.mkdir(exist_ok=True)
     write_whole(path, _checksum(stored) + stored)
-    if path.parent.name == _OWN:
-        _remove_least_recent()
 
 
 def _external_symbols(library: NumbaObject) -> list[str]:
@@ -162,40 +147,6 @@ def _versions() -> tuple[object, ...]:
 
     settings = sorted(item for item in os.environ.items() if item[0].startswith("NUMBA_"))
     return sys.version, np.__version__, numba.__version__, llvmlite.__version__, settings
-
-
-def _check_extensions() -> None:
-    """Raise `NotKept` if the user has told Numba how to compile a function of NumPy, say: it has no digest."""
-    from numba.core import imputils
-    from numba.core.typing import templates
-
-    typing, lowering = templates.builtin_registry, imputils.builtin_registry
-    lists = (typing.functions, typing.attributes, lowering.functions, lowering.getattrs)
-    key = tuple(map(len, lists))
-    if key not in _extended_by:
-        makers = [getattr(each, "_overload_func", each) for each in itertools.chain(*lists[:2])]
-        makers += [each[0] for each in itertools.chain(*lists[2:])]
-        roots = {str(maker.__module__).partition(".")[0] for maker in makers}
-        _extended_by[key] = sorted(roots - _EXTENDING)
-    if _extended_by[key]:
-        raise NotKept(f"Numba is extended by {', '.join(_extended_by[key])}")
-
-
-def _remove_least_recent() -> None:
-    if cache_directory().parent != _user_cache():
-        return
-    found = []
-    for path in _user_cache().glob(f"{'?' * 16}/{_OWN}/*{_SUFFIX}"):
-        with contextlib.suppress(OSError):  # another process removes them too
-            status = path.stat()
-            found.append((status.st_mtime_ns, status.st_size, path))
-    total = sum(size for _, size, _ in found)
-    for _, size, path in sorted(found):
-        if total <= _MOST_BYTES:
-            return
-        with contextlib.suppress(OSError):
-            path.unlink()
-        total -= size
 
 
 def compiled_sources(package: Path = _PACKAGE) -> list[Path]:

@@ -24,9 +24,8 @@ import numpy as np
 
 from sameluck import text_forms
 from sameluck.arrays import Floats
-from sameluck.compilation.body_digests import compiled_bodies
 from sameluck.compilation.decorators import dispatched
-from sameluck.compilation.functions import check_registration, is_builtin, renamed
+from sameluck.compilation.functions import check_registration, compiled_class, is_builtin
 from sameluck.environments.checks import REWARD_LIMITS, check_means
 from sameluck.errors import Invalid, shown
 from sameluck.randomness.streams import Bits
@@ -37,8 +36,6 @@ DrawFunction: TypeAlias = Callable[..., float]
 ENVIRONMENTS: dict[str, type[Environment]] = {}  # by the name of their text form
 _DRAW_FUNCTIONS: dict[type, DrawFunction] = {}
 _TIME_FUNCTIONS: dict[type, Callable[..., Any]] = {}  # of the laws that change with time
-# The class of a user's law and its body -> the class that is compiled, if it has no digest.
-_COMPILED_AS: dict[tuple[type, DrawFunction], type] = {}
 
 
 class Environment:
@@ -218,11 +215,9 @@ def prepared_parameters(
         raise Invalid(
             f"{type(environment).__name__}.compiled_parameters must return a NamedTuple, got {parameters!r}"
         )
-    if (kind, body) not in _COMPILED_AS:
-        _COMPILED_AS.setdefault((kind, body), renamed(kind))  # another thread may have been first
-    own = compiled_bodies(kind, [body], otherwise=_COMPILED_AS[kind, body])
-    _DRAW_FUNCTIONS.setdefault(own.kind, *own.bodies)
-    return own.kind(*map(_read_only, parameters))
+    compiled = compiled_class(kind, [body])
+    _DRAW_FUNCTIONS.setdefault(compiled, body)
+    return compiled(*map(_read_only, parameters))
 
 
 def _read_only(value: object) -> object:

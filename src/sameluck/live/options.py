@@ -17,7 +17,7 @@ from sameluck.experiment import Experiment
 from sameluck.policies import external
 from sameluck.policies.base import Policy, needs_binary
 from sameluck.policies.batched import Batched, batch_of
-from sameluck.simulation.function_checks import probe_bodies
+from sameluck.simulation.function_checks import probe_functions
 from sameluck.validation import (
     is_whole,
     require_fields,
@@ -311,7 +311,7 @@ def check_fit(experiment: Experiment, options: LiveOptions) -> None:
             f"batches of {deepest:,} need too much memory; open fewer replications at once or make smaller batches"
         )
     _check_binary(experiment, options.reward)
-    probe_bodies(experiment, Bernoulli((0.5,) * experiment.n_arms))
+    probe_functions(experiment, Bernoulli((0.5,) * experiment.n_arms))
 
 
 def _check_binary(experiment: Experiment, reward: Reward) -> None:

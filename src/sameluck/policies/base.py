@@ -42,9 +42,8 @@ import numpy as np
 
 from sameluck import text_forms
 from sameluck.arrays import Floats, Ints
-from sameluck.compilation.body_digests import compiled_bodies
 from sameluck.compilation.decorators import dispatched, inlined, specialised
-from sameluck.compilation.functions import check_registration, is_builtin, renamed
+from sameluck.compilation.functions import check_registration, compiled_class, is_builtin
 from sameluck.errors import Invalid
 from sameluck.policies.branch_hints import with_branch_hints
 from sameluck.randomness.streams import SLOTS, Key, OnceKey
@@ -92,9 +91,6 @@ POLICIES: dict[str, type[Policy]] = {}  # by the name of their text form
 _SELECT_FUNCTIONS: dict[type, SelectFunction] = {}
 _PROBABILITIES_FUNCTIONS: dict[type, ProbabilitiesFunction] = {}
 _REPEATS_ARM_FUNCTIONS: dict[type, RepeatsArmFunction] = {}
-_COMPILED_AS: dict[
-    type, type
-] = {}  # a user's class -> the class that is compiled, if it has no digest
 _ANY_HORIZON = 100  # where only the class of the tables matters
 _PLAIN = (bool, int, float, str, type(None))
 _MOST_BYTES = 2**29
@@ -111,10 +107,8 @@ def selects(kind: type) -> Callable[[SelectFunction], SelectFunction]:
     def register(body: SelectFunction) -> SelectFunction:
         check_registration(kind, body, POLICIES, "a policy", "policy, tally, period, noise")
         _SELECT_FUNCTIONS[kind] = body
-        if not is_builtin(body):
-            _compile_renamed(kind, body)
-            if not kind.__name__.startswith("_"):
-                POLICIES[text_forms.name_of(kind)] = kind
+        if not is_builtin(body) and not kind.__name__.startswith("_"):
+            POLICIES[text_forms.name_of(kind)] = kind
         return body
 
     return register
@@ -131,8 +125,6 @@ def probabilities(kind: type) -> Callable[[ProbabilitiesFunction], Probabilities
     def register(body: ProbabilitiesFunction) -> ProbabilitiesFunction:
         check_registration(kind, body, POLICIES, "a policy", "policy, tally, period, probabilities")
         _PROBABILITIES_FUNCTIONS[kind] = body
-        if kind in _COMPILED_AS:
-            _compile_renamed(kind, _SELECT_FUNCTIONS[kind])
         return body
 
     return register
@@ -153,25 +145,19 @@ def repeats_arm(kind: type) -> Callable[[RepeatsArmFunction], RepeatsArmFunction
     return register
 
 
-def _compile_renamed(kind: type, body: SelectFunction) -> None:
-    alias = renamed(kind)
-    _COMPILED_AS[kind] = alias
-    _SELECT_FUNCTIONS[alias] = body
-    if kind in _PROBABILITIES_FUNCTIONS:
-        _PROBABILITIES_FUNCTIONS[alias] = _PROBABILITIES_FUNCTIONS[kind]
-
-
 def as_compiled(prepared: Policy) -> Policy:
-    """A prepared policy under the class that its machine code is compiled for."""
-    kind = type(prepared)
-    if kind not in _COMPILED_AS:
+    """Return a prepared policy under the class that its machine code is compiled for."""
+    policy_class = type(prepared)
+    if is_builtin(policy_class) or policy_class not in _SELECT_FUNCTIONS:
         return prepared
-    registries = [known for known in (_SELECT_FUNCTIONS, _PROBABILITIES_FUNCTIONS) if kind in known]
-    bodies = [known[kind] for known in registries]
-    own = compiled_bodies(kind, bodies, otherwise=_COMPILED_AS[kind])
-    for known, body in zip(registries, own.bodies, strict=True):
-        known.setdefault(own.kind, body)
-    return own.kind(*prepared)
+    select_function = _SELECT_FUNCTIONS[policy_class]
+    stated = _PROBABILITIES_FUNCTIONS.get(policy_class)
+    functions = [select_function] if stated is None else [select_function, stated]
+    compiled = compiled_class(policy_class, functions)
+    _SELECT_FUNCTIONS.setdefault(compiled, select_function)
+    if stated is not None:
+        _PROBABILITIES_FUNCTIONS.setdefault(compiled, stated)
+    return compiled(*prepared)
 
 
 def select_function_of(prepared: Policy) -> SelectFunction:

@@ -13,7 +13,6 @@ import operator
 import reprlib
 import traceback
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -214,25 +213,13 @@ def _takes_argument(select: Callable[..., object]) -> bool:
 class ObjectPair:
     """Two objects made with the same seed and given the same rewards, which must choose the same arms.
 
-    A policy that uses randomness other than its seed is so detected at once. `apart` is what the second object is
-    made and called in, given the first.
+    This detects a policy that uses randomness other than its seed.
     """
 
-    def __init__(
-        self,
-        name: str,
-        make: Maker,
-        arms: int,
-        seed: int,
-        apart: Callable[[object], Callable[[], AbstractContextManager[None]]] = lambda _: (
-            nullcontext
-        ),
-    ) -> None:
+    def __init__(self, name: str, make: Maker, arms: int, seed: int) -> None:
         self.name = name
         self._first = ObjectPolicy(name, make, arms, seed)
-        self._apart = apart(self._first.made)
-        with self._apart():
-            self._second = ObjectPolicy(name, make, arms, seed)
+        self._second = ObjectPolicy(name, make, arms, seed)
         if self._first.made is self._second.made:
             raise Invalid(
                 f"policy {name!r}: its maker returned the same object twice; make(seed) must return a new object, "
@@ -242,8 +229,7 @@ class ObjectPair:
     def choose(self, period: int) -> int:
         """The arm that both choose; raise `Diverged` if they differ."""
         first = self._first.choose(period)
-        with self._apart():
-            second = self._second.choose(period)
+        second = self._second.choose(period)
         if first != second:
             raise Diverged(
                 f"policy {self.name!r} is not deterministic: made twice with the same seed and given the same "
@@ -255,5 +241,4 @@ class ObjectPair:
     def observe(self, arm: int, reward: float) -> None:
         """Tell both the reward of an arm."""
         self._first.observe(arm, reward)
-        with self._apart():
-            self._second.observe(arm, reward)
+        self._second.observe(arm, reward)

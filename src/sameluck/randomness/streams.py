@@ -20,7 +20,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from sameluck.compilation.decorators import Watched, compiled_as, inlined
-from sameluck.compilation.functions import Function, Misuse
+from sameluck.compilation.function_errors import Misuse
+from sameluck.compilation.functions import Function
 from sameluck.errors import AddressReused
 
 Bits: TypeAlias = np.uint64

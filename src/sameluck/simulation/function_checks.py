@@ -1,45 +1,36 @@
-"""The check of a user's bodies before machine code runs: a few periods in plain Python, with bounds.
+"""Check of a user's functions before machine code runs: a few periods in plain Python.
 
-A body must be a pure function of its arguments. `probe_bodies` refuses names that it must not use (`user_functions`);
-then it runs the bodies in plain Python (`guarded`), twice, because the results must be equal.
-`Probe.compare` runs the same periods compiled, and one more if the time was over: a loop may not end. A body is
-checked when it is first used in a process, for at most `SECONDS`, and for `SECONDS_AGAIN` with each other set of
-parameters.
+A function must be a pure function of its arguments. `probe_functions` refuses global randomness and the clock
+(`user_functions`), then runs the functions twice in plain Python (`plain_runner`): the results must be equal.
+`Probe.compare` runs the same periods compiled. A function is checked when it is first used in a process, for about
+`SECONDS`, and for `SECONDS_AGAIN` with each further set of parameters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as NotInTime
-from functools import partial
 from itertools import product
-from threading import Thread
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
-from sameluck.compilation.functions import Function, Misuse
+from sameluck.compilation.function_errors import Misuse
 from sameluck.environments.base import Environment
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
-from sameluck.simulation.guarded import Deadline
 from sameluck.simulation.loop import Results
+from sameluck.simulation.plain_runner import Deadline, PlainRunner
 from sameluck.simulation.policy_runner import PolicyRunner
-from sameluck.simulation.user_functions import UserFunction, called_by, check_names, user_functions
+from sameluck.simulation.user_functions import UserFunction, check_names, user_functions
 from sameluck.trajectories import Trajectory, empty_trajectory
-
-Answer = TypeVar("Answer")
 
 SECONDS, SECONDS_AGAIN = 0.24, 0.03
 PERIODS = 250
-LONGEST = 10.0  # seconds for them compiled, after which a loop is taken to be without end
 COMPILED = "compiled and in plain Python"
 RULE = (
-    "a body must use nothing but its arguments and constants, and write to nothing but tally.memory"
+    "a function must use nothing but its arguments and constants, and write to nothing but "
+    "tally.memory"
 )
-
 
 _checked: set[UserFunction] = set()
 
@@ -49,112 +40,76 @@ class Probe(NamedTuple):
 
     runner: PolicyRunner
     results: tuple[Results, ...]  # of the first replications
-    deadlines: tuple[Deadline, ...]  # of these
-    luck: Floats  # of exploration in the first, up to each period until the time was over
-    uses: frozenset[UserFunction]
+    exploration_excess: Floats  # in replication 0, up to each period before the deadline
+    functions: frozenset[UserFunction]
 
     def compare(self, *, recorded: bool) -> None:
-        """Raise `Invalid` if compiled code differs; otherwise the bodies count as checked."""
-        most = min(PERIODS, self.runner.experiment.horizon)
+        """Raise `Invalid` if compiled code differs; otherwise the functions count as checked."""
         for replication, plain in enumerate(self.results):
-            periods = np.arange(1, min(most, plain.checkpoints.size + 1) + 1)
+            periods = plain.checkpoints
             trajectory = empty_trajectory(periods.size) if recorded else None
-            self.runner.run(range(0), periods, trajectory)  # compiles
             only = range(replication, replication + 1)
-            run = partial(self.runner.run, only, periods, trajectory)
-            machine = self._in_time(run, replication, periods.size)
-            _check_equal(self.runner, plain, machine, COMPILED)
-        if any(use.probabilities for use in self.uses):
+            compiled = self.runner.run(only, periods, trajectory)
+            _check_equal_results(self.runner, plain, compiled, COMPILED)
+        if any(function.states_probabilities for function in self.functions):
             self._compare_probabilities()
-        _checked.update(self.uses)
+        _checked.update(self.functions)
 
     def _compare_probabilities(self) -> None:
-        played = _trajectory_of(self.results[0])
-        self.runner.exploration_excess(np.empty(0, np.int64), played)  # compiles
-        both = self.luck.size
-        periods = np.arange(1, min(both + 1, played.arms.size) + 1)
-        sum_exploration_excess = partial(self.runner.exploration_excess, periods, played)
-        luck = self._in_time(sum_exploration_excess, 0, periods.size)[:both]
-        if not np.allclose(luck, self.luck, rtol=1e-9, atol=1e-9 * np.abs(played.rewards).sum()):
+        played, plain = _trajectory_of(self.results[0]), self.exploration_excess
+        periods = np.arange(1, plain.size + 1)
+        compiled = self.runner.exploration_excess(periods, played)
+        if not np.allclose(compiled, plain, rtol=1e-9, atol=1e-9 * np.abs(played.rewards).sum()):
             raise Invalid(
-                f"policy {self.runner.name!r} states different probabilities {COMPILED}: {RULE}"
+                f"{self.runner.refusals.label} states different probabilities {COMPILED}: {RULE}"
             )
 
-    def _in_time(self, compute: Callable[[], Answer], replication: int, period: int) -> Answer:
-        # Machine code cannot be interrupted: its thread is left behind, and does not keep the process from ending.
-        outcome: Future[Answer] = Future()
 
-        def run() -> None:
-            try:
-                outcome.set_result(compute())
-            except BaseException as error:
-                outcome.set_exception(error)
-
-        Thread(target=run, daemon=True, name="sameluck-check").start()
-        try:
-            return outcome.result(LONGEST)
-        except NotInTime:
-            raise Invalid(self._without_end(replication, period)) from None
-
-    def _without_end(self, replication: int, period: int) -> str:
-        deadline, bodies = self.deadlines[replication], [use.body for use in self.uses]
-        own = [body for body in bodies if body.__code__.co_filename == deadline.file] or bodies
-        inside = [body for body in own if _has_line(body, deadline.line)]
-        reason = f"it does not return by period {period} within {LONGEST:g} s: does its loop end?"
-        line = deadline.line if inside else None
-        return self.runner.refusal((inside or own)[0], Misuse(reason, (inside or own)[0], line))
-
-
-def probe_bodies(
+def probe_functions(
     experiment: Experiment, environment: Environment, *, detail: bool = False
 ) -> list[Probe]:
-    """Run the user's bodies that are not checked yet in plain Python; raise `Invalid` if one must not be run.
+    """Run the user's functions that are not checked yet in plain Python; raise `Invalid` for a function that fails.
 
-    Bodies that state probabilities are checked if their `detail` is wanted.
+    Functions that state probabilities are checked if `detail` is requested.
     """
     probes: list[Probe] = []
-    for one, name in product(environment.moves_between, experiment.policies):
+    for stage, name in product(environment.moves_between, experiment.policies):
         policy = experiment.policies[name]
-        uses = frozenset(user_functions(experiment, one, policy, detail=detail))
-        _check_names(experiment, one, name, uses)
-        if uses := uses.difference(_checked, *(probe.uses for probe in probes)):
-            probes.append(_probe(PolicyRunner(experiment, one, name), uses))
+        functions = frozenset(user_functions(experiment, stage, policy, detail=detail))
+        if not functions:
+            continue
+        runner = PolicyRunner(experiment, stage, name)
+        for use in functions:
+            try:
+                check_names(use.function)
+            except Misuse as error:
+                raise Invalid(runner.refusals.message(use.function, error)) from None
+        if unchecked := functions.difference(_checked, *(probe.functions for probe in probes)):
+            probes.append(_probe(runner, unchecked))
     return probes
 
 
-def _check_names(
-    experiment: Experiment, environment: Environment, name: str, uses: Iterable[UserFunction]
-) -> None:
-    for use in uses:
-        try:
-            check_names(use.body)
-        except Misuse as error:
-            runner = PolicyRunner(experiment, environment, name)
-            raise Invalid(runner.refusal(use.body, error)) from None
-
-
-def _probe(runner: PolicyRunner, uses: frozenset[UserFunction]) -> Probe:
-    known = {use.body for use in _checked}
-    seconds = (SECONDS_AGAIN if all(use.body in known for use in uses) else SECONDS) / 5
-    watched = {one.__code__ for use in uses for one in called_by(use.body)}
+def _probe(runner: PolicyRunner, functions: frozenset[UserFunction]) -> Probe:
+    checked = {use.function for use in _checked}
+    again = all(use.function in checked for use in functions)
+    seconds = (SECONDS_AGAIN if again else SECONDS) / 5  # each of five runs
     periods = np.arange(1, min(PERIODS, runner.experiment.horizon) + 1)
-    runner.check_rows(Deadline(seconds, watched))
-    results, deadlines = [], []
-    for replication in (0, 0, 1):
-        deadlines.append(Deadline(seconds, watched))
-        results.append(runner.run_in_python(replication, periods, None, deadlines[-1]))
-    _check_equal(runner, results[0], results[1], "when it is run again")
-    luck = np.empty(0)
-    if any(use.probabilities for use in uses):
-        played = _trajectory_of(results[1])
-        luck = runner.exploration_excess(
-            periods[: played.arms.size], played, Deadline(seconds, watched)
-        )
-    return Probe(runner, tuple(results[1:]), tuple(deadlines[1:]), luck, uses)
+    PlainRunner(runner, Deadline(seconds)).check_rows()
+    first, second, other = (
+        PlainRunner(runner, Deadline(seconds)).run(replication, periods)
+        for replication in (0, 0, 1)
+    )
+    _check_equal_results(runner, first, second, "when it is run again")
+    excess = np.empty(0)
+    if any(use.states_probabilities for use in functions):
+        played = _trajectory_of(second)
+        plain = PlainRunner(runner, Deadline(seconds))
+        excess = plain.exploration_excess(periods[: played.arms.size], played)
+    return Probe(runner, (second, other), excess, functions)
 
 
 def _trajectory_of(results: Results) -> Trajectory:
-    """The arms and rewards of a replication whose checkpoints are all its first periods."""
+    """Return the arms and rewards of a replication whose checkpoints are all its first periods."""
     periods = results.checkpoints.size
     arms, rewards = _arms(results, periods), np.diff(results.rewards[0], prepend=0.0)
     return empty_trajectory(periods)._replace(arms=arms, rewards=rewards)
@@ -165,27 +120,27 @@ def _arms(results: Results, periods: int) -> Ints:
     return played
 
 
-def _has_line(body: Function, line: int | None) -> bool:
-    return line is not None and any(line == number for *_, number in body.__code__.co_lines())
+def _check_equal_results(runner: PolicyRunner, first: Results, second: Results, when: str) -> None:
+    periods = min(first.checkpoints.size, second.checkpoints.size)
+    arms = [_arms(results, periods) for results in (first, second)]
+    rewards = [results.rewards[0, :periods] for results in (first, second)]
+    check_equal(runner, arms, rewards, when)
 
 
-def _check_equal(runner: PolicyRunner, first: Results, second: Results, when: str) -> None:
-    both = min(first.checkpoints.size, second.checkpoints.size)
-    arms = [_arms(one, both) for one in (first, second)]
-    check_equal(runner, arms, [one.rewards[0, :both] for one in (first, second)], when)
-
-
-def check_equal(runner: PolicyRunner, arms: list[Ints], earned: list[Floats], when: str) -> None:
+def check_equal(runner: PolicyRunner, arms: list[Ints], rewards: list[Floats], when: str) -> None:
     """Raise `Invalid` if two runs of a replication differ in arms or, but for rounding, in cumulative rewards."""
     # NumPy's and the compiler's logarithms may differ in the last bit.
-    largest = max(float(np.abs(one).max(initial=0.0)) for one in earned)
+    tolerance = 1e-9 * max(float(np.abs(sums).max(initial=0.0)) for sums in rewards)
     unequal = {
         "arms": arms[0] != arms[1],
-        "rewards": np.abs(earned[0] - earned[1]) > 1e-9 * largest,
+        "rewards": np.abs(rewards[0] - rewards[1]) > tolerance,
     }
-    periods = {what: int(np.argmax(where)) + 1 for what, where in unequal.items() if where.any()}
+    periods = {
+        result: int(np.argmax(where)) + 1 for result, where in unequal.items() if where.any()
+    }
     if periods:
-        what = min(periods, key=lambda what: periods[what])
+        result = min(periods, key=periods.__getitem__)
+        source = runner.refusals.source_of(result, runner.parameters(range(1)))
         raise Invalid(
-            f"{runner.blamed_for(what)} gives different {what} {when}, first in period {periods[what]}: {RULE}"
+            f"{source} gives different {result} {when}, first in period {periods[result]}: {RULE}"
         )

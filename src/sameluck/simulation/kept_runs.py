@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import current_thread, main_thread
-from typing import Protocol
+from typing import TypeAlias
 
 from sameluck.arrays import Floats, Ints
 from sameluck.errors import Invalid
@@ -27,12 +27,8 @@ _SHARE = 20  # by which this pause is longer than the writing
 log = logging.getLogger("sameluck")
 
 
-class PartRunner(Protocol):
-    """Runs some of the replications, as `simulate` does."""
-
-    def __call__(
-        self, *, replications: range, progress: Callable[[int, int], object] | None
-    ) -> Runs: ...
+Progress: TypeAlias = Callable[[int, int], object]
+PartRunner: TypeAlias = Callable[[range, Progress | None], Runs]  # runs some of the replications
 
 
 class KeptRuns:
@@ -50,7 +46,7 @@ class KeptRuns:
         self._kept = 0  # replications of this simulation that the file holds
         self._failure = ""  # of the last attempt to write it
 
-    def known(self, run: PartRunner) -> Runs:
+    def saved(self, run: PartRunner) -> Runs:
         """The replications in the file; raises `Invalid` unless they are of this simulation.
 
         The last of them is run again: the code of a policy of a user may have changed.
@@ -64,7 +60,7 @@ class KeptRuns:
             raise self._other(str(error)) from None
         last = known.part(known.replications - 1, 1)
         if known.replications:
-            again = run(replications=range(last.first, last.first + 1), progress=None)
+            again = run(range(last.first, last.first + 1), None)
             if any((one != other).any() for one, other in _arrays(last, again)):
                 raise self._other(f"replication {last.first} is another when it is run again")
         self._kept = kept.replications
@@ -84,12 +80,10 @@ class KeptRuns:
             f"{str(self.path)!r} holds other runs ({reason}); name another file or remove it"
         )
 
-    def complete(
-        self, run: PartRunner, known: Runs, progress: Callable[[int, int], object] | None
-    ) -> Runs:
-        """Run what is missing, in parts, and write all to the file: now and then, and however it ends."""
-        parts, stop = [known], self.replications.stop
-        start, size = known.first + known.replications, self._first_size()
+    def complete(self, run: PartRunner, saved: Runs, progress: Progress | None) -> Runs:
+        """Run the missing replications in parts; write the file from time to time and at the end, however it ends."""
+        parts, stop = [saved], self.replications.stop
+        start, size = saved.first + saved.replications, self._first_size()
         policies, pause = len(self.work.experiment.policies), _PAUSE
         due = time.monotonic() + pause
 
@@ -101,7 +95,7 @@ class KeptRuns:
         try:
             while start < stop:
                 some = range(start, min(start + size, stop))
-                parts.append(run(replications=some, progress=tell))
+                parts.append(run(some, tell))
                 start = some.stop
                 size = self._next_size(size, parts[-1].seconds or 0.0)
                 if start < stop and (began := time.monotonic()) > due:

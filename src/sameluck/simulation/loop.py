@@ -27,7 +27,9 @@ from sameluck.randomness.streams import DECISION, REWARD, Bits, Key, OnceKey, st
 from sameluck.text_forms import Parameters
 from sameluck.trajectories import Trajectory
 
-Owners: TypeAlias = tuple[Bits, Bits, Bits]  # seed, owner of rewards, owner of decision noise
+StreamOwners: TypeAlias = tuple[
+    Bits, Bits, Bits
+]  # the seed, the rewards' owner, the decision noise's owner
 
 
 class WorkingArrays(NamedTuple):
@@ -53,9 +55,9 @@ class Results(NamedTuple):
 
 
 @inlined
-def _reset(arrays: WorkingArrays, seed: Bits, owner: Bits, replication: int) -> None:
+def _reset(arrays: WorkingArrays, seed: Bits, stream_owner: Bits, replication: int) -> None:
     """Begin a replication: nothing is pulled, and each arm has the key of its reward stack."""
-    key = stream(seed, REWARD, replication, owner)
+    key = stream(seed, REWARD, replication, stream_owner)
     for arm in range(arrays.pulls.size):
         stack = subkey(key, np.uint64(arm))
         arrays.first[arm], arrays.second[arm] = stack.first, stack.second
@@ -121,14 +123,14 @@ def run_one(
 def run_all(
     policy: Policy,
     parameters: Parameters,
-    owners: Owners,
+    stream_owners: StreamOwners,
     first: int,
     arrays: WorkingArrays,
     results: Results,
     trajectory: Trajectory | None,
 ) -> tuple[int, int]:
     """Run replications one after another. Returns one that failed and its period, or (-1, 0)."""
-    seed, reward_owner, noise_owner = owners
+    seed, reward_owner, noise_owner = stream_owners
     for row in range(results.rewards.shape[0]):
         replication = first + row
         _reset(arrays, seed, reward_owner, replication)

@@ -1,26 +1,32 @@
-"""One policy that is a Python object, through some replications: the loop of `loop`, in Python.
+"""`ObjectRunner`: the loop of a policy that is a Python object, and the object's check before it is simulated.
 
-It reads its rewards at the same addresses as a compiled policy, and gets the same seed as in a live experiment. Its
-rewards are drawn by machine code in blocks: one by one they would cost more than most policies do.
+The object reads its rewards at the same addresses as a compiled policy, and gets the same seed as in a live
+experiment. Machine code draws its rewards in blocks: drawing them singly would cost more than most policies do.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
 from sameluck.environments.base import Environment
-from sameluck.errors import SameluckError
+from sameluck.errors import Diverged, Invalid, SameluckError
 from sameluck.experiment import Experiment
 from sameluck.policies.external import External, Maker, ObjectPair, ObjectPolicy, object_seed
 from sameluck.simulation.loop import Results
-from sameluck.simulation.other_clock import OtherClock
 from sameluck.simulation.rewards import RewardBlocks, RewardSource
-from sameluck.trajectories import Trajectory
+from sameluck.trajectories import Trajectory, empty_trajectory
+
+CHECK_SECONDS = 0.2
+CHECK_PERIODS = 250
+
+# Maker -> (arms, periods) -> seconds per step.
+_checked: WeakKeyDictionary[Maker, dict[tuple[int, int], float]] = WeakKeyDictionary()
 
 
 class ObjectRunner:
@@ -41,7 +47,7 @@ class ObjectRunner:
     def run(
         self, replications: range, checkpoints: Ints, trajectory: Trajectory | None = None
     ) -> Results:
-        """The results of some replications; a trajectory is filled if there is only one."""
+        """Return the results of replications; fill a trajectory if there is only one replication."""
         shape = (len(replications), checkpoints.size)
         pulls = np.empty((*shape, self.experiment.n_arms), np.int64)
         results = Results(self._indexed_by_period, checkpoints, np.empty(shape), pulls)
@@ -64,7 +70,8 @@ class ObjectRunner:
             0.0,
             1,
         )
-        pulls = [0] * arms
+        reads, pulls = [0] * arms, [0] * arms  # by cell, by arm
+        # Bound outside of the loop: looking up attributes would take as long as a simple policy.
         values, first, end = rewards.values, rewards.start, rewards.end
         policy = ObjectPolicy(self.name, self.make, arms, self._seed_in(replication))
         select, update = policy.select, policy.update
@@ -79,10 +86,12 @@ class ObjectRunner:
                     raise policy.failure(where, error) from error
                 if type(arm) is not int or not 0 <= arm < arms:
                     arm = policy.arm_of(arm, period)
-                position = period - 1 if indexed_by_period else pulls[arm]
-                if position >= end[arm]:
-                    rewards.refill(arm, position, period)
-                reward = values[arm][position - first[arm]]
+                cell = arm
+                position = period - 1 if indexed_by_period else reads[cell]
+                if position >= end[cell]:
+                    rewards.refill(cell, position, period)
+                reward = values[cell][position - first[cell]]
+                reads[cell] += 1
                 pulls[arm] += 1
                 earned += reward
                 if trajectory is not None:
@@ -100,66 +109,97 @@ class ObjectRunner:
             results.pulls[row, column] = pulls
             start = checkpoint + 1
 
-    def run_pair(self, replication: int, periods: int, seconds: float = np.inf) -> list[int]:
-        """The arms that two objects with the same seed both choose, in some periods or for some time.
+    def run_pair(self, replication: int, periods: int, seconds: float = math.inf) -> list[int]:
+        """Return the arms that two objects with the same seed both choose, for some periods or some time.
 
-        The second one finds another date and time on the clock.
+        Raises `Invalid` if they differ.
         """
         end = time.perf_counter() + seconds
         only = range(replication, replication + 1)
-        source = RewardSource(self.experiment, self.environment, self.name, only)
-        rewards = source.blocks(replication)
-        number = self.experiment.n_arms
-        clock, pulls, arms = OtherClock(), [0] * number, list[int]()
-
-        def on_other_clock(made: object) -> Callable[[], AbstractContextManager[None]]:
-            clock.replace_for(self.make, made)
-            return clock.ahead
-
-        try:
-            seed = self._seed_in(replication)
-            pair = ObjectPair(self.name, self.make, number, seed, on_other_clock)
-            observe = in_batches(pair.observe, self.batch)
-            while len(arms) < periods and (not arms or time.perf_counter() < end):
-                period = len(arms) + 1
+        rewards = RewardSource(self.experiment, self.environment, self.name, only).blocks(
+            replication
+        )
+        count, arms = self.experiment.n_arms, list[int]()
+        reads = [0] * count
+        pair = ObjectPair(self.name, self.make, count, self._seed_in(replication))
+        observe = in_batches(pair.observe, self.batch)
+        while len(arms) < periods and (not arms or time.perf_counter() < end):
+            period = len(arms) + 1
+            try:
                 arm = pair.choose(period)
-                observe(
-                    arm,
-                    rewards.read(
-                        arm, period - 1 if self._indexed_by_period else pulls[arm], period
-                    ),
-                )
-                pulls[arm] += 1
-                arms.append(arm)
-        finally:
-            clock.restore()
+            except Diverged as error:
+                raise Invalid(str(error)) from None
+            cell = arm
+            position = period - 1 if self._indexed_by_period else reads[cell]
+            observe(arm, rewards.read(cell, position, period))
+            reads[cell] += 1
+            arms.append(arm)
         return arms
 
     def compile(self, *, recorded: bool) -> None:
-        """Compile what draws the rewards and what computes the seed."""
+        """Compile the loop that draws the rewards and the function that computes the seed."""
         self._seed_in(0)
         RewardSource(self.experiment, self.environment, self.name, range(1)).draw(0, 0, 0, 0)
 
     def exploration_excess(self, checkpoints: Ints, trajectory: Trajectory) -> Floats:
-        """Zero: an object does not state its probabilities."""
+        """Return zeros: an object does not state its probabilities."""
         return np.zeros(checkpoints.size)
 
     def _seed_in(self, replication: int) -> int:
-        owner = self.experiment.design.noise_owner(self.name)
-        return object_seed(self.experiment.seed, replication, owner)
+        stream_owner = self.experiment.design.noise_owner(self.name)
+        return object_seed(self.experiment.seed, replication, stream_owner)
 
 
 def in_batches(
     observe: Callable[[int, float], object], size: int
 ) -> Callable[[int, float], object]:
-    """A function that passes rewards on when there is a batch of them."""
+    """Return a function that collects rewards and passes them on when a batch is full."""
     waiting: list[tuple[int, float]] = []
 
     def collect(arm: int, reward: float) -> None:
         waiting.append((arm, reward))
         if len(waiting) == size:
-            for one in waiting:
-                observe(*one)
+            for observation in waiting:
+                observe(*observation)
             waiting.clear()
 
     return collect
+
+
+def check_object(runner: ObjectRunner) -> float:
+    """Return the seconds that a step takes; raise `Invalid` unless the object repeats itself.
+
+    The first periods are run three times: by two objects at once, which must choose the same arms, and again by a new
+    object after another replication. An object is checked when its maker is first used in a process with a number of
+    arms, for about `CHECK_SECONDS`.
+    """
+    experiment = runner.experiment
+    size = (experiment.n_arms, min(CHECK_PERIODS, experiment.horizon))
+    try:
+        measured = _checked.setdefault(runner.make, {})
+    except TypeError:  # not hashable, or without weak references
+        measured = {}
+    if size not in measured:
+        measured[size] = _seconds_per_step(runner, size[1])
+    return measured[size]
+
+
+def _seconds_per_step(runner: ObjectRunner, periods: int) -> float:
+    first = runner.run_pair(0, periods, CHECK_SECONDS / 2)
+    end, trajectory, seconds = np.array([len(first)]), empty_trajectory(len(first)), math.inf
+    for replication in (1, 0):
+        begin = time.perf_counter()
+        runner.run(range(replication, replication + 1), end, trajectory)
+        seconds = min(seconds, time.perf_counter() - begin)
+    check_repeated(runner.name, first, trajectory.arms.tolist())
+    return seconds / len(first)
+
+
+def check_repeated(name: str, first: list[int], again: list[int]) -> None:
+    """Raise `Invalid` if a replication was not the same when it was run again."""
+    for period, (arm, other) in enumerate(zip(first, again, strict=True), start=1):
+        if arm != other:
+            raise Invalid(
+                f"policy {name!r} chose arm {arm} in period {period}, and arm {other} when the replication was run "
+                "again: something outlives a replication. Keep all state in the object that make(seed) returns"
+            )

@@ -1,36 +1,35 @@
-"""Rewards of a simulation: the one at an address, and blocks of those that a policy reads next."""
+"""Rewards of a simulation read at their addresses: a single reward, blocks for a policy, all that runs have read."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from sameluck.arrays import Floats
+from sameluck.arrays import Floats, Ints
 from sameluck.compilation.decorators import compiled
 from sameluck.compilation.functions import is_builtin
 from sameluck.environments.base import (
     Environment,
     draw,
     draw_function_of,
-    is_all_builtin,
     law_at,
     prepared_parameters,
 )
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
-from sameluck.policies.baselines import Uniform
 from sameluck.randomness.streams import REWARD, Bits, stream, subkey, word
-from sameluck.simulation.policy_runner import PolicyRunner
+from sameluck.runs import Runs
+from sameluck.simulation.refusals import check_rewards, draw_message
 from sameluck.text_forms import Parameters
 
-_SMALLEST, _LARGEST = 32, 1024  # rewards in a block
+_MIN_BLOCK, _MAX_BLOCK = 32, 1024  # rewards
 
 
 def bits_at(
     experiment: Experiment, replication: int, policy: str | None, arm: int, position: int
 ) -> Bits:
-    """The random bits of an entry; `policy` is its owner, None where all policies share it."""
-    owner = experiment.design.reward_owner(policy or "")
-    return word(subkey(stream(experiment.seed, REWARD, replication, owner), arm), position)
+    """Return the random bits of an entry; `policy` owns its stack, None where all policies share it."""
+    stream_owner = experiment.design.reward_owner(policy or "")
+    return word(subkey(stream(experiment.seed, REWARD, replication, stream_owner), arm), position)
 
 
 def reward_at(
@@ -41,7 +40,7 @@ def reward_at(
     arm: int,
     position: int,
 ) -> float:
-    """The reward of an entry, equal to the one in `simulate` bit for bit; of arms that move, the one in period 1."""
+    """Return the reward of an entry, as in `simulate` bit for bit; of a moving environment, as of period 1."""
     only = range(replication, replication + 1)
     parameters = prepared_parameters(environment, experiment.seed, only, experiment.n_arms)
     return float(draw(parameters, 0, arm, bits_at(experiment, replication, policy, arm, position)))
@@ -53,14 +52,14 @@ def _draw_block(
     row: int,
     seed: Bits,
     replication: int,
-    owner: Bits,
+    stream_owner: Bits,
     arm: int,
     start: int,
     rewards: Floats,
 ) -> None:
-    key = subkey(stream(seed, REWARD, replication, owner), arm)
-    for place in range(rewards.size):
-        rewards[place] = draw(parameters, row, arm, word(key, start + place))
+    key = subkey(stream(seed, REWARD, replication, stream_owner), arm)
+    for index in range(rewards.size):
+        rewards[index] = draw(parameters, row, arm, word(key, start + index))
 
 
 class RewardSource:
@@ -71,47 +70,39 @@ class RewardSource:
     ) -> None:
         self.experiment = experiment
         self.environment = environment
-        self.policy = policy
         self.first = replications.start
         self.parameters = prepared_parameters(
             environment, experiment.seed, replications, experiment.n_arms
         )
-        self._body = draw_function_of(self.parameters)
-        owner = experiment.design.reward_owner(policy)
-        self._seed, self._owner = np.uint64(experiment.seed), np.uint64(owner)
+        stream_owner = experiment.design.reward_owner(policy)
+        self._seed, self._stream_owner = np.uint64(experiment.seed), np.uint64(stream_owner)
 
     def blocks(self, replication: int) -> RewardBlocks:
-        """The rewards of one replication, from their start."""
+        """Return the rewards of one replication, from their start."""
         return RewardBlocks(self, replication)
 
     def draw(
         self, replication: int, arm: int, start: int, count: int, period: int = 1
     ) -> list[float]:
-        """Some rewards of an arm, from a position on, all in a period if the environment moves.
+        """Return rewards of an arm from a position on, all as of one period if the environment moves.
 
-        Raises `Invalid` if the body of a user's environment fails.
+        Raises `Invalid` if a user's draw function fails.
         """
         rewards, row = np.empty(count), replication - self.first
-        address = (self._seed, replication, self._owner, arm, start)
+        address = (self._seed, replication, self._stream_owner, arm, start)
         try:
             _draw_block(law_at(self.parameters, period), row, *address, rewards)
         except Exception as error:
-            if is_builtin(self._body):
+            function = draw_function_of(self.parameters)
+            if is_builtin(function):
                 raise
-            # With any policy that has a body: it is the environment that is refused.
-            other = self.experiment.replace(policies={self.policy: Uniform()})
-            runner = PolicyRunner(other, self.environment, self.policy)
-            raise Invalid(runner.refusal(self._body, error)) from error
-        if not is_all_builtin(self.environment) and not np.isfinite(rewards).all():
-            raise Invalid(
-                f"environment {type(self.environment).__name__} gave a reward that is not a finite number; a draw "
-                "body returns a finite number"
-            )
+            raise Invalid(draw_message(self.environment, function, error)) from error
+        check_rewards(self.environment, rewards)
         return rewards.tolist()
 
 
 class RewardBlocks:
-    """Per arm a block of the rewards of one replication that are read next.
+    """Blocks of the rewards that a policy reads next in one replication, one block per arm.
 
     `values[arm]` holds the positions from `start[arm]` up to `end[arm]`.
     """
@@ -126,15 +117,52 @@ class RewardBlocks:
     def refill(self, arm: int, position: int, period: int) -> None:
         """Draw the rewards of an arm from a position on, twice as many as the last time.
 
-        Only the one that a period reads, if the next would be of another law.
+        In a moving environment only one is drawn: the next reward has the distribution of a later period.
         """
-        size = min(max(2 * len(self.values[arm]), _SMALLEST), _LARGEST)
+        size = min(max(2 * len(self.values[arm]), _MIN_BLOCK), _MAX_BLOCK)
         size = 1 if self.source.environment.is_moving else size
         self.values[arm] = self.source.draw(self.replication, arm, position, size, period)
         self.start[arm], self.end[arm] = position, position + size
 
     def read(self, arm: int, position: int, period: int) -> float:
-        """The reward at a position, which is not before an earlier one, in a period."""
+        """Return the reward at a position, which is not before an earlier one, in a period."""
         if position >= self.end[arm]:
             self.refill(arm, position, period)
         return self.values[arm][position - self.start[arm]]
+
+
+def observed_rewards(runs: Runs) -> Floats:
+    """Return every reward that simulated runs have read, once, in the order of `Runs.observed`.
+
+    The design must have stacks: it does not index rewards by period.
+    """
+    environment, experiment = runs.environment, runs.experiment
+    assert environment is not None
+    depths = np.ascontiguousarray(runs.stack_depths)
+    replications = range(runs.first, runs.first + runs.replications)
+    parameters = prepared_parameters(environment, experiment.seed, replications, experiment.n_arms)
+    names = list(experiment.policies)[: depths.shape[1]]
+    stream_owners = np.array([experiment.design.reward_owner(name) for name in names], np.uint64)
+    values = np.empty(int(depths.sum()))
+    _read_stacks(parameters, np.uint64(experiment.seed), runs.first, stream_owners, depths, values)
+    return values
+
+
+@compiled
+def _read_stacks(
+    parameters: Parameters,
+    seed: Bits,
+    first: int,
+    stream_owners: Ints,
+    depths: Ints,
+    values: Floats,
+) -> None:
+    index = 0
+    for row in range(depths.shape[0]):
+        for owner in range(depths.shape[1]):
+            key = stream(seed, REWARD, first + row, stream_owners[owner])
+            for arm in range(depths.shape[2]):
+                stack = subkey(key, arm)
+                for position in range(depths[row, owner, arm]):
+                    values[index] = float(draw(parameters, row, arm, word(stack, position)))
+                    index += 1

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
+from sameluck import text_forms
+from sameluck.compilation.decorators import announcing, load_compiler
 from sameluck.environments.base import EnvironmentLike
 from sameluck.experiment import Experiment, checked_checkpoints
+from sameluck.policies.baselines import Uniform
 from sameluck.policies.external import Makers, makers_of
 from sameluck.runs import Runs
+from sameluck.simulation.function_checks import probe_functions
 from sameluck.simulation.kept_runs import KeptRuns
-from sameluck.simulation.preconditions import (
-    check_memory,
-    checked_replications,
-    fitted,
-)
-from sameluck.simulation.preparation import check_bodies, check_objects, compile_loops
+from sameluck.simulation.object_runner import ObjectRunner, check_object
+from sameluck.simulation.preconditions import check_memory, checked_replications, fitted
 from sameluck.simulation.progress import PrintedProgress
 from sameluck.simulation.tasks import Work, split
 from sameluck.simulation.workers import MapLike, assemble, map_tasks, run_tasks
@@ -29,11 +30,12 @@ from sameluck.validation import require_callable, require_flag, require_whole
 Progress: TypeAlias = Callable[[int, int], object]
 ProgressLike: TypeAlias = Progress | bool  # True prints
 
-_MOST_WORKERS = 1024
-# Of a task: for progress here, and little to send elsewhere.
+_MAX_WORKERS = 1024
+# Seconds of a task: short for progress here, longer where it is sent elsewhere.
 _SECONDS, _SECONDS_ELSEWHERE = 0.25, 1.0
-# Per worker and policy: at the end, workers wait for what is left of another's task.
+# Tasks per worker and policy: at the end, workers wait for the last task.
 _TASKS, _TASKS_ELSEWHERE = 16, 4
+log = logging.getLogger("sameluck")
 
 
 def simulate(  # noqa: PLR0913 all but two are optional
@@ -66,57 +68,115 @@ def simulate(  # noqa: PLR0913 all but two are optional
         replications: Run these only; they may continue where an earlier call ended, for `Runs.concat`.
         detail: Also record each arm's total reward and the noise of the policies' random choices, for
             `compare(adjust=...)`.
-        check: Check your own policies and environments before they are first run (`body_checks`, `object_checks`).
+        check: Check your own policies and environments before they are first run.
         makers: For `External` policies: name -> function of a seed that returns the policy, a Python object.
         keep: A file, as `Runs.save` writes it. If the call is interrupted, by Ctrl-C for example, it holds the
-            replications that are complete, and the same call continues from it, also with more replications. It is
-            also written every 20 seconds, or more rarely if that takes long, in case the process is killed.
+            complete replications, and the same call continues from it, also with more replications. The file is
+            written every 20 seconds, or more rarely if that takes long, in case the process is killed.
     """
+    work = checked_work(experiment, environment, checkpoints, replications, detail, makers)
+    require_flag("check", check)
+    workers = available_workers() if workers is None else require_whole("workers", workers, 1)
+    workers = min(workers, _MAX_WORKERS)
+    report = as_progress(progress)
+    require_callable("map", map)
+    simulation = Simulation(work, workers, map, check=check)
+    if keep is None:
+        return simulation.run(work.replications, report)
+    kept = KeptRuns(keep, work, workers)
+    return kept.complete(simulation.run, kept.saved(simulation.run), report)
+
+
+def checked_work(
+    experiment: Experiment,
+    environment: EnvironmentLike,
+    checkpoints: Sequence[int] | None = None,
+    replications: range | None = None,
+    detail: bool = False,  # noqa: FBT001, FBT002 checked below
+    makers: Makers | None = None,
+) -> Work:
+    """Return the work that `simulate` does with these arguments; raise `Invalid` or `TooLarge` if it cannot."""
     experiment, environment = fitted(experiment, environment)
     horizons = checked_checkpoints(experiment, checkpoints)
     numbers = checked_replications(experiment, replications)
-    own_makers = makers_of(experiment.policies, makers)
+    makers_by_policy = makers_of(experiment.policies, makers)
     require_flag("detail", detail)
-    require_flag("check", check)
     check_memory(experiment, len(numbers), horizons, detail=detail)
-    workers = available_workers() if workers is None else require_whole("workers", workers, 1)
-    workers = min(workers, _MOST_WORKERS)
-    told = as_progress(progress)
-    require_callable("map", map)
-    work = Work(experiment, environment, horizons, numbers, detail, own_makers)
-    if keep is not None:
-        run = partial(
-            simulate,
-            experiment,
-            environment,
-            checkpoints=horizons.tolist(),
-            workers=workers,
-            map=map,
-            detail=detail,
-            check=check,
-            makers=makers,
-        )
-        kept = KeptRuns(keep, work, workers)
-        return kept.complete(run, kept.known(run), told)
-    probes = check_bodies(work) if check else []
-    measured = check_objects(work) if check else {}
-    seconds, tasks_each = (
-        (_SECONDS, _TASKS) if map is None else (_SECONDS_ELSEWHERE, _TASKS_ELSEWHERE)
-    )
-    tasks = split(work, workers, seconds, measured, tasks_each=tasks_each)
-    if map is None:
-        compile_loops(work)
-    for probe in probes:
-        probe.compare(recorded=work.recorded)
-    started = time.perf_counter()
-    results = run_tasks(work, tasks, workers) if map is None else map_tasks(work, tasks, map)
-    with closing(results):
-        runs = assemble(work, tasks, results, told)
-    return replace(runs, seconds=time.perf_counter() - started)
+    return Work(experiment, environment, horizons, numbers, detail, makers_by_policy)
+
+
+class Simulation:
+    """A simulation whose user code is checked and whose loops are compiled once, before its first replications."""
+
+    def __init__(
+        self, work: Work, workers: int, map_like: MapLike | None = None, *, check: bool = True
+    ) -> None:
+        self.work = work
+        self.workers = workers
+        self.map_like = map_like
+        self._check = check
+        self._prepared = False
+        self._seconds_per_step: dict[str, float] = {}  # of Python objects, measured
+
+    def run(self, replications: range, progress: Progress | None = None) -> Runs:
+        """Return the runs of some replications."""
+        if not self._prepared:
+            self._prepare()
+            self._prepared = True
+        work, elsewhere = self.work._replace(replications=replications), self.map_like is not None
+        seconds = _SECONDS_ELSEWHERE if elsewhere else _SECONDS
+        tasks_each = _TASKS_ELSEWHERE if elsewhere else _TASKS
+        tasks = split(work, self.workers, seconds, self._seconds_per_step, tasks_each=tasks_each)
+        started = time.perf_counter()
+        if self.map_like is None:
+            results = run_tasks(work, tasks, self.workers)
+        else:
+            results = map_tasks(work, tasks, self.map_like)
+        with closing(results):
+            runs = assemble(work, tasks, results, progress)
+        return replace(runs, seconds=time.perf_counter() - started)
+
+    def _prepare(self) -> None:
+        work, probes = self.work, []
+        if self._check:
+            experiment = with_select_functions(work.experiment, work.makers)
+            probes = probe_functions(experiment, work.environment, detail=work.detail)
+            self._seconds_per_step = self._check_objects()
+        if self.map_like is None:
+            load_compiler()
+            for name in work.experiment.policies:  # in the threads, each would wait for the others
+                with self._announced(name):
+                    work.runner(name).compile(recorded=work.recorded)
+        for probe in probes:
+            probe.compare(recorded=work.recorded)
+
+    def _check_objects(self) -> dict[str, float]:
+        work, measured = self.work, {}
+        for name, make in work.makers.items():
+            runner = ObjectRunner(work.experiment, work.environment, name, make)
+            with self._announced(name):
+                runner.compile(recorded=False)
+            measured[name] = check_object(runner)
+        return measured
+
+    def _announced(self, policy: str) -> AbstractContextManager[None]:
+        classes = [type(self.work.experiment.policies[policy]), type(self.work.environment)]
+        how = ", period by period," if self.work.recorded else ""
+        pair = " with ".join(map(text_forms.name_of, classes))
+        message = f"sameluck: compiling {pair}{how} for this machine (once) ..."
+        # A warning, because that is what reaches the terminal when logging is not set up.
+        return announcing(partial(log.warning, message))
+
+
+def with_select_functions(experiment: Experiment, makers: Makers) -> Experiment:
+    """Return the experiment with a compiled policy in place of each object, to check the draw function."""
+    if not makers:
+        return experiment
+    return experiment.replace(policies={**experiment.policies, **dict.fromkeys(makers, Uniform())})
 
 
 def as_progress(progress: ProgressLike | None) -> Progress | None:
-    """The function that is called as `progress(done, total)`; for True, one that prints."""
+    """Return the function that is called as `progress(done, total)`; for True, a function that prints."""
     if progress is True:
         return PrintedProgress()
     if progress is False:
@@ -126,7 +186,7 @@ def as_progress(progress: ProgressLike | None) -> Progress | None:
 
 
 def available_workers() -> int:
-    """How many cores this process may use."""
+    """Return how many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,6 +1,8 @@
-"""`check_policy`: whether a policy keeps the rules that comparisons rely on."""
+"""`check_policy` and `difference_from_rerun`: whether a policy and saved runs are what comparisons rely on."""
 
 from __future__ import annotations
+
+import numpy as np
 
 from sameluck import text_forms
 from sameluck.environments.base import EnvironmentLike
@@ -9,9 +11,12 @@ from sameluck.experiment import Experiment
 from sameluck.policies.base import POLICIES, Policy
 from sameluck.policies.external import Makers
 from sameluck.policies.registry import as_policy
-from sameluck.simulation.simulate import simulate
+from sameluck.runs import Runs
+from sameluck.simulation.simulate import Progress, simulate
 from sameluck.simulation.trace import trace
 from sameluck.validation import require_whole
+
+_ARRAYS = ("rewards", "pulls", "interactions", "totals", "exploration_excess")
 
 
 def check_policy(
@@ -26,8 +31,8 @@ def check_policy(
 
     Its parameters are valid and survive its text form. In every period it chooses an arm that exists. It is a
     function of its seed and its rewards: a second run repeats the first, compiled code gives the arms of plain
-    Python, no random number is read twice, and the bodies use no clock and no global randomness. The probabilities it
-    states, if any, are probabilities under which the arms it played are possible.
+    Python, no random number is read twice, and its functions use no clock and no global randomness. The probabilities
+    it states, if any, are probabilities under which the arms it played are possible.
 
     Args:
         policy: The policy, or its text form.
@@ -58,3 +63,38 @@ def _check_text_form(policy: Policy) -> None:
             f"{policy!r} has the text form {text!r}, which is read as {read!r}; use numbers, words, lists of "
             "them, None and other policies as parameters"
         )
+
+
+def difference_from_rerun(
+    runs: Runs, *, workers: int | None = None, progress: Progress | None = None
+) -> str | None:
+    """Simulate runs again from what they hold; return the first difference as a sentence, None for equal bits."""
+    if runs.environment is None:
+        raise Invalid(
+            "these runs have no environment: they are of a live experiment, whose ledger "
+            "`sameluck live doctor` checks"
+        )
+    again = simulate(
+        runs.experiment,
+        runs.environment,
+        checkpoints=runs.checkpoints.tolist(),
+        replications=range(runs.first, runs.first + runs.replications),
+        detail=runs.totals is not None,
+        workers=workers,
+        progress=progress,
+    )
+    for name in _ARRAYS:
+        saved, new = getattr(runs, name), getattr(again, name)
+        if saved is not None and saved.tobytes() != new.tobytes():
+            return _sentence(runs, name, np.argwhere(~np.equal(saved, new)))
+    return None
+
+
+def _sentence(runs: Runs, name: str, indices: np.ndarray) -> str:
+    word = name.replace("_", " ")
+    if not len(indices):
+        return f"{word} differ in the sign of a zero or in their type"
+    first = [runs.first + int(indices[0][0]), *map(int, indices[0][1:])]
+    policy = "" if name == "interactions" else f" of policy {runs.policies[first.pop(1)]!r}"
+    count = f"{len(indices):,} of {getattr(runs, name).size:,} {word} differ"
+    return f"{count}, first in replication {first[0]}{policy} at checkpoint {runs.checkpoints[first[1]]}"

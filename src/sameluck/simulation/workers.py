@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeAlias
 
+import numpy as np
+
+from sameluck.arrays import Ints
+from sameluck.environments.base import Environment
 from sameluck.errors import Invalid, SameluckError
+from sameluck.experiment import Experiment
 from sameluck.runs import Runs
 from sameluck.simulation.processes import can_fork, run_forked
 from sameluck.simulation.tasks import Assembly, Task, TaskResult, Work, run_task
@@ -96,3 +102,46 @@ def assemble(
             f"map returned no result for {len(missing):,} of {len(tasks):,} tasks; it must return one for each"
         )
     return assembly.runs()
+
+
+Instances: TypeAlias = Sequence[
+    tuple[Environment, range]
+]  # environments, each with its replications
+
+
+def runs_in_each(
+    experiment: Experiment, instances: Instances, checkpoints: Ints, workers: int
+) -> Iterator[Runs]:
+    """Yield the runs of some replications in each of many environments, as `simulate` would give them, in order.
+
+    The checks and preparations of `simulate` would take longer than a few hundred replications, so nothing is checked
+    here. Every policy has a select function, and the environments' class was simulated before.
+    """
+
+    def run(instance: tuple[Environment, range]) -> Runs:
+        environment, replications = instance
+        work = Work(experiment, environment, checkpoints, replications)
+        results = [work.runner(name).run(replications, checkpoints) for name in experiment.policies]
+        pulls = np.stack([result.pulls for result in results], axis=1)
+        return Runs(
+            experiment,
+            checkpoints,
+            np.stack([result.rewards for result in results], axis=1),
+            pulls,
+            experiment.design.interactions(pulls),
+            environment,
+            replications.start,
+        )
+
+    if workers == 1:
+        yield from map(run, instances)
+        return
+    # Only a few are begun ahead, or results would pile up where the caller is slower.
+    begun: deque[Future[Runs]] = deque()
+    with ThreadPoolExecutor(workers, thread_name_prefix="sameluck") as pool:
+        for instance in instances:
+            begun.append(pool.submit(run, instance))
+            if len(begun) > 2 * workers:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()

@@ -7,7 +7,7 @@ import pytest
 
 import sameluck as sl
 from sameluck.inference.twins.simulations import CopySimulator
-from sameluck.simulation.observed import observed_rewards
+from sameluck.simulation.rewards import observed_rewards
 
 
 def simulated(replications=2, environment="bernoulli(0.7, 0.4)", **changes):

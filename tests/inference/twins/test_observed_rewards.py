@@ -12,8 +12,7 @@ from sameluck.inference.twins.observed_rewards import (
     simulated_moments,
     simulated_stacks,
 )
-from sameluck.simulation.observed import observed_rewards
-from sameluck.simulation.rewards import reward_at
+from sameluck.simulation.rewards import observed_rewards, reward_at
 
 
 def simulated(design, environment="gaussian(0.1, 0.5)"):

@@ -15,8 +15,7 @@ from sameluck.inference.twins.failures import Failure
 from sameluck.inference.twins.observed_rewards import ObservedStacks
 from sameluck.inference.twins.stability import Stability
 from sameluck.randomness.streams import ALL_POLICIES, TWIN, stream, word
-from sameluck.simulation.observed import observed_rewards
-from sameluck.simulation.rewards import reward_at
+from sameluck.simulation.rewards import observed_rewards, reward_at
 
 EFFORT = {"replications": 400, "draws": 24, "draw_replications": 40}
 

@@ -30,8 +30,7 @@ from sameluck.live.databases.rows import EventRow
 from sameluck.live.options import Makers
 from sameluck.live.rehearsal.rehearsal import VirtualClock
 from sameluck.runs import Runs
-from sameluck.simulation.observed import observed_rewards
-from sameluck.simulation.rewards import reward_at
+from sameluck.simulation.rewards import observed_rewards, reward_at
 from sameluck.simulation.simulate import simulate
 
 Row = TypeVar("Row", bound=tuple[object, ...])

@@ -10,7 +10,7 @@ import numpy as np
 from sameluck.arrays import Floats, Ints
 from sameluck.errors import Invalid
 from sameluck.runs import Runs
-from sameluck.simulation.observed import observed_rewards
+from sameluck.simulation.rewards import observed_rewards
 
 _REWARDS_PER_BLOCK = 2_000_000
 

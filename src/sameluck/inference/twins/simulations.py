@@ -19,8 +19,8 @@ from sameluck.intervals import check_level
 from sameluck.policies.external import External, Makers
 from sameluck.randomness.streams import ALL_POLICIES, TWIN, stream, word
 from sameluck.runs import Runs
-from sameluck.simulation.each_environment import Places, runs_in_each
 from sameluck.simulation.simulate import ProgressLike, as_progress, available_workers, simulate
+from sameluck.simulation.workers import Instances, runs_in_each
 from sameluck.validation import require_whole
 
 MIN_DRAW_REPLICATIONS = 20
@@ -134,7 +134,7 @@ class CopySimulator:
             makers=self._makers,
         )
 
-    def run_each(self, tasks: Places) -> Iterator[Runs]:
+    def run_each(self, tasks: Instances) -> Iterator[Runs]:
         """Simulate each task, which is a copy and its replications; yield the runs in the order of the tasks."""
         total = sum(len(replications) for _, replications in tasks)
         last = max(replications.stop for _, replications in tasks)
@@ -147,7 +147,7 @@ class CopySimulator:
             self._report(self._done + runs.replications)
             yield runs
 
-    def _run_objects(self, whole: Experiment, tasks: Places) -> Iterator[Runs]:
+    def _run_objects(self, whole: Experiment, tasks: Instances) -> Iterator[Runs]:
         # `simulate` runs Python objects in forked processes; threads would share one interpreter lock.
         for environment, replications in tasks:
             yield simulate(

@@ -15,7 +15,7 @@ import numpy as np
 
 from sameluck.arrays import Floats, Ints
 from sameluck.compilation.decorators import compiled
-from sameluck.compilation.functions import locate_error
+from sameluck.compilation.function_errors import locate_error
 from sameluck.errors import Unplayable
 from sameluck.experiment import Experiment
 from sameluck.live.options import Maker

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 import sameluck as sl
-from sameluck.simulation.rerun import difference_from_rerun
+from sameluck.simulation.verification import difference_from_rerun
 
 EXPERIMENT = sl.Experiment(
     policies={"a": sl.UCB1(), "b": sl.Uniform()}, arms=2, horizon=30, replications=5, seed=3

@@ -1,0 +1,109 @@
+"""Errors of a user's select and draw functions: the line that failed and the reason in one sentence."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import traceback
+from pathlib import Path
+
+from sameluck.compilation.functions import Function
+from sameluck.errors import did_you_mean
+
+_REASON = (
+    r"^.*(?:Unknown attribute|No implementation|Untyped global|Cannot unify|[Uu]nsupported|NRT required"
+    r"|Invalid use|is not defined|cannot determine|not supported|not allowed|must be|No conversion|opcode).*$"
+)
+_MAX_LENGTH = 200  # of a reason
+
+
+class Misuse(Exception):
+    """Forbidden use of an argument or a global by a user's function; raised in plain Python only."""
+
+    def __init__(
+        self, reason: str, function: Function | None = None, line: int | None = None
+    ) -> None:
+        super().__init__(reason)
+        self.function = function  # if the error is not raised in the function itself
+        self.line = line
+
+
+def locate_error(function: Function, error: Exception) -> tuple[str, str]:
+    """Return the line of a function at which Numba or Python failed, and the reason in one line."""
+    lines = [*_named_lines(function, error), *_raising_lines(function, error)]
+    line = getattr(error, "line", None) or [function.__code__.co_firstlineno, *lines][-1]
+    return f"line {line}", _python_reason(function, error) or _numba_reason(error)
+
+
+def _python_reason(function: Function, error: Exception) -> str:
+    if isinstance(error, Misuse):
+        return str(error)
+    if isinstance(error, NameError) and error.name:
+        return f"{error} ({_remedy_for_name(function, error.name)})"
+    if isinstance(error, AttributeError) and error.name and hasattr(error.obj, "_fields"):
+        subject = "the tally" if type(error.obj).__name__ == "Tally" else "its parameters"
+        hint = did_you_mean(error.name, error.obj._fields)
+        return f"Unknown attribute {error.name!r} of {subject} ({hint})"
+    if isinstance(error, ZeroDivisionError) or "divide by zero" in str(error):
+        logarithm = "log" in str(error)
+        return (
+            "it takes the logarithm of 0" if logarithm else "it divides by zero: test for 0 first"
+        )
+    if isinstance(error, TypeError) and "OnceKey" in str(error):
+        return (
+            "noise is not a number: read random bits from it, as in uniform(at(noise, period, 0))"
+        )
+    return ""
+
+
+def _remedy_for_name(function: Function, name: str) -> str:
+    names = [*function.__code__.co_varnames, *function.__globals__]
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {close[0]!r}?" if close else "define it before the function is run"
+
+
+def _numba_reason(error: Exception) -> str:
+    text = str(error)
+    reasons = [
+        line for line in re.findall(_REASON, text, re.MULTILINE) if "<function _" not in line
+    ]
+    lines = [line for line in text.splitlines() if line.strip() and "nopython mode" not in line]
+    reason = (reasons[::-1] or lines or [type(error).__name__])[0].strip(" -")
+    if "setitem" in reason or "read-only" in reason:
+        reason = "it writes to an array that it must not change"
+    if "NRT required" in text or "function empty" in reason:
+        reason = "it makes a new array, list or text"
+    if "Cannot unify" in reason and "Tally" in reason:
+        reason = "what it returns is not a whole number"
+    if untyped := re.match(r"Untyped global name '(\w+)'.*class '(function)?", reason):
+        remedy = "a Python function: decorate it with numba.njit"
+        reason = f"it uses {untyped[1]}, {remedy if untyped[2] else 'which cannot be compiled'}"
+    if "function numpy_take" in reason:
+        reason = "min() and max() of an array cannot be compiled here: write a loop"
+    if "index is out of bounds" in reason:
+        reason = "an index is out of range; sl.trace(..., guard=True) names the line"
+    if "<class 'float'>" in reason:
+        reason = "what it returns is not a number"
+        if ">>> float(bool)" in text:
+            reason += ", but True or False: write 1.0 if ... else 0.0"
+    reason = re.sub(r"of type Tally\(.*", "of the tally", reason)
+    return reason[:_MAX_LENGTH]
+
+
+def blames(function: Function, error: Exception) -> bool:
+    """Return whether an error arose in a function, or while it was compiled."""
+    code = function.__code__
+    lines = range(code.co_firstlineno, max(line or 0 for _, _, line in code.co_lines()) + 1)
+    raised = getattr(error, "function", None) is function or bool(_raising_lines(function, error))
+    return raised or any(line in lines for line in _named_lines(function, error))
+
+
+def _raising_lines(function: Function, error: Exception) -> list[int]:
+    frames = traceback.walk_tb(error.__traceback__)
+    return [line for frame, line in frames if frame.f_code is function.__code__]
+
+
+def _named_lines(function: Function, error: Exception) -> list[int]:
+    """Return the lines of a function's file that Numba's message names."""
+    file = re.escape(Path(function.__code__.co_filename).name)
+    return [int(line) for line in re.findall(rf'File "[^"]*{file}", line (\d+)', str(error))]

@@ -1,0 +1,268 @@
+"""`PlainRunner`: the loop in plain Python, in which a user's functions are checked at every call.
+
+Machine code checks no writes, and a division by zero gives a number there. Here arrays refuse wrong indices and
+writes, a division by zero raises, and a random number that is read twice raises `AddressReused`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+
+from sameluck.arrays import Floats, Ints
+from sameluck.compilation.function_errors import Misuse
+from sameluck.compilation.functions import is_builtin
+from sameluck.environments.base import draw, draw_function_of, draws
+from sameluck.environments.checks import MAX_REWARD
+from sameluck.errors import Invalid
+from sameluck.policies.base import (
+    Policy,
+    Tally,
+    fill_probabilities,
+    probabilities,
+    probabilities_function_of,
+    replace_innermost,
+    select,
+    select_function_of,
+    selects,
+)
+from sameluck.randomness.streams import (
+    DECISION,
+    REWARD,
+    Bits,
+    Key,
+    OnceBits,
+    OnceKey,
+    stream,
+    subkey,
+    word,
+)
+from sameluck.simulation.loop import Results, run_one, sum_exploration_excess
+from sameluck.simulation.policy_runner import PolicyRunner
+from sameluck.simulation.refusals import OutOfTime
+from sameluck.text_forms import Parameters, is_parameters
+from sameluck.trajectories import Trajectory
+
+Value = TypeVar("Value")
+Index: TypeAlias = Any  # whatever a function writes in brackets
+
+_MAX_ROWS, _MAX_CELLS = 10_000, 1_000_000  # of parameters that are checked
+
+
+class Deadline:
+    """Time at which a function's run in plain Python ends."""
+
+    def __init__(self, seconds: float = math.inf) -> None:
+        self.end = time.perf_counter() + seconds
+
+    def check(self) -> None:
+        """Raise `OutOfTime` after the end."""
+        if time.perf_counter() > self.end:
+            raise OutOfTime
+
+
+class PlainRunner:
+    """Runs the policy of a `PolicyRunner` in plain Python."""
+
+    def __init__(self, runner: PolicyRunner, deadline: Deadline | None = None) -> None:
+        self.runner = runner
+        self.deadline = deadline or Deadline()
+
+    def run(
+        self, replication: int, checkpoints: Ints, trajectory: Trajectory | None = None
+    ) -> Results:
+        """Return the results of a replication, up to the last checkpoint before the deadline."""
+        runner = self.runner
+        seed, reward_owner, noise_owner = runner.stream_owners
+        arrays, results = runner.empty_arrays(), runner.empty_results(1, checkpoints)
+        arms: Any = np.arange(runner.experiment.n_arms)  # all at once
+        keys = subkey(stream(seed, REWARD, replication, reward_owner), arms)
+        arrays.first[:], arrays.second[:] = keys
+        key = stream(seed, DECISION, replication, noise_owner)
+        noise = OnceKey(key, runner.refusals.label, bits_once=not runner.is_builtin)
+        policy = guarded_policy(runner.policy, self.deadline)
+        parameters = runner.parameters(range(replication, replication + 1))
+        guarded = self._guarded_parameters(parameters)
+        recording = runner.recording(trajectory, checkpoints)
+        try:
+            with runner.refusals.explaining(parameters):
+                period = run_one(policy, guarded, noise, arrays, 0, results, recording)
+        except OutOfTime:
+            done = int(np.searchsorted(checkpoints, arrays.pulls.sum(), side="right"))
+            rewards, pulls = results.rewards[:, :done], results.pulls[:, :done]
+            return Results(results.indexed_by_period, checkpoints[:done], rewards, pulls)
+        runner.refusals.check_arm(replication, period)
+        return results
+
+    def check_rows(self) -> None:
+        """Draw rewards of the first and the last of many replications, which a user's parameters must have."""
+        experiment = self.runner.experiment
+        if is_builtin(type(self.runner.environment)):
+            return
+        rows = min(experiment.replications, _MAX_ROWS, max(1, _MAX_CELLS // experiment.n_arms))
+        parameters = self.runner.parameters(range(rows))
+        guarded = self._guarded_parameters(parameters)
+        key = stream(experiment.seed, REWARD, 0, 0)
+        with self.runner.refusals.explaining(parameters), suppress(OutOfTime):
+            for row in (0, rows - 1):
+                for arm in range(experiment.n_arms):
+                    draw(guarded, row, arm, word(key, arm))
+
+    def exploration_excess(self, checkpoints: Ints, trajectory: Trajectory) -> Floats:
+        """Return `PolicyRunner.exploration_excess`, up to the last checkpoint before the deadline."""
+        runner = self.runner
+        sums = np.full(checkpoints.size, np.nan)
+        filled = np.zeros(runner.experiment.n_arms)
+        policy = guarded_policy(runner.policy, self.deadline)
+        try:
+            period = sum_exploration_excess.function(
+                policy, runner.empty_arrays(), checkpoints, trajectory, filled, sums
+            )
+        except OutOfTime:
+            return sums[np.isfinite(sums)]
+        except Exception as error:
+            function = probabilities_function_of(runner.policy)
+            raise Invalid(runner.refusals.message(function, error)) from error
+        runner.refusals.check_probabilities(filled, trajectory, period)
+        return sums
+
+    def _guarded_parameters(self, parameters: Parameters) -> Parameters:
+        binary = self.runner.environment.binary
+        return guarded_parameters(parameters, self.deadline, binary=binary)
+
+
+class GuardedArray(np.ndarray[Any, Any]):
+    """View that refuses an index out of range or negative, and writes if it is read-only."""
+
+    label = "an array"
+    deadline: Deadline | None = None
+
+    def __array_finalize__(self, source: object) -> None:
+        self.label = getattr(source, "label", self.label)
+        self.deadline = getattr(source, "deadline", None)
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:  # noqa: FBT001, FBT002
+        return np.asarray(array)[()]  # a new array, or the number that a sum is
+
+    def __getitem__(self, index: Index) -> Any:
+        self._check("reads", index)
+        return super().__getitem__(index)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(np.asarray(self))
+
+    def __setitem__(self, index: Index, value: Any) -> None:
+        if not self.flags.writeable:
+            in_parameters = self.label.startswith("parameters")
+            remedy = "" if in_parameters else ": only tally.memory may be written to"
+            raise Misuse(f"it writes to {self.label}, which it must not change{remedy}")
+        self._check("writes", index)
+        super().__setitem__(index, value)
+
+    def _check(self, verb: str, index: Index) -> None:
+        if self.deadline is not None:
+            self.deadline.check()
+        indices = index if isinstance(index, tuple) else (index,)
+        for entry, size in zip(indices, self.shape, strict=False):
+            if not isinstance(entry, int | np.integer):
+                return
+            if not 0 <= entry < size:
+                text = ", ".join(map(str, indices))
+                raise Misuse(f"it {verb} {self.label}[{text}], but {self._range(size)}")
+
+    def _range(self, size: int) -> str:
+        if self.label == "tally.memory" and size == 0:
+            return "there is no memory: state its size by a method memory(self, arms)"
+        return f"the indices are 0 to {size - 1}" if size else "it is empty"
+
+
+def _guarded(value: Value, label: str, deadline: Deadline, *, writable: bool = False) -> Value:
+    """Return the same value with its arrays, also those in NamedTuples, as `GuardedArray` views."""
+    if isinstance(value, np.ndarray):
+        view = value.view(GuardedArray)
+        view.label, view.deadline = label, deadline
+        view.flags.writeable = writable and value.flags.writeable
+        return view  # type: ignore[return-value]
+    if not is_parameters(value):
+        return value
+    fields = value._asdict().items()
+    inner = {name: _guarded(field, f"{label}.{name}", deadline) for name, field in fields}
+    return type(value)(**inner)  # type: ignore[return-value]
+
+
+class GuardedPolicy(NamedTuple):
+    """A user's prepared policy, whose function is checked in every period."""
+
+    policy: Policy
+    deadline: Deadline
+
+
+def guarded_policy(policy: Policy, deadline: Deadline) -> Policy:
+    """Return a user's prepared policy as a `GuardedPolicy`, sameluck's unchanged."""
+    if is_builtin(select_function_of(policy)):
+        return policy
+    return replace_innermost(
+        policy, lambda inner: GuardedPolicy(_guarded(inner, "policy", deadline), deadline)
+    )
+
+
+@selects(GuardedPolicy)
+def _select_guarded(policy: GuardedPolicy, tally: Tally, period: int, noise: Key | OnceKey) -> int:
+    inner, deadline = policy
+    deadline.check()
+    memory = _guarded(tally.memory, "tally.memory", deadline, writable=True)
+    guarded = _guarded(tally, "tally", deadline)._replace(memory=memory)
+    with np.errstate(divide="raise", invalid="raise"):
+        arm = select(inner, guarded, period, noise)
+    if not isinstance(arm, int | np.integer) or isinstance(arm, bool):
+        reason = f"what it returns, {arm!r}, is not a whole number: return an arm's index"
+        raise Misuse(reason, select_function_of(inner))
+    return int(arm)
+
+
+@probabilities(GuardedPolicy)
+def _fill_guarded(policy: GuardedPolicy, tally: Tally, period: int, probabilities: Floats) -> None:
+    inner, deadline = policy
+    deadline.check()
+    filled = _guarded(probabilities, "probabilities", deadline, writable=True)
+    with np.errstate(divide="raise", invalid="raise"):
+        fill_probabilities(inner, _guarded(tally, "tally", deadline), period, filled)
+
+
+class GuardedParameters(NamedTuple):
+    """The parameters of a user's environment, whose draw function is checked at every reward."""
+
+    inner: Parameters
+    deadline: Deadline
+    binary: bool
+
+
+def guarded_parameters(parameters: Parameters, deadline: Deadline, *, binary: bool) -> Parameters:
+    """Return the parameters of a user's environment as `GuardedParameters`, sameluck's unchanged."""
+    if is_builtin(draw_function_of(parameters)):
+        return parameters
+    return GuardedParameters(_guarded(parameters, "parameters", deadline), deadline, binary)
+
+
+@draws(GuardedParameters)
+def _draw_guarded(parameters: GuardedParameters, row: int, arm: int, bits: Bits) -> float:
+    function = draw_function_of(parameters.inner)
+    parameters.deadline.check()
+    with np.errstate(divide="raise", invalid="raise"):
+        reward = draw(parameters.inner, row, arm, OnceBits.of(bits))
+    if isinstance(reward, bool | np.bool_):
+        reason = f"what it returns, {reward!r}, is not a number, but True or False: write 1.0 if ... else 0.0"
+        raise Misuse(reason, function)
+    if not isinstance(reward, int | float | np.number):
+        raise Misuse(f"what it returns, {reward!r}, is not a number", function)
+    if not abs(reward) <= MAX_REWARD:
+        reason = f"it returns {reward}, which is not a finite number up to {MAX_REWARD:g}"
+        raise Misuse(reason, function)
+    if parameters.binary and reward not in (0, 1):
+        raise Misuse(f"it returns {reward}, but `binary` is True: only 0 and 1 are", function)
+    return float(reward)

@@ -1,0 +1,127 @@
+"""Messages for users' functions that cannot be run: the policy or environment, the reason, the line and the rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from sameluck.arrays import Floats
+from sameluck.compilation.function_errors import Misuse, blames, locate_error
+from sameluck.compilation.functions import Function, is_builtin
+from sameluck.environments.base import Environment, draw_function_of, is_all_builtin
+from sameluck.errors import AddressReused, Invalid
+from sameluck.experiment import Experiment
+from sameluck.policies.base import (
+    Policy,
+    probabilities_function_of,
+    select_function_of,
+    states_probabilities,
+)
+from sameluck.text_forms import Parameters
+from sameluck.trajectories import Trajectory
+
+_SELECT_RULE = "a select function returns an arm's index, keeps numbers in tally.memory"
+_PROBABILITIES_RULE = "a probabilities function fills `probabilities`"
+_DRAW_RULE = "a draw function returns a number"
+# Errors whose reason needs no rule beside it.
+_COMPLETE = (Misuse, NameError, AttributeError, ZeroDivisionError, FloatingPointError)
+
+
+class OutOfTime(Exception):
+    """End of the time for running a function in plain Python."""
+
+
+class Refusals:
+    """Phrases the errors of one policy's functions and of the environment's draw function."""
+
+    def __init__(
+        self, experiment: Experiment, environment: Environment, name: str, policy: Policy
+    ) -> None:
+        self.environment = environment
+        self.policy = policy  # as it is compiled
+        self.arms = experiment.n_arms
+        self.label = f"policy {name!r}"
+        self.full_label = f"{self.label} ({type(experiment.policies[name]).__name__})"
+
+    def message(self, function: Function, error: Exception) -> str:
+        """Return the message for a user's function that must not be run."""
+        if function is select_function_of(self.policy):
+            return _message(self.full_label, _SELECT_RULE, function, error)
+        if states_probabilities(self.policy) and function is probabilities_function_of(self.policy):
+            return _message(self.full_label, _PROBABILITIES_RULE, function, error)
+        return draw_message(self.environment, function, error)
+
+    @contextmanager
+    def explaining(self, parameters: Parameters) -> Iterator[None]:
+        """Turn an error in a user's function into a message with its line; the original error is the cause."""
+        try:
+            yield
+        except OutOfTime:
+            raise
+        except AddressReused as error:
+            where, _ = locate_error(select_function_of(self.policy), error)
+            raise AddressReused(f"{error} ({where})") from None
+        except Exception as error:
+            draw_function, select_function = (
+                draw_function_of(parameters),
+                select_function_of(self.policy),
+            )
+            builtin = is_builtin(select_function)
+            in_draw = not is_builtin(draw_function) and (builtin or blames(draw_function, error))
+            if builtin and not in_draw:
+                raise
+            raise Invalid(
+                self.message(draw_function if in_draw else select_function, error)
+            ) from error
+
+    def check_arm(self, replication: int, period: int) -> None:
+        """Raise `Invalid` if the policy chose an arm that does not exist in a period; 0 stands for none."""
+        if period != 0:
+            raise Invalid(
+                f"{self.label} chose an arm outside 0..{self.arms - 1} in period {period} of replication "
+                f"{replication}; its select function must return an arm's index"
+            )
+
+    def check_probabilities(
+        self, probabilities: Floats, trajectory: Trajectory, period: int
+    ) -> None:
+        """Raise `Invalid` for wrong probabilities in a period; 0 stands for no period."""
+        if period != 0:
+            raise Invalid(
+                f"{self.full_label}: its probabilities in period {period} are {probabilities.tolist()}, and it "
+                f"played arm {trajectory.arms[period - 1]}; a probabilities function fills every entry with the "
+                "probability that the select function plays this arm, so that their sum is 1"
+            )
+
+    def source_of(self, result: str, parameters: Parameters) -> str:
+        """Return the label of the environment for rewards of a user's draw function, otherwise the policy's."""
+        from_user = result == "rewards" and not is_builtin(draw_function_of(parameters))
+        return environment_label(self.environment) if from_user else self.label
+
+
+def _message(label: str, rule: str, function: Function, error: Exception) -> str:
+    where, reason = locate_error(function, error)
+    message = f"{label} cannot be run: {reason} ({where})"
+    if isinstance(error, _COMPLETE):
+        return message
+    return f"{message}; {rule} and uses numbers, loops and the arrays it is given, no new arrays or Python objects"
+
+
+def environment_label(environment: Environment) -> str:
+    return f"environment {type(environment).__name__}"
+
+
+def draw_message(environment: Environment, function: Function, error: Exception) -> str:
+    """Return the message for a draw function that must not be run."""
+    return _message(environment_label(environment), _DRAW_RULE, function, error)
+
+
+def check_rewards(environment: Environment, rewards: Floats) -> None:
+    """Raise `Invalid` if a user's environment gave a reward, or a sum of rewards, that is not finite."""
+    if not is_all_builtin(environment) and not np.isfinite(rewards).all():
+        raise Invalid(
+            f"{environment_label(environment)} gave a reward that is not a finite number, or whose sum is not; a "
+            "draw function returns a finite number"
+        )

@@ -92,9 +92,11 @@ def test_more_replications_later_and_fewer(path):
 def test_some_of_the_replications_and_detail(path):
     some = range(20, 90)
     runs = sl.simulate(experiment_of(), ARMS, replications=some, keep=path, detail=True)
-    assert (runs.first, runs.replications, runs.luck is None) == (20, 70, False)
+    assert (runs.first, runs.replications, runs.exploration_excess is None) == (20, 70, False)
     assert_same(runs, sl.simulate(experiment_of(), ARMS, replications=some))
-    assert sl.simulate(experiment_of(), ARMS, replications=some, keep=path).luck is None
+    assert (
+        sl.simulate(experiment_of(), ARMS, replications=some, keep=path).exploration_excess is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -242,7 +244,7 @@ def test_parts_of_long_replications_are_small_but_occupy_all_workers(path, horiz
     work = Work(experiment, ARMS, np.array([horizon]), range(100))
     asked = []
 
-    def run(*, replications, progress):
+    def run(replications, progress):
         asked.append(len(replications))
         short = sl.simulate(experiment_of(), ARMS, replications=replications)
         return sl.Runs(

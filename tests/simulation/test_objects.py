@@ -18,7 +18,7 @@ import cases
 import sameluck as sl
 from sameluck.policies.external import object_seed
 from sameluck.randomness.streams import DECISION, owner_of, stream, word
-from sameluck.simulation import object_checks, workers
+from sameluck.simulation import object_runner, workers
 from sameluck.simulation.object_runner import ObjectRunner
 from sameluck.simulation.rewards import reward_at
 
@@ -439,7 +439,7 @@ class TestRefused:
         experiment, makers = alone(doing(lambda _: time.sleep(0.02) or 0), horizon=1_000)
         runner = ObjectRunner(experiment, BERNOULLI, "mine", makers["mine"])
         began = time.perf_counter()
-        seconds = object_checks.check_object(runner)
+        seconds = object_runner.check_object(runner)
         assert time.perf_counter() - began < 5
         assert seconds >= 0.02
 

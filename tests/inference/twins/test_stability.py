@@ -1,18 +1,19 @@
-"""Arms that stand still pass at the level; arms that change do not."""
+"""Stationary arms are rejected at the size of the test; arms that change are rejected."""
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import sameluck as sl
-from budget import assert_count
+from budget import assert_count, assert_law
 from sameluck.inference.twins.observed_rewards import ObservedStacks
 from sameluck.inference.twins.simulations import CopySimulator, run_long
 from sameluck.inference.twins.stability import _statistics, check_stability
 
 
-def stability(values_of, experiments, replications, seed):
-    """How often the ledger of an experiment is rejected; `values_of(stacks)` changes its rewards."""
-    rejected = 0
+def stability_results(change, experiments, replications, seed):
+    """Test whether the arms of some experiments are stationary, after `change(stacks)`."""
+    results = []
     for number in range(experiments):
         experiment = sl.Experiment(
             policies={"a": sl.UCB1(0.5), "b": sl.EpsilonGreedy(0.1)},
@@ -24,18 +25,24 @@ def stability(values_of, experiments, replications, seed):
         runs = sl.simulate(experiment, sl.Bernoulli([0.7, 0.5]), workers=1)
         simulator = CopySimulator(runs, workers=1)
         long_run = run_long(runs, None, simulator, 500)
-        stacks = values_of(long_run.stacks)
-        rejected += check_stability(stacks, long_run.runs, simulator.generator(0)).rejected
-    return rejected
+        stacks = change(long_run.stacks)
+        results.append(check_stability(stacks, long_run.runs, simulator.generator(0)))
+    return results
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("replications", [1, 6])
 def test_size(replications):
-    """At the 5% level, with Bonferroni a little below; far less than a test that knows nothing of bandits."""
-    rejected = stability(lambda stacks: stacks, 100, replications, 10)
+    """A test that rejects 2 or fewer of 400 experiments fails, as does one that rejects 45 or more of them.
 
-    assert_count(max(rejected, 5), 100, 0.05)
+    P-values are uniform: a test that is too careful, or too bold, shows long before it never or always rejects.
+    """
+    results = stability_results(lambda stacks: stacks, 400, replications, 10)
+
+    assert_count(sum(result.rejected for result in results), 400, 0.05)
+    assert_law([result.trend for result in results], stats.uniform.cdf, looks=2)
+    if replications > 1:
+        assert_law([result.heterogeneity for result in results], stats.uniform.cdf, looks=2)
 
 
 def test_equal_rewards_show_nothing():
@@ -55,7 +62,7 @@ def test_a_change_is_found():
         values[-stacks.depths[3:].sum() :] = 0
         return stacks._replace(values=values)
 
-    assert stability(change, 3, 6, 10) == 3
+    assert all(result.rejected for result in stability_results(change, 3, 6, 10))
 
 
 def test_a_trend_is_found():
@@ -68,4 +75,4 @@ def test_a_trend_is_found():
         values[position < np.repeat(depths // 2, depths)] = 0
         return stacks._replace(values=values)
 
-    assert stability(change, 3, 4, 10) == 3
+    assert all(result.rejected for result in stability_results(change, 3, 4, 10))

@@ -18,7 +18,7 @@ def calls(circuit, *errors):
 
 
 def test_an_outage_is_logged_when_it_begins_and_when_it_ends(caplog, monkeypatch):
-    monkeypatch.setattr(breaker, "SECONDS", 0.0)
+    monkeypatch.setattr(breaker, "RETRY_SECONDS", 0.0)
     monkeypatch.setattr(breaker, "QUIET_SECONDS", 0.0)
     circuit = CircuitBreaker()
     for _ in range(2):

@@ -23,8 +23,8 @@ from sameluck.experiment import Experiment
 from sameluck.live import Assignment, LiveOptions, Receipt, Reward, Status
 from sameluck.live.options import as_options
 from sameluck.live.records import UNAVAILABLE
-from sameluck.live.users.enrolment import Unit
-from sameluck.live.users.reward_outcomes import checked_reward, is_id
+from sameluck.live.users.rewards import checked_reward
+from sameluck.live.users.units import Unit, is_id
 from sameluck.trajectories import Trace
 from sameluck.validation import require_flag, require_list, require_name
 

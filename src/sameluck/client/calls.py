@@ -47,8 +47,7 @@ from sameluck.live import (
     Status,
     WindowExtension,
 )
-from sameluck.live.users.enrolment import Unit
-from sameluck.live.users.units import json_unit
+from sameluck.live.users.units import Unit, json_unit
 from sameluck.runs import Runs
 from sameluck.validation import require_flag, require_list, require_whole
 

@@ -11,7 +11,7 @@ from sameluck.client.attempts import NOT_SENT, Attempts, Sender, seconds_for
 from sameluck.client.calls import Call
 from sameluck.client.decoding import Answer
 from sameluck.errors import Invalid, SameluckError, Unavailable, shown
-from sameluck.live.calls.breaker import FAILURES, CircuitBreaker
+from sameluck.live.calls.breaker import MAX_FAILURES, CircuitBreaker
 from sameluck.validation import require_number
 
 TOKEN_VARIABLE = "SAMELUCK_TOKEN"
@@ -77,7 +77,7 @@ class Connection:
     def _check_tried(self) -> None:
         """Raise `NotReceived` if the last calls failed and it is too early to try again."""
         try:
-            if self._breaker.failures >= FAILURES:
+            if self._breaker.failures >= MAX_FAILURES:
                 self._breaker.wait_for_turn()
         except Unavailable as error:
             raise NotReceived(str(error)) from None

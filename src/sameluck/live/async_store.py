@@ -12,19 +12,18 @@ from typing import Concatenate, Generic, ParamSpec, TypeVar
 from sameluck.errors import Closed, Unavailable
 from sameluck.experiment import Experiment
 from sameluck.live import records
-from sameluck.live.assignments import Assignments
 from sameluck.live.calls.call_queue import BatchedCall, CallQueue
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.maintenance import Maintenance
 from sameluck.live.options import MAX_SECONDS, Clock, LiveOptions, check_flags
 from sameluck.live.records import Assignment, Receipt
 from sameluck.live.store import Store
 from sameluck.live.store import open as open_store
-from sameluck.live.users.enrolment import MadeAssignment, Unit
+from sameluck.live.users.enrolment import NewAssignment
+from sameluck.live.users.units import Unit
 from sameluck.validation import require_number
 
 P = ParamSpec("P")
-S_co = TypeVar("S_co", bound="Maintenance | Assignments", covariant=True)
+S_co = TypeVar("S_co", bound="Store | LiveExperiment", covariant=True)
 T = TypeVar("T")
 
 THREADS = 8  # for calls that are not made together
@@ -134,11 +133,13 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
     def __init__(self, synchronous: LiveExperiment, store: AsyncStore) -> None:
         super().__init__(synchronous, store._calls)
         self._assigning: dict[bool, BatchedCall[Unit, Assignment]] = {
-            strict: BatchedCall(partial(synchronous._assign_together, strict=strict), self._unheard)
+            strict: BatchedCall(
+                partial(synchronous._enrolment.assign_batch, strict=strict), self._mark_undelivered
+            )
             for strict in (False, True)
         }
         self._rewarding: BatchedCall[tuple[str | None, float], Receipt] = BatchedCall(
-            synchronous._reward_together,
+            synchronous._rewards.reward_batch,
             in_turn=True,  # rewards that come at the same time are of few replications, whose rows are locked
         )
 
@@ -191,14 +192,14 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
         except Unavailable:
             if strict:
                 raise
-            answer = live._enrolment.not_enrolled(records.UNAVAILABLE)
+            answer = live.fallback_assignment
         live._enrolment.count([answer])
         return answer
 
-    def _unheard(self, unit: Unit, answer: Assignment | BaseException) -> None:
+    def _mark_undelivered(self, unit: Unit, answer: Assignment | BaseException) -> None:
         if isinstance(answer, Assignment) and answer.reason == records.ASSIGNED and answer.id:
             enrolment = self._synchronous._enrolment
-            enrolment.mark_undelivered([MadeAssignment(answer.id, enrolment.code(unit))])
+            enrolment.mark_undelivered([NewAssignment(answer.id, enrolment.unit_hash(unit))])
 
     async def reward(self, id: str | None, value: float) -> Receipt:
         """Report the reward of a unit, as `LiveExperiment.reward` does.

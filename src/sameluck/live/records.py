@@ -25,7 +25,7 @@ from sameluck.live.databases.rows import (
 )
 from sameluck.live.engine.protocol import AUDITED
 from sameluck.live.options import stop_after_of
-from sameluck.live.users.reward_outcomes import is_id
+from sameluck.live.users.units import is_id
 from sameluck.wording import counted
 
 ASSIGNED = "ASSIGNED"

@@ -60,13 +60,6 @@ def names_in(database: Database) -> list[str]:
     return [row.text for row in database.read(lambda t: t.fetch_all(TextRow, "names"))]
 
 
-def find(
-    database: Database, settings: StoreSettings, name: str, makers: Makers | None
-) -> LiveExperiment:
-    """The experiment of a name, or `Unknown`."""
-    return opened(database, find_row(database, name), settings, makers)
-
-
 def find_row(database: Database, name: str) -> ExperimentRow:
     """The row of the experiment of a name, or `Unknown`."""
     known = names_in(database)
@@ -74,13 +67,6 @@ def find_row(database: Database, name: str) -> ExperimentRow:
         hint = did_you_mean(name, known) if known else "it is empty; start one"
         raise Unknown(f"no experiment {shown(name)} in this store; {hint}")
     return database.read(lambda t: t.fetch_one(ExperimentRow, "experiment", name=name))
-
-
-def opened(
-    database: Database, row: ExperimentRow, settings: StoreSettings, makers: Makers | None
-) -> LiveExperiment:
-    """An experiment from its row."""
-    return LiveExperiment(OpenReplications(database, row, settings, makers), row)
 
 
 def start(
@@ -97,7 +83,9 @@ def start(
             if before.salt != salt:  # ours, if the connection was lost after the commit
                 taken = f"there is an experiment {name!r} already; load it, or choose another name"
                 raise Conflict(taken, "name_taken")
-            return opened(database, before, settings, request.makers)
+            return LiveExperiment(
+                OpenReplications(database, before, settings, request.makers), before
+            )
         now = settings.now()
         transaction.fetch_one(
             NumberRow,
@@ -113,30 +101,29 @@ def start(
         row = transaction.fetch_one(ExperimentRow, "experiment", name=name)
         if fill is not None:
             fill(transaction, row.id, now)
-        live = opened(database, row, settings, request.makers)
-        live._replications.definition = first
-        live._replications.history.record(transaction, "started")
-        live._replications.open_next(transaction, now)
+        replications = OpenReplications(database, row, settings, request.makers, first)
+        replications.history.record(transaction, "started")
+        replications.open_next(transaction, now)
         if request.paused:
-            live._replications.set_status(transaction, "paused", NOT_STARTED)
-        return live
+            replications.set_status(transaction, "paused", NOT_STARTED)
+        return LiveExperiment(replications, row)
 
     return database.write(work)
 
 
-def first_difference(live: LiveExperiment, request: StartRequest) -> str | None:
+def first_difference(replications: OpenReplications, request: StartRequest) -> str | None:
     """The first setting in which an experiment differs from a request; None if there is none.
 
     Policies that were added later, which the request does not name, and those that were removed are no difference;
     nor are options that did not exist when it was started.
     """
-    theirs, ours = live.experiment.to_dict(), request.experiment.to_dict()
+    theirs, ours = replications.experiment.to_dict(), request.experiment.to_dict()
     options = {
         name: value
         for name, value in request.options.to_dict().items()
-        if name not in live._replications.later_options
+        if name not in replications.later_options
     }
-    records = live._replications.definition.records
+    records = replications.definition.records
     removed = {name for name, record in records.items() if record.removed}
     policies = theirs["policies"]
     requested = {name: text for name, text in ours["policies"].items() if name not in removed}
@@ -144,7 +131,7 @@ def first_difference(live: LiveExperiment, request: StartRequest) -> str | None:
         "policies": (list(islice(policies, len(requested))), list(requested)),
         **_pairs("policy ", policies, requested),
         **_pairs("", theirs, {name: value for name, value in ours.items() if name != "policies"}),
-        **_pairs("LiveOptions.", live.options.to_dict(), options),
+        **_pairs("LiveOptions.", replications.options.to_dict(), options),
     }
     for what, (one, other) in pairs.items():
         if one != other:

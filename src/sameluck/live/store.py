@@ -1,12 +1,14 @@
-"""`open`: a store of live experiments, in a SQLite file or a PostgreSQL database."""
+"""`open` and `Store`: live experiments in a SQLite file or a PostgreSQL database."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 import warnings
 import weakref
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -14,10 +16,11 @@ from sameluck.errors import Conflict, Invalid, SameluckError, shown
 from sameluck.experiment import Experiment
 from sameluck.live.calls.deadline import time_limit
 from sameluck.live.calls.settings import check_settings, store_settings, timeout_of
-from sameluck.live.databases import Database, open_database
+from sameluck.live.control.history import Change, all_changes
+from sameluck.live.control.removal import delete_experiment, prune
+from sameluck.live.databases import Database, open_database, write_backup
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.logs.importing import Imported, ImportRequest, import_log
-from sameluck.live.maintenance import Maintenance
 from sameluck.live.options import (
     MAX_SECONDS,
     Clock,
@@ -29,16 +32,23 @@ from sameluck.live.options import (
     check_name,
     feasibility,
 )
+from sameluck.live.records import Status, read_experiments_of, read_statuses
 from sameluck.live.start import (
     StartRequest,
     checked_request,
-    find,
+    find_row,
     first_difference,
+    names_in,
     start,
 )
-from sameluck.validation import require_number
+from sameluck.live.state.replications import OpenReplications
+from sameluck.live.state.verification import verify_or_fail
+from sameluck.live.users.units import Unit
+from sameluck.validation import require_list, require_number
 
-CLOSE_SECONDS = 1.0  # for what is left to be written: a process that ends does not wait for a database that is away
+CLOSE_SECONDS = (
+    1.0  # to write the last counts: a process that ends does not wait for an unavailable database
+)
 
 
 def open(
@@ -70,7 +80,7 @@ def open(
     return Store(database, clock=clock, actor=actor, timeout=timeout_of(clock, timeout))
 
 
-class Store(Maintenance):
+class Store:
     """Live experiments by name, in one database."""
 
     def __init__(
@@ -86,8 +96,14 @@ class Store(Maintenance):
             raise Invalid(
                 f"Store needs a database, got {shown(database)}; sl.open(url) opens one by its address"
             )
-        super().__init__(database, store_settings(database, clock, actor, timeout))
+        self._database = database
+        self._settings = store_settings(database, clock, actor, timeout)
         self._loaded: weakref.WeakSet[LiveExperiment] = weakref.WeakSet()
+
+    @property
+    def database(self) -> Database:
+        """Database that holds the experiments."""
+        return self._database
 
     def __enter__(self) -> Store:
         return self
@@ -96,7 +112,7 @@ class Store(Maintenance):
         self.close()
 
     def close(self) -> None:
-        """Close the database; what was acknowledged is durable whether or not this is called."""
+        """Close the database; acknowledged rewards are durable whether or not this is called."""
         with time_limit(CLOSE_SECONDS):
             for live in list(self._loaded):
                 with contextlib.suppress(SameluckError):
@@ -144,21 +160,25 @@ class Store(Maintenance):
         for caution in feasibility(request.experiment, options):
             warnings.warn(f"experiment {name!r}: {caution}", stacklevel=2)
         try:
-            return self._remember(start(self._database, self._settings, request))
+            live = start(self._database, self._settings, request)
         except Conflict:
             if not exist_ok:
                 raise
             return self._load_same(request)  # another process was a moment earlier
+        self._loaded.add(live)
+        return live
 
     def _load_same(self, request: StartRequest) -> LiveExperiment:
-        live = self.peek(request.name, makers=request.makers)
-        if difference := first_difference(live, request):
+        """Load the experiment of a request, or raise `Conflict` if it was started with other settings."""
+        replications, live = self._open(request.name, request.makers)
+        if difference := first_difference(replications, request):
             raise Conflict(
                 f"experiment {request.name!r} was started with other settings: {difference}; load it as it is, or "
                 "choose another name",
                 "name_taken",
             )
-        return self._verified(live)
+        verify_or_fail(replications)
+        return live
 
     def import_log(  # noqa: PLR0913 a log has many columns, an experiment many settings
         self,
@@ -216,17 +236,66 @@ class Store(Maintenance):
         return import_log(request, partial(start, self._database, self._settings))
 
     def load(self, name: str, *, makers: Makers | None = None) -> LiveExperiment:
-        """Load an experiment: its state is derived from the ledger and compared with the outstanding entries."""
-        return self._verified(self.peek(name, makers=makers))
+        """Load an experiment: derive its state from the ledger and compare it with the outstanding entries."""
+        replications, live = self._open(name, makers)
+        verify_or_fail(replications)
+        return live
 
     def peek(self, name: str, *, makers: Makers | None = None) -> LiveExperiment:
         """Load an experiment without the check; each replication is still checked when it is first used."""
-        return self._remember(find(self._database, self._settings, name, makers))
+        return self._open(name, makers)[1]
 
-    def _verified(self, live: LiveExperiment) -> LiveExperiment:
-        live._verify_or_fail()
-        return live
-
-    def _remember(self, live: LiveExperiment) -> LiveExperiment:
+    def _open(self, name: str, makers: Makers | None) -> tuple[OpenReplications, LiveExperiment]:
+        row = find_row(self._database, name)
+        replications = OpenReplications(self._database, row, self._settings, makers)
+        live = LiveExperiment(replications, row)
         self._loaded.add(live)
-        return live
+        return replications, live
+
+    # All experiments
+
+    def names(self) -> list[str]:
+        """Return the names of the experiments, the oldest first."""
+        return names_in(self._database)
+
+    def statuses(self) -> list[Status]:
+        """Return the status of every experiment, the oldest first."""
+        return self._database.read(read_statuses)
+
+    def experiments_of(self, ids: Sequence[str]) -> list[str | None]:
+        """Return the names of the experiments that assignments belong to; None for an unknown id."""
+        checked = require_list("experiments_of: ids", ids)
+        return self._database.read(lambda transaction: read_experiments_of(transaction, checked))
+
+    def history(self) -> list[Change]:
+        """Return every change of every experiment, the oldest first."""
+        return self._database.read(all_changes)
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Write all experiments, as they are at this moment, to a new SQLite file; the store may serve meanwhile.
+
+        `restore` makes a store of either database from it. A copy of a SQLite file made by other means lacks the
+        content of its write-ahead log.
+        """
+        write_backup(self._database, path)
+
+    def delete(self, name: str, *, reason: str = "") -> None:
+        """Delete an experiment that is stopped, complete or failed, with its ledger and its audit log.
+
+        Its lines in the history stay, and a line records the deletion. Its name may be used again. A long ledger
+        takes several transactions; if this is interrupted, call it again.
+        """
+        delete_experiment(self._database, self._settings, find_row(self._database, name), reason)
+
+    def erase(self, unit: Unit, *, reason: str = "") -> int:
+        """Erase a unit from every experiment, as `LiveExperiment.erase` does; return its assignments' number."""
+        return sum(self.peek(name).erase(unit, reason=reason) for name in self.names())
+
+    def prune(self, older_than: float | timedelta, *, reason: str = "") -> int:
+        """Remove lines of the audit log that are older than some seconds, or a `timedelta`; return their number.
+
+        Only lines of complete replications are removed, because windows of open ones may be extended. The digests'
+        sums of the removed lines are kept, so that the ledger can still be compared with the audit log. Visits of
+        units are removed too from experiments that ended before that time.
+        """
+        return prune(self._database, self._settings, older_than, reason)

@@ -25,7 +25,7 @@ from sameluck.live.experiment import LiveExperiment
 from sameluck.live.options import Makers
 from sameluck.live.records import NOT_RUNNING, Assignment, AssignmentDetails, Receipt
 from sameluck.live.store import Store
-from sameluck.live.users.enrolment import Unit
+from sameluck.live.users.units import Unit
 
 T = TypeVar("T")
 

@@ -136,7 +136,7 @@ class AssignmentRules:
         assignment = live.describe(scenario.enrol(live))
         place = {"stack_owner": 0, "arm": assignment.arm_index, "position": assignment.position}
         other = place if same_entry else {**place, "position": 5}
-        key = {"experiment": live._id, "replication": 0}
+        key = {"experiment": live.id, "replication": 0}
         code = unit or hash_unit("unit 0", live._enrolment._salt)
         database = scenario.store._database
 

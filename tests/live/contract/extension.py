@@ -130,7 +130,7 @@ class ExtensionRules:
         assert live.extend_windows(100) == (0, 0, 2, 0)
         rows = scenario.store._database.read(
             lambda t: t.fetch_all(
-                SettledRow, "settled_since", experiment=live._id, replication=0, version=0
+                SettledRow, "settled_since", experiment=live.id, replication=0, version=0
             )
         )
         assert sorted(row.position for row in rows) == sorted(

@@ -24,7 +24,7 @@ from sameluck.live.calls.settings import acting_as
 from sameluck.live.databases.base import Work
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.users import enrolment
-from sameluck.live.users.enrolment import MadeAssignment
+from sameluck.live.users.enrolment import NewAssignment
 
 T = TypeVar("T")
 
@@ -183,7 +183,7 @@ class IncidentRules:
             live.assign("ann", strict=True)
         answers = live.assign_many(["bob", "", "carl"])
         assert [getattr(one, "reason", "") for one in answers] == ["UNAVAILABLE", "", "UNAVAILABLE"]
-        assert [len(made) for made in live._enrolment._unanswered] == [2]  # of one call, once
+        assert [len(made) for made in live._enrolment._undelivered] == [2]  # of one call, once
         monkeypatch.undo()
         live._settings.after_fork()  # the circuit breaker lets the next call pass
         assert (live.status().waiting, live.status().voided) == (3, 1)
@@ -198,11 +198,11 @@ class IncidentRules:
     ) -> None:
         """Each call voids some of the assignments whose units were not told; closing voids all of them."""
         live, not_told = scenario.start(options=options(batch=8)), []
-        monkeypatch.setattr(enrolment, "MOST_VOIDED", 3)
+        monkeypatch.setattr(enrolment, "MAX_BATCH", 3)
         for size in (1, 1, 2, 4, 1, 1):  # assignments of one call
             units = [scenario.unit() for _ in range(size)]
             made = [
-                MadeAssignment(str(live.assign(unit).id), live._enrolment.code(unit))
+                NewAssignment(str(live.assign(unit).id), live._enrolment.unit_hash(unit))
                 for unit in units
             ]
             not_told.append(made)
@@ -225,7 +225,7 @@ class IncidentRules:
         live = scenario.start()
         other = scenario.store.peek(live.name)
         made = [
-            MadeAssignment(str(live.assign(unit).id), live._enrolment.code(unit))
+            NewAssignment(str(live.assign(unit).id), live._enrolment.unit_hash(unit))
             for unit in ("ann", "bob")
         ]
         live._enrolment.mark_undelivered(made)

@@ -162,7 +162,7 @@ class ParticipationRules:
         def forget(transaction: object) -> None:
             values = {"open_replications": 1, "reward": {"window_seconds": WINDOW}}
             text = json.dumps(values)
-            transaction.execute("set_options", experiment=live._id, options=text)  # type: ignore[attr-defined]
+            transaction.execute("set_options", experiment=live.id, options=text)  # type: ignore[attr-defined]
 
         scenario.store._database.write(forget)
         live = scenario.store.start("trial", settings[0], options=settings[1], exist_ok=True)

@@ -59,7 +59,7 @@ class RemovalRules:
         assert what[0] == ("started", "")
         assert what[-1] == ("deleted", "over")
         again = scenario.start()
-        assert again._id > live._id
+        assert again.id > live.id
         assert_finishes(scenario, again)
         assert_finishes(scenario, kept)
 
@@ -112,7 +112,7 @@ class RemovalRules:
         live.reward(ann.id, value)
         with pytest.raises(Conflict):
             live.reward(ann.id, value + 1)
-        code = live._enrolment.code("ann")
+        code = live._enrolment.unit_hash("ann")
         assert live.erase("ann", reason="her request") == 1
         for row in (HistoryRow, EventRow):
             statement = {HistoryRow: "history", EventRow: "events"}[row]

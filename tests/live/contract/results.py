@@ -150,7 +150,7 @@ class ResultRules:
             "settled": which + 1,
             "now": 0,
         }
-        edit: Values = {"experiment": live._id, **key, **values, "assignment": row.id}
+        edit: Values = {"experiment": live.id, **key, **values, "assignment": row.id}
         scenario.store._database.write(lambda t: t.execute("settle", **edit))
         checks = {one.name: one for one in live.diagnostics()}
         named = rf"position {which} of arm '1' is 99.5 in the ledger and .* in the audit log \(assignment {row.id}"
@@ -209,7 +209,7 @@ class ResultRules:
         audited = [(row[0], Entry(*row[1:4])) for row in rows if row[1] == AUDITED]
         assert {row[4] for row in rows} == {"settled"}
         assert len(audited) == len(set(audited)) > 0
-        scheduler = live._replications.engine
+        scheduler = live._replications.definition.engine
         counts = np.sort(simulated(live.experiment).pulls[:, :, -1], axis=1)[:, -2]
         drawn = {
             (replication, entry)

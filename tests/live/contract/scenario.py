@@ -141,7 +141,7 @@ class Scenario:
 
     def rows(self, live: LiveExperiment, row: type[Row], statement: str) -> list[Row]:
         """The rows that a statement returns for an experiment."""
-        return self.store._database.read(lambda t: t.fetch_all(row, statement, experiment=live._id))
+        return self.store._database.read(lambda t: t.fetch_all(row, statement, experiment=live.id))
 
     def close(self) -> None:
         """Close the store."""

@@ -282,7 +282,7 @@ class VersionRules:
         self._serve_some(scenario, live, 6)
         waiting = scenario.enrol(live)
         rows = scenario.rows(live, EntryRow, "all_outstanding")
-        wanted: dict[str, SqlValue] = {"experiment": live._id, **rows[0]._asdict()}
+        wanted: dict[str, SqlValue] = {"experiment": live.id, **rows[0]._asdict()}
         scenario.store._database.write(lambda t: t.execute("release", **wanted))
         scenario.store._database.write(lambda t: t.execute("want", **wanted | {"position": 7}))
         with pytest.raises(Diverged, match="repair"):
@@ -307,7 +307,7 @@ class VersionRules:
         live = scenario.start({"fixed": "always(1)"}, options=options(open_replications=1))
         self._serve_some(scenario, live, 2)
         next_but_one: Values = {
-            "experiment": live._id,
+            "experiment": live.id,
             "replication": 0,
             **Entry(0, 1, 3)._asdict(),
         }
@@ -329,7 +329,7 @@ class VersionRules:
         text = live.experiment.to_json()
         values: Values = {"definition": text, "fingerprints": "{}", "revision": 0}
         scenario.store._database.write(
-            lambda t: t.execute("set_definition", experiment=live._id, **values)
+            lambda t: t.execute("set_definition", experiment=live.id, **values)
         )
         live = scenario.reopen(live, makers=OLD)
         assert [one.what for one in live.history()] == ["started", "policy versions recorded"]

@@ -22,7 +22,7 @@ from sameluck.live.databases import postgres
 from sameluck.live.databases.postgres_transaction import lock_number
 from sameluck.live.databases.rows import TextRow
 from sameluck.live.state.replications import OpenReplications
-from sameluck.live.users.enrolment import MadeAssignment
+from sameluck.live.users.enrolment import NewAssignment
 
 LOCKS = {
     "lock_assignment": "SELECT 1 FROM assignment WHERE id = %(assignment)s FOR UPDATE",
@@ -222,7 +222,7 @@ class TestLostConnections:
 
 
 def made(live, unit):
-    return MadeAssignment(live.assign(unit).id, live._enrolment.code(unit))
+    return NewAssignment(live.assign(unit).id, live._enrolment.unit_hash(unit))
 
 
 def test_an_assignment_is_voided_once_the_call_that_made_it_has_ended(postgres_url):
@@ -269,7 +269,7 @@ def test_a_list_of_units_waits_for_no_reward_that_may_wait_for_it(postgres_url, 
     with sl.open(postgres_url, timeout=10) as store, psycopg.connect(postgres_url) as reward:
         live = Scenario(lambda _: store).start()
         id = live.assign("returns").id
-        reward.execute(LOCKS[lock], {"assignment": id, "experiment": live._id})
+        reward.execute(LOCKS[lock], {"assignment": id, "experiment": live.id})
         answers = live.assign_many(["new", "returns"], strict=True)
         assert [one.reason for one in answers] == ["ASSIGNED", "STICKY"]
 

@@ -72,7 +72,7 @@ def test_the_hash_of_an_erased_unit_is_not_in_the_file(sqlite_url, tmp_path):
     live = scenario.start(FIVE)
     given = live.assign("ann")
     scenario.pay(live, given.id)
-    gone = [live._enrolment.code("ann").encode(), given.id.encode()]
+    gone = [live._enrolment.unit_hash("ann").encode(), given.id.encode()]
     for _ in range(20):
         scenario.serve(live)
     live.erase("ann")
@@ -102,7 +102,7 @@ def test_another_process_that_flushes_visits_brings_no_unit_back(postgres_url):
     other.assign("ann")
     assert live.erase("ann") == 1
     other._enrolment.flush()
-    code = live._enrolment.code("ann")
+    code = live._enrolment.unit_hash("ann")
     scenario.close()
     assert [name for name, rows in tables(postgres_url).items() if code in str(rows)] == []
 

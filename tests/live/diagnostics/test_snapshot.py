@@ -316,7 +316,7 @@ def test_delays_count_from_exposure(store):
 
 class TestSampleRatio:
     def counted(self, live, **calls):
-        rows = [{"experiment": live._id, "reason": r, "calls": n} for r, n in calls.items()]
+        rows = [{"experiment": live.id, "reason": r, "calls": n} for r, n in calls.items()]
         live._database.write(lambda transaction: transaction.execute_many("count_answers", rows))
         return by_name(live.diagnostics())["sample ratio"]
 
@@ -452,13 +452,15 @@ class TestSamePolicy:
 def test_a_module_of_the_package_is_a_check(store, tmp_path, monkeypatch):
     (tmp_path / "arrivals.py").write_text(
         "from sameluck.live.diagnostics.check import Check, diagnostic\n\n\n"
-        "@diagnostic(order=45)\n"
+        "@diagnostic('arrivals')\n"
         "def arrivals(snapshot):\n"
         "    calls = sum(snapshot.calls.values())\n"
         "    yield Check('arrivals', 'fine', f'{calls} calls.', None, {'calls': calls})\n"
     )
     monkeypatch.setattr(diagnostics, "__path__", [*diagnostics.__path__, str(tmp_path)])
-    monkeypatch.setattr(check, "_ORDER", dict(check._ORDER))
+    monkeypatch.setattr(check, "_registered", dict(check._registered))
+    before, after = check.ORDER[:6], check.ORDER[6:]
+    monkeypatch.setattr(check, "ORDER", (*before, "arrivals", *after))
     live = store.start("shop", experiment())
     live.assign("ann")
 

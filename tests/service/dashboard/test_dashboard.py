@@ -224,7 +224,7 @@ def test_rewards_that_are_awaited_are_dashed(served, browser, text_of):
 def test_a_failed_experiment_is_repaired_after_a_preview(served, browser, text_of):
     live = served.store.load("socks")
     play(live, until=1)
-    database, key = served.store.database, {"experiment": live._id}
+    database, key = served.store.database, {"experiment": live.id}
     rows = database.read(lambda t: t.fetch_all(EntryRow, "all_outstanding", **key))
     database.write(lambda t: t.execute("release", **key, **rows[0]._asdict()))
     assert str(live.repair()) in text_of(browser.get("/experiments/socks/repair"))

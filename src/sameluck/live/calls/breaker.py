@@ -1,4 +1,4 @@
-"""`CircuitBreaker`: calls of a store that is away fail at once."""
+"""`CircuitBreaker`: calls of an unavailable store fail at once."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ import time
 from sameluck.errors import Closed, Misconfigured, Unavailable
 from sameluck.live.calls.deadline import time_limit
 
-FAILURES = 3  # in a row, until calls are no longer tried
-SECONDS = 1.0  # until one call is tried again
-QUIET_SECONDS = 10.0  # after a recovery was logged, until a failure is: an overloaded store answers every other call
+MAX_FAILURES = 3  # in a row, until calls are no longer tried
+RETRY_SECONDS = 1.0  # until one call is tried again
+# After a recovery was logged, until a failure is logged: an overloaded store answers every other call.
+QUIET_SECONDS = 10.0
 
 _log = logging.getLogger("sameluck")
 
 
 class Attempt(time_limit):
-    """One call of a store, as a context manager. Every call of a user has one, so that few functions are called."""
+    """One call of a store, as a context manager.
+
+    It is a class with slots, and not a generator, because every call of a user has one: it costs few function calls.
+    """
 
     __slots__ = ("_breaker",)
 
@@ -25,7 +29,7 @@ class Attempt(time_limit):
         self._breaker, self._seconds = breaker, seconds
 
     def __enter__(self) -> None:
-        if self._breaker.failures >= FAILURES:
+        if self._breaker.failures >= MAX_FAILURES:
             self._breaker.wait_for_turn()
         time_limit.__enter__(self)
 
@@ -36,54 +40,58 @@ class Attempt(time_limit):
 
 
 class CircuitBreaker:
-    """Whether a store is tried: after some failures in a row, by one call a second only, until one succeeds."""
+    """Decides which calls of a store are tried.
+
+    After some failures in a row, one call a second is tried and the others fail at once, until a call succeeds.
+    `failures` is read without the lock: a call that reads an old value is tried once more, or fails once more.
+    """
 
     def __init__(self) -> None:
         self.failures = 0
         self._error: Unavailable | None = None
-        self._closed_until = 0.0
+        self._next_try = 0.0
         self._logged: type[Unavailable] | None = None  # the last failure since the store answered
         self._quiet_until = 0.0
         self._lock = threading.Lock()
 
     def call(self, seconds: float | None) -> Attempt:
-        """A call of the store that has so many seconds; raises the last error again if it is not tried."""
+        """Return a call with a time limit in seconds; entering it raises the last error if it is not tried."""
         return Attempt(self, seconds)
 
     def end(self, error: object) -> None:
-        """Note how a call ended: the error that it raised, or None."""
+        """Record the end of a call: the error that it raised, or None."""
         if error is None:
             if self.failures:
-                self._succeeded()
+                self._record_success()
         elif isinstance(error, Unavailable) and not isinstance(error, Closed):
-            self._failed(error)
+            self._record_failure(error)
 
     def wait_for_turn(self) -> None:
-        """Raise the last error, unless there were few of them or it is time to try again."""
-        if self.failures < FAILURES:
+        """Raise the last error, unless there were few failures or it is time to try again."""
+        if self.failures < MAX_FAILURES:
             return
         with self._lock:
             now = time.monotonic()
-            if now >= self._closed_until:
-                self._closed_until = now + SECONDS
+            if now >= self._next_try:
+                self._next_try = now + RETRY_SECONDS
             elif self._error is not None:
                 raise type(self._error)(f"{self._error} (not tried again at once)")
 
-    def _failed(self, error: Unavailable) -> None:
+    def _record_failure(self, error: Unavailable) -> None:
         now = time.monotonic()
         with self._lock:
             self.failures += 1
             self._error = error
-            if self.failures == FAILURES:
-                self._closed_until = now + SECONDS
-            new = self._logged is not type(error) and now >= self._quiet_until
-            if new:
+            if self.failures == MAX_FAILURES:
+                self._next_try = now + RETRY_SECONDS
+            is_new = self._logged is not type(error) and now >= self._quiet_until
+            if is_new:
                 self._logged = type(error)
-        if new:
+        if is_new:  # logged outside the lock: a handler may be slow
             level = logging.ERROR if isinstance(error, Misconfigured) else logging.WARNING
             _log.log(level, "sameluck: %s", error)
 
-    def _succeeded(self) -> None:
+    def _record_success(self) -> None:
         with self._lock:
             self.failures, self._error = 0, None
             logged, self._logged = self._logged, None

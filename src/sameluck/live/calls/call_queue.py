@@ -1,7 +1,11 @@
-"""`CallQueue`: calls of coroutines, made in threads; those that wait at the same moment are made together.
+"""`CallQueue`: calls of coroutines, made in threads; calls that wait at the same moment are made as one batch.
 
-The event loop never waits for the store. What becomes of a call (answered, late, cancelled) is decided in the event
-loop of its coroutine, so that an answer is either given or known not to have been given.
+The event loop never waits for the store. A call's outcome (answered, late, cancelled) is decided in the event loop of
+its coroutine, so that an answer is either delivered or known to be undelivered.
+
+Why a queue, beside SQLite's group commit and `PendingWrites`: a batch of calls is one transaction with one pass over
+the statements. Without it, each call in a thread of its own, 100 coroutines on SQLite served 824 users per second
+instead of 1,809 (medians of three interleaved runs on two busy cores).
 """
 
 from __future__ import annotations
@@ -27,8 +31,8 @@ _in_this_process: weakref.WeakSet[CallQueue] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    for each in list(_in_this_process):
-        each.begin()
+    for queue in list(_in_this_process):
+        queue.begin()
 
 
 if hasattr(os, "register_at_fork"):
@@ -37,74 +41,80 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass(frozen=True, eq=False)
 class BatchedCall(Generic[Item, Answer]):
-    """Calls that can be made together."""
+    """A function that can be called for a batch of items.
 
-    # An answer or an error for each of some items.
+    Attributes:
+        together: Returns an answer or an error for each item.
+        undelivered: Takes an item and its answer that no coroutine got. With it, a call that nobody waits for any
+            more is not made.
+        in_turn: Make one batch at a time. A second batch would wait for the rows that the first has locked, and would
+            be smaller than a batch made after it.
+    """
+
     together: Callable[[list[Item]], Sequence[Answer | BaseException]]
-    # Takes an item and its answer that no coroutine got. With it, a call that nobody waits for any more is not made.
-    unheard: Callable[[Item, Answer | BaseException], None] | None = None
-    # One group at a time: a second would wait for the first, and be smaller than one that comes after it.
+    undelivered: Callable[[Item, Answer | BaseException], None] | None = None
     in_turn: bool = False
 
 
 class _Call(NamedTuple):
-    kind: BatchedCall[Any, Any]
+    function: BatchedCall[Any, Any]
     item: object
     future: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
 
     @property
     def withdrawn(self) -> bool:
-        return self.kind.unheard is not None and self.future.done()
+        return self.function.undelivered is not None and self.future.done()
 
     def end(self, answer: object) -> None:
-        """Give the answer to the coroutine, in its event loop."""
+        """Deliver the answer to the coroutine; called in its event loop."""
         if self.future.done():
-            self.tell_unheard(answer)
+            self.report_undelivered(answer)
         elif isinstance(answer, BaseException):
             self.future.set_exception(answer)
         else:
             self.future.set_result(answer)
 
-    def tell_unheard(self, answer: object) -> None:
-        if self.kind.unheard is not None:
-            self.kind.unheard(self.item, answer)
+    def report_undelivered(self, answer: object) -> None:
+        if self.function.undelivered is not None:
+            self.function.undelivered(self.item, answer)
 
 
 class CallQueue:
-    """The calls of one store that wait for a thread.
+    """Calls of one store that wait for a thread.
 
     Args:
-        grouping: Threads that make calls together; each takes what waits when it is free.
-        others: Threads that make the other calls.
-        failed: Is told when a call has no answer in time, and none was given to others meanwhile.
+        batch_threads: Threads that make batches; each takes the waiting calls when it is free.
+        single_threads: Threads that make all other calls.
+        failed: Called with the error when a call has no answer in time, and no other call got one meanwhile.
     """
 
     def __init__(
-        self, grouping: int, others: int, failed: Callable[[BaseException], object]
+        self, batch_threads: int, single_threads: int, failed: Callable[[BaseException], object]
     ) -> None:
-        self._most, self._others, self._failed = grouping, others, failed
+        self._batch_threads, self._single_threads = batch_threads, single_threads
+        self._failed = failed
         self._closed = False
         self.begin()
         _in_this_process.add(self)
 
     def begin(self) -> None:
-        """Begin without calls and threads, as in a forked process: those of its parent stay there."""
+        """Begin without calls and threads; a forked process calls this, since its parent keeps them."""
         self._lock = threading.Lock()
-        # The kind that waits longest first.
+        # By function, the one that waits longest first.
         self._waiting: dict[BatchedCall[Any, Any], list[_Call]] = {}
-        self._in_turn: set[BatchedCall[Any, Any]] = set()  # of which a group is being made
-        self._running = 0  # threads that make calls together
-        self._progress = 0.0  # when one of them began or made calls
-        self._groups = ThreadPoolExecutor(self._most, "sameluck")
-        self._threads = ThreadPoolExecutor(self._others, "sameluck")
+        self._in_turn: set[BatchedCall[Any, Any]] = set()  # whose batch is being made
+        self._running = 0  # threads that make batches
+        self._progress = 0.0  # when one of them began or finished a batch
+        self._batches = ThreadPoolExecutor(self._batch_threads, "sameluck")
+        self._threads = ThreadPoolExecutor(self._single_threads, "sameluck")
 
     async def call(
-        self, kind: BatchedCall[Item, Answer], item: Item, seconds: float | None
+        self, function: BatchedCall[Item, Answer], item: Item, seconds: float | None
     ) -> Answer:
-        """Make a call together with others; `Unavailable` if it has no answer after so many seconds."""
+        """Make a call in a batch with others; raise `Unavailable` if it has no answer after some seconds."""
         loop = asyncio.get_running_loop()
-        call = _Call(kind, item, loop.create_future(), loop)
+        call = _Call(function, item, loop.create_future(), loop)
         self._submit(call, seconds)
         timer = None
         if seconds is not None:
@@ -113,14 +123,16 @@ class CallQueue:
             return await call.future
         except asyncio.CancelledError:
             if not call.future.cancelled() and call.future.exception() is None:
-                call.tell_unheard(call.future.result())  # it came just before
+                call.report_undelivered(
+                    call.future.result()
+                )  # it arrived just before the cancellation
             raise
         finally:
             if timer is not None:
                 timer.cancel()
 
     async def in_thread(self, call: Callable[[], T], seconds: float | None = None) -> T:
-        """Make a call in a thread; `Unavailable` if it has no answer after so many seconds."""
+        """Make a call in a thread; raise `Unavailable` if it has no answer after some seconds."""
         with self._lock:
             self._check_open()
             made = asyncio.wrap_future(self._threads.submit(copy_context().run, call))
@@ -133,11 +145,11 @@ class CallQueue:
             raise
 
     async def close(self, then: Callable[[], None]) -> None:
-        """Make the calls that wait, and then a last one, even if this is cancelled."""
-        groups, threads = self._groups, self._threads
+        """Make the calls that wait, and then a last one, even if the awaiting task is cancelled."""
+        batches, threads = self._batches, self._threads
 
         def finish() -> None:
-            groups.shutdown()
+            batches.shutdown()
             then()
             threads.shutdown(wait=False)
 
@@ -157,15 +169,15 @@ class CallQueue:
             self._check_open()
             if self._hangs(seconds):
                 raise _no_answer()
-            self._waiting.setdefault(call.kind, []).append(call)
-            if self._running < self._most and call.kind not in self._in_turn:
+            self._waiting.setdefault(call.function, []).append(call)
+            if self._running < self._batch_threads and call.function not in self._in_turn:
                 self._running += 1
                 self._progress = time.monotonic()
-                self._groups.submit(self._work)
+                self._batches.submit(self._work)
 
     def _hangs(self, seconds: float | None) -> bool:
-        """Whether no thread is free, and none was for so long."""
-        if seconds is None or self._running < self._most:
+        """Return True if no thread is free, and none has been for some seconds."""
+        if seconds is None or self._running < self._batch_threads:
             return False
         return time.monotonic() - self._progress > seconds
 
@@ -177,26 +189,27 @@ class CallQueue:
                 self._failed(error)
 
     def _work(self) -> None:
-        """Make calls as long as any wait."""
+        """Make batches as long as calls wait; runs in a thread."""
         while calls := self._take():
-            if wanted := [call for call in calls if not call.withdrawn]:
-                answers = _answers(wanted)
+            if batch := [call for call in calls if not call.withdrawn]:
+                answers = _answers(batch)
                 self._progress = time.monotonic()
-                _give(wanted, answers)
+                _deliver(batch, answers)
             with self._lock:
-                self._in_turn.discard(calls[0].kind)
+                self._in_turn.discard(calls[0].function)
 
     def _take(self) -> list[_Call] | None:
         with self._lock:
-            kind = next((one for one in self._waiting if one not in self._in_turn), None)
-            if kind is None:
+            ready = (function for function in self._waiting if function not in self._in_turn)
+            function = next(ready, None)
+            if function is None:
                 self._running -= 1
                 return None
-            calls = self._waiting.pop(kind)
-            if kind.in_turn:
-                self._in_turn.add(kind)
+            calls = self._waiting.pop(function)
+            if function.in_turn:
+                self._in_turn.add(function)
             if len(calls) > MAX_BATCH:
-                self._waiting[kind] = calls[MAX_BATCH:]  # behind the other kinds
+                self._waiting[function] = calls[MAX_BATCH:]  # behind the other functions
             return calls[:MAX_BATCH]
 
 
@@ -206,17 +219,17 @@ def _no_answer() -> Unavailable:
 
 def _answers(calls: Sequence[_Call]) -> Sequence[object]:
     try:
-        return calls[0].kind.together([call.item for call in calls])
+        return calls[0].function.together([call.item for call in calls])
     except BaseException as error:
         return [error] * len(calls)
 
 
-def _give(calls: Sequence[_Call], answers: Sequence[object]) -> None:
-    """Give answers to coroutines, by one call of each event loop."""
+def _deliver(calls: Sequence[_Call], answers: Sequence[object]) -> None:
+    """Deliver answers to coroutines, with one call of each event loop, since waking a loop is slow."""
     by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Call, object]]] = {}
     for call, answer in zip(calls, answers, strict=True):
         if call.future.done():
-            call.tell_unheard(answer)
+            call.report_undelivered(answer)
         else:
             by_loop.setdefault(call.loop, []).append((call, answer))
     for loop, answered in by_loop.items():
@@ -224,7 +237,7 @@ def _give(calls: Sequence[_Call], answers: Sequence[object]) -> None:
             loop.call_soon_threadsafe(_end, answered)
         except RuntimeError:  # the loop is closed
             for call, answer in answered:
-                call.tell_unheard(answer)
+                call.report_undelivered(answer)
 
 
 def _end(answered: Sequence[tuple[_Call, object]]) -> None:

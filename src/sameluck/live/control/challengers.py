@@ -21,8 +21,7 @@ from sameluck.live.engine.protocol import ReplicationState
 from sameluck.live.options import LiveOptions, check_fit, experiment_as_run
 from sameluck.live.records import AddedPolicy
 from sameluck.live.state.definition import Definition, PolicyRecord, records_text
-from sameluck.live.state.replications import OpenReplications
-from sameluck.live.users.pending_writes import PendingWrites
+from sameluck.live.state.replications import OpenReplications, PendingWrites
 from sameluck.policies.base import Policy
 from sameluck.validation import require_name
 
@@ -132,8 +131,8 @@ class Challenger(NamedTuple):
                 state.outstanding = outstanding.get(row.number, set())
                 one = one._replace(progress=_progress(state))
                 self.replications.states[row.number] = state
-                settlements = PendingWrites(self.transaction)
-                self.replications.write_state(settlements, state, state.want_afresh(), now)
+                writes = PendingWrites(self.transaction)
+                self.replications.write_state(writes, state, state.want_afresh(), now)
             progress.append(one.progress)
         return progress
 
@@ -165,8 +164,8 @@ class Challenger(NamedTuple):
         owner = 1 + max(record.owner for record in before.records.values())
         records = before.records | {name: PolicyRecord(owner, added=True)}
         row = DefinitionRow(wider.to_json(), records_text(records), before.row.revision + 1)
-        read = self.replications.read_definition
-        return read(read(row).with_versions([name]))
+        define = self.replications.define
+        return define(define(row).with_versions([name]))
 
     def _check_rewards(self, wider: Definition, values: Floats) -> None:
         if wider.binary_rewards and not np.isin(values, (0, 1)).all():

@@ -1,18 +1,23 @@
-"""Changes of the policies of a live experiment: one removed, the code of some replaced, the ledger repaired."""
+"""Changes of a live experiment's policies: add or remove a policy, replace code, repair the ledger."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from sameluck.errors import Conflict, Invalid, did_you_mean, shown
 from sameluck.experiment import ExperimentRecord
+from sameluck.live.control.challengers import Challenger
 from sameluck.live.control.history import check_reason
 from sameluck.live.control.policy_migration import LedgerChanges, PolicyMigration
-from sameluck.live.options import Makers, checked_makers
+from sameluck.live.databases.base import Transaction
+from sameluck.live.options import Maker, Makers, checked_makers
+from sameluck.live.records import AddedPolicy
 from sameluck.live.state.definition import Definition, records_text
 from sameluck.live.state.replications import OpenReplications
+from sameluck.policies.base import Policy
 from sameluck.validation import require_flag
 from sameluck.wording import counted
 
@@ -21,6 +26,35 @@ class PolicyChanges(NamedTuple):
     """The changes that operators make to the policies of one experiment."""
 
     replications: OpenReplications
+
+    def add(self, name: str, policy: Policy | str, make: Maker | None) -> AddedPolicy:
+        """Add a challenger; see `LiveExperiment.add_policy`."""
+        self._add_maker(name, policy, make)
+        challenger = partial(Challenger, replications=self.replications, name=name, policy=policy)
+        # Read and not write: the long derivation locks nothing, and a challenger that fails is just not added.
+        database = self.replications.database
+        derived = database.read(lambda transaction: challenger(transaction).derive())
+        database.read(lambda transaction: challenger(transaction).catch_up(derived))
+        first_attempt = [derived]
+
+        def work(transaction: Transaction) -> AddedPolicy:
+            # A transaction may be run again, and joining changes the derived states: derive them anew then.
+            joining = challenger(transaction)
+            states = first_attempt.pop() if first_attempt else joining.derive()
+            return joining.join(states, self.replications.settings.now())
+
+        return database.write(work)
+
+    def preview(self, name: str, policy: Policy | str, make: Maker | None) -> AddedPolicy:
+        """Return the result that `add` would return, without changing anything."""
+        self._add_maker(name, policy, make)
+        return self.replications.database.read(
+            lambda transaction: Challenger(transaction, self.replications, name, policy).preview()
+        )
+
+    def _add_maker(self, name: str, policy: Policy | str, make: Maker | None) -> None:
+        if make is not None:
+            self.replications.add_maker(getattr(policy, "name", name), make)
 
     def remove(self, name: str, reason: str) -> LedgerChanges:
         """Remove a policy; see `LiveExperiment.remove_policy`."""
@@ -43,7 +77,7 @@ class PolicyChanges(NamedTuple):
             fingerprints=records_text(records),
             revision=before.row.revision + 1,
         )
-        return self.replications.read_definition(row)
+        return self.replications.define(row)
 
     def replace_code(
         self, names: Sequence[str], makers: Makers | None, reason: str, *, confirm: bool
@@ -66,7 +100,7 @@ class PolicyChanges(NamedTuple):
         return done
 
     def _with_code(self, before: Definition, names: Sequence[str], makers: Makers) -> Definition:
-        own = self.replications.read_definition(before.row, makers)
+        own = self.replications.define(before.row, makers)
         for name in names:
             if name in own.missing:
                 raise own.missing[name]
@@ -77,7 +111,7 @@ class PolicyChanges(NamedTuple):
                     "invalid_transition",
                 )
         row = own.with_versions(names)._replace(revision=before.row.revision + 1)
-        after = self.replications.read_definition(row, makers)
+        after = self.replications.define(row, makers)
         after.playable, after.fingerprints = own.playable, own.fingerprints
         return after
 
@@ -89,7 +123,7 @@ class PolicyChanges(NamedTuple):
         def change(before: Definition) -> Definition:
             _ = before.engine  # raises if this process does not have the experiment's code
             row = before.row._replace(revision=before.row.revision + 1)
-            after = self.replications.read_definition(row)
+            after = self.replications.define(row)
             after.playable, after.fingerprints = before.playable, before.fingerprints
             return after
 

@@ -30,8 +30,7 @@ from sameluck.live.databases.rows import (
 from sameluck.live.engine.digest import MODULUS, entry_digest
 from sameluck.live.options import MAX_SECONDS
 from sameluck.live.records import moment
-from sameluck.live.state.replications import OpenReplications
-from sameluck.live.users.pending_writes import PendingWrites
+from sameluck.live.state.replications import OpenReplications, PendingWrites
 from sameluck.validation import require_number
 
 MOST_ENTRIES = 2_000  # of one transaction, unless one replication has more

@@ -35,7 +35,7 @@ class Control(NamedTuple):
             after = resumed if change == "resumed" else change
             if before != after:
                 self._check_transition(before, change, allowed)
-                self.replications.set_status(transaction, after, reason, what=change)
+                self.replications.set_status(transaction, after, reason, change=change)
 
         # Resuming may open many replications, which takes its time.
         (self._write if change == "paused" else self.replications.write)(work)

@@ -24,8 +24,7 @@ from sameluck.live.engine.digest import MODULUS, entry_digest
 from sameluck.live.engine.protocol import Entry, ReplicationState, SettledEntries
 from sameluck.live.records import WindowExtension
 from sameluck.live.state.ledger import Ledger
-from sameluck.live.state.replications import OpenReplications
-from sameluck.live.users.pending_writes import PendingWrites
+from sameluck.live.state.replications import OpenReplications, PendingWrites
 
 
 def extend(
@@ -114,8 +113,8 @@ class _TakingBack(NamedTuple):
             self.transaction.execute("withdraw", **self.key, **entry._asdict())
         state.taken_back = self.row.taken_back + 1
         self.replications.states[self.row.number] = state
-        settlements = PendingWrites(self.transaction)
-        self.replications.write_state(settlements, state, sorted(wanted - wanted_before), self.now)
+        writes = PendingWrites(self.transaction)
+        self.replications.write_state(writes, state, sorted(wanted - wanted_before), self.now)
 
 
 def _without(settled: SettledEntries, entries: set[Entry]) -> SettledEntries:

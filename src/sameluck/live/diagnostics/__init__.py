@@ -1,10 +1,11 @@
 """Checks of a running experiment's assumptions, never of which policy is better.
 
 Each module judges one assumption: a pure function of arrays returns a `Check`, and a function registered with
-`check.diagnostic` reads its rows from a `Snapshot`. A module added to this package is found by discovery.
+`check.diagnostic` reads its rows from a `Snapshot`. A module added to this package is found by discovery; its
+position in the output is the position of its name in `check.ORDER`.
 
-A p-value below 0.01 gives the verdict "watch", one below 0.001 "alarm": there are several checks, and they are
-looked at often.
+A p-value below 0.01 gives the verdict "watch", a p-value below 0.001 "alarm": there are several checks, and people
+look at them often.
 """
 
 from __future__ import annotations

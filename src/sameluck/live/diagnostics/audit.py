@@ -44,7 +44,7 @@ def replay_audit(differences: Floats) -> Check:
     return Check("replay audit", verdict, sentence, interval.p_value, details)
 
 
-@diagnostic(order=80)
+@diagnostic("replay audit")
 def _replay_audit(snapshot: Snapshot) -> Iterator[Check]:
     """The sums of the complete prefix, up to the first replication with an audit that is not settled."""
     if not snapshot.ledger.engine.audit_share:

@@ -14,7 +14,7 @@ from sameluck.live.state.digests import edited_text
 from sameluck.wording import counted
 
 
-@diagnostic(order=15)
+@diagnostic("audit log")
 def _audit_log(snapshot: Snapshot) -> Iterator[Check]:
     """Every reward of the ledger that was reported, against its line in the audit log. There is no p-value.
 

@@ -1,8 +1,8 @@
-"""`Check`, the result of every check, the verdict that follows from a p-value, and the registered checks.
+"""`Check`, the result of every check, the registered checks, and their order.
 
-Every module of this package registers its own:
+Every module of this package registers its own checks by name:
 
-@diagnostic(order=55)
+@diagnostic("seasons")
 def _read_seasons(snapshot: Snapshot) -> Iterator[Check]:
     yield seasons(snapshot.ended.arm, snapshot.ended.value)
 """
@@ -19,11 +19,27 @@ from sameluck.live.diagnostics.snapshot import Snapshot
 
 WATCH, ALARM = 0.01, 0.001  # p-values below
 
+# Of the output; a check that is not listed comes last.
+ORDER = (
+    "rebuild",
+    "audit log",
+    "open slots",
+    "enrolment",
+    "visits",
+    "sample ratio",
+    "moving arms",
+    "drift",
+    "loss",
+    "delay",
+    "replay audit",
+    "same policy",
+)
+
 Details: TypeAlias = dict[str, Any]  # plain values, ready for JSON
 
 
 class Check(NamedTuple):
-    """The result of one check."""
+    """Result of one check."""
 
     name: str
     verdict: str  # "fine", "watch", "alarm", or "unknown" where there is too little data
@@ -33,35 +49,35 @@ class Check(NamedTuple):
 
 
 def verdict_of(p_value: float) -> str:
-    """The verdict that follows from a p-value."""
+    """Return the verdict of a p-value."""
     if p_value < ALARM:
         return "alarm"
     return "watch" if p_value < WATCH else "fine"
 
 
 def p_text(p_value: float) -> str:
-    """A p-value as text."""
+    """Return a p-value as text."""
     return "p < 1e-9" if p_value < 1e-9 else f"p = {p_value:.2g}"
 
 
 Diagnostic: TypeAlias = Callable[[Snapshot], Iterable[Check]]
 
-_ORDER: dict[Diagnostic, int] = {}
+_registered: dict[str, Diagnostic] = {}
 
 
-def diagnostic(order: int = 1_000) -> Callable[[Diagnostic], Diagnostic]:
-    """Register a function that reads a snapshot and returns the checks that apply, at this place of the output."""
+def diagnostic(name: str) -> Callable[[Diagnostic], Diagnostic]:
+    """Register a function that reads a snapshot and returns the checks that apply, under the checks' name."""
 
     def register(function: Diagnostic) -> Diagnostic:
-        _ORDER[function] = order
+        _registered[name] = function
         return function
 
     return register
 
 
 def diagnostics(snapshot: Snapshot) -> tuple[Check, ...]:
-    """Every check that applies, in order."""
+    """Run every check that applies, in order."""
     for module in pkgutil.iter_modules(sys.modules[__package__].__path__, f"{__package__}."):
         import_module(module.name)
-    functions = sorted(_ORDER, key=_ORDER.__getitem__)
-    return tuple(check for function in functions for check in function(snapshot))
+    unlisted = [name for name in _registered if name not in ORDER]
+    return tuple(check for name in (*ORDER, *unlisted) for check in _registered[name](snapshot))

@@ -84,7 +84,7 @@ def _delays_of(name: str, seconds: Floats, window: float | None, arms: int) -> A
     return row | {"last_tenth": last / count, "last_tenth_at_least": least}
 
 
-@diagnostic(order=70)
+@diagnostic("delay")
 def _delay(snapshot: Snapshot) -> Iterator[Check]:
     ended, names = snapshot.ended, snapshot.experiment.arm_names
     arm, window = ended.arm[ended.end == End.OBSERVED], snapshot.options.reward.window_seconds

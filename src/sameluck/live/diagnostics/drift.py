@@ -158,7 +158,7 @@ def _too_few(arms: Sequence[ArmDrift]) -> str:
     )
 
 
-@diagnostic(order=50)
+@diagnostic("drift")
 def _drift(snapshot: Snapshot) -> Iterator[Check]:
     """Default rewards count: a change in how often no reward is reported is a change of the arm."""
     names, ended = snapshot.experiment.arm_names, snapshot.ended

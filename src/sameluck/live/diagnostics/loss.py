@@ -191,7 +191,7 @@ def _share(part: int, whole: int) -> str:
     return f"{part / whole:.1%}" if whole else "none"
 
 
-@diagnostic(order=60)
+@diagnostic("loss")
 def _loss(snapshot: Snapshot) -> Iterator[Check]:
     names, ended = snapshot.experiment.arm_names, snapshot.ended
     late = [0] * len(names)

@@ -10,7 +10,7 @@ from sameluck.live.diagnostics.snapshot import Snapshot
 from sameluck.live.state.result_notes import moving_caution
 
 
-@diagnostic(order=45)
+@diagnostic("moving arms")
 def _moving_arms(snapshot: Snapshot) -> Iterator[Check]:
     """No p-value: the history of a rehearsal says so. Of real users `drift` tests it."""
     rehearsed = [*dict.fromkeys(row.text for row in snapshot.rows(TextRow, "rehearsed_on"))]

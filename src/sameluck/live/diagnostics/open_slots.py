@@ -18,7 +18,7 @@ OFTEN = 20  # voids of one entry; more deserve attention
 SLOW, ENOUGH = 3, 10  # times the slowest complete replication, of at least so many
 
 
-@diagnostic(order=10)
+@diagnostic("rebuild")
 def _rebuild(snapshot: Snapshot) -> Iterator[Check]:
     begun = len(snapshot.ledger.numbers)
     verdict = "fine" if snapshot.divergence is None else "alarm"
@@ -29,7 +29,7 @@ def _rebuild(snapshot: Snapshot) -> Iterator[Check]:
     yield Check("rebuild", verdict, text, None, {"replications": begun})
 
 
-@diagnostic(order=20)
+@diagnostic("open slots")
 def _open_slots(snapshot: Snapshot) -> Iterator[Check]:
     [(_, status, *_)] = snapshot.rows(CurrentRow, "experiment_now")
     entries = {"wanted": 0, "assigned": 0}

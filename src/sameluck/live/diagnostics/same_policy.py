@@ -65,7 +65,7 @@ def _exactly_equal(values: Floats, pair: str, details: Details) -> Check:
     return Check("same policy", "alarm", sentence, None, details | {"first": first})
 
 
-@diagnostic(order=90)
+@diagnostic("same policy")
 def _same_policy(snapshot: Snapshot) -> Iterator[Check]:
     """Every policy against the first one with the same definition; nothing if the ledger cannot be rebuilt."""
     groups: dict[str, list[str]] = {}

@@ -150,17 +150,17 @@ def _visits_text(group: ArrivalRow) -> str:
     return {1: "1", 16: "16 or more"}.get(group.least, f"{group.least} to {2 * group.least - 1}")
 
 
-@diagnostic(order=35)
+@diagnostic("visits")
 def _visits(snapshot: Snapshot) -> Iterator[Check]:
     yield visits(snapshot.rows(ArrivalRow, "arrivals"))
 
 
-@diagnostic(order=30)
+@diagnostic("enrolment")
 def _enrolment(snapshot: Snapshot) -> Iterator[Check]:
     yield enrolment(snapshot.calls)
 
 
-@diagnostic(order=40)
+@diagnostic("sample ratio")
 def _sample_ratio(snapshot: Snapshot) -> Iterator[Check]:
     """The gate decides by unit, but calls are counted: divided by the mean number of calls per enrolled unit."""
     calls = snapshot.calls

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 from sameluck.errors import Invalid, optional, shown
 from sameluck.files import draft_of, file_path
-from sameluck.live.assignments import Assignments
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import CurrentRow, EventRow, HistoryRow
 from sameluck.live.engine.protocol import AUDITED
 from sameluck.live.records import moment
 from sameluck.live.state.definition import Definition
+from sameluck.live.state.replications import OpenReplications
 from sameluck.randomness import streams
 from sameluck.validation import require_one_of
 
@@ -72,7 +72,7 @@ Writer: TypeAlias = Callable[[Path, ExportTable], None]
 
 
 def export(
-    live: Assignments, path: str | os.PathLike[str], *, what: str, format: str | None
+    replications: OpenReplications, path: str | os.PathLike[str], *, what: str, format: str | None
 ) -> int:
     """Write a file of an experiment, whole or not at all; the number of its rows."""
     if not isinstance(what, str) or what not in TABLES:
@@ -82,29 +82,31 @@ def export(
     with draft_of(target) as draft:
 
         def work(transaction: Transaction) -> int:
-            row = transaction.fetch_one(CurrentRow, "experiment_now", experiment=live._id)
-            definition = live._replications.current(transaction)
+            row = transaction.fetch_one(CurrentRow, "experiment_now", experiment=replications.id)
+            definition = replications.current(transaction)
             experiment = definition.experiment
             about = {
                 "kind": "experiment",
-                "name": live.name,
+                "name": replications.name,
                 "what": what,
                 "definition": experiment.to_dict(),
                 "digest": experiment.digest,
                 "streams": streams.VERSION,
-                "options": live.options.to_dict(),
+                "options": replications.options.to_dict(),
                 "status": row.status,
             }
             read, kind, columns = TABLES[what]
             counter = count()  # takes a number per row
             rows = (
                 row
-                for row, _ in zip(read(transaction, live._id, definition), counter, strict=False)
+                for row, _ in zip(
+                    read(transaction, replications.id, definition), counter, strict=False
+                )
             )
             writer(draft, ExportTable(kind, columns, rows, about))
             return next(counter)
 
-        return live._database.read(work)
+        return replications.database.read(work)
 
 
 def format_of(path: Path, format: str | None) -> str:

@@ -125,7 +125,7 @@ class Definition:
         """The refusal, if it is that the code of a policy is not that of the experiment."""
         return self.refusal if isinstance(self.refusal, OtherVersion) else None
 
-    def lacks_others(self, names: Collection[str]) -> bool:
+    def lacks_only_others(self, names: Collection[str]) -> bool:
         """Whether this process lacks the code of some policies, but not of these."""
         lacks = bool(self._missing) and self.other_version is None
         return lacks and not any(name in self._missing for name in names)

@@ -56,11 +56,6 @@ def digest_after(digest: int, more: Iterable[SettledRow]) -> int:
     return (digest + sum(entry_digest(*row) for row in more)) % MODULUS
 
 
-def digest_between(before: int, after: int) -> int:
-    """What was added to a digest."""
-    return (after - before) % MODULUS
-
-
 def all_digests(ledger: Ledger) -> Digests:
     """The digests of all replications at this moment, for `has_grown`."""
     return np.fromiter(

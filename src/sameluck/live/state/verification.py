@@ -46,7 +46,7 @@ def verify_or_fail(replications: OpenReplications) -> None:
         database.write(partial(_add_digest, replications=replications, number=number))
     if definition.with_versions() != definition.row:
         database.write(partial(_record_versions, replications=replications))
-    replications.advance_behind()
+    replications.advance_lagging()
 
 
 def _only_added_missing(definition: Definition) -> bool:

@@ -1,4 +1,4 @@
-"""Calls for a list of items: one call for all of them, a result or an error for each."""
+"""Calls for a batch of items: one call for all of them, and a result or an error for each."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from sameluck.validation import require_list
 T = TypeVar("T")
 S = TypeVar("S")
 
-MAX_BATCH = 100  # items in one transaction
+MAX_BATCH = 100  # items in one transaction: more would keep other callers waiting
 
 
 def batches_of(name: str, items: Iterable[T]) -> Iterator[list[T]]:
-    """Some items at a time: a transaction with very many of them would keep others waiting."""
-    every = require_list(name, items)
-    for first in range(0, len(every), MAX_BATCH):
-        yield every[first : first + MAX_BATCH]
+    """Yield the items of a list in batches for one transaction each."""
+    checked = require_list(name, items)
+    for first in range(0, len(checked), MAX_BATCH):
+        yield checked[first : first + MAX_BATCH]
 
 
 def result_or_error(call: Callable[..., T], *arguments: object) -> T | SameluckError:
-    """What a call returns, or the error that it raises because of its arguments."""
+    """Return the result of a call, or the error that it raises because of its arguments."""
     try:
         return call(*arguments)
     except (Conflict, Diverged, Invalid, Unknown) as error:
@@ -30,11 +30,14 @@ def result_or_error(call: Callable[..., T], *arguments: object) -> T | SameluckE
 
 
 def map_valid(
-    items: Sequence[T | S], kind: type[S], call: Callable[[list[S]], Sequence[T]]
+    items: Sequence[T | S], valid_class: type[S], call: Callable[[list[S]], Sequence[T]]
 ) -> list[T]:
-    """The items, those of a kind replaced by their results: one call returns them all."""
-    some = [item for item in items if isinstance(item, kind)]
-    results = iter(call(some) if some else ())
-    if len(some) == len(items):
+    """Return the items, those of the valid class replaced by their results, which one call returns."""
+    valid = [item for item in items if isinstance(item, valid_class)]
+    results = iter(call(valid) if valid else ())
+    if len(valid) == len(items):
         return list(results)
-    return [next(results) if isinstance(item, kind) else item for item in items]  # type: ignore[misc]  # T is not S
+    return [
+        next(results) if isinstance(item, valid_class) else item  # type: ignore[misc]  # T is not S
+        for item in items
+    ]

@@ -1,4 +1,4 @@
-"""Which arm a unit gets: that of its assignment, of the first wanted entry, or the fallback arm."""
+"""Enrolment of units: each gets the arm of its assignment, of the first wanted entry, or the fallback arm."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import compress
-from typing import Any, NamedTuple, SupportsIndex, TypeAlias
-from uuid import UUID
+from itertools import chain, compress
+from typing import Any, NamedTuple
 
 from sameluck.errors import Closed, OtherVersion, SameluckError, Unavailable
 from sameluck.live import records
@@ -27,63 +26,103 @@ from sameluck.live.databases.rows import (
 from sameluck.live.options import fallback_arm
 from sameluck.live.records import Assignment
 from sameluck.live.state.replications import OpenReplications
-from sameluck.live.users.batches import MAX_BATCH, map_valid
+from sameluck.live.users.batches import MAX_BATCH, batches_of, map_valid, result_or_error
 from sameluck.live.users.expiry import Expiry
-from sameluck.live.users.units import hash_unit, is_in_traffic_share
+from sameluck.live.users.units import Unit, hash_unit, is_in_traffic_share
 
-Unit: TypeAlias = str | SupportsIndex | UUID
 WEEK = 7 * 86_400 * SECOND
 FOREVER = 1 << 62  # microseconds
-MOST_UNITS = 500  # whose visits are written at once
-MOST_VOIDED = MAX_BATCH  # assignments at once, and the rest of those that one call has made
+MAX_UNITS = 500  # units whose visits are written at once
 NO_ENTRY = (records.NO_OPEN_SLOT, records.DRAINING)  # no entry was wanted
-AGAIN = (records.STICKY, records.EXCLUDED, records.ARM_DISABLED)  # the unit has called before
+RETURNED = (records.STICKY, records.EXCLUDED, records.ARM_DISABLED)  # the unit has called before
 
 
-class MadeAssignment(NamedTuple):
-    """An assignment that a call has made, whether or not that was committed."""
+class NewAssignment(NamedTuple):
+    """An assignment that a call has made, whether or not the transaction was committed."""
 
     id: str
-    code: str  # of its unit
+    unit_hash: str
 
 
 class Enrolment:
-    """The units of one experiment, and how calls were answered."""
+    """Units of one experiment, and counts of the answers to their calls."""
 
-    def __init__(self, replications: OpenReplications, row: ExperimentRow) -> None:
-        self._replications = replications
-        self._id, self.expiry = row.id, Expiry(replications)
+    def __init__(self, replications: OpenReplications, row: ExperimentRow, expiry: Expiry) -> None:
+        self._replications, self._expiry = replications, expiry
+        self._id = row.id
         self._settings = replications.settings
         self._salt = bytes.fromhex(row.salt)
         self._share = replications.options.traffic_share
         self._exclusion = replications.options.sticky_exclusion
         self._arm_names = replications.experiment.arm_names
-        self._declared = fallback_arm(replications.experiment, replications.options)
-        self._fallback = row.fallback  # in place of the declared one, as far as this process knows
-        self._behind = False  # whether some replication is, as far as this process knows
+        self._declared_fallback = fallback_arm(replications.experiment, replications.options)
+        self._fallback = row.fallback  # replaces the declared one; as far as this process knows
+        self._lagging = False  # a replication is behind, as far as this process knows
         self._next_look = self._next_count = self._next_clock = 0
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Forget what is the parent's: a lock that it may hold, the answers that it counts, those it did not give."""
+        """Drop the parent's lock, which may be held there, and the counts that the parent will write."""
         self._guard = threading.Lock()
-        self._unanswered: list[list[MadeAssignment]] = []  # their units were not told
-        self._answers: Counter[str] = Counter()  # that are not in the database
-        self._visits: Counter[str] = Counter()  # of units that came again, likewise
+        self._undelivered: list[list[NewAssignment]] = []  # whose units did not get their arm
+        self._answers: Counter[str] = Counter()  # by reason, not in the database yet
+        self._visits: Counter[str] = (
+            Counter()
+        )  # by hash of a returning unit, not in the database yet
 
     def forget_key(self) -> None:
-        """Find no unit any more, as a process that loads the experiment after its key was destroyed."""
+        """Find no unit any more, like a process that loads the experiment after its key was destroyed."""
         self._salt = b""
 
-    def code(self, unit: object) -> str:
-        """The hash that a unit is stored as."""
+    def unit_hash(self, unit: object) -> str:
         return hash_unit(unit, self._salt)
 
-    def code_or_answer(self, unit: object) -> str | Assignment:
-        """The code of a unit, or the answer to one outside the traffic share."""
-        code = self.code(unit)
-        if is_in_traffic_share(code, self._share):
-            return code
+    # Answers
+
+    def assign(self, unit: Unit, *, strict: bool) -> Assignment:
+        """Return the arm to show a unit; see `LiveExperiment.assign`."""
+        answer = self._hash_or_answer(unit)
+        if isinstance(answer, str):
+            (answer,) = self._assign_hashes([answer], strict=strict)
+        self.count([answer])
+        return answer
+
+    def assign_many(
+        self, units: Iterable[Unit], *, strict: bool
+    ) -> list[Assignment | SameluckError]:
+        """Return the arms to show several units; see `LiveExperiment.assign_many`."""
+        answers: list[Assignment | SameluckError] = []
+        for batch in batches_of("assign_many: units", units):
+            answers += self.assign_batch(batch, strict=strict)
+            self.count(answers[-len(batch) :])
+        return answers
+
+    def assign_batch(
+        self, units: Sequence[Unit], *, strict: bool
+    ) -> list[Assignment | SameluckError]:
+        """Return the arms to show several units, assigned in one transaction; the answers are not counted."""
+        hashes = [result_or_error(self._hash_or_answer, unit) for unit in units]
+        return map_valid(hashes, str, partial(self._assign_hashes, strict=strict))
+
+    def not_enrolled(self, reason: str) -> Assignment:
+        """Return the answer with the fallback arm, as far as this process knows it."""
+        arm = self._declared_fallback if self._fallback is None else self._fallback
+        return Assignment(None, self._arm_names[arm], enrolled=False, reason=reason)
+
+    def use_fallback(self, arm: int) -> None:
+        """Answer with this fallback arm from now on, also while the store is unavailable."""
+        self._fallback = arm
+
+    def read_fallback(self) -> str:
+        """Return the fallback arm in the database."""
+        self._replications.database.read(self._look)
+        return self.not_enrolled(records.NOT_RUNNING).arm
+
+    def _hash_or_answer(self, unit: object) -> str | Assignment:
+        """Return the hash of a unit, or the answer to a unit outside the traffic share."""
+        unit_hash = self.unit_hash(unit)
+        if is_in_traffic_share(unit_hash, self._share):
+            return unit_hash
         now = self._settings.now()
         if now >= self._next_look:  # another process may have disabled the fallback arm
             self._next_look = now + SECOND
@@ -91,108 +130,112 @@ class Enrolment:
                 self._replications.database.read(self._look)
         return self.not_enrolled(records.NOT_IN_TRAFFIC_SHARE)
 
-    def use_fallback(self, arm: int) -> None:
-        """Answer with this fallback arm from now on, also while the store is away."""
-        self._fallback = arm
-
-    def read_fallback(self) -> str:
-        """The fallback arm at this moment."""
-        self._replications.database.read(self._look)
-        return self.not_enrolled(records.NOT_RUNNING).arm
-
-    def _look_again(self) -> None:
-        """By the next call: the one that looked has failed, and may know nothing."""
-        self._next_count = 0
-
     def _look(self, transaction: Transaction) -> None:
+        """Read the policies and the fallback arm, which another process may have changed."""
         row = transaction.find(CurrentRow, "experiment_now", experiment=self._id)
-        self._fallback = row.fallback if row else self._fallback
+        if row is not None:  # None if the experiment was deleted
+            self._replications.current(transaction, row)
+            self._fallback = row.fallback
 
-    def assign_all(self, codes: Sequence[str], strict: bool) -> list[Assignment]:  # noqa: FBT001 a partial names it
-        """The answers to units of the traffic share."""
-        made: list[MadeAssignment] = []
+    def _assign_hashes(self, hashes: Sequence[str], *, strict: bool) -> list[Assignment]:
+        """Return the answers to units inside the traffic share."""
+        made: list[NewAssignment] = []
         diverged = self._replications.definition.other_version
         try:
             with self._settings.breaker.call(self._settings.timeout):
-                answers = self._assign_in_time(codes, made)
+                answers = self._assign_in_time(hashes, made)
         except Closed:
             raise
         except Unavailable:
             if strict:
                 raise
-            # The store may have committed them; their units see the fallback arm, so that they must not count.
+            # The store may have committed the assignments, but their units see the fallback arm: they must not count.
             self.mark_undelivered(made)
-            return [self.not_enrolled(records.UNAVAILABLE)] * len(codes)
-        if strict and diverged and any(one.reason == records.DIVERGED for one in answers):
+            return [self.not_enrolled(records.UNAVAILABLE)] * len(hashes)
+        if strict and diverged and any(answer.reason == records.DIVERGED for answer in answers):
             raise OtherVersion(str(diverged))
         with self._guard:
             self._visits.update(
-                code for code, answer in zip(codes, answers, strict=True) if answer.reason in AGAIN
+                unit_hash
+                for unit_hash, answer in zip(hashes, answers, strict=True)
+                if answer.reason in RETURNED
             )
         return answers
 
-    def _assign_in_time(self, codes: Sequence[str], made: list[MadeAssignment]) -> list[Assignment]:
-        """As `assign_all`. If an entry is missing, those that are due are expired first."""
-        self.expiry.sweep_each_second()
+    def _assign_in_time(self, hashes: Sequence[str], made: list[NewAssignment]) -> list[Assignment]:
+        """Assign entries to units; if entries are missing, expire due assignments and try again."""
+        self._expiry.sweep_each_second()
         assign = partial(self._assign_each, made=made)
-        answers = self._replications.write(partial(assign, codes=codes))
-        without = [n for n, answer in enumerate(answers) if answer.reason in NO_ENTRY]
-        if without and self.expiry.sweep(behind=self._behind):
-            # As one by one: the sweep may have voided the assignment of a unit after the first without.
-            after = range(without[0], len(codes))
-            again = [n for n in after if answers[n].reason != records.ASSIGNED]
-            some = [codes[n] for n in again]
-            waived = {codes[n] for n in without}
-            later = self._replications.write(partial(assign, codes=some, waived=waived))
-            for n, answer in zip(again, later, strict=True):
-                answers[n] = answer
+        answers = self._replications.write(partial(assign, hashes=hashes))
+        refused = [index for index, answer in enumerate(answers) if answer.reason in NO_ENTRY]
+        if refused and self._expiry.sweep(lagging=self._lagging):
+            # As single calls would: the sweep may have voided the assignment of any unit after the first refused one.
+            after = range(refused[0], len(hashes))
+            again = [index for index in after if answers[index].reason != records.ASSIGNED]
+            retried = [hashes[index] for index in again]
+            waived = {hashes[index] for index in refused}
+            later = self._replications.write(partial(assign, hashes=retried, waived=waived))
+            for index, answer in zip(again, later, strict=True):
+                answers[index] = answer
         return answers
 
     def _assign_each(
         self,
         transaction: Transaction,
-        codes: Sequence[str],
-        made: list[MadeAssignment],
+        hashes: Sequence[str],
+        made: list[NewAssignment],
         waived: Collection[str] = (),
     ) -> list[Assignment]:
-        """The answers to units; new assignments are added to `made`.
+        """Return the answers to units, and add new assignments to `made`.
 
-        `waived` are units that this call has turned away a moment ago: they try again.
+        `waived` are units that this call has turned away a moment ago; their exclusion is waived.
         """
-        # Two calls of one unit get one answer; in one order, two lists of units do not wait for each other.
-        transaction.lock(sorted(set(codes)))
+        # One answer for two calls of the same unit. The order is the same for every list of units: no deadlock.
+        transaction.lock(sorted(set(hashes)))
         now = self._settings.now()
         if now >= self._next_count:
             self._next_count = now + SECOND
-            transaction.on_rollback(self._look_again)
+            transaction.on_rollback(self._count_at_next_call)
             self._write_counts(transaction)
             self._note_clock(transaction, now)
-            self._replications.refresh(transaction)  # another process may have changed the policies
-            self._look(transaction)  # or the fallback arm
-        if self._unanswered:
-            self._void_unanswered(transaction, now)
-        for code in sorted(waived):
-            transaction.execute("unarrive", experiment=self._id, unit=code)
+            self._look(transaction)
+        if self._undelivered:
+            self._void_undelivered(transaction, now)
+        for unit_hash in sorted(waived):
+            transaction.execute("unarrive", experiment=self._id, unit=unit_hash)
         enrolled: dict[str, Assignment | str] = {}
-        if not self._diverged:
-            enrolled = self._enrol_each(transaction, dict.fromkeys(codes), now, made)
-        # A unit that is in the list again is enrolled already.
-        answers = [enrolled.pop(code, code) for code in codes]
-        return map_valid(answers, str, partial(self._enrolments, transaction, now))
+        if not self._is_diverged:
+            enrolled = self._enrol_each(transaction, dict.fromkeys(hashes), now, made)
+        # A unit that is in the list twice gets its new assignment once, and is enrolled the second time.
+        answers = [enrolled.pop(unit_hash, unit_hash) for unit_hash in hashes]
+        return map_valid(answers, str, partial(self._answer_others, transaction, now))
+
+    def _count_at_next_call(self) -> None:
+        self._next_count = 0
 
     @property
-    def _diverged(self) -> bool:
-        """Whether this process has another version of a policy: it enrols nobody, but units keep their arms."""
+    def _is_diverged(self) -> bool:
+        """True if this process has another version of a policy: it enrols nobody, but units keep their arms."""
         return self._replications.definition.other_version is not None
 
     def _enrol_each(
-        self, transaction: Transaction, codes: Iterable[str], now: int, made: list[MadeAssignment]
+        self,
+        transaction: Transaction,
+        hashes: Iterable[str],
+        now: int,
+        made: list[NewAssignment],
     ) -> dict[str, Assignment | str]:
-        """Enrol those of some units that are not enrolled, as long as entries are wanted."""
-        id, due = self._id, now + self.expiry.lease
+        """Enrol the units that are not enrolled, as long as entries are wanted."""
+        due = now + self._expiry.lease
         values: list[dict[str, Any]] = [
-            {"experiment": id, "unit": code, "assignment": _new_id(now), "due": due, "now": now}
-            for code in codes
+            {
+                "experiment": self._id,
+                "unit": unit_hash,
+                "assignment": _new_id(now),
+                "due": due,
+                "now": now,
+            }
+            for unit_hash in hashes
         ]
         entries = transaction.find_many(EntryRow, "assign", values)
         enrolled = [
@@ -200,48 +243,40 @@ class Enrolment:
             for value, entry in zip(values, entries, strict=True)
             if entry is not None
         ]
-        made.extend(MadeAssignment(one["assignment"], one["unit"]) for one in enrolled)
+        made.extend(NewAssignment(row["assignment"], row["unit"]) for row in enrolled)
         transaction.execute_many("enrol", enrolled)
         transaction.execute_many("arrive", enrolled)
         return {
-            one["unit"]: self._enrolled(one["assignment"], one["arm"], records.ASSIGNED)
-            for one in enrolled
+            row["unit"]: self._enrolled(row["assignment"], row["arm"], records.ASSIGNED)
+            for row in enrolled
         }
 
-    def _enrolments(
-        self, transaction: Transaction, now: int, codes: Sequence[str]
+    def _answer_others(
+        self, transaction: Transaction, now: int, hashes: Sequence[str]
     ) -> list[Assignment]:
-        """The answers to units that no entry was assigned to; those that it turns away stay so for a time."""
-        values: list[Values] = [{"experiment": self._id, "unit": code} for code in codes]
+        """Return the answers to units without a new assignment; a unit turned away stays so for a time."""
+        values: list[Values] = [{"experiment": self._id, "unit": unit_hash} for unit_hash in hashes]
         rows = transaction.find_many(EnrolmentRow, "enrolment", values)
         until = FOREVER if self._exclusion is None else now + round(self._exclusion * SECOND)
-        away: set[str] = set()  # those before in the list
+        turned_away: set[str] = set()  # earlier in the list
         answers = []
-        for code, row in zip(codes, rows, strict=True):
-            answer = self._enrolment(row, now)
+        for unit_hash, row in zip(hashes, rows, strict=True):
+            answer = self._answer(row, now)
             if row is not None and answer.reason == records.STICKY and not row.told:
                 transaction.execute("tell", assignment=row.id)
             if answer.reason in NO_ENTRY:
-                if code in away and until > now:
+                if unit_hash in turned_away and until > now:
                     answer = self.not_enrolled(records.EXCLUDED)
                 else:
-                    transaction.execute("arrive", experiment=self._id, unit=code, until=until)
-                    away.add(code)
+                    transaction.execute("arrive", experiment=self._id, unit=unit_hash, until=until)
+                    turned_away.add(unit_hash)
             answers.append(answer)
         return answers
 
-    def assignment_of(self, code: str) -> str | None:
-        """The assignment of a unit; None if it is not enrolled."""
-        values: Values = {"experiment": self._id, "unit": code}
-        read = self._replications.database.read
-        return read(
-            lambda transaction: transaction.fetch_one(EnrolmentRow, "enrolment", **values)
-        ).id
-
-    def _enrolment(self, row: EnrolmentRow | None, now: int) -> Assignment:
+    def _answer(self, row: EnrolmentRow | None, now: int) -> Assignment:
         if row is None:  # the experiment was deleted
             return self.not_enrolled(records.NOT_RUNNING)
-        self._fallback, self._behind = row.fallback, row.behind
+        self._fallback, self._lagging = row.fallback, row.behind
         if row.id is not None and row.arm is not None and row.sticky:
             if row.disabled:
                 return self.not_enrolled(records.ARM_DISABLED)
@@ -251,7 +286,7 @@ class Enrolment:
     def _reason_not_enrolled(self, row: EnrolmentRow, now: int) -> str:
         if row.status not in ACTIVE:
             return records.NOT_RUNNING
-        if self._diverged:
+        if self._is_diverged:
             return records.DIVERGED
         if row.away_until_us is not None and row.away_until_us > now:
             return records.EXCLUDED
@@ -260,81 +295,84 @@ class Enrolment:
     def _enrolled(self, id: str, arm: int, reason: str) -> Assignment:
         return Assignment(id, self._arm_names[arm], enrolled=True, reason=reason)
 
-    def not_enrolled(self, reason: str) -> Assignment:
-        """The fallback arm."""
-        arm = self._declared if self._fallback is None else self._fallback
-        return Assignment(None, self._arm_names[arm], enrolled=False, reason=reason)
+    def assignment_of(self, unit_hash: str) -> str | None:
+        """Return the id of a unit's assignment; None if the unit is not enrolled."""
+        values: Values = {"experiment": self._id, "unit": unit_hash}
+        read = self._replications.database.read
+        return read(lambda t: t.fetch_one(EnrolmentRow, "enrolment", **values)).id
 
-    def mark_undelivered(self, made: list[MadeAssignment]) -> None:
-        """Void assignments by the next transactions: their units do not see the arm, unless they return before.
+    # Assignments whose units did not get their arm
 
-        The list may grow until the call that makes them has ended.
+    def mark_undelivered(self, assignments: list[NewAssignment]) -> None:
+        """Let the next transactions void assignments whose units do not see the arm, unless they return before.
+
+        The list may grow until the call that makes the assignments has ended.
         """
         with self._guard:
-            self._unanswered.append(made)
+            self._undelivered.append(assignments)
 
-    def _void_unanswered(self, transaction: Transaction, now: int) -> None:
-        """Void some of the assignments whose units were not told, those that another call tells at this moment later.
+    def _void_undelivered(self, transaction: Transaction, now: int) -> None:
+        """Void undelivered assignments; leave those for later whose units another call has locked.
 
-        The unit must be locked: the transaction that made the assignment may not have ended on the server.
+        The unit's lock is needed: the transaction that made the assignment may still run on the server. It is only
+        tried, because this call holds the locks of its own units: waiting for another's could be a deadlock.
         """
-        lists = self._take_unanswered()
-        made = [one for some in lists for one in some]
-        free = transaction.try_lock([one.code for one in made])
-        busy = [one for one, locked in zip(made, free, strict=True) if not locked]
+        batches = self._take_undelivered()
+        assignments = list(chain.from_iterable(batches))
+        is_locked = transaction.try_lock([assignment.unit_hash for assignment in assignments])
+        busy = [
+            assignment
+            for assignment, locked in zip(assignments, is_locked, strict=True)
+            if not locked
+        ]
         if busy:
             self.mark_undelivered(busy)
-        transaction.on_rollback(lambda: self._take_back(lists, busy))
-        values: list[Values] = [{"assignment": one.id} for one in compress(made, free)]
+        transaction.on_rollback(lambda: self._put_back(batches, busy))
+        values: list[Values] = [
+            {"assignment": assignment.id} for assignment in compress(assignments, is_locked)
+        ]
         for row in transaction.find_many(LockedAssignment, "lock_assignment", values):
             if row is None or row.told or row.voided:
                 continue
             if row.state == "assigned" and row.exposed_us is None:
                 self._replications.void(transaction, row, now)
 
-    def _take_unanswered(self) -> list[list[MadeAssignment]]:
-        """Some of the lists: a call that waits for it must not wait for long, or none would ever be voided."""
-        lists: list[list[MadeAssignment]] = []
+    def _take_undelivered(self) -> list[list[NewAssignment]]:
+        """Take at most about a batch: a call that voids too many would miss its deadline, and void none."""
+        batches: list[list[NewAssignment]] = []
         with self._guard:
-            while self._unanswered and sum(map(len, lists)) < MOST_VOIDED:
-                lists.append(self._unanswered.pop(0))
-        return lists
+            while self._undelivered and sum(map(len, batches)) < MAX_BATCH:
+                batches.append(self._undelivered.pop(0))
+        return batches
 
-    def _take_back(self, lists: list[list[MadeAssignment]], busy: list[MadeAssignment]) -> None:
+    def _put_back(self, batches: list[list[NewAssignment]], busy: list[NewAssignment]) -> None:
         with self._guard:
-            self._unanswered = [*lists, *(one for one in self._unanswered if one is not busy)]
+            newer = [batch for batch in self._undelivered if batch is not busy]
+            self._undelivered = [*batches, *newer]
 
-    def _note_clock(self, transaction: Transaction, now: int) -> None:
-        """Write by how much this machine's clock is ahead, once a minute, for `sameluck live doctor`."""
-        machine = self._settings.machine
-        if machine is None or now < self._next_clock:
-            return
-        self._next_clock = now + 60 * SECOND
-        ahead = round(machine.ahead() * SECOND)
-        transaction.execute("note_clock", process=this_process(), ahead=ahead, now=now)
-        transaction.execute("forget_clocks", before=now - WEEK)
+    # Counts
 
     def count(self, answers: Iterable[Assignment | SameluckError]) -> None:
-        """Count how calls were answered."""
+        """Count the reasons of answers."""
         with self._guard:
             for answer in answers:
                 if isinstance(answer, Assignment):
                     self._answers[answer.reason] += 1
 
-    def answers_not_written(self) -> Counter[str]:
-        """How calls were answered that are not counted in the database yet."""
+    def unwritten_counts(self) -> Counter[str]:
+        """Return the counts of answers, by reason, that are not in the database yet."""
         with self._guard:
             return Counter(self._answers)
 
     def flush(self) -> None:
-        """Write how calls were answered since the last time, and void the assignments of units that were not told."""
-        waiting = self._answers or self._visits or self._unanswered
-        if waiting and not self._replications.database.read_only:
+        """Write the counts since the last time, and void undelivered assignments."""
+        pending = self._answers or self._visits or self._undelivered
+        if pending and not self._replications.database.read_only:
             self._replications.write(self._flush)
 
     def _flush(self, transaction: Transaction) -> None:
-        for _ in range(len(self._unanswered)):
-            self._void_unanswered(transaction, self._settings.now())
+        for _ in range(len(self._undelivered)):
+            self._void_undelivered(transaction, self._settings.now())
         self._write_counts(transaction)
 
     def _write_counts(self, transaction: Transaction) -> None:
@@ -350,19 +388,29 @@ class Enrolment:
         self._write_visits(transaction)
 
     def _write_visits(self, transaction: Transaction) -> None:
-        """Those of some units, of one that another call has locked later: neither waits for the other."""
+        """Write pending visit counts; skip units locked by another call, so that neither waits for the other."""
         with self._guard:
-            codes = list(self._visits)[:MOST_UNITS]
-        free = list(compress(codes, transaction.try_lock(codes)))
+            pending = list(self._visits)[:MAX_UNITS]
+        locked = list(compress(pending, transaction.try_lock(pending)))
         with self._guard:
-            visits = {code: self._visits.pop(code, 0) for code in free}
+            visits = {unit_hash: self._visits.pop(unit_hash, 0) for unit_hash in locked}
         if visits:
             transaction.on_rollback(lambda: self._visits.update(visits))
             rows: list[Values] = [
-                {"experiment": self._id, "unit": code, "visits": count}
-                for code, count in sorted(visits.items())
+                {"experiment": self._id, "unit": unit_hash, "visits": count}
+                for unit_hash, count in sorted(visits.items())
             ]
             transaction.execute_many("count_visits", rows)
+
+    def _note_clock(self, transaction: Transaction, now: int) -> None:
+        """Write once a minute how far this machine's clock is ahead, for `sameluck live doctor`."""
+        machine = self._settings.machine
+        if machine is None or now < self._next_clock:
+            return
+        self._next_clock = now + 60 * SECOND
+        ahead = round(machine.ahead() * SECOND)
+        transaction.execute("note_clock", process=this_process(), ahead=ahead, now=now)
+        transaction.execute("forget_clocks", before=now - WEEK)
 
 
 def _new_id(now: int) -> str:

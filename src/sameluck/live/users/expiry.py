@@ -1,4 +1,4 @@
-"""Assignments whose lease or reward window ends: voided, or settled with the default reward."""
+"""Expiry of assignments whose lease or reward window has ended: void them, or settle the default reward."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from sameluck.live.calls.deadline import seconds_left, time_limit
 from sameluck.live.calls.settings import SECOND
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import LockedAssignment, TextRow
-from sameluck.live.state.replications import OpenReplications
-from sameluck.live.users.pending_writes import PendingWrites
-from sameluck.live.users.reward_outcomes import is_id
+from sameluck.live.state.replications import OpenReplications, PendingWrites
+from sameluck.live.users.units import is_id
 
-MOST_OVERDUE = 100  # assignments read at once
-ENOUGH = 0.02  # seconds to expire one
+MAX_OVERDUE = 100  # assignments read at once
+SECONDS_PER_EXPIRY = 0.02  # left of the caller's time, or the expiry is not begun
 
 
 class Expiry:
-    """The leases and windows of one experiment; an assignment is read as it is at this moment."""
+    """Leases and reward windows of one experiment."""
 
     def __init__(self, replications: OpenReplications) -> None:
         options = replications.options
@@ -31,69 +30,73 @@ class Expiry:
         self._next_sweep = 0
 
     def tick(self) -> int:
-        """Expire every assignment that is due; returns how many."""
-        done = 0
+        """Expire every assignment that is due and return their number."""
+        expired = 0
         while True:
             overdue = self._replications.database.read(self._overdue)
             for (id,) in overdue:
-                if seconds_left() < ENOUGH:  # for the unit that this is done for
-                    return done
-                done += self._replications.write(partial(self._expire_if_due, id=id))
-            if len(overdue) < MOST_OVERDUE:
-                return done
+                if seconds_left() < SECONDS_PER_EXPIRY:
+                    return expired
+                # One transaction each: a unit's reward must not wait for a hundred expiries.
+                expired += self._replications.write(partial(self._expire_if_due, id=id))
+            if len(overdue) < MAX_OVERDUE:
+                return expired
 
     def sweep_each_second(self) -> None:
-        """`sweep`, unless that was done less than a second ago."""
+        """Sweep, unless the last sweep began less than a second ago."""
         now = self._now()
         if now >= self._next_sweep:
             self._next_sweep = now + SECOND
-            self.sweep(behind=True)
+            self.sweep(lagging=True)
 
-    def sweep(self, *, behind: bool) -> int:
-        """`tick`, and the policies where they are `behind`, for a unit that waits: for half of its call's time."""
+    def sweep(self, *, lagging: bool) -> int:
+        """Expire due assignments and advance lagging replications, using at most half of the call's timeout.
+
+        Return how many assignments and replications were changed.
+        """
         timeout = self._replications.settings.timeout
         try:
             with time_limit(timeout and timeout / 2):
-                advanced = self._replications.advance_behind() if behind else 0
+                advanced = self._replications.advance_lagging() if lagging else 0
                 return advanced + self.tick()
         except (Diverged, Unplayable):
-            return 0  # the experiment's status is failed now; the unit gets the fallback arm
+            return 0  # the experiment has failed; the unit gets the fallback arm
 
     def _overdue(self, transaction: Transaction) -> list[TextRow]:
-        """Assignments whose lease or window has ended, the oldest first."""
-        values = {"experiment": self._replications.id, "now": self._now(), "limit": MOST_OVERDUE}
+        values = {"experiment": self._replications.id, "now": self._now(), "limit": MAX_OVERDUE}
         return transaction.fetch_all(TextRow, "overdue", **values)
 
     def _expire_if_due(self, transaction: Transaction, id: str) -> bool:
         locked, now = self.read(transaction, id), self._now()
-        expires = locked.is_due(now)
-        if expires:
+        is_due = locked.is_due(now)
+        if is_due:
             self._expire(transaction, locked, now)
-        return expires
+        return is_due
 
     def _expire(self, transaction: Transaction, locked: LockedAssignment, now: int) -> None:
         if locked.exposed_us is not None or not self.explicit:
-            settlements = PendingWrites(transaction)
-            self._replications.settle(settlements, locked, self._default, "default", now)
+            writes = PendingWrites(transaction)
+            self._replications.settle(writes, locked, self._default, "default", now)
         else:
             self._replications.void(transaction, locked, now)
 
     def lock(self, transaction: Transaction, id: str) -> tuple[LockedAssignment, int]:
-        """An assignment, expired first if it is due; and the time."""
-        return self.expired(transaction, self.read(transaction, id))
+        """Lock an assignment, expire it if it is due, and return it with the time."""
+        locked = self.read(transaction, id)
+        now = self._now()  # read once the lock is held, which may have taken long
+        return self.expired(transaction, locked, now), now
 
     def expired(
-        self, transaction: Transaction, locked: LockedAssignment
-    ) -> tuple[LockedAssignment, int]:
-        """As `lock`, for an assignment that has been read."""
-        now = self._now()
+        self, transaction: Transaction, locked: LockedAssignment, now: int
+    ) -> LockedAssignment:
+        """Return a locked assignment as it is now: expired first if it is due."""
         if locked.is_due(now):
             self._expire(transaction, locked, now)
             locked = self.read(transaction, locked.id)
-        return locked, now
+        return locked
 
     def read(self, transaction: Transaction, id: str) -> LockedAssignment:
-        """An assignment, its rows locked."""
+        """Lock and return an assignment of this experiment, or raise `Unknown`."""
         row = None
         if is_id(id):
             row = transaction.find(LockedAssignment, "lock_assignment", assignment=id)
@@ -102,7 +105,7 @@ class Expiry:
         return row
 
     def unknown(self, id: object) -> Unknown:
-        """The error for an id that is not of this experiment."""
+        """Return the error for an id that belongs to no assignment of this experiment."""
         return Unknown(
             f"no assignment {shown(id)} in experiment {self._replications.name!r}; use the id that assign returned"
         )

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import operator
+from typing import SupportsIndex, TypeAlias
 from uuid import UUID
 
 from sameluck.errors import Invalid, shown
 from sameluck.validation import is_whole
 
-MAX_LENGTH = 1_000  # characters
+Unit: TypeAlias = str | SupportsIndex | UUID
+
+MAX_LENGTH = 1_000  # characters of a unit
+MAX_ID_LENGTH = 100  # characters of an assignment's id
 
 
 def hash_unit(unit: object, salt: bytes) -> str:
-    """The keyed hash that a unit is stored as: the database holds no name."""
+    """Return the keyed hash that a unit is stored as, so that the database holds no name."""
     text = str(unit) if _has_short_text(unit) else unit
     if not isinstance(text, str) or not 0 < len(text) <= MAX_LENGTH:
         raise Invalid(
@@ -27,7 +31,7 @@ def hash_unit(unit: object, salt: bytes) -> str:
 
 
 def json_unit(unit: object) -> object:
-    """A unit as JSON has it; what is none as a list, which no service takes for one."""
+    """Return the unit as JSON. An invalid unit becomes a list, which the service rejects."""
     if isinstance(unit, UUID):
         return str(unit)
     if is_whole(unit) and _has_short_text(unit):
@@ -40,13 +44,18 @@ def _is_unicode(text: str) -> bool:
 
 
 def _has_short_text(unit: object) -> bool:
-    """Whether a unit is a UUID, or a whole number that Python can write."""
+    """Return True for a UUID, and for a whole number short enough to be converted to text."""
     return isinstance(unit, UUID) or (is_whole(unit) and abs(operator.index(unit)) < 10**MAX_LENGTH)
 
 
-def is_in_traffic_share(code: str, share: float) -> bool:
-    """Whether a hashed unit is inside the traffic share: a fixed function of the unit."""
+def is_in_traffic_share(unit_hash: str, share: float) -> bool:
+    """Return True if a hashed unit is inside the traffic share: a fixed function of the unit."""
     if share >= 1:
         return True
-    draw = hashlib.blake2b(b"traffic share", key=bytes.fromhex(code), digest_size=8).digest()
+    draw = hashlib.blake2b(b"traffic share", key=bytes.fromhex(unit_hash), digest_size=8).digest()
     return int.from_bytes(draw, "little") < share * 2**64
+
+
+def is_id(id: object) -> bool:
+    """Return True if a value may be an assignment's id."""
+    return isinstance(id, str) and id.isascii() and id.isprintable() and len(id) <= MAX_ID_LENGTH

@@ -1,0 +1,238 @@
+"""Calls about assignments: exposures, rewards and voids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from decimal import Decimal
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from sameluck.errors import Conflict, Diverged, Invalid, SameluckError, Unknown, Unplayable, shown
+from sameluck.live.databases.base import Transaction, Work
+from sameluck.live.databases.rows import LockedAssignment
+from sameluck.live.records import Receipt
+from sameluck.live.state.replications import OpenReplications, PendingWrites
+from sameluck.live.users.batches import batches_of, map_valid, result_or_error
+from sameluck.live.users.expiry import Expiry
+from sameluck.live.users.units import is_id
+from sameluck.validation import require_number
+
+T = TypeVar("T")
+
+
+class Report(NamedTuple):
+    """A valid reward that was reported."""
+
+    id: str
+    value: float
+
+
+class Rewards:
+    """Exposures, rewards and voids of one experiment's assignments."""
+
+    def __init__(self, replications: OpenReplications, expiry: Expiry) -> None:
+        self._replications = replications
+        self._expiry = expiry
+        self._settings = replications.settings
+        self._bounds = replications.options.reward.bounds
+        self._time_limit = replications.settings.patience
+
+    def _write(self, work: Work[T]) -> T:
+        with self._settings.breaker.call(self._time_limit):
+            return self._replications.write(work)
+
+    # Exposures
+
+    def expose(self, id: str) -> None:
+        """Start the reward window of an assignment; see `LiveExperiment.expose`."""
+        _raise(self._write(partial(self._expose, id=id)))
+
+    def _expose(self, transaction: Transaction, id: str) -> Conflict | None:
+        locked, now = self._expiry.lock(transaction, id)
+        if locked.voided:
+            return _voided(id)
+        if locked.exposed_us is not None or locked.state == "settled":
+            return None
+        transaction.execute("expose", assignment=id, now=now)
+        if self._expiry.explicit:
+            transaction.execute("set_due", **locked.key(), due=now + self._expiry.window)
+        return None
+
+    # Rewards
+
+    def reward(self, id: str | None, value: float) -> Receipt:
+        """Write a reward; see `LiveExperiment.reward`."""
+        report = self._checked_report(id, value)
+        if isinstance(report, Receipt):
+            return report
+        receipt = self._write_alone(report)
+        if isinstance(receipt, SameluckError):
+            raise receipt
+        return receipt
+
+    def reward_many(
+        self, pairs: Iterable[tuple[str | None, float]]
+    ) -> list[Receipt | SameluckError]:
+        """Write rewards in batches; see `LiveExperiment.reward_many`."""
+        receipts: list[Receipt | SameluckError] = []
+        for batch in batches_of("reward_many: pairs", pairs):
+            receipts += self.reward_batch(batch)
+        return receipts
+
+    def reward_batch(
+        self, pairs: Sequence[tuple[str | None, float]]
+    ) -> list[Receipt | SameluckError]:
+        """Write rewards in one transaction; an invalid pair gets its error."""
+        reports = [result_or_error(self._report_of_pair, pair) for pair in pairs]
+        return map_valid(reports, Report, self._write_together)
+
+    def _report_of_pair(self, pair: tuple[str | None, float]) -> Report | Receipt:
+        try:
+            id, value = pair
+        except (TypeError, ValueError):
+            raise Invalid(
+                f"reward_many: a pair is the id of an assignment and its reward, got {shown(pair)}"
+            ) from None
+        return self._checked_report(id, value)
+
+    def _checked_report(self, id: str | None, value: float) -> Report | Receipt:
+        """Return a reward to write, or the receipt for a unit that is not enrolled."""
+        binary = self._replications.definition.binary_rewards
+        number = checked_reward(value, self._bounds, binary=binary)
+        if id is None:
+            return Receipt(applied=False, duplicate=False, value=number)
+        if not is_id(id):
+            raise self._expiry.unknown(id)
+        return Report(id, number)
+
+    def _write_together(self, reports: Sequence[Report]) -> list[Receipt | SameluckError]:
+        try:
+            with self._settings.breaker.call(self._time_limit):
+                # Not `replications.write`: which reward fails the experiment is only known when each is alone.
+                return self._replications.database.write(
+                    partial(self._reward_each, reports=reports)
+                )
+        except (Diverged, Unplayable):  # in one replication; the rewards of others count
+            return [result_or_error(self._write_alone, report) for report in reports]
+
+    def _write_alone(self, report: Report) -> Receipt | SameluckError:
+        (receipt,) = self._write(partial(self._reward_each, reports=[report]))
+        return receipt
+
+    def _reward_each(
+        self, transaction: Transaction, reports: Sequence[Report]
+    ) -> list[Receipt | SameluckError]:
+        """Write rewards in their order; a refused reward changes nothing, or the audit log alone."""
+        rows = self._lock_each(transaction, list(dict.fromkeys([id for id, _ in reports])))
+        writes = PendingWrites(transaction)
+        versions: dict[int, int] = {}  # of replications that this transaction has changed
+        receipts: list[Receipt | SameluckError] = []
+        for id, value in reports:
+            try:
+                locked = rows.pop(id, None) or self._expiry.read(transaction, id)
+                if locked.policy_revision != self._replications.definition.row.revision:
+                    binary = self._replications.current(transaction).binary_rewards
+                    checked_reward(value, self._bounds, binary=binary)
+            except (Invalid, Unknown) as error:  # before anything is written
+                receipts.append(error.with_traceback(None))
+                continue
+            if locked.replication in versions:
+                locked = locked._replace(version=versions[locked.replication])
+            receipt, versions[locked.replication] = self._reward(writes, locked, value)
+            receipts.append(receipt)
+        return receipts
+
+    def _lock_each(
+        self, transaction: Transaction, ids: Sequence[str]
+    ) -> dict[str, LockedAssignment]:
+        """Lock and return the assignments that belong to this experiment."""
+        values = [{"assignment": id} for id in ids]
+        rows = transaction.find_many(LockedAssignment, "lock_assignment", values)
+        experiment = self._replications.id
+        return {row.id: row for row in rows if row is not None and row.experiment == experiment}
+
+    def _reward(
+        self, writes: PendingWrites, locked: LockedAssignment, value: float
+    ) -> tuple[Receipt | Conflict, int]:
+        """Write a reward; return its receipt and its replication's version."""
+        now = self._settings.now()
+        if locked.due_us is not None and locked.due_us <= now:
+            locked = self._expiry.expired(writes.transaction, locked, now)
+        outcome, conflict = outcome_of(locked, value)
+        writes.add("note_reward", assignment=locked.id, value=value, now=now, outcome=outcome)
+        applied = outcome == "applied"
+        if applied:
+            self._replications.settle(writes, locked, value, "observed", now)
+        return conflict or Receipt(applied, outcome == "duplicate", value), locked.version + applied
+
+    # Voids
+
+    def void(self, id: str) -> None:
+        """Void an assignment; see `LiveExperiment.void`."""
+        _raise(self._write(partial(self._void, id=id)))
+
+    def _void(self, transaction: Transaction, id: str) -> Conflict | None:
+        locked, now = self._expiry.lock(transaction, id)
+        if locked.voided:
+            return None
+        if locked.state == "settled":
+            message = f"is settled with {locked.value!r} ({locked.source}) and cannot be voided"
+            return Conflict(f"assignment {id!r} {message}", "already_settled")
+        if locked.exposed_us is not None:
+            message = "was exposed and cannot be voided; it gets the default reward if none comes"
+            return Conflict(f"assignment {id!r} {message}", "already_exposed")
+        self._replications.void(transaction, locked, now)
+        return None
+
+    def void_if_possible(self, id: str | None) -> None:
+        """Void an assignment unless its unit was exposed or rewarded; do nothing without an id."""
+        if id is not None:
+            with suppress(Conflict):
+                self.void(id)
+
+
+def checked_reward(value: object, bounds: tuple[float, float], *, binary: bool) -> float:
+    """Return a reward as a float, or raise `Invalid` if a policy cannot take it; True and False are 1 and 0."""
+    low, high = bounds
+    if isinstance(value, bool | np.bool_) or (isinstance(value, Decimal) and value.is_finite()):
+        value = float(value)
+    if (
+        type(value) is not float or not low <= value <= high
+    ):  # a float within bounds needs no further check
+        require_number("a reward", value, at_least=low, at_most=high)
+    number = float(value) + 0.0  # type: ignore[arg-type] # SQLite does not keep -0.0
+    if number not in (0, 1) and binary:
+        raise Invalid(f"a reward must be 0 or 1 (a policy counts successes), got {shown(value)}")
+    return number
+
+
+def outcome_of(locked: LockedAssignment, value: float) -> tuple[str, Conflict | None]:
+    """Return a reward's outcome, and the error to raise if the reward does not count."""
+    if locked.assignment != locked.id:
+        return "voided", _voided(locked.id)
+    if locked.state == "assigned":
+        return "applied", None
+    name = f"assignment {locked.id!r}"
+    if locked.source == "default":
+        message = f"{name}: its window is over, and the default reward {locked.value!r} counts"
+        return "late", Conflict(message, "reward_late")
+    if locked.value == value:
+        return "duplicate", None
+    message = (
+        f"{name} was rewarded with {locked.value!r}; the first value counts, {value!r} does not"
+    )
+    return "conflict", Conflict(message, "reward_conflict")
+
+
+def _voided(id: str) -> Conflict:
+    message = "was voided (not exposed in time, or by request); its entry goes to another unit"
+    return Conflict(f"assignment {id!r} {message}", "assignment_voided")
+
+
+def _raise(conflict: Conflict | None) -> None:
+    # Raised after the commit: the transaction may have expired the assignment, which must stay.
+    if conflict is not None:
+        raise conflict

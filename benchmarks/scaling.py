@@ -20,8 +20,7 @@ import numpy as np
 
 from core import Goals, interleaved, machine
 from sameluck import Bernoulli, Experiment, Gaussian, simulate
-from sameluck.policies import base, epsilon_greedy, ucb
-from sameluck.policies.tournament import MANY_ARMS
+from sameluck.policies.fast import tournament
 from sameluck.simulation.policy_runner import PolicyRunner
 
 SEED = 7
@@ -63,9 +62,7 @@ def environment_of(policy, arms):
 
 def looping(stack):
     """Until the stack is closed, policies are prepared for a loop over all arms."""
-    for module in (ucb, epsilon_greedy):
-        stack.enter_context(mock.patch.object(module, "MANY_ARMS", math.inf))
-    stack.enter_context(mock.patch.dict(base._tables, clear=True))
+    stack.enter_context(mock.patch.object(tournament, "MANY_ARMS", math.inf))
 
 
 def runner_of(policy, arms, horizon, *, loop_over_all):
@@ -78,7 +75,7 @@ def runner_of(policy, arms, horizon, *, loop_over_all):
 
 
 def by_arms(size, goals):
-    many = [arms for arms in size["arms"] if arms > MANY_ARMS]
+    many = [arms for arms in size["arms"] if arms > tournament.MANY_ARMS]
     rows = [
         row for one in BY_ARMS for row in ((one, one + LOOP) if one in IN_TOURNAMENT else (one,))
     ]

@@ -20,6 +20,7 @@ from sameluck.policies.base import (
     memory_of,
     prepare,
     probabilities,
+    rule_of,
     select,
     selects,
     states_probabilities,
@@ -532,8 +533,8 @@ def test_every_stated_chance_is_of_a_policy_that_the_tests_play():
     }
 
     prepared = [prepare(policy, arms, 100) for policy in STATING for arms in (4, 100)]
-    batched = [one.batched() for one in prepared if hasattr(one, "batched")]
-    assert ours == {type(one) for one in (*prepared, *batched)}
+    rules = [rule_of(policy, 4, 100) for policy in STATING]
+    assert ours == {type(rule) for rule in (*prepared, *rules)}
     assert {type(policy) for policy in STATING} >= {sl.EpsilonGreedy, sl.Uniform}
 
 

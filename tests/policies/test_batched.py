@@ -13,7 +13,7 @@ import literal_rules
 import sameluck as sl
 from sameluck import cli, text_forms
 from sameluck.experiment import MAX_COUNT
-from sameluck.policies.base import POLICIES, memory_of, prepare, select_function_of
+from sameluck.policies.base import POLICIES, memory_of, rule_of, select_function_of
 from sameluck.policies.batched import batch_of
 from sameluck.randomness.streams import DECISION, owner_of, stream
 from sameluck.simulation.policy_runner import PolicyRunner
@@ -60,17 +60,17 @@ def test_a_batch_of_one_is_the_policy_itself(policy):
 
 def played_with_a_frozen_tally(experiment, environment, replication, policy, size):
     """Arms and rewards of one replication: the plain body sees a copy of the tally, made when a batch begins."""
-    prepared = prepare(policy, experiment.n_arms, experiment.horizon)
-    if memory_of(prepared, experiment.n_arms):
-        prepared = prepared.batched()
+    rule = rule_of(policy, experiment.n_arms, experiment.horizon)
+    if memory_of(rule, experiment.n_arms):
+        rule = rule.batched()
     users = literal.RealUsers(experiment, environment, replication, owner_of("it"))
-    luck = stream(np.uint64(experiment.seed), DECISION, replication, np.uint64(owner_of("it")))
+    noise = stream(np.uint64(experiment.seed), DECISION, replication, np.uint64(owner_of("it")))
     pulls, totals, means = (np.zeros(experiment.n_arms, kind) for kind in (np.int64, float, float))
     arm, reward, path = 0, 0.0, []
     for period in range(1, experiment.horizon + 1):
         if period % size == 1 or size == 1:
             frozen = sl.Tally(pulls.copy(), totals.copy(), means.copy(), np.zeros(0), arm, reward)
-        arm = int(select_function_of(prepared)(prepared, frozen, period, luck))
+        arm = int(select_function_of(rule)(rule, frozen, period, noise))
         reward = users.pull(arm)
         pulls[arm] += 1
         totals[arm] += reward
@@ -117,8 +117,7 @@ def test_the_literal_rule_on_the_history_before_the_batch_gives_the_same_arms(po
 @pytest.mark.parametrize("policy", OTHERS, ids=cases.name)
 def test_every_other_policy_is_literal_in_batches_or_refused(policy):
     """Refused if it keeps numbers from period to period that the tally at the start of a batch does not give."""
-    prepared = prepare(policy, 3, HORIZON)
-    if memory_of(prepared, 3) and not hasattr(prepared, "batched"):
+    if memory_of(rule_of(policy, 3, HORIZON), 3):
         with pytest.raises(sl.Invalid, match="learns from every single reward"):
             experiment_of(sl.Batched(policy, 3))
         return
@@ -316,7 +315,7 @@ def counts_in_memory(policy, tally, period, noise):
             sl.Batched(Remembering(), 3),
             r"remembering keeps numbers in tally\.memory.*give Remembering a method `batched\(\)`",
         ),
-        (sl.Batched(RememberingInVain(), 3), "Forgetful has no body; register one"),
+        (sl.Batched(RememberingInVain(), 3), "Forgetful has no select function; register one"),
         (
             sl.Batched(NoVariant(), 3),
             r"NoVariant\.batched must return a NamedTuple that a select function is registered for, got None; return",

@@ -8,7 +8,7 @@ import pytest
 
 import sameluck as sl
 from sameluck.policies.base import Tally
-from sameluck.policies.branch_hints import with_branch_hints
+from sameluck.policies.fast.branch_hints import with_branch_hints
 
 SMALLEST = 0
 

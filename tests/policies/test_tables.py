@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import sameluck as sl
-from sameluck.policies import base
+from sameluck.policies import base, tables
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def made(monkeypatch):
         return prepare(policy, arms, horizon)
 
     monkeypatch.setattr(sl.UCB1, "prepare", counted)
-    monkeypatch.setattr(base, "_tables", {})
+    monkeypatch.setattr(tables, "_kept", {})
     return horizons
 
 
@@ -35,13 +35,13 @@ def test_policies_that_compare_equal_have_tables_of_their_own():
     assert sl.UCBDelta(2.0, None) == sl.UCBDelta(2, None)
     delta, ucb = base.prepare(sl.UCBDelta(2.0, None), 2, 50), base.prepare(sl.UCB1(2.0), 2, 50)
     assert not np.array_equal(delta.growth, ucb.growth)
-    assert base.prepare(sl.UCB1(2.0), 2, 50) is ucb
-    assert base.prepare(sl.UCB1(2), 2, 50) is not ucb
-    assert base.prepare(sl.UCB1(2.0), 2, 51) is not ucb
+    assert base.prepare(sl.UCB1(2.0), 2, 50).growth is ucb.growth
+    assert base.prepare(sl.UCB1(2), 2, 50).growth is not ucb.growth
+    assert base.prepare(sl.UCB1(2.0), 2, 51).growth is not ucb.growth
 
 
 def test_only_the_last_tables_are_kept(made, monkeypatch):
-    monkeypatch.setattr(base, "_MOST_BYTES", 3 * 2 * 8 * 101)
+    monkeypatch.setattr(tables, "MAX_BYTES", 3 * 2 * 8 * 101)
     for alpha in (1.0, 2.0, 3.0, 4.0):
         base.prepare(sl.UCB1(alpha), 2, 100)
     base.prepare(sl.UCB1(4.0), 2, 100)
@@ -49,12 +49,12 @@ def test_only_the_last_tables_are_kept(made, monkeypatch):
     base.prepare(sl.UCB1(1.0), 2, 100)
     assert len(made) == 5
     base.prepare(sl.UCB1(5.0), 2, 10**6)
-    assert len(base._tables) == 1
+    assert len(tables._kept) == 1
 
 
 def test_tables_that_are_kept_are_found_without_measuring_all(made, monkeypatch):
     """Else every task of a long process takes time for all the tables that earlier ones left."""
     base.prepare(sl.UCB1(1.0), 2, 100)
-    monkeypatch.setattr(base, "_bytes", None)
+    monkeypatch.setattr(tables, "_bytes", None)
     base.prepare(sl.UCB1(1.0), 2, 100)
     assert made == [100]

@@ -11,8 +11,9 @@ import budget
 import literal
 import sameluck as sl
 from sameluck.live.engine.walker import CompiledWalker, PreparedPolicy, empty_results
-from sameluck.policies import base, epsilon_greedy, tournament, ucb
-from sameluck.policies.tournament import MANY_ARMS
+from sameluck.policies import base
+from sameluck.policies.fast import tournament
+from sameluck.policies.fast.tournament import MANY_ARMS
 from sameluck.simulation.plain_runner import PlainRunner
 from sameluck.simulation.policy_runner import PolicyRunner
 
@@ -51,9 +52,7 @@ def experiment_of(policy, arms, horizon, **changes):
 def runner_of(experiment, environment, *, in_tournament):
     """The policy prepared for a tournament or for a loop over all arms, whatever the number of arms."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (ucb, epsilon_greedy):
-            patch.setattr(module, "MANY_ARMS", 1 if in_tournament else math.inf)
-        patch.setattr(base, "_tables", {})
+        patch.setattr(tournament, "MANY_ARMS", 1 if in_tournament else math.inf)
         return PolicyRunner(experiment, environment, "it")
 
 

@@ -1,1 +1,1 @@
-"""Bandit policies: one family per file, found by discovery."""
+"""Policies: the rules that choose arms, one family per module; `fast` holds faster forms of some rules."""

@@ -1,7 +1,7 @@
-"""How a policy is written and registered: `Tally`, `selects`, `probabilities`.
+"""Registration of policies: `Tally`, `selects`, `probabilities`.
 
 A select function is a pure function of (policy, tally, period, noise); periods count from 1, arms from 0. It runs as
-plain Python and as machine code, and reads its own randomness by address, each address once:
+plain Python and as machine code. It reads random numbers by address from `noise`, each address once:
 
     class Greedy(NamedTuple):
         optimism: float = 1.0
@@ -17,22 +17,22 @@ plain Python and as machine code, and reads its own randomness by address, each 
 
 That is all a policy needs. It may also have
 
-* `check(arms)`: raise `Invalid` for parameters that are not valid;
+* `check(arms)`: raise `Invalid` for invalid parameters;
 * `needs_binary`, a property: True if its rewards must be 0 and 1;
-* `prepare(arms, horizon)`: return another NamedTuple, of tables, that the body is registered for;
-* `memory(arms)`: how many floats of `tally.memory` it keeps between periods;
-* `batched()`, for a policy with memory that is also run in batches (`Batched`): the same rule as another NamedTuple,
-  with a body of its own and without memory;
-* `reward_scale()`: the `RewardScale` it assumes, and `rescaled(sd, mean)`: the policy for rewards of another scale;
-  `compare` has a caution if the rewards' scale is another.
+* `prepare(arms, horizon)`: return the rule, another NamedTuple with tables; the select function is registered for it;
+* `memory(arms)`: return how many floats of `tally.memory` it keeps between periods;
+* `batched()`, for a policy with memory that is also run in batches (`Batched`): return the same rule as another
+  NamedTuple, with a select function of its own and without memory;
+* `reward_scale()`: return the `RewardScale` it assumes, and `rescaled(sd, mean)`: return the policy for rewards of
+  another scale. `compare` adds a caution if the rewards have another scale.
 
-A policy whose body does not use its `noise` argument is deterministic. Ties go to the lowest arm in every policy.
+A policy whose select function does not use its `noise` argument is deterministic. Every policy breaks ties in favour
+of the lowest arm.
 """
 
 from __future__ import annotations
 
 import dis
-import threading
 from collections.abc import Callable
 from functools import cache
 from types import CodeType
@@ -45,13 +45,15 @@ from sameluck.arrays import Floats, Ints
 from sameluck.compilation.decorators import dispatched, inlined, specialised
 from sameluck.compilation.functions import check_registration, compiled_class, is_builtin
 from sameluck.errors import Invalid
-from sameluck.policies.branch_hints import with_branch_hints
+from sameluck.policies.fast.branch_hints import with_branch_hints
+from sameluck.policies.tables import kept_tables
 from sameluck.randomness.streams import SLOTS, Key, OnceKey
 from sameluck.validation import require_whole
 
 SelectFunction: TypeAlias = Callable[..., int | np.int64]
 ProbabilitiesFunction: TypeAlias = Callable[..., None]
 RepeatsArmFunction: TypeAlias = Callable[..., bool]
+FastForm: TypeAlias = Callable[..., "Policy"]
 
 
 class Policy(text_forms.Parameters, Protocol):
@@ -59,49 +61,45 @@ class Policy(text_forms.Parameters, Protocol):
 
 
 class Tally(NamedTuple):
-    """What a policy has observed so far in one replication: all that a select function may know of the past."""
+    """A policy's observations so far in a replication: all that a select function may know of the past."""
 
-    pulls: Ints  # of each arm
-    totals: Floats  # sum of rewards of each arm
+    pulls: Ints  # by arm
+    totals: Floats  # sum of rewards, by arm
     means: Floats  # totals / pulls; 0 for an arm not yet pulled
-    memory: Floats  # the policy's own numbers, 0 at the start
-    last_arm: int  # the arm of the period before; 0 in period 1
-    last_reward: float  # the reward of the period before
+    memory: Floats  # numbers that the policy keeps; 0 at the start
+    last_arm: int  # in the period before; 0 in period 1
+    last_reward: float  # in the period before; 0 in period 1
 
 
 class PlayedArm(NamedTuple):
-    """The arm of the period before, as it is now: what decides whether it is played again."""
+    """Arm of the period before, with its latest reward: it decides whether the arm must be repeated."""
 
     pulls: int
     mean: float
-    memory: Floats  # the policy's, as `select` left it
+    memory: Floats  # of the policy, as `select` left it
 
 
 class RewardScale(NamedTuple):
-    """The standard deviations of an arm's rewards that a policy assumes."""
+    """Standard deviations of an arm's rewards that a policy assumes."""
 
     low: float
     high: float
-    unit_interval: bool = (
-        False  # whether rewards that fill [0, 1] fit too, whatever their standard deviation
-    )
+    unit_interval: bool = False  # whether rewards that fill [0, 1] fit, whatever their deviation
 
 
 POLICIES: dict[str, type[Policy]] = {}  # by the name of their text form
 _SELECT_FUNCTIONS: dict[type, SelectFunction] = {}
 _PROBABILITIES_FUNCTIONS: dict[type, ProbabilitiesFunction] = {}
 _REPEATS_ARM_FUNCTIONS: dict[type, RepeatsArmFunction] = {}
-_ANY_HORIZON = 100  # where only the class of the tables matters
+_FAST_FORMS: dict[type, FastForm] = {}
+_ANY_HORIZON = 100  # where only the class of the rule matters
 _PLAIN = (bool, int, float, str, type(None))
-_MOST_BYTES = 2**29
-_tables: dict[tuple[object, ...], Policy] = {}
-_tables_lock = threading.Lock()
 
 
 def selects(kind: type) -> Callable[[SelectFunction], SelectFunction]:
-    """Register the select function of a policy class, or of the tables that its `prepare` returns.
+    """Register the select function of a policy class, or of the rule that its `prepare` returns.
 
-    A class of your own may be registered again with another body, which replaces the one before.
+    A class of yours may be registered again with another function, which replaces the previous function.
     """
 
     def register(body: SelectFunction) -> SelectFunction:
@@ -115,11 +113,11 @@ def selects(kind: type) -> Callable[[SelectFunction], SelectFunction]:
 
 
 def probabilities(kind: type) -> Callable[[ProbabilitiesFunction], ProbabilitiesFunction]:
-    """Register the body that states a randomised policy's probabilities: `(policy, tally, period, probabilities)`.
+    """Register the function `(policy, tally, period, probabilities)` that states a policy's selection probabilities.
 
-    It fills `probabilities`, an array with one entry per arm, and uses no randomness. It is called once per period,
-    with a `tally.memory` of its own: 0 in period 1, then as it left it. With it, `compare(adjust="exploration")`
-    removes the noise of the policy's random choices from the effect.
+    It fills `probabilities`, an array with one entry per arm, and uses no randomness. It is called once per period
+    and has a `tally.memory` of its own, 0 in period 1. With it, `compare(adjust="exploration")` removes the noise of
+    the policy's random choices from the effect.
     """
 
     def register(body: ProbabilitiesFunction) -> ProbabilitiesFunction:
@@ -131,16 +129,29 @@ def probabilities(kind: type) -> Callable[[ProbabilitiesFunction], Probabilities
 
 
 def repeats_arm(kind: type) -> Callable[[RepeatsArmFunction], RepeatsArmFunction]:
-    """Register a shortcut of one of sameluck's own policies: `(policy, played, period, noise)`.
+    """Register a shortcut `(policy, played, period, noise)` of a built-in policy.
 
     It may return True only if `select` would choose the arm just played and leave the memory as it is. Compiled loops
-    then keep the arm's numbers in registers and do not call `select`. Plain Python does not use it: a shortcut that
-    is wrong makes the compiled results differ.
+    then keep the arm's numbers in registers and do not call `select`. Plain Python does not use it, so that a wrong
+    shortcut makes the compiled results differ.
     """
 
     def register(body: RepeatsArmFunction) -> RepeatsArmFunction:
         _REPEATS_ARM_FUNCTIONS[kind] = body
         return body
+
+    return register
+
+
+def fast_form(policy_class: type) -> Callable[[FastForm], FastForm]:
+    """Register a function `(rule, arms)` that returns a built-in policy's rule in a faster form.
+
+    The form must play the same arms to the bit. It has a select function of its own, and may have memory.
+    """
+
+    def register(form: FastForm) -> FastForm:
+        _FAST_FORMS[policy_class] = form
+        return form
 
     return register
 
@@ -161,24 +172,19 @@ def as_compiled(prepared: Policy) -> Policy:
 
 
 def select_function_of(prepared: Policy) -> SelectFunction:
-    """The select function of a prepared policy; of a policy that wraps another, the other's."""
+    """Return the select function of a prepared policy, or of the policy that it wraps."""
     kind = type(_innermost(prepared))
     if kind not in _SELECT_FUNCTIONS:
-        raise Invalid(f"{kind.__name__} has no body; register one with sameluck.selects")
+        raise Invalid(f"{kind.__name__} has no select function; register one with sameluck.selects")
     return _SELECT_FUNCTIONS[kind]
 
 
-def outer_select_function_of(prepared: Policy) -> SelectFunction:
-    """The select function of a prepared policy; of a policy that wraps another, its own."""
-    return _SELECT_FUNCTIONS[type(prepared)]
-
-
 def check_complete(kind: type) -> None:
-    """Raise `Invalid` unless a class of `sameluck.policies` has a select function, or tables that may have one."""
+    """Raise `Invalid` unless a class of `sameluck.policies` has a select function or a `prepare` method."""
     if kind not in _SELECT_FUNCTIONS and not hasattr(kind, "prepare"):
         raise Invalid(
             f"{kind.__module__}.{kind.__name__} has no select function; register one with sameluck.selects, or start "
-            "its name with an underscore if it is a helper, such as the tables of a policy"
+            "its name with an underscore if it is a helper, such as the rule of a policy"
         )
 
 
@@ -193,7 +199,7 @@ def _innermost(prepared: Policy) -> Policy:
 
 
 def replace_innermost(prepared: Policy, change: Callable[[Policy], Policy]) -> Policy:
-    """A prepared policy after a change of itself, or of the policy that it wraps."""
+    """Return a prepared policy with a change made to it, or to the policy that it wraps."""
     for name, field in prepared._asdict().items():
         if _has_select_function(field):
             return type(prepared)(**{**prepared._asdict(), name: replace_innermost(field, change)})
@@ -201,7 +207,7 @@ def replace_innermost(prepared: Policy, change: Callable[[Policy], Policy]) -> P
 
 
 def _select(policy: Policy, tally: Tally, period: int, noise: Key | OnceKey) -> int:
-    """The arm that a policy chooses in a period."""
+    """Return the arm that a policy chooses in a period."""
     raise NotImplementedError
 
 
@@ -209,7 +215,7 @@ select = dispatched(_select, _SELECT_FUNCTIONS, own=with_branch_hints)
 
 
 def must_repeat(policy: Policy, played: PlayedArm, period: int, noise: Key | OnceKey) -> bool:
-    """Whether `select` would surely choose the arm just played; in plain Python, and for most policies, False."""
+    """Return True if `select` must choose the arm just played; False in plain Python and without a shortcut."""
     return False
 
 
@@ -225,7 +231,7 @@ fill_probabilities = dispatched(_fill_probabilities, _PROBABILITIES_FUNCTIONS)
 
 @inlined
 def are_probabilities(probabilities: Floats) -> bool:
-    """Whether no entry is negative and their sum is 1, but for rounding."""
+    """Return whether no entry is negative and their sum is 1, up to rounding."""
     total, lowest = 0.0, 0.0
     for arm in range(probabilities.size):
         total += probabilities[arm]
@@ -234,22 +240,22 @@ def are_probabilities(probabilities: Floats) -> bool:
 
 
 def states_probabilities(prepared: Policy) -> bool:
-    """Whether a prepared policy states its probabilities."""
+    """Return whether a prepared policy states its probabilities."""
     return type(_innermost(prepared)) in _PROBABILITIES_FUNCTIONS
 
 
 def probabilities_function_of(prepared: Policy) -> ProbabilitiesFunction:
-    """The probabilities function of a prepared policy that states its probabilities."""
+    """Return the function that states a prepared policy's probabilities."""
     return _PROBABILITIES_FUNCTIONS[type(_innermost(prepared))]
 
 
 def is_randomised(policy: Policy, arms: int) -> bool:
-    """Whether a policy uses randomness of its own: whether its select function reads its `noise` argument."""
+    """Return whether a policy uses random numbers: whether its select function reads its `noise` argument."""
     try:
-        body = select_function_of(prepare(policy, arms, _ANY_HORIZON))
-    except Invalid:  # an object of the application
+        function = select_function_of(rule_of(policy, arms, _ANY_HORIZON))
+    except Invalid:  # an external policy
         return True
-    return _reads_noise(body.__code__)
+    return _reads_noise(function.__code__)
 
 
 @cache
@@ -259,12 +265,12 @@ def _reads_noise(code: CodeType) -> bool:
 
 
 def needs_binary(policy: Policy) -> bool:
-    """Whether a policy takes only rewards 0 and 1."""
+    """Return whether a policy takes only rewards 0 and 1."""
     return bool(getattr(policy, "needs_binary", False))
 
 
 def reward_scale(policy: Policy) -> RewardScale | None:
-    """The scale of rewards that a policy assumes; None if it works alike at every scale, or does not say."""
+    """Return the scale of rewards that a policy assumes; None if it assumes no scale."""
     declare = getattr(policy, "reward_scale", None)
     scale = declare() if callable(declare) else None
     if scale is not None and not isinstance(scale, RewardScale):
@@ -275,12 +281,12 @@ def reward_scale(policy: Policy) -> RewardScale | None:
 
 
 def rescaled(policy: Policy, sd: float, mean: float) -> Policy | None:
-    """The policy for rewards of this standard deviation and a mean of this size; None if no parameter sets it."""
+    """Return the policy for rewards with this standard deviation and mean; None if no parameter sets the scale."""
     return policy.rescaled(sd, mean) if hasattr(policy, "rescaled") else None
 
 
 def check_when_made(kind: type) -> None:
-    """Let a class of sameluck refuse parameters that are not valid for any number of arms, when an object is made."""
+    """Make the constructor of a built-in class refuse parameters that are invalid for every number of arms."""
 
     def check(self: Policy, *_values: object, **_named: object) -> None:
         policy = text_forms.normal_form(self)
@@ -293,43 +299,31 @@ def check_when_made(kind: type) -> None:
 
 
 def check_parameters(policy: Policy, arms: int) -> None:
-    """Raise `Invalid` if a policy's parameters are not valid."""
+    """Raise `Invalid` for parameters that are invalid for this number of arms."""
     if hasattr(policy, "check"):
         policy.check(arms)
 
 
 def prepare(policy: Policy, arms: int, horizon: int) -> Policy:
-    """The policy as the compiled loop takes it: itself, or the tables that its body reads."""
+    """Return the policy as the compiled loop takes it: its rule, in a fast form if one is registered."""
+    rule = rule_of(policy, arms, horizon)
+    form = _FAST_FORMS.get(type(policy))
+    return form(rule, arms) if form else rule
+
+
+def rule_of(policy: Policy, arms: int, horizon: int) -> Policy:
+    """Return the NamedTuple that a policy's select function takes: the policy itself, or what it prepares."""
     if not hasattr(policy, "prepare"):
         return policy
     if is_builtin(type(policy)) and all(isinstance(field, _PLAIN) for field in policy):
-        return _kept_tables(policy, arms, horizon, policy.prepare)
+        # With the types, because NamedTuples of different classes, and 2 and 2.0, compare equal.
+        key = (type(policy), *((type(field), field) for field in policy), arms, horizon)
+        return kept_tables(key, lambda: policy.prepare(arms, horizon))
     return require_rule(f"{type(policy).__name__}.prepare", policy.prepare(arms, horizon))
 
 
-def _kept_tables(
-    policy: Policy, arms: int, horizon: int, make: Callable[[int, int], Policy]
-) -> Policy:
-    """Tables that all tasks of a process share, made once; the last ones used are kept, up to `_MOST_BYTES`."""
-    # By type too: NamedTuples of different classes compare equal.
-    key = (type(policy), *((type(field), field) for field in policy), arms, horizon)
-    with _tables_lock:
-        if key in _tables:
-            _tables[key] = _tables.pop(key)
-            return _tables[key]
-        _tables[key] = make(arms, horizon)
-        kept = sum(map(_bytes, _tables.values()))
-        while len(_tables) > 1 and kept > _MOST_BYTES:
-            kept -= _bytes(_tables.pop(next(iter(_tables))))
-        return _tables[key]
-
-
-def _bytes(tables: Policy) -> int:
-    return sum(int(getattr(field, "nbytes", 0)) for field in tables)
-
-
 def require_rule(method: str, returned: object) -> Policy:
-    """What a method of a policy returned, or `Invalid` unless it is a NamedTuple, as a select function takes it."""
+    """Return the rule that a policy's method returned, or raise `Invalid` unless it is a NamedTuple."""
     if not text_forms.is_parameters(returned):
         raise Invalid(
             f"{method} must return a NamedTuple that a select function is registered for, got {returned!r}; return "
@@ -339,7 +333,7 @@ def require_rule(method: str, returned: object) -> Policy:
 
 
 def memory_of(prepared: Policy, arms: int) -> int:
-    """How many floats a prepared policy keeps between periods."""
+    """Return how many floats a prepared policy keeps between periods."""
     if not hasattr(prepared, "memory"):
         return 0
     return require_whole(
@@ -348,7 +342,7 @@ def memory_of(prepared: Policy, arms: int) -> int:
 
 
 def has_select_function(policy: object, arms: int) -> TypeGuard[Policy]:
-    """Whether a body is registered for a policy or for its tables; if so, its class is registered too."""
+    """Return whether a policy or its rule has a select function; if so, register its class."""
     kind: type = type(policy)
     if kind in POLICIES.values():
         return True

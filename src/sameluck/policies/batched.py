@@ -26,11 +26,11 @@ from sameluck.policies.base import (
     has_select_function,
     memory_of,
     needs_binary,
-    prepare,
     probabilities,
     require_rule,
     rescaled,
     reward_scale,
+    rule_of,
     select,
     select_function_of,
     selects,
@@ -128,7 +128,7 @@ def batch_of(policy: Policy) -> int:
 
 
 def _without_memory(policy: Policy, arms: int, horizon: int) -> Policy:
-    prepared = prepare(policy, arms, horizon)
+    prepared = rule_of(policy, arms, horizon)
     fit, kind = prepared, type(prepared).__name__
     if hasattr(prepared, "batched"):
         fit = require_rule(f"{kind}.batched", prepared.batched())

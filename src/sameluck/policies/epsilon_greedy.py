@@ -1,7 +1,4 @@
-"""`EpsilonGreedy`.
-
-With more than `MANY_ARMS` arms the highest mean is found in a tournament: the same arm, in O(log K) a period.
-"""
+"""Greedy policies that explore at random: `EpsilonGreedy` and `DecreasingEpsilonGreedy`."""
 
 from __future__ import annotations
 
@@ -11,18 +8,19 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.compilation.decorators import branch_hint, inlined
-from sameluck.policies.base import PlayedArm, Tally, probabilities, repeats_arm, selects
-from sameluck.policies.tournament import MANY_ARMS, highest_mean, highest_other_mean
+from sameluck.policies.base import Tally, probabilities, selects
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import Bits, Key, at
 from sameluck.validation import require_number, require_one_of
+
+EXPLORES, WHICH_ARM = 0, 1  # slots of the decision noise
 
 
 class EpsilonGreedy(NamedTuple):
     """Explore with probability epsilon, else play the arm with the highest mean so far.
 
     Each arm once in index order first. Exploring picks uniformly among all arms (`explore="all"`) or among all
-    but the greedy one (`explore="others"`).
+    but the greedy arm (`explore="others"`).
     """
 
     epsilon: float = 0.1
@@ -33,114 +31,42 @@ class EpsilonGreedy(NamedTuple):
         require_one_of("EpsilonGreedy.explore", self.explore, ("all", "others"))
 
     def prepare(self, arms: int, horizon: int) -> _Greedy:
-        return (_GreedyOfMany if arms > MANY_ARMS else _Greedy)(
-            self.epsilon, self.explore == "others"
-        )
+        return _Greedy(self.epsilon, self.explore == "others")
 
 
 class _Greedy(NamedTuple):
     epsilon: float
     others: bool
 
-    def memory(self, arms: int) -> int:
-        return 1  # the highest mean of the other arms; infinite if the policy explored
-
-    def batched(self) -> _BatchedGreedy:
-        return _BatchedGreedy(*self)
-
-
-class _BatchedGreedy(_Greedy):
-    def memory(self, arms: int) -> int:
-        return 0
-
-
-class _GreedyOfMany(_Greedy):
-    def memory(self, arms: int) -> int:
-        return arms
-
-
-_EXPLORES, _WHICH_ARM = 0, 1  # slots of the decision noise
-
 
 @selects(_Greedy)
-def _greedy_or_other(policy: _Greedy, tally: Tally, period: int, noise: Key) -> int | np.int64:
-    arms = tally.pulls.size
-    tally.memory[0] = np.inf
-    if period <= arms:
-        return period - 1
-    exploring = uniform(at(noise, period, _EXPLORES)) < policy.epsilon
-    if exploring and not policy.others:
-        return np.int64(uniform(at(noise, period, _WHICH_ARM)) * arms)
-    best, highest, second = 0, tally.means[0], -np.inf
-    for arm in range(1, arms):
-        mean = tally.means[arm]
-        if mean > highest:
-            branch_hint()
-            best, highest, second = arm, mean, highest
-        else:
-            second = max(second, mean)
-    if exploring:
-        return _other_than(best, arms, at(noise, period, _WHICH_ARM))
-    tally.memory[0] = second
-    return best
-
-
-@repeats_arm(_GreedyOfMany)
-@repeats_arm(_Greedy)
-def _still_greedy(policy: _Greedy, played: PlayedArm, period: int, noise: Key) -> bool:
-    exploring = uniform(at(noise, period, _EXPLORES)) < policy.epsilon
-    return played.mean > played.memory[0] and not exploring
-
-
-@selects(_BatchedGreedy)
-def _greedy_or_other_in_batch(
-    policy: _BatchedGreedy, tally: Tally, period: int, noise: Key
-) -> int | np.int64:
+def _greedy_or_explored(policy: _Greedy, tally: Tally, period: int, noise: Key) -> int | np.int64:
     arms = tally.pulls.size
     if period <= arms:
         return period - 1
-    exploring = uniform(at(noise, period, _EXPLORES)) < policy.epsilon
+    exploring = uniform(at(noise, period, EXPLORES)) < policy.epsilon
     if exploring and not policy.others:
-        return np.int64(uniform(at(noise, period, _WHICH_ARM)) * arms)
+        return np.int64(uniform(at(noise, period, WHICH_ARM)) * arms)
     best, highest = 0, tally.means[0]
     for arm in range(1, arms):
         if tally.means[arm] > highest:
             branch_hint()
             best, highest = arm, tally.means[arm]
     if exploring:
-        return _other_than(best, arms, at(noise, period, _WHICH_ARM))
+        return explored_arm(best, arms, at(noise, period, WHICH_ARM))
     return best
 
 
-@selects(_GreedyOfMany)
-def _greedy_of_many_or_other(
-    policy: _GreedyOfMany, tally: Tally, period: int, noise: Key
-) -> int | np.int64:
-    arms = tally.pulls.size
-    tally.memory[0] = np.inf
-    if period <= arms:
-        return period - 1
-    best = highest_mean(tally, period)
-    if uniform(at(noise, period, _EXPLORES)) >= policy.epsilon:
-        tally.memory[0] = highest_other_mean(tally, best)
-        return best
-    if not policy.others:
-        return np.int64(uniform(at(noise, period, _WHICH_ARM)) * arms)
-    return _other_than(best, arms, at(noise, period, _WHICH_ARM))
-
-
 @inlined
-def _other_than(best: int, arms: int, bits: Bits) -> np.int64:
-    other = np.int64(uniform(bits) * (arms - 1))
-    return other + 1 if other >= best else other
+def explored_arm(best: int, arms: int, bits: Bits) -> np.int64:
+    """Return an arm other than the best, all equally likely."""
+    arm = np.int64(uniform(bits) * (arms - 1))
+    return arm + 1 if arm >= best else arm
 
 
-@probabilities(_GreedyOfMany)
 @probabilities(_Greedy)
-@probabilities(_BatchedGreedy)
-def _greedy_probabilities(
-    policy: _Greedy, tally: Tally, period: int, probabilities: Floats
-) -> None:
+def greedy_probabilities(policy: _Greedy, tally: Tally, period: int, probabilities: Floats) -> None:
+    """Write the probability of each arm."""
     arms = probabilities.size
     sharing = arms - 1 if policy.others else arms
     best = 0
@@ -153,3 +79,55 @@ def _greedy_probabilities(
         else:
             explored = 0.0 if policy.others and arm == best else policy.epsilon / sharing
             probabilities[arm] = explored + (1.0 - policy.epsilon if arm == best else 0.0)
+
+
+class DecreasingEpsilonGreedy(NamedTuple):
+    """Explore with probability min(1, c K / (d^2 t)) in period t (Auer, Cesa-Bianchi and Fischer, 2002, Figure 3).
+
+    Exploring picks uniformly among all K arms; otherwise the arm with the highest mean so far is played. The mean
+    of an arm not yet played is 0. With rewards in [0, 1], c > 5 and d at most the gap between the best arm and
+    the next, the regret is O(log(T)).
+    """
+
+    c: float = 5.0
+    d: float = 1.0
+
+    def check(self, arms: int) -> None:
+        require_number("DecreasingEpsilonGreedy.c", self.c, above=0, at_most=1e100)
+        require_number("DecreasingEpsilonGreedy.d", self.d, at_least=1e-100, at_most=1)
+
+    def prepare(self, arms: int, horizon: int) -> _Exploration:
+        periods = np.maximum(np.arange(horizon + 1.0), 1.0)
+        return _Exploration(np.minimum(1.0, self.c * arms / (self.d**2 * periods)))
+
+
+class _Exploration(NamedTuple):
+    epsilon: Floats  # by period
+
+
+@selects(_Exploration)
+def _explore_less_and_less(
+    policy: _Exploration, tally: Tally, period: int, noise: Key
+) -> int | np.int64:
+    arms = tally.pulls.size
+    if uniform(at(noise, period, EXPLORES)) < policy.epsilon[period]:
+        return np.int64(uniform(at(noise, period, WHICH_ARM)) * arms)
+    best, highest = 0, tally.means[0]
+    for arm in range(1, arms):
+        if tally.means[arm] > highest:
+            branch_hint()
+            best, highest = arm, tally.means[arm]
+    return best
+
+
+@probabilities(_Exploration)
+def _decreasing_probabilities(
+    policy: _Exploration, tally: Tally, period: int, probabilities: Floats
+) -> None:
+    arms, epsilon = probabilities.size, policy.epsilon[period]
+    best = 0
+    for arm in range(arms):
+        if tally.means[arm] > tally.means[best]:
+            best = arm
+        probabilities[arm] = epsilon / arms
+    probabilities[best] += 1.0 - epsilon

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pkgutil
+from importlib import import_module
+
 from sameluck import policies, text_forms
 from sameluck.errors import Invalid, did_you_mean, shown
+from sameluck.policies import fast
 from sameluck.policies.base import (
     POLICIES,
     Policy,
@@ -19,6 +23,8 @@ for _name, _kind in text_forms.discover(policies).items():
         check_complete(_kind)
     check_when_made(_kind)
     POLICIES[_name] = _kind
+for _module in pkgutil.iter_modules(fast.__path__, f"{fast.__name__}."):
+    import_module(_module.name)  # it registers fast forms
 
 _FEWEST = 2  # arms
 

@@ -1,7 +1,4 @@
-"""Upper confidence bounds: `UCB1` and `UCBDelta`.
-
-With more than `MANY_ARMS` arms the highest bound is found in a tournament: the same arm, in O(log K) a period.
-"""
+"""Upper confidence bounds: `UCB1`, `UCBDelta` and `MOSS`."""
 
 from __future__ import annotations
 
@@ -12,9 +9,8 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.compilation.decorators import branch_hint
-from sameluck.policies.base import PlayedArm, RewardScale, Tally, repeats_arm, selects
-from sameluck.policies.logarithms import natural_logs
-from sameluck.policies.tournament import FLOATS_PER_ARM, MANY_ARMS, highest_bound
+from sameluck.policies.base import Policy, RewardScale, Tally, selects
+from sameluck.policies.tables import natural_logs
 from sameluck.randomness.streams import Key
 from sameluck.validation import require_number
 
@@ -23,9 +19,9 @@ class UCB1(NamedTuple):
     """Play the arm with the highest upper confidence bound (Auer, Cesa-Bianchi and Fischer, 2002).
 
     Each arm once in index order; then, in period t, the arm with the largest
-    `mean + sqrt(alpha * log(t - 1) / pulls)`: the logarithm's argument is the number of plays made so far, as in
-    the 2002 paper. `alpha` = 2 is the textbook rule; for alpha >= 2 and rewards in [0, 1] the variance of a
-    suboptimal arm's pull count is O(log(T)^2) (Proposition on UCB1 and UCB-delta), so replay applies at its best.
+    `mean + sqrt(alpha * log(t - 1) / pulls)`. The logarithm's argument is the number of plays so far, as in the 2002
+    paper. `alpha` = 2 is the textbook rule. For alpha >= 2 and rewards in [0, 1] the variance of a suboptimal arm's
+    pull count is O(log(T)^2) (Proposition on UCB1 and UCB-delta), so replay applies at its best.
     """
 
     alpha: float = 2.0
@@ -34,17 +30,16 @@ class UCB1(NamedTuple):
         require_number("UCB1.alpha", self.alpha, at_least=0)
 
     def reward_scale(self) -> RewardScale:
-        """Sub-Gaussian rewards with variance alpha / 2; alpha / 8 in Hoeffding's bound for rewards in [0, 1]."""
+        """Return the scale of sub-Gaussian rewards with variance alpha / 2, or alpha / 8 in Hoeffding's bound."""
         return RewardScale(math.sqrt(self.alpha / 8), math.sqrt(self.alpha / 2), unit_interval=True)
 
     def rescaled(self, sd: float, mean: float) -> UCB1:
-        """With the alpha for rewards of this standard deviation."""
         return UCB1(alpha=2 * sd**2)
 
-    def prepare(self, arms: int, horizon: int) -> _Bounds:
+    def prepare(self, arms: int, horizon: int) -> Policy:
         growth = np.zeros(horizon + 1)
         growth[2:] = np.sqrt(natural_logs(np.arange(1.0, horizon)))
-        return bound_tables(arms, growth, bound_widths(self.alpha, horizon))
+        return bound_rule(growth, bound_widths(self.alpha, horizon))
 
 
 class UCBDelta(NamedTuple):
@@ -54,7 +49,7 @@ class UCBDelta(NamedTuple):
 
     Args:
         d: delta = T^-d with T the experiment's horizon; d >= 2 for the Proposition's variance bound.
-        delta: An explicit delta in (0, 1) instead; then the rule does not depend on the horizon.
+        delta: An explicit delta in (0, 1] instead; then the rule does not depend on the horizon.
     """
 
     d: float = 2.0
@@ -66,88 +61,65 @@ class UCBDelta(NamedTuple):
             require_number("UCBDelta.delta", self.delta, above=0, at_most=1)
 
     def reward_scale(self) -> RewardScale:
-        """Sub-Gaussian rewards with variance 1; 1 / 4 in Hoeffding's bound for rewards in [0, 1]."""
+        """Return the scale of sub-Gaussian rewards with variance 1, or 1 / 4 in Hoeffding's bound."""
         return RewardScale(0.5, 1.0, unit_interval=True)
 
-    def prepare(self, arms: int, horizon: int) -> _Bounds:
+    def prepare(self, arms: int, horizon: int) -> Policy:
         evidence = self.d * math.log(horizon) if self.delta is None else -math.log(self.delta)
-        return bound_tables(arms, np.ones(horizon + 1), bound_widths(2.0 * evidence, horizon))
+        return bound_rule(np.ones(horizon + 1), bound_widths(2.0 * evidence, horizon))
+
+
+class MOSS(NamedTuple):
+    """Upper confidence bounds that shrink with an arm's share of the horizon (Audibert and Bubeck, 2009).
+
+    Each arm once in index order; then the arm with the largest
+    `mean + sqrt(alpha * max(0, log(T / (K * pulls))) / pulls)`, with T the experiment's horizon and K the number of
+    arms. `alpha` = 1 is the published rule, for rewards in [0, 1]: its regret is at most 25 sqrt(T K), without the
+    factor sqrt(log(T)) of UCB1. `alpha` = 4 is the rule for 1-sub-Gaussian rewards (Lattimore and Szepesvari, 2020,
+    Algorithm 7).
+    """
+
+    alpha: float = 1.0
+
+    def check(self, arms: int) -> None:
+        require_number("MOSS.alpha", self.alpha, at_least=0)
+
+    def reward_scale(self) -> RewardScale:
+        """Return the scale of sub-Gaussian rewards with variance alpha / 4."""
+        sd = math.sqrt(self.alpha) / 2
+        return RewardScale(sd, sd, unit_interval=True)
+
+    def rescaled(self, sd: float, mean: float) -> MOSS:
+        return MOSS(alpha=4 * sd**2)
+
+    def prepare(self, arms: int, horizon: int) -> Policy:
+        logs = natural_logs(np.maximum(np.arange(horizon + 1.0), 1.0))
+        evidence = np.maximum(0.0, math.log(horizon / arms) - logs)
+        return bound_rule(np.ones(horizon + 1), bound_widths(self.alpha * evidence, horizon))
 
 
 class _Bounds(NamedTuple):
     growth: Floats  # by period, never falling
     width: Floats  # by number of pulls
 
-    def memory(self, arms: int) -> int:
-        return 1  # a ceiling: what the bounds of the arms not played will have grown to at the end of the block
 
-    def batched(self) -> _BatchedBounds:
-        return _BatchedBounds(*self)
-
-
-class _BatchedBounds(_Bounds):  # more than one arm may have changed
-    def memory(self, arms: int) -> int:
-        return 0
-
-
-class _BoundsOfMany(_Bounds):
-    def memory(self, arms: int) -> int:
-        return FLOATS_PER_ARM * arms
-
-
-def bound_tables(arms: int, growth: Floats, width: Floats) -> _Bounds:
-    """The rule that plays the arm with the largest `mean + growth[period] * width[pulls]`, each arm once first.
+def bound_rule(growth: Floats, width: Floats) -> Policy:
+    """Return the rule that plays each arm once, then the arm with the largest `mean + growth[period] * width[pulls]`.
 
     The growth must never fall, and the width of an arm without pulls must be infinite.
     """
-    return (_BoundsOfMany if arms > MANY_ARMS else _Bounds)(growth, width)
+    return _Bounds(growth, width)
 
 
 def bound_widths(scale: float | Floats, horizon: int) -> Floats:
-    """sqrt(scale / pulls) by number of pulls."""
+    """Return sqrt(scale / pulls), by number of pulls."""
     widths: Floats = np.sqrt(scale / np.maximum(np.arange(horizon + 1), 1))
     widths[0] = np.inf  # used in batches only: otherwise each arm has been pulled once
     return widths
 
 
-_BLOCK = 15  # the ceiling holds for a block of 16 periods
-
-
 @selects(_Bounds)
 def _highest_bound(policy: _Bounds, tally: Tally, period: int, noise: Key) -> int:
-    arms = tally.pulls.size
-    if period <= arms:
-        tally.memory[0] = np.inf
-        return period - 1
-    now = policy.growth[np.uint64(period)]
-    later = policy.growth[min(period | _BLOCK, policy.growth.size - 1)]
-    best, ceiling = 0, -np.inf
-    width = policy.width[np.uint64(tally.pulls[0])]
-    highest, highest_later = tally.means[0] + now * width, tally.means[0] + later * width
-    for arm in range(1, arms):
-        width = policy.width[np.uint64(tally.pulls[arm])]
-        bound, bound_later = tally.means[arm] + now * width, tally.means[arm] + later * width
-        if bound > highest:
-            branch_hint()
-            ceiling = max(ceiling, highest_later)
-            best, highest, highest_later = arm, bound, bound_later
-        else:
-            ceiling = max(ceiling, bound_later)
-    tally.memory[0] = ceiling
-    return best
-
-
-@repeats_arm(_Bounds)
-def _above_ceiling(policy: _Bounds, played: PlayedArm, period: int, noise: Key) -> bool:
-    # Only the arm just played has changed: while its bound exceeds the ceiling it is the argmax.
-    bound = played.mean + policy.growth[np.uint64(period)] * policy.width[np.uint64(played.pulls)]
-    return bound > played.memory[0] and (period & _BLOCK) != 0
-
-
-@selects(_BatchedBounds)
-def _highest_bound_after_batch(
-    policy: _BatchedBounds, tally: Tally, period: int, noise: Key
-) -> int:
     if period <= tally.pulls.size:
         return period - 1
     best, highest = 0, -np.inf
@@ -158,10 +130,3 @@ def _highest_bound_after_batch(
             branch_hint()
             best, highest = arm, bound
     return best
-
-
-@selects(_BoundsOfMany)
-def _highest_bound_of_many(policy: _BoundsOfMany, tally: Tally, period: int, noise: Key) -> int:
-    if period <= tally.pulls.size:
-        return period - 1
-    return highest_bound(policy.growth, policy.width, tally, period)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.compilation.decorators import branch_hint, inlined
 from sameluck.policies.base import RewardScale, Tally, selects
-from sameluck.policies.logarithms import natural_logs
+from sameluck.policies.tables import natural_logs
 from sameluck.randomness.streams import Key
 from sameluck.validation import require_number
 
@@ -24,18 +24,17 @@ class UCBTuned(NamedTuple):
     """
 
     def reward_scale(self) -> RewardScale:
-        """Rewards in [0, 1]."""
         return RewardScale(0.5, 0.5, unit_interval=True)
 
-    def prepare(self, arms: int, horizon: int) -> _Bounds:
-        return _Bounds(_logs_of_plays(horizon), 0.0, tuned=True)
+    def prepare(self, arms: int, horizon: int) -> _VarianceBounds:
+        return _VarianceBounds(_logs_of_plays(horizon), 0.0, tuned=True)
 
 
 class UCBV(NamedTuple):
     """Upper confidence bounds by the empirical Bernstein inequality (Audibert, Munos and Szepesvari, 2009).
 
     Each arm once in index order; then, in period t + 1, the arm with the largest
-    `mean + sqrt(2 * variance * e / pulls) + 3 * c * b * e / pulls` with e = zeta * log(t) and the variance of
+    `mean + sqrt(2 * variance * e / pulls) + 3 * c * b * e / pulls`, with e = zeta * log(t) and the variance as in
     `UCBTuned`. For rewards in [0, b]. With zeta = 1.2 and c = 1 the regret is at most 10 log(T) times the sum of
     variance / gap + 2 b over the arms that are not the best.
     """
@@ -49,72 +48,52 @@ class UCBV(NamedTuple):
         require_number("UCBV.c", self.c, at_least=0, at_most=1e6)
         require_number("UCBV.b", self.b, above=0, at_most=1e100)
 
-    def prepare(self, arms: int, horizon: int) -> _Bounds:
-        return _Bounds(self.zeta * _logs_of_plays(horizon), 3.0 * self.c * self.b, tuned=False)
+    def prepare(self, arms: int, horizon: int) -> _VarianceBounds:
+        evidence = self.zeta * _logs_of_plays(horizon)
+        return _VarianceBounds(evidence, 3.0 * self.c * self.b, tuned=False)
 
 
 def _logs_of_plays(horizon: int) -> Floats:
-    """log(t) by period t + 1, from period 2 on."""
+    """Return log(t) by period t + 1, from period 2 on."""
     logs = np.zeros(horizon + 1)
     logs[2:] = natural_logs(np.arange(1.0, horizon))
     return logs
 
 
-class _Bounds(NamedTuple):
+class _VarianceBounds(NamedTuple):
     evidence: Floats  # by period, never falling
     range: float  # in Bernstein's inequality
     tuned: bool
 
     def memory(self, arms: int) -> int:
-        return arms + 1  # the sum of the squared rewards of each arm, and the ceiling
+        return arms  # each arm's sum of squared rewards
 
 
-# The bound of an arm that is not played grows with the evidence, also as it is rounded: every operation on the
-# evidence is monotone. So no other arm exceeds the ceiling, the largest bound of the others with the evidence of the
-# last period of a block of 16, while the bound of the arm just played does.
-_BLOCK = 15
+@selects(_VarianceBounds)
+def _highest_bound(policy: _VarianceBounds, tally: Tally, period: int, noise: Key) -> int:
+    add_square(tally)
+    if period <= tally.pulls.size:
+        return period - 1
+    best, highest = 0, -np.inf
+    for arm in range(tally.pulls.size):
+        bound = variance_bound(policy, tally, arm, policy.evidence[np.uint64(period)])
+        if bound > highest:
+            branch_hint()
+            best, highest = arm, bound
+    return best
 
 
 @inlined
-def _note_square(tally: Tally) -> None:
+def add_square(tally: Tally) -> None:
+    """Add the square of the last reward to its arm's sum in the memory."""
     tally.memory[tally.last_arm] += tally.last_reward * tally.last_reward  # 0 in period 1
 
 
 @inlined
-def _variance(tally: Tally, arm: int) -> float:
-    mean = tally.means[arm]
-    return max(0.0, tally.memory[arm] / tally.pulls[arm] - mean * mean)
-
-
-@inlined
-def _bound(policy: _Bounds, tally: Tally, arm: int, evidence: float) -> float:
-    share = evidence / tally.pulls[arm]
+def variance_bound(policy: Any, tally: Tally, arm: int, evidence: float) -> float:
+    """Return the upper confidence bound of an arm; `policy` has the fields `range` and `tuned`."""
+    mean, share = tally.means[arm], evidence / tally.pulls[arm]
+    variance = max(0.0, tally.memory[arm] / tally.pulls[arm] - mean * mean)
     if policy.tuned:
-        spread = min(0.25, _variance(tally, arm) + math.sqrt(2.0 * share))
-        return tally.means[arm] + math.sqrt(share * spread)
-    deviation = math.sqrt(2.0 * _variance(tally, arm) * share)
-    return tally.means[arm] + deviation + policy.range * share
-
-
-@selects(_Bounds)
-def _highest_bound(policy: _Bounds, tally: Tally, period: int, noise: Key) -> int:
-    _note_square(tally)
-    arms = tally.pulls.size
-    if period <= arms:
-        tally.memory[arms] = np.inf
-        return period - 1
-    now = policy.evidence[np.uint64(period)]
-    if (period & _BLOCK) != 0 and _bound(policy, tally, tally.last_arm, now) > tally.memory[arms]:
-        return tally.last_arm
-    later = policy.evidence[min(period | _BLOCK, policy.evidence.size - 1)]
-    best, highest, highest_later, ceiling = 0, -np.inf, -np.inf, -np.inf
-    for arm in range(arms):
-        bound, bound_later = _bound(policy, tally, arm, now), _bound(policy, tally, arm, later)
-        if bound > highest:
-            branch_hint()
-            ceiling = max(ceiling, highest_later)
-            best, highest, highest_later = arm, bound, bound_later
-        else:
-            ceiling = max(ceiling, bound_later)
-    tally.memory[arms] = ceiling
-    return best
+        return mean + math.sqrt(share * min(0.25, variance + math.sqrt(2.0 * share)))
+    return mean + math.sqrt(2.0 * variance * share) + policy.range * share

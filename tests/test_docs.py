@@ -31,7 +31,11 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
-ELSEWHERE = ("CONTRIBUTING.md", "service.md")  # run below, and by tests/service/test_page.py
+RECIPE_PAGES = [ROOT / "CONTRIBUTING.md", ROOT / "docs" / "extending.md"]
+ELSEWHERE = [
+    *(page.name for page in RECIPE_PAGES),
+    "service.md",
+]  # below; tests/service/test_page.py
 RUN_FROM_TOP_TO_BOTTOM = [p for p in PAGES if blocks(p, "python") and p.name not in ELSEWHERE]
 
 
@@ -195,7 +199,9 @@ def named_links(page: Path) -> list[tuple[str, Path]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [ROOT / "docs" / "architecture.md", ROOT / "CONTRIBUTING.md"])
+@pytest.mark.parametrize(
+    "page", [ROOT / "docs" / "architecture.md", *RECIPE_PAGES], ids=lambda page: page.name
+)
 def test_a_linked_file_defines_the_linked_name(page):
     links = named_links(page)
     assert links
@@ -237,12 +243,13 @@ def test_the_words_of_the_glossary_name_public_classes():
     assert set(re.findall(r"`([A-Z]\w+)`", words)) <= LISTED.keys()
 
 
-# The recipes of CONTRIBUTING.md
+# The recipes of CONTRIBUTING.md and docs/extending.md
 
 
 RECIPES = dict(
     re.match(r"# (\S+\.py)\n(.*)", block, re.DOTALL).groups()
-    for block in blocks(ROOT / "CONTRIBUTING.md", "python")
+    for page in RECIPE_PAGES
+    for block in blocks(page, "python")
 )
 USE_OF_THE_RECIPES = """
 import numpy as np
